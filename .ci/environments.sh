@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2154  # variables of ./check
-# Where the Python and npm packages of the tests are installed: python_environment, python_package, typescript.
+# Installs the Python and npm packages of the tests: python_environment, python_package, typescript.
 
-# python_environment REQUIREMENTS: prints its python. The environment is made once for each list of requirements, which
-# names everything that is installed; `complete` is written last.
+# python_environment REQUIREMENTS: prints the python of an environment with these requirements. It is created once for
+# each requirements file, which names every package that is installed; the file `complete` is written last.
 python_environment() {
   local environment libraries
   environment=${XDG_CACHE_HOME:-$HOME/.cache}/regard-dev/$(sha256sum "$1" | cut -c1-16)
@@ -25,8 +25,8 @@ python_environment() {
   printf '%s' "$environment/bin/python"
 }
 
-# python_package PYTHON: prints a python that has the package regard, of this tree, and what that other python has. The
-# package is built by pip as anybody builds it, but on the libraries of the release build.
+# python_package PYTHON: prints a python that has the package regard of this tree and the packages of PYTHON. The package
+# is built by pip as users build it, but with the libraries of the release build.
 python_package() {
   local environment=$work/python
   if ! { /usr/bin/python3 -m venv --clear "$environment" &&
@@ -41,7 +41,8 @@ python_package() {
   printf '%s' "$environment/bin/python"
 }
 
-# TypeScript, which checks the types in the comments of web/*.js, lies beside the Python environments.
+# typescript: prints the path of tsc, which checks the types in the comments of web/*.js. It is installed next to the
+# Python environments.
 typescript() {
   local modules
   modules=${XDG_CACHE_HOME:-$HOME/.cache}/regard-dev/$(sha256sum web/package-lock.json | cut -c1-16)

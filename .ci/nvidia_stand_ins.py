@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lets PyPI's PyTorch run on the processor without the gigabytes of NVIDIA's libraries that it is linked against.
+"""Lets PyTorch from PyPI run on the CPU without the gigabytes of NVIDIA libraries that it is linked against.
 
     python3 .ci/nvidia_stand_ins.py SITE-PACKAGES/torch/lib
 
-Writes beside PyTorch's libraries those of NVIDIA that they name, with every function that they want; each answers "no
-device". Read by bench/competitor_environment.py and ./check."""
+Writes stubs of the NVIDIA libraries that PyTorch's libraries need next to them, with every function that is imported;
+each function returns "no device". Used by bench/competitor_environment.py and ./check."""
 
 import collections
 import pathlib
@@ -21,7 +21,7 @@ def run(*command, **options):
 
 
 def answer(name):
-    """What that function returns: names of errors are text, and what a program's start registers has no errors."""
+    """The return value of a function: error names are text, and functions called at program start succeed."""
     if re.search(r"Error(String|Name)", name, re.IGNORECASE):
         return '(long)"no device"'
     return 0 if name.startswith("__") else NO_DEVICE
@@ -42,7 +42,7 @@ def stand_in(folder):
             if NVIDIA.match(file_of.get(version, "")):
                 functions[file_of[version], version].add(name)
             elif not version and re.match(r"_*(cu[a-zA-Z]|nccl|nv)", name):
-                functions["libcufile.so.0", ""].add(name)  # the libraries without versions: any of them will do
+                functions["libcufile.so.0", ""].add(name)  # libraries without symbol versions: any of them will do
     script = folder / "versions"
     for library in sorted(wanted):
         mine = {version: names for (file, version), names in functions.items() if file == library}

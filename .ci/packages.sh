@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 #
-# install_packages NAME…: makes sure that these Debian packages are installed; read by ./demo and ./check.
-# Installs what dpkg-query does not know, as root or through sudo without a password. Where it may not
-# (REGARD_NO_INSTALL=1, no root, another system) it prints what to do and returns 1. docs/guide/installing.md lists it all.
+# install_packages NAME…: ensures that these Debian packages are installed; sourced by ./demo and ./check.
+# Installs the packages that dpkg-query does not find, as root or through sudo without a password. If it cannot or must
+# not install (no root, another system, REGARD_NO_INSTALL=1), it prints what to do and returns 1. The packages are listed
+# in docs/guide/installing.md.
 
 install_packages() {
   local name missing=() system=""
@@ -19,7 +20,7 @@ install_packages() {
   case "$system" in
     debian | ubuntu) ;;
     *)
-      printf 'regard: this system is not Debian or Ubuntu; install what these Debian packages hold: %s\n' "${missing[*]}" >&2
+      printf 'regard: this system is not Debian or Ubuntu; install the equivalents of these Debian packages: %s\n' "${missing[*]}" >&2
       return 1
       ;;
   esac
@@ -27,12 +28,12 @@ install_packages() {
   local as_root=()
   if [ "$(id -u)" -ne 0 ]; then as_root=(sudo -n); fi
   if [ "${REGARD_NO_INSTALL:-0}" = 1 ] || { [ ${#as_root[@]} -gt 0 ] && ! sudo -n true 2>/dev/null; }; then
-    printf 'regard: packages are missing; run:  sudo apt-get install --no-install-recommends %s\n' "${missing[*]}" >&2
+    printf 'regard: missing packages; run:  sudo apt-get install --no-install-recommends %s\n' "${missing[*]}" >&2
     return 1
   fi
 
   printf 'Installing %s\n' "${missing[*]}" >&2
-  # sudo clears the environment, and apt reads the lower-case names only.
+  # sudo clears the environment, and apt reads only the lower-case names.
   local settings=(DEBIAN_FRONTEND=noninteractive)
   for name in http_proxy https_proxy ftp_proxy no_proxy; do
     local upper=${name^^}
@@ -44,7 +45,7 @@ install_packages() {
   {
     "${apt[@]}" update && "${apt[@]}" install --no-install-recommends "${missing[@]}"
   } </dev/null >&2 || {
-    printf 'regard: installing failed; run:  sudo apt-get install --no-install-recommends %s\n' "${missing[*]}" >&2
+    printf 'regard: the installation failed; run:  sudo apt-get install --no-install-recommends %s\n' "${missing[*]}" >&2
     return 1
   }
 }

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2154  # variables of ./check
-# What stages build and run tests with: that, builds, tests, pytests. They add to the totals of ./check.
+# Functions with which stages build and run tests: that, builds, tests, pytests. They add to the totals of ./check.
 
-# that NAME COMMAND…: one test; its output goes to the log, and is shown when it fails.
+# that NAME COMMAND…: runs one test. Its output goes to the log, and is shown if the test fails.
 that() {
   local name=$1 output status
   shift
@@ -17,9 +17,10 @@ that() {
   fi
 }
 
-# Kernels take longest to compile with sanitizers, and the only use of that is to run them: there stand the narrowest
-# and the widest that this processor can run, without the checks of address arithmetic, whose results the address
-# sanitizer sees. ./check slow has those between and those checks as well; every other build has all kernels.
+# choose_kernels PRESET: with sanitizers, kernels take longest to compile, and only kernels that this processor can run
+# are useful. The sanitizer builds therefore contain only the narrowest and the widest of them, without the checks of
+# pointer arithmetic (the address sanitizer detects wrong accesses anyway). ./check slow adds the other kernels and these
+# checks. All other builds contain all kernels.
 choose_kernels() {
   local sets=(generic) set
   kernels=()
@@ -36,7 +37,7 @@ choose_kernels() {
   kernels+=("-DREGARD_INSTRUCTION_SETS=$(IFS=';'; printf '%s' "${sets[*]}")")
 }
 
-# builds PRESET [TARGET…]: configures and builds; a failure counts as one failed test, and nothing of it is run.
+# builds PRESET [TARGET…]: configures and builds. A failure counts as one failed test, and the build is not run.
 builds() {
   local preset=$1
   shift
@@ -47,7 +48,7 @@ builds() {
   return 1
 }
 
-# tests PRESET NAME [CTEST ARGUMENT…]: runs tests of that build and counts them; none at all is a failure.
+# tests PRESET NAME [CTEST ARGUMENT…]: runs tests of that build and counts them. Running no test is a failure.
 tests() {
   local preset=$1 name=$2
   shift 2
@@ -56,7 +57,7 @@ tests() {
   count "$name" $?
 }
 
-# count NAME STATUS: adds the results of one run (JUnit) to the totals and shows its log where something failed.
+# count NAME STATUS: adds the results of one run (JUnit) to the totals, and shows its log if a test failed.
 count() {
   local name=$1 status=$2 numbers
   numbers=$(/usr/bin/python3 tests/check_results.py count "$results/$name.xml" 2>>"$logs/$name.log") || numbers='0 1 0'
@@ -73,7 +74,7 @@ count() {
 fixed_addresses=()
 if [ "$(cat /proc/sys/vm/mmap_rnd_bits 2>/dev/null || echo 0)" -gt 28 ]; then fixed_addresses=(setarch -R); fi
 
-# pytests NAME PYTHON ARGUMENT…: runs tests of Python on the release build and counts them.
+# pytests NAME PYTHON ARGUMENT…: runs Python tests on the release build and counts them.
 pytests() {
   local name=$1 python=$2
   shift 2

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `regard attend`: attention on NPY files, with every option of the library under its own name.
+// `regard attend`: attention on NPY files. The options have the same names as in the library.
 //
-//     read the command line (text only)       a mistake is a UsageError
-//     open every input: type, shape           nothing large is read yet
-//     compare the memory needed with what there is
-//     read, compute, write under temporary names, rename together
-//                                             --html: the page is one of the files
+//     parse the command line                  errors are UsageErrors
+//     open every input, check type and shape  only headers are read
+//     compare the memory needed with the memory available
+//     read, compute, write under temporary names, rename all files
+//                                             with --html the page is one of the files
 //
 // Ranks 2 (L, D), 3 (H, L, D) and 4 (B, H, L, D) are views of rank 4; outputs have the rank of the query.
 // Read next: attend_options.h (the text of the options), attend_inputs.h (the arrays), regard/attention.h.
@@ -35,7 +35,7 @@ namespace {
 
 // ---- the call
 
-// The options of the library, and the memory that they point into.
+// The options of the library, and the memory that they refer to.
 template <class T>
 struct Options {
   AttentionOptions options;
@@ -63,7 +63,7 @@ void read_options(const AttendSettings& settings, Inputs& inputs, Options<T>& o)
   const auto list = [&]<class N>(const char* option, std::map<std::string, std::vector<N>>& owner, InputView<1>& to) {
     if (const NpyArray* a = array(option)) {
       to = owner[option] = numbers_of<N>(*a);
-      // The library takes an empty list for an option that was not given.
+      // To the library, an empty list means that the option is not given.
       if (to.empty()) reject(inputs.at(option).file, option, "is empty");
     }
   };
@@ -99,7 +99,7 @@ void read_options(const AttendSettings& settings, Inputs& inputs, Options<T>& o)
 
 struct Extents {
   Index batch, heads, key_heads, queries, keys, depth, columns, weight_rows;
-  std::array<Index, 2> cells;  // of --inspect
+  std::array<Index, 2> cells;  // of the pooled map, with --inspect
 };
 
 Extents extents_of(Inputs& inputs, const AttendText& text, const AttendSettings& settings) {
@@ -120,8 +120,8 @@ Extents extents_of(Inputs& inputs, const AttendText& text, const AttendSettings&
   return {q[0], q[1], k[1], q[2], k[2], q[3], inputs.shape4("--value")[3], rows, cells};
 }
 
-// Of the page; 0 without --html, and where it holds an inspection alone. Throws std::runtime_error when it would be too
-// large.
+// The size of the page; 0 without --html, and if it has only an inspection. Throws std::runtime_error if it would be
+// too large.
 double page_bytes(Inputs& inputs, const AttendText& text, const AttendSettings& settings) {
   if (text.html.empty()) return 0;
   const auto bytes = [&](const std::vector<RowRange>& rows) {
@@ -135,7 +135,7 @@ double page_bytes(Inputs& inputs, const AttendText& text, const AttendSettings& 
   if (needed > kMaxAttentionHtmlBytes) {
     const auto size = [](double n) { return bytes_text(static_cast<std::uint64_t>(std::min(n, 0x1p62))); };
     const bool rows_help = bytes({{0, 1}}) <= kMaxAttentionHtmlBytes;
-    throw std::runtime_error("--html: the page would take " + size(needed) + ", and the most is " +
+    throw std::runtime_error("--html: the page would take " + size(needed) + ", and the limit is " +
                              size(kMaxAttentionHtmlBytes) +
                              (rows_help ? "; choose rows with --rows A:B" : "; give fewer heads, or fewer keys") +
                              (settings.rows.empty() ? ", or give --inspect for a map of every head" : ""));
@@ -143,13 +143,13 @@ double page_bytes(Inputs& inputs, const AttendText& text, const AttendSettings& 
   return needed;
 }
 
-// Bytes of the inputs, the outputs and the library's packed keys. In double, where no product can overflow.
+// Bytes of the inputs, the outputs and the library's packed keys. In double, so that no product can overflow.
 double needed_bytes(Inputs& inputs, const Extents& e, const AttendText& text, const AttendSettings& settings) {
   const auto size = static_cast<double>(type_bytes(inputs.at("--query").file.type()));
   const double query_rows =
       static_cast<double>(e.batch) * static_cast<double>(e.heads) * static_cast<double>(e.queries);
   double bytes = inputs.bytes() + query_rows * static_cast<double>(e.columns) * size;
-  bytes += 4 * query_rows * size;  // row_max, row_sum, lse and the sinks' weights, asked for or not
+  bytes += 4 * query_rows * size;  // row_max, row_sum, lse and the sinks' weights, requested or not
   if (!text.weights.empty()) {
     bytes += static_cast<double>(e.batch) * static_cast<double>(e.heads) * static_cast<double>(e.weight_rows) *
              static_cast<double>(e.keys) * size;
@@ -159,25 +159,26 @@ double needed_bytes(Inputs& inputs, const Extents& e, const AttendText& text, co
                            type_bytes(inputs.at("--query").file.type()), row_top_keys(settings.inspect, e.keys),
                            !text.save.empty());
   bytes += 6 * page_bytes(inputs, text, settings);  // its arrays, their text, the JSON, the page
-  // The library packs a wave of heads at a time: 32 MiB, or one head where that is more.
+  // The library packs a group of heads at a time: 32 MiB, or one head if that is larger.
   constexpr double kWave = 32.0 * (1 << 20);
   const double head = static_cast<double>(e.keys) * static_cast<double>(e.depth + e.columns) * size;
   return bytes +
          std::min(std::max(kWave, head), head * static_cast<double>(e.batch) * static_cast<double>(e.key_heads));
 }
 
-// Returns the bytes needed.
+// Throws std::runtime_error if the memory needed is not available or not allowed; returns the bytes needed.
 std::uint64_t check_memory(double needed, std::optional<std::uint64_t> allowed) {
-  // No override goes beyond what an Index can count.
+  // An override is limited to the range of Index.
   constexpr std::uint64_t kMaxBytes = std::uint64_t{1} << 62;
   const std::uint64_t limit = std::min<std::uint64_t>(allowed ? *allowed : available_memory_bytes(), kMaxBytes);
   const auto bytes = static_cast<std::uint64_t>(std::min(needed, static_cast<double>(kMaxBytes)));
   if (needed > static_cast<double>(limit)) {
-    throw std::runtime_error("this needs " + bytes_text(bytes) + " of memory and " + bytes_text(limit) +
-                             (allowed
-                                  ? " are allowed by --max-memory"
-                                  : " are available; give fewer rows, heads or keys, or override with --max-memory " +
-                                        std::to_string((bytes >> 30) + 1) + "G"));
+    throw std::runtime_error("this needs " + bytes_text(bytes) + " of memory, but " +
+                             (allowed ? "--max-memory allows " + bytes_text(limit)
+                                      : bytes_text(limit) +
+                                            " is available; give fewer rows, heads or keys, or override with "
+                                            "--max-memory " +
+                                            std::to_string((bytes >> 30) + 1) + "G"));
   }
   return bytes;
 }
@@ -187,7 +188,7 @@ std::uint64_t check_memory(double needed, std::optional<std::uint64_t> allowed) 
 template <class T, int Rank>
 void write_array(OutputFiles& files, std::size_t file, const Tensor<T, Rank>& tensor, std::size_t rank,
                  const std::string& option) {
-  // The leading axes that the query lacks are 1: they are left out.
+  // Leading axes that the query does not have are 1 and are omitted.
   const auto& shape = tensor.shape();
   const std::size_t kept = rank - 4 + static_cast<std::size_t>(Rank);
   const std::string header = npy_header(std::is_same_v<T, Index>   ? ElementType::int64
@@ -195,7 +196,7 @@ void write_array(OutputFiles& files, std::size_t file, const Tensor<T, Rank>& te
                                                                    : ElementType::float64,
                                         std::span(shape).last(kept));
   files.write(file, header.data(), header.size());
-  // In pieces, so that a slow disk can be watched.
+  // In pieces, so that progress on a slow disk is visible.
   constexpr Index kPiece = Index{1} << 22;
   Progress progress("writing " + option);
   for (Index done = 0; done < tensor.size(); done += kPiece) {
@@ -205,7 +206,7 @@ void write_array(OutputFiles& files, std::size_t file, const Tensor<T, Rank>& te
   }
 }
 
-// The output files by option, opened before the work so that a folder that cannot be written is found out at once.
+// The output files by option. They are opened before the computation, so that an unwritable folder fails at once.
 struct Outputs {
   std::optional<OutputFolder> folder;
   OutputFiles files;
@@ -325,7 +326,7 @@ void compute(const AttendText& text, const AttendSettings& settings, Inputs& inp
   }
 }
 
-// "--key-lengths": "key_lengths"; the output is the context.
+// "--key-lengths" becomes "key_lengths", and "--output" becomes "context".
 std::string json_name(std::string_view option) {
   std::string name(option == "--output" ? "context" : option.substr(2));
   std::replace(name.begin(), name.end(), '-', '_');
@@ -359,7 +360,7 @@ std::string report(const AttendText& text, const AttendSettings& settings, Input
   return json.take();
 }
 
-// What the inspection wrote, and where.
+// The lines that name the files that were written.
 std::string files_text(const AttendText& text) {
   std::string lines;
   if (!text.save.empty()) lines += "\n  saved  " + escape_for_terminal(text.save) + "\n";
@@ -367,7 +368,7 @@ std::string files_text(const AttendText& text) {
   return lines;
 }
 
-// The library's rejection in the program's words: "attention_forward: key_lengths[0] is 7; …" becomes
+// Rewrites an error of the library in terms of the command line: "attention_forward: key_lengths[0] is 7; …" becomes
 // "n.npy: --key-lengths[0] is 7; …".
 std::string in_options(std::string what, const AttendText& text) {
   const std::size_t colon = what.find(": ");
@@ -379,7 +380,7 @@ std::string in_options(std::string what, const AttendText& text) {
   for (std::size_t at = 0; at < what.size();) {
     const std::size_t end = std::min(what.find_first_not_of(kLetters, at), what.size());
     std::string word = what.substr(at, end - at);
-    // Further on, only a name with an underscore is surely a name: "key" may be a key.
+    // After the first word, only a name with an underscore is certain to be an option: "key" may be a word.
     const bool is_name = is_attend_option(word) && (at == 0 || word.find('_') != std::string::npos);
     if (is_name) {
       std::replace(word.begin(), word.end(), '_', '-');
@@ -403,7 +404,7 @@ void attend(const AttendText& text) {
   done.memory_bytes = check_memory(needed_bytes(inputs, e, text, settings), settings.max_memory);
   if (!text.save.empty() && e.batch * e.heads > kMaxPictures)
     throw std::runtime_error("--save would write a picture for each of " + std::to_string(e.batch * e.heads) +
-                             " heads; the most is " + std::to_string(kMaxPictures) + "; give fewer heads at a time");
+                             " heads; the maximum is " + std::to_string(kMaxPictures) + "; give fewer heads at a time");
   Outputs to;
   for (const NamedPath& output : text.outputs()) to.numbers[output.option] = to.files.add(output.path);
   if (!text.save.empty()) to.folder.emplace(text.save);
@@ -420,7 +421,7 @@ void attend(const AttendText& text) {
   const std::string json = report(text, settings, inputs, e, done);
   if (const auto number = to.numbers.find("--inspect-json"); number != to.numbers.end())
     to.files.write(number->second, json.data(), json.size());
-  // Printed before the files take their names: when standard output fails, nothing appears.
+  // Printed before the files are renamed: if standard output fails, no file is created.
   if (text.json) {
     write_stdout(json);
   } else if (text.inspect) {

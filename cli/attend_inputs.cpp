@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What attend_inputs.h declares: which types and ranks each option takes, and the conversions.
+// Implements attend_inputs.h: the types and ranks that each option accepts, and the conversions.
 // Read next: attend_inputs.h.
 #include "attend_inputs.h"
 
@@ -77,7 +77,7 @@ void Inputs::check(const Input& input) {
                shape_of(file) + "; expected 2, 3 or 4 axes: (B, H, L, D), or without B, or without B and H");
       break;
     case InputKind::boolean:
-      if (type != ElementType::boolean) reject(file, option, has + "bool, true = sees (in NumPy: x.astype(bool))");
+      if (type != ElementType::boolean) reject(file, option, has + "bool, true = visible (in NumPy: x.astype(bool))");
       check_broadcast(input);
       break;
     case InputKind::bias:
@@ -89,7 +89,7 @@ void Inputs::check(const Input& input) {
       break;
     case InputKind::per_head:
       if (!floating) reject(file, option, has + "float32 or float64");
-      if (axes > 1) reject(file, option, shape_of(file) + "; expected one axis, a number per head");
+      if (axes > 1) reject(file, option, shape_of(file) + "; expected one axis with one value per head");
       break;
     case InputKind::indices:
       if (!whole) reject(file, option, has + "int32 or int64");
@@ -151,7 +151,7 @@ Tensor<std::int32_t, 2> segments_of(const Input& input, const NpyArray& array) {
       for (Index i = 0; i < view.shape[1]; ++i) {
         const Index number = view(b, i);
         if (number != static_cast<std::int32_t>(number)) {
-          reject(input.file, input.option, "holds segment " + std::to_string(number) + "; expected 32-bit numbers");
+          reject(input.file, input.option, "holds segment " + std::to_string(number) + "; expected a 32-bit integer");
         }
         segments(b, i) = static_cast<std::int32_t>(number);
       }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The arrays of `regard attend`: their files, opened and checked by header, and what they become for the library.
+// The input arrays of `regard attend`: opening the files, checking their headers, and converting them for the library.
 //
-//     (L, D), (H, L, D), (B, H, L, D)  →  (1, 1, L, D), (1, H, L, D), (B, H, L, D)      by strides: nothing is copied
+//     (L, D), (H, L, D), (B, H, L, D)  →  (1, 1, L, D), (1, H, L, D), (B, H, L, D)      by strides, without a copy
 //     (B) of int32 or int64            →  a list of Index
 //
 // Read next: attend.cpp, regard/io/npy.h.
@@ -26,7 +26,7 @@ struct Input {
 // Throws std::runtime_error: "<file>: <option> <what>".
 [[noreturn]] void reject(const NpyReader& file, const std::string& option, const std::string& what);
 
-// Every array named on the command line, its header read and its type and rank checked. --query is always there.
+// Every array named on the command line, with its header read and its type and rank checked. --query is always present.
 class Inputs {
  public:
   explicit Inputs(const AttendText& text);
@@ -34,9 +34,9 @@ class Inputs {
   Input& at(const std::string& option) { return *find(option); }
   Input* find(const std::string& option);
   std::size_t rank() { return at("--query").file.shape().size(); }
-  // The shape with leading axes of extent 1.
+  // The shape, extended by leading axes of extent 1.
   std::array<Index, 4> shape4(const std::string& option);
-  // Of all elements. In double, where no sum can overflow.
+  // The size of all elements. In double, so that no sum can overflow.
   double bytes() const;
 
  private:
@@ -46,7 +46,7 @@ class Inputs {
   std::vector<Input> inputs_;
 };
 
-// The axes of an array as the last ones of Rank; those in front have extent 1.
+// A view of rank Rank whose last axes are those of the array; the leading ones have extent 1.
 template <class T, int Rank>
 TensorView<const T, Rank> view_of(const NpyArray& array) {
   TensorView<const T, Rank> view;
@@ -58,11 +58,11 @@ TensorView<const T, Rank> view_of(const NpyArray& array) {
   return view;
 }
 
-// The numbers of an array with at most one axis. To is Index, float or double.
+// The elements of an array with at most one axis. To is Index, float or double.
 template <class To>
 std::vector<To> numbers_of(const NpyArray& array);
 
-// Segment numbers as int32, row-major. Throws std::runtime_error for a number that 32 bits do not hold.
+// Segment numbers as int32, row-major. Throws std::runtime_error for a number that does not fit in 32 bits.
 Tensor<std::int32_t, 2> segments_of(const Input& input, const NpyArray& array);
 
 }  // namespace regard::program

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What attend_inspect.h declares: the size of the maps, the memory, and the pass over the keys.
+// Implements attend_inspect.h: the size of the maps, the memory needed, and the pass over the keys.
 // Read next: attend_inspect.h.
 #include "attend_inspect.h"
 
@@ -13,7 +13,7 @@
 namespace regard::program {
 namespace {
 
-constexpr Index kMaxCells = 512;  // what a screen shows, each way
+constexpr Index kMaxCells = 512;  // per axis: about what a screen can show
 
 }  // namespace
 
@@ -22,18 +22,18 @@ std::array<Index, 2> inspect_cells(const InspectSettings& settings, const std::a
   const std::array<Index, 2> most{query[2], key[2]};
   for (const auto& [count, what] : {std::pair{query[0], "batch entry"}, std::pair{query[1], "head"},
                                     std::pair{most[0], "query"}, std::pair{most[1], "key"}}) {
-    if (count < 1) throw std::invalid_argument(std::string("--inspect: there is no ") + what + " to look at");
+    if (count < 1) throw std::invalid_argument(std::string("--inspect: there is no ") + what + " to inspect");
   }
   for (const Index chosen : settings.heads.track_keys) {
     if (chosen >= most[1])
-      throw std::invalid_argument("--track-keys names key " + std::to_string(chosen) + ", and --key has " +
-                                  std::to_string(most[1]) + " of them; keys count from 0");
+      throw std::invalid_argument("--track-keys names key " + std::to_string(chosen) + ", but --key has " +
+                                  std::to_string(most[1]) + " keys; keys count from 0");
   }
   const std::array<Index, 2>& asked = settings.map_size;
   if (asked[0] > most[0] || asked[1] > most[1])
-    throw std::invalid_argument("--map-size asks for " + std::to_string(asked[0]) + " rows and " +
-                                std::to_string(asked[1]) + " columns; --query and --key allow at most " +
-                                std::to_string(most[0]) + "," + std::to_string(most[1]));
+    throw std::invalid_argument("--map-size is " + std::to_string(asked[0]) + "," + std::to_string(asked[1]) +
+                                "; expected at most " + std::to_string(most[0]) + "," + std::to_string(most[1]) +
+                                ", the numbers of queries and keys");
   return {asked[0] > 0 ? asked[0] : std::min(most[0], kMaxCells),
           asked[1] > 0 ? asked[1] : std::min(most[1], kMaxCells)};
 }
@@ -44,7 +44,7 @@ double inspect_bytes(const std::array<Index, 4>& query, Index num_keys, const st
   const double map = static_cast<double>(cells[0]) * static_cast<double>(cells[1]);
   const double size = static_cast<double>(bytes_per_number);
   const double of_row = of_rows ? 3 * size + static_cast<double>(num_top_keys) * (size + sizeof(Index)) : 0;
-  // The library adds the cells up in double.
+  // The library accumulates the cells in double.
   return heads * (static_cast<double>(query[2]) * of_row +
                   static_cast<double>(num_keys) * static_cast<double>(bytes_per_number) +
                   map * static_cast<double>(bytes_per_number + Index{sizeof(double)}));
@@ -82,8 +82,8 @@ AttentionStatistics RowStatistics<T>::views() {
 
 namespace {
 
-// key_mass (B, H|1, S) where each query gives the keys that it sees the same weight: all scores are 0. Absent where
-// every query sees every key.
+// key_mass (B, H|1, S) of uniform attention, in which each query gives all visible keys the same weight (all scores are
+// 0). Absent if every key is visible to every query.
 template <class T>
 Tensor<T, 3> uniform_mass(const std::array<Index, 4>& query, Index num_keys, const AttentionOptions& options,
                           const Runtime& runtime) {

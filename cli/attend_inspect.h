@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `regard attend --inspect`: what the keys of each head receive, in memory that is linear in queries and keys.
+// `regard attend --inspect`: how much attention the keys of each head receive, in memory linear in queries and keys.
 //
 //     row_max, row_sum ── attention_columns() ──▶ key_mass, pooled_map ──▶ text or JSON on standard output
 //                                                                       └──▶ --save FOLDER
@@ -17,18 +17,18 @@
 namespace regard::program {
 
 // Rows and columns of the pooled maps of queries (B, H, L, D) and keys (B, Hkv, S, D).
-// Throws std::invalid_argument for more than there are queries or keys, and where there is nothing to inspect.
+// Throws std::invalid_argument if there are more cells than queries or keys, or if there is nothing to inspect.
 std::array<Index, 2> inspect_cells(const InspectSettings& settings, const std::array<Index, 4>& query,
                                    const std::array<Index, 4>& key);
 
-// Of sums, maps and statistics, without the keys that attention_columns packs. In double, where no product can
-// overflow.
+// The size of sums, maps and statistics, without the keys that attention_columns packs. In double, so that no product
+// can overflow.
 double inspect_bytes(const std::array<Index, 4>& query, Index num_keys, const std::array<Index, 2>& cells,
                      Index bytes_per_number, Index num_top_keys, bool of_rows);
-// Of each row, for top_keys.npy.
+// The number of top keys per row, for top_keys.npy.
 Index row_top_keys(const InspectSettings& settings, Index num_keys);
 
-// What the forward pass says of rows and heads. Arrays of rows are for files only.
+// Statistics of rows and heads from the forward pass. Arrays of rows are only for files.
 template <class T>
 struct RowStatistics {
   Tensor<Index, 4> top_keys;
@@ -48,7 +48,7 @@ struct Inspected {
   Inspection heads;
 };
 
-// How many pictures --save may write at once: head-3.png, or batch-1-head-3.png, a file for each head.
+// The maximum number of pictures that --save writes, one for each head: head-3.png, or batch-1-head-3.png.
 inline constexpr Index kMaxPictures = 1000;
 // Throws std::runtime_error naming the file.
 void write_pictures(const Inspection& heads, const InputView<4>& pooled_map, MapScale scale,

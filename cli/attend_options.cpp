@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The options of `regard attend`: the help, the checks that need no file, and their values.
-// Read next: attend.cpp (what is done with them), docs/reference/semantics.md (what they mean).
+// The options of `regard attend`: their help, their values, and the checks that need no file.
+// Read next: attend.cpp (their use), docs/reference/semantics.md (their meaning).
 #include "attend_options.h"
 
 #include <algorithm>
@@ -16,10 +16,11 @@ namespace {
 
 constexpr const char* kExamples =
     "SHAPES\n"
-    "  --query (B, H, L, D), --key (B, Hkv, S, D), --value (B, Hkv, S, Dv): B batch,\n"
-    "  H heads, L queries, S keys. B may be left out, and B and H. Outputs have as\n"
-    "  many axes as --query. float32 or float64, all three alike. Files are NumPy's\n"
-    "  (.npy); - reads standard input, and -o - writes standard output.\n"
+    "  --query (B, H, L, D), --key (B, Hkv, S, D), --value (B, Hkv, S, Dv)\n"
+    "  B: batch; H, Hkv: heads; L: queries; S: keys; D, Dv: head sizes. B can be\n"
+    "  omitted, or B and H; outputs have the same number of axes as --query. All\n"
+    "  three have the same type, float32 or float64. Files are NumPy files (.npy);\n"
+    "  as an input, - is standard input, and as an output, standard output.\n"
     "\n"
     "EXAMPLES\n"
     "  regard attend --query q.npy --key k.npy --value v.npy -o context.npy\n"
@@ -31,7 +32,7 @@ constexpr const char* kExamples =
     "  regard attend … --causal --inspect --save maps     for any length\n"
     "  regard attend … -o - | python3 -c 'import numpy, sys; …'";
 
-// Options that hold the name of an array file, in the order in which they are read.
+// Options whose value is the name of an array file, in the order in which the files are opened.
 using Member = std::string AttendText::*;
 struct ArrayOption {
   const char* name;
@@ -41,31 +42,32 @@ struct ArrayOption {
   const char* help;
 };
 constexpr const char* kArrays = "ARRAYS";
-constexpr const char* kSeen = "WHICH KEYS A QUERY SEES (all that are given must agree)";
+constexpr const char* kSeen = "MASKS (a key is visible to a query if every mask given allows it)";
 constexpr const char* kScores = "SCORES";
 constexpr ArrayOption kArrayOptions[] = {
     {"--query", &AttendText::query, InputKind::matrix, kArrays, "(B, H, L, D)"},
     {"--key", &AttendText::key, InputKind::matrix, kArrays, "(B, Hkv, S, D); Hkv divides H"},
     {"--value", &AttendText::value, InputKind::matrix, kArrays, "(B, Hkv, S, Dv)"},
-    {"--mask", &AttendText::mask, InputKind::boolean, kSeen, "bool, broadcast to (B, H, L, S); true = sees"},
+    {"--mask", &AttendText::mask, InputKind::boolean, kSeen, "bool, broadcast to (B, H, L, S); true = visible"},
     {"--key-lengths", &AttendText::key_lengths, InputKind::indices, kSeen,
-     "(B) int32 or int64: keys from there on are unseen"},
+     "(B) int32 or int64: the number of visible keys of\neach batch entry; later keys are masked"},
     {"--prefix", &AttendText::prefix, InputKind::indices, kSeen,
-     "(B) integers: with --causal, keys before it are\nseen by every query"},
+     "(B) integers: with --causal, the first PREFIX keys\nare visible to every query"},
     {"--query-segments", &AttendText::query_segments, InputKind::segments, kSeen,
-     "(B, L) integers: a query sees the keys of its own\nsegment; negative sees nothing"},
-    {"--key-segments", &AttendText::key_segments, InputKind::segments, kSeen, "(B, S) integers: the keys' segments"},
+     "(B, L) integers: a query attends only to keys of its\nown segment; in a negative segment, to no key"},
+    {"--key-segments", &AttendText::key_segments, InputKind::segments, kSeen,
+     "(B, S) integers: the segment of each key"},
     {"--query-starts", &AttendText::query_starts, InputKind::indices, kSeen,
-     "packed sequences: n + 1 integers, the first row of\neach in (H, total, D), and the total"},
-    {"--key-starts", &AttendText::key_starts, InputKind::indices, kSeen, "the same for the keys"},
+     "packed sequences: n + 1 integers, the first row of\neach sequence in (H, total, D), then the total"},
+    {"--key-starts", &AttendText::key_starts, InputKind::indices, kSeen, "the same for keys"},
     {"--block-mask", &AttendText::block_mask, InputKind::boolean, kSeen,
-     "bool (B|1, H|1, blocks of L, blocks of S);\ntrue = sees"},
+     "bool (B|1, H|1, blocks of L, blocks of S);\ntrue = visible"},
     {"--bias", &AttendText::bias, InputKind::bias, kScores,
      "added to the scores; broadcast to (B, H, L, S);\nfloat32, or the type of --query"},
     {"--alibi-slopes", &AttendText::alibi_slopes, InputKind::per_head, kScores,
      "(H): adds -slope * distance to the scores"},
     {"--sinks", &AttendText::sinks, InputKind::per_head, kScores,
-     "(H): a score that joins each row's sum and takes\nno value; -inf = none"},
+     "(H): an extra score in the softmax of each row,\nwithout a value; -inf = none"},
 };
 
 constexpr const char* kQueryOffsetValues =
@@ -81,10 +83,10 @@ constexpr OutputOption kOutputOptions[] = {
     {"--lse", &AttendText::lse, "log(sum(exp(scores))) of each row, (B, H, L)"},
     {"--row-max", &AttendText::row_max, "largest visible score of each row, (B, H, L)"},
     {"--row-sum", &AttendText::row_sum, "sum of exp(score - row_max), (B, H, L)"},
-    {"--weights", &AttendText::weights, "the attention weights, (B, H, L, S), or the rows\nthat --rows names"},
+    {"--weights", &AttendText::weights, "the attention weights, (B, H, L, S), or only the\nrows that --rows selects"},
     {"--sink-weights", &AttendText::sink_weights, "the sinks' weights, (B, H, L)"},
     {"--html", &AttendText::html,
-     "a page that shows any row as a sum, and whole\nheads: one file that needs no network"},
+     "an HTML page that shows rows as sums and whole heads\n(one file, which needs no network)"},
 };
 
 std::string name_of(const char* option) {
@@ -103,7 +105,7 @@ bool looks_like_number(std::string_view text) {
   return text.size() > digit && text.find_first_not_of("0123456789", digit) == std::string_view::npos;
 }
 
-// Any number: as a value of --query-offset, 1.5 is a mistake and not the name of a file.
+// Any number: as a value of --query-offset, 1.5 is an error and not a file name.
 bool is_number(const std::string& text) {
   char* end = nullptr;
   std::strtod(text.c_str(), &end);
@@ -123,7 +125,8 @@ void parse_position(const AttendText& text, AttendSettings& settings) {
   settings.causal = !text.causal.empty();
   const bool causal_names_offset = settings.causal && text.causal != "true";
   if (causal_names_offset && !text.query_offset.empty()) {
-    throw UsageError("--causal=" + text.causal + " and --query-offset both name the offset; give --causal alone");
+    throw UsageError("--causal=" + text.causal +
+                     " and --query-offset both set the offset; write --causal without a value");
   }
   if (causal_names_offset) {
     settings.alignment = parse_alignment(text.causal);
@@ -146,7 +149,8 @@ void parse_position(const AttendText& text, AttendSettings& settings) {
 void parse_window(std::string_view text, Window& window) {
   const auto sides = split(text, ',');
   if (sides.size() != 2) {
-    throw UsageError("--window is \"" + std::string(text) + "\"; expected LEFT,RIGHT such as 127,0 or -,0 (- is open)");
+    throw UsageError("--window is \"" + std::string(text) +
+                     "\"; expected LEFT,RIGHT such as 127,0 or -,0 (- means no limit)");
   }
   if (sides[0] != "-") window.left = parse_at_least("--window, left side,", sides[0], 0);
   if (sides[1] != "-") window.right = parse_at_least("--window, right side,", sides[1], 0);
@@ -158,7 +162,7 @@ std::vector<RowRange> parse_rows(std::string_view text) {
     const auto ends = split(range, ':');
     if (ends.size() != 2) {
       throw UsageError("--rows is \"" + std::string(text) +
-                       "\"; expected BEGIN:END such as 0:2 for rows 0 and 1, or several with commas");
+                       "\"; expected BEGIN:END such as 0:2 for rows 0 and 1, or several separated by commas");
     }
     const Index begin = parse_at_least("--rows", ends[0], 0);
     rows.push_back({begin, parse_at_least("--rows, the end of a range,", ends[1], begin)});
@@ -186,7 +190,7 @@ void parse_inspect(const AttendText& text, InspectSettings& settings) {
   }
 }
 
-// What CLI11 checks of options that depend on others.
+// The dependencies between options, which CLI11 checks.
 void add_dependencies(CLI::App& command) {
   const auto each_needs_other = [&](const std::string& a, const std::string& b) {
     needs(command.get_option(a), command.get_option(b), a + " needs " + b + " too");
@@ -265,7 +269,7 @@ bool is_attend_option(std::string_view name) {
 }
 
 CLI::App* add_attend_options(CLI::App& app, AttendText& text) {
-  CLI::App* command = app.add_subcommand("attend", "Compute attention on NumPy's array files");
+  CLI::App* command = app.add_subcommand("attend", "Compute attention on arrays in NumPy files (.npy)");
   command->footer(kExamples);
   const auto add_arrays = [&](const char* group) {
     for (const ArrayOption& option : kArrayOptions) {
@@ -277,43 +281,44 @@ CLI::App* add_attend_options(CLI::App& app, AttendText& text) {
     return command->add_option(name, text.*member, help)->type_name(type)->group(group);
   };
   add_arrays(kArrays);
-  for (const OutputOption& option : kOutputOptions) {
-    add(option.name, option.text, "FILE", "OUTPUTS (all appear, or none)", option.help);
-  }
-  add("--rows", &AttendText::rows, "A:B,C:D", "OUTPUTS (all appear, or none)",
-      "the rows that --weights and --html give: A to B,\nwithout B, counted from 0; one range or several");
+  const char* outputs = "OUTPUTS (either all are written, or none)";
+  for (const OutputOption& option : kOutputOptions) add(option.name, option.text, "FILE", outputs, option.help);
+  add("--rows", &AttendText::rows, "A:B,C:D", outputs,
+      "rows for --weights and --html: from A up to, but not\nincluding, B, counted from 0; one or more ranges");
   add("--causal", &AttendText::causal, "[=top_left|bottom_right|N]", kSeen,
-      "query i sees keys up to i + offset. The offset is\n0, or =top_left, =bottom_right, =N, or what\n"
-      "--query-offset says; needed when L and S differ")
+      "query i attends to keys up to i + offset. The offset\nis 0 unless given here or by --query-offset; it must\n"
+      "be given when L and S differ")
       ->expected(0, 1);
   add("--query-offset", &AttendText::query_offset, "top_left|bottom_right|N|FILE", kSeen,
-      "top_left is 0, bottom_right keys - queries; a file\nhas one per batch entry");
+      "top_left: 0; bottom_right: keys - queries; a file:\none number per batch entry");
   add("--window", &AttendText::window, "LEFT,RIGHT", kSeen,
-      "keys from i + offset - LEFT to i + offset + RIGHT;\n- is open");
+      "keys from i + offset - LEFT to i + offset + RIGHT;\n- means no limit");
   add_arrays(kSeen);
-  add("--block-size", &AttendText::block_size, "BQ,BK", kSeen, "queries and keys in a block of --block-mask");
-  add("--scale", &AttendText::scale, "sqrt|none|NUMBER", kScores, "sqrt: 1/sqrt(D), the default; none: 1");
+  add("--block-size", &AttendText::block_size, "BQ,BK", kSeen, "queries and keys per block of --block-mask");
+  add("--scale", &AttendText::scale, "sqrt|none|NUMBER", kScores,
+      "factor of the scores; sqrt: 1/sqrt(D) (default);\nnone: 1");
   add("--soft-cap", &AttendText::soft_cap, "C", kScores, "C * tanh(score / C), C > 0");
   add_arrays(kScores);
-  const char* inspection = "INSPECTION (of any length: nothing of L x S is kept)";
+  const char* inspection = "INSPECTION (memory is linear in L and S)";
   command
       ->add_flag("--inspect", text.inspect,
-                 "print what the keys of each head receive; with\n--html, show maps of them, at any length")
+                 "print how much attention the keys of each head\nreceive; with --html, also show maps of all heads")
       ->group(inspection);
   add("--save", &AttendText::save, "FOLDER", inspection,
-      "write a picture of each head; key_mass.npy,\n(B, H, S), the weight on each key; pooled_map.npy,\n"
-      "(B, H, rows, columns), means of weights; and more:\ndocs/guide/inspection.md");
+      "write a picture of each head, key_mass.npy (B, H, S)\nwith the total weight on each key, pooled_map.npy\n"
+      "(B, H, rows, columns) with mean weights, and more;\nsee docs/guide/inspection.md");
   add("--map-size", &AttendText::map_size, "N|ROWS,COLUMNS", inspection,
-      "cells of a map (default: up to 512 each way)");
+      "cells of a pooled map (default: up to 512 x 512)");
   add("--map-scale", &AttendText::map_scale, "log|linear", inspection,
-      "colours of the pictures: over four powers of ten\n(default), or in proportion");
+      "colour scale of the pictures; log: four powers of\nten (default); linear: proportional");
   add("--top", &AttendText::top, "N", inspection,
-      "heavy hitters of each head, and of each query in\nfiles (default: 5; in text, those that fit a line)");
+      "how many heavy hitters (the keys with most weight)\nto list per head, and per query in the files\n"
+      "(default: 5; in the text, as many as fit on a line)");
   add("--track-keys", &AttendText::track_keys, "KEY,KEY", inspection,
-      "keys whose share is given in any case, counted from\n0 (default: 0)");
-  add("--threads", &AttendText::threads, "N", "RUNNING", "0: one for each core (default)");
+      "keys whose share is always listed, counted from 0\n(default: 0)");
+  add("--threads", &AttendText::threads, "N", "RUNNING", "number of threads; 0 (default): one per core");
   add("--max-memory", &AttendText::max_memory, "BYTES", "RUNNING",
-      "use up to this much, such as 8G, whatever seems to\nbe free");
+      "memory limit, such as 8G, used instead of the\navailable memory");
   command->add_flag("--json", text.json, "print shapes, plan and time as JSON")->group("RUNNING");
   add_dependencies(*command);
   return command;
@@ -330,8 +335,7 @@ AttendSettings parse(const AttendText& text) {
   parse_position(text, settings);
   if (!text.window.empty()) parse_window(text.window, settings.window);
   if (!text.rows.empty()) {
-    if (text.weights.empty() && text.html.empty())
-      throw UsageError("--rows needs --weights FILE or --html FILE, for which they are chosen");
+    if (text.weights.empty() && text.html.empty()) throw UsageError("--rows needs --weights FILE or --html FILE");
     settings.rows = parse_rows(text.rows);
   }
   parse_inspect(text, settings.inspect);
@@ -355,7 +359,7 @@ AttendSettings parse(const AttendText& text) {
     settings.block_size = {parse_at_least("--block-size", sides[0], 1), parse_at_least("--block-size", sides[1], 1)};
   }
   if (!text.threads.empty()) {
-    // The library lowers what is more than the machine can use.
+    // The library reduces a number that is larger than the machine can use.
     settings.threads = static_cast<int>(
         std::min<Index>(parse_at_least("--threads", text.threads, 0), std::numeric_limits<int>::max()));
   }
@@ -373,18 +377,21 @@ AttendSettings parse(const AttendText& text) {
   check_paths(inputs, written);
   for (const NamedPath& input : inputs) {
     if (input.path == "-" && reads_from_terminal()) {
-      throw UsageError(input.option + " - would read a binary file from the terminal; name a file, or pipe one in");
+      throw UsageError(input.option +
+                       " - would read a binary file from the terminal; name a file, or redirect one to standard input");
     }
   }
   for (const NamedPath& output : outputs) {
     if (output.path != "-") continue;
     if (text.inspect && !text.json)
-      throw UsageError(output.option + " - and --inspect both write standard output; give " + output.option +
+      throw UsageError(output.option + " - and --inspect both write to standard output; give " + output.option +
                        " a file");
     if (text.json)
-      throw UsageError(output.option + " - and --json both write standard output; give " + output.option + " a file");
+      throw UsageError(output.option + " - and --json both write to standard output; give " + output.option +
+                       " a file");
     if (writes_to_terminal() && output.option != "--html") {
-      throw UsageError(output.option + " - would write binary numbers to the terminal; name a file, or pipe it on");
+      throw UsageError(output.option +
+                       " - would write binary data to the terminal; name a file, or redirect the output");
     }
   }
   return settings;

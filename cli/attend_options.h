@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The options of `regard attend`: their texts as typed, and what they mean before any file is opened.
+// The options of `regard attend`: as typed, and parsed before any file is opened.
 // Read next: attend.cpp.
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace regard::program {
 
-// Every option as typed; empty: not given.
+// Every option as typed; empty if not given.
 struct AttendText {
   std::string query, key, value;
   std::string output, lse, row_max, row_sum, sink_weights, weights, html;
@@ -24,17 +24,17 @@ struct AttendText {
   bool inspect = false;
   bool json = false;
 
-  // The array files that are given. --query comes first.
+  // The array files that are given; --query is the first.
   std::vector<NamedPath> inputs() const;
-  // The array files that are written, and the page.
+  // The array files to write, and the page.
   std::vector<NamedPath> outputs() const;
-  // The files of --save, named like options. The last is no array.
+  // The files that --save writes, with names in the form of options. The last is not an array.
   std::vector<NamedPath> saved() const;
 };
 
-// Of --inspect.
+// The settings of --inspect.
 struct InspectSettings {
-  std::array<Index, 2> map_size{};  // rows and columns of the pooled map; 0: as many as there can be, up to 512
+  std::array<Index, 2> map_size{};  // rows and columns of the pooled map; 0: the default, up to 512
   MapScale map_scale = MapScale::logarithmic;
   InspectionOptions heads;
 };
@@ -53,18 +53,18 @@ struct AttendSettings {
   std::optional<std::uint64_t> max_memory;
 };
 
-// What an array file must hold.
+// The contents that an array file must have.
 enum class InputKind { matrix, boolean, bias, per_head, indices, segments };
 InputKind kind_of_input(std::string_view option);
-// What the option of an array file takes, for messages: "a .npy file of bool".
+// What the option expects, for messages: "a .npy file of bool".
 std::string values_of_input(std::string_view option);
 
-// Whether this is the library's name of an option: "key_lengths" for --key-lengths.
+// Whether this is the name of an option in the library: "key_lengths" for --key-lengths.
 bool is_attend_option(std::string_view name);
 
-// Registers the subcommand; text must live as long as app.
+// Registers the subcommand. text must outlive app.
 CLI::App* add_attend_options(CLI::App& app, AttendText& text);
-// Throws UsageError for what can be seen to be wrong without opening a file.
+// Throws UsageError for every error that can be detected without opening a file.
 AttendSettings parse(const AttendText& text);
 
 }  // namespace regard::program

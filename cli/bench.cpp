@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `regard bench`: how near this machine's limit Regard comes, in some ten seconds.
+// `regard bench`: the speed of attention as a share of this machine's peak, in about ten seconds.
 //
-//     a round:  peak ─ read ─ full, S 1024 ─ full ─ causal ─ decode …      each once, then again from the next one on
+//     one round:  peak ─ read ─ full, S 1024 ─ full ─ causal ─ decode …      the next round starts one row later
 //
-// Each figure is the median of its rounds, its share the median of the rounds' own ratios to the peak or to the read
-// bandwidth of the same round, so that a machine whose clock moves is compared with itself. bench/run_benchmarks of the
-// sources measures more, beside others. Read next: regard/peaks.h, peaks.cpp.
+// Each figure is the median over the rounds. Its share is the median of the ratios to the peak or to the read bandwidth
+// of the same round, so that changes of the clock frequency cancel. bench/run_benchmarks measures more, and compares
+// with other libraries. Read next: regard/peaks.h, peaks.cpp.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -38,8 +38,8 @@ constexpr auto kIdle = std::chrono::milliseconds(5);
 struct Row {
   std::string name;
   std::string unit;                // "GFLOP/s" or "GB/s"
-  std::size_t reference;           // the row that it is a share of
-  std::function<double()> figure;  // of one turn
+  std::size_t reference;           // index of the row that the share refers to
+  std::function<double()> figure;  // measures once
   std::vector<double> figures{};
 };
 
@@ -56,7 +56,7 @@ double share(const Row& row, const std::vector<Row>& rows) {
   return median(std::move(ratios));
 }
 
-// Billions of `amount` a second.
+// Measures `amount` per second, in billions.
 std::function<double()> timed(double amount, std::function<void()> call) {
   return [amount, call = std::move(call)] {
     const auto begin = Clock::now();
@@ -143,7 +143,7 @@ void measure(std::vector<Row>& rows, int rounds) {
 }
 
 std::string as_text(const std::vector<Row>& rows, int threads, int rounds) {
-  std::string text = fmt::format("{}, {} thread{}, the median of {} rounds\n\n", active_instruction_set(), threads,
+  std::string text = fmt::format("{}, {} thread{}, median of {} rounds\n\n", active_instruction_set(), threads,
                                  threads == 1 ? "" : "s", rounds);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     text += fmt::format("{:<32}{:>9.1f} {:<9}", rows[i].name, median(rows[i].figures), rows[i].unit);
@@ -152,7 +152,7 @@ std::string as_text(const std::vector<Row>& rows, int threads, int rounds) {
     while (text.back() == ' ') text.pop_back();
     text += '\n';
   }
-  return text + "\nWhatever else runs on this machine moves these figures.\n";
+  return text + "\nOther load on this machine changes these figures.\n";
 }
 
 std::string as_json(const std::vector<Row>& rows, int threads, int rounds) {
@@ -188,14 +188,15 @@ void add_bench(CLI::App& app) {
     bool quick = false, json = false;
   };
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("bench", "Measure how near this machine's limit attention comes");
-  command->add_option("--threads", options->threads, "how many; without it as many as operators use")->type_name("N");
-  command->add_flag("--quick", options->quick, "small shapes, which stay in caches:\na second, only to try it");
-  command->add_flag("--json", options->json, "the same as JSON");
+  CLI::App* command = app.add_subcommand("bench", "Measure attention speed as a share of this machine's peak");
+  command->add_option("--threads", options->threads, "number of threads (default: see regard info)")->type_name("N");
+  command->add_flag("--quick", options->quick,
+                    "a trial run of about a second with small shapes that\nstay in the caches");
+  command->add_flag("--json", options->json, "print the results as JSON");
   command->footer(
-      "Takes about ten seconds and 700 MB; keep the machine quiet. Operations: 4 D for\n"
-      "each pair of a query and a key that it sees, exponentials for nothing. Bytes:\n"
-      "each key and value once.\n"
+      "Takes about ten seconds and 700 MB; keep the machine idle. GFLOP/s count 4 D\n"
+      "operations per visible query-key pair, and no exponentials; GB/s count each key\n"
+      "and value once.\n"
       "\n"
       "EXAMPLES\n"
       "  regard bench\n"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// /sys/devices/system/cpu/cpu0/cache; see caches.h. Read next: info.cpp.
+// Reads /sys/devices/system/cpu/cpu0/cache; see caches.h. Read next: info.cpp.
 #include "caches.h"
 
 #include <charconv>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The caches of the machine, as Linux tells them. Read next: info.cpp, peaks.h.
+// The processor caches, as reported by Linux. Read next: info.cpp, peaks.h.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ struct Cache {
   std::string shared_by;  // logical processors: "0-1"
 };
 
-// The caches of processor 0; none where the system does not tell.
+// The caches of processor 0; empty if the system does not report them.
 std::vector<Cache> caches();
 
 }  // namespace regard::program

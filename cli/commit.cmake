@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Writes OUTPUT: the commit that SOURCE is built from, "unknown" outside a git checkout of its own, with a "+" when
-# files differ from it; and its date, outside a checkout that of the build (SOURCE_DATE_EPOCH).
+# Writes OUTPUT with the commit of SOURCE, followed by "+" if files differ from it, and the date of the commit. If SOURCE
+# is not the root of a git checkout, the commit is "unknown" and the date is that of the build (SOURCE_DATE_EPOCH).
 cmake_minimum_required(VERSION 3.25)
 set(commit unknown)
 string(TIMESTAMP date "%Y-%m-%d" UTC)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `regard compare WORD "sentence" "sentence" …`: how far one word's vectors part, beside what any word's do.
+// `regard compare WORD "sentence" "sentence" …`: how far one word's vectors differ, compared with those of other words.
 // Read next: regard/explain/compare.h, model_options.h.
 #include "regard/explain/compare.h"
 
@@ -42,7 +42,7 @@ void compare(const CompareArguments& arguments) {
       write_stdout(render_compare_json(comparison, command_line()));
     } else if (arguments.html != "-") {
       std::string screen = render_compare_text(comparison, text);
-      if (!arguments.html.empty()) screen += page_line(arguments.html, "the lines, layer by layer");
+      if (!arguments.html.empty()) screen += page_line(arguments.html, "cosine similarity by layer");
       write_stdout(screen);
     }
     page.commit();
@@ -55,26 +55,28 @@ void compare(const CompareArguments& arguments) {
 
 void add_compare(CLI::App& app) {
   auto arguments = std::make_shared<CompareArguments>();
-  CLI::App* command = app.add_subcommand("compare", "Compare a word's vectors between sentences, layer by layer");
+  CLI::App* command = app.add_subcommand("compare", "Compare a word's vectors across sentences, layer by layer");
   command
       ->add_option("word", arguments->word,
-                   "stands in every sentence; or a name for each, with\ncommas: bank,bank#1,@4")
+                   "a word that is in every sentence, or one name per\nsentence, separated by commas: bank,bank#1,@4")
       ->type_name("WORD");
-  command->add_option("sentences", arguments->sentences, "two or more, called A, B, …")->type_name("\"TEXT\"");
+  command->add_option("sentences", arguments->sentences, "two or more sentences, labelled A, B, …")
+      ->type_name("\"TEXT\"");
   const auto add = [&](const char* name, std::string& value, const char* type, const char* help) {
     command->add_option(name, value, help)->type_name(type);
   };
   command
       ->add_option(
           "--hide", arguments->hide,
-          "a word that no word sees, in any layer, in every\nsentence where it stands: before and after; may be\n"
-          "given again")
+          "mask this word in every layer of the sentences that\ncontain it, and show the numbers before and after;\n"
+          "repeatable")
       ->type_name("WORD")
       ->allow_extra_args(false);
-  add("--control", arguments->control, "WORD", "this one alone of the words that sentences share");
-  command->add_flag("--full", arguments->full, "every pair, control and head");
-  command->add_flag("--json", arguments->json, "the data as JSON");
-  add("--html", arguments->html, "FILE", "a page beside the text: one file that needs no\nnetwork");
+  add("--control", arguments->control, "WORD",
+      "use only this word as the control (default: every\nother word that two sentences share)");
+  command->add_flag("--full", arguments->full, "show every pair, control and head");
+  command->add_flag("--json", arguments->json, "print the data as JSON");
+  add("--html", arguments->html, "FILE", "also write an HTML page, one file that needs no\nnetwork");
   add_color_option(*command, arguments->color);
   add_model_options(*command, arguments->model);
   command->footer(
@@ -85,7 +87,7 @@ void add_compare(CLI::App& app) {
       "    \"they walked along the river bank at dawn\" --hide river\n"
       "  regard compare bank,bank#1 \"the bank by the river\" \"no bank is a river bank\"\n"
       "\n"
-      "What each figure is: docs/reference/notation.md.");
+      "docs/reference/notation.md defines each figure.");
   command->callback([arguments] { compare(*arguments); });
 }
 

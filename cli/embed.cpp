@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `regard embed < lines`: a vector for each line, as sentence-transformers makes it: mean over tokens, L2 norm 1.
+// `regard embed < lines`: a vector for each line, as in sentence-transformers: mean over tokens, L2 norm 1.
 //
-//     lines ── for_each_line_vector ──▶ CSV or JSON, batch by batch; NPY, whose header holds the count, at the end
+//     lines ── for_each_line_vector ──▶ CSV or JSON, batch by batch; NPY at the end, since its header has the count
 //
 // Read next: line_vectors.h, docs/guide/sentence-vectors.md.
 #include <fmt/format.h>
@@ -41,7 +41,7 @@ Format format_of(const EmbedArguments& arguments) {
   if (point != std::string::npos) {
     if (const auto format = named(std::string_view(arguments.output).substr(point + 1))) return *format;
   }
-  throw UsageError("--output " + arguments.output + " ends in neither .npy, .json nor .csv; add --format");
+  throw UsageError("--output " + arguments.output + " does not end in .npy, .json or .csv; add --format");
 }
 
 void append_numbers(std::string& text, std::span<const float> vector) {
@@ -50,7 +50,7 @@ void append_numbers(std::string& text, std::span<const float> vector) {
   }
 }
 
-// The bytes of each format: what stands before, for and after the vectors.
+// Writes the vectors in one of the formats, with the text before and after them.
 class VectorWriter {
  public:
   VectorWriter(Format format, const SentenceModel& model, OutputFiles& files, std::size_t file)
@@ -111,9 +111,9 @@ void embed(const EmbedArguments& arguments) {
   const Format format = format_of(arguments);
   const std::string output = arguments.output.empty() ? "-" : arguments.output;
   if (format == Format::npy && output == "-" && writes_to_terminal())
-    throw UsageError("NPY is not for a terminal; give --output FILE.npy, or --format csv");
+    throw UsageError("--format npy would write binary data to the terminal; give --output FILE.npy, or --format csv");
   if (arguments.input.empty() && reads_from_terminal())
-    throw UsageError("there is no text; give --input FILE, or a text a line on standard input");
+    throw UsageError("no text is given; give --input FILE, or one text per line on standard input");
   const std::string input = arguments.input.empty() ? "-" : arguments.input;
   check_paths({{"--input", input}}, {{"--output", output}});
   TextLines lines(input);
@@ -130,21 +130,23 @@ void embed(const EmbedArguments& arguments) {
 
 void add_embed(CLI::App& app) {
   auto arguments = std::make_shared<EmbedArguments>();
-  CLI::App* command = app.add_subcommand("embed", "Make a vector of each line of a text, by a model");
+  CLI::App* command = app.add_subcommand("embed", "Compute a sentence vector for each line of a text");
   const auto add = [&](const char* name, std::string& value, const char* type, const char* help) {
     command->add_option(name, value, help)->type_name(type);
   };
-  add("--input", arguments->input, "FILE", "a text a line; without it, or -: standard input");
-  add("-o,--output", arguments->output, "FILE", "written whole or not at all; without it, or -:\nstandard output");
+  add("--input", arguments->input, "FILE", "one text per line; without it, or with -, standard\ninput");
+  add("-o,--output", arguments->output, "FILE",
+      "output file, written completely or not at all;\nwithout it, or with -, standard output");
   add("--format", arguments->format, "npy|json|csv",
-      "else what the output's name ends in, and csv on\nstandard output");
+      "default: the extension of the output file, or csv on\nstandard output");
   add_model_options(*command, arguments->model);
   command->footer(
       "EXAMPLES\n"
       "  regard embed < sentences.txt > vectors.csv\n"
       "  regard embed --input sentences.txt --output vectors.npy\n"
       "\n"
-      "Row n is line n's, also where the line is empty. docs/guide/sentence-vectors.md has the formula.");
+      "Row n of the output belongs to line n, even if that line is empty. The formula\n"
+      "is in docs/guide/sentence-vectors.md.");
   command->callback([arguments] { embed(*arguments); });
 }
 

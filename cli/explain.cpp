@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `regard explain`: attention in a pretrained model on a sentence, or its steps on matrices of the user's own, from a
-// JSON file, or from NPY and CSV files by name.
+// `regard explain`: attention in a pretrained model for a sentence, or step by step for the user's matrices, which come
+// from a JSON file, or from NPY and CSV files.
 //
 //     "text"  →  explain_sentence.cpp
-//     --input FILE | --matrix NAME=FILE …  →  ExplainInput  →  options on top  →  steps  →  text or JSON
+//     --input FILE | --matrix NAME=FILE …  →  ExplainInput  →  overriding options  →  steps  →  text or JSON
 //
 // Read next: explain_sentence.h, explain_options.h, regard/explain/steps.h, docs/guide/own-matrices.md.
 #include <fmt/format.h>
@@ -24,7 +24,7 @@
 namespace regard::program {
 namespace {
 
-// A file of numbers as text is a few times as large as its numbers; more than this is no input to read step by step.
+// The maximum size of an input file. A larger input cannot reasonably be explained step by step.
 constexpr std::uint64_t kLargestFile = std::uint64_t{1} << 30;
 
 template <class T>
@@ -101,11 +101,11 @@ ExplainInput read_input(const std::string& input, const std::string& max_memory,
                         const std::vector<std::string>& matrices) {
   if (input.empty() && matrices.empty())
     throw UsageError(
-        "there is nothing to explain; give a \"sentence\", --input FILE (JSON) or --matrix NAME=FILE for each matrix");
+        "nothing to explain; give a sentence in quotes, --input FILE (JSON), or --matrix NAME=FILE for each matrix");
   if (!input.empty()) {
     const std::string text = read_text(input, kLargestFile, "--input");
     if (is_npy(text, input) || input.ends_with(".csv"))
-      throw UsageError("--input " + input + " is no JSON; give NPY and CSV files as --matrix NAME=" + input);
+      throw UsageError("--input " + input + " is not JSON; give NPY and CSV files as --matrix NAME=" + input);
     std::optional<std::uint64_t> limit;
     if (!max_memory.empty()) limit = parse_bytes("--max-memory", max_memory);
     return read_explain_input(text, shown_name(input), {}, limit);
@@ -136,27 +136,30 @@ void add_explain(CLI::App& app) {
     SentenceTextArguments sentence;
   };
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("explain", "Show attention on a sentence, or on your own matrices");
-  CLI::Option* sentence =
-      command->add_option("text", options->sentence.text, "a sentence for a pretrained model; - is standard\ninput")
-          ->type_name("\"TEXT\"");
-  command->add_option("--input", options->input, "a JSON object with the matrices and settings; - is\nstandard input")
+  CLI::App* command = app.add_subcommand("explain", "Show attention in a sentence, or step by step on matrices");
+  CLI::Option* sentence = command
+                              ->add_option("text", options->sentence.text,
+                                           "a sentence to run through a pretrained model; -\nreads standard input")
+                              ->type_name("\"TEXT\"");
+  command
+      ->add_option("--input", options->input, "a JSON object with the matrices and settings; -\nreads standard input")
       ->type_name("FILE")
-      ->group("MATRICES (one of the two)");
+      ->group("MATRICES (--input or --matrix)");
   command
       ->add_option("--max-memory", options->max_memory,
-                   "for --input: use up to this much, such as 8G,\nwhatever seems to be free")
+                   "memory limit for --input, such as 8G, used instead\nof the available memory")
       ->type_name("BYTES")
       ->needs("--input")
-      ->group("MATRICES (one of the two)");
+      ->group("MATRICES (--input or --matrix)");
   command
-      ->add_option("--matrix", options->matrices,
-                   "an NPY or CSV file, once for each matrix: X W_query\nW_key W_value [W_output b_query …], or Q K V")
+      ->add_option(
+          "--matrix", options->matrices,
+          "one NPY or CSV file per matrix: X W_query W_key\nW_value [W_output b_query …], or Q K V; repeatable")
       ->type_name("NAME=FILE")
       ->allow_extra_args(false)
-      ->group("MATRICES (one of the two)");
+      ->group("MATRICES (--input or --matrix)");
   add_sentence_options(*command, options->sentence);
-  add_explain_options(*command, options->text, "SETTINGS (they win over the input's own)");
+  add_explain_options(*command, options->text, "SETTINGS (they override those of the input)");
   exclude_options_of_matrices(*command);
   excludes(command->get_option("--input"), command->get_option("--matrix"),
            "--input and --matrix both name the matrices; give one of them");
@@ -169,9 +172,10 @@ void add_explain(CLI::App& app) {
       "  regard explain --input words.json --step weights --cell 1,0\n"
       "  regard lesson three-words --export | regard explain --input - --scale sqrt\n"
       "\n"
-      "The JSON: {\"tokens\": [\"I\", \"love\"], \"X\": [[1, 0], [0, 1]], \"W_query\": …,\n"
-      "\"W_key\": …, \"W_value\": …, \"scale\": \"none\"}; all of it in docs/guide/own-matrices.md.\n"
-      "Where nothing is said: scale sqrt, no mask, rows, the shifted softmax, f64.");
+      "The JSON has the form {\"tokens\": [\"I\", \"love\"], \"X\": [[1, 0], [0, 1]],\n"
+      "\"W_query\": …, \"W_key\": …, \"W_value\": …, \"scale\": \"none\"}; all members are\n"
+      "described in docs/guide/own-matrices.md. Defaults: scale sqrt, no mask, layout\n"
+      "rows, softmax shifted, dtype f64.");
   command->callback([options, sentence] {
     if (sentence->count() > 0) {
       explain_sentence(options->sentence, options->text);

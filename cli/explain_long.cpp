@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What explain_long.h declares. Read next: attend_inspect.cpp, regard/explain/attention_html.h.
+// Implements explain_long.h. Read next: attend_inspect.cpp, regard/explain/attention_html.h.
 #include "explain_long.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace regard::program {
 namespace {
 
-constexpr Index kMaxRows = 16;  // shown in full, beside the maps
+constexpr Index kMaxRows = 16;  // shown in full in addition to the maps
 
 const Matrix* find(const ExplainInput& input, std::string_view name) {
   for (const NamedMatrix& named : input.matrices) {
@@ -22,12 +22,12 @@ const Matrix* find(const ExplainInput& input, std::string_view name) {
   return nullptr;
 }
 
-// Of X, or of Q or K.
+// The number of tokens in X, Q or K.
 Index num_tokens(const Matrix& matrix, Layout layout) {
   return layout == Layout::rows ? matrix.num_rows : matrix.num_columns;
 }
 
-// The matrix that the steps call by this name, as (1, H, tokens, D).
+// The matrix with this name in the steps, as (1, H, tokens, D).
 template <class T>
 Tensor<T, 4> heads_of(const Explanation& explanation, std::string_view name) {
   const auto found = std::find_if(explanation.steps.rbegin(), explanation.steps.rend(),
@@ -60,7 +60,7 @@ AttentionOptions options_of(const ExplainSettings& settings) {
   return options;
 }
 
-// The query in focus, and others evenly from the first to the last; fewer where a page cannot hold so many.
+// The query in focus, and others at even intervals from the first to the last; fewer if a page would be too large.
 template <class T>
 std::vector<RowRange> rows_of(const Explanation& explanation, const std::array<const Tensor<T, 4>*, 3>& arrays) {
   const Index num_queries = arrays[0]->shape()[2];
@@ -147,11 +147,11 @@ void write_long_page(const ExplainInput& input, const ExplainText& text) {
   const auto scores = std::find_if(projections.steps.begin(), projections.steps.end(),
                                    [](const StepRequest& step) { return step.operation == Operation::scores; });
   projections.steps.erase(scores, projections.steps.end());
-  projections.settings.heads = 1;  // the steps have them
+  projections.settings.heads = 1;  // the steps already have the heads
   projections.names.clear();
   projections.expected.clear();
   projections.notes.clear();
-  // What only the steps after them use.
+  // Used only by the steps that were removed.
   std::erase_if(projections.matrices,
                 [](const NamedMatrix& m) { return m.name == "W_output" || m.name == "b_output"; });
   const Explanation explanation = explain(projections, Keep{.all = true});

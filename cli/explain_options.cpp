@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The options that `explain` and `lesson` share, and the keys that turn their pages; see explain_options.h.
+// The options that `explain` and `lesson` share, and the keys for paging; see explain_options.h.
 // Read next: explain.cpp.
 #include "explain_options.h"
 
@@ -25,7 +25,7 @@ Index parse_count(const std::string& option, const std::string& text, Index leas
   return n;
 }
 
-// A row or column by its index or, as results print it, by its word: love, can#1.
+// A row or column, given by its index or by its word as it is printed: love, can#1.
 Index parse_cell_part(std::string_view text, const std::vector<std::string>& tokens) {
   const bool number = text.find_first_not_of("0123456789", text.starts_with('-') ? 1 : 0) == std::string_view::npos;
   if (number || text.empty() || tokens.empty()) return parse_integer("--cell", text);
@@ -47,7 +47,7 @@ Cell parse_cell(const std::string& text, const ExplainInput& input) {
 
 enum class Turn { forward, back, stop };
 
-// Keys from the controlling terminal, one at a time, without their echo; the terminal is as before when this ends.
+// Reads keys from the controlling terminal, one at a time and without echo; the destructor restores the terminal.
 class KeyReader {
  public:
   KeyReader() : terminal_(::open("/dev/tty", O_RDWR | O_CLOEXEC)) {
@@ -56,7 +56,7 @@ class KeyReader {
       throw UsageError("--pause needs a terminal");
     }
     termios raw = before_;
-    // Ctrl-C arrives as a key, so that it cannot end the program with the terminal changed.
+    // Ctrl-C is read as a key, so that it cannot end the program before the terminal is restored.
     raw.c_lflag &= static_cast<tcflag_t>(~(ICANON | ECHO | ISIG));
     raw.c_cc[VMIN] = 1;
     raw.c_cc[VTIME] = 0;
@@ -68,7 +68,7 @@ class KeyReader {
     ::tcsetattr(terminal_, TCSANOW, &before_);
     ::close(terminal_);
   }
-  // Waits for one that means something.
+  // Waits for a key that has a meaning.
   Turn next() const {
     constexpr unsigned char kEscape = 27, kControlC = 3, kControlD = 4;
     while (true) {
@@ -92,7 +92,7 @@ class KeyReader {
     unsigned char byte = 0;
     return ::read(terminal_, &byte, 1) == 1 ? byte : -1;
   }
-  // The bytes of one key arrive together.
+  // Whether further bytes of the same key follow; they arrive together.
   bool has_more() const {
     constexpr int kMilliseconds = 50;
     pollfd waiting{.fd = terminal_, .events = POLLIN, .revents = 0};
@@ -128,29 +128,30 @@ void add_explain_options(CLI::App& command, ExplainText& text, const char* setti
     return command.add_option(name, value, help)->type_name(type)->group(group);
   };
   add(settings, "--causal", text.causal, "[=top_left|bottom_right|off|N]",
-      "a query sees no later key: query 0 stands at key 0\n(top_left, also without a value), the last at the\nlast "
-      "(bottom_right), or at key N; or off")
+      "mask later keys. Query 0 is aligned with key 0\n(top_left, the default) or with key N, or the last\n"
+      "query with the last key (bottom_right). off: no mask")
       ->expected(0, 1);
   add(settings, "--scale", text.scale, "sqrt|none|floor_half|NUMBER",
-      "what scores are multiplied by: sqrt is 1/√D;\nfloor_half takes floor(score / 2) instead");
-  add(settings, "--layout", text.layout, "rows|columns", "a token is a row, or a column");
+      "factor of the scores; sqrt: 1/√D; none: 1;\nfloor_half: floor(score / 2) instead of a factor");
+  add(settings, "--layout", text.layout, "rows|columns", "whether a token is a row or a column");
   add(settings, "--softmax", text.softmax, "shifted|unshifted|ratio",
-      "shifted by the largest score, as the library does;\nratio is score / sum of scores");
-  add(settings, "--softmax-base", text.softmax_base, "e|NUMBER", "such as 3");
+      "shifted: subtract the largest score first, as the\nlibrary does; ratio: score / sum of scores");
+  add(settings, "--softmax-base", text.softmax_base, "e|NUMBER", "base of the powers, such as 3 (default: e)");
   add(settings, "--heads", text.heads, "N", "split the projections, or Q, K and V, into N heads");
-  add(settings, "--dtype", text.dtype, "f64|f32", "the type in which all is computed");
-  add(settings, "--tokens", text.tokens, "WORDS", "the words, divided by commas: I,love,coding");
-  add(settings, "--query", text.query, "WORD|@INDEX", "the query to look at; WORD#1 is its second\noccurrence");
-  const char* view = "WHAT IS SHOWN (all counts start at 0)";
-  add(view, "--step", text.step, "N|NAME", "only this step");
+  add(settings, "--dtype", text.dtype, "f64|f32", "type in which everything is computed");
+  add(settings, "--tokens", text.tokens, "WORDS", "the words, separated by commas: I,love,coding");
+  add(settings, "--query", text.query, "WORD|@INDEX", "the query to look at; WORD#1 is the second\noccurrence of WORD");
+  const char* view = "OUTPUT (all counts start at 0)";
+  add(view, "--step", text.step, "N|NAME", "show only this step");
   add(view, "--cell", text.cell, "ROW,COLUMN",
-      "how this number came about, in each step shown:\n1,0 or love,I (with heads: HEAD,ROW,COLUMN)");
-  add(view, "--digits", text.digits, "N", "decimals, 0 to 17 (default 4)");
-  command.add_flag("--full", text.full, "every number of large matrices, which are otherwise\nshortened")->group(view);
+      "show how this number is computed in each step shown:\n1,0 or love,I (with heads: HEAD,ROW,COLUMN)");
+  add(view, "--digits", text.digits, "N", "number of decimals, 0 to 17");
+  command.add_flag("--full", text.full, "show every number; large matrices are otherwise\nabbreviated")->group(view);
   command.add_flag("--pause", text.pause, "one step at a time: space for the next, b for the\nprevious, q to quit")
       ->group(view);
-  command.add_flag("--json", text.json, "the data as JSON")->group(view);
-  add(view, "--html", text.html, "FILE", "a page: one file that needs no network; of matrices\nin place of the text");
+  command.add_flag("--json", text.json, "print the data as JSON")->group(view);
+  add(view, "--html", text.html, "FILE",
+      "write an HTML page, one file that needs no network;\nfor matrices, it replaces the text");
   add_color_option(command, text.color);
   command.get_option("--color")->group(view);
 }
@@ -198,7 +199,7 @@ void show_explanation(const ExplainInput& input, const ExplainText& text) {
     throw UsageError("--html writes every step with all its cells; --step, --cell and --pause are for the text");
   if (text.html == "-" && text.json) throw UsageError("--html - and --json both write to standard output");
   if (!text.html.empty() && has_long_page(input)) return write_long_page(input, text);
-  if (text.pause && !writes_to_terminal()) throw UsageError("--pause needs a terminal; standard output is none");
+  if (text.pause && !writes_to_terminal()) throw UsageError("--pause needs a terminal, but standard output is not one");
   TextOptions options{.width = output_width(),
                       .color = use_color(text.color),
                       .unicode = terminal_is_unicode(),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The options that `explain` and `lesson` share: settings that win over the input's own, and how the steps are shown.
+// The options that `explain` and `lesson` share: settings that override those of the input, and the form of the output.
 // Read next: explain_options.cpp, explain.cpp.
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace regard::program {
 
-// Options as they were typed; empty where not given.
+// The options as typed; empty if not given.
 struct ExplainText {
   std::string causal, scale, layout, softmax, softmax_base, heads, dtype, query, tokens;
   std::string step, cell, digits, color, html;
@@ -19,13 +19,13 @@ struct ExplainText {
   bool json = false;
   bool pause = false;
 };
-// settings is the heading over the options that change what is computed.
+// settings: the heading of the options that change what is computed.
 void add_explain_options(CLI::App& command, ExplainText& text, const char* settings);
 
-// Writes what was given over the settings. Throws UsageError.
+// Overrides the settings of the input with the given options. Throws UsageError.
 void override_settings(const ExplainText& text, ExplainInput& input);
-// Computes and writes to standard output: text, page by page with --pause, or JSON; with --html the page to its file,
-// and no text. Throws what explain() throws for the input itself.
+// Computes the steps and writes them to standard output as text (page by page with --pause) or JSON. With --html,
+// writes the page to its file, and no text. Throws what explain() throws for the input.
 void show_explanation(const ExplainInput& input, const ExplainText& text);
 
 }  // namespace regard::program

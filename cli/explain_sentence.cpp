@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `regard explain "text"`: a pretrained model reads a sentence, and one head's attention from one word is shown.
+// `regard explain "text"`: runs a pretrained model on a sentence and shows one head's attention for one query word.
 //
-//     text ── model folder ── analyze_sentence ──▶ one screen, everything (--full), or JSON
+//     text ── model folder ── analyze_sentence ──▶ one screen, all numbers (--full), or JSON
 //
 // Read next: explain_sentence.h, regard/explain/sentence_report.h, docs/guide/sentence.md.
 #include "explain_sentence.h"
@@ -39,7 +39,7 @@ RowOrder parse_order(const std::string& text) {
   throw UsageError("--sort is \"" + text + "\"; expected weight, contribution or text");
 }
 
-// The text as given, or standard input without its last line end.
+// The text as given, or standard input without its final newline.
 std::string given_text(const std::string& argument) {
   if (argument != "-") return argument;
   std::string text = read_text(argument, kLargestSentence);
@@ -56,8 +56,7 @@ SentenceAnalysis analysis_of(const SentenceModel& model, const std::string& sent
   return analyze_sentence(model, sentence, options, runtime);
 }
 
-// The word's vectors in this sentence and in those that it is compared with, and what hiding the word that it attends
-// to does to them.
+// Compares the word's vectors in this sentence and in the others, before and after hiding the word that it attends to.
 std::optional<Comparison> comparison_of(const SentenceTextArguments& arguments, const std::string& sentence,
                                         const SentenceAnalysis& analysis, const SentenceModel& model) {
   if (arguments.compare_with.empty()) return std::nullopt;
@@ -70,7 +69,7 @@ std::optional<Comparison> comparison_of(const SentenceTextArguments& arguments, 
   const bool attended_once = std::count_if(words.begin(), words.end(),
                                            [&](const SentenceWord& other) { return other.text == attended.text; }) == 1;
   if (options.hide.empty() && attended_once && !attended.special) options.hide = {attended.text};
-  // Here the word is known by its index; in the other sentences by its name, unless commas would split that.
+  // In this sentence the word is given by its index, in the others by its name. A name with a comma would be split.
   std::string names = word.text;
   if (names.find(',') == std::string::npos) {
     names = fmt::format("@{}", word.tokens.front());
@@ -82,32 +81,34 @@ std::optional<Comparison> comparison_of(const SentenceTextArguments& arguments, 
 }  // namespace
 
 void add_sentence_options(CLI::App& command, SentenceTextArguments& arguments) {
-  const char* group = "A SENTENCE IN A MODEL (--query is the query word)";
+  const char* group = "A SENTENCE IN A MODEL (--query selects the query word)";
   const auto add = [&](const char* name, std::string& value, const char* type, const char* help) {
     command.add_option(name, value, help)->type_name(type)->group(group);
   };
-  add("--layer", arguments.layer, "N", "this layer, not the most informative one; from 0");
-  add("--head", arguments.head, "N", "this head, likewise");
+  add("--layer", arguments.layer, "N",
+      "show this layer, counted from 0 (with --head;\ndefault: the most informative head)");
+  add("--head", arguments.head, "N", "show this head, counted from 0 (with --layer)");
   command
       .add_option("--hide", arguments.hide,
-                  "a word that no word sees, in any layer: each number\nbefore and after; may be given again")
+                  "mask this word in every layer, and show each number\nbefore and after; repeatable")
       ->type_name("WORD")
       ->allow_extra_args(false)
       ->group(group);
-  add("--top", arguments.top, "K", "words in the table");
-  add("--sort", arguments.sort, "text|weight|contribution", "the order of the words in the table");
-  command.add_flag("--no-special", arguments.no_special, "without special tokens in the table")->group(group);
-  command.add_flag("--all-heads", arguments.all_heads, "the most informative pair of every head")->group(group);
+  add("--top", arguments.top, "K", "number of words in the table");
+  add("--sort", arguments.sort, "text|weight|contribution", "order of the words in the table (default: text)");
+  command.add_flag("--no-special", arguments.no_special, "hide special tokens such as [CLS] in the table")
+      ->group(group);
+  command.add_flag("--all-heads", arguments.all_heads, "list the most informative pair of every head")->group(group);
   command
       .add_option("--compare-with", arguments.compare_with,
-                  "the same word in another sentence: how far its\nvectors differ, as regard compare says in full;\n"
-                  "may be given again")
+                  "compare the word's vectors with those in another\nsentence (in full: regard compare); repeatable")
       ->type_name("\"TEXT\"")
       ->allow_extra_args(false)
       ->group(group);
-  add("--save", arguments.save, "FOLDER", "the arrays as NPY files, and tokens.json");
+  add("--save", arguments.save, "FOLDER", "write the arrays as NPY files, and tokens.json");
   add("--arrays", arguments.arrays, "NAMES",
-      "some of weights, scores, query, key, value, context,\nhidden_states, with commas");
+      "arrays that --save writes, separated by commas:\nweights, scores, query, key, value, context,\n"
+      "hidden_states (default: all)");
   add_model_options(command, arguments.model);
   for (CLI::Option* option : command.get_options()) {
     if (option->get_group() == group || option->get_group() == kModelGroup)
@@ -116,9 +117,9 @@ void add_sentence_options(CLI::App& command, SentenceTextArguments& arguments) {
   }
   for (const auto& [option, other] : {std::pair{"--layer", "--head"}, std::pair{"--head", "--layer"}})
     needs(command.get_option(option), command.get_option(other),
-          "--layer and --head name one head together; give both or neither");
+          "--layer and --head select a head together; give both or neither");
   needs(command.get_option("--arrays"), command.get_option("--save"),
-        "--arrays names what --save writes; give --save FOLDER too");
+        "--arrays selects what --save writes; give --save FOLDER too");
 }
 
 void exclude_options_of_matrices(CLI::App& command) {
@@ -126,13 +127,14 @@ void exclude_options_of_matrices(CLI::App& command) {
   for (const char* name : {"--causal", "--scale", "--layout", "--softmax", "--softmax-base", "--heads", "--dtype",
                            "--tokens", "--step", "--cell"})
     excludes(command.get_option(name), sentence,
-             std::string(name) + " is for matrices of your own; a sentence's are the model's");
+             std::string(name) + " is for your own matrices; for a sentence the model determines it");
   excludes(command.get_option("--pause"), sentence,
-           "--pause is for matrices of your own; give --full for every number of a sentence");
+           "--pause is for your own matrices; give --full for every number of a sentence");
   for (const char* name : {"--input", "--matrix"})
-    excludes(command.get_option(name), sentence, "a sentence and --input or --matrix are given; give one of them");
+    excludes(command.get_option(name), sentence,
+             "both a sentence and --input or --matrix are given; give only one of them");
   excludes(command.get_option("--compare-with"), command.get_option("--json"),
-           "--compare-with is for the screen and the page; for the data of a comparison give regard compare … --json");
+           "--compare-with has no JSON output; for the data of a comparison use regard compare … --json");
 }
 
 void explain_sentence(const SentenceTextArguments& arguments, const ExplainText& shared) {
@@ -186,7 +188,7 @@ void explain_sentence(const SentenceTextArguments& arguments, const ExplainText&
         const std::string page_address =
             page_line(shared.html, fmt::format("step by step, all {} heads",
                                                model.encoder.config.num_layers * model.encoder.config.num_heads));
-        screen += comparison ? page_address.substr(1) : page_address;  // the screen of ./demo has no line to spare
+        screen += comparison ? page_address.substr(1) : page_address;  // ./demo must fit on one screen
       }
       write_stdout(screen);
     }

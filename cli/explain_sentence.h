@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `regard explain "text"`: the options that a sentence in a model has in addition to those of explain_options.h.
+// `regard explain "text"`: the options for a sentence in a model, in addition to those of explain_options.h.
 // Read next: explain_sentence.cpp, explain.cpp.
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace regard::program {
 
-// As they were typed; empty where not given.
+// The options as typed; empty if not given.
 struct SentenceTextArguments {
   std::string text, layer, head, top, sort, save, arrays;
   std::vector<std::string> hide, compare_with;
@@ -22,10 +22,10 @@ struct SentenceTextArguments {
 };
 void add_sentence_options(CLI::App& command, SentenceTextArguments& arguments);
 
-// What a sentence cannot be given with; to be called when all options of the command are added.
+// Excludes the options that do not apply to a sentence. To be called when all options of the command have been added.
 void exclude_options_of_matrices(CLI::App& command);
 
-// Reads the model, runs it on the text, writes the screen or, with --json, the data.
+// Loads the model, runs it on the text, and prints the screen or, with --json, the data.
 void explain_sentence(const SentenceTextArguments& arguments, const ExplainText& shared);
 
 }  // namespace regard::program

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `regard heads "text"`, or `regard heads < lines`: every head of the model, measured.
+// `regard heads "text"` or `regard heads < lines`: measures of every attention head of a model.
 //
-//     one text, or a line of standard input after the other  →  HeadSurveyor  →  text or JSON
+//     one text, or each line of standard input  →  HeadSurveyor  →  text or JSON
 //
 // Read next: regard/explain/heads.h, model_options.h.
 #include "regard/explain/heads.h"
@@ -34,7 +34,7 @@ HeadFilter parse_filter(const HeadsArguments& arguments) {
   if (!arguments.min.empty()) filter.min = parse_number("--min", arguments.min);
   if (!arguments.max.empty()) filter.max = parse_number("--max", arguments.max);
   if ((filter.min || filter.max) && !filter.sort)
-    throw UsageError("--min and --max are bounds for a mean; name its measure with --sort");
+    throw UsageError("--min and --max limit the mean of a measure; name the measure with --sort");
   return filter;
 }
 
@@ -43,7 +43,7 @@ struct NumberedText {
   std::string text;
 };
 
-// The lines that hold anything.
+// The lines that are not blank.
 std::vector<NumberedText> lines_of(const std::string& text) {
   std::vector<NumberedText> lines;
   Index number = 0;
@@ -84,11 +84,11 @@ void heads(const HeadsArguments& arguments) {
                        .full = arguments.full};
   const bool piped = arguments.text.empty() || arguments.text == "-";
   if (arguments.text.empty() && reads_from_terminal())
-    throw UsageError("there is no text; give one, or a text a line on standard input");
+    throw UsageError("no text is given; give one, or one text per line on standard input");
   std::vector<NumberedText> texts;
   if (piped) {
     texts = lines_of(read_text("-", kLargestTexts));
-    if (texts.empty()) throw std::runtime_error("standard input: holds no text; expected one a line");
+    if (texts.empty()) throw std::runtime_error("standard input: holds no text; expected one text per line");
   } else {
     texts.push_back({0, arguments.text});
   }
@@ -102,21 +102,24 @@ void heads(const HeadsArguments& arguments) {
 
 void add_heads(CLI::App& app) {
   auto arguments = std::make_shared<HeadsArguments>();
-  CLI::App* command = app.add_subcommand("heads", "Measure every head of a model on a text, or on many");
+  CLI::App* command = app.add_subcommand("heads", "Measure every attention head of a model on one or more texts");
   command
-      ->add_option("text", arguments->text, "without it, or -: standard input, a text a line;\nempty lines are skipped")
+      ->add_option("text", arguments->text,
+                   "the text; without it, or with -, one text per line\nof standard input (empty lines are skipped)")
       ->type_name("\"TEXT\"");
   const auto add = [&](const char* name, std::string& value, const char* type, const char* help) {
     command->add_option(name, value, help)->type_name(type);
   };
-  add("--by", arguments->by, "query|sentence", "mean over queries (default), or of each text first,\nthen over texts");
-  add("--sort", arguments->sort, "entropy|special|self|previous|next|distance|contribution", "largest mean first");
-  add("--min", arguments->min, "X", "heads whose mean of that measure is X at least");
-  add("--max", arguments->max, "X", "and at most");
-  add("--layer", arguments->layer, "N", "this layer alone, from 0");
-  add("--head", arguments->head, "N", "this head of each layer alone, from 0");
-  command->add_flag("--full", arguments->full, "four decimals, uniform beside each measure");
-  command->add_flag("--json", arguments->json, "the data as JSON");
+  add("--by", arguments->by, "query|sentence",
+      "mean over all queries (default), or first over the\nqueries of each text, then over texts");
+  add("--sort", arguments->sort, "entropy|special|self|previous|next|distance|contribution",
+      "sort by the mean of this measure, largest first");
+  add("--min", arguments->min, "X", "only heads whose mean of the --sort measure is at\nleast X");
+  add("--max", arguments->max, "X", "only heads whose mean of the --sort measure is at\nmost X");
+  add("--layer", arguments->layer, "N", "only this layer, counted from 0");
+  add("--head", arguments->head, "N", "only this head of each layer, counted from 0");
+  command->add_flag("--full", arguments->full, "four decimals, and the values of uniform attention");
+  command->add_flag("--json", arguments->json, "print the data as JSON");
   add_color_option(*command, arguments->color);
   add_model_options(*command, arguments->model);
   command->footer(
@@ -125,7 +128,7 @@ void add_heads(CLI::App& app) {
       "  regard heads --sort previous --min 0.3 < sentences.txt\n"
       "  regard heads --by sentence --layer 0 < sentences.txt\n"
       "\n"
-      "What each measure is: docs/reference/notation.md.");
+      "docs/reference/notation.md defines each measure.");
   command->callback([arguments] { heads(*arguments); });
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `regard info`: version, compiler, instruction sets, threads, memory, caches and measured peaks of this
-// machine, as the program sees them. Read next: regard/runtime.h, peaks.h.
+// `regard info`: version, compiler, instruction sets, threads, memory, caches and measured peaks of this machine.
+// Read next: regard/runtime.h, peaks.h.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ std::string as_text(const std::optional<Peaks>& peaks) {
     text += fmt::format("{:<18}{:<13}{}\n", label, set.name,
                         set.active      ? "active"
                         : set.available ? "available"
-                                        : "not on this processor");
+                                        : "not supported by this processor");
     label = "";
   }
   text += fmt::format("threads           {}\n", default_num_threads());
@@ -84,12 +84,12 @@ void add_info(CLI::App& app) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("info", "Show version, instruction sets, threads, caches and peaks");
   command->add_flag("--peaks", options->peaks,
-                    "measure how fast this machine computes and reads,\nwhich takes about two seconds");
-  command->add_flag("--json", options->json, "the same as JSON");
+                    "measure how fast this machine computes and reads\n(takes about two seconds)");
+  command->add_flag("--json", options->json, "print the same data as JSON");
   command->footer(
       "ENVIRONMENT\n"
       "  REGARD_THREADS    number of threads\n"
-      "  REGARD_FORCE_ISA  the instruction set to use: one that is listed as available\n"
+      "  REGARD_FORCE_ISA  instruction set to use, one that is listed as available\n"
       "\n"
       "EXAMPLES\n"
       "  regard info\n"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `regard lesson`: the documents that explain attention, computed step by step. It takes every option of `explain`;
-// where one departs from the document, both results are shown.
+// `regard lesson`: worked examples of attention from documents, computed step by step. It takes every option of
+// `explain`; if an option changes a setting of the document, both results are shown.
 //
-//     NAME  →  lesson_input  →  options beside it  →  the steps of explain, or with --export their JSON
+//     NAME  →  lesson_input  →  variant with the given options  →  the steps of explain, or with --export their JSON
 //
 // Read next: explain_options.h, regard/explain/lesson.h, docs/guide/lessons.md.
 #include "regard/explain/lesson.h"
@@ -32,7 +32,7 @@ std::string list_text() {
          "Aliases: " + aliases + ".\n";
 }
 
-// "--scale sqrt --causal", what was typed that departs from the document.
+// "--scale sqrt --causal": the options that differ from the document, as typed.
 std::string label_of(const ExplainText& text) {
   std::string label;
   const auto add = [&](const char* option, const std::string& value) {
@@ -47,7 +47,7 @@ std::string label_of(const ExplainText& text) {
   return label;
 }
 
-// The same for a program.
+// The list as JSON.
 std::string list_json() {
   JsonWriter json;
   json.begin_object();
@@ -67,9 +67,8 @@ std::string list_json() {
 void check_options(const ExplainText& text, bool write_input) {
   if (!text.heads.empty())
     throw UsageError(
-        "--heads does not apply to a lesson, whose steps say what is split (lesson by-hand has two heads); regard "
-        "explain "
-        "splits matrices of your own");
+        "--heads does not apply to a lesson, whose steps define the heads (lesson by-hand has two heads); to split "
+        "your own matrices, use regard explain");
   if (!write_input) return;
   for (const auto& [option, given] : {std::pair{"--json", text.json},
                                       {"--step", !text.step.empty()},
@@ -79,7 +78,8 @@ void check_options(const ExplainText& text, bool write_input) {
                                       {"--pause", text.pause}}) {
     if (given)
       throw UsageError(fmt::format(
-          "--export prints the lesson's input (as JSON) and {} says how results are shown: give one of them", option));
+          "--export prints the lesson's input as JSON, and {} controls how results are shown; give one of them",
+          option));
   }
 }
 
@@ -87,7 +87,7 @@ void run_lesson(const std::string& name, bool write_input, const ExplainText& te
   check_options(text, write_input);
   const ExplainInput lesson = lesson_input(name);
   ExplainInput changed = lesson;
-  // Under other words the lesson looks at the same position.
+  // With other words, the query stays at the same position.
   if (!text.tokens.empty() && !lesson.settings.query.empty()) {
     changed.settings.query = fmt::format("@{}", token_index(lesson.tokens, lesson.settings.query));
   }
@@ -111,27 +111,30 @@ void add_lesson(CLI::App& app) {
     ExplainText text;
   };
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("lesson", "Run the documents that explain attention, step by step");
+  CLI::App* command = app.add_subcommand("lesson", "Run a worked example of attention, step by step");
   std::string names;
   for (const LessonEntry& entry : lesson_entries()) names += (names.empty() ? "" : "|") + entry.name;
-  command->add_option("NAME", options->name, "the lesson; without it they are listed")->type_name(names);
-  command->add_flag("--list", options->list, "list the lessons and the aliases of their names");
-  command->add_flag("--export", options->write_input, "print the lesson as input for regard explain")
-      ->group("WHAT IS SHOWN (all counts start at 0)");
-  add_explain_options(*command, options->text, "SETTINGS (what departs from the document stands beside it)");
+  command->add_option("NAME", options->name, "the lesson; without it, the lessons are listed")->type_name(names);
+  command->add_flag("--list", options->list, "list the lessons and their aliases");
+  command->add_flag("--export", options->write_input, "print the lesson as JSON for regard explain --input")
+      ->group("OUTPUT (all counts start at 0)");
+  add_explain_options(*command, options->text, "SETTINGS (changed results are shown next to the lesson's own)");
   command->get_option("--heads")->group("");  // not shown: it is rejected
   command->footer(
       "EXAMPLES\n"
       "  regard lesson --list                           list the lessons\n"
       "  regard lesson three-words                      run one\n"
       "  regard lesson three-words --scale sqrt         the same with scaled scores\n"
-      "  regard lesson roles --step weights --cell 1,0  how one weight came about\n"
-      "  regard lesson by-hand --pause                  one step a key press\n"
-      "  regard lesson from-seed --export | regard explain --input -");
+      "  regard lesson roles --step weights --cell 1,0  how one weight is computed\n"
+      "  regard lesson by-hand --pause                  one step per key press\n"
+      "  regard lesson from-seed --export | regard explain --input -\n"
+      "\n"
+      "The exported JSON can be edited. For numbers that are also in the document,\n"
+      "regard explain reports how many still agree.");
   command->callback([options, command] {
     if (options->list && !options->name.empty())
-      throw UsageError("--list lists every lesson; give it without the name of one");
-    // A lesson itself has no mistakes: they are the command line's.
+      throw UsageError("--list lists every lesson; give it without the name of a lesson");
+    // A lesson itself is valid, so every error is in the command line.
     if (!options->name.empty())
       return usage("", [&] { run_lesson(options->name, options->write_input, options->text); });
     for (const CLI::Option* option : command->get_options())

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Vectors of lines, batch by batch; see line_vectors.h.
+// Computes vectors of lines, batch by batch; see line_vectors.h.
 // Read next: embed.cpp, similar.cpp.
 #include "line_vectors.h"
 

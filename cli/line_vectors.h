@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A vector for each line of a text, by a pretrained model: what `regard embed` and `regard similar` share.
+// A vector for each line of a text, from a pretrained model; shared by `regard embed` and `regard similar`.
 //
 //     TextLines ── batch ── fitted_tokens of each line ── embed_tokens ──▶ LineVectors
 //
@@ -20,7 +20,7 @@
 namespace regard::program {
 
 struct LineVectors {
-  Index first_line = 1;  // its number, counted from 1
+  Index first_line = 1;  // the number of the first line, counted from 1
   std::vector<std::string> texts;
   std::vector<std::vector<Index>> ids;
   Tensor<float, 2> vectors;  // (lines, E)
@@ -33,14 +33,14 @@ struct LineVectors {
 
 enum class EmptyLines { keep, skip };
 
-// Calls take for one batch after the other; with skip, lines of nothing but spaces and tabs have no ids and a vector of
-// zeros. A line of progress, named label, stands on standard error meanwhile. Returns how many lines there were.
-// Throws std::runtime_error "file: line N: …" for a text that is too long for the model, unless truncate, and for a
-// vector that is not finite; and as TextLines does.
+// Calls take for each batch. With skip, blank lines (only spaces and tabs) have no ids and a vector of zeros. Shows a
+// progress line named label on standard error. Returns the number of lines. Throws as TextLines does, and
+// std::runtime_error "file: line N: …" for a text that is too long for the model, unless truncate is set, and for a
+// vector that is not finite.
 Index for_each_line_vector(const SentenceModel& model, TextLines& lines, EmptyLines empty, bool truncate,
                            const std::string& label, const std::function<void(const LineVectors&)>& take);
 
-// The vector of one text. Throws std::invalid_argument as fitted_tokens, std::runtime_error where it is not finite.
+// The vector of one text. Throws std::invalid_argument as fitted_tokens does, std::runtime_error if it is not finite.
 std::vector<float> text_vector(const SentenceModel& model, const std::string& text, bool truncate);
 
 // Member "model" of a JSON document.

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The program `regard`: reads the command line, hands it to a subcommand, turns failures into one line and an exit
-// code.
+// The program `regard`: parses the command line, runs a subcommand, and turns errors into one line and an exit code.
 //
 //     arguments ─ normalize ─ CLI11 ─ callback of cli/<name>.cpp ─ 0
 //                    └─ UsageError ─ 2          └─ any other exception ─ 1
@@ -42,7 +41,7 @@ std::string version_text() {
   const Build b = build();
   std::string sets;
   for (const InstructionSet& set : instruction_sets()) {
-    sets += " " + set.name + (set.active ? " (active)" : set.available ? "" : " (not on this processor)");
+    sets += " " + set.name + (set.active ? " (active)" : set.available ? "" : " (not supported by this processor)");
   }
   return "regard " + b.version + "\ncommit " + b.commit + "\ncompiler " + b.compiler + "\ninstruction sets" + sets +
          "\n";
@@ -50,16 +49,16 @@ std::string version_text() {
 
 bool takes_value(const CLI::Option& option) { return option.get_items_expected_max() > 0; }
 
-// The option of this command that an argument names: "--scale", "--scale=2", "-o", "-oFILE". length is how much of the
-// argument is the name.
+// The option of this command that an argument names: "--scale", "--scale=2", "-o", "-oFILE". length is set to the
+// length of the name in the argument.
 const CLI::Option* find_option(const CLI::App& command, const std::string& argument, std::size_t& length) {
   length = argument.starts_with("--") ? std::min(argument.find('='), argument.size()) : 2;
   if (argument.size() < 2 || argument[0] != '-' || argument == "--") return nullptr;
   return command.get_option_no_throw(argument.substr(0, length));
 }
 
-// CLI11 2.1.2 takes the next argument for the value of `--name=` and of options whose value may be left out, takes an
-// option for a value that was forgotten, and explains neither. Here every value becomes an argument of its own.
+// CLI11 2.1.2 takes the next argument as the value of `--name=` and of options whose value is optional, and takes an
+// option for a value that was forgotten, without a useful message. Here every value becomes a separate argument.
 std::vector<std::string> normalize(CLI::App& app, const std::vector<std::string>& arguments) {
   std::vector<std::string> result;
   const CLI::App* command = &app;
@@ -76,14 +75,13 @@ std::vector<std::string> normalize(CLI::App& app, const std::vector<std::string>
     if (option == nullptr) {
       const bool in_subcommand = command != &app;
       if (argument.size() > 1 && argument[0] == '-' && !(argument[1] >= '0' && argument[1] <= '9')) {
-        throw UsageError("there is no option " + argument.substr(0, argument.find('=')) +
-                         (in_subcommand ? " of regard " + command->get_name() : "") + help +
+        throw UsageError("unknown option " + argument.substr(0, argument.find('=')) + help +
                          (in_subcommand ? command->get_name() + " " : "") + "--help");
       }
       if (!in_subcommand) {
         const auto commands = app.get_subcommands([&](const CLI::App* c) { return c->get_name() == argument; });
         if (commands.empty()) {
-          throw UsageError("there is no subcommand \"" + argument + "\"" + help + "--help");
+          throw UsageError("unknown subcommand \"" + argument + "\"" + help + "--help");
         }
         command = commands.front();
       }
@@ -101,25 +99,25 @@ std::vector<std::string> normalize(CLI::App& app, const std::vector<std::string>
       if (length != argument.size()) throw UsageError(name + " takes no value; write " + name + " alone");
     } else if (length != argument.size()) {
       result.push_back(argument.substr(length + (argument[length] == '=' ? 1 : 0)));
-      if (result.back().empty() && optional) throw UsageError(name + "= needs a value, or no =");
+      if (result.back().empty() && optional) throw UsageError(name + "= has no value; give one, or leave out the =");
     } else if (optional) {
       result.push_back("true");
     } else {
       std::size_t next_length = 0;
       if (i + 1 == arguments.size() || arguments[i + 1] == "--") throw UsageError(name + " needs a value");
       if (find_option(*command, arguments[i + 1], next_length) != nullptr) {
-        throw UsageError(name + " needs a value, and " + arguments[i + 1] + " is an option; write " + name + "=" +
-                         arguments[i + 1] + " if it is meant as value");
+        throw UsageError(name + " needs a value, but " + arguments[i + 1] +
+                         " is an option; to pass it as the value, write " + name + "=" + arguments[i + 1]);
       }
       result.push_back(arguments[++i]);
     }
-    // Options are bound to texts, where an empty one means not given.
-    if (result.back().empty()) throw UsageError(name + " has an empty value; leave it out, or give it one");
+    // Options are bound to strings, and an empty string means that the option is not given.
+    if (result.back().empty()) throw UsageError(name + " has an empty value; give a value, or leave out the option");
   }
   return result;
 }
 
-// CLI11's help, without the doubled empty lines between its groups.
+// CLI11's help without the double blank lines between groups.
 std::string help_text(const CLI::App& app) {
   std::string text = app.help();
   for (std::size_t at; (at = text.find("\n\n\n")) != std::string::npos;) text.erase(at, 1);
@@ -127,7 +125,7 @@ std::string help_text(const CLI::App& app) {
 }
 
 int run(int count, char** arguments) {
-  CLI::App app("Exact attention, computed and shown: softmax(scale · Q · Kᵀ + mask) · V.", "regard");
+  CLI::App app("Exact attention, softmax(scale · Q · Kᵀ + mask) · V, with every step shown.", "regard");
   app.formatter(std::make_shared<HelpFormatter>());
   app.get_formatter()->column_width(28);
   app.set_help_flag("-h,--help", "Print this help and exit");
@@ -146,17 +144,17 @@ int run(int count, char** arguments) {
   add_info(app);
   add_completion(app);
   add_man(app);
-  // The subcommands keep the formatter above, whose column holds their options; names of subcommands are short.
+  // The subcommands keep the formatter above, with a column for options; the names of subcommands are shorter.
   app.formatter(std::make_shared<CLI::Formatter>());
   app.get_formatter()->column_width(16);
   app.footer(
       "EXAMPLES\n"
-      "  regard lesson three-words        a lesson: attention step by step\n"
-      "  regard explain --input FILE      the same for matrices of your own\n"
-      "  regard pull minilm               fetch a small model, once; then:\n"
+      "  regard lesson three-words        a worked example of attention, step by step\n"
+      "  regard explain --input FILE      the same for your own matrices\n"
+      "  regard pull minilm               download a small model (once); then:\n"
       "  regard explain \"he sat on the bank of the river\" --query bank\n"
       "  regard attend --query q.npy --key k.npy --value v.npy -o context.npy\n"
-      "  regard attend --help             every option of a subcommand, with examples");
+      "  regard attend --help             all options of a subcommand, with examples");
   try {
     std::vector<std::string> normal = normalize(app, {arguments + 1, arguments + count});
     if (normal.empty()) {
@@ -168,7 +166,7 @@ int run(int count, char** arguments) {
     if (show_version) {
       write_stdout(version_text());
     } else if (app.get_subcommands().empty()) {
-      throw UsageError("a subcommand is missing; see regard --help");
+      throw UsageError("missing subcommand; see regard --help");
     }
   } catch (const CLI::CallForHelp&) {
     write_stdout(help_text(app));
@@ -211,7 +209,7 @@ int main(int count, char** arguments) {
     return 1;
   } catch (const std::bad_alloc&) {
     return report(kNoMemory, 1);
-  } catch (const std::length_error&) {  // a vector beyond all memory
+  } catch (const std::length_error&) {  // a vector larger than max_size()
     return report(kNoMemory, 1);
   } catch (const std::exception& error) {
     return report(error.what(), 1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// --model, --truncate, --mmap, --allow-nonfinite; see model_options.h.
+// Implements model_options.h: --model, --truncate, --mmap, --allow-nonfinite.
 // Read next: model_cache.h, docs/reference/model.md.
 #include "model_options.h"
 
@@ -12,17 +12,18 @@ void add_model_options(CLI::App& command, ModelArguments& arguments) {
   const char* group = kModelGroup;
   command
       .add_option("--model", arguments.folder,
-                  "config.json, tokenizer.json, model.safetensors;\nelse the model of regard pull minilm")
+                  "folder with config.json, tokenizer.json and\nmodel.safetensors (default: the model of\n"
+                  "regard pull minilm)")
       ->type_name("FOLDER")
       ->group(group);
   const auto add_flag = [&](const char* name, bool& value, const char* help) {
     command.add_flag(name, value, help)->group(group);
   };
-  add_flag("--truncate", arguments.truncate, "truncate a text that is too long for the model");
+  add_flag("--truncate", arguments.truncate, "truncate texts that are too long for the model");
   add_flag("--mmap", arguments.map,
-           "map the checkpoint in place of reading it: less\nmemory, but if another program changes the file\n"
-           "meanwhile, numbers change or SIGBUS ends this one");
-  add_flag("--allow-nonfinite", arguments.allow_nonfinite, "take a checkpoint that holds NaN or infinities");
+           "map the checkpoint instead of reading it: less\nmemory, but if another program changes the file\n"
+           "meanwhile, results change or SIGBUS ends regard");
+  add_flag("--allow-nonfinite", arguments.allow_nonfinite, "accept a checkpoint that contains NaN or infinities");
 }
 
 SentenceModel load_model(const ModelArguments& arguments) {

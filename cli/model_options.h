@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The options of every subcommand that runs a pretrained model on a text, and the model that they ask for.
+// The options shared by all subcommands that run a pretrained model on a text, and loading that model.
 //
 //     --model FOLDER, else the pulled one ── --mmap, --allow-nonfinite ── load_model ──▶ SentenceModel
 //
@@ -20,11 +20,11 @@ struct ModelArguments {
   bool map = false;
   bool allow_nonfinite = false;
 };
-// They are in the help under this title.
+// Their group in the help.
 inline constexpr const char* kModelGroup = "THE MODEL";
 void add_model_options(CLI::App& command, ModelArguments& arguments);
 
-// Throws std::runtime_error naming `regard pull minilm` where there is no model, and as load_sentence_model does.
+// Throws std::runtime_error naming `regard pull minilm` if there is no model, and as load_sentence_model does.
 SentenceModel load_model(const ModelArguments& arguments);
 
 }  // namespace regard::program

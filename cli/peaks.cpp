@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Measures the peaks in rounds, each figure once a round, and keeps the best: a neighbour who is busy for a while
-// lowers one round and not the figure.
+// Measures the peaks in rounds, each figure once per round, and keeps the best, so that a short load on the machine
+// lowers only one round.
 //
-//     bytes that are read over and over:   L2      half of it, by each thread
-//                                          L3      half of it, by all threads that share it; at least twice L2 each
-//                                          memory  four times every L3 in use
+//     bytes that are read repeatedly:   L2      half of it, by each thread
+//                                       L3      half of it, by all threads that share it; at least twice L2 each
+//                                       memory  four times every L3 in use
 //
 // Read next: regard/peaks.h.
 #include "peaks.h"
@@ -26,10 +26,10 @@ namespace regard::program {
 namespace {
 
 constexpr int kPeakRounds = 3;
-constexpr double kSeconds = 0.06;                                 // of a figure in a round
-constexpr std::uint64_t kMemoryBytes = std::uint64_t{256} << 20;  // where no third-level cache is known
+constexpr double kSeconds = 0.06;                                 // per figure and round
+constexpr std::uint64_t kMemoryBytes = std::uint64_t{256} << 20;  // if no third-level cache is known
 
-// How many processors "0-3,8" names: 5.
+// The number of processors in a list: 5 for "0-3,8".
 int num_processors(std::string_view list) {
   int count = 0;
   for (std::string_view range : split(list, ',')) {
@@ -43,7 +43,8 @@ int num_processors(std::string_view list) {
   return std::max(1, count);
 }
 
-// Bytes that each of num_threads threads reads to reach the place; 0 where the place cannot be told from another.
+// The number of bytes that each of num_threads threads reads to measure a place; 0 if it cannot be separated from
+// another.
 std::uint64_t bytes_to_read(const std::string& place, int num_threads, const std::vector<Cache>& levels) {
   const auto find = [&](int level) {
     return std::find_if(levels.begin(), levels.end(),
@@ -54,7 +55,7 @@ std::uint64_t bytes_to_read(const std::string& place, int num_threads, const std
   if (third == levels.end()) {
     return place == "memory" ? kMemoryBytes / static_cast<std::uint64_t>(num_threads) : 0;
   }
-  // A thread a core, as operators have them.
+  // One thread per core, as in operators.
   const auto first = find(1);
   const int of_a_core = first == levels.end() ? 1 : num_processors(first->shared_by);
   const int sharing = std::clamp(num_processors(third->shared_by) / of_a_core, 1, num_threads);
@@ -138,10 +139,9 @@ std::string peaks_text(const Peaks& peaks) {
   for (const ReadPeak& read : peaks.reads) {
     const std::uint64_t bytes = *std::max_element(read.bytes_per_thread.begin(), read.bytes_per_thread.end());
     add("read " + read.place, read.gigabytes_per_second,
-        bytes == 0 ? "GB/s" : fmt::format("GB/s, up to {} a thread", bytes_text(bytes)));
+        bytes == 0 ? "GB/s" : fmt::format("GB/s, up to {} per thread", bytes_text(bytes)));
   }
-  return text +
-         fmt::format("\n  The best of {} rounds; whatever else runs on this machine lowers them.\n", kPeakRounds);
+  return text + fmt::format("\n  Best of {} rounds. Other load on this machine lowers these figures.\n", kPeakRounds);
 }
 
 void write_peaks(JsonWriter& json, const Peaks& peaks) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How fast this machine computes and reads: what `regard info --peaks` measures and shows.
+// The peak rates at which this machine computes and reads, as measured by `regard info --peaks`.
 // Read next: peaks.cpp, regard/peaks.h.
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace regard::program {
 
-// One figure for each number of threads in Peaks::threads; the best of several rounds, 0 where there is none.
+// One figure for each number of threads in Peaks::threads: the best of several rounds, or 0 if there is none.
 using Rates = std::vector<double>;
 
 struct ReadPeak {
@@ -23,17 +23,17 @@ struct ReadPeak {
 };
 
 struct Peaks {
-  std::vector<int> threads;  // 1, and as many as operators use
+  std::vector<int> threads;  // 1, and the number that operators use
   Rates fma_gflops;
-  Rates bf16_dot_gflops;  // empty where there is no such instruction
+  Rates bf16_dot_gflops;  // empty if the processor has no such instruction
   std::vector<ReadPeak> reads;
 };
 
-// Takes about two seconds; a line of progress is shown on a terminal.
+// Takes about two seconds and shows a progress line on a terminal.
 Peaks measure_peaks();
 
-// Bytes that each of num_threads threads reads over and over so that they come from memory: four times its share of the
-// third-level cache, or 256 MiB in all where no such cache is known or memory is short.
+// The number of bytes that each of num_threads threads must read repeatedly to read from memory: four times its share
+// of the third-level cache, or 256 MiB in total if no such cache is known or memory is short.
 std::size_t bytes_to_reach_memory(int num_threads);
 
 std::string peaks_text(const Peaks& peaks);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One picture through libpng, whose errors jump: everything with a destructor stands outside of the function that they
-// jump through. Format: PNG (third edition), with the chunks PLTE, sRGB and tEXt.
+// Writes a picture with libpng, which reports errors with longjmp: objects with destructors are outside the function
+// that the jump leaves. Format: PNG (third edition), with the chunks PLTE, sRGB and tEXt.
 // Read next: picture.h.
 #include "picture.h"
 
@@ -35,7 +35,7 @@ void write_bytes(png_structp png, png_bytep bytes, std::size_t count) {
 
 void ignore_warning(png_structp, png_const_charp) {}
 
-// Holds nothing that needs a destructor. Returns whether the file is whole.
+// Has no objects that need a destructor. Returns whether the file is complete.
 bool write_png(png_structp png, png_infop info, const Picture& picture, std::span<png_color> colors,
                std::span<png_text> texts, std::span<png_bytep> rows) {
   if (setjmp(png_jmpbuf(png)) != 0) return false;
@@ -57,7 +57,7 @@ std::string png_of(const Picture& picture) {
   for (const Color& color : picture.colors) colors.push_back({color[0], color[1], color[2]});
   std::vector<png_text> texts;
   std::size_t text_bytes = 0;
-  std::vector<std::pair<std::string, std::string>> named = picture.texts;  // libpng takes them as char*
+  std::vector<std::pair<std::string, std::string>> named = picture.texts;  // libpng takes char*
   for (auto& [keyword, text] : named) {
     png_text entry{};
     entry.compression = PNG_TEXT_COMPRESSION_NONE;
@@ -71,7 +71,7 @@ std::string png_of(const Picture& picture) {
   std::vector<png_bytep> rows;
   for (Index y = 0; y < picture.height; ++y) rows.push_back(pixels.data() + y * picture.width);
 
-  // Deflate adds less than a thousandth to what it cannot compress, and libpng a few bytes for each 8 KiB.
+  // Deflate expands incompressible data by less than a thousandth, and libpng adds a few bytes per 8 KiB.
   std::vector<png_byte> room(pixels.size() + pixels.size() / 64 + rows.size() + text_bytes + (1 << 14));
   PngWriter writer{.room = room};
   png_structp png = png_create_write_struct(PNG_LIBPNG_VER_STRING, &writer, fail, ignore_warning);
@@ -82,7 +82,7 @@ std::string png_of(const Picture& picture) {
     whole = write_png(png, info, picture, colors, texts, rows);
   }
   png_destroy_write_struct(&png, &info);
-  if (!whole) throw std::runtime_error(std::string("the picture cannot be made: ") + writer.error.data());
+  if (!whole) throw std::runtime_error(std::string("the picture cannot be created: ") + writer.error.data());
   return {reinterpret_cast<const char*>(room.data()), writer.used};
 }
 

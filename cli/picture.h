@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Pictures of a few colours as PNG files, written by libpng, with texts that say what they show.
+// Pictures with up to 256 colours as PNG files, written by libpng, with texts that describe them.
 //
-//     pixels (height, width), each the number of a colour   →   png_of()   →   the bytes of the file
+//     pixels (height, width), each the index of a colour   →   png_of()   →   the bytes of the file
 //
 // Read next: picture.cpp, map_picture.h.
 #pragma once
@@ -27,7 +27,7 @@ struct Picture {
   std::vector<std::pair<std::string, std::string>> texts;  // keyword and text, ASCII
 };
 
-// Throws std::runtime_error with what libpng says.
+// Throws std::runtime_error with libpng's message.
 std::string png_of(const Picture& picture);
 
 }  // namespace regard::program

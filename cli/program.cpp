@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What program.h declares: standard output, colour, escaping, values of options, files in and out, signals.
+// Implements program.h: standard output, colour, quoting, option values, input and output files, signals.
 //
-// Output files live under a temporary name until commit(). Their names also stand in a fixed array of characters, so
-// that a signal handler, which may neither lock nor allocate, can remove them. Read next: program.h.
+// Output files have a temporary name until commit(). The names are also kept in a fixed array of characters, so that a
+// signal handler, which can neither lock nor allocate, can remove the files. Read next: program.h.
 #include "program.h"
 
 #include <fcntl.h>
@@ -37,7 +37,7 @@ namespace {
 
 // ---- temporary files that a signal must remove
 
-constexpr std::size_t kMaxOutputs = 1100;  // a picture for each of a thousand heads, and others
+constexpr std::size_t kMaxOutputs = 1100;  // a picture for each of 1000 heads, and other files
 struct TemporaryName {
   std::atomic<bool> used{false};
   std::array<char, PATH_MAX> path{};
@@ -62,7 +62,7 @@ extern "C" void end_on_signal(int signal) {
 
 constexpr std::array<int, 3> kEndingSignals = {SIGINT, SIGTERM, SIGHUP};
 
-// No ending signal between the first rename and the last.
+// Blocks the terminating signals between the first rename and the last.
 class SignalsHeld {
  public:
   SignalsHeld() {
@@ -85,7 +85,7 @@ std::string command_line_text;
   throw UsageError(fmt::format("{} is \"{}\"; expected {}", option, text, expected));
 }
 
-// What stands at a path, for messages.
+// The kind of a file that is not regular, for messages.
 const char* kind_of(mode_t mode) {
   if (S_ISDIR(mode)) return "a folder";
   if (S_ISFIFO(mode)) return "a pipe";
@@ -131,7 +131,7 @@ bool writes_to_terminal() { return ::isatty(STDOUT_FILENO) == 1; }
 bool reads_from_terminal() { return ::isatty(STDIN_FILENO) == 1; }
 
 void add_color_option(CLI::App& command, std::string& mode) {
-  command.add_option("--color", mode, "auto, the default: on a terminal without NO_COLOR")
+  command.add_option("--color", mode, "use colour; auto (default): on a terminal, unless\nNO_COLOR is set")
       ->type_name("auto|always|never");
 }
 
@@ -169,7 +169,7 @@ int output_width() {
 
 namespace {
 
-// By what CLI11 itself says, which names both options.
+// Keyed by CLI11's own message, which names both options.
 std::map<std::string, std::string>& dependency_messages() {
   static std::map<std::string, std::string> messages;
   return messages;
@@ -195,7 +195,7 @@ std::string dependency_message(const CLI::ParseError& error) {
 
 std::string HelpFormatter::make_option_opts(const CLI::Option* option) const {
   const std::string text = CLI::Formatter::make_option_opts(option);
-  // What was declared without a message stays.
+  // Dependencies that were declared without a message are kept.
   const auto has_message = [&](const CLI::Option* other) {
     return dependency_messages().contains(CLI::RequiresError(option->get_name(), other->get_name()).what()) ||
            dependency_messages().contains(CLI::ExcludesError(option->get_name(), other->get_name()).what());
@@ -235,7 +235,7 @@ std::string bytes_text(std::uint64_t bytes) {
 double parse_number(std::string_view option, std::string_view text) {
   double x = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), x);
-  if (error == std::errc::result_out_of_range) reject_value(option, text, "a number that a double can hold");
+  if (error == std::errc::result_out_of_range) reject_value(option, text, "a number that fits in a double");
   if (error != std::errc() || end != text.data() + text.size()) {
     reject_value(option, text, "a number such as 0.125 or -1");
   }
@@ -246,7 +246,8 @@ double parse_number(std::string_view option, std::string_view text) {
 Index parse_integer(std::string_view option, std::string_view text) {
   Index n = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
-  if (error == std::errc::result_out_of_range) reject_value(option, text, "a whole number of at most 63 bits");
+  if (error == std::errc::result_out_of_range)
+    reject_value(option, text, "a whole number that fits in a signed 64-bit integer");
   if (error != std::errc() || end != text.data() + text.size()) reject_value(option, text, "a whole number");
   return n;
 }
@@ -279,7 +280,7 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
 
 namespace {
 
-// A closed or foreign descriptor is never left behind by a copy of the source.
+// Shared by all copies of the source; the last one closes the descriptor.
 class InputDescriptor {
  public:
   InputDescriptor(int number, bool owned) : number_(number), owned_(owned) {}
@@ -329,8 +330,7 @@ InputFile open_input(const std::string& path, const std::string& option, const s
     const std::string name = "standard input";
     return {source_of(std::make_shared<InputDescriptor>(STDIN_FILENO, false), name), std::nullopt, name};
   }
-  if (path.empty())
-    throw std::runtime_error("a file name is empty; expected the name of a file, or - for standard input");
+  if (path.empty()) throw std::runtime_error("empty file name; expected the name of a file, or - for standard input");
   const auto reject_unless_regular = [&path](const struct stat& status) {
     if (S_ISREG(status.st_mode)) return;
     throw std::runtime_error(path + ": is " + kind_of(status.st_mode) + "; expected a file, or - for standard input");
@@ -338,7 +338,7 @@ InputFile open_input(const std::string& path, const std::string& option, const s
   struct stat status{};
   if (::stat(path.c_str(), &status) != 0) fail(errno);
   reject_unless_regular(status);
-  // What stands there may have changed since: opened so that a FIFO cannot hold us up, and looked at again.
+  // The file may have been replaced since: O_NONBLOCK keeps a FIFO from blocking, and the type is checked again.
   const int number = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
   if (number < 0) fail(errno);
   auto descriptor = std::make_shared<InputDescriptor>(number, true);
@@ -359,7 +359,7 @@ std::string read_text(const std::string& path, std::uint64_t max_bytes, const st
     if (came < kPiece) break;
   }
   if (text.size() > max_bytes) {
-    throw std::runtime_error(file.name + ": is larger than " + bytes_text(max_bytes) + ", the most that is read");
+    throw std::runtime_error(file.name + ": is larger than " + bytes_text(max_bytes) + ", the maximum size");
   }
   return text;
 }
@@ -384,7 +384,7 @@ std::size_t OutputFiles::add(const std::string& path) {
   mode_t mode = 0;
   if (::stat(path.c_str(), &status) == 0) {
     if (!S_ISREG(status.st_mode)) fail(std::string("is ") + kind_of(status.st_mode) + "; expected the name of a file");
-    // A link stays a link: the file that it leads to is replaced.
+    // A symbolic link is kept; its target is replaced.
     file.target = std::filesystem::canonical(path).string();
     file.replaces = true;
     mode = status.st_mode & 07777;
@@ -418,7 +418,7 @@ void OutputFiles::write(std::size_t number, const void* bytes, std::size_t count
 void OutputFiles::close(std::size_t number) {
   File& file = files_[number];
   if (file.temporary.empty() || file.descriptor < 0) return;
-  // Some file systems cannot sync and say EINVAL: then there is nothing to wait for.
+  // Some file systems cannot sync and report EINVAL; then there is nothing to wait for.
   int error = ::fsync(file.descriptor) == 0 || errno == EINVAL ? 0 : errno;
   if (::close(file.descriptor) != 0 && error == 0) error = errno;
   file.descriptor = -1;
@@ -431,15 +431,15 @@ void OutputFiles::commit() {
   for (std::size_t i = 0; i < files_.size(); ++i) {
     File& file = files_[i];
     if (file.temporary.empty()) continue;
-    // What is replaced keeps a second name until every file is in place; some file systems give none.
+    // A replaced file keeps a second name until every file is in place. Some file systems have no hard links.
     const std::string second = file.temporary + "-old";
     if (file.replaces && ::link(file.target.c_str(), second.c_str()) == 0) file.replaced = second;
     if (::rename(file.temporary.c_str(), file.target.c_str()) == 0) continue;
     const int error = errno;
     if (!file.replaced.empty()) ::unlink(file.replaced.c_str());
     const std::string lost = take_back(i);
-    throw std::runtime_error(file.name + ": cannot be put in place: " + reason(error) +
-                             (lost.empty() ? "" : "; replaced before that:" + lost));
+    throw std::runtime_error(file.name + ": cannot be moved into place: " + reason(error) +
+                             (lost.empty() ? "" : "; already replaced:" + lost));
   }
   for (const File& file : files_) {
     if (!file.replaced.empty()) ::unlink(file.replaced.c_str());
@@ -477,7 +477,7 @@ OutputFiles::~OutputFiles() { remove_temporaries(); }
 OutputFolder::OutputFolder(const std::string& path) : path_(path) {
   std::error_code error;
   made_ = std::filesystem::create_directory(path_, error);
-  if (error) throw std::runtime_error(path + ": the folder cannot be made: " + error.message());
+  if (error) throw std::runtime_error(path + ": the folder cannot be created: " + error.message());
 }
 
 OutputFolder::~OutputFolder() {
@@ -497,7 +497,7 @@ std::string page_line(const std::string& path, std::string_view shows) {
 }
 
 void check_paths(const std::vector<NamedPath>& inputs, const std::vector<NamedPath>& outputs) {
-  // Two names are one file when they lead to the same place, or, where a file stands, to the same file.
+  // Two paths are the same if they resolve to the same location, or, for existing files, to the same file.
   const auto same = [](const std::string& a, const std::string& b) {
     if (a == "-" || b == "-") return a == b;
     std::error_code error;
@@ -518,7 +518,7 @@ void check_paths(const std::vector<NamedPath>& inputs, const std::vector<NamedPa
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     for (std::size_t j = i + 1; j < outputs.size(); ++j) {
       if (same(outputs[i].path, outputs[j].path)) {
-        throw UsageError(fmt::format("{} and {} both write {}; give each a name of its own", outputs[i].option,
+        throw UsageError(fmt::format("{} and {} both write to {}; choose different names", outputs[i].option,
                                      outputs[j].option, outputs[i].path == "-" ? "standard output" : outputs[i].path));
       }
     }
@@ -536,15 +536,15 @@ void check_paths(const std::vector<NamedPath>& inputs, const std::vector<NamedPa
 void prepare_process() {
   for (int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(descriptor, F_GETFD) != -1 || errno != EBADF) continue;
-    // The wrong direction on purpose: a read or write there still fails, and no other file can take the number.
+    // Opened for the wrong direction on purpose: reading or writing still fails, and no other file can get the number.
     if (::open("/dev/null", descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY) < 0) break;
   }
-  // Then write() says EPIPE or EFBIG, and the temporary files are removed.
+  // write() then fails with EPIPE or EFBIG, and the temporary files are removed.
   ::signal(SIGPIPE, SIG_IGN);
   ::signal(SIGXFSZ, SIG_IGN);
   for (int signal : kEndingSignals) {
     struct sigaction action{};
-    // A signal that was ignored when we started (nohup) stays ignored.
+    // A signal that was ignored at the start (nohup) stays ignored.
     if (::sigaction(signal, nullptr, &action) != 0 || action.sa_handler == SIG_IGN) continue;
     action = {};
     action.sa_handler = end_on_signal;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What progress.h declares. The line is overwritten from its start and padded with blanks, so that it needs no
-// terminal but one that knows the carriage return. How many columns it takes also stands in one atomic number, from
-// which a signal handler can erase it. Read next: progress.h.
+// Implements progress.h. The line is overwritten from its start and padded with blanks, so that any terminal with a
+// carriage return can show it. Its number of columns is also kept in an atomic, with which a signal handler can erase
+// the line. Read next: progress.h.
 #include "progress.h"
 
 #include <fmt/format.h>
@@ -24,13 +24,13 @@ using std::chrono::milliseconds;
 constexpr milliseconds kBeforeFirst{1000};
 constexpr milliseconds kBetween{100};
 constexpr int kMaxColumns = 100;
-// The ^C that a terminal echoes behind the line.
+// The columns of the ^C that a terminal echoes after the line.
 constexpr int kEcho = 2;
 
-// Of the line that stands there; −1 once a signal has ended everything.
+// The width of the current line; −1 after a terminating signal.
 constinit std::atomic<int> drawn_columns{0};
 
-// A line that is lost is no reason to fail.
+// A failure to write the progress line is ignored.
 void write_line(const char* bytes, int count) noexcept {
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, bytes, static_cast<std::size_t>(count));
 }
@@ -75,7 +75,7 @@ std::function<void(Index, Index)> Progress::report() {
 void Progress::update(Index done, Index total) noexcept {
   if (!shown_) return;
   total_ = total;
-  // Reports may overtake each other.
+  // Reports of several threads may arrive out of order.
   Index before = done_;
   while (before < done && !done_.compare_exchange_weak(before, done)) continue;
   const auto elapsed = std::chrono::duration_cast<milliseconds>(Clock::now() - begin_);
@@ -110,7 +110,7 @@ void Progress::draw(milliseconds elapsed) noexcept try {
   line.insert(0, 1, '\r');
   write_line(line.data(), static_cast<int>(line.size()));
 } catch (...) {
-  // No memory for a line: the work goes on without it.
+  // Out of memory for the line: the work continues without it.
 }
 
 void end_progress() noexcept { erase(drawn_columns.exchange(-1)); }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How far long work has come, on one line of standard error:
+// A progress line on standard error for long work:
 //
 //     attention [################------------------------]  41 %  12 s to go
 //
-// Nothing is shown unless standard error is a terminal and the work takes longer than a second; when it ends, whatever
-// the way, the line is gone. Read next: progress.cpp, attend.cpp.
+// Nothing is shown unless standard error is a terminal and the work takes longer than a second. The line is erased when
+// the work ends, also after an error or a signal. Read next: progress.cpp, attend.cpp.
 #pragma once
 
 #include <atomic>
@@ -18,7 +18,7 @@
 
 namespace regard::program {
 
-// One at a time.
+// At most one at a time.
 class Progress {
  public:
   explicit Progress(std::string label);
@@ -26,9 +26,9 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  // What Runtime::progress takes; empty where nothing would be shown. It must not be called after the end of this.
+  // A callback for Runtime::progress; empty if nothing would be shown. It must not be called after destruction.
   std::function<void(Index, Index)> report();
-  // From any thread, also by several at once.
+  // Can be called from any thread, and from several at the same time.
   void update(Index done, Index total) noexcept;
 
  private:
@@ -44,7 +44,7 @@ class Progress {
   std::mutex drawing_;
 };
 
-// For signal handlers: the line disappears, and none is drawn any more.
+// For signal handlers: erases the line and prevents further ones.
 void end_progress() noexcept;
 
 }  // namespace regard::program

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The arrays of a sentence as NPY files; see save_sentence.h.
+// Writes the arrays of a sentence as NPY files; see save_sentence.h.
 //
-//     array by array:  header · layer 0 · layer 1 · …     no array is in memory for more than a layer
-//     tokens.json      tokens, words, and for each array its file, axes and shape
+//     array by array:  header · layer 0 · layer 1 · …     only one layer of an array is in memory at a time
+//     tokens.json:     tokens, words, and the file, axes and shape of each array
 //
 // Read next: docs/reference/save.md, regard/io/npy.h.
 #include "save_sentence.h"
@@ -24,7 +24,7 @@ namespace {
 struct Saved {
   std::string_view name;
   std::string_view short_name;
-  std::string_view axes;  // with commas between
+  std::string_view axes;  // separated by commas
 };
 constexpr std::array<Saved, 7> kSaved = {{
     {"weights", "weights", "layer,head,query,key"},
@@ -48,7 +48,7 @@ std::vector<Index> shape_of(std::string_view name, const EncoderConfig& config, 
   return {config.num_layers, config.num_heads, length, config.head_size()};
 }
 
-// Calls write(tensor) for one layer of an array after the other.
+// Calls write(tensor) for each layer of an array.
 template <class Write>
 void for_each_part(std::string_view name, const EncoderTrace& trace, Write write) {
   if (name == "hidden_states") write(trace.embedded);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `regard explain "text" --save FOLDER`: what the model computed for a text, as NPY files, and tokens.json, which names
-// their axes.
+// `regard explain "text" --save FOLDER`: the arrays that the model computes for a text, as NPY files, and tokens.json,
+// which describes them.
 //
-//     SentenceSaver saver(folder, arrays); the names in `arrays` are checked before any work
-//     saver.write(model, sentence);        under temporary names
-//     saver.commit();                      all files appear, or none
+//     SentenceSaver saver(folder, arrays); checks the names in `arrays` before any work
+//     saver.write(model, sentence);        writes under temporary names
+//     saver.commit();                      renames the files: either all are created, or none
 //
 // Read next: docs/reference/save.md, save_sentence.cpp.
 #pragma once
@@ -20,24 +20,25 @@
 
 namespace regard::program {
 
-// What --arrays takes, commas between; docs/reference/save.md has the shapes.
+// The values of --arrays, separated by commas; docs/reference/save.md lists the shapes.
 inline constexpr std::string_view kSavedNames = "weights, scores, query, key, value, context, hidden_states";
 
 class SentenceSaver {
  public:
-  // arrays: names of kSavedNames with commas between, q, k and v for short; empty: all. Throws UsageError for others.
+  // arrays: names in kSavedNames (or q, k and v), separated by commas; empty: all. Throws UsageError for other names.
   SentenceSaver(std::string folder, std::string_view arrays);
   SentenceSaver(const SentenceSaver&) = delete;
   SentenceSaver& operator=(const SentenceSaver&) = delete;
 
-  // Makes the folder, but not those above it. Once. Throws std::runtime_error naming the path that cannot be written.
+  // Creates the folder, but not its parents. Can be called once. Throws std::runtime_error naming a path that cannot be
+  // written.
   void write(const SentenceModel& model, const Sentence& sentence);
   void commit();
 
  private:
   std::string folder_;
   std::vector<std::string> names_;
-  // Without commit() the folder goes too, if it was made here.
+  // Without commit() the folder is removed, too, if it was created here.
   std::optional<OutputFolder> made_;
   std::optional<OutputFiles> files_;
 };

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `regard similar "text" < lines`: the lines whose vectors point most nearly in the text's direction.
+// `regard similar "text" < lines`: the lines whose vectors have the largest cosine similarity to that of the text.
 //
 //     text ── vector ┐
-//     lines ─ vectors ┴ cosine ── the N highest, the earlier line first where two are equal ──▶ a table, or JSON
+//     lines ─ vectors ┴ cosine ── the N highest, earlier lines first if equal ──▶ a table, or JSON
 //
 // Read next: line_vectors.h, docs/guide/sentence-vectors.md.
 #include <fmt/format.h>
@@ -36,7 +36,7 @@ bool comes_before(const Found& a, const Found& b) {
   return a.cosine != b.cosine ? a.cosine > b.cosine : a.line < b.line;
 }
 
-// The N first by comes_before of all that are added.
+// Keeps the first N by comes_before of all that are added.
 class Best {
  public:
   explicit Best(std::size_t most) : most_(most) {}
@@ -56,10 +56,10 @@ class Best {
 
  private:
   std::size_t most_;
-  std::vector<Found> found_;  // a heap: the last of them in front
+  std::vector<Found> found_;  // a heap with the last of them in front
 };
 
-// As much of the text as fits, an ellipsis for the rest.
+// The text, truncated to width with an ellipsis.
 std::string shortened(const std::string& text, int width) {
   std::string shown = escape_for_terminal(text);
   if (display_width(shown) <= width) return shown;
@@ -85,7 +85,7 @@ std::string table(const std::vector<Found>& found) {
     const std::string_view sign = !std::signbit(line.cosine) ? "" : terminal_is_unicode() ? "−" : "-";
     std::string row =
         fmt::format("{:>6}  {:>{}}  ", fmt::format("{}{:.3f}", sign, std::fabs(line.cosine)), line.line, digits);
-    // A pipe gets whole lines.
+    // Lines are truncated only on a terminal.
     row += writes_to_terminal() ? shortened(line.text, std::max(10, output_width() - display_width(row)))
                                 : escape_for_terminal(line.text);
     text += row + "\n";
@@ -119,7 +119,7 @@ void similar(const SimilarArguments& arguments) {
   if (arguments.text.empty())
     throw UsageError("give a text to compare with, such as: regard similar \"a river bank\" < lines.txt");
   if (arguments.input.empty() && reads_from_terminal())
-    throw UsageError("there are no lines; give --input FILE, or a text a line on standard input");
+    throw UsageError("no lines are given; give --input FILE, or one text per line on standard input");
   TextLines lines(arguments.input.empty() ? "-" : arguments.input);
   const SentenceModel model = load_model(arguments.model);
   const std::vector<float> wanted =
@@ -134,7 +134,7 @@ void similar(const SimilarArguments& arguments) {
           best.add({cosine(wanted, batch.vector(i)), batch.first_line + static_cast<Index>(i), batch.texts[i]});
         }
       });
-  if (!any) throw std::runtime_error(lines.name() + ": holds no text; expected one a line");
+  if (!any) throw std::runtime_error(lines.name() + ": holds no text; expected one text per line");
   const std::vector<Found> found = std::move(best).in_order();
   write_stdout(arguments.json ? document(found, arguments, model, num_lines) : table(found));
 }
@@ -143,21 +143,23 @@ void similar(const SimilarArguments& arguments) {
 
 void add_similar(CLI::App& app) {
   auto arguments = std::make_shared<SimilarArguments>();
-  CLI::App* command = app.add_subcommand("similar", "Find the lines of a text that are most like another text");
-  command->add_option("text", arguments->text, "what to look for")->type_name("\"TEXT\"");
+  CLI::App* command = app.add_subcommand("similar", "Find the lines that are most similar to a text");
+  command->add_option("text", arguments->text, "the text that the lines are compared with")->type_name("\"TEXT\"");
   const auto add = [&](const char* name, std::string& value, const char* type, const char* help) {
     command->add_option(name, value, help)->type_name(type);
   };
-  add("--input", arguments->input, "FILE", "a text a line; without it, or -: standard input;\nempty lines are skipped");
-  add("--top", arguments->top, "N", "how many lines; 10 without it");
-  command->add_flag("--json", arguments->json, "the data as JSON");
+  add("--input", arguments->input, "FILE",
+      "one text per line; without it, or with -, standard\ninput (empty lines are skipped)");
+  add("--top", arguments->top, "N", "number of lines to print (default: 10)");
+  command->add_flag("--json", arguments->json, "print the data as JSON");
   add_model_options(*command, arguments->model);
   command->footer(
       "EXAMPLES\n"
       "  regard similar \"a walk by the water\" < sentences.txt\n"
       "  regard similar \"a walk by the water\" --input sentences.txt --top 3 --json\n"
       "\n"
-      "Cosine 1 is the same direction; lines count from 1. docs/guide/sentence-vectors.md says more.");
+      "A cosine of 1 means the same direction; lines are counted from 1. See\n"
+      "docs/guide/sentence-vectors.md.");
   command->callback([arguments] { similar(*arguments); });
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lines of a file or of standard input, in batches; see text_lines.h.
+// Reads lines of a file or of standard input in batches; see text_lines.h.
 // Read next: line_vectors.cpp.
 #include "text_lines.h"
 
@@ -15,7 +15,7 @@ constexpr std::size_t kLongestLine = std::size_t{16} << 20;
 constexpr std::size_t kBatchBytes = std::size_t{256} << 10;
 constexpr std::size_t kBatchLines = 1024;
 
-// What is left of a file that standard input was opened from.
+// The size of the file that standard input reads from; 0 if it is not a file.
 Index standard_input_bytes() {
   struct stat status{};
   if (fstat(0, &status) != 0 || !S_ISREG(status.st_mode)) return 0;
@@ -58,7 +58,7 @@ std::vector<std::string> TextLines::next_batch() {
     }
     searched_ = waiting_.size();
     if (waiting_.size() - first > kLongestLine) {
-      throw std::runtime_error(fmt::format("{}: line {} is longer than {}; expected one text a line", file_.name,
+      throw std::runtime_error(fmt::format("{}: line {} is longer than {}; expected one text per line", file_.name,
                                            lines_read_ + static_cast<Index>(lines.size()) + 1,
                                            bytes_text(kLongestLine)));
     }

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# `cmake --install build --prefix DIR`: the library (component library), regard::io, regard::model and regard::explain
-# (components io, model and explain) and the program with its manual page and completions (component program), each only where it was
-# built. docs/guide/installing.md lists what lands where.
+# `cmake --install build --prefix DIR` installs the parts that were built: the library (component library), regard::io,
+# regard::model and regard::explain (components io, model and explain), and the program with its manual page and
+# completions (component program). docs/guide/installing.md lists the installed files.
 include(CMakePackageConfigHelpers)
 
 set(REGARD_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/regard)
@@ -10,7 +10,7 @@ file(RELATIVE_PATH REGARD_PREFIX_FROM_PC
 string(REGEX REPLACE "/$" "" REGARD_PREFIX_FROM_PC "${REGARD_PREFIX_FROM_PC}")
 configure_package_config_file(cmake/regardConfig.cmake.in ${PROJECT_BINARY_DIR}/regardConfig.cmake
   INSTALL_DESTINATION ${REGARD_CMAKE_DIR} NO_SET_AND_CHECK_MACRO)
-# 0.x: a new minor version may break its users, as the SOVERSION says.
+# 0.x: a new minor version may be incompatible; the SOVERSION includes it for the same reason.
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/regardConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 configure_file(cmake/regard.pc.in ${PROJECT_BINARY_DIR}/regard.pc @ONLY)
 

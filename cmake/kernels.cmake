@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# src/kernels/ is compiled once per instruction set, each into the namespace regard::kernels::<name>; table.cpp
-# joins each set's functions into one constant table. Adding an instruction set is adding its name and a line here, and
-# a line in src/runtime/isa.cpp. REGARD_INSTRUCTION_SETS leaves some out, never the first. The kernels' own -march comes after
-# every inherited flag, and they are never part of LTO.
+# src/kernels/ is compiled once per instruction set, each time into the namespace regard::kernels::<name>; table.cpp
+# collects the functions of a set in one constant table. To add an instruction set, add its name and a line here, and a
+# line in src/runtime/isa.cpp. REGARD_INSTRUCTION_SETS selects which sets are built; the first is always required. The
+# kernels' -march comes after all inherited flags, and kernels are never part of LTO.
 set(REGARD_KERNEL_OBJECTS)
 set(REGARD_KERNEL_SOURCES
   attention_pack.cpp attention_pack_pairs.cpp attention_tile.cpp attention_finish.cpp attention_weights.cpp
@@ -15,7 +15,7 @@ else()
   set(regard_known_sets generic avx2 avx512 avx512_bf16)
 endif()
 set(REGARD_INSTRUCTION_SETS "${regard_known_sets}" CACHE STRING "Instruction sets that kernels are compiled for")
-set(REGARD_KERNEL_OPTIONS "" CACHE STRING "Further compiler options of the kernels")
+set(REGARD_KERNEL_OPTIONS "" CACHE STRING "Additional compiler options for the kernels")
 foreach(isa IN LISTS REGARD_INSTRUCTION_SETS)
   if(NOT isa IN_LIST regard_known_sets)
     message(FATAL_ERROR "REGARD_INSTRUCTION_SETS names '${isa}'; expected some of: ${regard_known_sets}")
@@ -23,7 +23,7 @@ foreach(isa IN LISTS REGARD_INSTRUCTION_SETS)
 endforeach()
 list(GET regard_known_sets 0 regard_baseline)
 if(NOT regard_baseline IN_LIST REGARD_INSTRUCTION_SETS)
-  message(FATAL_ERROR "REGARD_INSTRUCTION_SETS lacks '${regard_baseline}', which is for processors that have no other of them")
+  message(FATAL_ERROR "REGARD_INSTRUCTION_SETS lacks '${regard_baseline}', which is the fallback for processors without any other of these sets")
 endif()
 
 function(regard_kernels isa)
@@ -53,6 +53,6 @@ regard_kernels(generic -march=x86-64 -mtune=generic)
 regard_kernels(avx2 -march=x86-64-v3)
 regard_kernels(avx512 -march=x86-64-v4 -mprefer-vector-width=512)
 
-# The vectors of avx512, and the bf16 dot product as one instruction.
+# avx512 with the bf16 dot-product instruction.
 list(APPEND REGARD_KERNEL_SOURCES ${PROJECT_SOURCE_DIR}/src/kernels/peak_bf16.cpp)
 regard_kernels(avx512_bf16 -march=x86-64-v4 -mprefer-vector-width=512 -mavx512bf16 -DREGARD_ISA_avx512)

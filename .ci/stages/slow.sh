@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2154  # variables of ./check
 # exp over every float, every header in every language, clang-tidy, aarch64 under qemu, all sanitizers on all kernels,
-# ten minutes of fuzzing a target.
+# ten minutes of fuzzing per target.
 
 if builds release; then REGARD_EXHAUSTIVE=1 limit=3600 that 'exp over every float' "$work/release/tests/elementwise_test"; fi
 if builds release; then REGARD_EXHAUSTIVE=1 tests release headers -L '^header$'; fi
@@ -9,7 +9,7 @@ if builds tidy regard_commit; then
   limit=3600 that 'clang-tidy' sh -c "git ls-files 'src/*.cpp' 'cli/*.cpp' 'tests/*_test.cpp' |
     xargs -P $jobs -n 4 clang-tidy-19 -p build/check/tidy --quiet"
 fi
-# The emulator has threads of its own: tests that count them or fork a process are left out, and two that take minutes.
+# The emulator itself uses threads, so tests that count threads or fork are excluded, as are two that take minutes.
 neon=(attention_backward_pairs attention_bits attention_corners attention_unpacked attention_random attention_types
   attention_visibility attention_weights elementwise golden kv_cache kv_cache_ahead kv_cache_int8 linear parallel)
 if builds neon "${neon[@]/%/_test}"; then
@@ -19,7 +19,7 @@ fi
 sanitized_kernels=all random_calls=2000
 . .ci/stages/sanitize.sh
 if ! builds fuzz; then return; fi
-# As many at a time as there are processors; each leaves its status beside its log.
+# One target per processor at a time; each writes its exit status next to its log.
 printf '%s\n' tests/fuzz/*_fuzz.cpp | xargs -P "$jobs" -n 1 "${fixed_addresses[@]}" sh -c '
   target=$(basename "$2" .cpp)
   mkdir -p "$1/fuzz-new/$target"

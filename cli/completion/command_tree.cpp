@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// CLI11's options as plain data; see command_tree.h. Read next: completion.cpp.
+// Converts CLI11's options to plain data; see command_tree.h. Read next: completion.cpp.
 #include "command_tree.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace regard::program {
 namespace {
 
-// Names of steps: of every lesson, or of all standard steps.
+// Names of steps: those of all lessons, or the standard steps.
 std::vector<std::string> step_names(bool of_lessons) {
   std::vector<std::string> names;
   const auto add = [&](const std::string& name) {
@@ -35,7 +35,7 @@ std::vector<std::string> step_names(bool of_lessons) {
   return names;
 }
 
-// Words that a value may be, too many for the help to list beside the option.
+// Possible values of an option that are too many for its type_name in the help.
 std::vector<std::string> unlisted_choices(const std::string& command, const CLI::Option& option) {
   if (option.check_lname("step")) return step_names(command == "lesson");
   std::vector<std::string> names;
@@ -46,7 +46,7 @@ std::vector<std::string> unlisted_choices(const std::string& command, const CLI:
   return names;
 }
 
-// The lines of a help text as one. Control characters, which no help has, would end a line of a script.
+// Joins the lines of a help text. A control character would end a line of a script; our help texts have none.
 std::string one_line(std::string_view text) {
   std::string line(text);
   std::replace_if(line.begin(), line.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the command line can hold, read off the tree of CLI11's options, so that the completions and the manual page
-// know every option without a second list of them.
+// The subcommands and options, read from CLI11's option tree, so that the completions and the manual page need no
+// second list of options.
 //
 //     CLI::App  →  ProgramTree  →  completion.cpp, manual.cpp
 //
-// What a value may be stands in its type_name, which the help shows, too: alternatives divided by |, of which words in
-// small letters are meant as they are written and all else is a placeholder:
+// The possible values of an option are in its type_name, which the help also shows: alternatives separated by |, where
+// words in lower case are literal values and everything else is a placeholder:
 //
-//     sqrt|none|NUMBER    FILE    FOLDER    NAME=FILE    "TEXT"    [=top_left|bottom_right|N]: only after =
+//     sqrt|none|NUMBER    FILE    FOLDER    NAME=FILE    "TEXT"    [=top_left|bottom_right|N]: value only after =
 //
 // Read next: command_tree.cpp.
 #pragma once
@@ -26,30 +26,30 @@ struct ValueType {
   Kind kind = Kind::none;
   Path path = Path::none;
   std::vector<std::string> alternatives{};  // as the help shows them
-  std::vector<std::string> choices{};       // those that are meant as they are written
+  std::vector<std::string> choices{};       // the literal ones
 };
 
 bool is_choice(std::string_view alternative);
 ValueType value_type(const CLI::Option& option);
 
 struct CommandOption {
-  std::vector<std::string> names;  // "-o", "--output"; of an argument without one, what the help calls it
+  std::vector<std::string> names;  // "-o", "--output"; for a positional argument, its name in the help
   std::string help;                // one line
   ValueType value;
   bool repeats;
 };
 
 struct OptionGroup {
-  std::string title;  // "" for --help and what else has none of its own
+  std::string title;  // empty for --help and other options without a group
   std::vector<CommandOption> options;
 };
 
 struct CommandTree {
-  std::string name;  // "" for the program itself
+  std::string name;  // empty for the program itself
   std::string description;
   std::string footer;
   std::vector<OptionGroup> groups;
-  std::vector<CommandOption> arguments;  // by position
+  std::vector<CommandOption> arguments;  // positional
   std::vector<CommandOption> options() const;
 };
 
@@ -58,11 +58,11 @@ struct ProgramTree {
   std::vector<CommandTree> commands;
 };
 
-// Options and subcommands that the help does not show are left out.
+// Options and subcommands that are hidden in the help are omitted.
 ProgramTree read_tree(const CLI::App& app);
 
 std::string joined(const std::vector<std::string>& words, std::string_view separator);
-// With a backslash before each of these characters.
+// The text with a backslash before each of these characters.
 std::string backslashed(std::string_view text, std::string_view characters);
 
 // completion_bash.cpp, completion_zsh.cpp, completion_fish.cpp. The script for that shell.

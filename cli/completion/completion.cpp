@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `regard completion SHELL` and `regard manpage`: what is written from the option tree for other programs to read.
+// `regard completion SHELL` and `regard manpage`: completion scripts and the manual page, from the option tree.
 //
 //     CLI::App  →  read_tree  →  completion_bash.cpp | completion_zsh.cpp | completion_fish.cpp | manual.cpp
 //
@@ -29,8 +29,8 @@ std::string backslashed(std::string_view text, std::string_view characters) {
 
 void add_completion(CLI::App& app) {
   auto shell = std::make_shared<std::string>();
-  CLI::App* command = app.add_subcommand("completion", "Print a script that completes options in a shell");
-  command->add_option("shell", *shell, "the shell that reads the script")->type_name("bash|zsh|fish");
+  CLI::App* command = app.add_subcommand("completion", "Print a completion script for a shell");
+  command->add_option("shell", *shell, "the shell that will read the script")->type_name("bash|zsh|fish");
   command->footer(
       "INSTALLING (then start a new shell)\n"
       "  bash   ~/.local/share/bash-completion/completions/regard, which the package\n"
@@ -47,7 +47,8 @@ void add_completion(CLI::App& app) {
       "  regard completion zsh > ~/.zfunc/_regard\n"
       "  regard completion fish > ~/.config/fish/completions/regard.fish");
   command->callback([shell, &app] {
-    if (shell->empty()) throw UsageError("a shell is missing; expected bash, zsh or fish: regard completion bash");
+    if (shell->empty())
+      throw UsageError("missing shell name; expected bash, zsh or fish, as in: regard completion bash");
     const ProgramTree tree = read_tree(app);
     if (*shell == "bash") {
       write_stdout(bash_completion(tree));
@@ -56,7 +57,7 @@ void add_completion(CLI::App& app) {
     } else if (*shell == "fish") {
       write_stdout(fish_completion(tree));
     } else {
-      throw UsageError("there is no completion for \"" + *shell + "\"; expected bash, zsh or fish");
+      throw UsageError("unknown shell \"" + *shell + "\"; expected bash, zsh or fish");
     }
   });
 }

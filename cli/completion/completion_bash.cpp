@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The completion script for bash: one table, written from the option tree, and one function that finds out where the
-// cursor stands. It needs nothing of the package bash-completion, and no text of the table is ever expanded.
+// The completion script for bash: a table generated from the option tree, and a function that determines what is being
+// completed. It does not need the package bash-completion, and no text of the table is subject to expansion.
 //
 //     _regard_entry COMMAND OPTION|POSITION   sets options, value and choices
-//     _regard                                 walks the words before the cursor, asks for the entry, fills COMPREPLY
+//     _regard                                 loops over the words before the cursor, gets the entry, fills COMPREPLY
 //
 // Read next: command_tree.h.
 #include <fmt/format.h>
@@ -15,7 +15,7 @@
 namespace regard::program {
 namespace {
 
-// readline cuts words at =, so that --scale=2 arrives as three; they are put together first.
+// readline splits words at =, so that --scale=2 arrives as three words; they are joined first.
 constexpr const char* kFunction = R"(_regard() {
     local words=() word glued='' command='' option='' only_arguments='' current prefix i
     local options choices value position=0
@@ -68,7 +68,7 @@ constexpr const char* kFunction = R"(_regard() {
     done
     case $value in
         file | folder)
-            # What starts with a quote is left to readline, which undoes and redoes quotes.
+            # Words that start with a quote are left to readline, which handles quoting.
             compopt -o filenames -o default 2>/dev/null
             option=-f
             if [[ $value == folder ]]; then option=-d; fi

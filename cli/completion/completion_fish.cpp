@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The completion script for fish: one `complete` for each subcommand, option and argument, under the condition that
-// its subcommand is the first word and, for an argument, that those before it are given. Read next: command_tree.h.
+// The completion script for fish: one `complete` for each subcommand, option and argument. Its condition is that the
+// subcommand is the first word and, for an argument, that the previous ones are given. Read next: command_tree.h.
 #include <fmt/format.h>
 
 #include "command_tree.h"
@@ -9,7 +9,7 @@
 namespace regard::program {
 namespace {
 
-// fish hands over the words before the cursor; the subcommand is the first that is no option.
+// fish passes the words before the cursor; the subcommand is the first that is not an option.
 constexpr const char* kFunctions = R"(function __regard_is
     set -l words (commandline -opc)
     set -e words[1]
@@ -24,7 +24,7 @@ constexpr const char* kFunctions = R"(function __regard_is
     end
 end
 
-# Whether so many arguments of the subcommand stand before the cursor.
+# Whether $argv[2] arguments of the subcommand precede the cursor.
 function __regard_argument
     __regard_is $argv[1]; or return
     set -l words (commandline -opc)
@@ -59,10 +59,10 @@ end
 complete -c regard -f
 )";
 
-// In single quotes, where only these two have a meaning.
+// In single quotes, where only these two characters are special.
 std::string fish_quoted(std::string_view text) { return "'" + backslashed(text, "\\'") + "'"; }
 
-// Where the value may be left out, fish must not ask for one.
+// If the value is optional, fish must not require one.
 std::string value_flags(const ValueType& value) {
   const std::string choices = fish_quoted(joined(value.choices, " "));
   std::string flags;
@@ -97,7 +97,7 @@ std::string completions_of(const CommandTree& command) {
   return lines;
 }
 
-// The options after which a word is their value, as a function of "COMMAND OPTION".
+// A function that tells whether the word after "COMMAND OPTION" is the value of the option.
 std::string options_with_values(const ProgramTree& tree) {
   std::string cases;
   for (const CommandTree& command : tree.commands) {

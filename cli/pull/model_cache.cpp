@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where models lie; see model_cache.h. Read next: pull.cpp.
+// The location of models; see model_cache.h. Read next: pull.cpp.
 #include "model_cache.h"
 
 #include <fcntl.h>
@@ -23,7 +23,8 @@
 namespace regard::program {
 namespace {
 
-// What is wrong with a file, or nothing. It is read from what was opened, so that nothing else can take its place.
+// How a file differs from the pinned one, or nothing. Type, size and contents are read from one descriptor, so that the
+// file cannot be replaced in between.
 std::optional<std::string> difference(const std::string& path, const minilm::PinnedFile& pinned,
                                       const std::function<void(std::size_t)>& took) {
   const auto cannot = [](int error) { return "cannot be read: " + reason(error); };
@@ -55,11 +56,11 @@ std::optional<std::string> difference(const std::string& path, const minilm::Pin
 
 std::string cache_folder() {
   if (const std::string folder(environment_variable("REGARD_CACHE")); !folder.empty()) return folder;
-  // By the XDG specification a relative path counts as none.
+  // By the XDG specification a relative path is ignored.
   if (const std::string folder(environment_variable("XDG_CACHE_HOME")); folder.starts_with('/'))
     return folder + "/regard";
   if (const std::string folder(environment_variable("HOME")); !folder.empty()) return folder + "/.cache/regard";
-  throw std::runtime_error("HOME is not set, so models have no place; set REGARD_CACHE to a folder for them");
+  throw std::runtime_error("HOME is not set; set REGARD_CACHE to the folder in which to store models");
 }
 
 std::string minilm_folder() { return cache_folder() + "/models/minilm"; }
@@ -85,7 +86,7 @@ std::string model_folder(const std::string& option) {
   if (!option.empty()) return option;
   if (minilm_is_whole()) return minilm_folder();
   throw std::runtime_error(
-      "no model is here yet; fetch one (80 MiB, once) with regard pull minilm, or name the folder of one: "
+      "no model is installed; download one (80 MiB, once) with regard pull minilm, or give the folder of one with "
       "--model FOLDER");
 }
 

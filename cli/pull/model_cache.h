@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where models lie: `regard pull` puts them there, everything else asks here.
+// The location of models: `regard pull` stores them there, and all other commands find them with these functions.
 //
 //     $REGARD_CACHE, else $XDG_CACHE_HOME/regard, else ~/.cache/regard ── models/minilm/
 //
@@ -14,18 +14,18 @@
 
 namespace regard::program {
 
-// Throws std::runtime_error when none of the three variables (HOME is the third) says where.
+// Throws std::runtime_error if none of the three variables (the third is HOME) is set.
 std::string cache_folder();
 std::string minilm_folder();
 
-// Every pinned file is there with its size. The contents are not read: that takes part of a second.
+// Whether every pinned file exists with its size. The contents are not read, which would take part of a second.
 bool minilm_is_whole();
-// Reads every pinned file: the first that is missing or has another size or SHA-256, as "PATH: what is wrong with it".
-// Calls took(number of bytes) after each piece.
+// Reads every pinned file. Returns the first one that is missing or has a different size or SHA-256, as
+// "PATH: how it differs". Calls took(number of bytes) after each piece.
 std::optional<std::string> minilm_difference(const std::function<void(std::size_t)>& took);
 
-// The folder of the model to use: option, as --model gave it, or, where that is empty, the pulled one.
-// Throws std::runtime_error naming `regard pull minilm` where there is none.
+// The folder of the model to use: the value of --model, or, if that is empty, the pulled model.
+// Throws std::runtime_error naming `regard pull minilm` if there is none.
 std::string model_folder(const std::string& option);
 
 }  // namespace regard::program

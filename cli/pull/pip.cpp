@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// pip as a child process. It dies with us, however we end; what it says lands in a file, of which the reason is kept.
+// Runs pip as a child process, which ends whenever this process ends. Its messages go to a file, from which the reason
+// of a failure is extracted.
 // Read next: pip.h.
 #include "pip.h"
 
@@ -29,12 +30,12 @@ namespace {
 
 constexpr int kCannotStart = 127;
 
-// A process that has been started; destroyed while it runs, it is ended.
+// A child process; the destructor kills it if it is still running.
 class Child {
  public:
   Child(const std::vector<std::string>& arguments, const std::vector<std::string>& environment,
         const std::string& log) {
-    // Everything that allocates stands before fork.
+    // All allocations are done before fork.
     const std::vector<char*> argv = pointers(arguments);
     const std::vector<char*> envp = pointers(environment);
     const int nothing = ::open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -55,7 +56,7 @@ class Child {
     ::waitpid(process_, nullptr, 0);
   }
 
-  // False while it runs.
+  // False while the process is running.
   bool ended(int& status) {
     const pid_t done = ::waitpid(process_, &status, WNOHANG);
     if (done != process_) return false;
@@ -75,7 +76,7 @@ class Child {
                                int said, pid_t parent) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != parent) ::_exit(kCannotStart);
-    // What we ignore would stay ignored in the new program.
+    // Ignored signals would stay ignored in the new program.
     ::signal(SIGPIPE, SIG_DFL);
     ::signal(SIGXFSZ, SIG_DFL);
     ::dup2(nothing, STDIN_FILENO);
@@ -88,7 +89,7 @@ class Child {
   pid_t process_ = -1;
 };
 
-// The reason of a failure, from what pip said.
+// The reason of a failure, extracted from pip's messages.
 std::string reason_in(const std::string& log) {
   constexpr std::size_t kLongest = 200;
   std::ifstream file(log, std::ios::binary);
@@ -98,13 +99,13 @@ std::string reason_in(const std::string& log) {
   text.resize(static_cast<std::size_t>(file.gcount()));
   const auto says = [&text](std::string_view words) { return text.find(words) != std::string::npos; };
   if (says("No module named pip")) return "this Python has no pip; install Debian's package python3-pip";
-  if (says("DO NOT MATCH THE HASHES")) return "what pip was given is not the pinned wheel: its SHA-256 is another";
+  if (says("DO NOT MATCH THE HASHES")) return "pip did not get the pinned wheel: its SHA-256 differs";
   if (says("No space left on device")) return "the disk is full";
   for (const char* sign : {"ConnectionError", "Connection broken", "ConnectTimeout", "ReadTimeout", "ProxyError",
                            "NameResolutionError", "Max retries exceeded", "connection broken"}) {
-    if (says(sign)) return "pip gets no connection; check the network and https_proxy";
+    if (says(sign)) return "pip cannot connect; check the network and https_proxy";
   }
-  // The last line that pip itself calls an error, else the last line.
+  // The last line that pip marks as an error, else the last line.
   std::string_view line;
   std::string_view error;
   for (std::string_view rest = text; !rest.empty();) {
@@ -114,7 +115,7 @@ std::string reason_in(const std::string& log) {
     if (!next.empty()) line = next;
   }
   const std::string_view chosen = (error.empty() ? line : error).substr(0, kLongest);
-  return chosen.empty() ? "pip said nothing" : fmt::format("pip says: {}", chosen);
+  return chosen.empty() ? "pip printed no message" : fmt::format("pip reports: {}", chosen);
 }
 
 }  // namespace
@@ -133,7 +134,7 @@ void pip_download(const std::string& requirements, const std::string& folder, co
   std::ofstream(list) << requirements;
   const std::vector<std::string> arguments = {
       python, "-I", "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--require-hashes",
-      // Nothing is asked, kept elsewhere or drawn; a dead line is given up after about a minute.
+      // No prompts, no cache and no progress bar; a dead connection is given up after about a minute.
       "--no-input", "--no-cache-dir", "--disable-pip-version-check", "--progress-bar=off", "--retries=2",
       "--dest=" + folder + "/wheel", "--requirement=" + list};
   std::vector<std::string> environment;
@@ -149,7 +150,7 @@ void pip_download(const std::string& requirements, const std::string& folder, co
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
   watch();
-  if (WIFSIGNALED(status)) throw std::runtime_error(fmt::format("pip was ended by signal {}", WTERMSIG(status)));
+  if (WIFSIGNALED(status)) throw std::runtime_error(fmt::format("pip was terminated by signal {}", WTERMSIG(status)));
   if (WEXITSTATUS(status) == kCannotStart) throw std::runtime_error(python + " cannot be started");
   if (WEXITSTATUS(status) != 0) throw std::runtime_error(reason_in(log));
 }

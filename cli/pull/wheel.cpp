@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A wheel, read from its end: the directory lists every member, each list entry is checked against the archive's
-// length before it is used, and zlib unpacks what is asked for.
+// Reads a wheel from its end: the directory lists every member, each entry is checked against the length of the archive
+// before it is used, and zlib unpacks the requested members.
 // Read next: wheel.h.
 #include "wheel.h"
 
@@ -34,7 +34,7 @@ void Wheel::fail(std::uint64_t at, const std::string& what) const {
   throw std::runtime_error(fmt::format("{}: byte {}: {}", name_, at, what));
 }
 
-// Little-endian; the caller has checked that it lies within the archive.
+// Little-endian; the caller has checked that it is within the archive.
 std::uint64_t Wheel::number(std::uint64_t at, int num_bytes) const {
   std::uint64_t x = 0;
   for (int i = num_bytes; i-- > 0;) x = x << 8 | static_cast<unsigned char>(bytes_[at + static_cast<std::uint64_t>(i)]);
@@ -44,29 +44,29 @@ std::uint64_t Wheel::number(std::uint64_t at, int num_bytes) const {
 Wheel::Wheel(std::string bytes, std::string name) : bytes_(std::move(bytes)), name_(std::move(name)) {
   const std::string_view all = bytes_;
   if (all.size() < kEndBytes) fail(0, "too short for a wheel");
-  // The end stands last but for a comment, whose length it states.
+  // The end record is last except for a comment, whose length it states.
   std::uint64_t end = all.size() - kEndBytes;
   const std::uint64_t first = end - std::min(end, kLongestComment);
   while (!(all.substr(end).starts_with(kEndSignature) && number(end + 20, 2) == all.size() - end - kEndBytes)) {
-    if (end-- == first) fail(all.size(), "this is no wheel, or one that is cut short: a zip archive's end is missing");
+    if (end-- == first) fail(all.size(), "not a wheel, or a truncated one: the end of the zip archive is missing");
   }
   const std::uint64_t count = number(end + 10, 2);
   std::uint64_t at = number(end + 16, 4);
   if (number(end + 4, 2) != 0 || number(end + 6, 2) != 0 || number(end + 8, 2) != count) {
-    fail(end, "an archive in several parts is not read");
+    fail(end, "multi-part archives are not supported");
   }
   for (std::uint64_t i = 0; i < count; ++i) {
     if (at > end || end - at < kEntryBytes || !all.substr(at).starts_with(kEntry)) {
-      fail(std::min<std::uint64_t>(at, all.size()), "the archive's list of members is broken");
+      fail(std::min<std::uint64_t>(at, all.size()), "the archive's directory is corrupt");
     }
     const std::uint64_t name_bytes = number(at + 28, 2);
     const std::uint64_t entry_bytes = kEntryBytes + name_bytes + number(at + 30, 2) + number(at + 32, 2);
-    if (end - at < entry_bytes) fail(at, "the archive's list of members is broken");
+    if (end - at < entry_bytes) fail(at, "the archive's directory is corrupt");
     const Member member{number(at + 8, 2), number(at + 10, 2), number(at + 20, 4), number(at + 24, 4),
                         number(at + 42, 4)};
     const std::string_view member_name = all.substr(at + kEntryBytes, name_bytes);
     if (!members_.emplace(member_name, member).second) {
-      fail(at, fmt::format("member \"{}\" stands twice", member_name.substr(0, 80)));
+      fail(at, fmt::format("duplicate member \"{}\"", member_name.substr(0, 80)));
     }
     at += entry_bytes;
   }
@@ -91,15 +91,15 @@ void Wheel::unpack(std::string_view name, const std::function<void(std::span<con
   }
   const std::uint64_t begin = at + kLocalBytes + number(at + 26, 2) + number(at + 28, 2);
   if (begin > all.size() || all.size() - begin < member.packed_bytes) {
-    fail(all.size(), fmt::format("member \"{}\" is cut short", name));
+    fail(all.size(), fmt::format("member \"{}\" is truncated", name));
   }
   constexpr std::uint64_t kEncrypted = 1;
   if ((member.flags & kEncrypted) != 0 || (member.method != kStored && member.method != kDeflated)) {
-    fail(at, fmt::format("member \"{}\" is packed in a way that is not read", name));
+    fail(at, fmt::format("member \"{}\" uses an unsupported compression or encryption", name));
   }
   const std::string_view packed = all.substr(begin, member.packed_bytes);
   if (member.method == kStored) {
-    if (member.packed_bytes != member.num_bytes) fail(at, fmt::format("member \"{}\" has two sizes", name));
+    if (member.packed_bytes != member.num_bytes) fail(at, fmt::format("member \"{}\" has conflicting sizes", name));
     take(std::as_bytes(std::span(packed)));
     return;
   }
@@ -109,7 +109,7 @@ void Wheel::unpack(std::string_view name, const std::function<void(std::span<con
   if (inflateInit2(&stream, kNoZlibHeader) != Z_OK) throw std::bad_alloc();
   const auto close = [](z_stream* s) { inflateEnd(s); };
   const std::unique_ptr<z_stream, decltype(close)> closer(&stream, close);
-  // zlib does not write to its input, but says so nowhere. Sizes are below 2^32.
+  // zlib does not write to its input, although next_in is not const. Sizes are below 2^32.
   stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(packed.data()));
   stream.avail_in = static_cast<uInt>(packed.size());
   std::vector<std::byte> piece(1 << 18);
@@ -122,8 +122,7 @@ void Wheel::unpack(std::string_view name, const std::function<void(std::span<con
     came += count;
     const bool stuck = state == Z_OK && count == 0;
     if ((state != Z_OK && state != Z_STREAM_END) || stuck || came > member.num_bytes) {
-      fail(begin,
-           fmt::format("member \"{}\" does not unpack to the {} bytes that it should have", name, member.num_bytes));
+      fail(begin, fmt::format("member \"{}\" does not unpack to the expected {} bytes", name, member.num_bytes));
     }
     take(std::span(piece).first(count));
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A wheel (a zip archive) in memory: the members that are asked for by name, unpacked piece by piece. Nothing is
-// written under a name that stands in the archive.
+// A wheel (a zip archive) in memory. Members are requested by name and unpacked piece by piece. Names in the archive
+// are never used to write files.
 //
 //     local header · bytes  …  one entry of the directory for each member  …  end: where the directory begins
 //
@@ -20,12 +20,12 @@ namespace regard::program {
 
 class Wheel {
  public:
-  // name stands in errors. Throws std::runtime_error "<name>: byte <offset>: …", as do the others.
+  // name is used in messages. All functions throw std::runtime_error "<name>: byte <offset>: …".
   Wheel(std::string bytes, std::string name);
 
-  // The unpacked size that the directory states. Fails for a member that is not there.
+  // The unpacked size according to the directory. Throws if there is no such member.
   std::int64_t num_bytes(std::string_view member) const;
-  // Hands the unpacked bytes on in pieces; they are as many as the directory states.
+  // Passes the unpacked bytes to take in pieces. Their number is the size that the directory states.
   void unpack(std::string_view member, const std::function<void(std::span<const std::byte>)>& take) const;
 
  private:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`regard attend` against NumPy in float64: every option, type, byte order, memory order and rank, in random
-combinations, within the bound of docs/reference/semantics.md, section 4; and each bad input with its one error."""
+"""Compares `regard attend` with NumPy in float64: every option, type, byte order, memory order and rank, in random
+combinations, within the bound of docs/reference/semantics.md, section 4. Also the one-line error of each invalid
+input."""
 
 import io
 import json
@@ -21,7 +22,7 @@ OUTPUTS = ("context", "lse", "row-max", "row-sum", "weights")
 
 
 def agrees(name, ours, expected):
-    """Within semantics.md's bound; the other outputs follow the scores, whose error it contains."""
+    """Checks the error bound of semantics.md; the bounds of the other outputs follow from that of the scores."""
     unit = 2.0**-24 if ours.dtype == np.float32 else 2.0**-53
     theirs = expected[name].reshape(ours.shape)
     bound = unit * expected["bound"]
@@ -35,7 +36,7 @@ def agrees(name, ours, expected):
         allowed = bound * expected[name] * 2
     else:
         allowed = bound * (1 + abs(np.where(np.isfinite(expected[name]), expected[name], 0)))
-    # Weights below the smallest normal number lose bits.
+    # Weights below the smallest normal number have fewer bits.
     allowed = allowed.reshape(ours.shape) + np.finfo(ours.dtype).tiny
     finite = np.isfinite(theirs)
     assert np.array_equal(ours[~finite], theirs[~finite].astype(ours.dtype)), name
@@ -43,14 +44,11 @@ def agrees(name, ours, expected):
     assert worst <= 0, (name, worst)
 
 
-# ---- the page
-
-
 # ---- random calls
 
 
 def stored(random, array, swap=True):
-    """The same numbers in another memory order or byte order."""
+    """The same values in a random memory order and byte order."""
     if swap and random.random() < 0.3:
         array = array.astype(array.dtype.newbyteorder(">"))
     if random.random() < 0.3:
@@ -65,7 +63,7 @@ def broadcast(random, shape, rank):
 
 
 def random_call(random):
-    """Arrays by option, the command line's other options, and the reference's arguments."""
+    """Arrays by option, the other options of the command line, the results of the reference, and the rank."""
     rank = int(random.choice([2, 3, 4]))
     dtype = np.dtype(random.choice(["float32", "float64"]))
     batch = int(random.integers(1, 4)) if rank == 4 else 1
@@ -170,7 +168,7 @@ def test_random_calls_agree_with_numpy(seed, tmp_path):
         assert ours.dtype == arrays["query"].dtype.newbyteorder("=")
         assert ours.ndim == (rank if name in ("context", "weights") else rank - 1)
         agrees(name, ours, expected)
-        # Byte for byte what NumPy writes.
+        # Byte for byte the file that NumPy writes.
         again = io.BytesIO()
         np.save(again, ours)
         assert path.read_bytes() == again.getvalue()
@@ -178,12 +176,12 @@ def test_random_calls_agree_with_numpy(seed, tmp_path):
             assert np.array_equal(carried[name.replace("-", "_")].reshape(ours.shape), ours)
 
 
-# ---- what one file of numbers is, in every form
+# ---- input and output files in every form
 
 
 @pytest.fixture(name="folder")
 def fixture_folder(tmp_path):
-    """q, k, v of (2, 4, 3), (2, 6, 3), (2, 6, 5) in float32."""
+    """A folder with q, k and v of shapes (2, 4, 3), (2, 6, 3) and (2, 6, 5) in float32."""
     random = np.random.default_rng(1)
     for name, shape in {"q": (2, 4, 3), "k": (2, 6, 3), "v": (2, 6, 5)}.items():
         np.save(tmp_path / f"{name}.npy", random.standard_normal(shape).astype(np.float32))
@@ -201,7 +199,7 @@ def save(folder, name, array):
     return name
 
 
-def test_every_form_of_a_file_gives_the_same_bits(folder):
+def test_byte_order_memory_order_and_npy_version_do_not_change_results(folder):
     expected = context(folder)
     q = np.load(folder / "q.npy")
     for form in (q.astype(">f4"), np.asfortranarray(q), np.asfortranarray(q.astype(">f4"))):
@@ -217,7 +215,7 @@ def test_every_form_of_a_file_gives_the_same_bits(folder):
     assert np.array_equal(context(folder), half) and half.dtype == np.float32
 
 
-def test_threads_and_instruction_sets_move_no_bit(folder):
+def test_results_are_bit_identical_for_all_threads_and_instruction_sets(folder):
     expected = context(folder)
     for threads in ("1", "2", "3", "10000", "0"):
         assert np.array_equal(context(folder, "--threads", threads), expected)
@@ -228,7 +226,7 @@ def test_threads_and_instruction_sets_move_no_bit(folder):
         assert np.array_equal(np.load(folder / "out.npy"), expected)
 
 
-def test_standard_input_and_output(folder):
+def test_a_dash_means_standard_input_or_output(folder):
     expected = (context(folder), (folder / "out.npy").read_bytes())[1]
     arguments = ["attend", "--query", "-", *QKV[2:], "-o", "-"]
     query = (folder / "q.npy").read_bytes()
@@ -242,7 +240,7 @@ def test_standard_input_and_output(folder):
     fail(1, "standard input: byte 0: the file is empty", *arguments, cwd=folder)
 
 
-def test_rows_of_weights_are_those_of_the_whole(folder):
+def test_selected_rows_of_weights_equal_those_of_all_weights(folder):
     succeed("attend", *QKV, "--weights", "w.npy", cwd=folder)
     whole = np.load(folder / "w.npy")
     for rows, index in {"0:4": [0, 1, 2, 3], "1:2": [1], "3:4,0:2,3:4": [3, 0, 1, 3], "2:2": []}.items():
@@ -250,7 +248,7 @@ def test_rows_of_weights_are_those_of_the_whole(folder):
         assert np.array_equal(np.load(folder / "w.npy"), whole[:, index])
 
 
-def test_packed_sequences_are_separate_calls(folder):
+def test_packed_sequences_equal_separate_calls(folder):
     random = np.random.default_rng(2)
     lengths = [(3, 5), (0, 4), (6, 2), (4, 4)]
     parts = [[random.standard_normal((2, n, d)).astype(np.float32) for n, d in ((a, 4), (b, 4), (b, 3))]
@@ -273,20 +271,20 @@ def test_packed_sequences_are_separate_calls(folder):
             assert np.array_equal(np.load(folder / "one.npy"), together[:, begin:end])
 
 
-def test_numbers_of_options_may_stand_apart_or_after_an_equals_sign(folder):
+def test_values_can_follow_a_space_or_an_equals_sign(folder):
     for name, value in {"--scale": "-1", "--query-offset": "-3", "--window": "-,0", "--soft-cap": "1.5"}.items():
         extra = ["--causal"] if name == "--query-offset" else ["--query-offset", "0"] if name == "--window" else []
         assert np.array_equal(context(folder, name, value, *extra), context(folder, f"{name}={value}", *extra))
     # --causal takes a value only after =.
     assert np.array_equal(context(folder, "--causal=-3"), context(folder, "--causal", "--query-offset", "-3"))
-    # A file whose name is an option, or a number.
+    # A file whose name is an option or a number.
     save(folder, "--causal", np.zeros(1, np.int64))
     save(folder, "5", np.full(1, 2))
     assert np.array_equal(context(folder, "--causal", "--query-offset=--causal"), context(folder, "--causal=0"))
     assert np.array_equal(context(folder, "--causal", "--query-offset", "./5"), context(folder, "--causal=2"))
 
 
-def test_json_says_what_was_done(folder):
+def test_json_reports_command_shapes_plan_and_time(folder):
     text = succeed("attend", *QKV, "--causal=bottom_right", "--threads", "1", "-o", "a b.npy", "--json", cwd=folder)
     report = json.loads(text)
     assert list(report)[0] == "schema" and report["schema"] == "regard/1"
@@ -303,7 +301,7 @@ def test_json_says_what_was_done(folder):
     assert not [raw for raw in ("<", ">", "\u202e", "\u2028", "\x1b") if raw.encode() in text]
 
 
-def test_rows_without_keys_and_empty_arrays(folder):
+def test_rows_without_keys_are_zero_and_empty_arrays_are_accepted(folder):
     save(folder, "v.npy", np.full((2, 0, 5), 1, np.float32))
     save(folder, "k.npy", np.full((2, 0, 3), 1, np.float32))
     succeed("attend", *QKV, "-o", "out.npy", "--lse", "lse.npy", cwd=folder)
@@ -313,7 +311,7 @@ def test_rows_without_keys_and_empty_arrays(folder):
     assert context(folder).shape == (2, 0, 5)
 
 
-def test_nothing_at_invisible_keys_matters(folder):
+def test_values_at_masked_keys_do_not_change_results(folder):
     succeed("attend", *QKV, "-o", "out.npy", "--key-lengths", save(folder, "n.npy", [4]), cwd=folder)
     expected = np.load(folder / "out.npy")
     for name, poison in {"k": np.nan, "v": np.inf}.items():
@@ -335,7 +333,7 @@ def test_outputs_replace_files_and_keep_links_and_modes(folder):
     assert (folder / "old.npy").stat().st_mode & 0o777 == 0o640
 
 
-def test_all_outputs_or_none(folder):
+def test_either_all_outputs_are_written_or_none(folder):
     (folder / "a.npy").write_bytes(b"old")
     fail(1, ["missing/b.npy", "No such file"], "attend", *QKV, "-o", "a.npy", "--lse", "missing/b.npy", cwd=folder)
     fail(1, ["q.npy/b.npy", "Not a directory"], "attend", *QKV, "-o", "a.npy", "--lse", "q.npy/b.npy", cwd=folder)
@@ -349,7 +347,7 @@ def test_all_outputs_or_none(folder):
         assert_full(folder, run("attend", *QKV, "-o", "a.npy", "--json", cwd=folder, stdout=full))
 
 
-def test_a_file_that_cannot_be_put_in_place_takes_the_others_back(folder):
+def test_a_failed_rename_undoes_the_others(folder):
     (folder / "old.npy").write_bytes(b"old")
     (folder / "last.npy").write_bytes(b"last")
     os.chmod(folder / "old.npy", 0o640)
@@ -365,13 +363,13 @@ def test_a_file_that_cannot_be_put_in_place_takes_the_others_back(folder):
         while len([name for name in os.listdir(folder) if name.startswith(".regard")]) < 4:
             assert time.monotonic() < deadline
             time.sleep(0.005)
-        # Now, when the outputs are open, something appears that no file can replace.
+        # While the outputs are open, a folder takes the name of one, which no file can replace.
         (folder / "last.npy").unlink()
         (folder / "last.npy").mkdir()
         process.stdin.write(query[130:])
         process.stdin.close()
         assert process.wait(60) == 1
-        assert process.stderr.read() == b"regard: last.npy: cannot be put in place: Is a directory\n"
+        assert process.stderr.read() == b"regard: last.npy: cannot be moved into place: Is a directory\n"
     assert sorted(os.listdir(folder)) == ["k.npy", "last.npy", "old.npy", "q.npy", "v.npy"]
     assert (folder / "old.npy").read_bytes() == b"old"
     assert (folder / "old.npy").stat().st_ino == inode and (folder / "old.npy").stat().st_mode & 0o777 == 0o640
@@ -384,7 +382,7 @@ def assert_full(folder, done):
     assert not [path for path in folder.iterdir() if path.name.startswith(".regard")]
 
 
-def test_a_file_that_cannot_grow(folder):
+def test_a_file_size_limit_is_reported_and_leaves_no_file(folder):
     def limit():
         import resource
         resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
@@ -392,22 +390,22 @@ def test_a_file_that_cannot_grow(folder):
     fail(1, ["out.npy: cannot be written: File too large"], "attend", *QKV, "-o", "out.npy", cwd=folder, preexec_fn=limit)
 
 
-def test_one_name_for_two_purposes(folder):
+def test_one_path_for_two_purposes_is_rejected(folder):
     (folder / "link.npy").symlink_to("q.npy")
     os.link(folder / "q.npy", folder / "hard.npy")
     for path in ("q.npy", "./q.npy", str(folder / "q.npy"), "link.npy", "hard.npy"):
         fail(2, ["--output would write", "--query reads"], "attend", *QKV, "-o", path, cwd=folder)
-    fail(2, ["--output and --lse both write a.npy"], "attend", *QKV, "-o", "a.npy", "--lse", "./a.npy", cwd=folder)
-    fail(2, ["both write standard output"], "attend", *QKV, "-o", "-", "--lse", "-", cwd=folder)
+    fail(2, ["--output and --lse both write to a.npy"], "attend", *QKV, "-o", "a.npy", "--lse", "./a.npy", cwd=folder)
+    fail(2, ["both write to standard output"], "attend", *QKV, "-o", "-", "--lse", "-", cwd=folder)
     fail(2, ["--output - and --json"], "attend", *QKV, "-o", "-", "--json", cwd=folder)
     fail(2, ["--query and --key both read standard input"], "attend", "--query", "-", "--key", "-", "--value", "v.npy",
          "-o", "a.npy", cwd=folder)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_leaves_nothing_behind(folder, number):
+def test_a_signal_leaves_no_files(folder, number):
     before = tree(folder)
-    # The query's header is there and its numbers never come: the program waits with its temporary file open.
+    # The query's header is written but its data is not: the program waits with its temporary file open.
     query = (folder / "q.npy").read_bytes()
     with subprocess.Popen([PROGRAM, "attend", "--query", "-", *QKV[2:], "-o", "out.npy"], cwd=folder,
                           stdin=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()) as process:
@@ -426,7 +424,7 @@ def test_a_signal_leaves_nothing_behind(folder, number):
 # ---- the page as a file
 
 
-def test_a_page_alone_or_beside_other_outputs(folder):
+def test_a_page_can_be_the_only_output_or_one_of_several(folder):
     succeed("attend", *QKV, "--html", "page.html", cwd=folder)
     assert sorted(os.listdir(folder)) == ["k.npy", "page.html", "q.npy", "v.npy"]
     page = (folder / "page.html").read_bytes()
@@ -443,7 +441,7 @@ def test_a_page_alone_or_beside_other_outputs(folder):
     assert np.array_equal(page_arrays(standard.decode())["weights"], carried["weights"])
 
 
-def test_a_page_of_chosen_rows(folder):
+def test_a_page_shows_the_selected_rows(folder):
     succeed("attend", *QKV, "--weights", "whole.npy", cwd=folder)
     succeed("attend", *QKV, "--rows", "3:4,0:2,1:2", "--weights", "w.npy", "--html", "page.html", cwd=folder)
     whole = np.load(folder / "whole.npy")
@@ -455,14 +453,14 @@ def test_a_page_of_chosen_rows(folder):
     assert np.array_equal(page_arrays((folder / "page.html").read_text())["weights"][0], whole[:, [3]])
 
 
-def test_a_page_follows_the_rules_of_outputs(folder):
+def test_a_page_follows_the_rules_for_outputs(folder):
     (folder / "page.html").write_bytes(b"old")
     fail(1, ["missing/p.html", "No such file"], "attend", *QKV, "--html", "missing/p.html", "-o", "a.npy", cwd=folder)
     fail(1, ["missing/a.npy", "No such file"], "attend", *QKV, "--html", "page.html", "-o", "missing/a.npy", cwd=folder)
-    fail(2, ["--output and --html both write standard output"], "attend", *QKV, "-o", "-", "--html", "-", cwd=folder)
-    fail(2, ["--html - and --json both write standard output"], "attend", *QKV, "--html", "-", "--json", cwd=folder)
+    fail(2, ["--output and --html both write to standard output"], "attend", *QKV, "-o", "-", "--html", "-", cwd=folder)
+    fail(2, ["--html - and --json both write to standard output"], "attend", *QKV, "--html", "-", "--json", cwd=folder)
     fail(2, ["--html would write", "--query reads"], "attend", *QKV, "--html", "q.npy", cwd=folder)
-    fail(2, ["--weights and --html both write page.html"], "attend", *QKV, "--weights", "page.html", "--html", "page.html", cwd=folder)
+    fail(2, ["--weights and --html both write to page.html"], "attend", *QKV, "--weights", "page.html", "--html", "page.html", cwd=folder)
     fail(1, ["no row of query to show"], "attend", *QKV, "--html", "page.html", "--rows", "2:2", cwd=folder)
     with open("/dev/full", "wb") as full:
         done = run("attend", *QKV, "-o", "a.npy", "--html", "-", cwd=folder, stdout=full)
@@ -470,32 +468,32 @@ def test_a_page_follows_the_rules_of_outputs(folder):
     assert not (folder / "a.npy").exists() and (folder / "page.html").read_bytes() == b"old"
 
 
-def test_a_page_too_large_is_rejected_before_the_work(folder):
+def test_a_page_that_would_be_too_large_is_rejected_before_the_computation(folder):
     save(folder, "long.npy", np.zeros((4096, 4), np.float32))
     arguments = ["attend", "--query", "long.npy", "--key", "long.npy", "--value", "long.npy", "--html", "page.html"]
-    fail(1, ["--html: the page would take 173.9 MiB, and the most is 24.0 MiB; choose rows with --rows A:B"], *arguments, cwd=folder)
+    fail(1, ["--html: the page would take 173.9 MiB, and the limit is 24.0 MiB; choose rows with --rows A:B"], *arguments, cwd=folder)
     succeed(*arguments, "--rows", "100:103", cwd=folder)
     assert (folder / "page.html").stat().st_size < 1e6
-    # As large as it gets, the page is about as large as it was said to be.
+    # Near the limit, the actual size agrees with the estimate.
     succeed(*arguments, "--rows", "0:550", cwd=folder)
     assert 22 * 2**20 < (folder / "page.html").stat().st_size < 24.2 * 2**20
-    # Where one row alone is too much, rows are no remedy.
+    # If a single row is too large, selecting rows does not help.
     header = io.BytesIO()
     np.lib.format.write_array_header_1_0(header, {"descr": "<f4", "fortran_order": False, "shape": (10_000_000, 4)})
     fail(1, ["--html: the page would take", "give fewer heads, or fewer keys"], "attend", "--query", "long.npy", "--key", "-", "--value", "long.npy",
          "--html", "page.html", "--rows", "0:1", cwd=folder, stdin=header.getvalue())
 
 
-def test_a_page_has_something_to_show(folder):
+def test_a_page_of_empty_arrays_is_rejected(folder):
     for shape in ((0, 3), (2, 0, 3), (0, 4, 3)):
         save(folder, "e.npy", np.zeros(shape, np.float32))
         fail(1, "to show on a page", "attend", "--query", "e.npy", "--key", "e.npy", "--value", "e.npy", "--html", "page.html", cwd=folder)
 
 
-# ---- bad inputs
+# ---- invalid inputs
 
 
-def test_files_that_are_not_arrays(folder):
+def test_files_that_are_not_arrays_are_rejected(folder):
     out = ["-o", "out.npy"]
 
     def with_query(path, words, code=1):
@@ -523,13 +521,13 @@ def test_files_that_are_not_arrays(folder):
     with_query("short.npy", "short.npy: byte 223: the file holds 95 bytes of data; shape (2, 4, 3) of float32 has 96")
     (folder / "long.npy").write_bytes(whole + b"x")
     with_query("long.npy", "the file holds 97 bytes of data")
-    # A name that would move the cursor or break the line is shown harmless.
+    # A name with control characters is escaped.
     untrusted = "a\n\x1b]0;b\u202ec"
     text = with_query(untrusted, "cannot be opened")
     assert "\x1b" not in text and "\u202e" not in text
 
 
-# Each: the option that gets the array (or a text), other options, and what the one line says.
+# The option that gets the array, the array, other options, and parts of the error message.
 F4, F8 = np.float32, np.float64
 BAD_ARRAYS = [
     ("--query", np.zeros((2, 4, 3), int), [], "x.npy: --query has type int64; expected float32 or float64"),
@@ -541,7 +539,7 @@ BAD_ARRAYS = [
     ("--key", np.zeros((2, 6, 3), F8), [], "--key has type float64; expected float32 as --query"),
     ("--value", np.zeros((2, 5, 5), F4), [], ["value", "5", "6"]),
     ("--value", np.zeros((2, 6, 0), F4), [], "value"),
-    ("--mask", np.zeros((4, 6), np.int32), [], "--mask has type int32; expected bool, true = sees"),
+    ("--mask", np.zeros((4, 6), np.int32), [], "--mask has type int32; expected bool, true = visible"),
     ("--mask", np.zeros((5, 6), bool), [], "x.npy: --mask has shape (1, 1, 5, 6); expected"),
     ("--mask", np.zeros((1, 2, 4, 6), bool), [], "more axes than --query (2, 4, 3)"),
     ("--bias", np.zeros((4, 6), F8), [], "--bias has type float64; expected float32, as --query is"),
@@ -571,7 +569,7 @@ BAD_ARRAYS = [
 
 
 @pytest.mark.parametrize("option, array, others, words", BAD_ARRAYS)
-def test_arrays_of_the_wrong_type_or_shape(folder, option, array, others, words):
+def test_arrays_of_the_wrong_type_or_shape_are_rejected(folder, option, array, others, words):
     save(folder, "y.npy", np.zeros(5, int))
     given = dict(zip(QKV[::2], QKV[1::2])) | {option: save(folder, "x.npy", array)}
     arguments = [word for pair in given.items() for word in pair]
@@ -582,8 +580,8 @@ BAD_OPTIONS = [
     (["--causal"], 1, "regard: --causal needs --query-offset to be named when query and key lengths differ (4 and 6)"),
     (["--window", "1,1"], 1, "regard: --window needs --query-offset to be named"),
     (["--causal=sideways"], 2, '--causal is "sideways"; expected top_left, bottom_right or a whole number'),
-    (["--causal=1", "--query-offset", "1"], 2, "both name the offset"),
-    (["--causal="], 2, "--causal= needs a value, or no ="),
+    (["--causal=1", "--query-offset", "1"], 2, "both set the offset"),
+    (["--causal="], 2, "--causal= has no value"),
     (["--query-offset", "nowhere.npy", "--causal"], 1,
      "--query-offset nowhere.npy: cannot be opened: No such file or directory; expected top_left, bottom_right, a whole "
      "number or a .npy file of int32 or int64 with one number per batch entry"),
@@ -592,14 +590,14 @@ BAD_OPTIONS = [
     *(([option, "3"], 1, f"{option} 3: cannot be opened: No such file or directory; expected a .npy file of {types}")
       for option, types in (("--key-lengths", "int32 or int64"), ("--prefix", "int32 or int64"),
                             ("--mask", "bool"), ("--sinks", "float32 or float64"), ("--bias", "float32 or float64"))),
-    (["--query-offset", "99999999999999999999", "--causal"], 2, "at most 63 bits"),
+    (["--query-offset", "99999999999999999999", "--causal"], 2, "fits in a signed 64-bit integer"),
     (["--window", "3"], 2, '--window is "3"; expected LEFT,RIGHT'),
     (["--window", "-1,0"], 2, "left side, is -1; expected 0 or more"),
     (["--window", "a,b"], 2, 'left side, is "a"; expected a whole number'),
     (["--scale", "half"], 2, '--scale is "half"; expected sqrt, none or a finite number'),
     (["--scale", ""], 2, "--scale has an empty value"),
     (["--scale="], 2, "--scale has an empty value"),
-    (["--scale", "1e999"], 2, '--scale is "1e999"; expected a number that a double can hold'),
+    (["--scale", "1e999"], 2, '--scale is "1e999"; expected a number that fits in a double'),
     (["--scale", "1e300"], 1, "scale"),
     (["--scale", "0,5"], 2, '--scale is "0,5"; expected a number such as 0.125'),
     (["--scale", "1", "--scale", "2"], 2, "--scale is given twice"),
@@ -618,22 +616,22 @@ BAD_OPTIONS = [
     (["--weights", "w.npy", "--rows", "0:5"], 1, "--rows 0:5 goes beyond the 4 rows of --query"),
     (["--sink-weights", "w.npy"], 2, "--sink-weights needs --sinks"),
     (["--max-memory", "lots"], 2, '--max-memory is "lots"; expected a number of bytes'),
-    (["--max-memory", "1000"], 1, ["this needs", "1000 bytes are allowed by --max-memory"]),
-    (["--nonsense"], 2, "there is no option --nonsense of regard attend; see regard attend --help"),
+    (["--max-memory", "1000"], 1, ["this needs", "of memory, but --max-memory allows 1000 bytes"]),
+    (["--nonsense"], 2, "unknown option --nonsense; see regard attend --help"),
     (["surplus"], 2, "unexpected argument: surplus; see regard attend --help"),
     (["--mask"], 2, "--mask needs a value"),
-    (["--mask", "--causal"], 2, "--mask needs a value, and --causal is an option"),
+    (["--mask", "--causal"], 2, "--mask needs a value, but --causal is an option"),
     (["--mask", "--"], 2, "--mask needs a value"),
     (["--json=yes"], 2, "--json takes no value"),
 ]
 
 
 @pytest.mark.parametrize("options, code, words", BAD_OPTIONS)
-def test_options_that_are_rejected(folder, options, code, words):
+def test_invalid_options_are_rejected(folder, options, code, words):
     fail(code, words, "attend", *QKV, "-o", "out.npy", *options, cwd=folder)
 
 
-def test_what_is_missing(folder):
+def test_missing_arguments_are_named(folder):
     fail(2, "--query is missing", "attend", cwd=folder)
     fail(2, "--value is missing", "attend", *QKV[:4], "-o", "out.npy", cwd=folder)
     fail(2, "nothing would be written", "attend", *QKV, cwd=folder)
@@ -642,19 +640,19 @@ def test_what_is_missing(folder):
     fail(2, "--mask has an empty value", "attend", *QKV, "-o", "out.npy", "--mask=", cwd=folder)
 
 
-def test_work_that_does_not_fit_is_rejected_with_both_numbers(folder):
-    # An honest header of 32 TiB, from a pipe that brings no more than that.
+def test_too_little_memory_is_reported_with_the_needed_and_available_bytes(folder):
+    # A valid header of 32 TiB, from a pipe with no data.
     header = io.BytesIO()
     np.lib.format.write_array_header_1_0(header, {"descr": "<f4", "fortran_order": False, "shape": (2, 2**40, 4)})
     arguments = ["attend", "--query", "-", *QKV[2:], "-o", "out.npy"]
-    text = fail(1, ["this needs", "TiB of memory and ", "are available", "--max-memory"], *arguments,
+    text = fail(1, ["this needs", "TiB of memory, but ", "is available", "--max-memory"], *arguments,
                 stdin=header.getvalue(), cwd=folder)
     suggested = text.split("--max-memory ")[1].split()[0]
     fail(1, "standard input: byte 128: the file ends after 0 of 35184372088832 bytes", *arguments,
          "--max-memory", suggested, stdin=header.getvalue(), cwd=folder)
-    # A result larger than any address, whatever is allowed.
+    # A result larger than the address space, whatever is allowed.
     header = io.BytesIO()
     np.lib.format.write_array_header_1_0(header, {"descr": "<f4", "fortran_order": False, "shape": (2, 2**59, 1)})
-    fail(1, ["this needs 4.0 EiB of memory", "4.0 EiB are allowed"], *arguments, "--max-memory", "16777215T",
+    fail(1, ["this needs 4.0 EiB of memory", "--max-memory allows 4.0 EiB"], *arguments, "--max-memory", "16777215T",
          stdin=header.getvalue(), cwd=folder)
     succeed("attend", *QKV, "-o", "out.npy", "--max-memory", "1M", cwd=folder)

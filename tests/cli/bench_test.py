@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`regard bench`: rows, units and shares as a table and as JSON, its line of progress, Ctrl-C, and what it rejects. No figure
-is held to anything but being one."""
+"""`regard bench`: rows, units and shares as a table and as JSON, the progress line, Ctrl-C, and invalid options. The
+values of the figures are not checked."""
 
 import json
 import os
@@ -16,7 +16,7 @@ ROWS = [*REFERENCES, "full, S 128, D 64", "full, S 512, D 64", "full, S 512, D 1
         "causal, S 512, D 128", "decode, S 2048, D 128, float", "decode, S 2048, D 128, bfloat16"]
 
 
-def test_bench_as_json():
+def test_json_has_every_row_with_its_unit_and_share():
     found = json.loads(succeed("bench", "--quick", "--threads", "1", "--json"))
     assert list(found)[0] == "schema" and found["schema"] == "regard/1"
     assert found["command"] == "regard bench --quick --threads 1 --json"
@@ -32,10 +32,10 @@ def test_bench_as_json():
             assert row["share"] > 0
 
 
-def test_bench_as_a_table():
+def test_the_table_has_every_row_and_fits_80_columns():
     text = succeed("bench", "--quick", env=environment(REGARD_FORCE_ISA="generic", REGARD_THREADS="2")).decode()
     lines = text.splitlines()
-    assert lines[0] == "generic, 2 threads, the median of 3 rounds"
+    assert lines[0] == "generic, 2 threads, median of 3 rounds"
     assert [line[:32].rstrip() for line in lines[2:-2]] == ROWS
     assert all(re.fullmatch(r" *[0-9]+\.[0-9] G(FLOP|B)/s( +[0-9]+\.[0-9]{2} of the (peak|bandwidth))?", line[32:])
                for line in lines[2:-2])
@@ -45,11 +45,11 @@ def test_bench_as_a_table():
 @pytest.mark.parametrize("arguments, words", [(["--threads", "0"], "--threads is 0; expected 1 to 4096"),
                                               (["--threads", "4097"], "--threads is 4097"),
                                               (["--threads", "two"], "--threads"), (["--fast"], "--fast")])
-def test_bench_rejects(arguments, words, tmp_path):
+def test_invalid_options_are_rejected(arguments, words, tmp_path):
     fail(2, words, "bench", *arguments, cwd=tmp_path)
 
 
-def test_ctrl_c_ends_a_bench_and_leaves_a_clean_line(tmp_path):
+def test_ctrl_c_ends_a_bench_and_erases_the_progress_line(tmp_path):
     terminal = Terminal(["bench"], tmp_path)
     assert terminal.read(is_drawn)
     os.write(terminal.side, b"\x03")

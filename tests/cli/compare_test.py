@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`regard compare`, `regard heads` and `regard explain --save` on a small model of random numbers: the data against
-each other in NumPy, the shape of the text, and each mistake with its one line."""
+"""`regard compare`, `regard heads` and `regard explain --save` on a small model with random parameters: consistency of
+the data, checked with NumPy; the form of the text; and the one-line error of each invalid input."""
 
 import json
 
@@ -37,7 +37,7 @@ def measured(model, *arguments, **options):
 # ---- compare
 
 
-def test_the_data_fits_together(model):
+def test_the_json_is_consistent(model):
     document = compared(model, "bank", A, B, C)
     assert [sentence["name"] for sentence in document["sentences"]] == ["A", "B", "C"]
     assert [sentence["text"] for sentence in document["sentences"]] == [A, B, C]
@@ -56,7 +56,7 @@ def test_the_data_fits_together(model):
         np.testing.assert_allclose(np.array(attention).sum(axis=2), 1, rtol=1e-6)
 
 
-def test_hiding_is_data_too(model):
+def test_json_includes_the_comparison_with_hidden_words(model):
     plain, hidden = compared(model, "bank", A, B, C), compared(model, "bank", A, B, C, "--hide", "river")
     assert "hidden" not in plain
     assert hidden["pairs"] == plain["pairs"]
@@ -74,7 +74,7 @@ def printed(number):
 
 
 @pytest.mark.parametrize("width", [60, 80, 200])
-def test_the_text_shows_the_data(model, width):
+def test_the_text_agrees_with_the_json(model, width):
     document = compared(model, "bank", A, B, C)
     text = succeed("compare", "bank", A, B, C, "--model", model,
                    env=environment(LC_ALL="C.UTF-8", COLUMNS=str(width))).decode()
@@ -100,21 +100,21 @@ def test_full_shows_every_pair_and_head(model):
     (["bank,bank,bank", A, B], "names 3 words and there are 2 sentences"),
     (["bank", A, B, "--hide", "walk"], "stands in none of the sentences"),
     (["bank", A, B, "--control", "he"], "stands in 1 of the sentences"),
-    (["bank", A, B, "--sort", "x"], "there is no option --sort of regard compare"),
+    (["bank", A, B, "--sort", "x"], "unknown option --sort; see regard compare --help"),
     (["bank", A, "bank " * 30], "sentence B: bank occurs 30 times"),
     (["@1", A, "bank " * 60], "sentence B: the text has 62 tokens and the model has 40 positions"),
 ])
-def test_mistakes_of_compare(model, tmp_path, arguments, words):
+def test_compare_rejects_invalid_arguments(model, tmp_path, arguments, words):
     fail(2, words, "compare", *arguments, "--model", model, cwd=tmp_path)
 
 
-def test_a_word_for_each_sentence(model):
+def test_a_word_can_be_given_for_each_sentence(model):
     document = compared(model, "bank#1,bank", "the bank is no bank", A)
     assert [sentence["word"] for sentence in document["sentences"]] == [5, 5]
     assert compared(model, "@5,@5", "the bank is no bank", A)["pairs"] == document["pairs"]
 
 
-def test_truncate(model):
+def test_long_sentences_are_truncated_on_request(model):
     document = compared(model, "bank#0", A, "bank " * 60, "--truncate")
     assert [sentence["num_truncated_tokens"] for sentence in document["sentences"]] == [0, 22]
 
@@ -122,7 +122,7 @@ def test_truncate(model):
 # ---- heads
 
 
-def test_measures_of_a_text(model):
+def test_heads_measures_every_head_of_a_text(model):
     document = measured(model, A)
     assert document["over"] == "queries"
     assert [text["text"] for text in document["texts"]] == [A] and "line" not in document["texts"][0]
@@ -149,7 +149,7 @@ def test_measures_agree_with_saved_arrays(model, tmp_path):
             assert head[name]["deviation"] == pytest.approx(values.std(ddof=1), abs=1e-9), name
 
 
-def test_lines_of_standard_input(model):
+def test_heads_reads_texts_from_standard_input(model):
     lines = f"{A}\n\n{B}\r\n   \n{C}".encode()
     document = measured(model, stdin=lines)
     assert [(text["line"], text["text"]) for text in document["texts"]] == [(1, A), (3, B), (5, C)]
@@ -165,7 +165,7 @@ def test_lines_of_standard_input(model):
         assert head["next"]["deviation"] == pytest.approx(np.std(values, ddof=1))
 
 
-def test_sorted_and_filtered(model):
+def test_heads_are_sorted_and_filtered(model):
     everything = measured(model, A)["heads"]
     chosen = measured(model, A, "--sort", "self", "--min", "0.1")["heads"]
     assert chosen == sorted((head for head in everything if head["self"]["mean"] >= 0.1),
@@ -176,7 +176,7 @@ def test_sorted_and_filtered(model):
 
 
 @pytest.mark.parametrize("width", [60, 80, 200])
-def test_the_table_of_heads(model, width):
+def test_the_table_of_heads_agrees_with_the_json(model, width):
     text = succeed("heads", A, "--model", model, env=environment(LC_ALL="C.UTF-8", COLUMNS=str(width))).decode()
     assert max(map(len, text.splitlines())) <= width
     head = measured(model, A)["heads"][5]
@@ -186,30 +186,30 @@ def test_the_table_of_heads(model, width):
 
 @pytest.mark.parametrize("arguments, words", [
     (["--sort", "sink"], ['--sort: there is no measure "sink"', "entropy, special, self"]),
-    (["--min", "0.5"], "--min and --max are bounds for a mean; name its measure with --sort"),
+    (["--min", "0.5"], "--min and --max limit the mean of a measure; name the measure with --sort"),
     (["--layer", "3"], "there is no layer 3; expected 0 to 2"),
     (["--by", "word"], '--by is "word"; expected query or sentence'),
     (["--head", "x"], '--head is "x"; expected a whole number'),
 ])
-def test_mistakes_of_heads(model, tmp_path, arguments, words):
+def test_heads_rejects_invalid_arguments(model, tmp_path, arguments, words):
     fail(2, words, "heads", A, *arguments, "--model", model, cwd=tmp_path)
 
 
-def test_bad_standard_input(model, tmp_path):
+def test_heads_rejects_invalid_standard_input(model, tmp_path):
     fail(1, "standard input: holds no text", "heads", "--model", model, stdin=b"\n \r\n", cwd=tmp_path)
     fail(1, "standard input: line 2: the text has 52 tokens and the model has 40 positions", "heads", "--model", model,
          stdin=b"he\n" + b"bank " * 50, cwd=tmp_path)
     assert measured(model, "--truncate", stdin=b"he\n" + b"bank " * 50)["texts"][1]["num_truncated_tokens"] == 12
 
 
-# ---- what stands in a text
+# ---- untrusted text
 
 
 UNTRUSTED = ["</script><img onerror>", "\x1b]0;title\x07", "\u202ebank", "\\input{x}", "=1+1"]
 
 
 @pytest.mark.parametrize("text", UNTRUSTED)
-def test_untrusted_text(model, text):
+def test_untrusted_text_is_escaped(model, text):
     for arguments in (["compare", "bank#0,bank", f"{text} bank", B], ["heads", text]):
         out = succeed(*arguments, "--model", model, env=UNICODE).decode()
         assert not set(out) & set("\x1b\x07\u202e")
@@ -227,7 +227,7 @@ def load(folder):
     return document, {name: np.load(folder / array["file"]) for name, array in document["arrays"].items()}
 
 
-def test_saved_arrays_fit_together(model, tmp_path):
+def test_saved_arrays_are_consistent(model, tmp_path):
     succeed("explain", A, "--model", model, "--save", tmp_path / "s")
     document, arrays = load(tmp_path / "s")
     assert document["schema"] == "regard/1" and document["text"] == A
@@ -249,25 +249,25 @@ def test_saved_arrays_fit_together(model, tmp_path):
     np.testing.assert_allclose(arrays["context"], weights @ v, rtol=1e-5, atol=1e-5)
 
 
-def test_saved_arrays_and_hidden_words(model, tmp_path):
+def test_hidden_words_have_no_weight_in_saved_arrays(model, tmp_path):
     succeed("explain", A, "--hide", "river", "--model", model, "--save", tmp_path / "s", "--arrays", "weights,scores")
     document, arrays = load(tmp_path / "s")
     assert document["hidden"] == [8]
     assert not arrays["weights"][..., 8].any() and (arrays["scores"][..., 8] == -np.inf).all()
 
 
-def test_what_is_saved_is_chosen(model, tmp_path):
+def test_only_the_selected_arrays_are_saved(model, tmp_path):
     succeed("explain", A, "--model", model, "--save", tmp_path / "s", "--arrays", "v,weights")
     assert sorted(path.name for path in (tmp_path / "s").iterdir()) == ["tokens.json", "value.npy", "weights.npy"]
     fail(2, '--arrays names "vale"; expected some of weights, scores, query', "explain", A, "--model", model, "--save",
          "t", "--arrays", "vale", cwd=tmp_path)
 
 
-def test_a_folder_that_cannot_be_written(model, tmp_path):
+def test_an_unwritable_folder_is_reported_and_nothing_is_saved(model, tmp_path):
     (tmp_path / "file").write_text("x")
-    fail(1, "file: the folder cannot be made", "explain", A, "--model", model, "--save", "file", cwd=tmp_path)
-    fail(1, "a/b: the folder cannot be made", "explain", A, "--model", model, "--save", "a/b", cwd=tmp_path)
-    # One array cannot take its place: none does, and what was there stays.
+    fail(1, "file: the folder cannot be created", "explain", A, "--model", model, "--save", "file", cwd=tmp_path)
+    fail(1, "a/b: the folder cannot be created", "explain", A, "--model", model, "--save", "a/b", cwd=tmp_path)
+    # One array cannot be renamed: none is, and the existing files are unchanged.
     (tmp_path / "d" / "weights.npy").mkdir(parents=True)
     (tmp_path / "d" / "tokens.json").write_text("old")
     fail(1, "weights.npy: is a folder", "explain", A, "--model", model, "--save", "d", cwd=tmp_path)
@@ -280,19 +280,19 @@ def test_unknown_and_split_words_are_marked_in_the_sentences(model):
     text = succeed("compare", "bank", "the bank 🍕 embeddings", "a 🍕 bank", "--model", model, env=UNICODE).decode()
     assert "  A  the [bank] 🍕† embeddings‡\n" in text and "  B  a 🍕† [bank]\n" in text
     assert "† not in the vocabulary: the model sees [UNK]" in text and "‡ split into pieces" in text
-    # The warning is whole.
+    # The warning is not truncated.
     assert "…" not in text and "the model may not know this language." in " ".join(text.split())
     assert "  A  the [🍕†]" in succeed("compare", "🍕", "the 🍕", "a 🍕", "--model", model, env=UNICODE).decode()
 
 
-def test_marks_and_numbers_of_words_stand_in_the_account_of_a_row(model):
+def test_full_output_marks_and_numbers_words(model):
     text = succeed("explain", "the bank of the 🍕 embeddings", "--query", "the#1", "--full", "--model", model, env=UNICODE).decode()
     account = text[text.index("0  “the#1” enters as word + position + type"):]
     rows = [line.split()[0] for line in account[account.index("the softmax of the row of “the#1”"):].splitlines()[2:11]]
     assert rows[:7] == ["token", "[CLS]", "the#0", "bank", "of", "the#1", "🍕†"] and rows[7].endswith("‡")
 
 
-def test_heads_say_in_the_singular_and_plural_what_is_not_in_the_vocabulary(model):
+def test_heads_count_words_that_are_not_in_the_vocabulary(model):
     def note(text):
         return " ".join(succeed("heads", text, "--model", model, env=UNICODE).decode().split()).split("Note: ")[1]
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`regard completion` and `regard manpage`: each shell parses its script and completes from it, in lists that are compared
-whole; no option of any --help is missing in any of the four; the manual page has no warning of mandoc.
+"""`regard completion` and `regard manpage`: each shell parses its script and completes exactly the expected words; the
+scripts and the manual page contain every option of every --help; mandoc has no warning about the manual page.
 
-    bash   _regard is called with COMP_WORDS, cut at = as readline does
+    bash   calls _regard with COMP_WORDS, split at = as by readline
     fish   complete -C
-    zsh    on a terminal of its own: Tab runs the completion, and what it adds goes to a file
+    zsh    runs on a pseudo-terminal: Tab starts the completion, and the added words are written to a file
 """
 
 import os
@@ -31,7 +31,7 @@ def subcommands():
 
 
 def options_in_help(command):
-    """Every name in the left column of the help."""
+    """Every option in the left column of the help."""
     text = succeed(*command, "--help").decode().split("\n\n", 1)[1]
     lines = re.findall(r"^  (-[^ ]*)", text.split("\nEXAMPLES\n")[0].split("\nSHAPES\n")[0], re.MULTILINE)
     return {name for line in lines for name in line.split(",")}
@@ -42,7 +42,7 @@ OPTIONS = {name: options_in_help([name]) for name in subcommands()}
 
 @pytest.fixture(name="folder")
 def fixture_folder(tmp_path):
-    """Scripts beside a folder with two files and a folder."""
+    """The scripts, next to a folder with two files and a folder."""
     for shell in SHELLS:
         (tmp_path / f"regard.{shell}").write_bytes(succeed("completion", shell))
     here = tmp_path / "here"
@@ -60,7 +60,7 @@ def said(*command, cwd, **variables):
     return done.stdout.decode()
 
 
-# ---- what each shell offers for a line that ends at the cursor
+# ---- the words that each shell offers for a line that ends at the cursor
 
 
 def bash(folder, line, wordbreaks=" =", **variables):
@@ -116,7 +116,7 @@ def zsh(folder, line):
     finally:
         os.close(terminal)
         os.waitpid(child, 0)
-    # Files come with their spaces quoted.
+    # zsh quotes the spaces of file names.
     return sorted({text.rstrip("/").replace("\\ ", " ") for text in added.read_text().split("\n") if text not in ("", "READY", "END")})
 
 
@@ -132,14 +132,14 @@ def test_the_shell_parses_its_script(folder, shell):
     said(shell, "-n", folder.parent / f"regard.{shell}", cwd=folder)
 
 
-def test_only_these_shells(tmp_path):
-    fail(2, "a shell is missing; expected bash, zsh or fish", "completion", cwd=tmp_path)
-    fail(2, 'there is no completion for "tcsh"; expected bash, zsh or fish', "completion", "tcsh", cwd=tmp_path)
+def test_other_shells_and_extra_arguments_are_rejected(tmp_path):
+    fail(2, "missing shell name; expected bash, zsh or fish", "completion", cwd=tmp_path)
+    fail(2, 'unknown shell "tcsh"; expected bash, zsh or fish', "completion", "tcsh", cwd=tmp_path)
     fail(2, "unexpected argument: fish; see", "completion", "bash", "fish", cwd=tmp_path)
     fail(2, "unexpected argument: attend; see", "manpage", "attend", cwd=tmp_path)
 
 
-def test_the_help_says_where_scripts_go():
+def test_the_help_states_where_to_install_scripts():
     text = succeed("completion", "--help").decode()
     for place in ("~/.local/share/bash-completion/completions/regard", "~/.zfunc/_regard",
                   "~/.config/fish/completions/regard.fish"):
@@ -168,17 +168,17 @@ def test_the_help_says_where_scripts_go():
     ("regard explain --layer ", []),
     ("regard compare attend ", []),
 ])
-def test_completes(folder, shell, line, expected):
+def test_the_shell_offers_exactly_the_expected_words(folder, shell, line, expected):
     found = COMPLETIONS[shell](folder, line)
-    if shell == "fish":  # gives the word from its beginning
+    if shell == "fish":  # fish returns the whole word
         found = [re.sub("^[^ ]*=", "", word) for word in found]
     if shell != "fish" and expected == []:
-        found = [word for word in found if not word.startswith("-")]  # where nothing else can stand: options
+        found = [word for word in found if not word.startswith("-")]  # options are offered if nothing else is possible
     assert found == expected
 
 
 @each_shell
-def test_completes_every_subcommand_and_option(folder, shell):
+def test_every_subcommand_and_option_is_offered(folder, shell):
     complete = COMPLETIONS[shell]
     assert complete(folder, "regard ") == sorted(OPTIONS)
     assert set(complete(folder, "regard -")) == options_in_help([])
@@ -187,11 +187,11 @@ def test_completes_every_subcommand_and_option(folder, shell):
         assert {word.rstrip("=") for word in complete(folder, f"regard {name} -")} == options, name
 
 
-def test_bash_completes_what_only_an_equals_sign_gives(folder):
+def test_bash_completes_values_after_an_equals_sign(folder):
     assert bash(folder, "regard attend --causal=") == ["bottom_right", "top_left"]
     assert bash(folder, "regard attend --causal=t") == ["top_left"]
     assert set(bash(folder, "regard attend --causal ")) == OPTIONS["attend"]
-    # Where = does not cut words, the whole word is replaced.
+    # If = does not split words, the whole word is replaced.
     assert bash(folder, "regard attend --causal=t", wordbreaks=" ") == ["--causal=top_left"]
     assert bash(folder, "regard explain --matrix=Q=c", wordbreaks=" ") == ["--matrix=Q=c.csv"]
     assert bash(folder, "regard explain --matrix Q=c", wordbreaks=" ") == ["Q=c.csv"]
@@ -206,30 +206,30 @@ def test_fish_offers_an_argument_once(folder):
     assert fish(folder, "regard lesson -- t") == ["three-words"]
 
 
-def test_bash_takes_no_value_for_a_subcommand_or_an_option(folder):
+def test_bash_does_not_take_a_value_for_a_subcommand_or_an_option(folder):
     assert bash(folder, "regard lesson --step attend f") == ["from-seed"]
     assert set(bash(folder, "regard lesson three-words ")) == OPTIONS["lesson"]
     assert bash(folder, "regard attend --scale -") == []
     assert bash(folder, "regard pull -- -") == []
 
 
-def test_bash_expands_nothing_that_was_typed(folder):
+def test_bash_does_not_expand_typed_text(folder):
     for text in ("$(touch x)", "`touch", "*", "c*", "'c"):
         assert bash(folder, f"regard attend --scale {text}") == []
         assert bash(folder, f"regard {text}") == []
     assert not (folder / "x").exists()
 
 
-def test_quotes_brackets_and_colons_of_help_texts_reach_zsh_and_fish(folder):
+def test_quotes_brackets_and_colons_of_help_texts_are_escaped_for_zsh_and_fish(folder):
     listed = said("fish", "--no-config", "-c", "source $argv[1]; complete -C 'regard attend --sink'",
                   folder.parent / "regard.fish", cwd=folder)
     assert "--sink-weights\tthe sinks' weights, (B, H, L)\n" in listed
     script = (folder.parent / "regard.zsh").read_text()
     assert r"--sink-weights=[the sinks'\'' weights, (B, H, L)]:FILE:_files" in script
-    assert r"[W_output b_query …\], or Q K V]:NAME=FILE:_regard_named_file" in script
+    assert r"[W_output b_query …\], or Q K V; repeatable]:NAME=FILE:_regard_named_file" in script
 
 
-def test_zsh_takes_the_script_as_a_file_in_fpath(folder):
+def test_zsh_loads_the_script_from_fpath(folder):
     functions = folder.parent / "functions"
     functions.mkdir()
     (folder.parent / "regard.zsh").rename(functions / "_regard")
@@ -238,7 +238,7 @@ def test_zsh_takes_the_script_as_a_file_in_fpath(folder):
     assert shown == "_regard\n_regard: function\n"
 
 
-# ---- help texts that a shell would take for its own
+# ---- help texts with characters that are special in a shell
 
 UNTRUSTED = ["it's", "''", '"', "$(touch x)", "`touch x`", "; touch x #", "\\", "\\'", "a]b[c", "a:b::c", "%s%n", "{a,b}", "*?[a-z]",
            "!!", "~", "-o --help", "&& touch x", "a\nb\ttouch x", "\x1b]0;x\x07", "‮abc", "√ · …", "名", ".Sh NAME", "'br",
@@ -248,7 +248,7 @@ WRITER = pathlib.Path(PROGRAM).parent / "tests" / "adverse_options"
 
 @pytest.mark.parametrize("shell, text", [(shell, text) for shell in SHELLS for text in [" ".join(UNTRUSTED), *UNTRUSTED]
                                          if shell != "zsh" or text in ("it's", "\\'") or len(text) > 250])
-def test_a_untrusted_help_text_breaks_no_script(folder, shell, text):
+def test_untrusted_help_texts_do_not_break_scripts(folder, shell, text):
     script = folder.parent / f"regard.{shell}"
     script.write_bytes(subprocess.run([WRITER, shell, text], stdout=subprocess.PIPE, timeout=60, check=True).stdout)
     said(shell, "-n", script, cwd=folder)
@@ -266,13 +266,13 @@ def test_a_untrusted_help_text_breaks_no_script(folder, shell, text):
 
 
 @pytest.mark.parametrize("text", UNTRUSTED)
-def test_a_untrusted_help_text_breaks_no_manual_page(text):
+def test_untrusted_help_texts_do_not_break_the_manual_page(text):
     source = subprocess.run([WRITER, "manpage", text], stdout=subprocess.PIPE, timeout=60, check=True).stdout
     done = subprocess.run(["mandoc", "-Tlint", "-W", "warning"], input=source, capture_output=True, timeout=60, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
     words = " ".join(rendered(source).split())
     shown = " ".join(re.sub("[\x00-\x1f\x7f]", " ", text).replace("…", "...").split())
-    # The description of the command, of four of its options, the title of a group, a note, an example, the last line.
+    # In the descriptions of the command and of four options, a group title, a note, an example, and the last line.
     assert words.count(shown) >= (9 if len(text) < 70 else 4), words
     assert re.findall("^([A-Z][A-Z ]+)$", rendered(source), re.MULTILINE) == [
         "NAME", "SYNOPSIS", "DESCRIPTION", "COMMANDS", "ENVIRONMENT", "FILES", "EXIT STATUS", "EXAMPLES", "SEE ALSO"]
@@ -311,7 +311,7 @@ def test_the_manual_page_has_every_section_command_and_option():
                      r"\d{1,2}, \d{4} ", text.splitlines()[-1])
 
 
-def test_the_manual_page_shows_help_and_examples_as_they_stand():
+def test_the_manual_page_shows_help_texts_and_examples_unchanged():
     text = rendered(succeed("manpage"))
     words = " ".join(text.split())
     for name in OPTIONS:

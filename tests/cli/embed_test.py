@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`regard embed` and `regard similar` on a small model (sentence_model.py): every format holds the same numbers, which
-are those of each line alone; lines in, rows out; the ranking against NumPy; and each mistake with its one error."""
+"""`regard embed` and `regard similar` on a small model (sentence_model.py): all formats contain the same vectors, which
+do not depend on the other lines; one row per line; the ranking, checked with NumPy; and the one-line error of each
+invalid input."""
 
 import io
 import json
@@ -65,7 +66,7 @@ def test_the_example_prints_the_cosines_of_the_same_vectors(folder):
     assert missing.returncode == 1 and missing.stderr.startswith("sentence_vectors: ")
 
 
-def test_a_line_has_the_numbers_of_it_alone_and_an_empty_line_is_a_line(folder):
+def test_a_line_has_the_same_vector_as_alone_and_empty_lines_count(folder):
     together = vectors(folder)
     for line, row in zip(LINES, together):
         assert (vectors(folder, (line + "\n").encode())[0] == row).all()
@@ -73,11 +74,11 @@ def test_a_line_has_the_numbers_of_it_alone_and_an_empty_line_is_a_line(folder):
 
 
 @pytest.mark.parametrize("text", [STDIN[:-1], STDIN.replace(b"\n", b"\r\n"), STDIN[:-1].replace(b"\n", b"\r\n")])
-def test_line_ends(folder, text):
+def test_line_endings_do_not_change_results(folder, text):
     assert (vectors(folder, text) == vectors(folder)).all()
 
 
-def test_many_lines_cross_every_batch(folder):
+def test_batches_do_not_change_results(folder):
     numbers = np.random.default_rng(3)
     words = "he sat on the bank of river she put her money in they walked along at dawn".split()
     lines = [" ".join(numbers.choice(words, numbers.integers(1, 12))) for _ in range(2500)]
@@ -85,7 +86,7 @@ def test_many_lines_cross_every_batch(folder):
     assert len(whole) == 2500
     for n in (0, 1023, 1024, 1025, 2047, 2048, 2499):
         assert (vectors(folder, lines[n].encode())[0] == whole[n]).all()
-    # A batch may end within a piece of what was read, and a line cross pieces.
+    # A batch can end within a block that was read, and a line can span blocks.
     long = [" " * 30000 + "bank", "river"] * 12
     assert (vectors(folder, "\n".join(long).encode()) == np.tile(vectors(folder, b"bank\nriver"), (12, 1))).all()
 
@@ -96,7 +97,7 @@ def test_no_lines_give_no_rows(folder):
     assert json.loads(succeed("embed", "--model", folder, "--format", "json"))["lines"] == []
 
 
-def test_a_long_line_is_rejected_or_cut(folder, tmp_path):
+def test_a_long_line_is_rejected_or_truncated(folder, tmp_path):
     text = b"he\n" + b"bank " * 50 + b"\n"
     fail(1, "standard input: line 2: the text has 52 tokens and the model has 40 positions", "embed", "--model", folder,
          "-o", "out.csv", stdin=text, cwd=tmp_path)
@@ -105,20 +106,20 @@ def test_a_long_line_is_rejected_or_cut(folder, tmp_path):
     fail(1, "one.txt: line 1 is longer than 16", "embed", "--model", folder, "--input", "one.txt", cwd=tmp_path)
 
 
-def test_bytes_that_are_no_utf_8_are_passed_over_as_everywhere(folder):
+def test_invalid_utf_8_is_skipped(folder):
     assert (vectors(folder, b"he sat\xff on\n") == vectors(folder, b"he sat on\n")).all()
 
 
 @pytest.mark.parametrize("words, arguments", [
     ('--format is "xml"; expected npy, json or csv', ["--format", "xml"]),
-    ("--output out.txt ends in neither .npy, .json nor .csv; add --format", ["-o", "out.txt"]),
-    ("no option --top", ["--top", "3"]),
+    ("--output out.txt does not end in .npy, .json or .csv; add --format", ["-o", "out.txt"]),
+    ("unknown option --top", ["--top", "3"]),
 ])
-def test_mistakes_of_embed(folder, tmp_path, words, arguments):
+def test_embed_rejects_invalid_arguments(folder, tmp_path, words, arguments):
     fail(2, words, "embed", "--model", folder, *arguments, stdin=STDIN, cwd=tmp_path)
 
 
-def test_files_that_are_not_there_or_stand_twice(folder, tmp_path):
+def test_missing_files_and_one_path_for_input_and_output_are_rejected(folder, tmp_path):
     fail(1, "none.txt", "embed", "--model", folder, "--input", "none.txt", cwd=tmp_path)
     (tmp_path / "lines.csv").write_bytes(STDIN)
     fail(2, "lines.csv", "embed", "--model", folder, "--input", "lines.csv", "-o", "lines.csv", cwd=tmp_path)
@@ -127,7 +128,7 @@ def test_files_that_are_not_there_or_stand_twice(folder, tmp_path):
 
 
 def on_terminal(stream, *arguments):
-    """The exit code and standard error's text, with a terminal as standard input or output."""
+    """The exit code and the text of standard error, with a terminal as standard input or output."""
     side, program_side = pty.openpty()
     chosen = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, stream: program_side}
     done = subprocess.run([PROGRAM, *map(os.fspath, arguments)], stderr=subprocess.PIPE, env=environment(TERM="xterm"),
@@ -137,15 +138,15 @@ def on_terminal(stream, *arguments):
     return done.returncode, done.stderr.decode()
 
 
-def test_terminals_get_no_npy_and_are_not_waited_for(folder):
+def test_npy_is_not_written_to_a_terminal_and_input_is_not_read_from_one(folder):
     code, text = on_terminal("stdout", "embed", "--model", folder, "--format", "npy")
-    assert code == 2 and "NPY is not for a terminal; give --output FILE.npy, or --format csv" in text
+    assert code == 2 and "--format npy would write binary data to the terminal; give --output FILE.npy, or --format csv" in text
     for command in (["embed"], ["similar", "bank"]):
         code, text = on_terminal("stdin", *command, "--model", folder)
         assert code == 2 and "give --input FILE" in text
 
 
-def test_a_closed_pipe_ends_it_without_a_word(folder):
+def test_a_closed_pipe_ends_the_program_silently(folder):
     command = f"yes bank | head -100000 | '{PROGRAM}' embed --model '{folder}' | head -1 | wc -l"
     done = subprocess.run(["bash", "-c", command], capture_output=True, env=environment(), timeout=60, check=True)
     assert done.stdout.strip() == b"1" and done.stderr == b""
@@ -157,7 +158,7 @@ def similar(folder, text, *arguments, stdin=STDIN):
     return json.loads(succeed("similar", text, "--model", folder, "--json", *arguments, stdin=stdin))
 
 
-def test_the_highest_cosines_come_first_and_earlier_lines_among_equals(folder):
+def test_lines_are_sorted_by_cosine_and_then_by_number(folder):
     document = similar(folder, "he sat on the bank")
     assert list(document) == ["schema", "command", "version", "instruction_set", "model", "text", "token_ids",
                               "num_lines", "similar"]
@@ -175,21 +176,21 @@ def test_the_highest_cosines_come_first_and_earlier_lines_among_equals(folder):
     assert similar(folder, LINES[0], "--top", "2")["similar"] == similar(folder, LINES[0])["similar"][:2]
 
 
-def test_the_table_has_the_digits_of_the_json(folder):
+def test_the_table_agrees_with_the_json(folder):
     document = similar(folder, "money")
     lines = succeed("similar", "money", "--model", folder, stdin=STDIN).decode().splitlines()
     assert lines[0] == "cosine  line"
     assert lines[1:] == [f"{found['cosine']:6.3f}  {found['line']:4}  {found['text']}" for found in document["similar"]]
 
 
-def test_text_from_outside_is_escaped(folder):
+def test_untrusted_text_is_escaped(folder):
     text = succeed("similar", "bank", "--model", folder, stdin=UNTRUSTED.encode()).decode()
     assert "\x1b" not in text and "\u202e" not in text and "\\u{1b}" in text and "\\u{202e}" in text
     raw = succeed("similar", UNTRUSTED, "--model", folder, "--json", stdin=UNTRUSTED.encode()).decode()
     assert "</script>" not in raw and "\x1b" not in raw and json.loads(raw)["similar"][0]["text"] == UNTRUSTED
 
 
-def test_mistakes_of_similar(folder, tmp_path):
+def test_similar_rejects_invalid_arguments(folder, tmp_path):
     def reject(code, words, *arguments, stdin=STDIN):
         fail(code, words, "similar", *arguments, "--model", folder, stdin=stdin, cwd=tmp_path)
 
@@ -201,7 +202,7 @@ def test_mistakes_of_similar(folder, tmp_path):
     reject(1, "standard input: line 2: the text has 52 tokens", "bank", stdin=b"he\n" + b"bank " * 50)
 
 
-def test_the_help_of_both(folder):
+def test_both_commands_have_help_with_examples(folder):
     for command in ("embed", "similar"):
         assert "EXAMPLES" in succeed(command, "--help").decode()
     assert run("embed", "x", "--model", folder).returncode == 2

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`regard explain` and `regard lesson`: every number of --json against NumPy in float64, the settings on the command
-line, the shape of the text, and each bad input (docs/guide/own-matrices.md) with its one error."""
+"""`regard explain` and `regard lesson`: every number of --json, checked with NumPy in float64; settings on the command
+line; the form of the text; and the one-line error of each invalid input (docs/guide/own-matrices.md)."""
 
 import json
 import os
@@ -28,7 +28,7 @@ def softmax(scores, axis):
 
 
 def attention(q, k, v, scale=None, offset=None):
-    """Weights and context of one head, a token being a row; offset None sees everything."""
+    """Weights and context of one head, with tokens as rows; offset None: no mask."""
     scores = q @ k.T * (1 / np.sqrt(q.shape[1]) if scale is None else scale)
     if offset is not None:
         hidden = np.arange(k.shape[0])[None, :] > np.arange(q.shape[0])[:, None] + offset
@@ -38,7 +38,7 @@ def attention(q, k, v, scale=None, offset=None):
 
 
 def explained(*arguments, **options):
-    """What --json gives: the document, and the result of each step by its name."""
+    """The document of --json, and the result of each step by its name."""
     document = json.loads(succeed("explain", *arguments, "--json", **options))
     assert list(document)[0] == "schema" and document["schema"] == "regard/1"
     return document, {step["name"]: np.array(step["result"], float) for step in document["steps"]}
@@ -51,7 +51,7 @@ def near(ours, theirs):
 
 @pytest.fixture(name="folder")
 def fixture_folder(tmp_path):
-    """words.json with one self-attention; q, k, v (2 queries, 4 keys) as NPY; the same numbers are in `matrices`."""
+    """words.json with one self-attention, and all matrices() as NPY and CSV files."""
     (tmp_path / "words.json").write_text(json.dumps(words()))
     for name, matrix in matrices().items():
         np.save(tmp_path / f"{name}.npy", matrix)
@@ -83,7 +83,7 @@ def named(names, kind):
 # ---- numbers
 
 
-def test_file_and_standard_input(folder):
+def test_a_file_and_standard_input_give_the_same_steps(folder):
     weights, context = attention(*projected(), scale=1)
     document, ours = explained("--input", "words.json", cwd=folder)
     assert document["tokens"] == TOKENS
@@ -95,7 +95,7 @@ def test_file_and_standard_input(folder):
 
 
 @pytest.mark.parametrize("kind", ["npy", "csv"])
-def test_matrices_of_queries_keys_and_values(folder, kind):
+def test_queries_keys_and_values_agree_with_numpy(folder, kind):
     _, ours = explained(*named("Q K V", kind), cwd=folder)
     m = matrices()
     weights, context = attention(m["Q"], m["K"], m["V"])
@@ -105,7 +105,7 @@ def test_matrices_of_queries_keys_and_values(folder, kind):
 
 @pytest.mark.parametrize("kind", ["npy", "csv"])
 @pytest.mark.parametrize("heads", [1, 2, 4])
-def test_matrices_with_projections_heads_and_output(folder, kind, heads):
+def test_projections_heads_and_output_agree_with_numpy(folder, kind, heads):
     names = "X W_query W_key W_value W_output"
     _, ours = explained(*named(names, kind), "--heads", str(heads), cwd=folder)
     parts = zip(*(np.split(x, heads, axis=1) for x in projected()))
@@ -116,7 +116,7 @@ def test_matrices_with_projections_heads_and_output(folder, kind, heads):
 
 
 @pytest.mark.parametrize("layout", ["rows", "columns"])
-def test_heads_split_queries_keys_and_values_too(folder, layout):
+def test_heads_also_split_given_queries_keys_and_values(folder, layout):
     random = np.random.default_rng(5)
     given = {"Q": random.standard_normal((3, 4)), "K": random.standard_normal((5, 4)), "V": random.standard_normal((5, 6))}
     turn = (lambda m: m) if layout == "rows" else (lambda m: np.swapaxes(m, -1, -2))
@@ -126,7 +126,7 @@ def test_heads_split_queries_keys_and_values_too(folder, layout):
     near(ours["queries"], np.stack([turn(part) for part in np.split(given["Q"], 2, axis=1)]))
     near(ours["weights"], np.stack([turn(weights) for weights, _ in parts]))
     near(ours["joined"], turn(np.hstack([context for _, context in parts])))
-    # A head axis in the file is the split already.
+    # A head axis in the file is already the split.
     if layout == "rows":
         split = {name: np.stack(np.split(m, 2, axis=1)).tolist() for name, m in given.items()}
         _, same = explained("--input", "-", "--heads", "2", stdin=json.dumps(split).encode())
@@ -139,7 +139,7 @@ def test_heads_split_queries_keys_and_values_too(folder, layout):
 
 @pytest.mark.parametrize("option, offset", [("--causal", 0), ("--causal=top_left", 0), ("--causal=bottom_right", 2),
                                             ("--causal=1", 1), ("--causal=off", None)])
-def test_causal(folder, option, offset):
+def test_causal_alignments_agree_with_numpy(folder, option, offset):
     m = matrices()
     document, ours = explained(*named("Q K V", "npy"), option, cwd=folder)
     weights, context = attention(m["Q"], m["K"], m["V"], offset=offset)
@@ -153,7 +153,7 @@ def test_causal(folder, option, offset):
 
 @pytest.mark.parametrize("word, scale", [("none", 1), ("sqrt", 0.5), ("0.5", 0.5), ("-1", -1), ("0.125", 0.125)])
 @pytest.mark.parametrize("joined", [True, False])
-def test_scale_on_the_command_line_wins(folder, word, scale, joined):
+def test_scale_on_the_command_line_overrides_the_file(folder, word, scale, joined):
     (folder / "words.json").write_text(json.dumps(words(scale=7)))
     option = ["--scale=" + word] if joined else ["--scale", word]
     weights, context = attention(*projected(), scale=scale)
@@ -162,7 +162,7 @@ def test_scale_on_the_command_line_wins(folder, word, scale, joined):
     near(ours["context"], context)
 
 
-def test_the_command_line_wins_over_the_file(folder):
+def test_options_override_the_settings_of_the_file(folder):
     (folder / "words.json").write_text(json.dumps(words(causal=True, heads=2, query="I", digits=2, dtype="f32")))
     document, ours = explained("--input", "words.json", "--causal=off", "--heads", "1", "--query", "coding",
                                "--dtype", "f64", "--tokens", "a,b,coding,d", cwd=folder)
@@ -173,7 +173,7 @@ def test_the_command_line_wins_over_the_file(folder):
     assert f" {projected()[0][0, 0]:.6f} " in text
 
 
-def test_columns(folder):
+def test_the_columns_layout_transposes_every_result(folder):
     given = {name: matrices()[name].T.tolist() for name in ("X", "W_query", "W_key", "W_value", "W_output")}
     (folder / "columns.json").write_text(json.dumps(given))
     _, ours = explained("--input", "columns.json", "--layout", "columns", cwd=folder)
@@ -188,7 +188,7 @@ def test_columns(folder):
 
 
 @pytest.mark.parametrize("word, index", [("I", 0), ("coding", 2), ("@1", 1), ("@3", 3), ("love#0", 1), ("love#1", 3)])
-def test_token(folder, word, index):
+def test_a_query_is_given_by_word_occurrence_or_index(folder, word, index):
     document, _ = explained("--input", "words.json", "--query", word, cwd=folder)
     assert document["query"] == index
 
@@ -196,12 +196,12 @@ def test_token(folder, word, index):
 @pytest.mark.parametrize("word, choices", [
     ("love", ['"love#0" to "love#1"', "love (@1), love (@3)"]), ("nope", ["I (@0)", "love (@3)"]),
     ("@4", ["@4", "there are 4"]), ("@-1", "@-1"), ("love#2", ["love#2", "love (@1), love (@3)"])])
-def test_a_token_that_names_none_or_two(folder, word, choices):
+def test_a_query_that_matches_no_token_or_two_is_rejected(folder, word, choices):
     fail(2, ["--query", *([choices] if isinstance(choices, str) else choices)], "explain", "--input", "words.json",
          "--query", word, cwd=folder)
 
 
-def test_one_step_by_name_or_number(folder):
+def test_a_step_is_selected_by_name_or_number(folder):
     document, _ = explained("--input", "words.json", cwd=folder)
     for step in document["steps"]:
         one, results = explained("--input", "words.json", "--step", step["name"], cwd=folder)
@@ -209,7 +209,7 @@ def test_one_step_by_name_or_number(folder):
         assert explained("--input", "words.json", "--step", str(step["index"]), cwd=folder)[0]["steps"] == [step]
 
 
-def test_one_cell(folder):
+def test_a_cell_shows_its_computation(folder):
     weights, _ = attention(*projected(), scale=1)
     document, _ = explained("--input", "words.json", "--step", "weights", "--cell", "2,1", cwd=folder)
     assert "cell" in document["steps"][0]
@@ -219,7 +219,7 @@ def test_one_cell(folder):
 
 
 @pytest.mark.parametrize("digits", [0, 3, 12])
-def test_digits(folder, digits):
+def test_digits_sets_the_number_of_decimals(folder, digits):
     text = succeed("explain", "--input", "words.json", "--step", "weights", "--digits", str(digits),
                    cwd=folder).decode()
     for number in attention(*projected(), scale=1)[0].ravel():
@@ -235,8 +235,8 @@ def test_digits(folder, digits):
     (["--input", "words.json", "--matrix", "Q=Q.npy"], "--input and --matrix both name the matrices"),
     (["--matrix", "Q"], '--matrix is "Q"; expected NAME=FILE'),
     (["--matrix", "Q=Q.npy", "--matrix", "Q=Q.csv"], "--matrix Q is given twice"),
-    (["--input", "Q.npy"], "--input Q.npy is no JSON; give NPY and CSV files as --matrix NAME=Q.npy"),
-    (["--input", "Q.csv"], "--input Q.csv is no JSON; give NPY and CSV files as --matrix NAME=Q.csv"),
+    (["--input", "Q.npy"], "--input Q.npy is not JSON; give NPY and CSV files as --matrix NAME=Q.npy"),
+    (["--input", "Q.csv"], "--input Q.csv is not JSON; give NPY and CSV files as --matrix NAME=Q.csv"),
     (["--input", "words.json", "--pause"], "--pause needs a terminal"),
     (["--input", "words.json", "--step", "nope"], ['step "nope"', "1 queries", "6 context"]),
     (["--input", "words.json", "--step", "99"], ['step "99"', "6 context"]),
@@ -256,13 +256,13 @@ def test_digits(folder, digits):
      ['--query: token "b" does not exist', "0 (@0), 1 (@1)"]),
     (["--input", ""], "--input has an empty value"),
     (["--matrix", "Q=-", "--matrix", "K=-"], "--matrix reads standard input (-) more than once"),
-    (["--input", "words.json", "--nonsense"], "there is no option --nonsense of regard explain"),
+    (["--input", "words.json", "--nonsense"], "unknown option --nonsense; see regard explain --help"),
 ])
-def test_options_that_are_rejected(folder, arguments, words_expected):
+def test_invalid_options_are_rejected(folder, arguments, words_expected):
     fail(2, words_expected, "explain", *arguments, cwd=folder)
 
 
-# ---- bad files
+# ---- invalid files
 
 
 @pytest.mark.parametrize("content, words_expected", [
@@ -280,7 +280,7 @@ def test_options_that_are_rejected(folder, arguments, words_expected):
     (b"", "byte 0: "),
 ])
 @pytest.mark.parametrize("piped", [False, True])
-def test_bad_json(folder, content, words_expected, piped):
+def test_invalid_json_is_rejected_with_its_byte(folder, content, words_expected, piped):
     (folder / "bad.json").write_bytes(content)
     expected = [words_expected] if isinstance(words_expected, str) else words_expected
     source = "standard input" if piped else "bad.json"
@@ -297,7 +297,7 @@ def test_bad_json(folder, content, words_expected, piped):
     ({"heads": 3}, "step queries: 4 dimensions cannot be split into 3 heads"),
     ({"steps": [{"operation": "show", "operands": ["X"]}], "heads": 2}, "heads is 2, and the steps are listed"),
 ])
-def test_what_only_the_computation_finds_wrong_names_the_file(folder, changes, words_expected, piped):
+def test_errors_of_the_computation_name_the_file(folder, changes, words_expected, piped):
     content = json.dumps({} if changes is None else words(**changes)).encode()
     (folder / "bad.json").write_bytes(content)
     source = "standard input" if piped else "bad.json"
@@ -312,13 +312,13 @@ def test_what_only_the_computation_finds_wrong_names_the_file(folder, changes, w
     ("1,2,3\n4,five,6\n", ["line 2, column 2: ", "five"]),
     ("", "bad.csv: "),
 ])
-def test_bad_csv(folder, content, words_expected):
+def test_invalid_csv_is_rejected_with_its_line_and_column(folder, content, words_expected):
     (folder / "bad.csv").write_text(content)
     fail(1, ["bad.csv: ", *([words_expected] if isinstance(words_expected, str) else words_expected)], "explain",
          "--matrix", "Q=bad.csv", *named("K V", "csv"), cwd=folder)
 
 
-def test_files_that_cannot_be_used(folder):
+def test_unusable_files_are_rejected(folder):
     (folder / "d").mkdir()
     for option in (["--input"], ["--matrix"]):
         prefix = "" if option == ["--input"] else "Q="
@@ -334,7 +334,7 @@ def test_files_that_cannot_be_used(folder):
 
 @pytest.mark.parametrize("token", ["a\x1b[2J", "a\u202eb", "a\0b", "</script>\x1b"])
 @pytest.mark.parametrize("options", [[], ["--json"], ["--color", "never", "--query", "@0"]])
-def test_untrusted_words_come_out_harmless(folder, token, options):
+def test_untrusted_words_are_escaped(folder, token, options):
     given = json.dumps(words(tokens=[token, *TOKENS[1:]], title=token)).encode()
     shown = succeed("explain", "--input", "-", *options, stdin=given, cwd=folder)
     for raw in (b"\x1b", "\u202e".encode(), b"\0"):
@@ -344,7 +344,7 @@ def test_untrusted_words_come_out_harmless(folder, token, options):
         assert b"</script" not in shown
 
 
-def test_a_reader_that_leaves_and_a_full_device(folder):
+def test_a_closed_pipe_ends_silently_and_a_full_device_is_reported(folder):
     for arguments in (["explain", "--input", "words.json"], ["lesson", "from-seed"], ["lesson"],
                       ["lesson", "three-words", "--export"]):
         reader, writer = os.pipe()
@@ -372,7 +372,7 @@ def test_more_width_gives_fewer_lines():
     assert counts[0] > counts[1]
 
 
-def test_colour():
+def test_colour_is_used_only_on_request_in_a_pipe():
     plain = succeed("lesson", "three-words")
     assert b"\x1b" not in plain
     assert succeed("lesson", "three-words", env=environment(NO_COLOR="1")) == plain
@@ -382,7 +382,7 @@ def test_colour():
 # ---- lessons
 
 
-def test_the_list_of_lessons(tmp_path):
+def test_lessons_are_listed_and_invalid_names_rejected(tmp_path):
     listed = [line.split()[0] for line in succeed("lesson").decode().split("\n\n")[0].splitlines()]
     assert listed == LESSONS
     fail(2, ['there is no lesson "nonsense"', *LESSONS], "lesson", "nonsense", cwd=tmp_path)
@@ -390,7 +390,7 @@ def test_the_list_of_lessons(tmp_path):
     fail(2, "--pause needs a terminal", "lesson", "three-words", "--pause", cwd=tmp_path)
 
 
-def test_a_cell_is_named_as_results_print_it(folder):
+def test_a_cell_can_be_given_by_words(folder):
     by_index = succeed("lesson", "three-words", "--step", "weights", "--cell", "1,0", env=environment(LANG="C.UTF-8"))
     assert "A[love, I]" in by_index.decode()
     assert succeed("lesson", "three-words", "--step", "weights", "--cell", "love,I", env=environment(LANG="C.UTF-8")) == by_index
@@ -398,12 +398,12 @@ def test_a_cell_is_named_as_results_print_it(folder):
     assert succeed(*twice, "love#1,I", cwd=folder) == succeed(*twice, "3,0", cwd=folder)
     fail(2, ["--cell", '"love#0" to "love#1"', "love (@1), love (@3)"], *twice, "love,I", cwd=folder)
     fail(2, ["--cell", "I (@0)", "love (@3)"], *twice, "I,nope", cwd=folder)
-    # The rows of a columns layout are keys.
+    # In the columns layout, rows are keys.
     assert b"[x2, x1]" in succeed("lesson", "by-hand", "--step", "weights", "--cell", "x2,x1")
 
 
 def paused(keys, tmp_path):
-    """What --pause writes to a terminal on which these keys are pressed, one at each prompt."""
+    """The output of --pause on a terminal on which these keys are pressed, one at each prompt."""
     pid, terminal = pty.fork()
     if pid == 0:
         os.chdir(tmp_path)
@@ -428,9 +428,9 @@ def test_pause_goes_forward_and_back(tmp_path):
     shown = paused(keys[:7] + [b"q"], tmp_path)
     pages = re.findall(r"-- (\d+) of \d+;", shown)
     assert pages == ["1", "2", "3", "2", "3", "2", "3", "2"]
-    # Keys without a meaning, and going back from the first page, change nothing.
+    # Other keys, and going back from the first page, have no effect.
     assert re.findall(r"-- (\d+) of \d+;", paused([b"b?x\x1b[A q"], tmp_path)) == ["1", "2"]
-    # The last page ends it.
+    # Going forward from the last page ends the program.
     count = int(re.search(r"-- 1 of (\d+);", shown)[1])
     assert re.findall(r"-- (\d+) of \d+;", paused([b" "] * count, tmp_path)) == [str(n + 1) for n in range(count)]
 
@@ -448,7 +448,7 @@ def test_the_list_of_lessons_as_json():
         [tuple(line.split(maxsplit=1)) for line in shown]
 
 
-def test_a_lesson_says_its_name_under_its_alias_too():
+def test_a_lesson_has_the_same_output_under_its_alias():
     by_name, by_alias = (json.loads(succeed("lesson", name, "--json")) for name in ("by-hand", "004"))
     assert by_alias.pop("command") == "regard lesson 004 --json" and by_name.pop("command") == "regard lesson by-hand --json"
     assert by_alias == by_name and by_name["lesson"] == "by-hand"
@@ -456,16 +456,16 @@ def test_a_lesson_says_its_name_under_its_alias_too():
     assert "lesson" not in json.loads(succeed("explain", "--input", "-", "--json", stdin=succeed("lesson", "by-hand", "--export")))
 
 
-def test_options_that_a_lesson_cannot_take(tmp_path):
+def test_options_that_do_not_apply_to_a_lesson_are_rejected(tmp_path):
     fail(2, "--list lists every lesson", "lesson", "by-hand", "--list", cwd=tmp_path)
     for option in (["--json"], ["--full"], ["--pause"], ["--step", "weights"], ["--cell", "0,0"],
                    ["--html", "page.html"]):
-        fail(2, ["--export prints the lesson's input", option[0] + " says how results are shown"], "lesson", "three-words",
+        fail(2, ["--export prints the lesson's input", option[0] + " controls how results are shown"], "lesson", "three-words",
              "--export", *option, cwd=tmp_path)
         if option != ["--json"]:
             fail(2, option[0] + " needs the name of a lesson", "lesson", *option, cwd=tmp_path)
     fail(2, "--export needs the name of a lesson", "lesson", "--export", "--json", cwd=tmp_path)
-    # What the input itself holds is exported.
+    # Settings that are part of the input are exported.
     assert json.loads(succeed("lesson", "three-words", "--export", "--digits", "2", "--query", "I"))["digits"] == 2
     fail(2, ["--heads does not apply to a lesson", "lesson by-hand has two heads"], "lesson", "three-words", "--heads", "3",
          cwd=tmp_path)
@@ -474,7 +474,7 @@ def test_options_that_a_lesson_cannot_take(tmp_path):
 
 
 @pytest.mark.parametrize("lesson", LESSONS)
-def test_an_exported_lesson_explains_the_same(lesson):
+def test_an_exported_lesson_gives_the_same_output(lesson):
     exported = succeed("lesson", lesson, "--export")
     assert succeed("explain", "--input", "-", stdin=exported) == succeed("lesson", lesson)
     theirs = json.loads(succeed("lesson", lesson, "--json"))
@@ -496,7 +496,7 @@ def test_three_words_shows_the_numbers_of_its_document():
 
 
 def long_page(folder, queries, *options, dtype=np.float64, **limits):
-    """Q, K and V of so many tokens as files, the page of `explain`, and its standard output."""
+    """Writes Q, K and V of this many tokens; returns the page of `explain` and its standard output."""
     random = np.random.default_rng(7)
     for name in "QKV":
         np.save(folder / f"{name}.npy", random.standard_normal((queries, 4)).astype(dtype))
@@ -519,7 +519,7 @@ def test_a_long_input_has_a_page_of_maps_and_exact_rows(tmp_path):
     assert f"key {heaviest} " in said.replace("\n", " ") and "page.html" in said
 
 
-def test_projections_heads_and_layout_reach_the_long_page(tmp_path):
+def test_a_long_page_applies_projections_heads_and_layout(tmp_path):
     random = np.random.default_rng(8)
     given = {"X": (1100, 6), "W_query": (6, 4), "W_key": (6, 4), "W_value": (6, 4), "W_output": (4, 5), "b_query": (4,)}
     given = {name: random.standard_normal(shape) for name, shape in given.items()}
@@ -540,7 +540,7 @@ def test_projections_heads_and_layout_reach_the_long_page(tmp_path):
             np.testing.assert_allclose(arrays["weights"][0, head], weights[rows], rtol=0, atol=1e-12)
 
 
-def test_the_words_of_a_long_text_are_on_its_page(tmp_path):
+def test_a_long_page_contains_the_tokens(tmp_path):
     words = [f"w{i}</script>" if i == 5 else f"w{i}" for i in range(1100)]
     given = {"tokens": words, **{name: [[i % 7, i % 3] for i in range(1100)] for name in "QKV"}}
     (tmp_path / "words.json").write_text(json.dumps(given))
@@ -549,8 +549,8 @@ def test_the_words_of_a_long_text_are_on_its_page(tmp_path):
     assert page["query_tokens"] == page["key_tokens"] == words and page["focus"] == 9
 
 
-def test_a_long_page_takes_memory_that_is_linear(tmp_path):
-    """12,000 queries and keys: their weights would take 1.15 GB."""
+def test_memory_of_a_long_page_is_linear(tmp_path):
+    """12,000 queries and keys, whose weights would take 1.15 GB."""
     def limited():
         resource.setrlimit(resource.RLIMIT_DATA, (400 * 2**20, 400 * 2**20))
 
@@ -591,7 +591,7 @@ def test_why_scale_draws_its_figure_within_80_columns():
     assert "q·k outside −20 to 20: D = 32 <1 %, D = 64 1 %, D = 128 7 %, D = 4960 77 %." in text
     rows = [line for line in text.splitlines() if re.match("   D = [0-9]+ +[▁-█]", line)]
     assert len(rows) == 6
-    # Without the scale the first of ten weights grows to the whole height; with it, it stays.
+    # Without the scale the largest of ten weights grows to the full height; with it, it does not change.
     firsts = [(row[35], row[70]) for row in rows]
     heights = [["▁▂▃▄▅▆▇█".index(block) for block in column] for column in zip(*firsts)]
     assert heights[0] == sorted(heights[0]) and heights[0][-1] == 7 and max(heights[1]) - min(heights[1]) <= 1
@@ -602,7 +602,7 @@ def test_why_scale_draws_its_figure_within_80_columns():
     assert "D = 4960" in plain and plain.isascii()
 
 
-def test_why_scale_says_how_its_numbers_came_about():
+def test_why_scale_explains_how_its_numbers_are_computed():
     def cell(place):
         return succeed("lesson", "why-scale", "--cell", place, env=environment(LC_ALL="C.UTF-8")).decode()
 
@@ -621,22 +621,22 @@ def test_lessons_are_in_plain_english(name):
     assert not [odd for odd in ODD if odd in text]
 
 
-def test_workings_read_as_sentences():
+def test_derivations_read_as_sentences():
     def step(lesson, name, *more):
         return " ".join(succeed("lesson", lesson, "--step", name, *more, env=environment(LC_ALL="C.UTF-8")).decode().split())
 
-    # One key is seen: its factors, not its product twice.
+    # Only one key is visible: its factors are shown, and its product only once.
     assert "Z[0, 0] = 1 · (−2.33028699) = −2.33028699 (3 keys of weight 0 left out)" in step("one-function", "context")
     assert "left out: 3 keys of weight 0" in step("one-function", "context", "--cell", "0,0")
     assert "ranks by dot product[x1, x1] = 2: 1 of the 4 keys has a larger score" in step("by-hand", "ranks-of-dots")
     assert "ranks by cosine[x1, x1] = 1: none of the 4 keys has a larger score" in step("by-hand", "ranks-of-cosines")
-    # Without a scale a score stays: no product of one.
+    # Without a scale, no product is shown.
     assert "S′[love, I]: the score is not scaled and stays 1" in step("three-words", "scaled")
     assert "0.0752 (rounded figures sum to 0.0751)" in step("from-seed", "halves")
     assert "1.0000 the sum; rounded figures sum to 1.0001" in step("by-hand", "hand-weights")
 
 
-def test_json_asks_for_memory_and_max_memory_overrides_what_is_free(tmp_path):
+def test_json_input_respects_available_memory_and_max_memory(tmp_path):
     (tmp_path / "nested.json").write_text('{"Q": [' + ",".join(["[]"] * 100_000) + "]}")
     fail(1, ["nested.json: needs 7", "bytes of memory; 1048576 are available"], "explain", "--input", "nested.json", "--max-memory", "1M", cwd=tmp_path)
     fail(1, "nested.json: byte 6: Q is empty", "explain", "--input", "nested.json", "--max-memory", "1G", cwd=tmp_path)

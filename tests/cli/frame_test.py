@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every subcommand of `regard` shares: help, version, usage errors, standard output that is closed, full or read
-by nobody, the environment. Rows 59 and 64 of the list of bad inputs that the project is held to."""
+"""What the subcommands of `regard` share: help, version, usage errors, standard output that is closed, full or has no
+reader, and the environment."""
 
 import json
 import os
@@ -29,7 +29,7 @@ def test_help_fits_the_screen_and_has_examples(command):
     assert "\n\n\n" not in text
 
 
-def test_no_arguments_show_the_help():
+def test_without_arguments_the_help_is_shown():
     assert succeed() == succeed("--help")
     listed = succeed().decode().split("Subcommands:\n")[1].split("\n\n")[0]
     assert re.findall("^  ([a-z]+) ", listed, re.MULTILINE) == SUBCOMMANDS
@@ -55,7 +55,7 @@ def test_version_names_commit_compiler_and_instruction_sets():
                         r"instruction sets generic.*\(active\).*\n", text), text
 
 
-def test_info_as_text_and_as_json():
+def test_info_text_agrees_with_its_json():
     info = json.loads(succeed("info", "--json"))
     assert list(info)[0] == "schema" and info["schema"] == "regard/1"
     assert info["command"] == "regard info --json"
@@ -72,7 +72,7 @@ def test_info_as_text_and_as_json():
     assert "peaks" not in info and "GFLOP" not in text
 
 
-def test_info_measures_peaks_when_asked():
+def test_info_measures_peaks_on_request():
     info = json.loads(succeed("info", "--peaks", "--json"))
     peaks = info["peaks"]
     assert list(peaks) == ["threads", "fma_gflops", "bf16_dot_gflops", "read"]
@@ -88,13 +88,13 @@ def test_info_measures_peaks_when_asked():
     for read in peaks["read"]:
         assert list(read) == ["place", "bytes_per_thread", "gigabytes_per_second"]
         assert len(read["bytes_per_thread"]) == len(peaks["threads"])
-        # 0 and null where the system does not tell how large the cache is.
+        # 0 and null if the system does not report the size of the cache.
         for size, rate in zip(read["bytes_per_thread"], read["gigabytes_per_second"]):
             assert rate is None if size == 0 else 0 < rate < float("inf")
     assert peaks["read"][2]["bytes_per_thread"][0] >= 2**20
 
 
-def test_peaks_are_those_of_the_instruction_set_and_threads_in_use():
+def test_peaks_refer_to_the_active_instruction_set_and_threads():
     env = environment(REGARD_FORCE_ISA="generic", REGARD_THREADS="1")
     peaks = json.loads(succeed("info", "--peaks", "--json", env=env))["peaks"]
     assert peaks["threads"] == [1] and peaks["bf16_dot_gflops"] is None
@@ -105,32 +105,32 @@ def test_peaks_are_those_of_the_instruction_set_and_threads_in_use():
     rows = [re.fullmatch(r"  ([a-zA-Z0-9 -]+?)( +([0-9.]+|-)){2}   (GFLOP/s, float, from registers|GB/s.*)", line)
             for line in table[1:-1]]
     assert [row[1] for row in rows] == ["multiply-add", "read L2", "read L3", "read memory"]
-    assert table[-1].endswith("lowers them.")
+    assert table[-1].endswith("lowers these figures.")
 
 
 # ---- usage errors
 
 USAGE = [
-    (["--nonsense"], "there is no option --nonsense; see regard --help"),
-    (["-x"], "there is no option -x; see regard --help"),
-    (["nonsense"], 'there is no subcommand "nonsense"; see regard --help'),
-    ([""], 'there is no subcommand ""'),
-    (["--"], "a subcommand is missing"),
-    (["--", "info"], "a subcommand is missing"),
-    (["info", "--nonsense"], "there is no option --nonsense of regard info; see regard info --help"),
+    (["--nonsense"], "unknown option --nonsense; see regard --help"),
+    (["-x"], "unknown option -x; see regard --help"),
+    (["nonsense"], 'unknown subcommand "nonsense"; see regard --help'),
+    ([""], 'unknown subcommand ""'),
+    (["--"], "missing subcommand"),
+    (["--", "info"], "missing subcommand"),
+    (["info", "--nonsense"], "unknown option --nonsense; see regard info --help"),
     (["info", "surplus"], "surplus"),
     (["info", ""], "see regard info --help"),
     (["info", "attend"], "attend"),
     (["info", "-3"], "-3"),
     (["info", "--", "--json"], "--json"),
     (["info", "--json=1"], "--json takes no value"),
-    (["info", "--json", "--json\x1b[2J"], "there is no option --json\\u{1b}[2J"),
+    (["info", "--json", "--json\x1b[2J"], "unknown option --json\\u{1b}[2J"),
     (["--version=2"], "--version takes no value"),
 ]
 
 
 @pytest.mark.parametrize("arguments, words", USAGE)
-def test_usage_errors(tmp_path, arguments, words):
+def test_usage_errors_are_reported(tmp_path, arguments, words):
     fail(2, words, *arguments, cwd=tmp_path)
 
 
@@ -143,7 +143,7 @@ def test_two_dashes_end_the_options(tmp_path):
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["info"], ["info", "--json"], ["attend", "--help"]])
-def test_standard_output_full_closed_or_without_a_reader(arguments):
+def test_full_closed_or_unread_standard_output_is_an_error(arguments):
     with open("/dev/full", "wb") as full:
         done = run(*arguments, stdout=full)
     assert (done.returncode, done.stderr) == (1, b"regard: cannot write standard output: No space left on device\n")
@@ -157,8 +157,8 @@ def test_standard_output_full_closed_or_without_a_reader(arguments):
     assert (done.returncode, done.stderr) == (1, b"")
 
 
-def test_closed_descriptors_are_not_taken_by_files(tmp_path):
-    # With all three closed, the first file opened would get their numbers: messages would end up in it.
+def test_files_do_not_get_closed_standard_descriptors(tmp_path):
+    # With all three closed, the first files opened would get their numbers, and messages would be written to them.
     for name, shape in {"q": (4, 3), "k": (6, 3), "v": (6, 5)}.items():
         np.save(tmp_path / f"{name}.npy", np.ones(shape, np.float32))
     arrays = "--key k.npy --value v.npy"
@@ -172,7 +172,7 @@ def test_closed_descriptors_are_not_taken_by_files(tmp_path):
 
 
 def on_terminal(*arguments, **changes):
-    """Exit code, what the program writes to a terminal as its standard output, and its standard error."""
+    """The exit code, the output to a terminal as standard output, and standard error."""
     terminal, program_side = pty.openpty()
     with subprocess.Popen([PROGRAM, *arguments], stdin=program_side, stdout=program_side, stderr=subprocess.PIPE,
                           env=environment(**changes)) as process:
@@ -181,7 +181,7 @@ def on_terminal(*arguments, **changes):
         while True:
             try:
                 piece = os.read(terminal, 65536)
-            except OSError:  # Linux: nobody holds the other side any more
+            except OSError:  # Linux: the other side is closed
                 break
             if not piece:
                 break
@@ -190,7 +190,7 @@ def on_terminal(*arguments, **changes):
         return process.wait(60), shown, process.stderr.read()
 
 
-def test_colour_is_for_terminals_that_want_it():
+def test_colour_is_used_on_terminals_unless_disabled():
     def coloured(shown):
         return b"\x1b[" in shown
 
@@ -206,17 +206,17 @@ def test_colour_is_for_terminals_that_want_it():
     assert not coloured(succeed(*lesson, env=environment(TERM="xterm")))
 
 
-def test_colour_words(tmp_path):
+def test_other_values_of_color_are_rejected(tmp_path):
     fail(2, '--color is "sometimes"; expected auto, always or never', "lesson", "three-words", "--color", "sometimes",
          cwd=tmp_path)
 
 
-def test_numbers_for_programs_stay_away_from_the_terminal(tmp_path):
+def test_binary_data_is_neither_written_to_nor_read_from_a_terminal(tmp_path):
     for name in "qkv":
         np.save(tmp_path / f"{name}.npy", np.ones((2, 2), np.float32))
     arrays = [word for name in ("query", "key", "value") for word in ("--" + name, str(tmp_path / f"{name[0]}.npy"))]
     code, shown, error = on_terminal("attend", *arrays, "-o", "-")
-    assert (code, shown) == (2, b"") and b"--output - would write binary numbers to the terminal" in error
+    assert (code, shown) == (2, b"") and b"--output - would write binary data to the terminal" in error
     code, shown, error = on_terminal("attend", "--query", "-", *arrays[2:], "-o", str(tmp_path / "out.npy"))
     assert (code, shown) == (2, b"") and b"--query - would read a binary file from the terminal" in error
     assert not (tmp_path / "out.npy").exists()
@@ -225,7 +225,7 @@ def test_numbers_for_programs_stay_away_from_the_terminal(tmp_path):
 # ---- the environment
 
 
-def test_dots_in_every_locale(tmp_path):
+def test_the_decimal_point_is_the_same_in_every_locale(tmp_path):
     for name, shape in {"q": (2, 2), "k": (2, 2), "v": (2, 2)}.items():
         np.save(tmp_path / f"{name}.npy", np.arange(4, dtype=np.float64).reshape(shape))
     arguments = ["attend", "--query", "q.npy", "--key", "k.npy", "--value", "v.npy", "--scale", "0.25", "--json"]
@@ -237,12 +237,12 @@ def test_dots_in_every_locale(tmp_path):
 
 
 @pytest.mark.parametrize("value", ["nonsense", "", "AVX2", "avx2 "])
-def test_an_unknown_instruction_set(tmp_path, value):
+def test_an_unknown_instruction_set_is_rejected(tmp_path, value):
     text = fail(1, "REGARD_FORCE_ISA", "info", cwd=tmp_path, env=environment(REGARD_FORCE_ISA=value))
     assert f'"{value}"' in text and "generic" in text
 
 
-def test_an_instruction_set_that_is_there():
+def test_available_instruction_sets_can_be_selected():
     for entry in json.loads(succeed("info", "--json"))["instruction_sets"]:
         done = run("info", "--json", env=environment(REGARD_FORCE_ISA=entry["name"]))
         if entry["available"]:
@@ -252,15 +252,15 @@ def test_an_instruction_set_that_is_there():
 
 
 @pytest.mark.parametrize("value", ["garbage", "0", "-1", "1.5", "", "99999999999999999999", " 2"])
-def test_a_malformed_number_of_threads(tmp_path, value):
+def test_an_invalid_number_of_threads_is_rejected(tmp_path, value):
     fail(1, ["REGARD_THREADS", f'"{value}"', "whole number"], "info", cwd=tmp_path, env=environment(REGARD_THREADS=value))
 
 
-def test_the_number_of_threads():
+def test_the_environment_sets_the_number_of_threads():
     assert json.loads(succeed("info", "--json", env=environment(REGARD_THREADS="3")))["threads"] == 3
 
 
-def test_no_escape_sequences_in_a_pipe():
+def test_a_pipe_gets_no_escape_sequences():
     for changes in ({}, {"TERM": "dumb"}, {"TERM": "xterm", "NO_COLOR": "1"}, {"TERM": "xterm"}):
         for arguments in (["--help"], ["info"], ["--version"], ["lesson"]):
             assert b"\x1b" not in succeed(*arguments, env=environment(**changes))

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`regard attend --inspect` against NumPy in float64: the weight on each key, the pooled map, the heavy hitters in text
-and JSON, for masks, groups, batches, sinks and types; long inputs in little memory; each bad input with its one error."""
+"""Compares `regard attend --inspect` with NumPy in float64: the weight on each key, the pooled map, the heavy hitters in
+text and JSON, for masks, groups, batches, sinks and types. Also the memory for long inputs, and the one-line error of
+each invalid input."""
 
 import json
 import os
@@ -32,7 +33,7 @@ def rank4(array):
 
 
 def means(weights, rows, columns):
-    """The mean of each cell, from its definition."""
+    """The mean of each cell, by definition."""
     length, keys = weights.shape[-2:]
     row, column = ([i * n // count for i in range(count + 1)] for n, count in ((length, rows), (keys, columns)))
     return np.array([[weights[..., row[a]:row[a + 1], column[b]:column[b + 1]].mean(axis=(-2, -1)) for b in range(columns)]
@@ -52,7 +53,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_sums_and_means_are_numpys(name, tmp_path):
+def test_masses_maps_and_statistics_agree_with_numpy(name, tmp_path):
     shapes, options, settings = CASES[name]
     dtype = np.float64 if name == "float64" else np.float32
     if "sinks" in settings:
@@ -103,7 +104,7 @@ def test_sums_and_means_are_numpys(name, tmp_path):
     known = np.take_along_axis(weights, order, axis=3)
     assert np.array_equal(np.where(known > 1e-9, rows["top_keys"], 0), np.where(known > 1e-9, order, 0))
     assert np.allclose(rows["top_weights"], known, rtol=accuracy, atol=accuracy / 100)
-    # inspect.json is what --json prints.
+    # inspect.json equals the output of --json.
     assert json.loads((tmp_path / "out/inspect.json").read_text()) == report
 
 
@@ -113,7 +114,7 @@ PAPER, RULE, INK, MAP = (0xfd, 0xfc, 0xf9), (0xd9, 0xd5, 0xca), (0x1f, 0x1e, 0x1
 
 
 def read_png(path):
-    """Pixels (height, width, 3) and texts, from the chunks; every checksum is looked at."""
+    """Pixels (height, width, 3) and texts, from the chunks; checks every checksum."""
     data = path.read_bytes()
     assert data[:8] == b"\x89PNG\r\n\x1a\n"
     at, chunks = 8, []
@@ -134,7 +135,7 @@ def read_png(path):
 
 
 def painted(cells, scale):
-    """What the picture of these cells must be, up to rounding."""
+    """The expected pixels for these cells, up to rounding."""
     down, across = (min(max(512 // count, 1), 32) for count in cells.shape)
     largest = np.max(cells[np.isfinite(cells)], initial=0)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -151,7 +152,7 @@ def painted(cells, scale):
 
 @pytest.mark.parametrize("scale", ["log", "linear"])
 @pytest.mark.parametrize("cells", ["600,700", "3,50", "1,1"])
-def test_pictures_are_the_maps_in_colour(cells, scale, tmp_path):
+def test_pictures_show_the_maps_in_colour(cells, scale, tmp_path):
     write(tmp_path, 11, (2, 2, 700, 8), (2, 1, 700, 8))
     succeed("attend", *QKV, "--causal", "--inspect", "--map-size", cells, "--map-scale", scale, "--save", "out", cwd=tmp_path)
     maps = np.load(tmp_path / "out/pooled_map.npy").astype(np.float64)
@@ -168,7 +169,7 @@ def test_pictures_are_the_maps_in_colour(cells, scale, tmp_path):
                                       f"logarithmic: paper {maps[b, h].max() / 1e4:.6g} and less, full blue {full}; hatched 0; black nan")
 
 
-def test_pictures_of_nan_and_of_nothing(tmp_path):
+def test_pictures_mark_nan_and_zero_cells(tmp_path):
     arrays = write(tmp_path, 12, (2, 20, 8), (2, 20, 8))
     arrays["q"][0, 3] = np.nan
     np.save(tmp_path / "q.npy", arrays["q"])
@@ -192,7 +193,7 @@ VISIBLE = {
 
 
 @pytest.mark.parametrize("name", VISIBLE)
-def test_shares_are_compared_with_the_uniform_over_the_visible_keys(name, tmp_path):
+def test_shares_are_compared_with_uniform_attention_over_visible_keys(name, tmp_path):
     options, visible = VISIBLE[name]
     batch, heads, rows = 2, 3, 20
     write(tmp_path, 5, (batch, heads, rows, 4), (batch, heads, rows, 4))
@@ -217,7 +218,7 @@ def test_shares_are_compared_with_the_uniform_over_the_visible_keys(name, tmp_pa
     assert f"uniform over the keys that each query sees: {most['uniform'][0]:.4f}." in text
 
 
-def test_text_says_the_finding_and_a_line_a_head(tmp_path):
+def test_text_states_the_finding_and_prints_one_line_per_head(tmp_path):
     arrays = write(tmp_path, 3, (4, 30, 8), (2, 30, 8))
     arrays["k"][1, 7] *= 20
     arrays["q"][3, :, :] = arrays["k"][1, 7]
@@ -239,20 +240,20 @@ def test_text_says_the_finding_and_a_line_a_head(tmp_path):
             assert line.split() == wanted
     assert lines[8:] == ["", "  saved  out", ""]
     assert succeed("attend", *QKV, "--inspect", "--top", "2", "--track-keys", "0,7", cwd=tmp_path).decode() == "\n".join(lines[:8]) + "\n"
-    # Without --top a head has a line, whatever fits; with it, as many as it takes.
+    # Without --top each head has one line with as many keys as fit; with it, as many lines as needed.
     narrow = environment(COLUMNS="50")
     assert len(succeed("attend", *QKV, "--inspect", cwd=tmp_path, env=narrow).decode().split("\n\n")[1].splitlines()) == 5
     assert len(succeed("attend", *QKV, "--inspect", "--top", "8", cwd=tmp_path, env=narrow).decode().split("\n\n")[1].splitlines()) > 15
 
 
-def test_it_stands_beside_other_outputs_and_moves_no_bit(tmp_path):
+def test_inspection_does_not_change_other_outputs(tmp_path):
     write(tmp_path, 4, (2, 40, 8), (2, 40, 8))
     succeed("attend", *QKV, "--causal", "-o", "alone.npy", "--lse", "lse.npy", cwd=tmp_path)
     succeed("attend", *QKV, "--causal", "-o", "beside.npy", "--lse", "lse2.npy", "--inspect", "--save", "out", "--threads", "1", cwd=tmp_path)
     assert (tmp_path / "alone.npy").read_bytes() == (tmp_path / "beside.npy").read_bytes()
     assert (tmp_path / "lse.npy").read_bytes() == (tmp_path / "lse2.npy").read_bytes()
     before = {name: (tmp_path / "out" / name).read_bytes() for name in (f"{array}.npy" for array in ARRAYS)}
-    # What stood there is replaced; what else stands there stays.
+    # Existing output files are replaced; other files are kept.
     (tmp_path / "out/notes.txt").write_text("mine")
     (tmp_path / "out/pooled_map.npy").write_bytes(b"old")
     succeed("attend", *QKV, "--causal", "--inspect", "--save", "out", "--threads", "2", cwd=tmp_path)
@@ -260,8 +261,8 @@ def test_it_stands_beside_other_outputs_and_moves_no_bit(tmp_path):
     assert (tmp_path / "out/notes.txt").read_text() == "mine"
 
 
-def test_long_inputs_take_memory_that_is_linear(tmp_path):
-    """20,000 queries and keys: their weights would take 1.6 GB a head."""
+def test_memory_for_long_inputs_is_linear(tmp_path):
+    """20,000 queries and keys, whose weights would take 1.6 GB per head."""
     write(tmp_path, 5, (2, 20000, 4), (1, 20000, 4))
 
     def limited():
@@ -274,13 +275,13 @@ def test_long_inputs_take_memory_that_is_linear(tmp_path):
     assert report["inspect"]["map_size"] == [512, 512] and report["plan"]["memory_bytes"] < 100e6
     mass, cells = np.load(tmp_path / "out/key_mass.npy"), np.load(tmp_path / "out/pooled_map.npy")
     assert np.allclose(mass.sum(axis=1), 20000, rtol=1e-5)
-    # A cell of the map above the diagonal is 0; a row of cells holds all the weight of its queries.
+    # Cells above the diagonal are 0; a row of cells contains all the weight of its queries.
     edges = np.arange(513) * 20000 // 512
     assert np.allclose((cells * np.diff(edges)).sum(axis=2), 1, rtol=1e-5)
     assert not np.triu(cells[0], 1).any()
 
 
-def test_what_is_rejected(tmp_path):
+def test_invalid_options_are_rejected(tmp_path):
     write(tmp_path, 6, (2, 40, 8), (2, 50, 8))
     (tmp_path / "file").write_text("in the way")
     os.mkdir(tmp_path / "closed", 0o500)
@@ -290,7 +291,7 @@ def test_what_is_rejected(tmp_path):
     fail(2, ["--top needs --inspect"], "attend", *QKV, "-o", "c.npy", "--top", "4", cwd=tmp_path)
     fail(2, ["--track-keys needs --inspect"], "attend", *QKV, "-o", "c.npy", "--track-keys", "4", cwd=tmp_path)
     fail(2, ["--inspect", "nothing would be written"], "attend", *QKV, cwd=tmp_path)
-    fail(2, ["--output - and --inspect both write standard output"], *inspect, "-o", "-", cwd=tmp_path)
+    fail(2, ["--output - and --inspect both write to standard output"], *inspect, "-o", "-", cwd=tmp_path)
     fail(2, ["--map-size is 0; expected 1 or more"], *inspect, "--map-size", "0", cwd=tmp_path)
     fail(2, ['--map-size is "1,2,3"; expected'], *inspect, "--map-size", "1,2,3", cwd=tmp_path)
     fail(2, ["--map-size", "whole number"], *inspect, "--map-size", "many", cwd=tmp_path)
@@ -298,25 +299,25 @@ def test_what_is_rejected(tmp_path):
     fail(2, ["--map-scale needs --inspect"], "attend", *QKV, "-o", "c.npy", "--map-scale", "log", cwd=tmp_path)
     fail(2, ["--top is -1; expected 0 or more"], *inspect, "--top", "-1", cwd=tmp_path)
     fail(2, ["--track-keys is -1; expected 0 or more"], *inspect, "--track-keys", "0,-1", cwd=tmp_path)
-    fail(1, ["--map-size asks for 41 rows and 41 columns; --query and --key allow at most 40,50"], *inspect, "--map-size", "41", cwd=tmp_path)
-    fail(1, ["--map-size asks for 3 rows and 51 columns"], *inspect, "--map-size", "3,51", cwd=tmp_path)
-    fail(1, ["--track-keys names key 50, and --key has 50 of them"], *inspect, "--track-keys", "3,50", cwd=tmp_path)
-    fail(1, ["file", "the folder cannot be made"], *inspect, "--save", "file", cwd=tmp_path)
-    fail(1, ["missing/out", "the folder cannot be made"], *inspect, "--save", "missing/out", cwd=tmp_path)
+    fail(1, ["--map-size is 41,41; expected at most 40,50"], *inspect, "--map-size", "41", cwd=tmp_path)
+    fail(1, ["--map-size is 3,51; expected at most"], *inspect, "--map-size", "3,51", cwd=tmp_path)
+    fail(1, ["--track-keys names key 50, but --key has 50 keys"], *inspect, "--track-keys", "3,50", cwd=tmp_path)
+    fail(1, ["file", "the folder cannot be created"], *inspect, "--save", "file", cwd=tmp_path)
+    fail(1, ["missing/out", "the folder cannot be created"], *inspect, "--save", "missing/out", cwd=tmp_path)
     fail(2, ["--save would write", "key_mass.npy", "--query reads"], "attend", "--query", "key_mass.npy", "--key", "k.npy", "--value", "v.npy",
          "--inspect", "--save", ".", cwd=tmp_path)
-    fail(2, ["--output and --save both write", "pooled_map.npy"], *inspect, "-o", "out/pooled_map.npy", "--save", "out", cwd=tmp_path)
-    fail(1, ["this needs", "allowed by --max-memory"], *inspect, "--max-memory", "10K", cwd=tmp_path)
+    fail(2, ["--output and --save both write to", "pooled_map.npy"], *inspect, "-o", "out/pooled_map.npy", "--save", "out", cwd=tmp_path)
+    fail(1, ["this needs", "but --max-memory allows"], *inspect, "--max-memory", "10K", cwd=tmp_path)
     np.save(tmp_path / "none.npy", np.zeros((2, 0, 8), np.float32))
-    fail(1, ["--inspect: there is no query to look at"], "attend", "--query", "none.npy", "--key", "k.npy", "--value", "v.npy", "--inspect", cwd=tmp_path)
-    fail(1, ["--inspect: there is no key to look at"], "attend", "--query", "q.npy", "--key", "none.npy", "--value", "none.npy", "--inspect", cwd=tmp_path)
+    fail(1, ["--inspect: there is no query to inspect"], "attend", "--query", "none.npy", "--key", "k.npy", "--value", "v.npy", "--inspect", cwd=tmp_path)
+    fail(1, ["--inspect: there is no key to inspect"], "attend", "--query", "q.npy", "--key", "none.npy", "--value", "none.npy", "--inspect", cwd=tmp_path)
     np.save(tmp_path / "many.npy", np.zeros((1001, 1, 4), np.float32))
-    fail(1, ["a picture for each of 1001 heads; the most is 1000"], "attend", "--query", "many.npy", "--key", "many.npy", "--value", "many.npy",
+    fail(1, ["a picture for each of 1001 heads; the maximum is 1000"], "attend", "--query", "many.npy", "--key", "many.npy", "--value", "many.npy",
          "--inspect", "--save", "out", cwd=tmp_path)
     assert not (tmp_path / "out").exists()
 
 
-def test_a_page_of_any_length(tmp_path):
+def test_a_page_of_maps_is_possible_for_any_length(tmp_path):
     write(tmp_path, 8, (2, 3000, 4), (2, 3000, 4))
     fail(1, ["--html: the page would take", "choose rows with --rows A:B, or give --inspect for a map of every head"], "attend", *QKV, "--html", "p.html",
          cwd=tmp_path)
@@ -327,7 +328,7 @@ def test_a_page_of_any_length(tmp_path):
     assert b'"rows": [[7, 9]]' in (tmp_path / "rows.html").read_bytes()
 
 
-def test_a_picture_for_each_of_a_thousand_heads_takes_few_descriptors(tmp_path):
+def test_a_thousand_pictures_need_few_descriptors(tmp_path):
     np.save(tmp_path / "many.npy", np.zeros((1000, 1, 4), np.float32))
     done = subprocess.run([PROGRAM, "attend", "--query", "many.npy", "--key", "many.npy", "--value", "many.npy", "--inspect", "--save", "out"],
                           cwd=tmp_path, env=environment(), capture_output=True, timeout=110, check=False,
@@ -343,7 +344,7 @@ def test_a_failure_leaves_no_folder(tmp_path):
                               stderr=subprocess.PIPE, timeout=60, check=False)
     assert done.returncode == 1 and b"standard output" in done.stderr
     assert not (tmp_path / "out").exists()
-    # Of files that cannot grow, none appears.
+    # With a file size limit, no file is created.
     done = subprocess.run([PROGRAM, "attend", *QKV, "--inspect", "--save", "out"], cwd=tmp_path, env=environment(), capture_output=True, timeout=60,
                           preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)), check=False)
     assert done.returncode == 1 and b"pooled_map.npy: cannot be written" in done.stderr and not done.stdout

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What explain "text", compare and heads do with the files of a model (cli/model_options.h): a checkpoint that is mapped
-gives what one that is read gives, in less memory; NaN in it is rejected by name, or taken when asked for; a model whose
-numbers are not finite ends in one line; other subcommands have none of these options."""
+"""The model options of explain "text", compare and heads (cli/model_options.h): a mapped checkpoint gives the same output
+in less memory; NaN in it is rejected by name, or accepted on request; activations that are not finite are reported in
+one line; other subcommands do not have these options."""
 
 import json
 import resource
@@ -25,7 +25,7 @@ def fixture_folder(tmp_path):
 
 
 def set_number(folder, tensor, index, x):
-    """Writes one f32 into the checkpoint and returns the byte of the file at which it stands."""
+    """Writes one f32 into the checkpoint and returns its byte offset in the file."""
     path = folder / "model.safetensors"
     data = bytearray(path.read_bytes())
     length, = struct.unpack_from("<Q", data)
@@ -36,7 +36,7 @@ def set_number(folder, tensor, index, x):
 
 
 def add_unread_bytes(folder, count):
-    """Adds a tensor that no encoder reads, of zeros that take no room on the disk."""
+    """Adds a tensor that no encoder reads: zeros in a sparse file, which take no disk space."""
     path = folder / "model.safetensors"
     data = path.read_bytes()
     length, = struct.unpack_from("<Q", data)
@@ -60,13 +60,13 @@ def document(command, folder, *options):
 
 
 @each_command
-def test_a_mapped_checkpoint_gives_what_one_that_is_read_gives(folder, command):
+def test_a_mapped_checkpoint_gives_the_same_output(folder, command):
     assert shown(command, folder, "--mmap") == shown(command, folder)
     assert document(command, folder, "--mmap") == document(command, folder)
 
 
 @each_command
-def test_a_mapped_checkpoint_takes_no_memory_of_its_own(folder, tmp_path, command):
+def test_a_mapped_checkpoint_is_not_copied_to_memory(folder, tmp_path, command):
     add_unread_bytes(folder, 256 << 20)
 
     def limit():
@@ -79,9 +79,9 @@ def test_a_mapped_checkpoint_takes_no_memory_of_its_own(folder, tmp_path, comman
 
 @each_command
 @pytest.mark.parametrize("mapped", [[], ["--mmap"]], ids=["read", "mapped"])
-def test_nan_is_rejected_by_name_or_taken_when_asked_for(folder, command, mapped):
+def test_nan_is_rejected_by_name_or_accepted_on_request(folder, command, mapped):
     before = document(command, folder)
-    # The row of [PAD], which no text asks for.
+    # The row of [PAD], which no text uses.
     at = set_number(folder, "embeddings.word_embeddings.weight", 3, float("nan"))
     fail(1, [f"model.safetensors: byte {at}: tensor \"embeddings.word_embeddings.weight\" holds nan at [0, 3]",
              "--allow-nonfinite"], *command, "--model", folder, *mapped, cwd=folder)
@@ -95,10 +95,10 @@ def test_nan_is_rejected_by_name_or_taken_when_asked_for(folder, command, mapped
     ("encoder.layer.1.attention.self.query.bias", float("nan"), ["--allow-nonfinite"], "query of layer 1 is nan"),
     ("encoder.layer.0.attention.self.key.bias", float("-inf"), ["--allow-nonfinite"], "key of layer 0 is -inf"),
     ("embeddings.LayerNorm.bias", float("inf"), ["--allow-nonfinite"], "embedded is inf"),
-    # Finite, and too large for what it is multiplied by.
+    # Finite, but the product overflows.
     ("encoder.layer.2.attention.self.value.bias", 3e38, [], "of layer 2 is "),
 ])
-def test_numbers_that_are_not_finite_end_in_one_line(folder, command, tensor, x, options, words):
+def test_nonfinite_activations_are_reported_in_one_line(folder, command, tensor, x, options, words):
     set_number(folder, tensor, 1, x)
     if x == 3e38:
         set_number(folder, tensor.replace("self.value.bias", "output.dense.weight"), 1, -1e30)
@@ -106,9 +106,9 @@ def test_numbers_that_are_not_finite_end_in_one_line(folder, command, tensor, x,
 
 
 @pytest.mark.parametrize("option", ["--mmap", "--allow-nonfinite"])
-def test_rejected_where_there_is_no_model(tmp_path, option):
+def test_model_options_are_rejected_without_a_model(tmp_path, option):
     for command in (["attend"], ["lesson", "three-words"], ["info"], ["pull", "minilm"]):
-        fail(2, f"there is no option {option} of regard {command[0]}", *command, option, cwd=tmp_path)
+        fail(2, f"unknown option {option}; see regard {command[0]} --help", *command, option, cwd=tmp_path)
     fail(2, f"{option} is for a sentence in a model; give the sentence", "explain", "--input", "x.json", option,
          cwd=tmp_path)
     fail(2, f"{option} takes no value", "heads", A, f"{option}=yes", cwd=tmp_path)
@@ -117,4 +117,4 @@ def test_rejected_where_there_is_no_model(tmp_path, option):
 def test_the_help_states_the_risk_of_mapping():
     for command in COMMANDS:
         text = " ".join(succeed(command[0], "--help").decode().split())
-        assert "if another program changes the file meanwhile, numbers change or SIGBUS ends this one" in text
+        assert "if another program changes the file meanwhile, results change or SIGBUS ends regard" in text

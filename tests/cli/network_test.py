@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""No subcommand but `pull` needs a network: each does in a namespace without one what it does elsewhere. There nothing can
-be reached, not even this machine itself, which is tried first. And what `regard pull` says there."""
+"""Only the subcommand `pull` needs a network: in a namespace without one, all others give the same output. A first test
+checks that nothing can be reached there, not even this machine itself. Also the error of `regard pull` there."""
 
 import functools
 import json
@@ -23,14 +23,14 @@ PROBE = "import socket, sys; socket.create_connection(('127.0.0.1', int(sys.argv
 
 @functools.cache
 def without_network():
-    """The beginning of a command line whose program gets a network namespace with nothing in it."""
+    """The beginning of a command line that runs a program in an empty network namespace."""
     said = ""
-    for option in ("-n", "-rn"):  # the first needs root, the second a kernel that lets users make namespaces
+    for option in ("-n", "-rn"):  # the first needs root, the second a kernel that allows user namespaces
         done = subprocess.run(["unshare", option, "true"], stderr=subprocess.PIPE, timeout=60, check=False)
         if done.returncode == 0:
             return ["unshare", option]
         said = done.stderr.decode().strip()
-    raise AssertionError(f"this machine lets nobody leave the network, so nothing is tested here: {said}")
+    raise AssertionError(f"this machine does not allow network namespaces, so nothing is tested here: {said}")
 
 
 def offline(*arguments, **options):
@@ -42,7 +42,7 @@ def offline(*arguments, **options):
     return done.stdout
 
 
-def test_nothing_can_be_reached_from_there():
+def test_the_namespace_has_no_network():
     with socket.create_server(("127.0.0.1", 0)) as server:
         probe = [sys.executable, "-c", PROBE, str(server.getsockname()[1])]
         assert subprocess.run(probe, timeout=60, check=False).returncode == 0
@@ -90,8 +90,8 @@ MATRICES = ["--matrix", "Q=q.npy", "--matrix", "K=k.npy", "--matrix", "V=v.npy"]
     (["--version"], "commit"),
 ], ids=lambda value: " ".join(value[:1] + [word for word in value if word.startswith("--")])
     if isinstance(value, list) else "")
-def test_the_same_without_a_network(folder, arguments, words):
-    # The memory that is free changes from one moment to the next.
+def test_output_is_the_same_without_a_network(folder, arguments, words):
+    # The available memory changes all the time.
     def steady(output):
         return re.sub(r'("memory_bytes": |memory +)[\d.]+', r"\1…", output.decode())
 
@@ -100,7 +100,7 @@ def test_the_same_without_a_network(folder, arguments, words):
     assert steady(offline(*arguments, cwd=folder)) == steady(expected)
 
 
-def test_attend_and_its_files_without_a_network(folder):
+def test_attend_writes_its_files_without_a_network(folder):
     arrays = ["--query", "q.npy", "--key", "k.npy", "--value", "v.npy"]
     report = json.loads(offline("attend", *arrays, "-o", "context.npy", "--weights", "weights.npy", "--json", cwd=folder))
     assert report["schema"] == "regard/1"
@@ -121,7 +121,7 @@ def test_explain_saves_the_same_without_a_network(folder):
     assert pages[0] == pages[1].replace("zzzz", "aaaa")
 
 
-def test_pull_without_a_network_names_the_remedy_and_leaves_nothing(tmp_path):
+def test_pull_without_a_network_names_the_remedy_and_leaves_no_files(tmp_path):
     cache = tmp_path / "cache"
     variables = {name: None for name in os.environ if name.upper().startswith("PIP_") or name.lower().endswith("_proxy")}
     kept = {name: value for name, value in environment().items() if name not in variables}
@@ -131,8 +131,8 @@ def test_pull_without_a_network_names_the_remedy_and_leaves_nothing(tmp_path):
     assert done.returncode == 1 and not done.stdout
     lines = done.stderr.decode().splitlines()
     assert [line for line in lines if line.startswith("regard: ")] == lines[-1:], lines
-    assert "pip gets no connection; check the network and https_proxy" in lines[-1]
+    assert "pip cannot connect; check the network and https_proxy" in lines[-1]
     assert "regard pull minilm --from FILE" in lines[-1]
     assert [path.name for path in cache.rglob("*") if path.is_file() and path.name != ".lock"] == []
-    # The model is not there then, and a command that needs it says so.
+    # Then there is no model, and a command that needs one reports that.
     fail(1, "regard pull minilm", "explain", A, cwd=tmp_path, env=environment(REGARD_CACHE=str(cache)))

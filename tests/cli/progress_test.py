@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The line of progress: on a terminal while the work is long, gone at its end and after Ctrl-C, never in a pipe or a
-file, never wider than the terminal."""
+"""The progress line: shown on a terminal during long work, erased at the end and after Ctrl-C, never written to a pipe
+or a file, and never wider than the terminal."""
 
 import fcntl
 import os
@@ -16,12 +16,12 @@ import numpy as np
 from program import PROGRAM, environment, succeed
 
 COLUMNS = 50
-# The slowest way to compute, so that few numbers take long.
+# The slowest configuration, so that small inputs take long.
 SLOW = {"REGARD_FORCE_ISA": "generic", "REGARD_THREADS": "1"}
 
 
 class Terminal:
-    """A terminal as standard error, and as the program's controlling terminal: keys written to it are signals."""
+    """A terminal as standard error and as the controlling terminal of the program, so that Ctrl-C sends a signal."""
 
     def __init__(self, arguments, folder, **changes):
         self.side, program_side = pty.openpty()
@@ -45,7 +45,7 @@ class Terminal:
                 continue
             try:
                 piece = os.read(self.side, 65536)
-            except OSError:  # Linux: nobody holds the other side any more
+            except OSError:  # Linux: the other side is closed
                 return False
             if not piece:
                 return False
@@ -59,7 +59,7 @@ class Terminal:
         return self.process.wait(60)
 
     def screen(self):
-        """What stands on the lines of the screen."""
+        """The text on the lines of the screen."""
         lines, column = [""], 0
         for character in self.written.decode():
             if character == "\r":
@@ -74,7 +74,7 @@ class Terminal:
 
 
 def arguments_of(folder, queries, keys):
-    """attend on that many queries and keys."""
+    """The arguments of attend for this many queries and keys."""
     for name, rows in {"q": queries, "k": keys, "v": keys}.items():
         np.save(folder / f"{name}.npy", np.ones((rows, 64), np.float32))
     return ["attend", "--query", "q.npy", "--key", "k.npy", "--value", "v.npy", "-o", "out.npy"]
@@ -84,8 +84,8 @@ def is_drawn(written):
     return b" %" in written
 
 
-def test_a_long_call_shows_its_progress_and_takes_it_away(tmp_path):
-    # Twice as much work until it is long on this machine.
+def test_a_long_call_shows_a_progress_line_and_erases_it(tmp_path):
+    # Doubles the work until it takes long on this machine.
     keys = 4096
     while True:
         arguments = arguments_of(tmp_path, 4096, keys)
@@ -100,7 +100,7 @@ def test_a_long_call_shows_its_progress_and_takes_it_away(tmp_path):
     assert terminal.written.startswith(b"\rattention [") and b"#" in terminal.written and b" to go" in terminal.written
     assert b"\x1b" not in terminal.written and b"\n" not in terminal.written
     assert terminal.screen() == [""]
-    # The same call where nobody watches: a pipe, and a terminal that cannot overwrite a line.
+    # The same call without a progress line: a pipe, and a terminal that cannot overwrite a line.
     before = (tmp_path / "out.npy").read_bytes()
     assert succeed(*arguments, cwd=tmp_path, env=environment(TERM="xterm", **SLOW)) == b""
     assert (tmp_path / "out.npy").read_bytes() == before
@@ -108,8 +108,8 @@ def test_a_long_call_shows_its_progress_and_takes_it_away(tmp_path):
     assert terminal.finish() == 0 and terminal.written == b""
 
 
-def test_ctrl_c_leaves_a_clean_line_and_no_file(tmp_path):
-    # A call of minutes: it is ended as soon as the line is there.
+def test_ctrl_c_erases_the_progress_line_and_leaves_no_file(tmp_path):
+    # A call that takes minutes is interrupted as soon as the line is shown.
     arguments = arguments_of(tmp_path, 1 << 17, 1 << 17)
     before = sorted(tmp_path.iterdir())
     terminal = Terminal(arguments, tmp_path)

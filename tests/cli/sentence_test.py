@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`regard explain "text"` on a small model (sentence_model.py): the JSON against NumPy on the model's own numbers, the
-screen against the JSON, the options, and each mistake with its one error."""
+"""`regard explain "text"` on a small model (sentence_model.py): the JSON, checked with NumPy; the screen, checked against
+the JSON; the options; and the one-line error of each invalid input."""
 
 import json
 import re
@@ -31,7 +31,7 @@ def screen(folder, *arguments, text=TEXT, **changes):
                    env=environment(**{"LANG": "C.UTF-8", **changes})).decode()
 
 
-def test_every_figure_follows_from_the_one_before(folder):
+def test_every_figure_follows_from_the_previous_one(folder):
     d = explained(folder, "--query", "bank")
     row, size = d["row"], d["model"]["head_size"]
     dots, scores, weights = (np.array(row[name]) for name in ("q_dot_k", "scores", "weights"))
@@ -55,14 +55,14 @@ def test_every_figure_follows_from_the_one_before(folder):
 
 
 def rounds(text, number):
-    """Whether a printed figure is this number: two decimals, or less than the last."""
+    """Whether a printed figure with two decimals, or with < or >, represents this number."""
     if text.startswith(("<", ">")):
         return 0 < abs(number) < 0.005
     return printed_number(text) == pytest.approx(number, abs=0.005 + 1e-9)
 
 
 @pytest.mark.parametrize("token", ["he", "sat", "bank", "river"])
-def test_the_screen_has_the_digits_of_the_json(folder, token):
+def test_the_screen_agrees_with_the_json(folder, token):
     d = explained(folder, "--query", token)
     lines = screen(folder, "--query", token).splitlines()
     table = lines[next(n for n, line in enumerate(lines) if line.startswith("  key ")) + 1:][:len(d["words"])]
@@ -73,12 +73,12 @@ def test_the_screen_has_the_digits_of_the_json(folder, token):
         for text, number in ((dot, d["row"]["q_dot_k"][0][index]), (score, d["row"]["scores"][0][index]),
                              (weight, key["weight"]), (adds, key["contribution"])):
             assert rounds(text, number), line
-    # Points stand under points.
+    # Decimal points are aligned.
     ends = {line.rindex(".") for line in table}
     assert len(ends) == 1
 
 
-def test_hiding_a_word_takes_it_out_of_the_sum(folder):
+def test_a_hidden_word_has_no_weight(folder):
     d = explained(folder, "--query", "bank", "--hide", "river", "--layer", "0", "--head", "1")
     before, after = (np.array(d[name]["weights"][0]) for name in ("before", "row"))
     river = 8
@@ -91,12 +91,12 @@ def test_hiding_a_word_takes_it_out_of_the_sum(folder):
     assert d["cosine_with_before"][-1] < 1
 
 
-def test_a_text_from_standard_input_is_the_same(folder):
+def test_a_text_from_standard_input_gives_the_same_screen(folder):
     piped = run("explain", "-", "--model", folder, "--query", "bank", stdin=(TEXT + "\n").encode(), env=UTF8)
     assert piped.returncode == 0 and piped.stdout.decode() == screen(folder, "--query", "bank")
 
 
-def test_colour_is_for_terminals_and_for_those_who_ask(folder):
+def test_colour_does_not_change_the_text(folder):
     assert "\x1b" not in screen(folder)
     coloured = screen(folder, "--color", "always")
     assert "\x1b[" in coloured
@@ -108,13 +108,13 @@ def test_without_utf_8_the_screen_is_ascii(folder):
 
 
 @pytest.mark.parametrize("width", [60, 80, 200])
-def test_the_screen_keeps_to_its_width(folder, width):
+def test_the_screen_fits_the_width(folder, width):
     for arguments in ([], ["--hide", "river"], ["--all-heads"], ["--full"]):
         for line in screen(folder, *arguments, COLUMNS=str(width)).splitlines():
             assert len(line) <= width
 
 
-def test_digits_sort_top_and_all_heads(folder):
+def test_digits_sort_top_and_all_heads_change_the_screen(folder):
     assert re.search(r"river +\S+\.\d{4} ", screen(folder, "--query", "bank", "--digits", "4"))
     three = screen(folder, "--query", "bank", "--top", "3", "--sort", "weight")
     weights = [float(w) for w in re.findall(r"^  \S+(?: \*)? +\S+ +\S+ +([01]\.\d\d) +[█▌]", three, re.MULTILINE)]
@@ -122,12 +122,12 @@ def test_digits_sort_top_and_all_heads(folder):
     assert len(re.findall(r"^  L\dH\d ", screen(folder, "--all-heads"), re.MULTILINE)) == 12
 
 
-def test_words_beside_it_are_compared(folder):
+def test_compare_with_appends_a_comparison(folder):
     text = screen(folder, "--query", "bank", "--compare-with", "she put her money in the bank")
     assert text.startswith("A  ") and "A and B" in text
 
 
-def test_mistakes(folder, tmp_path):
+def test_invalid_arguments_are_rejected(folder, tmp_path):
     def reject(words, *arguments, code=2):
         fail(code, words, "explain", *arguments, cwd=tmp_path)
 
@@ -147,7 +147,7 @@ def test_mistakes(folder, tmp_path):
     reject("--hide is for a sentence", "--hide", "river", "--input", "x.json")
     reject("--compare-with", TEXT, *model, "--json", "--compare-with", TEXT)
     reject(["52 tokens", "40", "--truncate"], "he sat " * 25, *model)
-    reject("there is nothing to explain")
+    reject("nothing to explain")
     for empty in ("", "  ", "\t"):
         reject("the text is empty; expected at least one word", *model, "--", empty)
         fail(2, "sentence B: the text is empty", "compare", "bank", *model, "--", "the bank", empty, cwd=tmp_path)
@@ -158,20 +158,20 @@ def test_mistakes(folder, tmp_path):
     assert "The text is truncated: 12" in screen(folder, "--truncate", text="he sat " * 25)
 
 
-def test_no_model_says_where_to_get_one(tmp_path):
+def test_without_a_model_the_remedy_is_named(tmp_path):
     fail(1, "regard pull minilm", "explain", TEXT, cwd=tmp_path, env=environment(REGARD_CACHE=str(tmp_path / "none")))
 
 
 @pytest.mark.parametrize("text", ["</script><img onerror>", "a \x1b]0;x\x07 bank", "\u202ebank", "\\input{x} =1+1",
                                   "bank", "the the the", "😀 河 é", "he " * 38])
-def test_any_text_gives_a_clean_screen(folder, text):
+def test_any_text_gives_a_screen_without_control_characters(folder, text):
     shown = screen(folder, text=text)
     assert not any(ord(c) < 32 and c != "\n" for c in shown) and "\u202e" not in shown
     assert len(shown.splitlines()) <= 40
     json.loads(succeed("explain", text, "--model", folder, "--json"))
 
 
-def test_a_text_from_a_pipe_and_a_word_that_stands_twice_are_compared(folder):
+def test_piped_texts_and_repeated_words_are_compared(folder):
     beside = ("--compare-with", "she put her money in the bank")
     want = screen(folder, "--query", "bank", *beside)
     piped = succeed("explain", "-", "--model", folder, "--query", "bank", *beside, stdin=TEXT.encode() + b"\n", env=UTF8).decode()
@@ -180,7 +180,7 @@ def test_a_text_from_a_pipe_and_a_word_that_stands_twice_are_compared(folder):
     assert "of “the” in A" in twice and twice != screen(folder, "--query", "the#0", *beside)
 
 
-def test_a_page_beside_the_screen_ends_it_with_its_address(folder, tmp_path):
+def test_the_screen_ends_with_the_address_of_the_page(folder, tmp_path):
     want = screen(folder, "--query", "bank")
     (tmp_path / "a b").mkdir()
     for name, address in (("p.html", "p.html"), ("a b/é#1%.html", "a%20b/%C3%A9%231%25.html"), ("./a b/../q.html", "q.html")):
@@ -191,6 +191,6 @@ def test_a_page_beside_the_screen_ends_it_with_its_address(folder, tmp_path):
     assert pure.startswith(b"<!doctype html>") and pure.endswith(b"</html>\n")
     text = succeed("compare", "bank", TEXT, "the bank", "--model", folder, env=UTF8).decode()
     got = succeed("compare", "bank", TEXT, "the bank", "--model", folder, "--html", "c.html", cwd=tmp_path, env=UTF8).decode()
-    assert got == f"{text}\n  page   file://{tmp_path}/c.html   the lines, layer by layer\n"
+    assert got == f"{text}\n  page   file://{tmp_path}/c.html   cosine similarity by layer\n"
     fail(2, ["--html", "--json"], "compare", "bank", TEXT, "the bank", "--model", folder, "--html", "-", "--json",
          cwd=tmp_path)

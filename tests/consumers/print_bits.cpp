@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A program of somebody else's: one attention whose result is known exactly, then the bits of several others, which
-// must not depend on how this file and the library inside its project were compiled.
-// Read next: run.sh, which builds it in every way there is.
+// A program that uses the library: one attention with an exactly known result, then the bits of several others, which
+// must not depend on how this file and the library in its project are compiled.
+// Read next: run.sh, which builds it in all supported ways.
 #include <bit>
 #include <cstdint>
 #include <cstdio>
@@ -15,7 +15,7 @@ namespace {
 
 using regard::Index;
 
-// Zero scores: every key has weight 1/4, and the context is the plain average, 2.5.
+// Zero scores: every key has weight 1/4, and the context is the average, 2.5.
 bool uniform_average_is_exact() {
   const std::vector<float> zeros(8, 0.0f);
   const std::vector<float> value{1.0f, 2.0f, 3.0f, 4.0f};
@@ -24,8 +24,8 @@ bool uniform_average_is_exact() {
   return result.context(0, 0, 0, 0) == 2.5f && result.weights(0, 0, 0, 3) == 0.25f;
 }
 
-// The same of 16-bit elements, and over a cache of each type: the library shows these functions, too, and every
-// compiler calls them by one name.
+// The same with 16-bit elements and with a cache of each type: the library must export these functions, too, under the
+// same symbol for every compiler.
 template <class T>
 bool average_of_two_bytes_is_exact() {
   regard::Tensor<T, 4> zeros({1, 1, 4, 2}), value({1, 1, 4, 1}), context({1, 1, 4, 1});
@@ -43,7 +43,7 @@ bool average_of_two_bytes_is_exact() {
   return exact && static_cast<float>(context(0, 0, 3, 0)) == 2.5f;
 }
 
-// Multiples of 2⁻¹⁰ in [−1, 1) from a linear congruential generator: exact in float, and made without rounding.
+// Multiples of 2⁻¹⁰ in [−1, 1) from a linear congruential generator: exact in float, without rounding.
 template <class T>
 std::vector<T> numbers(Index count, std::uint32_t state) {
   std::vector<T> result(static_cast<std::size_t>(count));
@@ -82,7 +82,7 @@ int main() {
     return 1;
   }
   if (!average_of_two_bytes_is_exact<regard::bfloat16>() || !average_of_two_bytes_is_exact<regard::float16>()) {
-    std::puts("the average of 1, 2, 3, 4 in two bytes is not 2.5");
+    std::puts("the average of 1, 2, 3, 4 in 16-bit types is not 2.5");
     return 1;
   }
   for (const bool causal : {false, true}) {

@@ -1,17 +1,18 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Builds somebody else's project against Regard, in one of the ways there are, and runs it; a ctest test each.
-#   run.sh install       BUILD             installs the library (and io, model, explain and program, where built) into BUILD/consumers/prefix
+# Builds a project against Regard in one of the supported ways and runs it; each mode is a ctest test.
+#   run.sh install       BUILD             installs the library, io, model, explain and program, as far as they are built,
+#                                          into BUILD/consumers/prefix
 #   run.sh find_package  BUILD             find_package, static or shared as BUILD is; writes BUILD/consumers/bits.txt
-#   run.sh pkg_config    BUILD             the C interface from C99 by pkg-config
+#   run.sh pkg_config    BUILD             the C interface from C99, with pkg-config
 #   run.sh embed_build   BUILD             add_subdirectory under -Ofast -flto -march=native
-#   run.sh embed         BUILD             runs that: the same bits
-#   run.sh readme        BUILD             the lines of C++ in README.md, on the numbers of lesson one-function
+#   run.sh embed         BUILD             runs the result of embed_build: the same bits
+#   run.sh readme        BUILD             the C++ code of README.md, with the numbers of lesson one-function
 #   run.sh deb           BUILD             the .deb that cpack writes: its contents, its dependencies, its program
-#   run.sh configure     BUILD             Regard itself where packages are missing, or options contradict each other
-#   run.sh header        BUILD HEADER      a public header alone, as C++20 and C++23 (c_api.h: as C99), two compilers
-#   run.sh headers       BUILD             all public headers together
+#   run.sh configure     BUILD             configures Regard with missing packages or contradictory options
+#   run.sh header        BUILD HEADER      compiles a public header alone, as C++20 and C++23 (c_api.h: C99), two compilers
+#   run.sh headers       BUILD             compiles all public headers together
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
@@ -26,7 +27,7 @@ shared=no
 if compgen -G "$libdir/libregard.so*" >/dev/null; then shared=yes; fi
 warnings=(-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror)
 
-# configure_and_run NAME [CMAKE ARGUMENT…]: the project in the folder NAME, from nothing; prints what it prints.
+# configure_and_run NAME [CMAKE ARGUMENT…]: configures, builds and runs the project in the folder NAME from scratch.
 configure_and_run() {
   local name=$1
   shift
@@ -36,7 +37,7 @@ configure_and_run() {
   "$scratch/$name/consumer"
 }
 
-# explains_lack COMPONENT TEXT: find_package fails for want of the component, and its message says TEXT.
+# explains_lack COMPONENT TEXT: find_package fails because the component is missing, and its message contains TEXT.
 explains_lack() {
   rm -rf "$scratch/lack"
   mkdir -p "$scratch/lack"
@@ -55,7 +56,7 @@ case $mode in
   install)
     rm -rf "$prefix"
     cmake --install "$build" --prefix "$prefix" --component library
-    # What needs another component comes with it: nothing that is declared in the library's headers is missing in it.
+    # Headers that need another component are installed with it: everything declared in the library's headers is defined.
     headers=$prefix/include/regard
     test -f "$headers/attention.h" && test ! -e "$headers/io"
     explains_lack io "is not installed in $prefix; configure Regard with REGARD_IO=ON"
@@ -109,7 +110,7 @@ case $mode in
     test "$(wc -l <"$scratch/embed.txt")" -eq 6
     ;;
   readme)
-    # The first block of C++ in the README.
+    # The first C++ block of the README.
     awk '/^```/ {inside = ($0 == "```cpp" && !blocks++); next} inside' "$root/README.md" >"$scratch/readme.inc"
     lines=$(wc -l <"$scratch/readme.inc")
     test "$lines" -ge 5 && test "$lines" -le 12
@@ -132,7 +133,7 @@ case $mode in
     diff "$scratch/deb/needed" "$scratch/deb/depends"
     ;;
   configure)
-    # configures EXPECTED-STATUS TEXT [ARGUMENT…]: on a machine where these CMake arguments hold, the output has TEXT.
+    # configures EXPECTED-STATUS TEXT [ARGUMENT…]: with these CMake arguments, configuring prints TEXT.
     configures() {
       local expected=$1 text=$2 status=0
       shift 2

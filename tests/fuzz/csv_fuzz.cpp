@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// libFuzzer target: any bytes as CSV give a matrix as large as it says, or a std::runtime_error with a place.
+// libFuzzer target: any bytes as CSV are read as a matrix of consistent size, or rejected with std::runtime_error that
+// names the position.
 // Read next: include/regard/io/csv.h.
 #include <cstddef>
 #include <cstdint>

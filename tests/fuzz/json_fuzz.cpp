@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// libFuzzer target: any bytes as the JSON input are rejected with a byte offset, or explained (where small) and written
-// back to text that reads as the same input; both renderers take whatever comes out.
+// libFuzzer target: any bytes as JSON input are rejected with a byte offset, or, if small, explained, rendered by both
+// renderers, and written back to text that is read as the same input.
 // Read next: docs/guide/own-matrices.md.
 #include <cstddef>
 #include <cstdint>
@@ -13,7 +13,8 @@
 
 namespace {
 
-// Seeded operations draw as many numbers as they are told, and a head is a loop: small ones find the same faults.
+// Excludes large inputs, and seeded operations, which generate any requested number of values; small inputs find the
+// same bugs.
 bool is_small(const regard::ExplainInput& input) {
   std::size_t numbers = 0;
   for (const regard::NamedMatrix& named : input.matrices) numbers += named.matrix.numbers.size();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// libFuzzer target for the block of a cache: any bytes are opened, or rejected with std::runtime_error that names the
-// byte; what is opened can be read, decoded, cut, forked and grown without a fault, and opens again.
+// libFuzzer target for cache images: any bytes are opened, or rejected with std::runtime_error that names the byte. A
+// cache that is opened can be read, decoded, truncated, forked and extended, and its image opens again.
 // Read next: src/kv_cache/kv_cache.cpp.
 #include "regard/kv_cache.h"
 
@@ -21,7 +21,7 @@ void require(bool condition) {
   if (!condition) std::abort();
 }
 
-// The bytes of a file lie at an aligned place.
+// The bytes of a cache image must be aligned.
 struct Block {
   std::vector<std::byte> bytes;
   std::span<std::byte> aligned;
@@ -46,7 +46,7 @@ void decode(const KvCache<K>& cache) {
                               .query_offset = regard::QueryAlignment::bottom_right,
                               .window = {.left = s.ring ? s.capacity - 1 : s.capacity, .right = 0}},
                              {.num_threads = 1});
-  } catch (const std::invalid_argument&) {  // a ring that lost keys by a cut
+  } catch (const std::invalid_argument&) {  // a ring that lost keys by truncation
   }
 }
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the corpus of model_folder_fuzz: a BERT with one layer of width 4, and folders that differ from it in one place.
+"""Writes the corpus of model_folder_fuzz: a BERT with one layer of width 4, and folders that each differ in one respect.
     python3 tests/fuzz/model_folder_corpus.py tests/fuzz/corpus/model_folder
 Read next: model_folder_fuzz.cpp."""
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// libFuzzer target: any bytes as the files of a model's folder are rejected, or are a model that encodes a text.
+// libFuzzer target: any bytes as the files of a model folder are rejected, or are a model that encodes a text.
 //
 //     bytes    4                4                  c            t               the rest
 //              c, little-end.   t, little-endian   config.json  tokenizer.json  model.safetensors
@@ -26,7 +26,7 @@ void require(bool condition) {
   if (!condition) std::abort();
 }
 
-// Removed when the process ends in its own way.
+// The folder is removed when the process exits normally.
 class Folder {
  public:
   Folder() : path_(std::filesystem::temp_directory_path() / "regard-fuzz-XXXXXX") {
@@ -84,7 +84,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       require(std::string_view(error.what()).starts_with(folder.path()));
       require(std::string_view(error.what()).find('\n') == std::string_view::npos);
     } catch (const std::invalid_argument&) {
-      // More tokens than the model has positions for, or none.
+      // More tokens than the model has positions, or none.
       continue;
     }
   }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// libFuzzer target: any text as the JSON of a model's folder is rejected with a byte offset, or read: as values that
-// stand in their order, no name twice (config.json), and as an index whose shards are plain names.
-// Read next: src/model/model_folder.cpp.
+// libFuzzer target: any text as the JSON of a model folder is rejected with a byte offset, or read: config.json as
+// values in their order without duplicate names, and the index with plain file names of shards. Read next:
+// src/model/model_folder.cpp.
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// libFuzzer target for NPY files: any bytes are read, or rejected with std::runtime_error, with the file's length known
-// (a file) or not (a pipe), to the same end; what is read in row-major order is written back to the same header.
-// Read next: src/io/npy.cpp.
+// libFuzzer target for NPY files: any bytes are read, or rejected with std::runtime_error. The result is the same
+// whether the length is known (a file) or not (a pipe). The array is written again and read back unchanged. Read next:
+// src/io/npy.cpp.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// libFuzzer target: any bytes as a safetensors file are rejected with a byte offset, or are tensors that tile the data
-// of the file, each as long as its shape and type say, and can be read as numbers where they are real.
+// libFuzzer target: any bytes as a safetensors file are rejected with a byte offset, or give tensors that cover the
+// data without gaps or overlaps, whose sizes agree with shape and type, and which can be read if their type is real.
 // Read next: src/io/safetensors_header.cpp.
 #include <algorithm>
 #include <cstdint>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// libFuzzer target: the first byte chooses. Even: the rest is a tokenizer.json, rejected with a byte offset, or a
-// tokenizer that encodes. Odd: the rest is a text, encoded by small tokenizers of all flags; pieces lie in their words,
-// words in order, and a text that is cut after a space gives the same pieces as its parts.
+// libFuzzer target, selected by the first byte. Even: the rest is a tokenizer.json, which is rejected with a byte
+// offset, or is a tokenizer that encodes a text. Odd: the rest is a text, encoded by small tokenizers with all flags;
+// pieces are within their words, words are in order, and a text split after a space gives the same pieces as its parts.
 // Read next: include/regard/model/tokenizer.h.
 #include <cstddef>
 #include <cstdint>
@@ -45,7 +45,7 @@ void check(const TokenizedText& found, std::string_view text, const Tokenizer& t
   require(last + 1 == static_cast<Index>(found.words.size()));
 }
 
-// A tokenizer without a template; flags: clean_text, handle_chinese_chars, strip_accents, lowercase.
+// A tokenizer without a template. Flags: clean_text, handle_chinese_chars, strip_accents, lowercase.
 Tokenizer small(unsigned flags) {
   const auto flag = [&](unsigned bit) { return (flags >> bit & 1) != 0 ? "true" : "false"; };
   const auto added = [](const char* content, int id, const char* single, const char* strip, const char* normalized) {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // libFuzzer target: any bytes as a wheel are rejected with a byte offset, or are an archive whose members "a" and
-// "b/c", where there are such, unpack to as many bytes as its directory states or are rejected. Read next:
-// cli/pull/wheel.h.
+// "b/c", if present, unpack to the size that the directory states or are rejected. Read next: cli/pull/wheel.h.
 #include "pull/wheel.h"
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A program that uses regard::explain: the first number that NumPy draws from seed 0, and a lesson as data.
+// A program that uses regard::explain: the first random number of NumPy's generator with seed 0, and a lesson as data.
 // Read next: ../run.sh.
 #include "regard/explain/lesson.h"
 #include "regard/explain/random.h"

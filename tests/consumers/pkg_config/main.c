@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A C99 program that knows Regard from pkg-config alone: one query that is orthogonal to four keys sees their plain
- * average, 2.5; a head size of 0 is rejected with a text. Prints the version.
- * Read next: ../run.sh, and regard/c_api.h for what else there is. */
+ * A C99 program that finds Regard through pkg-config. For a query that is orthogonal to four keys, the context is the
+ * average of the values, 2.5; a head size of 0 is rejected with a message. Prints the version.
+ * Read next: ../run.sh, and regard/c_api.h for the full interface. */
 #include <regard/c_api.h>
 #include <stdio.h>
 #include <string.h>

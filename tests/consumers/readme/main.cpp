@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The notebook of lesson one-function: the query, key and value it prints, and the two results it prints for them, to
-// within one unit of the last printed decimal (the eighth); the values come from the README's function. Read next:
-// ../run.sh, which takes the function from README.md.
+// Applies the function of the README to the query, key and value of lesson one-function, and compares the two results
+// with those printed in the lesson's document, to within one unit of the last (eighth) decimal. Read next: ../run.sh,
+// which extracts the function from README.md.
 #include <cmath>
 #include <cstdio>
 #include <vector>
