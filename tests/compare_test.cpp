@@ -298,13 +298,13 @@ TEST(Compare, Rejects) {
   EXPECT_TRUE(has(rejected("the", kTexts), "sentence A: the occurs 2 times in this text; expected one of the#0"));
   EXPECT_TRUE(has(rejected("bank,bank", kTexts), "names 2 words and there are 3 sentences"));
   EXPECT_EQ(rejected("river,money", {kTexts[0], kTexts[1]}),
-            "\"river\" in A and \"money\" in B are different words; expected one word, standing in every sentence");
+            "\"river\" in A and \"money\" in B are different words; expected one word that occurs in every sentence");
   EXPECT_EQ(rejected("bank", kTexts, {.hide = {"walk"}, .control = {}}),
-            "\"walk\", to be hidden, stands in none of the sentences");
+            "\"walk\", to be hidden, does not occur in any sentence");
   EXPECT_TRUE(has(rejected("bank", kTexts, {.hide = {"the"}, .control = {}}),
                   "--hide in sentence A: the occurs 2 times in this text; expected one of the#0"));
   EXPECT_EQ(rejected("bank", kTexts, {.hide = {}, .control = "he"}),
-            "the control \"he\" stands in 1 of the sentences; expected a word that stands in two at least");
+            "the control \"he\" occurs in 1 of the sentences; expected a word that occurs in at least two");
   EXPECT_EQ(rejected("bank", kTexts, {.hide = {}, .control = "bank"}),
             "the control \"bank\" is the word compared; expected another word");
   std::string wide = "the";
@@ -328,7 +328,7 @@ TEST(CompareText, SaysNoMoreThanTheControlAllows) {
       text.starts_with("Between A and B “bank” (0.600) differs no more than the control “the” (0.500): by itself this "
                        "shows nothing about “bank”."))
       << text;
-  EXPECT_TRUE(has(text, "but for “the” by 0.400: the order may come from the sentences")) << text;
+  EXPECT_TRUE(has(text, "and for “the” by 0.400: the order may come from the sentences")) << text;
   EXPECT_FALSE(has(text, "differs more than the control")) << text;
 
   // As far is not further.

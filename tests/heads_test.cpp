@@ -213,12 +213,11 @@ TEST(Heads, SortsAndFilters) {
   for (const HeadMeasures& head : chosen_heads(survey, {.layer = 2})) EXPECT_EQ(head.layer, 2);
   EXPECT_EQ(chosen_heads(survey, {.layer = 2}).size(), 4u);
   EXPECT_EQ(chosen_heads(survey, {.head = 3}).size(), 3u);
-  EXPECT_EQ(rejection([&] { chosen_heads(survey, {.layer = 3}); }), "there is no layer 3; expected 0 to 2");
-  EXPECT_EQ(rejection([&] { chosen_heads(survey, {.head = -1}); }), "there is no head -1; expected 0 to 3");
-  EXPECT_TRUE(has(rejection([&] { chosen_heads(survey, {.min = 0.5}); }), "needs the measure"));
-  EXPECT_EQ(
-      rejection([] { parse_head_measure("sink"); }),
-      "there is no measure \"sink\"; expected one of entropy, special, self, previous, next, distance, contribution");
+  EXPECT_EQ(rejection([&] { chosen_heads(survey, {.layer = 3}); }), "layer 3 does not exist; expected 0 to 2");
+  EXPECT_EQ(rejection([&] { chosen_heads(survey, {.head = -1}); }), "head -1 does not exist; expected 0 to 3");
+  EXPECT_TRUE(has(rejection([&] { chosen_heads(survey, {.min = 0.5}); }), "requires a measure"));
+  EXPECT_EQ(rejection([] { parse_head_measure("sink"); }),
+            "unknown measure \"sink\"; expected one of entropy, special, self, previous, next, distance, contribution");
   for (const HeadMeasure what : kHeadMeasures) EXPECT_EQ(parse_head_measure(head_measure_name(what)), what);
 }
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Everything behind one weight, for --full: from the rows of the embedding tables to the word's vector after the layer.
+// Every intermediate value of one weight, for --full: from the embedding tables to the word's vector after the layer.
 //
 //     word + position + type → norm → … input ─ W_query + b → q ┐
 //                                      key ─ W_key   + b → k ┴ q·k → weight · v (W_value + b) → context
 //     context · W_output(head) + other heads + b_output + input → norm → feed-forward, + itself → norm → output
 //
-// Vectors that the encoder keeps are copied from its trace; the sums between them are made here, in double.
+// Vectors in the encoder's trace are copied; the sums between them are computed here, in double.
 // Read next: include/regard/explain/sentence_report.h, sentence_text_full.cpp.
 #include <algorithm>
 #include <cmath>
@@ -40,7 +40,7 @@ std::vector<double> sum_of(const Vector& a, const Vector& b) {
   return sum;
 }
 
-// One head's numbers of q, k or v: x · W[:, columns of the head] + b.
+// One head's elements of q, k or v: x · W[:, columns of the head] + b.
 std::vector<ProjectedNumber> projected(const Vector& x, const TensorView<const float, 2>& parameters,
                                        const TensorView<const float, 1>& bias, const Tensor<float, 3>& values,
                                        Index head, Index token) {
@@ -68,7 +68,7 @@ std::vector<ProjectedNumber> projected(const Vector& x, const TensorView<const f
   return numbers;
 }
 
-// Adds one head's context through its rows of W_output.
+// Adds one head's context · its rows of W_output.
 void add_share(const TensorView<const float, 2>& w_output, Index head, const std::vector<double>& context,
                std::vector<double>& share) {
   const Index depth = static_cast<Index>(context.size());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One head's row for one word: dots, scores, weights in double from the trace's query and key; what each key adds,
-// from its value and the head's rows of W_output.
+// One head's row for one word: dots, scores and weights in double from the trace's query and key; each key's
+// contribution from its value and the head's rows of W_output.
 //
 //     for each piece of the word: for each token: dot = Σ q·k → score = dot / √D → weight = e^(score − max) / Σ
 //
@@ -30,7 +30,7 @@ double norm_of(std::span<const double> numbers) {
   return std::sqrt(sum);
 }
 
-// The head's numbers (D) through its rows of W_output: (E).
+// The head's vector (D) · its rows of W_output: (E).
 std::vector<double> through_output(const Encoder& encoder, Index layer, Index head, std::span<const double> numbers) {
   const TensorView<const float, 2>& w = encoder.layers[static_cast<std::size_t>(layer)].w_output;
   const Index depth = encoder.config.head_size();
@@ -44,13 +44,13 @@ std::vector<double> through_output(const Encoder& encoder, Index layer, Index he
   return result;
 }
 
-// ‖mean of some rows of states‖.
+// ‖mean of some rows of states‖₂.
 double mean_norm(const Tensor<float, 2>& states, const std::vector<Index>& rows) {
   const std::vector<float> mean = mean_rows(states, rows);
   return norm_of(std::vector<double>(mean.begin(), mean.end()));
 }
 
-// Scores to weights; a row that sees no key has none.
+// Softmax; the weights of a row without visible keys are 0.
 void softmax_row(const Tensor<double, 2>& scores, Index row, Tensor<double, 2>& weights) {
   const Index length = scores.shape()[1];
   double most = -std::numeric_limits<double>::infinity();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Labels, numbers and bars in columns; see sentence_table.h. Bars have a common scale: the longest fills its column.
+// Labels, numbers and bars in columns; see sentence_table.h. All bars share one scale: the longest fills its column.
 // Read next: sentence_text.cpp.
 #include "sentence_table.h"
 
@@ -19,7 +19,7 @@ bool is_number(std::string_view text) {
          text.find_first_not_of("0123456789.-−+<>() ") == std::string_view::npos;
 }
 
-// Columns after the point, the point included.
+// Width after the integer digits, including the point.
 int width_after_point(std::string_view cell) {
   const std::size_t point = cell.find('.');
   return point == std::string_view::npos ? 0 : static_cast<int>(cell.size() - point);
@@ -51,7 +51,7 @@ std::string aligned(const std::string& cell, const BarLayout& layout) {
   return pad_left(cell + std::string(static_cast<std::size_t>(missing), ' '), layout.width);
 }
 
-// Half a cell is the smallest step; what is not 0 has at least that.
+// Half a cell is the smallest step; every value other than 0 gets at least that.
 std::string bar(double length, double longest, int width, bool unicode) {
   if (!(length > 0) || !(longest > 0)) return "";
   const int halves = std::max(1, static_cast<int>(std::lround(2.0 * width * length / longest)));
@@ -106,7 +106,7 @@ std::vector<std::string> bar_table_lines(const BarTable& table, int width, const
   lines.push_back(paint.bold(header));
   for (std::size_t row = 0; row < table.labels.size(); ++row) {
     std::string line = pad_right(table.labels[row], label_width);
-    std::string runs_on;  // a text in place of a bar that is too long for it is the last of its line
+    std::string runs_on;  // a text in the bar column that is too long for it ends its line
     for (const BarColumn* c : columns) {
       if (!c->bars) {
         if (runs_on.empty()) line.append(kBarGap, ' ').append(aligned(c->cells[row], layout_of(*c)));
