@@ -70,10 +70,9 @@ TEST(AttendPage, SaysEveryOption) {
   std::string all;
   const JsonValue data = data_of(small.render({.command = "regard </script>"}), "explanation");
   for (const JsonValue& text : data.find("settings")->items()) all += (all.empty() ? "" : "; ") + text.text();
-  EXPECT_EQ(
-      all,
-      "causal; the last query stands at the last key; window: 2 before, all after; key lengths 3; prefix 3; mask; "
-      "scale 1/√2; soft cap 2.5; ALiBi; bias; sinks");
+  EXPECT_EQ(all,
+            "causal; last query at last key; window: 2 before, all after; key lengths 3; prefix 3; mask; "
+            "scale 1/√2; soft cap 2.5; ALiBi; bias; sinks");
   EXPECT_EQ(data.find("command")->text(), "regard </script>");
   EXPECT_EQ(data.find("type")->text(), "float64");
 }
@@ -130,7 +129,7 @@ TEST(AttendPage, HoldsAnInspectionBesideRowsOrAlone) {
   const std::string alone = small.render({.inspection = &inspection, .only_inspection = true});
   EXPECT_EQ(data_of(alone, "page").find("subject")->text(), "inspection");
   EXPECT_EQ(data_of(alone, "page").find("query"), nullptr);
-  EXPECT_NE(small.rejection({.only_inspection = true}).find("there is no inspection"), std::string::npos);
+  EXPECT_NE(small.rejection({.only_inspection = true}).find("inspection is null"), std::string::npos);
 }
 
 TEST(AttendPage, RejectsAPageTooLarge) {
@@ -143,7 +142,7 @@ TEST(AttendPage, RejectsAPageTooLarge) {
     FAIL() << "no rejection";
   } catch (const std::invalid_argument& error) {
     EXPECT_STREQ(error.what(),
-                 "render_attention_html: the page would take 43.6 MiB; the most is 24.0 MiB; choose fewer rows");
+                 "render_attention_html: the page would take 43.6 MiB; the limit is 24.0 MiB; choose fewer rows");
   }
 }
 

@@ -108,7 +108,7 @@ TEST(Inspection, TextFitsItsWidth) {
 TEST(Inspection, HeadsWithoutAttentionAndNan) {
   Tensor<double, 3> mass({1, 2, 3});
   EXPECT_EQ(render_inspection_text(inspect_heads<double>(mass.view(), 4)),
-            "No query sees a key, or no heavy hitters were asked for.\n\n"
+            "No query has a visible key, or no heavy hitters were requested.\n\n"
             "head   key 0   heavy hitters: key and share of the attention\n"
             "   0       0   none\n"
             "   1       0   none\n");

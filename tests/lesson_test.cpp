@@ -375,7 +375,7 @@ TEST(Lessons, AreListedAndAnUnknownNameIsRejectedWithTheNames) {
   EXPECT_EQ(names,
             (std::vector<std::string>{"three-words", "roles", "one-function", "from-seed", "by-hand", "why-scale"}));
   EXPECT_EQ(regard::rejection([] { regard::lesson_input("005\x1b[31m"); }),
-            "there is no lesson \"005\\u{1b}[31m\"; there are three-words, roles, one-function, from-seed, by-hand, "
+            "unknown lesson \"005\\u{1b}[31m\"; expected one of three-words, roles, one-function, from-seed, by-hand, "
             "why-scale");
 }
 
@@ -596,14 +596,14 @@ TEST(Lessons, OperationsRefuseWhatTheyCannotDo) {
             "step r: number 0 must be a whole number from 0 to 4294967295");
   EXPECT_EQ(message(one(Operation::float32_dots, {0}, {"A"})), "step r: takes one number for each token, 0 or 1");
   EXPECT_EQ(message(one(Operation::float32_dots, {1, 1}, {"A"}), 2, 4),
-            "step r: the order in pairs takes vectors of five");
+            "step r: the order in pairs requires vectors of five elements");
   EXPECT_EQ(message(one(Operation::dot_table, {}, {"A", "A"}), 100), "step r: takes at most 64 tokens, not 100");
-  EXPECT_EQ(message(one(Operation::dot_table, {}, {"A", "A"})), "step r: its operands disagree");
+  EXPECT_EQ(message(one(Operation::dot_table, {}, {"A", "A"})), "step r: its operands differ in the number of tokens");
   EXPECT_EQ(message(one(Operation::focus_vectors, {}, {"A"})), "step r: needs a token in focus");
   EXPECT_EQ(message(one(Operation::scale_statistics, {0, 4096, 8192}, {})),
             "step r: would draw more than 33554432 numbers");
   EXPECT_EQ(message(one(Operation::scale_statistics, {0, 1}, {})),
-            "step r: takes a seed, the number of queries, and lengths");
+            "step r: takes a seed, the number of queries, and head sizes");
   std::vector<regard::StepRequest> unlike = one(Operation::difference, {}, {"A", "A"});
   unlike[1].transpose = "right";
   EXPECT_EQ(message(unlike), "step r: its operands differ in shape");

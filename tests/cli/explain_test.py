@@ -385,7 +385,7 @@ def test_colour():
 def test_the_list_of_lessons(tmp_path):
     listed = [line.split()[0] for line in succeed("lesson").decode().split("\n\n")[0].splitlines()]
     assert listed == LESSONS
-    fail(2, ['there is no lesson "nonsense"', *LESSONS], "lesson", "nonsense", cwd=tmp_path)
+    fail(2, ['unknown lesson "nonsense"', *LESSONS], "lesson", "nonsense", cwd=tmp_path)
     fail(2, '--step: step "nope" does not exist', "lesson", "three-words", "--step", "nope", cwd=tmp_path)
     fail(2, "--pause needs a terminal", "lesson", "three-words", "--pause", cwd=tmp_path)
 

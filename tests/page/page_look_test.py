@@ -178,7 +178,7 @@ def test_a_number_that_differs_stands_beside_the_documents(lesson):
     assert page.locator('.step:has([data-cell^="scores 0"]) .document').count() == len(differs)
     # Quietly, and with the reason.
     assert page.evaluate("getComputedStyle(document.querySelector('.document')).color") == page.evaluate("getComputedStyle(document.querySelector('.note')).color")
-    assert "computed from the 8 digits of Q, K and V that the document prints" in page.locator('.step:has([data-cell^="scores 0"])').inner_text()
+    assert "computed from the 8 printed digits of Q, K and V" in page.locator('.step:has([data-cell^="scores 0"])').inner_text()
 
 
 # ---- where things are: boxes as the browser draws them

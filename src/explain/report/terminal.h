@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Numbers and words as people read them: fixed decimals with a leading zero and a true minus sign, shortest forms that
-// read back the same, words truncated to a width in columns.
-// Read next: text.cpp, steps_text.cpp.
+// Numbers and words for readers: fixed decimals with a leading zero and a true minus sign, shortest forms that read
+// back the same, words truncated to a display width.
+// Read next: terminal.cpp, steps_text.cpp.
 #pragma once
 
 #include <optional>
@@ -42,10 +42,10 @@ std::string document_number(double number, const Expected& expected, bool unicod
 // without Unicode "-1.5000" and "-inf".
 std::string styled_number(double number, const NumberStyle& style);
 
-// What the printed text stands for, as a number of units of the last printed decimal: to add up what is printed.
+// The printed value in units of its last decimal, for adding up printed numbers.
 long long printed_units(double number, const NumberStyle& style);
 
-// Cuts to at most `width` columns, the last one an ellipsis.
+// Truncates to at most `width` columns, the last one an ellipsis.
 std::string truncate_to_width(std::string_view text, int width, bool unicode);
 std::string pad_right(std::string_view text, int width);
 std::string pad_left(std::string_view text, int width);

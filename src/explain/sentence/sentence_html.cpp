@@ -81,17 +81,17 @@ class SentencePage {
 
   void gram() {
     const EncoderConfig& config = model_.encoder.config;
-    const Index depth = config.head_size();
+    const Index head_size = config.head_size();
     std::vector<float> all;
     for (const EncoderLayer& layer : model_.encoder.layers)
       for (Index h = 0; h < config.num_heads; ++h) {
         json_.poll();
-        for (Index a = 0; a < depth; ++a)
+        for (Index a = 0; a < head_size; ++a)
           for (Index b = 0; b <= a; ++b) {
             double sum = 0;
             for (Index e = 0; e < config.width; ++e)
-              sum += static_cast<double>(layer.w_output(h * depth + a, e)) *
-                     static_cast<double>(layer.w_output(h * depth + b, e));
+              sum += static_cast<double>(layer.w_output(h * head_size + a, e)) *
+                     static_cast<double>(layer.w_output(h * head_size + b, e));
             all.push_back(static_cast<float>(sum));
           }
       }
@@ -175,11 +175,11 @@ class SentencePage {
                    TensorView<const float, 1> EncoderLayer::* bias) {
     const EncoderLayer& layer = model_.encoder.layers[static_cast<std::size_t>(row.layer)];
     const Tensor<float, 2>& input = trace().layers[static_cast<std::size_t>(row.layer)].input;
-    const Index depth = model_.encoder.config.head_size();
+    const Index head_size = model_.encoder.config.head_size();
     json_.name(name);
     json_.begin_array();
-    for (Index d = 0; d < depth; ++d) {
-      const Index column = row.head * depth + d;
+    for (Index d = 0; d < head_size; ++d) {
+      const Index column = row.head * head_size + d;
       std::vector<std::pair<double, Index>> products;
       double sum = 0;
       for (Index i = 0; i < model_.encoder.config.width; ++i) {

@@ -33,12 +33,12 @@ double norm_of(std::span<const double> numbers) {
 // The head's vector (D) · its rows of W_output: (E).
 std::vector<double> through_output(const Encoder& encoder, Index layer, Index head, std::span<const double> numbers) {
   const TensorView<const float, 2>& w = encoder.layers[static_cast<std::size_t>(layer)].w_output;
-  const Index depth = encoder.config.head_size();
+  const Index head_size = encoder.config.head_size();
   std::vector<double> result(static_cast<std::size_t>(encoder.config.width));
-  for (Index d = 0; d < depth; ++d) {
+  for (Index d = 0; d < head_size; ++d) {
     for (Index e = 0; e < encoder.config.width; ++e) {
       result[static_cast<std::size_t>(e)] +=
-          numbers[static_cast<std::size_t>(d)] * static_cast<double>(w(head * depth + d, e));
+          numbers[static_cast<std::size_t>(d)] * static_cast<double>(w(head * head_size + d, e));
     }
   }
   return result;
@@ -77,7 +77,7 @@ SentenceRow sentence_row(const SentenceModel& model, const Sentence& sentence, I
   check("head", head, config.num_heads);
   check("word", word, static_cast<Index>(sentence.words.size()));
   const LayerTrace& trace = sentence.trace.layers[static_cast<std::size_t>(layer)];
-  const auto [num_heads, length, depth] = trace.query.shape();
+  const auto [num_heads, length, head_size] = trace.query.shape();
   SentenceRow row{.layer = layer, .head = head, .word = word};
   row.queries = sentence.words[static_cast<std::size_t>(word)].tokens;
   const Index pieces = static_cast<Index>(row.queries.size());
@@ -90,26 +90,26 @@ SentenceRow sentence_row(const SentenceModel& model, const Sentence& sentence, I
     const Index query = row.queries[static_cast<std::size_t>(q)];
     for (Index k = 0; k < length; ++k) {
       double dot = 0;
-      for (Index d = 0; d < depth; ++d) {
+      for (Index d = 0; d < head_size; ++d) {
         dot += static_cast<double>(trace.query(head, query, d)) * static_cast<double>(trace.key(head, k, d));
       }
       row.dots(q, k) = dot;
       row.scores(q, k) = hidden[static_cast<std::size_t>(k)] ? -std::numeric_limits<double>::infinity()
-                                                             : dot / std::sqrt(static_cast<double>(depth));
+                                                             : dot / std::sqrt(static_cast<double>(head_size));
     }
     softmax_row(row.scores, q, row.weights);
   }
 
-  row.context.resize(static_cast<std::size_t>(depth));
+  row.context.resize(static_cast<std::size_t>(head_size));
   for (std::size_t w = 0; w < sentence.words.size(); ++w) {
     RowKey key{.word = static_cast<Index>(w), .special = sentence.words[w].special};
-    std::vector<double> brings(static_cast<std::size_t>(depth));
+    std::vector<double> brings(static_cast<std::size_t>(head_size));
     for (const Index token : sentence.words[w].tokens) {
       double weight = 0;
       for (Index q = 0; q < pieces; ++q) weight += row.weights(q, token) / static_cast<double>(pieces);
       key.weight += weight;
       key.hidden = key.hidden || hidden[static_cast<std::size_t>(token)];
-      for (Index d = 0; d < depth; ++d) {
+      for (Index d = 0; d < head_size; ++d) {
         brings[static_cast<std::size_t>(d)] += weight * static_cast<double>(trace.value(head, token, d));
       }
     }
@@ -125,10 +125,10 @@ SentenceRow sentence_row(const SentenceModel& model, const Sentence& sentence, I
 
 ExpandedDot expand_dot(const Sentence& sentence, const SentenceRow& row, Index query, Index key) {
   const LayerTrace& trace = sentence.trace.layers[static_cast<std::size_t>(row.layer)];
-  const auto [num_heads, length, depth] = trace.query.shape();
+  const auto [num_heads, length, head_size] = trace.query.shape();
   check("token", key, length);
   ExpandedDot expanded{.query = query, .key = key, .dot = row.dots(piece_index(row, query), key), .terms = {}};
-  for (Index d = 0; d < depth; ++d) {
+  for (Index d = 0; d < head_size; ++d) {
     const double q = static_cast<double>(trace.query(row.head, query, d));
     const double k = static_cast<double>(trace.key(row.head, key, d));
     expanded.terms.push_back({d, q, k, q * k});

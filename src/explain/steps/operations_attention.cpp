@@ -26,7 +26,7 @@ namespace regard::inline v0 {
 namespace {
 
 struct Extents {
-  Index heads, key_heads, queries, keys, depth;
+  Index heads, key_heads, queries, keys, head_size;
 };
 
 Index num_tokens(const Evaluation& e, const Matrix& m) { return e.columns() ? m.num_columns : m.num_rows; }
@@ -40,7 +40,7 @@ Extents extents(const Evaluation& e) {
   const Extents x{query.num_heads, key.num_heads, num_tokens(e, query), num_tokens(e, key), num_dimensions(e, query)};
   if (!query.kept_rows.empty() || !query.kept_columns.empty() || !key.kept_rows.empty() || !key.kept_columns.empty())
     e.fail(fmt::format("{} and {} must be whole matrices", e.request.operands[0], e.request.operands[1]));
-  if (num_dimensions(e, key) != x.depth)
+  if (num_dimensions(e, key) != x.head_size)
     e.fail(fmt::format("{} is {} and {} is {}: a query and a key must have the same length", e.request.operands[0],
                        shape_text(query), e.request.operands[1], shape_text(key)));
   if (x.heads % x.key_heads != 0)
@@ -60,7 +60,7 @@ double scale_factor(const Evaluation& e, const Extents& x) {
     case ScaleRule::number:
       return scale.number;
     case ScaleRule::sqrt:
-      return 1.0 / std::sqrt(static_cast<double>(x.depth));
+      return 1.0 / std::sqrt(static_cast<double>(x.head_size));
     case ScaleRule::floor_half:
       break;
   }
@@ -70,7 +70,7 @@ double scale_factor(const Evaluation& e, const Extents& x) {
 std::string scale_text(const Evaluation& e, const Extents& x, const std::string& scores) {
   const Scale& scale = scale_rule(e);
   if (scale.rule == ScaleRule::none) return scores;
-  if (scale.rule == ScaleRule::sqrt) return fmt::format("{} / √{}", scores, x.depth);
+  if (scale.rule == ScaleRule::sqrt) return fmt::format("{} / √{}", scores, x.head_size);
   return fmt::format("{} · {}", shown_number(scale.number, ElementType::float64), scores);
 }
 

@@ -124,10 +124,10 @@ void compute_ratio(Evaluation& e) {
 void compute_cosine(Evaluation& e) {
   const Matrix& q = e.operand(0);
   const Matrix& k = e.operand(1);
-  const Index depth = e.columns() ? q.num_rows : q.num_columns;
+  const Index dimensions = e.columns() ? q.num_rows : q.num_columns;
   const Index queries = e.columns() ? q.num_columns : q.num_rows;
   const Index keys = e.columns() ? k.num_columns : k.num_rows;
-  if ((e.columns() ? k.num_rows : k.num_columns) != depth || k.num_heads != q.num_heads || !q.kept_rows.empty() ||
+  if ((e.columns() ? k.num_rows : k.num_columns) != dimensions || k.num_heads != q.num_heads || !q.kept_rows.empty() ||
       !q.kept_columns.empty() || !k.kept_rows.empty() || !k.kept_columns.empty())
     e.fail(fmt::format("{} and {} must hold vectors of the same length", e.request.operands[0], e.request.operands[1]));
   const double bytes =
@@ -149,7 +149,7 @@ void compute_cosine(Evaluation& e) {
         double dot = 0.0;
         double length_q = 0.0;
         double length_k = 0.0;
-        for (Index d = 0; d < depth; ++d) {
+        for (Index d = 0; d < dimensions; ++d) {
           dot += at(q, h, i, d) * at(k, h, j, d);
           length_q += at(q, h, i, d) * at(q, h, i, d);
           length_k += at(k, h, j, d) * at(k, h, j, d);
@@ -181,15 +181,15 @@ void compute_add(Evaluation& e) {
 void compute_normalize(Evaluation& e) {
   const Matrix& m = e.operand(0);
   const Index tokens = e.columns() ? m.stored_columns() : m.stored_rows();
-  const Index depth = e.columns() ? m.stored_rows() : m.stored_columns();
+  const Index dimensions = e.columns() ? m.stored_rows() : m.stored_columns();
   e.step.result = m;
   for (Index h = 0; h < m.num_heads; ++h)
     for (Index t = 0; t < tokens; ++t) {
       const auto index = [&](Index d) { return e.columns() ? m.index(h, d, t) : m.index(h, t, d); };
       std::vector<double> numbers;
-      for (Index d = 0; d < depth; ++d) numbers.push_back(m.numbers[index(d)]);
+      for (Index d = 0; d < dimensions; ++d) numbers.push_back(m.numbers[index(d)]);
       const auto [mean, variance] = moments(numbers);
-      for (Index d = 0; d < depth; ++d)
+      for (Index d = 0; d < dimensions; ++d)
         e.step.result.numbers[index(d)] =
             variance == 0 ? 0.0 : rounded(e, (m.numbers[index(d)] - mean) / std::sqrt(variance));
     }
