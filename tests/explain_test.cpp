@@ -468,13 +468,13 @@ TEST(Explain, RejectsWhatCannotBeComputed) {
   EXPECT_EQ(rejection(in), "matrix W_key is missing; give X, W_query, W_key and W_value, or Q, K and V");
   in = love();
   in.matrices.push_back({"W_qurey", matrix_of({{1}})});
-  EXPECT_EQ(rejection(in).substr(0, 33), "matrix W_qurey is used by no step");
+  EXPECT_EQ(rejection(in).substr(0, 38), "matrix W_qurey is not used by any step");
   in = love();
   in.matrices[1].matrix = matrix_of({{1, 2}});
   EXPECT_EQ(rejection(in), "step queries: X is 3 × 3 and W_query is 1 × 2: W_query must have 3 rows");
   in = love();
   in.matrices[2].matrix = matrix_of({{1}, {2}, {3}});
-  EXPECT_EQ(rejection(in), "step scores: Q is 3 × 3 and K is 3 × 1: a query and a key must have the same length");
+  EXPECT_EQ(rejection(in), "step scores: Q is 3 × 3 and K is 3 × 1: queries and keys must have the same size");
   in = love();
   in.tokens.pop_back();
   EXPECT_EQ(rejection(in), "tokens holds 2 words and X has 3 rows");
@@ -482,15 +482,14 @@ TEST(Explain, RejectsWhatCannotBeComputed) {
   in.settings.heads = 2;
   EXPECT_EQ(rejection(in), "step queries: 3 dimensions cannot be split into 2 heads");
   in.steps = {{.operation = Operation::show, .operands = {"X"}}};
-  EXPECT_EQ(rejection(in),
-            "heads is 2, and the steps are listed: the linear and show steps among them take heads of their own");
+  EXPECT_EQ(rejection(in), "heads is 2, and the steps are listed: set heads on the linear and show steps instead");
   in = love();
   in.steps = {{.operation = Operation::relu, .operands = {"Y"}}};
   EXPECT_EQ(rejection(in), "step relu: there is no matrix Y before it");
   in.steps = {{.operation = Operation::relu, .operands = {"X", "X"}}};
   EXPECT_EQ(rejection(in), "step relu: operation relu takes 1 operands, not 2");
   in.steps = {{.operation = Operation::relu, .operands = {"X"}}};
-  EXPECT_EQ(rejection(in), "matrix W_query is used by no step");
+  EXPECT_EQ(rejection(in), "matrix W_query is not used by any step");
   EXPECT_EQ(rejection(ExplainInput{}), "matrix Q is missing; give X, W_query, W_key and W_value, or Q, K and V");
 }
 

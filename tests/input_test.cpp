@@ -114,7 +114,7 @@ TEST(Input, RejectsDepthBeyond64) {
 
 TEST(Input, RejectsUnknownKeysAndValues) {
   EXPECT_EQ(rejection("{\"casual\": true}"),
-            "in.json: byte 11: \"casual\" is no setting, and holds no list of rows as a matrix would");
+            "in.json: byte 11: \"casual\" is not a setting and not a matrix (a list of rows)");
   EXPECT_EQ(rejection("{\"scale\": \"half\"}"),
             "in.json: byte 10: scale \"half\" is not one of none, sqrt, floor_half or a finite number");
   EXPECT_EQ(rejection("{\"layout\": \"row\"}"), "in.json: byte 11: layout \"row\" is not one of rows or columns");

@@ -276,7 +276,7 @@ def test_options_that_are_rejected(folder, arguments, words_expected):
     (b'{"X": [[1', "byte 9: "),
     (b'{"X": [[1]]} x', "byte 13: "),
     (b'{"steps": [{"operation": "zork"}]}', 'byte 25: step zork: operation "zork" does not exist; choose one of add, '),
-    (b'{"zzz": 1}', ["byte 8: ", '"zzz" is no setting']),
+    (b'{"zzz": 1}', ["byte 8: ", '"zzz" is not a setting']),
     (b"", "byte 0: "),
 ])
 @pytest.mark.parametrize("piped", [False, True])
