@@ -189,7 +189,7 @@ def test_a_row_that_sees_no_key_says_so(attend):
     assert page.locator(".vector .number").all_inner_texts() == ["0", "0", "0"]
     assert "query 1 sees no key" in page.locator(".map-figure + aside, aside.note").last.inner_text()
     assert "nan" not in page.locator("main").inner_text().lower()
-    for step, text in (("softmax", "sees no key: it has no weights"), ("mix", "is 0 throughout")):
+    for step, text in (("softmax", "sees no key: it has no weights"), ("mix", "the context of query 1 is 0")):
         choose(page, 0, 1, step)
         assert text in page.locator(".step-note").inner_text()
 
@@ -211,7 +211,7 @@ def test_the_mixed_values_of_a_head_are_called_its_context(attend):
     choose(page, 0, 1)
     assert "the context of query 1" in page.locator(".step-note").inner_text()
     choose(page, 0, 0)
-    assert "the context of query 0 is 0 throughout" in page.locator(".step-note").inner_text()
+    assert "the context of query 0 is 0" in page.locator(".step-note").inner_text()
     assert "new vector" not in page.locator("main").inner_text()
 
 
@@ -295,7 +295,7 @@ def test_batch_and_heads_are_named_and_chosen(attend):
     assert page.locator(".row-table .query-name").inner_text() == "query 2"
     assert page.locator(".row-table tbody th").all_inner_texts() == [f"key {j}" for j in range(5)]
     told = page.locator("header .citation").inner_text()
-    assert told == "float32 · batch of 2 × 4 heads on 2 of keys × 3 queries × 5 keys of 4 numbers · key lengths 5, 2 · scale 1/√4"
+    assert told == "float32 · batch of 2 × 4 heads (2 of keys) × 3 queries × 5 keys of size 4 · key lengths 5, 2 · scale 1/√4"
     foot = page.locator("footer").inner_text()
     assert "regard attend" in foot and "key lengths 5, 2" in foot and "--html" in foot
 

@@ -345,7 +345,7 @@ def test_why_scale_is_a_figure_of_the_numbers_in_its_table(lesson):
 
 def test_why_scale_expands_the_numbers_that_it_invites_to_choose(lesson):
     page, data = lesson("why-scale")
-    assert "Choose one to see how it came about" in page.locator(".steps .lead").inner_text()
+    assert "Choose one to see how it was computed" in page.locator(".steps .lead").inner_text()
     for column, words in enumerate(["Σ (q·k)² / 2560", "var(q·k) / D = 32.7404 / 32 = 1.0231", "Σ largest p / 256", "Σ largest p′ / 256", "Σ p(1 − p) / 2560", "Σ p′(1 − p′) / 2560"]):
         page.locator(f'[data-cell="statistics 0 2 {column}"]').click()
         assert words in page.locator(".expand .work").inner_text()

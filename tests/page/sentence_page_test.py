@@ -211,7 +211,7 @@ def test_all_heads_are_sorted_filtered_and_chosen(sentence):
     assert page.locator(".heads .largest").all_inner_texts() == [styled(one["salience"], TWO) for one in ranked]
     names = [word["name"] for word in data["words"]]
     assert page.locator(".heads .head-pair").all_inner_texts() == [f"→ {names[one['target']]}" for one in ranked]
-    assert "Largest salience first: the weight that “bank” gives another word, less the head’s baseline" in note.inner_text()
+    assert "Largest salience first: the weight that “bank” gives another word, minus the head’s baseline" in note.inner_text()
     page.locator('.heads [data-focus="map 1 0"]').click()
     assert page.locator('[data-focus="Layer 1"]').get_attribute("aria-pressed") == "true"
     assert page.locator('.heads [aria-pressed="true"]').get_attribute("data-focus") == "map 1 0"
@@ -227,7 +227,7 @@ def test_all_heads_are_sorted_filtered_and_chosen(sentence):
     page.locator('[data-focus="filter all"]').click()
     assert [one.get_attribute("data-focus") for one in heads.all()] == [f"map {layer} {head}" for layer in range(data["model"]["layers"])
                                                                           for head in range(data["model"]["heads"])]
-    assert "Rows are layers, columns heads. Beneath each map stands its largest weight." in note.inner_text()
+    assert "Rows are layers, columns heads. The number below each map is its largest weight." in note.inner_text()
     page.wait_for_function("[...document.querySelectorAll('.heads .largest')].every(e => e.textContent !== '')")
     assert heads.count() == count and len(stands_beneath()) == count
     assert page.locator(".heads .head-pair").count() == 0
@@ -376,7 +376,7 @@ def test_projections_are_those_of_the_model(sentence, model):
     # Of another head the numbers are there, and their products are not.
     page.locator(f'[data-focus="Head {(head + 1) % heads}"]').click()
     page.locator('[data-cell="project query 0"]').click()
-    assert "The file has the products" in page.locator(".projection .expand").inner_text()
+    assert "The file has the products only" in page.locator(".projection .expand").inner_text()
 
 
 # Points on each arc, with half of its thickness, that lie on a word or a number.

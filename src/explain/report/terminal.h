@@ -26,7 +26,7 @@ struct NumberStyle {
   bool scientific = false;
   bool unicode = true;
 };
-// digits as asked, else none when every number is whole, else 4 or as many as the largest number needs to show four;
+// the digits given, else none if every number is whole, else 4, or more if the largest number needs them to show four;
 // scientific where fixed decimals would take more than 12 columns.
 NumberStyle style_for(const Matrix& matrix, std::optional<int> digits, bool unicode);
 

@@ -77,10 +77,10 @@ std::vector<std::string> bar_table_lines(const BarTable& table, int width, const
     return sum;
   };
   num_dropped = 0;
-  for (const int turn : {1, 2}) {
+  for (const int order : {1, 2}) {
     while (fixed() > width) {
       const auto drop =
-          std::find_if(columns.begin(), columns.end(), [&](const BarColumn* c) { return c->drop == turn; });
+          std::find_if(columns.begin(), columns.end(), [&](const BarColumn* c) { return c->drop == order; });
       if (drop == columns.end()) break;
       if (!(*drop)->bars) ++num_dropped;
       columns.erase(drop);
@@ -118,12 +118,12 @@ std::vector<std::string> bar_table_lines(const BarTable& table, int width, const
         line.append(kBarGap + 1, ' ').append(pad_right(drawn, bar_width));
       }
     }
-    const bool beside = display_width(line) + kBarGap + 1 + display_width(runs_on) <= width;
-    if (!runs_on.empty() && beside) line.append(kBarGap + 1, ' ').append(runs_on);
+    const bool fits = display_width(line) + kBarGap + 1 + display_width(runs_on) <= width;
+    if (!runs_on.empty() && fits) line.append(kBarGap + 1, ' ').append(runs_on);
     trim(line);
     const bool strong = row < table.strong.size() && table.strong[row];
     lines.push_back(strong ? paint.bold(line) : line);
-    if (!runs_on.empty() && !beside) {
+    if (!runs_on.empty() && !fits) {
       for (const std::string& below : wrap_words(runs_on, width - kBarGap, 0))
         lines.push_back(std::string(kBarGap, ' ') + below);
     }

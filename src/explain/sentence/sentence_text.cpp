@@ -103,8 +103,8 @@ class Screen {
       after = truncate_to_width(after, std::max(1, room - display_width(before)), t_.paint.unicode);
     }
     const int used = t_.width - room + display_width(before) + display_width(after);
-    const int beside = t_.width - used - 2;
-    if (display_width(model) > beside && display_width(t_.own(extents)) <= beside) model = t_.own(extents);
+    const int available = t_.width - used - 2;
+    if (display_width(model) > available && display_width(t_.own(extents)) <= available) model = t_.own(extents);
     const int gap = t_.width - used - display_width(model);
     const std::string sentence = label + before + t_.paint.bold(word) + after;
     if (gap >= 2) {
