@@ -26,12 +26,12 @@ struct NumberStyle {
   bool scientific = false;
   bool unicode = true;
 };
-// the digits given, else none if every number is whole, else 4, or more if the largest number needs them to show four;
-// scientific where fixed decimals would take more than 12 columns.
+// The given digits, else none if every number is whole, else 4, or more if the largest number needs them to show four;
+// scientific if fixed decimals would take more than 12 columns.
 NumberStyle style_for(const Matrix& matrix, std::optional<int> digits, bool unicode);
 
-// The style of a step's result, or of another matrix of that step: digits as asked, else the step's own, else the
-// input's; whole numbers stay whole, unless the step or the caller says otherwise.
+// The style of a step's result, or of another matrix of that step: the given digits, else the step's, else the
+// input's; whole numbers stay whole unless the step or the caller sets digits.
 NumberStyle step_style(const Explanation& explanation, const Step& step, const Matrix& matrix,
                        std::optional<int> digits, bool unicode);
 
