@@ -570,7 +570,7 @@ TEST(RenderSentenceText, OrdersByWeightAndByContribution) {
 
 TEST(RenderSentenceText, ExplainsTheNumbersOfSplitWords) {
   const std::string pieces = render_sentence_text(analyze_sentence(model(), kText, {.query = "embeddings"}), {});
-  EXPECT_TRUE(has(pieces, "4 pieces, em ##bed ##ding ##s") && has(pieces, "mean over these")) << pieces;
+  EXPECT_TRUE(has(pieces, "4 pieces, em ##bed ##ding ##s") && has(flat(pieces), "averaged over the query’s")) << pieces;
   const std::string attended = render_sentence_text(analyze_sentence(model(), kText, {.query = "bank"}), {});
   EXPECT_TRUE(has(attended, "    ##ding") && has(attended, "whose weights ( ) sum to the word’s")) << attended;
   const std::string later =

@@ -99,7 +99,7 @@ def test_full_shows_every_pair_and_head(model):
     (["the", A, B], "sentence A: the occurs 2 times in this text; expected one of the#0 (on the bank) or the#1 (of the river)"),
     (["bank,bank,bank", A, B], "names 3 words and there are 2 sentences"),
     (["bank", A, B, "--hide", "walk"], "does not occur in any sentence"),
-    (["bank", A, B, "--control", "he"], "stands in 1 of the sentences"),
+    (["bank", A, B, "--control", "he"], "occurs in 1 of the sentences"),
     (["bank", A, B, "--sort", "x"], "there is no option --sort of regard compare"),
     (["bank", A, "bank " * 30], "sentence B: bank occurs 30 times"),
     (["@1", A, "bank " * 60], "sentence B: the text has 62 tokens and the model has 40 positions"),
