@@ -76,7 +76,7 @@ ExplainInput lesson_from_seed() {
        .operands = {"T", "S", "document"},
        .result = "ulps",
        .name = "last-place",
-       .column_labels = {"Regard", "document", "apart"},
+       .column_labels = {"Regard", "document", "difference"},
        .digits = 2,
        .notes = {"Difference from the exact sum, and between Regard’s sum and the document’s. Both are correct: a "
                  "float32 holds about seven digits, and each order of summation rounds differently."}},
