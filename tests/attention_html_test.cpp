@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The page of attention over arrays, without a browser: what it rejects, what it says of the options, how large it is.
-// What it carries and shows: cli/attend_test.py, page/attend_page_test.py.
+// The page of attention over arrays, without a browser: rejections, the texts of options, the size of the file. Its
+// data and figures are tested by cli/attend_test.py and page/attend_page_test.py.
 // Read next: src/explain/arrays/attention_html.cpp.
 #include "regard/explain/attention_html.h"
 
@@ -49,7 +49,7 @@ JsonValue data_of(const std::string& html, const std::string& id) {
   return read_json(html.substr(from, html.find("</script>", from) - from), id);
 }
 
-TEST(AttendPage, SaysEveryOption) {
+TEST(AttendPage, ListsEveryOption) {
   Small<double> small;
   const std::array<Index, 1> lengths{3};
   const std::array<double, 1> one{0.5};
@@ -70,15 +70,14 @@ TEST(AttendPage, SaysEveryOption) {
   std::string all;
   const JsonValue data = data_of(small.render({.command = "regard </script>"}), "explanation");
   for (const JsonValue& text : data.find("settings")->items()) all += (all.empty() ? "" : "; ") + text.text();
-  EXPECT_EQ(
-      all,
-      "causal; the last query stands at the last key; window: 2 before, all after; key lengths 3; prefix 3; mask; "
-      "scale 1/√2; soft cap 2.5; ALiBi; bias; sinks");
+  EXPECT_EQ(all,
+            "causal; last query at last key; window: 2 before, all after; key lengths 3; prefix 3; mask; "
+            "scale 1/√2; soft cap 2.5; ALiBi; bias; sinks");
   EXPECT_EQ(data.find("command")->text(), "regard </script>");
   EXPECT_EQ(data.find("type")->text(), "float64");
 }
 
-TEST(AttendPage, RejectsWhatItCannotShow) {
+TEST(AttendPage, RejectsInvalidArguments) {
   Small<float> small;
   small.compute();
   EXPECT_EQ(small.rejection(), "no rejection");
@@ -115,22 +114,22 @@ TEST(AttendPage, JoinsTheCellsOfLargeMaps) {
   EXPECT_EQ(page.maps[360], 360.0F);  // the last strip has one row
 }
 
-TEST(AttendPage, HoldsAnInspectionBesideRowsOrAlone) {
+TEST(AttendPage, ContainsAnInspectionWithOrWithoutRows) {
   Small<float> small;
   small.compute();
   const Tensor<float, 3> mass({1, 1, 4});
   const Tensor<float, 4> map({1, 1, 3, 4});
   const AttentionHtmlInspection inspection =
       attention_html_inspection<float>(inspect_heads<float>(mass.view(), 3), map.view());
-  const std::string beside = small.render({.inspection = &inspection});
-  EXPECT_EQ(data_of(beside, "page").find("subject")->text(), "arrays");
-  EXPECT_NE(data_of(beside, "page").find("weights"), nullptr);
-  EXPECT_EQ(data_of(beside, "inspection").find("queries")->number(), 3);
+  const std::string with_rows = small.render({.inspection = &inspection});
+  EXPECT_EQ(data_of(with_rows, "page").find("subject")->text(), "arrays");
+  EXPECT_NE(data_of(with_rows, "page").find("weights"), nullptr);
+  EXPECT_EQ(data_of(with_rows, "inspection").find("queries")->number(), 3);
   small.outputs = {};
   const std::string alone = small.render({.inspection = &inspection, .only_inspection = true});
   EXPECT_EQ(data_of(alone, "page").find("subject")->text(), "inspection");
   EXPECT_EQ(data_of(alone, "page").find("query"), nullptr);
-  EXPECT_NE(small.rejection({.only_inspection = true}).find("there is no inspection"), std::string::npos);
+  EXPECT_NE(small.rejection({.only_inspection = true}).find("inspection is null"), std::string::npos);
 }
 
 TEST(AttendPage, RejectsAPageTooLarge) {
@@ -143,11 +142,11 @@ TEST(AttendPage, RejectsAPageTooLarge) {
     FAIL() << "no rejection";
   } catch (const std::invalid_argument& error) {
     EXPECT_STREQ(error.what(),
-                 "render_attention_html: the page would take 43.6 MiB; the most is 24.0 MiB; choose fewer rows");
+                 "render_attention_html: the page would take 43.6 MiB; the limit is 24.0 MiB; choose fewer rows");
   }
 }
 
-TEST(AttendPage, IsAsLargeAsItSays) {
+TEST(AttendPage, SizeMatchesTheEstimate) {
   const std::array<Index, 4> query{2, 4, 100, 8}, key{2, 2, 300, 8}, value{2, 2, 300, 5};
   const double floats = attention_html_bytes<float>(query, key, value, {}, false);
   // Weights and scores: 4 bytes each, and a bit; the rest is less than a tenth of them.
@@ -156,7 +155,7 @@ TEST(AttendPage, IsAsLargeAsItSays) {
   EXPECT_LT(floats, weights * 8.125 * 4 / 3 * 1.1 + 250e3);
   EXPECT_GT(attention_html_bytes<double>(query, key, value, {}, false), 1.8 * (floats - 200e3));
   EXPECT_GT(attention_html_bytes<float>(query, key, value, {}, true), floats + weights * 4 * 4 / 3 - 1);
-  // Rows count once.
+  // Repeated rows count once.
   EXPECT_EQ(attention_html_bytes<float>(query, key, value, {{0, 50}, {50, 100}, {10, 20}}, false), floats);
   EXPECT_LT(attention_html_bytes<float>(query, key, value, {{0, 1}}, false), floats / 5 + 200e3);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Comparisons on a small model of random numbers against the formulas of docs/reference/notation.md, as plain loops
-// over the encoder's trace; what the text claims, and what it may not claim; rejections.
+// over the encoder's trace; the claims of the text; rejections.
 // Read next: sentence_model.h, regard/explain/compare.h.
 #include "regard/explain/compare.h"
 
@@ -19,7 +19,7 @@ namespace {
 
 const std::vector<std::string> kTexts = {"he sat on the bank of the river.", "she put her money in the bank",
                                          "they walked along the river bank at dawn"};
-constexpr double kBound = 1e-6;  // of float sums against double ones, for numbers of size 1
+constexpr double kBound = 1e-6;  // float sums against double sums, for numbers of size 1
 
 using Vector = std::vector<double>;
 
@@ -60,7 +60,7 @@ std::vector<Sentence> read_all(const std::vector<std::string>& texts, const std:
   return sentences;
 }
 
-// Where a text stands, marks of the model's and punctuation apart.
+// The words of that text, except special tokens and punctuation.
 std::vector<Index> words_called(const Sentence& sentence, const std::string& text) {
   std::vector<Index> found;
   for (std::size_t w = 0; w < sentence.words.size(); ++w) {
@@ -70,25 +70,25 @@ std::vector<Index> words_called(const Sentence& sentence, const std::string& tex
 }
 
 double floor_of(const std::vector<Sentence>& sentences, std::size_t stage, Index& pairs) {
-  struct Place {
+  struct Position {
     const Sentence* sentence;
     Index word;
     std::string text;
   };
-  std::vector<Place> places;
+  std::vector<Position> positions;
   for (const Sentence& sentence : sentences) {
     for (std::size_t w = 0; w < sentence.words.size(); ++w) {
       if (sentence.words[w].special || sentence.words[w].text == ".") continue;
-      places.push_back({&sentence, static_cast<Index>(w), sentence.words[w].text});
+      positions.push_back({&sentence, static_cast<Index>(w), sentence.words[w].text});
     }
   }
   double sum = 0;
   pairs = 0;
-  for (std::size_t i = 0; i < places.size(); ++i) {
-    for (std::size_t j = i + 1; j < places.size(); ++j) {
-      if (places[i].text == places[j].text) continue;
-      sum += cos_of(vector_at(*places[i].sentence, stage, places[i].word),
-                    vector_at(*places[j].sentence, stage, places[j].word));
+  for (std::size_t i = 0; i < positions.size(); ++i) {
+    for (std::size_t j = i + 1; j < positions.size(); ++j) {
+      if (positions[i].text == positions[j].text) continue;
+      sum += cos_of(vector_at(*positions[i].sentence, stage, positions[i].word),
+                    vector_at(*positions[j].sentence, stage, positions[j].word));
       ++pairs;
     }
   }
@@ -198,7 +198,7 @@ std::string rejected(std::string_view word, const std::vector<std::string>& text
   return rejection([&] { compare_word(small_sentence_model(), word, texts, options); });
 }
 
-// A comparison of made-up figures, for what the text says of them: cosines after the last layer.
+// A comparison of made-up figures, to test the text: cosines after the last layer.
 Comparison made_up(double ab, double ac, double the_ab, double the_ac) {
   Comparison c = compare_word(small_sentence_model(), "bank", kTexts);
   for (auto& pair : c.plain.pairs) pair.controls.resize(1);
@@ -212,13 +212,13 @@ Comparison made_up(double ab, double ac, double the_ab, double the_ac) {
   set(1, ac, the_ac);
   return c;
 }
-// The text with every line break a space.
+// The text with line breaks as spaces.
 std::string flat(std::string text) {
   std::replace(text.begin(), text.end(), '\n', ' ');
   return text;
 }
 
-TEST(Compare, EveryNumberIsItsFormula) {
+TEST(Compare, EveryNumberMatchesItsFormula) {
   const Comparison c = compare_word(small_sentence_model(), "bank", kTexts);
   expect_numbers(c, c.plain, read_all(kTexts));
   EXPECT_EQ(control_words(c.plain.pairs[0]), (std::vector<std::string>{"the"}));
@@ -226,25 +226,25 @@ TEST(Compare, EveryNumberIsItsFormula) {
   EXPECT_FALSE(c.hidden);
 }
 
-TEST(Compare, TheWordsRowIsTheSameVectorExactly) {
+TEST(Compare, WordEmbeddingsAreEqual) {
   const Comparison c = compare_word(small_sentence_model(), "bank", kTexts);
   for (const ComparedPair& pair : c.plain.pairs) EXPECT_EQ(pair.cosine[0], 1.0);
 }
 
-TEST(Compare, AWordOfPiecesIsTheirMean) {
+TEST(Compare, SplitWordIsTheMeanOfItsPieces) {
   const std::vector<std::string> texts = {"the embeddings of a river", "he sat on no embeddings"};
   const Comparison c = compare_word(small_sentence_model(), "embeddings", texts);
   ASSERT_EQ(c.sentences[0].words[static_cast<std::size_t>(c.sentences[0].word)].tokens.size(), 4u);
   expect_numbers(c, c.plain, read_all(texts));
 }
 
-TEST(Compare, HidingIsAMaskInEveryLayer) {
+TEST(Compare, HidingMasksEveryLayer) {
   const Comparison c = compare_word(small_sentence_model(), "bank", kTexts, {.hide = {"river"}, .control = {}});
   ASSERT_TRUE(c.hidden);
   expect_numbers(c, *c.hidden, read_all(kTexts, {"river"}));
   EXPECT_EQ(c.sentences[0].hidden.size(), 1u);
   EXPECT_TRUE(c.sentences[1].hidden.empty());
-  // All other words but bank and river: he sat on the of, she put her money in, they walked along at dawn.
+  // All words except bank and river: he sat on the of, she put her money in, they walked along at dawn.
   ASSERT_EQ(c.others.size(), 15u);
   EXPECT_EQ(c.others[0].text, "he");
   EXPECT_EQ(c.others_left_out, 0);
@@ -260,7 +260,7 @@ TEST(Compare, HidingIsAMaskInEveryLayer) {
   }
 }
 
-TEST(Compare, TriesOnlySoManyOtherWords) {
+TEST(Compare, LimitsTheNumberOfOtherWords) {
   const Comparison c =
       compare_word(small_sentence_model(), "bank", kTexts, {.hide = {"river"}, .control = {}, .most_others = 4});
   EXPECT_EQ(c.others.size(), 4u);
@@ -268,7 +268,7 @@ TEST(Compare, TriesOnlySoManyOtherWords) {
   EXPECT_TRUE(has(flat(render_compare_text(c)), "11 more words were not tried"));
 }
 
-TEST(Compare, NamesOneWordForEachSentence) {
+TEST(Compare, AcceptsOneNamePerSentence) {
   const std::vector<std::string> texts = {"the bank is no bank", "the bank of a river"};
   const Comparison c = compare_word(small_sentence_model(), "bank#1,bank", texts);
   EXPECT_EQ(c.sentences[0].words[static_cast<std::size_t>(c.sentences[0].word)].tokens.front(), 5);
@@ -277,13 +277,13 @@ TEST(Compare, NamesOneWordForEachSentence) {
   EXPECT_EQ(compare_word(small_sentence_model(), "bank#0", texts).sentences[0].word, 2);
 }
 
-TEST(Compare, TheControlCanBeNamed) {
+TEST(Compare, UsesTheNamedControl) {
   const Comparison c = compare_word(small_sentence_model(), "bank", kTexts, {.hide = {}, .control = "river"});
   EXPECT_TRUE(c.plain.pairs[0].controls.empty());
   EXPECT_EQ(control_words(c.plain.pairs[1]), (std::vector<std::string>{"river"}));
 }
 
-TEST(Compare, TheSameSentenceTwiceHasNoDifference) {
+TEST(Compare, SameSentenceTwiceHasNoDifference) {
   const Comparison c = compare_word(small_sentence_model(), "bank", {kTexts[0], kTexts[0]});
   for (const double cosine : c.plain.pairs[0].cosine) EXPECT_EQ(cosine, 1.0);
   EXPECT_EQ(c.plain.pairs[0].difference, (std::vector<double>{0, 0, 0}));
@@ -291,20 +291,20 @@ TEST(Compare, TheSameSentenceTwiceHasNoDifference) {
   EXPECT_TRUE(has(render_compare_text(c), "no difference"));
 }
 
-TEST(Compare, Rejects) {
+TEST(Compare, RejectsInvalidOptions) {
   EXPECT_EQ(rejected("bank", {kTexts[0]}), "1 sentence to compare; expected 2 to 26");
   EXPECT_EQ(rejected("bank", std::vector<std::string>(27, kTexts[0])), "27 sentences to compare; expected 2 to 26");
   EXPECT_TRUE(has(rejected("money", kTexts), "sentence A: money is not in this text; expected one of [CLS], he"));
   EXPECT_TRUE(has(rejected("the", kTexts), "sentence A: the occurs 2 times in this text; expected one of the#0"));
   EXPECT_TRUE(has(rejected("bank,bank", kTexts), "names 2 words and there are 3 sentences"));
   EXPECT_EQ(rejected("river,money", {kTexts[0], kTexts[1]}),
-            "\"river\" in A and \"money\" in B are different words; expected one word, standing in every sentence");
+            "\"river\" in A and \"money\" in B are different words; expected one word that occurs in every sentence");
   EXPECT_EQ(rejected("bank", kTexts, {.hide = {"walk"}, .control = {}}),
-            "\"walk\", to be hidden, stands in none of the sentences");
+            "\"walk\", to be hidden, does not occur in any sentence");
   EXPECT_TRUE(has(rejected("bank", kTexts, {.hide = {"the"}, .control = {}}),
                   "--hide in sentence A: the occurs 2 times in this text; expected one of the#0"));
   EXPECT_EQ(rejected("bank", kTexts, {.hide = {}, .control = "he"}),
-            "the control \"he\" stands in 1 of the sentences; expected a word that stands in two at least");
+            "the control \"he\" occurs in 1 of the sentences; expected a word that occurs in at least two");
   EXPECT_EQ(rejected("bank", kTexts, {.hide = {}, .control = "bank"}),
             "the control \"bank\" is the word compared; expected another word");
   std::string wide = "the";
@@ -313,9 +313,9 @@ TEST(Compare, Rejects) {
       has(rejected("@2", {"the bank", wide}), "sentence B: the text has 53 tokens and the model has 40 positions"));
 }
 
-// ---- what the text says
+// ---- text
 
-TEST(CompareText, SaysNoMoreThanTheControlAllows) {
+TEST(CompareText, ClaimsNoMoreThanTheControlAllows) {
   std::string text = flat(render_compare_text(made_up(.6, .9, .8, .81)));
   EXPECT_TRUE(
       text.starts_with("Between A and B “bank” (0.600) differs more than the control “the” (0.800). Cosine of “bank” "
@@ -328,10 +328,10 @@ TEST(CompareText, SaysNoMoreThanTheControlAllows) {
       text.starts_with("Between A and B “bank” (0.600) differs no more than the control “the” (0.500): by itself this "
                        "shows nothing about “bank”."))
       << text;
-  EXPECT_TRUE(has(text, "but for “the” by 0.400: the order may come from the sentences")) << text;
+  EXPECT_TRUE(has(text, "and for “the” by 0.400: the order may come from the sentences")) << text;
   EXPECT_FALSE(has(text, "differs more than the control")) << text;
 
-  // As far is not further.
+  // An equal difference is not a larger one.
   text = flat(render_compare_text(made_up(.6, .9, .6, .5)));
   EXPECT_TRUE(has(text, "differs no more than the control “the” (0.600)")) << text;
   EXPECT_TRUE(has(text, "for “the” they are not (−0.100)")) << text;
@@ -381,7 +381,7 @@ TEST(CompareText, KeepsTheWidthAndEveryLayer) {
   }
 }
 
-TEST(CompareText, WithoutUnicodeItIsAscii) {
+TEST(CompareText, IsAsciiWithoutUnicode) {
   const Comparison c = compare_word(small_sentence_model(), "bank", {"the bank \u202e\x1b]0;", "a bank"});
   const std::string text = render_compare_text(c, {.unicode = false});
   EXPECT_TRUE(std::all_of(text.begin(), text.end(), [](char b) { return b == '\n' || (b >= ' ' && b <= '~'); }))

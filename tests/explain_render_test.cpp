@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How an explanation looks: widths, alignment, sums that add up in print, hidden and tiny weights, ASCII, untrusted
-// text through both renderers, JSON that reads back. Read next: src/explain/steps/steps_text.cpp,
+// The text and JSON of an explanation: widths, alignment, printed sums, hidden and tiny weights, ASCII, untrusted text
+// in both renderers, JSON that reads back. Read next: src/explain/steps/steps_text.cpp,
 // src/explain/steps/steps_json.cpp.
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ namespace {
 
 using namespace regard;
 
-// What house.md lists: mark-up, terminal and spreadsheet commands, text that turns round, NUL.
+// Untrusted texts: mark-up, terminal and spreadsheet commands, bidirectional text, NUL.
 const std::vector<std::string> kUntrusted = {"</script><img src=x onerror=alert(1)>",
                                              "\x1b]0;title\x07",
                                              "\xe2\x80\xae"
@@ -83,7 +83,7 @@ TEST(Text, EveryLineFits) {
         EXPECT_LE(display_width(line), width) << line;
 }
 
-TEST(Text, PlainWithoutUnicodeAndColoursOnlyWhenAsked) {
+TEST(Text, IsAsciiWithoutUnicodeAndColouredOnRequest) {
   const Explanation e = explain(words({"ä", "b", "c"}));
   const std::string plain = render_text(e, {.unicode = false});
   EXPECT_TRUE(std::all_of(plain.begin(), plain.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; }));
@@ -95,7 +95,7 @@ TEST(Text, PlainWithoutUnicodeAndColoursOnlyWhenAsked) {
   EXPECT_FALSE(holds(unicode, "\x1b"));
   const std::string colour = render_text(e, {.color = true});
   EXPECT_TRUE(holds(colour, "\x1b[1m"));
-  // Without its colours it is the same text.
+  // Without colours the text is the same.
   std::string stripped;
   for (std::size_t i = 0; i < colour.size(); ++i) {
     if (colour[i] == '\x1b') {
@@ -107,7 +107,7 @@ TEST(Text, PlainWithoutUnicodeAndColoursOnlyWhenAsked) {
   EXPECT_EQ(stripped, unicode);
 }
 
-TEST(Text, TellsHiddenFromTiny) {
+TEST(Text, DistinguishesHiddenFromTiny) {
   ExplainInput in;
   in.matrices = {
       {"Q", matrix_of({{1}, {1}, {1}})}, {"K", matrix_of({{0}, {30}, {2000}})}, {"V", matrix_of({{1}, {2}, {3}})}};
@@ -120,7 +120,7 @@ TEST(Text, TellsHiddenFromTiny) {
   EXPECT_TRUE(holds(text, "each row sums to 1 over the keys")) << text;
 }
 
-TEST(Text, SaysWhereRoundingPartsASum) {
+TEST(Text, StatesTheSumOfRoundedFigures) {
   ExplainInput in;
   in.matrices = {{"Q", matrix_of({{0}})}, {"K", matrix_of({{1}, {1}, {1}})}, {"V", matrix_of({{1}, {2}, {3}})}};
   const std::string text = render_text(explain(in), {.width = 120, .step = "weights"});
@@ -139,7 +139,7 @@ TEST(Text, AlignsOnTheDecimalPoint) {
   EXPECT_TRUE(holds(text, "   0    1.5000  −100.2500\n   1  −22.1250     0\n")) << text;
 }
 
-TEST(Text, ShortensAndSaysSo) {
+TEST(Text, StatesWhatIsShortened) {
   ExplainInput in;
   Matrix m;
   m.num_rows = 64;
@@ -166,7 +166,7 @@ TEST(Text, ShortensAndSaysSo) {
   EXPECT_EQ(std::count(full.begin(), full.end(), '.'), 64 * 64);
 }
 
-TEST(Text, ExpandsTheCellAskedFor) {
+TEST(Text, ExpandsTheRequestedCell) {
   ExplainInput in;
   in.tokens = {"a", "b"};
   in.matrices = {
@@ -184,7 +184,7 @@ TEST(Text, ExpandsTheCellAskedFor) {
             "4 scaled, 5 weights, 6 context");
 }
 
-TEST(Text, ShowsTheDocumentsNumberBesideOneThatDiffers) {
+TEST(Text, ShowsTheDocumentsNumberIfItDiffers) {
   ExplainInput in;
   in.matrices = {{"Q", matrix_of({{1.25}})}, {"K", matrix_of({{1}, {2}})}, {"V", matrix_of({{1}, {2}})}};
   in.settings.scale.rule = ScaleRule::none;
@@ -194,7 +194,7 @@ TEST(Text, ShowsTheDocumentsNumberBesideOneThatDiffers) {
   EXPECT_TRUE(holds(text, "as in the document: 1 of 2 numbers, to its 2 decimals")) << text;
 }
 
-TEST(Render, UntrustedTextComesOutHarmless) {
+TEST(Render, EscapesUntrustedText) {
   ExplainInput in = words(kUntrusted);
   in.title = in.citation = kUntrusted[1];
   in.errata = kUntrusted;
@@ -221,7 +221,7 @@ TEST(Render, UntrustedTextComesOutHarmless) {
   EXPECT_TRUE(holds(json, "日本語"));
 }
 
-TEST(Json, IsWholeAndInTheShortestForm) {
+TEST(Json, IsCompleteAndInTheShortestForm) {
   ExplainInput in;
   in.matrices = {
       {"Q", matrix_of({{0.1, 1e300}})}, {"K", matrix_of({{1, 0}, {3, 1e300}})}, {"V", matrix_of({{1}, {2}})}};

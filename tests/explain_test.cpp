@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The steps of an explanation: numbers worked out by hand, both layouts, heads, masks, arithmetic done as on paper, the
-// working of cells, and what is rejected.
+// derivation of cells, and rejections.
 // Read next: explain_render_test.cpp, docs/guide/own-matrices.md.
 #include "regard/explain/steps.h"
 
@@ -126,7 +126,7 @@ TEST(Explain, HidesKeysAfterTheQuery) {
   EXPECT_EQ(step(e, "weights").result.numbers[2], 0.0);
   EXPECT_NEAR(step(e, "weights").result.numbers[3], std::exp(1.0) / (std::exp(1.0) + 1), 1e-15);
 
-  // Two queries beside the last two of three keys.
+  // Two queries aligned with the last two of three keys.
   ExplainInput cross;
   cross.matrices = {{"Q", matrix_of({{1}, {1}})}, {"K", matrix_of({{1}, {1}, {1}})}, {"V", matrix_of({{3}, {6}, {9}})}};
   cross.settings.causal.rule = CausalRule::bottom_right;
@@ -136,7 +136,7 @@ TEST(Explain, HidesKeysAfterTheQuery) {
   expect_numbers(step(c, "context"), {4.5, 6}, 1e-15);
 }
 
-TEST(Explain, ColumnsAreRowsTurnedRound) {
+TEST(Explain, LayoutColumnsTransposesEveryResult) {
   const ExplainInput columns = by_hand();
   ExplainInput rows = columns;
   rows.settings.layout = Layout::rows;
@@ -154,7 +154,7 @@ TEST(Explain, ColumnsAreRowsTurnedRound) {
   EXPECT_NEAR(step(c, "context").result.numbers[0], 10.3076, 5e-5);
 }
 
-TEST(Explain, DoesOnPaperWhatTheLibraryLacks) {
+TEST(Explain, ComputesPaperArithmetic) {
   ExplainInput in = by_hand();
   in.settings.scale.rule = ScaleRule::floor_half;
   in.settings.softmax_base = 3;
@@ -175,7 +175,7 @@ TEST(Explain, DoesOnPaperWhatTheLibraryLacks) {
   expect_numbers(step(e, "context"),
                  {7.8261, 12.8571, 16.3636, 3.3333, 2.1739, 3.5714, 4.5455, 1.6667, 5.8696, 3.2143, 1.3636, 7.5}, 5e-5);
 
-  // A mask after a scale of paper, and a plain ratio.
+  // A mask after floor_half, and a plain ratio.
   in.settings.causal.rule = CausalRule::top_left;
   in.settings.softmax = SoftmaxRule::unshifted;
   in.settings.softmax_base.reset();
@@ -192,7 +192,7 @@ TEST(Explain, DoesOnPaperWhatTheLibraryLacks) {
   EXPECT_DOUBLE_EQ(shares.result.numbers[3], 0.5);
 }
 
-TEST(Explain, UnshiftedSoftmaxOverflowsWhereTheLibrarysDoesNot) {
+TEST(Explain, UnshiftedSoftmaxOverflowsAndTheLibrarysDoesNot) {
   ExplainInput in;
   in.matrices = {{"Q", matrix_of({{1000}})}, {"K", matrix_of({{1}, {1}})}, {"V", matrix_of({{1}, {3}})}};
   expect_numbers(step(explain(in), "weights"), {0.5, 0.5}, 0);
@@ -202,7 +202,7 @@ TEST(Explain, UnshiftedSoftmaxOverflowsWhereTheLibrarysDoesNot) {
   EXPECT_NE(render_text(e, {}).find("nan"), std::string::npos);
 }
 
-TEST(Explain, HeadsAreTheirOwnAttention) {
+TEST(Explain, EachHeadIsASeparateAttention) {
   ExplainInput both = love();
   both.settings.query.clear();
   both.settings.heads = 3;
@@ -300,7 +300,7 @@ std::string line(const CellDerivation& work, std::string_view name) {
   return "no line";
 }
 
-TEST(Explain, ExpandsWhatStandsRoundAttention) {
+TEST(Explain, ExpandsStepsAroundAttention) {
   const ExplainInput in = read_explain_input(R"({"T": [[1, 2], [3, 4]], "steps": [
     {"operation": "show", "operands": ["T"], "result": "T", "heads": 2},
     {"operation": "join", "operands": ["T"], "result": "J"},
@@ -427,7 +427,7 @@ TEST(Explain, MarksWhereADocumentDiffers) {
   EXPECT_EQ(rejection(in), "expected names step \"wieghts\", which does not exist");
 }
 
-TEST(Explain, PutsVariantsBesideWhatTheyChange) {
+TEST(Explain, ComputesVariantsOfEachStep) {
   ExplainInput in = love();
   Variant scaled{.label = "with √3", .settings = in.settings};
   scaled.settings.scale.rule = ScaleRule::sqrt;
@@ -438,7 +438,7 @@ TEST(Explain, PutsVariantsBesideWhatTheyChange) {
   EXPECT_NEAR(step(e, "weights").variants[0].result.numbers[3], 1 / (2 + std::exp(-1 / std::sqrt(3.0))), 1e-15);
 }
 
-TEST(Explain, RunsStepsOfTheInputsOwn) {
+TEST(Explain, RunsTheStepsOfTheInput) {
   const ExplainInput in = read_explain_input(R"({"T": [[1, 2], [3, 4]], "steps": [
     {"operation": "product", "operands": ["T", "T"], "transpose": "right", "result": "S", "name": "naive"},
     {"operation": "product", "operands": ["S", "T"], "result": "Y", "name": "mixed"},
@@ -462,19 +462,19 @@ TEST(Explain, RunsStepsOfTheInputsOwn) {
   EXPECT_EQ(e.steps[7].result.numbers, (std::vector<double>{0, 1, 0, 1}));
 }
 
-TEST(Explain, RejectsWhatCannotBeComputed) {
+TEST(Explain, RejectsInvalidInputs) {
   ExplainInput in = love();
   in.matrices.erase(in.matrices.begin() + 2);
   EXPECT_EQ(rejection(in), "matrix W_key is missing; give X, W_query, W_key and W_value, or Q, K and V");
   in = love();
   in.matrices.push_back({"W_qurey", matrix_of({{1}})});
-  EXPECT_EQ(rejection(in).substr(0, 33), "matrix W_qurey is used by no step");
+  EXPECT_EQ(rejection(in).substr(0, 38), "matrix W_qurey is not used by any step");
   in = love();
   in.matrices[1].matrix = matrix_of({{1, 2}});
   EXPECT_EQ(rejection(in), "step queries: X is 3 × 3 and W_query is 1 × 2: W_query must have 3 rows");
   in = love();
   in.matrices[2].matrix = matrix_of({{1}, {2}, {3}});
-  EXPECT_EQ(rejection(in), "step scores: Q is 3 × 3 and K is 3 × 1: a query and a key must have the same length");
+  EXPECT_EQ(rejection(in), "step scores: Q is 3 × 3 and K is 3 × 1: queries and keys must have the same size");
   in = love();
   in.tokens.pop_back();
   EXPECT_EQ(rejection(in), "tokens holds 2 words and X has 3 rows");
@@ -482,19 +482,18 @@ TEST(Explain, RejectsWhatCannotBeComputed) {
   in.settings.heads = 2;
   EXPECT_EQ(rejection(in), "step queries: 3 dimensions cannot be split into 2 heads");
   in.steps = {{.operation = Operation::show, .operands = {"X"}}};
-  EXPECT_EQ(rejection(in),
-            "heads is 2, and the steps are listed: the linear and show steps among them take heads of their own");
+  EXPECT_EQ(rejection(in), "heads is 2, and the steps are listed: set heads on the linear and show steps instead");
   in = love();
   in.steps = {{.operation = Operation::relu, .operands = {"Y"}}};
   EXPECT_EQ(rejection(in), "step relu: there is no matrix Y before it");
   in.steps = {{.operation = Operation::relu, .operands = {"X", "X"}}};
   EXPECT_EQ(rejection(in), "step relu: operation relu takes 1 operands, not 2");
   in.steps = {{.operation = Operation::relu, .operands = {"X"}}};
-  EXPECT_EQ(rejection(in), "matrix W_query is used by no step");
+  EXPECT_EQ(rejection(in), "matrix W_query is not used by any step");
   EXPECT_EQ(rejection(ExplainInput{}), "matrix Q is missing; give X, W_query, W_key and W_value, or Q, K and V");
 }
 
-TEST(Explain, KeepsChosenRowsOfALongSequence) {
+TEST(Explain, KeepsOnlyChosenRowsOfALongSequence) {
   constexpr Index kTokens = 100000;
   ExplainInput in;
   Matrix column;
@@ -509,7 +508,7 @@ TEST(Explain, KeepsChosenRowsOfALongSequence) {
   EXPECT_EQ(weights.num_rows, kTokens);
   EXPECT_EQ(weights.kept_rows, (std::vector<Index>{0, 1, 2, 3, 4, 5, 6, 7, 777, 50000, 99992, 99993, 99994, 99995,
                                                    99996, 99997, 99998, 99999}));
-  // Query 777 is 0: it sees 778 keys alike.
+  // Query 777 is 0: its weights on 778 keys are equal.
   EXPECT_NEAR(weights.numbers[weights.index(0, 8, 777)], 1.0 / 778, 1e-15);
   EXPECT_EQ(weights.numbers[weights.index(0, 8, 778)], 0.0);
   EXPECT_EQ(weights.hidden[weights.index(0, 8, 778)], 1);
@@ -543,12 +542,12 @@ TEST(Explain, SplitsChosenRowsOfALongSequence) {
       for (NamedMatrix& named : in.matrices) named.matrix = transposed(named.matrix);
     }
     const Explanation e = explain(in);
-    // All scores are 0: each query's context is the mean of the values that it sees.
-    const auto number = [&](std::string_view name, Index head, Index place) {
+    // All scores are 0: each query's context is the mean of the visible values.
+    const auto number = [&](std::string_view name, Index head, Index row) {
       const Matrix& m = step(e, name).result;
       const std::vector<Index>& kept = layout == Layout::rows ? m.kept_rows : m.kept_columns;
-      EXPECT_EQ(kept[static_cast<std::size_t>(place)], place < 8 ? place : kTokens - 8 + (place - 8)) << name;
-      return m.numbers[layout == Layout::rows ? m.index(head, place, 0) : m.index(head, 0, place)];
+      EXPECT_EQ(kept[static_cast<std::size_t>(row)], row < 8 ? row : kTokens - 8 + (row - 8)) << name;
+      return m.numbers[layout == Layout::rows ? m.index(head, row, 0) : m.index(head, 0, row)];
     };
     EXPECT_NEAR(number("show", 0, 15), (kTokens - 1) / 2.0, 1e-9);
     EXPECT_NEAR(number("show", 1, 15), 1, 1e-12);

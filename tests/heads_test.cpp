@@ -18,11 +18,11 @@
 namespace regard {
 namespace {
 
-constexpr double kBound = 2e-6;  // of float scores against double ones, for figures of size 1
+constexpr double kBound = 2e-6;  // float scores against double scores, for figures of size 1
 
 using Row = std::vector<double>;
 
-// softmax(q·k / √D) of one query over the keys that are seen; 0 elsewhere.
+// softmax(q·k / √D) of one query over the visible keys; 0 elsewhere.
 Row weights_of(const Sentence& sentence, Index layer, Index head, Index query) {
   const LayerTrace& t = sentence.trace.layers[static_cast<std::size_t>(layer)];
   const Index length = t.query.shape()[1], depth = t.query.shape()[2];
@@ -57,7 +57,7 @@ double value_length(const Sentence& sentence, Index layer, Index head, Index key
   return std::sqrt(square);
 }
 
-// A measure of one query, NaN where it cannot have one; [CLS] and [SEP] stand at the ends.
+// A measure of one query, NaN where it is undefined; [CLS] and [SEP] are the first and last tokens.
 double measure(const Sentence& sentence, HeadMeasure what, const Row& p, Index layer, Index head, Index query) {
   const double none = std::numeric_limits<double>::quiet_NaN();
   const auto length = static_cast<Index>(p.size());
@@ -159,13 +159,13 @@ void expect_survey(const HeadSurvey& survey, const std::vector<Sentence>& senten
   }
 }
 
-TEST(Heads, EveryMeasureIsItsFormula) {
+TEST(Heads, EveryMeasureMatchesItsFormula) {
   const std::vector<Sentence> sentences = read_all(kTexts);
   expect_survey(survey_of(sentences, false), sentences, false);
   expect_survey(survey_of(sentences, true), sentences, true);
 }
 
-TEST(Heads, UniformIsWhatSeeingAllKeysAlikeGives) {
+TEST(Heads, UniformIsTheMeasureOfUniformWeights) {
   const HeadSurvey survey = survey_of(read_all({kTexts[0]}), false);
   for (const HeadMeasures& head : survey.heads) {
     EXPECT_NEAR(head.of(HeadMeasure::entropy).uniform, 1, 1e-12);
@@ -178,7 +178,7 @@ TEST(Heads, UniformIsWhatSeeingAllKeysAlikeGives) {
   }
 }
 
-TEST(Heads, HiddenKeysAreNoKeys) {
+TEST(Heads, HiddenKeysAreNotCounted) {
   std::vector<Sentence> sentences;
   sentences.push_back(read_sentence(small_sentence_model(), kTexts[0], {.hide = {"river", "sat"}}));
   const HeadSurvey survey = survey_of(sentences, false);
@@ -186,7 +186,7 @@ TEST(Heads, HiddenKeysAreNoKeys) {
   EXPECT_EQ(survey.heads[0].of(HeadMeasure::self).n, 8);
 }
 
-TEST(Heads, WhoSeesOneKeyHasNoEntropyAndWhoSeesNoneHasNothing) {
+TEST(Heads, EntropyRequiresTwoVisibleKeysAndOtherMeasuresOne) {
   HeadSurveyor surveyor(small_sentence_model(), false);
   surveyor.add(read_sentence(small_sentence_model(), "", {.hide = {"[CLS]", "[SEP]"}}));
   EXPECT_EQ(surveyor.survey().heads[3].of(HeadMeasure::distance).n, 0);
@@ -213,16 +213,15 @@ TEST(Heads, SortsAndFilters) {
   for (const HeadMeasures& head : chosen_heads(survey, {.layer = 2})) EXPECT_EQ(head.layer, 2);
   EXPECT_EQ(chosen_heads(survey, {.layer = 2}).size(), 4u);
   EXPECT_EQ(chosen_heads(survey, {.head = 3}).size(), 3u);
-  EXPECT_EQ(rejection([&] { chosen_heads(survey, {.layer = 3}); }), "there is no layer 3; expected 0 to 2");
-  EXPECT_EQ(rejection([&] { chosen_heads(survey, {.head = -1}); }), "there is no head -1; expected 0 to 3");
-  EXPECT_TRUE(has(rejection([&] { chosen_heads(survey, {.min = 0.5}); }), "needs the measure"));
-  EXPECT_EQ(
-      rejection([] { parse_head_measure("sink"); }),
-      "there is no measure \"sink\"; expected one of entropy, special, self, previous, next, distance, contribution");
+  EXPECT_EQ(rejection([&] { chosen_heads(survey, {.layer = 3}); }), "layer 3 does not exist; expected 0 to 2");
+  EXPECT_EQ(rejection([&] { chosen_heads(survey, {.head = -1}); }), "head -1 does not exist; expected 0 to 3");
+  EXPECT_TRUE(has(rejection([&] { chosen_heads(survey, {.min = 0.5}); }), "requires a measure"));
+  EXPECT_EQ(rejection([] { parse_head_measure("sink"); }),
+            "unknown measure \"sink\"; expected one of entropy, special, self, previous, next, distance, contribution");
   for (const HeadMeasure what : kHeadMeasures) EXPECT_EQ(parse_head_measure(head_measure_name(what)), what);
 }
 
-TEST(Heads, TheNumberOfThreadsMovesNothing) {
+TEST(Heads, ResultsDoNotDependOnTheNumberOfThreads) {
   const Sentence sentence = read_sentence(small_sentence_model(), kTexts[0]);
   HeadSurveyor one(small_sentence_model(), false), four(small_sentence_model(), false);
   one.add(sentence, 0, {.num_threads = 1});
@@ -248,13 +247,13 @@ TEST(HeadsText, HasARowForEachHeadWithinTheWidth) {
   EXPECT_TRUE(has(render_heads_text(survey, {.sort = HeadMeasure::self, .min = 2.0}), "No head has a mean within"));
 }
 
-TEST(HeadsText, WithoutUnicodeItIsAscii) {
+TEST(HeadsText, IsAsciiWithoutUnicode) {
   const std::string text = render_heads_text(survey_of(read_all({kTexts[2]}), true), {}, {.unicode = false});
   EXPECT_TRUE(std::all_of(text.begin(), text.end(), [](char b) { return b == '\n' || (b >= ' ' && b <= '~'); }))
       << text;
 }
 
-TEST(HeadsJson, HoldsEveryFigure) {
+TEST(HeadsJson, ContainsEveryFigure) {
   const HeadSurvey survey = survey_of(read_all(kTexts), false);
   const JsonValue json = read_json(render_heads_json(survey, {}, "regard heads"), "heads");
   EXPECT_EQ(json.members().front().first, "schema");

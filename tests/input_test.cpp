@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The JSON input of `regard explain`: every setting read and written back, every mistake rejected with its place.
+// The JSON input of `regard explain`: every setting read and written back, every error reported with its byte offset.
 // Read next: docs/guide/own-matrices.md, src/explain/steps/input_json.cpp.
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ std::string rejection(std::string_view json) {
   return regard::rejection<std::runtime_error>([&] { read_explain_input(json, "in.json"); });
 }
 
-TEST(Operations, EachHasARowInTheTableAndANameOfItsOwn) {
+TEST(Operations, EachHasATableRowAndAUniqueName) {
   for (int i = 0; i < kNumOperations; ++i) {
     const auto operation = static_cast<Operation>(i);
     EXPECT_NE(operation_name(operation), "") << i;
@@ -75,7 +75,7 @@ TEST(Input, ReadsEverySetting) {
   EXPECT_EQ(in.steps[0].numbers, (std::vector<double>{1, 2}));
   ASSERT_EQ(in.variants.size(), 1u);
   EXPECT_EQ(in.variants[0].settings.scale.rule, ScaleRule::sqrt);
-  EXPECT_EQ(in.variants[0].settings.heads, 2);  // what it does not name stays
+  EXPECT_EQ(in.variants[0].settings.heads, 2);  // settings that it does not name stay
   EXPECT_EQ(in.variants[0].matrices[0].matrix.numbers, (std::vector<double>{9}));
 }
 
@@ -90,7 +90,7 @@ TEST(Input, WritesWhatItReads) {
     EXPECT_NE(once.find(part), std::string::npos) << part;
 }
 
-TEST(Input, RejectsBrokenJsonWithItsPlace) {
+TEST(Input, RejectsBrokenJsonWithTheByteOffset) {
   EXPECT_EQ(rejection("{\"Q\": [[1, 2], [3]]}"),
             "in.json: byte 15: Q is ragged: this row has 1 numbers and the first has 2");
   EXPECT_EQ(rejection("{\"Q\": [[1]], \"Q\": [[2]]}"), "in.json: byte 13: the name \"Q\" stands twice in one object");
@@ -114,7 +114,7 @@ TEST(Input, RejectsDepthBeyond64) {
 
 TEST(Input, RejectsUnknownKeysAndValues) {
   EXPECT_EQ(rejection("{\"casual\": true}"),
-            "in.json: byte 11: \"casual\" is no setting, and holds no list of rows as a matrix would");
+            "in.json: byte 11: \"casual\" is not a setting and not a matrix (a list of rows)");
   EXPECT_EQ(rejection("{\"scale\": \"half\"}"),
             "in.json: byte 10: scale \"half\" is not one of none, sqrt, floor_half or a finite number");
   EXPECT_EQ(rejection("{\"layout\": \"row\"}"), "in.json: byte 11: layout \"row\" is not one of rows or columns");
@@ -137,7 +137,7 @@ TEST(Input, RejectsUnknownKeysAndValues) {
   EXPECT_EQ(rejection("{\"\\u202e\": 1}").find("\xe2\x80\xae"), std::string::npos);
 }
 
-TEST(Settings, ParseWhatTheProgramAndTheJsonWrite) {
+TEST(Settings, ParseTheirOwnTexts) {
   EXPECT_EQ(parse_scale("none").rule, ScaleRule::none);
   EXPECT_EQ(parse_scale("-1.5").number, -1.5);
   EXPECT_THROW(parse_scale("1e999"), std::invalid_argument);
@@ -155,7 +155,7 @@ TEST(Token, IsFoundByWordOccurrenceOrIndex) {
   EXPECT_EQ(token_index(words, "the#0"), 0);
   EXPECT_EQ(token_index(words, "the#1"), 2);
   EXPECT_EQ(token_index(words, "@4"), 4);
-  EXPECT_EQ(token_index(words, "@1"), 3);   // the word that is written so
+  EXPECT_EQ(token_index(words, "@1"), 3);   // the word with this spelling
   EXPECT_EQ(token_index(words, "a#0"), 4);  // likewise
   const auto rejection_of = [&](std::string_view token) {
     return regard::rejection([&] { token_index(words, token); });

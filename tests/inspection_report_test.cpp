@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is said of the heads of an inspection: heavy hitters and shares from masses written by hand, their text at
-// several widths, their JSON, and what is rejected.
+// The report of an inspection: heavy hitters and shares from masses written by hand, the text at several widths, the
+// JSON, and rejections.
 // Read next: regard/explain/inspection_report.h, attention_columns_test.cpp.
 #include "regard/explain/inspection_report.h"
 
@@ -19,7 +19,7 @@ namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-// Two heads of six keys for ten queries; in the second all is on one key.
+// Two heads of six keys for ten queries; in the second all weight is on one key.
 template <class T>
 Tensor<T, 3> two_heads() {
   Tensor<T, 3> mass({1, 2, 6});
@@ -35,7 +35,7 @@ std::vector<Index> keys_of(const HeadInspection& head) {
   return keys;
 }
 
-TEST(Inspection, HeavyHittersAreTheLargestMassesAndOfEqualOnesTheLowerKey) {
+TEST(Inspection, HeavyHittersAreTheLargestMassesLowerKeyFirst) {
   const Tensor<double, 3> mass = two_heads<double>();
   const Inspection made = inspect_heads<double>(mass.view(), 10, {.top = 3, .track_keys = {3, 0}});
   ASSERT_EQ(made.heads.size(), 2u);
@@ -43,7 +43,7 @@ TEST(Inspection, HeavyHittersAreTheLargestMassesAndOfEqualOnesTheLowerKey) {
   EXPECT_EQ(made.heads[0].heavy_hitters[0].mass, 4);
   EXPECT_EQ(made.heads[0].heavy_hitters[0].share, 0.4);
   EXPECT_EQ(made.heads[0].tracked_shares, (std::vector<double>{0.05, 0.15}));
-  // Keys without mass are no heavy hitters.
+  // Keys without mass are not heavy hitters.
   EXPECT_EQ(keys_of(made.heads[1]), (std::vector<Index>{3}));
   EXPECT_EQ(keys_of(inspect_heads<double>(mass.view(), 10, {.top = 9}).heads[0]), (std::vector<Index>{1, 4, 0, 3}));
   EXPECT_TRUE(inspect_heads<double>(mass.view(), 10, {.top = 0}).heads[0].heavy_hitters.empty());
@@ -72,7 +72,7 @@ TEST(Inspection, ReadsMassesByTheirStrides) {
             render_inspection_json(inspect_heads<float>(mass.view(), 10)));
 }
 
-TEST(Inspection, TextSaysTheFindingFirst) {
+TEST(Inspection, TextBeginsWithTheFinding) {
   const Tensor<double, 3> mass = two_heads<double>();
   EXPECT_EQ(render_inspection_text(inspect_heads<double>(mass.view(), 10)),
             "Head 1 gives key 3 1.0000 of its attention, the largest share of any key in any\n"
@@ -105,10 +105,10 @@ TEST(Inspection, TextFitsItsWidth) {
   }
 }
 
-TEST(Inspection, HeadsWithoutAttentionAndNan) {
+TEST(Inspection, ReportsHeadsWithoutAttentionAndNan) {
   Tensor<double, 3> mass({1, 2, 3});
   EXPECT_EQ(render_inspection_text(inspect_heads<double>(mass.view(), 4)),
-            "No query sees a key, or no heavy hitters were asked for.\n\n"
+            "No query has a visible key, or no heavy hitters were requested.\n\n"
             "head   key 0   heavy hitters: key and share of the attention\n"
             "   0       0   none\n"
             "   1       0   none\n");
@@ -121,7 +121,7 @@ TEST(Inspection, HeadsWithoutAttentionAndNan) {
             "nan");
 }
 
-TEST(Inspection, JsonHoldsTheNumbersOfTheirType) {
+TEST(Inspection, JsonPrintsNumbersInTheirType) {
   Tensor<float, 3> mass({1, 1, 2});
   mass(0, 0, 1) = 0.1F;
   const std::string json = render_inspection_json(inspect_heads<float>(mass.view(), 1, {.track_keys = {1}}));
@@ -160,7 +160,7 @@ TEST(Inspection, ShowsTheMeansOfHeads) {
             nullptr);
 }
 
-TEST(Inspection, Rejections) {
+TEST(Inspection, RejectsInvalidArguments) {
   const Tensor<double, 3> mass({1, 1, 3});
   const auto message = [&](Index queries, const InspectionOptions& options) {
     return rejection<std::invalid_argument>([&] { inspect_heads<double>(mass.view(), queries, options); });

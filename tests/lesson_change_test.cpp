@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // One input of each lesson is changed at random (fixed seed), and every later number is compared with plain loops in
-// double: attention with reference.h, the rest with what stands here. So no lesson prints numbers that it carries.
-// Float32 lessons may part from double by their rounding: 1e-5 of the largest number of a step; double ones by 1e-12.
+// double: attention with reference.h, the rest with the loops here. So no lesson prints stored numbers.
+// Float32 lessons may differ from double by rounding: 1e-5 of the largest number of a step; double ones by 1e-12.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ using regard::Index;
 using regard::Matrix;
 using regard::StepRequest;
 
-// Heads of tokens of dimensions; a score is (query, key), whichever way the lesson lays its tokens.
+// Heads of tokens of dimensions; a score is (query, key) in either layout.
 struct Numbers {
   Index heads = 1;
   Index rows = 0;
@@ -147,7 +147,7 @@ class PlainLoops {
     };
     if (op == "show") return a;
     if (op == "linear") {
-      // By columns a projection is stored (outputs, inputs), which transposed is what X takes.
+      // In layout columns a projection is stored (outputs, inputs): X takes its transpose.
       const Numbers product = multiply(a, operand(step, 1));
       const Index heads = step.heads.value_or(1);
       const Index width = product.columns / heads;
@@ -155,7 +155,7 @@ class PlainLoops {
                   [&](Index h, Index r, Index c) { return product.at(0, r, h * width + c); });
     }
     if (op == "product") {
-      // By columns V · A stands for (Aᵀ · Vᵀ)ᵀ.
+      // In layout columns V · A is (Aᵀ · Vᵀ)ᵀ.
       EXPECT_TRUE(step.transpose.empty());
       return by_column() ? multiply(operand(step, 1), a) : multiply(a, operand(step, 1));
     }
@@ -173,7 +173,7 @@ class PlainLoops {
     if (op == "sums") return fill(1, a.rows, 1, [&](Index h, Index r, Index) { return row_sum(h, r); });
     if (op == "divide") {
       return fill(1, a.rows, a.columns, [&](Index h, Index r, Index c) {
-        // Hidden numbers hold no share, also of an infinite sum.
+        // Hidden numbers have no share, even of an infinite sum.
         return a.at(h, r, c) == 0.0 ? 0.0 : a.at(h, r, c) / operand(step, 1).at(h, r, 0);
       });
     }
@@ -258,7 +258,7 @@ class PlainLoops {
   std::map<std::string, Numbers> values_;
 };
 
-// Moves one number of one input, keeping whole numbers whole; a lesson of draws gets another seed.
+// Changes one number of one input and keeps whole numbers whole; a lesson with random matrices gets another seed.
 void change_one_input(regard::ExplainInput& lesson, std::mt19937& random) {
   const auto below = [&](std::size_t count) { return static_cast<std::size_t>(random() % count); };
   if (lesson.matrices.empty()) {
@@ -307,14 +307,14 @@ void compare(const std::string& name, std::uint32_t seed) {
   }
 }
 
-TEST(LessonChange, EveryLaterNumberFollowsThePlainLoops) {
+TEST(LessonChange, EveryLaterNumberMatchesThePlainLoops) {
   for (const char* name : {"three-words", "roles", "one-function", "from-seed", "by-hand"}) {
     for (std::uint32_t seed = 1; seed <= 40; ++seed) compare(name, seed);
   }
 }
 
-TEST(LessonChange, AChangeIsSeen) {
-  // The comparison above would also hold if nothing moved.
+TEST(LessonChange, AChangeChangesLaterNumbers) {
+  // The comparison above would also pass if nothing changed.
   for (const char* name : {"three-words", "roles", "one-function", "from-seed", "by-hand"}) {
     std::mt19937 random(1);
     regard::ExplainInput changed = regard::lesson_input(name);

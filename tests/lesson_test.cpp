@@ -3,7 +3,7 @@
 // The lessons against the numbers that their documents print, copied here as printed. Sources: the notebooks and
 // articles named in each lesson's citation; for lesson roles chapter 3 of S. Raschka, "Build a Large Language Model
 // (From Scratch)", ch03.ipynb; for lesson by-hand T. Yeh, AI by Hand, Self-Attention.xlsx, sheet "small", and fractions
-// worked out by hand. A number holds when it lies within half a unit of the last printed digit, unless said
+// worked out by hand. A number must be within half a unit of the last printed digit, unless stated
 // otherwise. Then: the list of lessons, their JSON, their other layout, and settings that depart from the document.
 #include "regard/explain/lesson.h"
 
@@ -40,7 +40,7 @@ const Step& step_of(const Explanation& explanation, const std::string& name) {
   throw std::runtime_error("no step " + name);
 }
 
-// The number that a line of working ends in.
+// The number at the end of a line of working.
 double last_number(std::string text) {
   constexpr std::string_view kMinus = "−";
   text = text.substr(text.rfind(' ') + 1);
@@ -81,7 +81,7 @@ void expect_numbers(const std::string& lesson, const std::string& name, const st
   EXPECT_EQ(column, step.result.num_columns);
 }
 
-TEST(Lesson000, EveryNumberOfTheDocument) {
+TEST(Lesson000, ReproducesEveryNumberOfTheDocument) {
   expect_numbers("three-words", "embeddings", "1 0 1 / 0 1 0 / 1 1 1", 0, 0);
   expect_numbers("three-words", "queries", "2 1 2 / 0 1 0 / 2 2 2", 0, 0);
   expect_numbers("three-words", "keys", "0 1 2 / 1 0 0 / 1 1 2", 0, 0);
@@ -96,7 +96,7 @@ TEST(Lesson000, ShowsAllThreeQueriesAndBothVectorsOfTheWord) {
   expect_numbers("three-words", "before-and-after", "0 1 0 / 0 1 0 / 1.68927519 3.11159399 0.8446376", 8);
 }
 
-TEST(Lesson000, ShowsTheScaleThatTheDocumentLeavesOutBeside) {
+TEST(Lesson000, ComparesWithTheScaleThatTheDocumentLeavesOut) {
   for (const char* name : {"scaled", "weights", "context"}) {
     const Step& step = step_of(explained("three-words"), name);
     ASSERT_EQ(step.variants.size(), 1u) << name;
@@ -110,22 +110,22 @@ TEST(Lesson000, ShowsTheScaleThatTheDocumentLeavesOutBeside) {
   EXPECT_TRUE(step_of(explained("three-words"), "keys").variants.empty());
 }
 
-TEST(Lesson001, TheRowsOfTheChapterWithoutMatrices) {
+TEST(Lesson001, ReproducesTheChaptersRowsWithoutMatrices) {
   expect_numbers("roles", "plain-scores", "0.9544 1.4950 1.4754 0.8434 0.7070 1.0865", 4, kHalf, {1});
   expect_numbers("roles", "plain-ratio", "0.1455 0.2278 0.2249 0.1285 0.1077 0.1656", 4, kHalf, {1});
   expect_numbers("roles", "plain-weights", "0.1385 0.2379 0.2333 0.1240 0.1082 0.1581", 4, kHalf, {1});
   expect_numbers("roles", "plain-context", "0.4419 0.6515 0.5683", 4, kHalf, {1});
 }
 
-TEST(Lesson001, TheRowsOfTheChapterWithSeed123) {
+TEST(Lesson001, ReproducesTheChaptersRowsWithSeed123) {
   expect_numbers("roles", "queries", "0.4306 1.4551", 4, kHalf, {1});
   expect_numbers("roles", "scores", "1.2705 1.8524 1.8111 1.0795 0.5577 1.5440", 4, kHalf, {1});
   expect_numbers("roles", "weights", "0.1500 0.2264 0.2199 0.1311 0.0906 0.1820", 4, kHalf, {1});
   expect_numbers("roles", "context", "0.3061 0.8210", 4, kHalf, {1});
 }
 
-// Not what another matrix, later on, makes of them.
-TEST(Lesson001, TheFindingIsThatOfTheDocumentsWeights) {
+// Not that of the weights from another matrix, later on.
+TEST(Lesson001, FindingIsThatOfTheDocumentsWeights) {
   EXPECT_EQ(explained("roles").finding, step_of(explained("roles"), "weights").finding);
   EXPECT_EQ(explained("roles").finding, "“journey” attends most to “journey”: 0.2264 (uniform: 0.1667)");
   EXPECT_EQ(explained("by-hand").finding, "“x1” attends most to “x2”: 0.4590 (uniform: 0.2500)");
@@ -141,7 +141,7 @@ TEST(Lesson001, AnotherQueryMatrixMovesTheLargestWeight) {
   EXPECT_EQ(most_attended("other-weights"), 4);
 }
 
-TEST(Lesson002, EveryNumberOfTheDocument) {
+TEST(Lesson002, ReproducesEveryNumberOfTheDocument) {
   // From inputs that are themselves rounded to eight decimals.
   expect_numbers("one-function", "scores",
                  "0.5584545 -3.35153984 0.70533024 1.03421098 / 1.87361595 -0.12535484 3.52750914 0.62719536 / "
@@ -170,7 +170,7 @@ TEST(Lesson002, EveryNumberOfTheDocument) {
                  8, 1 + kHalf);
 }
 
-TEST(Lesson002, VariancesToEightSignificantDigits) {
+TEST(Lesson002, ReproducesVariancesToEightSignificantDigits) {
   const regard::Matrix& variances = step_of(explained("one-function"), "variances").result;
   const double scaled = step_of(explained("one-function"), "scaled-variance").result.numbers[0];
   const auto expect_digits = [](double ours, double printed) {
@@ -183,14 +183,14 @@ TEST(Lesson002, VariancesToEightSignificantDigits) {
   EXPECT_NEAR(step_of(explained("one-function"), "variance-rule").result.numbers[0], 7.5756, 0.5e-4);
 }
 
-TEST(Lesson002, SoftmaxWithoutTheShiftIsNoNumberAtScoresOf1000) {
+TEST(Lesson002, SoftmaxWithoutTheShiftIsNanAtScoresOf1000) {
   const regard::Matrix& unshifted = step_of(explained("one-function"), "unshifted-at-1000").result;
   for (Index r = 0; r < 4; ++r) {
     for (Index c = 0; c <= r; ++c) EXPECT_TRUE(std::isnan(unshifted.numbers[unshifted.index(0, r, c)]));
   }
 }
 
-TEST(Lesson002, WithoutAMaskTheLastRowStaysAndTheOthersMove) {
+TEST(Lesson002, WithoutAMaskAllRowsButTheLastChange) {
   const regard::Matrix& masked = step_of(explained("one-function"), "weights").result;
   const regard::Matrix& full = step_of(explained("one-function"), "weights-without-mask").result;
   EXPECT_TRUE(full.hidden.empty());
@@ -198,7 +198,7 @@ TEST(Lesson002, WithoutAMaskTheLastRowStaysAndTheOthersMove) {
   EXPECT_LT(full.numbers[0], 0.5);
 }
 
-TEST(Lesson003, EveryNumberOfTheDocument) {
+TEST(Lesson003, ReproducesEveryNumberOfTheDocument) {
   expect_numbers("from-seed", "tokens",
                  "0.3367 0.1288 0.2345 0.2303 -1.1229 / -0.1863 2.2082 -0.6380 0.4617 0.2674 / "
                  "0.5349 0.8094 1.1103 -1.6898 -0.9890",
@@ -225,12 +225,12 @@ TEST(Lesson003, EveryNumberOfTheDocument) {
                  "-0.9285 0.3301 1.8359 -1.3448 / -0.8652 0.3082 1.7268 -1.2445 / 0.1138 0.0517 0.0270 0.1831", 4);
 }
 
-TEST(Lesson003, TheLongPrintToTheLastDigitByTheTwoNamedOrders) {
+TEST(Lesson003, ReproducesTheLongPrintByTheTwoNamedOrders) {
   const std::vector<double> printed = {1.4987846612930298,   -0.12174583971500397, 1.265914797782898,
                                        -0.12174582481384277, 5.602515697479248,    -0.06531322002410889,
                                        1.2659146785736084,   -0.06531322002410889, 6.007389068603516};
   const std::vector<double>& ours = step_of(explained("from-seed"), "long-print").result.numbers;
-  // The document prints the shortest decimal that only one float32 stands for.
+  // The document prints the shortest decimal that identifies a float32.
   ASSERT_EQ(ours.size(), printed.size());
   for (std::size_t i = 0; i < 9; ++i) EXPECT_EQ(ours[i], static_cast<double>(static_cast<float>(printed[i]))) << i;
   const Step& table = step_of(explained("from-seed"), "cell-by-cell");
@@ -239,7 +239,7 @@ TEST(Lesson003, TheLongPrintToTheLastDigitByTheTwoNamedOrders) {
   }
 }
 
-TEST(Lesson003, TheKernelLiesWithinFourUnitsOfTheLastPlaceOfTheLongPrint) {
+TEST(Lesson003, KernelIsWithinFourUlpsOfTheLongPrint) {
   const regard::Matrix& ulps = step_of(explained("from-seed"), "last-place").result;
   for (Index i = 0; i < 9; ++i) EXPECT_LE(std::fabs(ulps.numbers[ulps.index(0, i, 2)]), 4.0) << "cell " << i;
 }
@@ -264,7 +264,7 @@ TEST(Lesson003, NaiveScoresAreSymmetricAndScoresAreNot) {
   EXPECT_GT(std::fabs(step_of(explained("from-seed"), "symmetry").result.numbers[1]), 1.0);
 }
 
-TEST(Lesson004, EveryNumberOfTheWorksheet) {
+TEST(Lesson004, ReproducesEveryNumberOfTheWorksheet) {
   expect_numbers("by-hand", "features", "2 0 0 2 / 0 1 0 0 / 0 2 1 0 / 0 0 1 1 / 2 0 0 0 / 1 0 1 1", 0, 0);
   expect_numbers("by-hand", "queries", "2 1 0 2 / 0 1 1 1 / 3 2 2 1", 0, 0);
   expect_numbers("by-hand", "keys", "0 2 1 0 / 0 1 0 0 / 1 0 -1 1", 0, 0);
@@ -281,7 +281,7 @@ TEST(Lesson004, EveryNumberOfTheWorksheet) {
                  "7.8261 12.8571 16.3636 3.3333 / 2.1739 3.5714 4.5455 1.6667 / 5.8696 3.2143 1.3636 7.5", 4);
 }
 
-TEST(Lesson004, FractionsByHand) {
+TEST(Lesson004, FractionsAreThoseComputedByHand) {
   using Texts = std::vector<std::string>;
   EXPECT_EQ(step_of(explained("by-hand"), "powers").exact,
             (Texts{"3", "3", "3", "1", "9", "3", "1", "9", "1/3", "1/3", "1/3", "1", "3", "3", "3", "1"}));
@@ -295,7 +295,7 @@ TEST(Lesson004, FractionsByHand) {
       (Texts{"180/23", "90/7", "180/11", "10/3", "50/23", "25/7", "50/11", "5/3", "135/23", "45/14", "15/11", "15/2"}));
 }
 
-TEST(Lesson004, CosinesOrderTheKeysOfQ1OtherwiseThanDotProducts) {
+TEST(Lesson004, CosinesRankTheKeysOfQ1DifferentlyFromDotProducts) {
   const auto column_of_q1 = [](const std::string& name) {
     const regard::Matrix& matrix = step_of(explained("by-hand"), name).result;
     std::vector<double> column;
@@ -327,7 +327,7 @@ TEST(Lesson004, AttentionMixesPositionsFeedForwardDoesNot) {
   };
   EXPECT_EQ(columns_moved(step_of(explained("by-hand"), "output"), step_of(after, "output")),
             (std::vector<bool>{true, true, true, true}));
-  // The feed-forward part alone, on X in place of N: only x4's own column moves.
+  // The feed-forward part alone, on X instead of N: only the column of x4 changes.
   const auto feed_forward = [](regard::ExplainInput input) {
     std::erase_if(input.matrices,
                   [](const regard::NamedMatrix& m) { return m.name != "X" && m.name != "W_1" && m.name != "W_2"; });
@@ -341,18 +341,18 @@ TEST(Lesson004, AttentionMixesPositionsFeedForwardDoesNot) {
             (std::vector<bool>{false, false, false, true}));
 }
 
-TEST(LessonWhyScale, DividingKeepsVarianceAndSlopeWhereTheyWere) {
+TEST(LessonWhyScale, DividingKeepsVarianceAndSlopeConstant) {
   const regard::Matrix& measured = step_of(explained("why-scale"), "statistics").result;
-  const std::vector<double> lengths = {3, 8, 32, 64, 128, 4960};
+  const std::vector<double> head_sizes = {3, 8, 32, 64, 128, 4960};
   ASSERT_EQ(measured.num_rows, 6);
   for (Index r = 0; r < 6; ++r) {
-    const double length = lengths[static_cast<std::size_t>(r)];
+    const double head_size = head_sizes[static_cast<std::size_t>(r)];
     const auto at = [&](Index column) { return measured.numbers[measured.index(0, r, column)]; };
     // 2560 products, ten of which share a query: a spread of (2 + 10 · 2 / D) / 2560 of the squares' mean.
-    const double spread = 5.0 * std::sqrt((2.0 + 20.0 / length) / 2560.0);
-    EXPECT_NEAR(at(0), length, spread * length);
+    const double spread = 5.0 * std::sqrt((2.0 + 20.0 / head_size) / 2560.0);
+    EXPECT_NEAR(at(0), head_size, spread * head_size);
     EXPECT_NEAR(at(1), 1.0, spread);
-    EXPECT_NEAR(at(0) / length, at(1), 1e-4) << "the same vectors, once divided";
+    EXPECT_NEAR(at(0) / head_size, at(1), 1e-4) << "the same vectors, once divided";
     EXPECT_GT(at(2), at(3)) << "unscaled, one key takes more";
     EXPECT_LT(at(4), at(5)) << "unscaled, the slope is smaller";
     if (r > 0) {
@@ -375,11 +375,11 @@ TEST(Lessons, AreListedAndAnUnknownNameIsRejectedWithTheNames) {
   EXPECT_EQ(names,
             (std::vector<std::string>{"three-words", "roles", "one-function", "from-seed", "by-hand", "why-scale"}));
   EXPECT_EQ(regard::rejection([] { regard::lesson_input("005\x1b[31m"); }),
-            "there is no lesson \"005\\u{1b}[31m\"; there are three-words, roles, one-function, from-seed, by-hand, "
+            "unknown lesson \"005\\u{1b}[31m\"; expected one of three-words, roles, one-function, from-seed, by-hand, "
             "why-scale");
 }
 
-TEST(Lessons, WhatTheDocumentPrintsIsMarkedOnlyInLesson002) {
+TEST(Lessons, OnlyLesson002MarksDifferingNumbers) {
   for (const regard::LessonEntry& entry : regard::lesson_entries()) {
     if (entry.name == "one-function") continue;
     for (const Step& step : explained(entry.name).steps) {
@@ -388,7 +388,7 @@ TEST(Lessons, WhatTheDocumentPrintsIsMarkedOnlyInLesson002) {
   }
 }
 
-TEST(Lessons, ReadBackFromJsonTheyExplainToTheSameSteps) {
+TEST(Lessons, ExplainToTheSameStepsAfterJsonRoundTrip) {
   for (const regard::LessonEntry& entry : regard::lesson_entries()) {
     const std::string json = regard::write_explain_input(regard::lesson_input(entry.name));
     Explanation read = regard::explain(regard::read_explain_input(json, "lesson"));
@@ -403,7 +403,7 @@ TEST(Lessons, ReadBackFromJsonTheyExplainToTheSameSteps) {
   }
 }
 
-TEST(Lessons, FitTheWidthAndHavePlainTwins) {
+TEST(Lessons, FitTheWidthAndWorkInAscii) {
   for (const regard::LessonEntry& entry : regard::lesson_entries()) {
     EXPECT_LE(regard::display_width(entry.title), 67) << "the list has 80 columns";
     for (int width : {60, 80, 200}) {
@@ -419,7 +419,7 @@ TEST(Lessons, FitTheWidthAndHavePlainTwins) {
   }
 }
 
-TEST(Lessons, InTheOtherLayoutEveryResultIsTransposed) {
+TEST(Lessons, TransposeEveryResultInTheOtherLayout) {
   for (const regard::LessonEntry& entry : regard::lesson_entries()) {
     const Explanation& original = explained(entry.name);
     const Layout other = original.settings.layout == Layout::rows ? Layout::columns : Layout::rows;
@@ -434,7 +434,7 @@ TEST(Lessons, InTheOtherLayoutEveryResultIsTransposed) {
       ASSERT_EQ(a.num_rows, same ? b.num_rows : b.num_columns) << entry.name << " " << original.steps[i].name;
       ASSERT_EQ(a.num_heads, b.num_heads);
       const std::vector<std::uint8_t>& differs = original.steps[i].differs;
-      // The document's numbers stay beside it.
+      // The document's numbers stay next to it.
       ASSERT_EQ(differs.size(), turned.steps[i].differs.size()) << entry.name << " " << original.steps[i].name;
       for (Index h = 0; h < a.num_heads; ++h) {
         for (Index r = 0; r < a.num_rows; ++r) {
@@ -446,7 +446,7 @@ TEST(Lessons, InTheOtherLayoutEveryResultIsTransposed) {
               EXPECT_EQ(differs[a.index(h, r, c)], turned.steps[i].differs[at])
                   << entry.name << " " << original.steps[i].name;
             }
-            // Another order of the same sums at most.
+            // At most another order of the same sums.
             if (!(std::isnan(x) && std::isnan(y)) && x != y) {
               EXPECT_NEAR(x, y, 1e-6 * std::max(1.0, std::fabs(x))) << entry.name << " " << original.steps[i].name;
             }
@@ -462,7 +462,7 @@ TEST(Lessons, InTheOtherLayoutEveryResultIsTransposed) {
   }
 }
 
-TEST(Lessons, EveryCellIsWorkedOutToItsNumber) {
+TEST(Lessons, DeriveEveryCell) {
   const std::vector<std::string> plain = {"torch_normal", "torch_uniform", "dot_table", "ulp_table"};
   int worked_out = 0;
   for (const regard::LessonEntry& entry : regard::lesson_entries()) {
@@ -512,7 +512,7 @@ TEST(Lessons, EveryCellIsWorkedOutToItsNumber) {
   EXPECT_GT(worked_out, 2000);
 }
 
-TEST(Lessons, ASettingThatDepartsFromTheDocumentStandsBesideIt) {
+TEST(Lessons, ShowChangedSettingsNextToTheDocument) {
   const regard::ExplainInput document = regard::lesson_input("from-seed");
   regard::ExplainSettings settings = document.settings;
   settings.causal = {};
@@ -529,7 +529,7 @@ TEST(Lessons, ASettingThatDepartsFromTheDocumentStandsBesideIt) {
   EXPECT_TRUE(step_of(explanation, "scaled").variants.empty());
 }
 
-TEST(Lessons, OtherSoftmaxesAndTheFloorStandBesideTheDocument) {
+TEST(Lessons, ShowOtherSoftmaxesAndTheFloorNextToTheDocument) {
   const regard::ExplainInput document = regard::lesson_input("three-words");
   const auto row_of_love = [&](auto change, const std::string& name) {
     regard::ExplainSettings settings = document.settings;
@@ -570,7 +570,7 @@ TEST(Lessons, OtherSoftmaxesAndTheFloorStandBesideTheDocument) {
   }
 }
 
-TEST(Lessons, OperationsRefuseWhatTheyCannotDo) {
+TEST(Lessons, OperationsRejectInvalidOperands) {
   const auto message = [](std::vector<regard::StepRequest> steps, Index rows = 2, Index columns = 5) {
     regard::ExplainInput input;
     regard::Matrix a;
@@ -596,20 +596,20 @@ TEST(Lessons, OperationsRefuseWhatTheyCannotDo) {
             "step r: number 0 must be a whole number from 0 to 4294967295");
   EXPECT_EQ(message(one(Operation::float32_dots, {0}, {"A"})), "step r: takes one number for each token, 0 or 1");
   EXPECT_EQ(message(one(Operation::float32_dots, {1, 1}, {"A"}), 2, 4),
-            "step r: the order in pairs takes vectors of five");
+            "step r: the order in pairs requires vectors of five elements");
   EXPECT_EQ(message(one(Operation::dot_table, {}, {"A", "A"}), 100), "step r: takes at most 64 tokens, not 100");
-  EXPECT_EQ(message(one(Operation::dot_table, {}, {"A", "A"})), "step r: its operands disagree");
+  EXPECT_EQ(message(one(Operation::dot_table, {}, {"A", "A"})), "step r: its operands differ in the number of tokens");
   EXPECT_EQ(message(one(Operation::focus_vectors, {}, {"A"})), "step r: needs a token in focus");
   EXPECT_EQ(message(one(Operation::scale_statistics, {0, 4096, 8192}, {})),
             "step r: would draw more than 33554432 numbers");
   EXPECT_EQ(message(one(Operation::scale_statistics, {0, 1}, {})),
-            "step r: takes a seed, the number of queries, and lengths");
+            "step r: takes a seed, the number of queries, and head sizes");
   std::vector<regard::StepRequest> unlike = one(Operation::difference, {}, {"A", "A"});
   unlike[1].transpose = "right";
   EXPECT_EQ(message(unlike), "step r: its operands differ in shape");
 }
 
-TEST(Lessons, TokenAndDigitsAloneDoNotDepart) {
+TEST(Lessons, TokenAndDigitsAloneChangeNothing) {
   const regard::ExplainInput document = regard::lesson_input("roles");
   regard::ExplainSettings settings = document.settings;
   settings.query = "one";

@@ -31,7 +31,7 @@ def rounded(numbers):
 
 
 def test_cosines_of_bank(document):
-    """With place and norm, then after each layer."""
+    """With position and norm, then after each layer."""
     assert document["stages"] == ["word", "+position", "L0", "L1", "L2", "L3", "L4", "L5"]
     for names, expected in {"AB": "0.966 0.883 0.853 0.846 0.872 0.892 0.849",
                             "AC": "0.988 0.955 0.914 0.922 0.941 0.951 0.920",
@@ -60,7 +60,7 @@ def test_hidden_river(document):
     assert others["sat"] == ["0.855", "0.920"] and others["the"] == ["0.859", "0.942"]
 
 
-def test_heads_that_listen_to_river(document):
+def test_heads_that_attend_to_river(document):
     words = [word["text"] for word in document["sentences"][0]["words"]]
     attention = np.array(document["attention"][0])[..., words.index("river")]
     assert round(attention[0, 4], 2) == 0.71 and round(attention[0, 10], 2) == 0.65
@@ -83,8 +83,8 @@ def test_the_text_claims_no_more_than_the_controls_allow():
     assert "the order may come from the sentences rather than from the word" in text
 
 
-def test_a_head_that_looks_back():
-    """L0H2 looks at the token before, and at nothing else."""
+def test_a_head_that_attends_to_the_previous_token():
+    """L0H2 attends to the previous token only."""
     heads = json.loads(succeed("heads", A, "--model", MODEL, "--json"))["heads"]
     head = next(head for head in heads if (head["layer"], head["head"]) == (0, 2))
     assert head["previous"]["mean"] > 0.999 and head["previous"]["uniform"] == pytest.approx(0.1)
@@ -100,7 +100,7 @@ def test_saved_arrays(tmp_path):
     np.testing.assert_allclose(arrays["context"], arrays["weights"] @ arrays["value"], atol=1e-5)
     np.testing.assert_allclose(arrays["scores"],
                                arrays["query"] @ arrays["key"].swapaxes(2, 3) / np.sqrt(32), atol=1e-4)
-    # The same states that compare reads.
+    # The states that compare reads.
     succeed("explain", B, "--query", "bank", "--model", MODEL, "--save", tmp_path / "t", "--arrays", "hidden_states")
     one, two = arrays["hidden_states"][:, 5], np.load(tmp_path / "t" / "hidden_states.npy").astype(float)[:, 7]
     cosine = (one * two).sum(axis=1) / np.sqrt((one * one).sum(axis=1) * (two * two).sum(axis=1))

@@ -20,7 +20,7 @@ def ours(*arguments):
     return np.load(io.BytesIO(succeed("embed", *MODEL, "--format", "npy", *arguments, stdin=SENTENCES)))
 
 
-def test_each_vector_is_that_of_transformers():
+def test_each_vector_matches_transformers():
     expected = np.load(HERE / "minilm_vectors.npy").astype(float)
     got = ours().astype(float)
     assert got.shape == expected.shape == (100, 384)
@@ -29,7 +29,7 @@ def test_each_vector_is_that_of_transformers():
     assert np.abs(got - expected).max() < 1e-5
 
 
-def test_the_vectors_do_not_depend_on_the_company():
+def test_the_vectors_do_not_depend_on_the_batch():
     lines = SENTENCES.splitlines()
     whole = ours()
     for n in (0, 40, 99):
@@ -37,7 +37,7 @@ def test_the_vectors_do_not_depend_on_the_company():
         assert (alone[0] == whole[n]).all()
 
 
-def test_what_is_alike_comes_first():
+def test_similar_texts_come_first():
     def first(text):
         found = json.loads(succeed("similar", text, *MODEL, "--top", "2", "--json", stdin=SENTENCES))["similar"]
         return [line["text"] for line in found]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page of a sentence in the real model (REGARD_TEST_MODEL): how large it is, and that it carries every head."""
+"""The page of a sentence in the real model (REGARD_TEST_MODEL): its size, and that it contains every head."""
 
 import base64
 import json
@@ -13,7 +13,7 @@ WORDS = "word river bank money the of dawn walked".split()
 
 
 def page_of(tmp_path, tokens):
-    """The page of a text of so many tokens, [CLS] and [SEP] counted, and its size."""
+    """The page of a text with a number of tokens, [CLS] and [SEP] included, and its size."""
     text = " ".join(WORDS[i % len(WORDS)] for i in range(tokens - 2))
     done = run("explain", "-", "--model", MODEL, "--html", tmp_path / "page.html", stdin=text.encode())
     assert done.returncode == 0 and done.stdout.decode().splitlines()[-1].startswith("  page   file://"), done.stderr.decode()

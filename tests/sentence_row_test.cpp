@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // One head's row in a small model against the formulas of docs/guide/sentence.md as plain loops over the trace; the
-// most informative head against every pair; the screen: its sums in printed
-// digits, its width, its words from outside; the JSON.
+// most informative head against every pair; the screen: its sums in printed digits, its width, untrusted words; the
+// JSON.
 // Read next: sentence_model.h, regard/explain/sentence_row.h, regard/explain/sentence_report.h.
 #include "regard/explain/sentence_row.h"
 
@@ -21,7 +21,7 @@
 namespace regard {
 namespace {
 
-constexpr double kBound = 1e-5;  // double sums here against the kernels' float ones, for numbers of size 1 to 10
+constexpr double kBound = 1e-5;  // double sums here against float sums of the kernels, for numbers of size 1 to 10
 const char* const kText = "he sat on the bank of the river, embeddings.";
 
 const SentenceModel& model() { return small_sentence_model(); }
@@ -49,7 +49,7 @@ int widest(const std::string& text) {
   return most;
 }
 
-TEST(SentenceRow, ScoresAndWeightsAreTheKernels) {
+TEST(SentenceRow, ScoresAndWeightsMatchTheKernels) {
   for (const std::vector<std::string>& hide : {std::vector<std::string>{}, {"river", "embeddings"}}) {
     const Sentence sentence = read(kText, hide);
     for (Index layer = 0; layer < 3; ++layer) {
@@ -89,7 +89,7 @@ TEST(SentenceRow, ScoresAndWeightsAreTheKernels) {
   }
 }
 
-TEST(SentenceRow, AddsAndLengthsAreWhatTheHeadHandsOn) {
+TEST(SentenceRow, ContributionsAndNormsMatchTheOutputProjection) {
   const Sentence sentence = read(kText);
   const Index bank = word_index(sentence.words, "bank"), embeddings = word_index(sentence.words, "embeddings");
   for (Index layer = 0; layer < 3; ++layer) {
@@ -103,7 +103,7 @@ TEST(SentenceRow, AddsAndLengthsAreWhatTheHeadHandsOn) {
           EXPECT_NEAR(key.contribution, added[static_cast<std::size_t>(tokens[0])], kBound);
         }
       }
-      // A word of several pieces brings the sum of what they bring, which is no longer than their lengths together.
+      // The contribution of several pieces is the norm of the sum of theirs, at most the sum of their norms.
       const LayerTrace& trace = sentence.trace.layers[static_cast<std::size_t>(layer)];
       double together = 0, length = 0;
       for (Index e = 0; e < model().encoder.config.width; ++e) {
@@ -139,7 +139,7 @@ TEST(SentenceRow, AddsAndLengthsAreWhatTheHeadHandsOn) {
   }
 }
 
-TEST(SentenceRow, RejectsWhatDoesNotExist) {
+TEST(SentenceRow, RejectsInvalidIndices) {
   const Sentence sentence = read("he sat");
   EXPECT_TRUE(has(rejection([&] { sentence_row(model(), sentence, 3, 0, 1); }), "layer 3"));
   EXPECT_TRUE(has(rejection([&] { sentence_row(model(), sentence, -1, 0, 1); }), "layer -1"));
@@ -150,7 +150,7 @@ TEST(SentenceRow, RejectsWhatDoesNotExist) {
   EXPECT_TRUE(has(rejection([&] { expand_dot(sentence, row, 1, 4); }), "token 4"));
 }
 
-TEST(ExpandDot, HasEveryProductLargestFirst) {
+TEST(ExpandDot, ListsEveryProductLargestFirst) {
   const Sentence sentence = read(kText);
   const SentenceRow row = sentence_row(model(), sentence, 1, 2, 5);
   const ExpandedDot expanded = expand_dot(sentence, row, row.queries[0], 3);
@@ -173,7 +173,7 @@ TEST(ExpandDot, HasEveryProductLargestFirst) {
   EXPECT_EQ(expanded.dot, row.dots(0, 3));
 }
 
-TEST(SoftmaxTerm, IsTheWeightAndShiftsOnlyScoresThatAreHardToRead) {
+TEST(SoftmaxTerm, IsTheWeightAndShiftsOnlyUnreadableExponentials) {
   SentenceRow row{.queries = {0}};
   row.weights = Tensor<double, 2>({1, 2});
   for (const double most : {2.0, 8.9, -2.9, 9.1, 300.0, -3.1, -800.0}) {
@@ -186,7 +186,7 @@ TEST(SoftmaxTerm, IsTheWeightAndShiftsOnlyScoresThatAreHardToRead) {
   }
 }
 
-TEST(IsContentWord, LeavesOutFunctionWordsAndPunctuation) {
+TEST(IsContentWord, ExcludesFunctionWordsAndPunctuation) {
   for (const char* word : {"river", "42", "Straße", "河", "a1", "№", "😀", "don’t"})
     EXPECT_TRUE(is_content_word(word)) << word;
   for (const char* word : {"the", "The", "OF", "it", "was", "?", "—", "", " ", "'", "t", "\xff", "yourselves", "a"}) {
@@ -194,7 +194,7 @@ TEST(IsContentWord, LeavesOutFunctionWordsAndPunctuation) {
   }
 }
 
-// The distance table of one sentence, as plain loops.
+// The distance table of one sentence, in plain loops.
 double usual_of(const Sentence& sentence, Index layer, Index head, Index distance) {
   const Tensor<double, 2> weights = word_weights(sentence, encoder_weights(sentence.trace, layer), head);
   double sum = 0, count = 0;
@@ -211,7 +211,7 @@ double usual_of(const Sentence& sentence, Index layer, Index head, Index distanc
   return count == 0 ? 0.0 : sum / count;
 }
 
-TEST(AddDistances, AreMeansOverPairsOfWordsFarOnesTogether) {
+TEST(AddDistances, AveragesOverPairsAndPoolsFarDistances) {
   std::string text;
   for (int n = 0; n < 22; ++n) text += "he sat ";
   const Sentence sentence = read(text.substr(0, text.size() - 42));  // 38 words fit
@@ -226,7 +226,7 @@ TEST(AddDistances, AreMeansOverPairsOfWordsFarOnesTogether) {
   EXPECT_TRUE(has(rejection([&] { add_distances(sentence, sums); }), "5"));
 }
 
-TEST(RankedHeads, IsTheLargestSurplusOverContentWords) {
+TEST(RankedHeads, RanksBySalienceOverContentWords) {
   const Sentence sentence = read("he sat on the bank of the river.", {"sat"});
   const Index bank = word_index(sentence.words, "bank");
   const RankedHeads ranked = ranked_heads(sentence, "another model", bank);
@@ -234,7 +234,7 @@ TEST(RankedHeads, IsTheLargestSurplusOverContentWords) {
   ASSERT_EQ(ranked.heads.size(), 12u);
   for (std::size_t n = 0; n < ranked.heads.size(); ++n) {
     const AttentionPair& one = ranked.heads[n];
-    // sat is hidden, the rest are function words and a full stop: river alone is left.
+    // sat is hidden, the others are function words and a full stop: only river is left.
     EXPECT_EQ(one.word, bank);
     EXPECT_EQ(one.target, word_index(sentence.words, "river"));
     EXPECT_NEAR(one.baseline, usual_of(sentence, one.layer, one.head, 3), 1e-9);
@@ -246,7 +246,7 @@ TEST(RankedHeads, IsTheLargestSurplusOverContentWords) {
   }
 }
 
-TEST(RankedHeads, WithoutAWordTheBestPairOfContentWordsWins) {
+TEST(RankedHeads, UsesTheBestPairOfContentWordsWithoutAWord) {
   const Sentence sentence = read("she put her money in the bank");
   const RankedHeads ranked = ranked_heads(sentence, "", std::nullopt);
   double best = -1;
@@ -265,7 +265,7 @@ TEST(RankedHeads, WithoutAWordTheBestPairOfContentWordsWins) {
   EXPECT_NEAR(ranked.heads.front().salience(), best, 1e-9);
 }
 
-TEST(RankedHeads, FallBackToOtherWordsAndAtLastToTheMarks) {
+TEST(RankedHeads, FallBackToOtherWordsThenToSpecialTokens) {
   const Sentence of_the = read("of the");
   EXPECT_EQ(ranked_heads(of_the, "", 1).heads.front().target, 2);
   const Sentence one = read("bank");
@@ -277,14 +277,14 @@ TEST(RankedHeads, FallBackToOtherWordsAndAtLastToTheMarks) {
 
 TEST(MinilmMeanWeight, IsClippedAndRejectsOtherHeads) {
   EXPECT_EQ(minilm_mean_weight(0, 4, 16), minilm_mean_weight(0, 4, 500));
-  EXPECT_EQ(minilm_mean_weight(0, 2, -1), 0.9918);  // a head that looks one word back
+  EXPECT_EQ(minilm_mean_weight(0, 2, -1), 0.9918);  // a head that attends one word back
   EXPECT_NE(rejection([] { minilm_mean_weight(6, 0, 0); }), "accepted");
   EXPECT_NE(rejection([] { minilm_mean_weight(0, 12, 0); }), "accepted");
 }
 
 // ---- the analysis
 
-TEST(TellSentence, HidesWordsBesideTheRowAsItWas) {
+TEST(AnalyzeSentence, KeepsTheRowBeforeHiding) {
   const SentenceAnalysis plain = analyze_sentence(model(), kText, {.query = "bank"});
   const SentenceAnalysis analysis = analyze_sentence(model(), kText, {.query = "bank", .hide = {"river"}});
   ASSERT_TRUE(analysis.before.has_value());
@@ -304,7 +304,7 @@ TEST(TellSentence, HidesWordsBesideTheRowAsItWas) {
   EXPECT_LT(analysis.kept.back(), 1.0 - 1e-9);
 }
 
-TEST(TellSentence, TakesTheHeadThatIsNamed) {
+TEST(AnalyzeSentence, UsesTheNamedHead) {
   const SentenceAnalysis analysis = analyze_sentence(model(), kText, {.query = "river", .layer = 2, .head = 1});
   EXPECT_EQ(analysis.row.layer, 2);
   EXPECT_EQ(analysis.row.head, 1);
@@ -315,7 +315,7 @@ TEST(TellSentence, TakesTheHeadThatIsNamed) {
       has(rejection([] { analyze_sentence(model(), kText, {.query = "money"}); }), "money is not in this text"));
 }
 
-TEST(SentenceDetails, AddsUpToWhatTheEncoderHas) {
+TEST(SentenceDetails, AddsUpToTheEncodersVectors) {
   for (Index layer = 0; layer < 3; ++layer) {
     const SentenceAnalysis analysis =
         analyze_sentence(model(), kText, {.query = "bank", .layer = layer, .head = 1, .full = true});
@@ -353,7 +353,7 @@ TEST(SentenceDetails, AddsUpToWhatTheEncoderHas) {
   }
 }
 
-TEST(TellSentence, HidesEachOtherWordByItself) {
+TEST(AnalyzeSentence, HidesEachOtherWordAlone) {
   const SentenceAnalysis analysis = analyze_sentence(model(), "he sat on the bank of the river", {.query = "bank"});
   ASSERT_EQ(analysis.alone.size(), 7u);
   EXPECT_EQ(analysis.not_hidden_alone, 0);
@@ -379,7 +379,7 @@ TEST(TellSentence, HidesEachOtherWordByItself) {
   for (std::size_t n = 0; n < 7; ++n) EXPECT_EQ(again.alone[n].cosine, analysis.alone[n].cosine);
 }
 
-TEST(TellSentence, HidesTheTwelveWordsOfLargestWeightAloneAndSaysHowManyAreLeft) {
+TEST(AnalyzeSentence, HidesTheTwelveHeaviestWordsAndCountsTheRest) {
   std::string text = "bank";
   for (int n = 0; n < 20; ++n) text += n % 2 == 0 ? " he" : " sat";
   Index done = 0, total = 0;
@@ -405,7 +405,7 @@ TEST(TellSentence, HidesTheTwelveWordsOfLargestWeightAloneAndSaysHowManyAreLeft)
   EXPECT_THROW(analyze_sentence(model(), text, {.query = "bank"}, Runtime{.stop = stop.get_token()}), Cancelled);
 }
 
-TEST(TellSentence, ComparesTheChosenHeadWithAll) {
+TEST(AnalyzeSentence, ComparesTheChosenHeadWithAll) {
   const SentenceAnalysis analysis = analyze_sentence(model(), kText, {.query = "bank"});
   const PairInHeads all = pair_in_heads(analysis);
   double mean = 0, special = 0;
@@ -432,7 +432,7 @@ TEST(TellSentence, ComparesTheChosenHeadWithAll) {
   EXPECT_TRUE(has(flat(render_sentence_text(named, {})), "This head was named; all 12 give "));
 }
 
-TEST(TellSentence, RejectsATextWithoutWords) {
+TEST(AnalyzeSentence, RejectsATextWithoutWords) {
   for (const char* text : {"", "  ", "\t\n "})
     EXPECT_TRUE(
         has(rejection([&] { analyze_sentence(model(), text); }), "the text is empty; expected at least one word"));
@@ -457,7 +457,7 @@ TEST(SentenceFindings, NumberRepeatedWordsAndMarkUnknownAndSplitOnes) {
   EXPECT_FALSE(has(render_sentence_text(analyze_sentence(model(), "he sat"), {}), "†"));
 }
 
-TEST(SentenceFindings, SayWhatHidingOtherWordsDoesBesideHiddenOnes) {
+TEST(SentenceFindings, CompareHiddenWordsWithOtherWords) {
   const SentenceAnalysis analysis =
       analyze_sentence(model(), "he sat on the river", {.query = "sat", .hide = {"river"}});
   const SentenceFindings found = sentence_findings(analysis);
@@ -474,7 +474,7 @@ TEST(SentenceFindings, PrintFarDistancesAsSixteenOrMore) {
 }
 
 TEST(RankedHeads, ComparesFarWordsWithTheLargestBaselineOfTheHead) {
-  // L0H2 of MiniLM attends to the word before, whatever stands there.
+  // L0H2 of MiniLM attends to the word before, whatever it is.
   EXPECT_EQ(minilm_baseline(0, 2, -1), 0.9918);
   EXPECT_EQ(minilm_baseline(0, 2, 15), minilm_mean_weight(0, 2, 15));
   for (const Index far : {-400, -16, 16, 310}) EXPECT_EQ(minilm_baseline(0, 2, far), 0.9918);
@@ -496,7 +496,7 @@ std::size_t table_head(const std::vector<std::string>& lines) {
   return head;
 }
 
-TEST(RenderSentenceText, PrintsTheRowAndSaysWhereRoundedFiguresDiffer) {
+TEST(RenderSentenceText, PrintsTheRowAndNotesRounding) {
   for (const char* token : {"he", "sat", "bank", "river"}) {
     const SentenceAnalysis analysis = analyze_sentence(model(), "he sat on the bank of the river", {.query = token});
     const std::string text = render_sentence_text(analysis, {});
@@ -538,7 +538,7 @@ TEST(RenderSentenceText, FitsTheWidth) {
   }
 }
 
-TEST(RenderSentenceText, IsOneScreenHoweverLongTheSentence) {
+TEST(RenderSentenceText, FitsOneScreenForLongSentences) {
   std::string text;
   for (int n = 0; n < 35; ++n) text += n % 3 == 0 ? "bank " : n % 3 == 1 ? "sat " : "river ";
   const SentenceAnalysis analysis = analyze_sentence(model(), text, {.query = "bank#3"});
@@ -551,15 +551,15 @@ TEST(RenderSentenceText, IsOneScreenHoweverLongTheSentence) {
   EXPECT_TRUE(has(bare, "2 special *") && has(bare, "32 others")) << bare;
 }
 
-TEST(RenderSentenceText, OrdersByWeightAndByAdds) {
+TEST(RenderSentenceText, OrdersByWeightAndByContribution) {
   const SentenceAnalysis analysis = analyze_sentence(model(), "he sat on the bank of the river", {.query = "bank"});
-  for (const bool by_adds : {false, true}) {
+  for (const bool by_contribution : {false, true}) {
     std::vector<RowKey> keys = analysis.row.keys;
     std::sort(keys.begin(), keys.end(), [&](const RowKey& a, const RowKey& b) {
-      return by_adds ? a.contribution > b.contribution : a.weight > b.weight;
+      return by_contribution ? a.contribution > b.contribution : a.weight > b.weight;
     });
-    const std::vector<std::string> lines =
-        lines_of(render_sentence_text(analysis, {.order = by_adds ? RowOrder::contribution : RowOrder::weight}));
+    const std::vector<std::string> lines = lines_of(
+        render_sentence_text(analysis, {.order = by_contribution ? RowOrder::contribution : RowOrder::weight}));
     const std::size_t header = table_head(lines);
     for (std::size_t n = 0; n < keys.size(); ++n) {
       const std::string& word = analysis.sentence.words[static_cast<std::size_t>(keys[n].word)].text;
@@ -568,9 +568,9 @@ TEST(RenderSentenceText, OrdersByWeightAndByAdds) {
   }
 }
 
-TEST(RenderSentenceText, SaysOfWordsOfSeveralPiecesHowTheirNumbersAreMade) {
+TEST(RenderSentenceText, ExplainsTheNumbersOfSplitWords) {
   const std::string pieces = render_sentence_text(analyze_sentence(model(), kText, {.query = "embeddings"}), {});
-  EXPECT_TRUE(has(pieces, "4 pieces, em ##bed ##ding ##s") && has(pieces, "mean over these")) << pieces;
+  EXPECT_TRUE(has(pieces, "4 pieces, em ##bed ##ding ##s") && has(flat(pieces), "averaged over the query’s")) << pieces;
   const std::string attended = render_sentence_text(analyze_sentence(model(), kText, {.query = "bank"}), {});
   EXPECT_TRUE(has(attended, "    ##ding") && has(attended, "whose weights ( ) sum to the word’s")) << attended;
   const std::string later =
@@ -578,7 +578,7 @@ TEST(RenderSentenceText, SaysOfWordsOfSeveralPiecesHowTheirNumbersAreMade) {
   EXPECT_TRUE(has(flat(later), "already mixed with other words by layer 0.")) << later;
 }
 
-TEST(RenderSentenceText, FullLeavesNothingOut) {
+TEST(RenderSentenceText, FullShowsEverything) {
   const std::string text = render_sentence_text(analyze_sentence(model(), kText, {.query = "bank", .full = true}), {});
   for (const char* part : {"word + position + type", "40 = 4 heads × 10", "Why √10", "an encoder has no mask", "(bias)",
                            "b_output", "feed-forward", "normalised", "gelu"}) {
@@ -586,7 +586,7 @@ TEST(RenderSentenceText, FullLeavesNothingOut) {
   }
 }
 
-TEST(RenderSentenceText, NothingFromOutsideReachesTheTerminalUnescaped) {
+TEST(RenderSentenceText, EscapesUntrustedWords) {
   const std::string untrusted =
       "</script><img onerror> \x1b]0;x\a \u202e ri\u202ever x\x1by \\input{x} =1+1 \xff\xfe " + std::string(1, '\0') +
       " bank";
@@ -604,7 +604,7 @@ TEST(RenderSentenceText, NothingFromOutsideReachesTheTerminalUnescaped) {
   EXPECT_FALSE(has(json, "<") || has(json, "\u202e") || has(json, "\x1b"));
 }
 
-TEST(RenderSentenceText, SaysThatNothingIsAttendedToWhereEveryKeyIsHidden) {
+TEST(RenderSentenceText, StatesThatEveryKeyIsHidden) {
   const SentenceAnalysis analysis =
       analyze_sentence(model(), "he sat", {.query = "he", .hide = {"he", "sat", "[CLS]", "[SEP]"}});
   EXPECT_EQ(analysis.row.head_contribution, 0.0);
@@ -612,7 +612,7 @@ TEST(RenderSentenceText, SaysThatNothingIsAttendedToWhereEveryKeyIsHidden) {
   EXPECT_TRUE(has(text, "every key is hidden") && has(text, "outputs norm 0")) << text;
 }
 
-TEST(RenderSentenceJson, HasTheRowInFullAndSaysHowItWasMade) {
+TEST(RenderSentenceJson, HasTheFullRowAndItsProvenance) {
   const SentenceAnalysis analysis =
       analyze_sentence(model(), kText, {.query = "bank", .hide = {"river"}, .full = true});
   const std::string text = render_sentence_json(analysis, {.command = "regard explain x"});

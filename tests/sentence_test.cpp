@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sentences in a small model: pieces gathered into words, names of words and their rejections, hidden words, the cut,
+// Sentences in a small model: pieces grouped into words, names of words and their rejections, hidden words, truncation,
 // sums and means over pieces against plain loops.
 // Read next: sentence_model.h, regard/explain/sentence.h.
 #include "regard/explain/sentence.h"
@@ -26,7 +26,7 @@ std::vector<std::string> texts(const Sentence& sentence) {
   return all;
 }
 
-TEST(ReadSentence, PiecesOfOneWordStandTogetherAsItIsWritten) {
+TEST(ReadSentence, GroupsThePiecesOfAWord) {
   const Sentence sentence = read("The Embeddings, he");
   EXPECT_EQ(texts(sentence), (std::vector<std::string>{"[CLS]", "The", "Embeddings", ",", "he", "[SEP]"}));
   EXPECT_EQ(sentence.words[2].tokens, (std::vector<Index>{2, 3, 4, 5}));
@@ -36,13 +36,13 @@ TEST(ReadSentence, PiecesOfOneWordStandTogetherAsItIsWritten) {
   EXPECT_EQ(sentence.words.back().tokens, (std::vector<Index>{8}));
 }
 
-TEST(ReadSentence, AnEmptyTextHasTheMarksAlone) {
+TEST(ReadSentence, EmptyTextHasOnlySpecialTokens) {
   const Sentence sentence = read("");
   EXPECT_EQ(texts(sentence), (std::vector<std::string>{"[CLS]", "[SEP]"}));
   EXPECT_EQ(sentence.trace.layers.size(), 3u);
 }
 
-TEST(WordNames, NumberWordsThatOccurMoreThanOnceAsWordIndexTakesThem) {
+TEST(WordNames, NumberRepeatedWordsAsWordIndexExpects) {
   const Sentence sentence = read("The bank of the river, the bank");
   const std::vector<std::string> names = word_names(sentence.words);
   EXPECT_EQ(names, (std::vector<std::string>{"[CLS]", "The", "bank#0", "of", "the#0", "river", ",", "the#1", "bank#1",
@@ -58,7 +58,7 @@ TEST(SentenceWord, IsUnknownOrSplitOrNeither) {
   EXPECT_EQ(mark(3), "‡");
 }
 
-TEST(VocabularyWarning, IsForTextsWithAQuarterOfTheirWordsUnknownOrSplit) {
+TEST(VocabularyWarning, IsGivenFromAQuarterOfUnknownOrSplitWords) {
   const auto warning = [](const char* text) { return vocabulary_warning(read(text).words); };
   EXPECT_EQ(warning("the embeddings of the bank"), "");
   EXPECT_EQ(warning("embeddings"), "");
@@ -67,11 +67,11 @@ TEST(VocabularyWarning, IsForTextsWithAQuarterOfTheirWordsUnknownOrSplit) {
                   "2 of 8 words are not in the vocabulary (1 split into pieces, 1 unknown)"));
 }
 
-TEST(ReadSentence, EqualWordsSideBySideStayTwo) {
+TEST(ReadSentence, AdjacentEqualWordsAreTwoWords) {
   EXPECT_EQ(texts(read("the the")), (std::vector<std::string>{"[CLS]", "the", "the", "[SEP]"}));
 }
 
-TEST(ReadSentence, ATextBeyondTheLastPlaceIsRejectedWithBothCountsOrCut) {
+TEST(ReadSentence, TextBeyondTheLastPositionIsRejectedOrTruncated) {
   std::string text;
   for (int n = 0; n < 50; ++n) text += n % 2 == 0 ? "he " : "sat ";
   const std::string said = rejection([&] { read(text); });
@@ -85,7 +85,7 @@ TEST(ReadSentence, ATextBeyondTheLastPlaceIsRejectedWithBothCountsOrCut) {
   EXPECT_EQ(sentence.trace.output().shape()[0], 40);
 }
 
-TEST(ReadSentence, HiddenWordsAreHiddenWithAllTheirPieces) {
+TEST(ReadSentence, HidesAllPiecesOfHiddenWords) {
   const Sentence sentence = read("he sat, embeddings sat", {.hide = {"embeddings", "sat#1"}, .truncate = false});
   EXPECT_EQ(sentence.hidden, (std::vector<Index>{4, 5}));
   EXPECT_EQ(sentence.trace.hidden_keys, (std::vector<Index>{4, 5, 6, 7, 8}));
@@ -93,7 +93,7 @@ TEST(ReadSentence, HiddenWordsAreHiddenWithAllTheirPieces) {
       has(rejection([] { read("he sat", {.hide = {"river"}, .truncate = false}); }), "river is not in this text"));
 }
 
-TEST(ReadSentence, NumbersThatAreNotFiniteAreRejectedWithLayerArrayAndToken) {
+TEST(ReadSentence, NonFiniteValuesAreRejectedWithLayerArrayAndToken) {
   const auto said = [](const SentenceModel& model) {
     return rejection<std::runtime_error>([&] { read_sentence(model, "he sat"); });
   };
@@ -105,13 +105,13 @@ TEST(ReadSentence, NumbersThatAreNotFiniteAreRejectedWithLayerArrayAndToken) {
   EXPECT_TRUE(has(said(model), "tiny: value of layer 1 is nan at token 0")) << said(model);
   bias[7] = 0;
   EXPECT_EQ(said(model), "accepted");
-  // Parameters that are finite, and whose products are not.
+  // Finite parameters whose products overflow.
   std::vector<float> gain(40, 3e38F);
   model.encoder.norm_embedding_gain = {gain.data(), {40}};
   EXPECT_TRUE(has(said(model), "tiny: embedded is ") && has(said(model), "inf at token ")) << said(model);
 }
 
-TEST(WordIndex, FindsByWordPlaceAndOccurrence) {
+TEST(WordIndex, FindsByWordPositionAndOccurrence) {
   const Sentence sentence = read("The bank, the BANK embeddings");
   const auto index = [&](std::string_view name) { return word_index(sentence.words, name); };
   EXPECT_EQ(index("The"), 1);
@@ -126,7 +126,7 @@ TEST(WordIndex, FindsByWordPlaceAndOccurrence) {
   EXPECT_EQ(index(","), 3);
 }
 
-TEST(WordIndex, RejectsWithTheChoices) {
+TEST(WordIndex, RejectsAndListsTheChoices) {
   const Sentence sentence = read("the bank of the river");
   const auto said = [&](std::string_view name) { return rejection([&] { word_index(sentence.words, name); }); };
   EXPECT_TRUE(has(said("the"), "occurs 2 times") && has(said("the"), "the#0 ([CLS] the bank) or the#1 (of the river)"))
@@ -140,7 +140,7 @@ TEST(WordIndex, RejectsWithTheChoices) {
   EXPECT_TRUE(has(said("\x1b[2J"), "\\u{1b}[2J")) << said("\x1b[2J");
 }
 
-TEST(WordIndex, AWordThatHoldsTheMarkIsFoundFirst) {
+TEST(WordIndex, FindsAWordThatContainsTheNumberSign) {
   const std::vector<SentenceWord> words = {{"a#1", {0}, false}, {"a", {1}, false}, {"a", {2}, false}};
   EXPECT_EQ(word_index(words, "a#1"), 0);
   EXPECT_EQ(word_index(words, "a#0"), 1);
@@ -166,7 +166,7 @@ TEST(WordWeights, SumOverKeysAndMeanOverQueries) {
   }
 }
 
-TEST(WordVector, IsTheMeanOfThePieces) {
+TEST(WordVector, IsTheMeanOfItsPieces) {
   const Sentence sentence = read("he embeddings");
   const Tensor<float, 2>& states = sentence.trace.output();
   const std::vector<float> vector = word_vector(sentence, states, 2);
@@ -177,7 +177,7 @@ TEST(WordVector, IsTheMeanOfThePieces) {
   }
 }
 
-TEST(Cosine, IsTheFormulaAndZeroForNoDirection) {
+TEST(Cosine, MatchesTheFormulaAndIsZeroForZeroVectors) {
   const std::vector<float> a = {3, 4}, b = {4, 3}, zero = {0, 0}, longer = {1, 2, 3};
   EXPECT_DOUBLE_EQ(cosine(a, b), 24.0 / 25.0);
   EXPECT_DOUBLE_EQ(cosine(a, a), 1.0);

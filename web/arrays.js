@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Attention over arrays of the reader's own, as the file carries it. Scores, weights, sums and context are the
-// kernel's numbers; q · k is made here from query and key, in double, and every other number is shown as it came.
+// Attention over the user's arrays, from the data in the file. Scores, weights, sums and context are the kernel's
+// numbers and are shown unchanged; only q · k is computed here, in double, from query and key.
 //
 //     q·k ─▶ score (scaled, capped, ALiBi and bias added) ─▶ e^(x − m) ─▶ weight ─▶ context
-//                                                             the sink joins the sum here
+//                                                             the sink is added to the sum here
 //
 // A head of the figures is batch · heads + head. Read next: src/explain/arrays/attention_html.cpp, attention.js.
 import { plain_number, style_for, styled_number } from "./numbers.js";
@@ -22,11 +22,11 @@ import { stage_index } from "./attention.js";
  * @property {import("./attention.js").Attention} attention
  */
 
-// Products that are made to choose how q · k is printed.
+// The number of products sampled to choose how q · k is printed.
 const most_sampled = 2 ** 20;
 
 /**
- * The shortest text that reads back as the same number of its type; what is not finite, as JSON can hold it.
+ * The shortest text that reads back as the same number of its type; NaN and infinities in their JSON form.
  * @param {number} x
  * @param {boolean} is_float32
  */
@@ -47,7 +47,7 @@ function json_number(x, is_float32) {
  * @returns {Arrays}
  */
 export function read_arrays(data, page) {
-  const [batch, heads, num_queries, depth] = data.shapes.query;
+  const [batch, heads, num_queries, head_size] = data.shapes.query;
   const [, key_heads, num_keys] = data.shapes.key;
   const width = data.shapes.value[3];
   const is_float32 = data.type === "float32";
@@ -63,11 +63,11 @@ export function read_arrays(data, page) {
   const kept = [];
   for (const [begin, end] of page.rows) for (let i = begin; i < end; ++i) kept.push(i);
   const slots = new Map(kept.map((i, n) => [i, n]));
-  /** Where a row lies among those of all heads. @param {number} head @param {number} i */
+  /** The index of a row among those of all heads. @param {number} head @param {number} i */
   const row_at = (head, i) => head * kept.length + (slots.get(i) ?? 0);
-  /** Where a weight lies. @param {number} head @param {number} i @param {number} j */
+  /** The index of a weight. @param {number} head @param {number} i @param {number} j */
   const at = (head, i, j) => row_at(head, i) * num_keys + j;
-  /** Where a key lies among those of all key heads. @param {number} head @param {number} j */
+  /** The index of a key among those of all key heads. @param {number} head @param {number} j */
   const key_at = (head, j) => (Math.floor(head / heads) * key_heads + Math.floor((head % heads) / (heads / key_heads))) * num_keys + j;
   /** @param {number} head @param {number} i @param {number} j */
   const hidden = (head, i, j) => {
@@ -75,14 +75,14 @@ export function read_arrays(data, page) {
     return bits !== null && ((bits[index >> 3] >> (index & 7)) & 1) === 1;
   };
   /** @param {number} head @param {number} i */
-  const query_of = (head, i) => query.subarray(row_at(head, i) * depth, (row_at(head, i) + 1) * depth);
+  const query_of = (head, i) => query.subarray(row_at(head, i) * head_size, (row_at(head, i) + 1) * head_size);
   /** @param {number} head @param {number} j */
-  const key_of = (head, j) => key.subarray(key_at(head, j) * depth, (key_at(head, j) + 1) * depth);
+  const key_of = (head, j) => key.subarray(key_at(head, j) * head_size, (key_at(head, j) + 1) * head_size);
   /** @param {number} head @param {number} i @param {number} j */
   const dot = (head, i, j) => {
     const [q, k] = [query_of(head, i), key_of(head, j)];
     let sum = 0;
-    for (let d = 0; d < depth; ++d) sum += q[d] * k[d];
+    for (let d = 0; d < head_size; ++d) sum += q[d] * k[d];
     return sum;
   };
   /** @param {number} head @param {number} i @param {number} j */
@@ -103,7 +103,7 @@ export function read_arrays(data, page) {
   const context_of = (head, i) => Float64Array.from(context.subarray(row_at(head, i) * width, (row_at(head, i) + 1) * width));
 
   const sampled = [];
-  const rows_sampled = Math.max(1, Math.min(kept.length, Math.floor(most_sampled / (batch * heads * num_keys * depth))));
+  const rows_sampled = Math.max(1, Math.min(kept.length, Math.floor(most_sampled / (batch * heads * num_keys * head_size))));
   for (let head = 0; head < batch * heads; ++head) {
     for (let n = 0; n < rows_sampled; ++n) {
       const i = kept[Math.floor((n * kept.length) / rows_sampled)];
@@ -117,8 +117,8 @@ export function read_arrays(data, page) {
   const context_style = style_for(context);
 
   const additions = [page.alibi ? "ALiBi" : "", page.bias ? "bias" : ""].filter((name) => name !== "");
-  const rule = page.scale === undefined ? `÷ √${depth}` : `× ${page.scale}`;
-  const scaled_text = page.scale === undefined ? `q · k / √${depth}` : page.scale === 1 ? "q · k" : `${page.scale} · q · k`;
+  const rule = page.scale === undefined ? `÷ √${head_size}` : `× ${page.scale}`;
+  const scaled_text = page.scale === undefined ? `q · k / √${head_size}` : page.scale === 1 ? "q · k" : `${page.scale} · q · k`;
   const only_scaled = page.soft_cap === undefined && additions.length === 0;
   const equation = `x = ${[page.soft_cap === undefined ? scaled_text : `soft_cap(${scaled_text})`, ...additions].join(" + ")}`;
 
@@ -126,14 +126,14 @@ export function read_arrays(data, page) {
   const label = { query: named(page.query_tokens, "query"), key: named(page.key_tokens, "key") };
   /** @param {number} head @param {number} i @param {number} j */
   const products = (head, i, j) => expand_products(query_of(head, i), key_of(head, j), (d) => `q[${i}, ${d}] · k[${j}, ${d}]`);
-  /** From the products to the kernel's score, each step in double. @param {number} head @param {number} i @param {number} j @returns {import("./expand.js").CellDerivation} */
+  /** From the products to the kernel's score, with each step in double. @param {number} head @param {number} i @param {number} j @returns {import("./expand.js").CellDerivation} */
   const changes = (head, i, j) => {
     const number = (/** @type {number} */ x) => plain_number(x, score_style.digits);
     const result = score(head, i, j);
     /** @type {import("./expand.js").CellDerivation} */
     const work = { terms: [], lines: [], result, kind: "products" };
     let x = dot(head, i, j);
-    const scaled = x * (page.scale ?? 1 / Math.sqrt(depth));
+    const scaled = x * (page.scale ?? 1 / Math.sqrt(head_size));
     work.lines.push({ name: "scaled", text: `${number(x)} ${rule} = ${number(scaled)}` });
     x = scaled;
     if (page.soft_cap !== undefined) {
@@ -167,31 +167,31 @@ export function read_arrays(data, page) {
     /** @type {import("./expand.js").CellDerivation} */
     const work = { terms: [], lines: [], result: context[row_at(head, i) * width + d], kind: "products" };
     for (let j = 0; j < num_keys; ++j) {
-      // Of a hidden key, or one whose score is −∞, the value is not read, whatever it is.
+      // The value of a hidden key, or of one whose score is −∞, is not read.
       if (hidden(head, i, j) || score(head, i, j) === -Infinity) continue;
       add_term(work, `weight of ${label.key(j)} · v[${j}, ${d}]`, [weight(head, i, j), value[key_at(head, j) * width + d]]);
     }
     return work;
   };
 
-  /** What a step says of this row instead of the default. @param {number} stage @param {number} head @param {number} i */
-  const told = (stage, head, i) => {
+  /** The text of a step for this row instead of the default. @param {number} stage @param {number} head @param {number} i */
+  const note = (stage, head, i) => {
     const nothing = max_of(head, i) === -Infinity || sum_of(head, i) === 0;
     if (stage === stage_index.scale && !(only_scaled && page.scale === undefined)) {
-      const parts = [`times ${page.scale === undefined ? `1/√${depth}` : page.scale}`];
-      if (page.soft_cap !== undefined) parts.push(`drawn within ±${page.soft_cap} by the soft cap, ${page.soft_cap} · tanh(x / ${page.soft_cap})`);
-      if (page.alibi) parts.push("less the head’s slope times the distance (ALiBi)");
+      const parts = [`times ${page.scale === undefined ? `1/√${head_size}` : page.scale}`];
+      if (page.soft_cap !== undefined) parts.push(`limited to ±${page.soft_cap} by the soft cap, ${page.soft_cap} · tanh(x / ${page.soft_cap})`);
+      if (page.alibi) parts.push("minus the head’s slope times the distance (ALiBi)");
       if (page.bias) parts.push("plus the bias");
-      return `The product, ${parts.join("; ")}: the score x, as the kernel has it.`;
+      return `The product, ${parts.join("; ")}: the score x, as computed by the kernel.`;
     }
     if (stage === stage_index.softmax && nothing) return `${label.query(i)} sees no key: it has no weights.`;
     if (stage === stage_index.softmax && Number.isNaN(sum_of(head, i))) return "A score is nan, and with it every weight of the row.";
     if (stage === stage_index.softmax && sink(head, i) !== null) {
-      return `e to the power of each score x, less the largest, m = ${styled_number(max_of(head, i), score_style)}, the sink’s among them; then each is divided by their sum. The sink takes its share and no value.`;
+      return `e^(x − m) for each score x, where m = ${styled_number(max_of(head, i), score_style)} is the largest, the sink’s score included; each is then divided by their sum. The sink takes its share of the weight and has no value.`;
     }
-    if (stage === stage_index.mix && (nothing || (sink(head, i)?.weight ?? 0) === 1)) return `No key receives weight: the context of ${label.query(i)} is 0 throughout.`;
+    if (stage === stage_index.mix && (nothing || (sink(head, i)?.weight ?? 0) === 1)) return `No key receives weight: the context of ${label.query(i)} is 0.`;
     const broken = stage === stage_index.mix ? context_of(head, i).filter((x) => !Number.isFinite(x)).length : 0;
-    if (broken > 0) return `Each value times its weight, added up. Of the ${width} elements of the context ${broken} ${broken === 1 ? "is" : "are"} not finite.`;
+    if (broken > 0) return `The sum of the values times their weights. Of the ${width} elements of the context ${broken} ${broken === 1 ? "is" : "are"} not finite.`;
     return "";
   };
 
@@ -202,22 +202,22 @@ export function read_arrays(data, page) {
     query_labels: [], key_labels: Array.from({ length: num_keys }, (_, j) => label.key(j)), has_words: false, numbered: true,
     head_name: (head) => (batch > 1 ? `batch ${Math.floor(head / heads)}, head ${head % heads}` : `head ${head}`),
     columns: [
-      { ...base, stage: stage_index.compare, name: "q_dot_k", means: "q · k", title: `${depth} products`, style: dot_style, at: dot, expand: products },
+      { ...base, stage: stage_index.compare, name: "q_dot_k", means: "q · k", title: `${head_size} products`, style: dot_style, at: dot, expand: products },
       { ...base, stage: stage_index.scale, name: "score", means: only_scaled ? rule : "score", title: "scores", style: score_style, at: score, expand: changes },
       { ...base, stage: stage_index.softmax, name: "exponential", means: "e^(x − m)", title: "exponentials", style: { digits: 4, scientific: false }, adds_up: true,
         at: (head, i, j) => exponential(score(head, i, j), max_of(head, i)), total: sum_of, expand: share },
       { ...base, stage: stage_index.softmax, name: "weight", means: "weight", title: "attention weights", style: weight_style, is_weight: true, adds_up: true,
         at: weight, expand: share }],
-    hidden, sink: sinks === null ? undefined : sink, told,
+    hidden, sink: sinks === null ? undefined : sink, note,
     mix: { value_symbol: "v", context_symbol: "context", value_style, context_style, width,
       value: (head, j) => Float64Array.from(value.subarray(key_at(head, j) * width, (key_at(head, j) + 1) * width)),
       context: context_of, expand: mixed },
-    equations: ["", "q · k, number by number", equation, "weights = softmax(x), each row by itself", "context = weights · V"],
+    equations: ["", "q · k, element by element", equation, "weights = softmax(x), each row by itself", "context = weights · V"],
     symbols: ["", "", "", "weights", "context"], projects: false, context_name: "context of", projections: [], stage_steps: [], row_max: max_of, digits: null, documented: 0 };
   for (const i of kept) attention.query_labels[i] = label.query(i);
 
-  const sizes = [batch > 1 ? `batch of ${batch}` : "", heads > 1 ? `${heads} heads${key_heads < heads ? ` on ${key_heads} of keys` : ""}` : "",
-    `${num_queries} ${num_queries === 1 ? "query" : "queries"} × ${num_keys} ${num_keys === 1 ? "key" : "keys"} of ${depth} numbers`]
+  const sizes = [batch > 1 ? `batch of ${batch}` : "", heads > 1 ? `${heads} heads${key_heads < heads ? ` (${key_heads} of keys)` : ""}` : "",
+    `${num_queries} ${num_queries === 1 ? "query" : "queries"} × ${num_keys} ${num_keys === 1 ? "key" : "keys"} of size ${head_size}`]
     .filter((text) => text !== "").join(" × ");
   return { batch, heads, settings: data.settings, about: [data.type, sizes, ...data.settings].join(" · "), attention, row_json };
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One attention as the figures draw it, whatever it came from: rows of scores on their way to weights, and the values
-// that the weights mix. A lesson or arrays may hold several; each is traced back from its weights:
+// One attention as the figures draw it, independent of its source: the steps from scores to weights, and the values that
+// the weights mix. A lesson or arrays may contain several; each is traced back from its weights:
 //
 //     X·W = Q, K, V  ─▶  Q·Kᵀ  ─▶  ÷√D  ─▶  hidden by the mask  ─▶  e^(x − m)  ─▶  ÷ their sum = weights  ─▶  · V = context
-//     Q·Kᵀ  ─▶  ⌊x / 2⌋  ─▶  3^x  ─▶  ÷ their sum  ─▶  …      (lesson by-hand: whatever stands between is a column, too)
+//     Q·Kᵀ  ─▶  ⌊x / 2⌋  ─▶  3^x  ─▶  ÷ their sum  ─▶  …      (lesson by-hand: each step between is a column, too)
 //
 // Read next: row_figure.js, mix_figure.js, map_figure.js, which draw an Attention.
 import { plain_number, style_for, styled_number } from "./numbers.js";
@@ -18,7 +18,7 @@ export const stages = ["project", "compare", "scale", "softmax", "mix"];
 export const stage_index = { project: 0, compare: 1, scale: 2, softmax: 3, mix: 4 };
 
 /**
- * A column of the row's table. `total` says what its last line holds.
+ * A column of the row's table. `total` is the number in its last line.
  * @typedef {object} Column
  * @property {number} stage index of stages
  * @property {string} name for the address and for tests
@@ -30,9 +30,9 @@ export const stage_index = { project: 0, compare: 1, scale: 2, softmax: 3, mix: 
  * @property {boolean} adds_up
  * @property {(head: number, query: number, key: number) => number} at
  * @property {((head: number, query: number, key: number) => CellDerivation | null) | null} expand
- * @property {((head: number, query: number, key: number) => boolean)} [missing] where there is no such number
- * @property {boolean} [of_hidden] hidden keys have such a number, too
- * @property {((head: number, query: number) => number) | null} total where the sum is a number of the library's own
+ * @property {((head: number, query: number, key: number) => boolean)} [missing] where the number does not exist
+ * @property {boolean} [of_hidden] hidden keys have this number, too
+ * @property {((head: number, query: number) => number) | null} total where the sum is a number of the library
  */
 
 /**
@@ -41,7 +41,7 @@ export const stage_index = { project: 0, compare: 1, scale: 2, softmax: 3, mix: 
  * @property {string} context_symbol
  * @property {NumberStyle} value_style
  * @property {NumberStyle} context_style
- * @property {number} width numbers a value has
+ * @property {number} width elements of a value
  * @property {(head: number, key: number, query: number) => Float64Array} value
  * @property {(head: number, query: number) => Float64Array} context
  * @property {((head: number, query: number, dimension: number) => CellDerivation | null) | null} expand
@@ -62,24 +62,24 @@ export const stage_index = { project: 0, compare: 1, scale: 2, softmax: 3, mix: 
  * @property {string[]} query_labels
  * @property {string[]} key_labels
  * @property {boolean} has_words
- * @property {boolean} [numbered] queries and keys have nothing but their numbers, which suffice where there is no room
+ * @property {boolean} [numbered] queries and keys have no names, so their numbers are enough where space is limited
  * @property {boolean[]} [special] keys that are special tokens
  * @property {(head: number) => string} head_name
  * @property {Column[]} columns the last is the weights'
- * @property {Column} [contribution] the norm of what each key contributes, instead of its strip
+ * @property {Column} [contribution] the norm of what each key contributes, shown instead of its strip
  * @property {(head: number, query: number, key: number) => boolean} hidden
- * @property {(head: number, query: number) => Record<string, number> | null} [sink] what joins the row's sum and takes no value, by column
- * @property {(stage: number, head: number, query: number) => string} [told] what a step says of a row instead of the default, or ""
+ * @property {(head: number, query: number) => Record<string, number> | null} [sink] the sink's number in each column: it is part of the row's sum and has no value
+ * @property {(stage: number, head: number, query: number) => string} [note] the text of a step for a row instead of the default, or ""
  * @property {Mix | null} mix
  * @property {boolean} projects query and key are products of matrices that the page has: "project" is its first step
  * @property {import("./explanation.js").Step[]} projections of a lesson: the steps that make query, key and value
  * @property {(import("./explanation.js").Step | null)[]} stage_steps of a lesson: the first step of each stage
- * @property {string} [context_name] what the mixed values are, up to the query's name, where they are not its new vector
+ * @property {string} [context_name] what the mixed values are, followed by the query's name, if they are not its new vector
  * @property {string[]} equations of each stage, or ""
- * @property {string[]} symbols what each stage makes
+ * @property {string[]} symbols the result of each stage
  * @property {((head: number, query: number) => number) | null} row_max what the exponentials are shifted by
- * @property {number | null} digits decimals asked for
- * @property {number} documented how far it is the document's own: for choosing what to show first
+ * @property {number | null} digits requested decimals
+ * @property {number} documented how much of it is in the document, for choosing what to show first
  */
 
 /** @typedef {import("./explanation.js").Explanation} Explanation */
@@ -106,7 +106,7 @@ function ancestry(weights) {
 }
 
 /**
- * What a step does to a number x, shortly.
+ * What a step does to a number x, in short form.
  * @param {Step} step
  */
 function short_form(step) {
@@ -148,7 +148,7 @@ function attention_of(e, weights) {
   /** @param {import("./explanation.js").Operand} of @param {number} head @param {number} token */
   const vector = (of, head, token) => Float64Array.from({ length: by_columns ? of.matrix.rows : of.matrix.columns },
     (_, d) => by_columns ? number_at(of.matrix, head, d, token) : number_at(of.matrix, head, token, d));
-  /** The products of a score, whose result is known where the scores have a step. @param {((head: number, query: number, key: number) => number) | null} known @returns {(head: number, query: number, key: number) => CellDerivation} */
+  /** The products of a score, whose result is known if the scores have a step. @param {((head: number, query: number, key: number) => number) | null} known @returns {(head: number, query: number, key: number) => CellDerivation} */
   const products = (known) => (head, query, key) => {
     const [query_label, key_label] = [axis_label(query_axis, query), axis_label(key_axis, key)];
     return expand_products(vector(q, head, query), vector(k, Math.floor(head / (q.matrix.heads / k.matrix.heads)), key), (d) => by_columns
@@ -183,7 +183,7 @@ function attention_of(e, weights) {
     const is_compare = step !== null && compare_operations.includes(step.operation);
     const is_power = step !== null && step.operation === "power";
     if (step === null && weights.operation === "weights") {
-      // The scores have no step of their own: the products are made here, from query and key.
+      // The scores are not a step: the products are computed here, from query and key.
       const raw = products(null);
       const all = [];
       for (let i = 0; i < Math.min(num_queries, 64); ++i) {
@@ -231,7 +231,7 @@ function attention_of(e, weights) {
         : weights.operation === "divide" ? powers_of_row(works(weights), line[line.length - 2].matrix) : works(weights) });
   }
 
-  /** By hand a weight is one power over the sum of the row's. @param {Column["expand"]} work @param {Matrix} powers @returns {Column["expand"]} */
+  /** By hand, a weight is one power over the sum of the row's powers. @param {Column["expand"]} work @param {Matrix} powers @returns {Column["expand"]} */
   function powers_of_row(work, powers) {
     return (head, query, key) => {
       /** @type {CellDerivation} */
@@ -313,13 +313,13 @@ export function weights_of(a, head, query) {
  * @param {string} kind
  * @param {boolean} quoted
  */
-function who(labels, index, kind, quoted) {
+function quoted_label(labels, index, kind, quoted) {
   const label = [...(labels[index] ?? "")];
   return quoted ? `“${label.length > 24 ? label.slice(0, 23).join("") + "…" : label.join("")}”` : `${kind} ${index}`;
 }
 
 /**
- * The first stage that a row has: with query and key given there is nothing to project.
+ * The first stage of a row: if query and key are given, there is no projection.
  * @param {Attention | undefined} a
  */
 export function first_stage(a) {
@@ -327,7 +327,7 @@ export function first_stage(a) {
 }
 
 /**
- * What a row says, in a sentence: as findings.cpp says it of the row in focus.
+ * The finding of a row in a sentence, in the words of findings.cpp for the row in focus.
  * @param {Attention} a
  * @param {number} head
  * @param {number} query
@@ -338,8 +338,8 @@ export function finding_of(a, head, query) {
   for (let j = 0; j < a.num_keys; ++j) if (!a.hidden(head, query, j)) seen.push(j);
   const most = seen.reduce((largest, j) => Math.max(largest, weights[j]), -Infinity);
   const winners = seen.filter((j) => weights[j] === most);
-  const query_name = who(a.query_labels, query, "query", a.has_words);
-  const names = winners.map((j) => who(a.key_labels, j, "key", a.has_words));
+  const query_name = quoted_label(a.query_labels, query, "query", a.has_words);
+  const names = winners.map((j) => quoted_label(a.key_labels, j, "key", a.has_words));
   const list = names.length > 4 ? `${names.length} keys alike`
     : names.length === 1 ? names[0] : `${names.slice(0, -1).join(", ")} and ${names.at(-1)}`;
   const where = a.has_heads ? `In ${a.head_name(head)}, ` : "";
@@ -355,7 +355,7 @@ export function finding_of(a, head, query) {
 }
 
 /**
- * The head and query whose largest weight stands out most; of the query in focus where there is one.
+ * The head and query with the most conspicuous largest weight; only of the query in focus if there is one.
  * @param {Attention} a
  * @param {number | null} focus
  */

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One word in several sentences: the sentences with the word aligned; its cosines from stage to stage, over the floor
-// of all other words, a word that both sentences share beside it; and which heads make the two differ.
+// One word in several sentences: the sentences with the word aligned; its cosines from stage to stage, with the floor of
+// all other words and a control that both sentences share; and which heads make the two differ.
 //
-//     1 ┤━━━━┓___           ━━  the pair chosen       hiding a word moves the lines: the old ones stay, thin
+//     1 ┤━━━━┓___           ━━  the pair chosen       hiding a word moves the lines; the old ones stay as thin lines
 //       ┤ ‑ ‑ ‑ ‑ ‑ ‑       ‑‑  the control
 //     0 ┤░░░░░░░░░░░        ░░  up to the floor
 //       word … L0 … L5
 //
-// All of it stands in the JSON of regard compare (docs/guide/compare.md). Read next: page.js.
+// All data is from the JSON of regard compare (docs/guide/compare.md). Read next: page.js.
 import { styled_number } from "./numbers.js";
 import { el, shown, svg, word } from "./elements.js";
 import { strip } from "./derivation_figure.js";
@@ -22,7 +22,7 @@ const three = { digits: 3, scientific: false };
 const most_buttons = 6;
 const most_labels = 6;
 
-/** "nan" stands for what cannot be had. @param {unknown} x */
+/** "nan" is the JSON form of an undefined number. @param {unknown} x */
 function cosine_of(x) {
   return typeof x === "number" ? x : NaN;
 }
@@ -32,14 +32,14 @@ function cosine_text(x) {
   return Number.isNaN(cosine_of(x)) ? "–" : styled_number(cosine_of(x), three);
 }
 
-/** The control shown beside a pair: the first word that all pairs with A share, else the pair's own first. @param {Numbers} numbers @param {Pair} pair */
+/** The control shown with a pair: the first word that all pairs with A share, else the pair's own first. @param {Numbers} numbers @param {Pair} pair */
 function control_of(numbers, pair) {
   const with_first = numbers.pairs.filter((one) => one.sentences[0] === "A");
   const shared = numbers.pairs[0].controls.find((c) => with_first.every((one) => one.controls.some((other) => other.word === c.word)));
   return pair.controls.find((c) => c.word === shared?.word) ?? pair.controls[0] ?? null;
 }
 
-/** The sentences, one below the other, the word in a column of its own. @param {any} data */
+/** The sentences, one below the other, the word in its own column. @param {any} data */
 function aligned_sentences(data) {
   const body = el("tbody");
   for (const sentence of data.sentences) {
@@ -54,7 +54,7 @@ function aligned_sentences(data) {
   return el("table", { class: "aligned", "aria-label": "the sentences, the word aligned" }, body);
 }
 
-/** What the marks behind words mean, and sentences that are hardly in the vocabulary. @param {any} data */
+/** The meaning of the marks after words, and warnings for sentences with many words outside the vocabulary. @param {any} data */
 function vocabulary_notes(data) {
   const words = data.sentences.flatMap((/** @type {any} */ sentence) => sentence.words);
   const unknown = words.some((/** @type {any} */ w) => w.unknown);
@@ -65,7 +65,7 @@ function vocabulary_notes(data) {
   unknown || split ? el("p", { class: "caption" }, marks.filter(Boolean).join(" ")) : null];
 }
 
-/** The lines drawn last, by name: where the next ones come from, if the picture keeps its size. @type {{width: number, lines: Map<string, string>}} */
+/** The lines drawn last, by name: the next lines move from there if the picture keeps its size. @type {{width: number, lines: Map<string, string>}} */
 let drawn = { width: 0, lines: new Map() };
 
 /**
@@ -86,7 +86,7 @@ function chart(data, state, numbers) {
   const line = (cosines) => cosines.map(cosine_of).map((c, i, them) => (!Number.isFinite(c) ? "" :
     `${i > 0 && Number.isFinite(them[i - 1]) ? "L" : "M"} ${x(i).toFixed(1)} ${y(c).toFixed(1)}`)).join(" ");
   const picture = svg("svg", { class: `chart ${narrow ? "narrow" : ""}`.trim(), viewBox: `0 0 ${width} ${height}`, role: "img",
-    "aria-label": `cosines of ${shown(data.word)} at ${count} stages; the table beneath has the numbers` });
+    "aria-label": `cosines of ${shown(data.word)} at ${count} stages; the table below has the numbers` });
   for (const c of low < -0.25 ? [-0.5, 0, 0.5, 1] : [0, 0.5, 1]) {
     if (c < low) continue;
     picture.append(svg("line", { class: "level", x1: left, x2: width - right, y1: y(c), y2: y(c) }),
@@ -126,7 +126,7 @@ function chart(data, state, numbers) {
   }
   const floor = cosine_of(numbers.floor[count - 1]);
   if (Number.isFinite(floor)) labels.push({ text: `floor  ${styled_number(floor, three)}`, at: y(floor), kind: "floor-name" });
-  // Labels that would touch make room for each other: downwards, and then up from the bottom.
+  // Labels that would overlap are moved apart: downwards, and then up from the bottom.
   const pitch = narrow ? 15 : 17;
   labels.sort((a, b) => a.at - b.at);
   for (let i = 1; i < labels.length; ++i) labels[i].at = Math.max(labels[i].at, labels[i - 1].at + pitch);
@@ -158,7 +158,7 @@ function cosine_table(data, numbers, state) {
 }
 
 /**
- * What the pairs and the hidden words are chosen with.
+ * The controls that choose the pair and hide the words.
  * @param {any} data
  * @param {Numbers} numbers
  * @param {State} state
@@ -180,7 +180,7 @@ function choosers_of(data, numbers, state, set) {
   return line;
 }
 
-/** The heads of the pair, a line a layer. @param {Pair} pair */
+/** The heads of the pair, one line per layer. @param {Pair} pair */
 function heads_table(pair) {
   const body = el("tbody");
   for (const [layer, row] of pair.share.entries()) {
@@ -200,7 +200,7 @@ function heads_table(pair) {
  * @param {any} data
  * @param {State} state
  * @param {(change: Partial<State>) => void} set
- * @param {boolean} alone the page shows nothing else: the findings stand in its title
+ * @param {boolean} alone the page shows nothing else: the findings are in its title
  */
 export function comparison_figure(data, state, set, alone) {
   /** @type {Numbers} */
@@ -212,13 +212,13 @@ export function comparison_figure(data, state, set, alone) {
     el("div", { class: "body" }, el("div", { class: "scroll" }, aligned_sentences(data)), ...vocabulary_notes(data), alone ? null : el("p", { class: "verdict" }, shown(verdict)),
       choosers_of(data, numbers, state, set), chart(data, state, numbers), el("div", { class: "scroll" }, cosine_table(data, numbers, state)),
       ...others.map((/** @type {string} */ text) => el("p", { class: "caption" }, shown(text)))),
-    el("aside", { class: "note" }, el("p", {}, "Cosine 1: the same direction. ", numbers.floor_pairs > 0 ? `The grey band reaches to the floor, the mean over all ${numbers.floor_pairs} pairs of different words. ` : "",
+    el("aside", { class: "note" }, el("p", {}, "Cosine 1: the same direction. ", numbers.floor_pairs > 0 ? `The grey band ends at the floor, the mean over all ${numbers.floor_pairs} pairs of different words. ` : "",
       numbers.pairs[state.pair].controls.length > 0 ? "Dashed: the control, another word that occurs in both sentences." : ""),
-    data.hidden ? el("p", {}, "Hidden, a word is invisible to every other word, in every layer. The lines move; thin lines show the cosines before.") : null));
+    data.hidden ? el("p", {}, "A hidden word is invisible to every other word, in every layer. Thin lines show the cosines before hiding.") : null));
 }
 
 /**
- * Which heads part the pair chosen.
+ * Which heads make the chosen pair differ.
  * @param {any} data
  * @param {State} state
  */

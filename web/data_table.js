@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The numbers of the row in front, as a plain table: all keys, every digit, nothing folded.
+// The numbers of the current row as a plain table: all keys, every digit.
 // Read next: page.js.
 import { el, shown } from "./elements.js";
 import { stage_index } from "./attention.js";

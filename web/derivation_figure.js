@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A number expanded in place: its products as a strip of bars up and down, the largest named; or its exponential among
-// those of the row; and the sum in words, whose printed digits add up or say by how much they do not.
+// An expanded number: its products as a strip of bars above and below a line, with the largest named; or its
+// exponential among those of the row; and the sum in words, with a note if its printed digits do not add up.
 // Read next: expand.js.
 import { printed_units, styled_number, units_text } from "./numbers.js";
 import { el, shown, svg } from "./elements.js";
@@ -11,7 +11,7 @@ import { el, shown, svg } from "./elements.js";
 /** @typedef {import("./expand.js").Term} Term */
 
 /**
- * The numbers that strips on one scale reach to, 0 among them.
+ * The range of strips on one scale, 0 included.
  * @param {ArrayLike<number>[]} all
  * @returns {{low: number, high: number}}
  */
@@ -28,7 +28,7 @@ export function range_of(all) {
 }
 
 /**
- * Bars above and below a line, one a number: solid above, hollow below.
+ * Bars above and below a line, one per number: solid above, hollow below.
  * @param {ArrayLike<number>} numbers
  * @param {{width: number, height: number, range?: {low: number, high: number}, kind?: string, ghost?: ArrayLike<number>, label: string}} options
  */
@@ -66,20 +66,20 @@ function in_sum(x, style) {
 }
 
 /**
- * "31.2 is 32 products: 9.4 + 6.1 + 4.8 + 29 others (10.9)", and how rounding parts them.
+ * "31.2 is 32 products: 9.4 + 6.1 + 4.8 + 29 others (10.9)", and the difference by rounding.
  * @param {CellDerivation} work
  * @param {NumberStyle} style
  */
 export function sum_in_words(work, style) {
   const { terms } = work;
-  // Where lines follow, the sum is only on the way to the result.
+  // If lines follow, the sum is only an intermediate value.
   const total = work.lines.length > 0 ? terms.at(-1)?.sum ?? 0 : work.result;
   const whole = terms.every((t) => t.factors.every((x) => Number.isInteger(x) && Math.abs(x) < 1e6));
   const few = terms.length <= 5;
   const chosen = few ? terms : [...terms].sort((a, b) => Math.abs(b.product) - Math.abs(a.product)).slice(0, 3);
   const parts = chosen.map((t) => whole && t.factors.length === 2
     ? `${in_sum(t.factors[0], style)}·${in_sum(t.factors[1], style)}` : in_sum(t.product, style));
-  // A single term alone would only repeat the result: its factors say more.
+  // A single term would only repeat the result, so its factors are shown.
   if (terms.length === 1 && terms[0].factors.length === 2 && !whole) {
     parts[0] = terms[0].factors.map((x) => in_sum(x, Number.isInteger(x) ? { digits: 0, scientific: style.scientific } : style)).join(" · ");
   }
@@ -119,7 +119,7 @@ export function products_view(work, style, label = `${work.terms.length} product
 }
 
 /**
- * The exponentials of a row end to end, this one filled.
+ * The exponentials of a row end to end, with this one filled.
  * @param {CellDerivation} work
  * @param {string} key the label of the key at hand
  * @param {number} at its index among the terms

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Elements from data: every text becomes a text node, so nothing in a token can be a tag; what is invisible or turns
-// the direction of writing is spelled out, and a word stands in <bdi>, so that it moves no neighbour.
+// Elements from data: every text becomes a text node, so no token can be a tag; invisible characters and direction marks
+// are written as escapes, and a word is in a <bdi>, so that it does not reorder the text around it.
 // Read next: page.js.
 
 /** @typedef {Node | string | null | undefined | false} Child */
@@ -36,7 +36,7 @@ function fill(element, attributes, children) {
 }
 
 /**
- * An HTML element. An attribute that is a function listens to the event of its name; null and false are left out.
+ * An HTML element. A function becomes the listener of the event of its name; null and false are left out.
  * @template {keyof HTMLElementTagNameMap} Name
  * @param {Name} name
  * @param {Record<string, string | number | boolean | null | undefined | ((event: any) => void)>} [attributes]
@@ -64,7 +64,7 @@ export function svg(name, attributes = {}, ...children) {
 }
 
 /**
- * A word from outside; long ones are cut by the style and whole in the title.
+ * A word from outside; the style truncates long ones, the title has them whole.
  * @param {string} text
  * @param {string} [kind] "query" or "key": its colour and underline
  */
@@ -74,7 +74,7 @@ export function word(text, kind = "") {
 }
 
 /**
- * A sentence of ours with words from outside; a figure and its % stay on one line.
+ * A sentence of the page with words from outside; a figure and its % stay on one line.
  * @param {string} text
  */
 export function prose(text) {
@@ -94,7 +94,7 @@ export function quoted(text) {
 }
 
 /**
- * A formula: single letters stand upright or slanted as in print, and the active ones are coloured.
+ * A formula: single letters are upright or slanted as in print, and the active ones are coloured.
  * @param {string} text
  * @param {string} [active] the symbol that the step is about
  */
@@ -111,7 +111,7 @@ export function formula(text, active = "") {
 }
 
 /**
- * Only a screen reader's.
+ * Text for screen readers only.
  * @param {string} text
  */
 export function spoken(text) {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How much of a weight is due to the choice of the head, and what hiding words does: two strips of marks.
+// How far a weight depends on the choice of the head, and the effect of hiding words: two strips of marks.
 //
-//     in all heads   ||||| | |         |        a tick a head at its weight; the head that is shown in the key's colour
-//     hidden alone   ●●● ●●          ●          a dot a word: how far the query's vector moves without it
+//     in all heads   ||||| | |         |        one tick per head at its weight; the head shown has the key's colour
+//     hidden alone   ●●● ●●          ●          one dot per word: how much the query's vector changes without it
 //
-// The weights are rebuilt here for any query; the cosines are in the file, for the word that it was made for.
+// The weights are computed here for any query; the cosines are in the file, for the word of the command only.
 // Read next: sentence.js, src/explain/sentence/sentence_findings.cpp.
 import { styled_number, two_decimals } from "./numbers.js";
 import { el, quoted, shown, svg } from "./elements.js";
@@ -17,7 +17,7 @@ const of_cosines = { digits: 3, scientific: false };
 const strip_box = { width: 440, height: 58, left: 10, right: 28, base: 34 };
 
 /** @param {number} x @param {number} end of the scale */
-function place_on(x, end) {
+function position_on(x, end) {
   return strip_box.left + (x / end) * (strip_box.width - strip_box.left - strip_box.right);
 }
 
@@ -30,8 +30,8 @@ function strip_frame(label, low, high) {
 }
 
 /**
- * The word whose weight is compared between heads: what the file was made for, else the one attended to most, special
- * tokens apart.
+ * The word whose weight is compared between heads: the target of the command, else the one attended to most, except
+ * special tokens.
  * @param {Sentence} s
  * @param {State} state
  */
@@ -47,7 +47,7 @@ export function key_compared(s, state) {
 function heads_strip(s, state) {
   const target = key_compared(s, state);
   const count = s.layers * s.heads;
-  // With words hidden the row of the command is compared as it was.
+  // With words hidden, the row of the command is compared as before hiding.
   const whole = s.data.in_all_heads && state.query === s.focus.word && target === s.data.chosen.target ? s.data.in_all_heads.weights.flat() : null;
   const weights = Array.from({ length: count }, (_, head) => Number(whole ? whole[head] : s.row(head, state.query).words[target]));
   const mean = weights.reduce((sum, w) => sum + w, 0) / count;
@@ -56,12 +56,12 @@ function heads_strip(s, state) {
   const own = styled_number(weights[state.head], two_decimals);
   const text = `“${from}” → “${to}” in each of ${count} heads: mean ${styled_number(mean, two_decimals)}, uniform ${styled_number(uniform, two_decimals)}; `;
   const picture = strip_frame(`${text}in the head shown ${own}`, "0", "1");
-  picture.append(svg("line", { class: "uniform", x1: place_on(uniform, 1), x2: place_on(uniform, 1), y1: strip_box.base - 26, y2: strip_box.base + 5 }));
+  picture.append(svg("line", { class: "uniform", x1: position_on(uniform, 1), x2: position_on(uniform, 1), y1: strip_box.base - 26, y2: strip_box.base + 5 }));
   for (const [head, w] of weights.entries()) {
-    if (head !== state.head) picture.append(svg("line", { class: "head", "data-weight": w, x1: place_on(w, 1), x2: place_on(w, 1), y1: strip_box.base - 15, y2: strip_box.base }));
+    if (head !== state.head) picture.append(svg("line", { class: "head", "data-weight": w, x1: position_on(w, 1), x2: position_on(w, 1), y1: strip_box.base - 15, y2: strip_box.base }));
   }
-  const at = place_on(weights[state.head], 1);
-  picture.append(svg("path", { class: "mean", d: `M ${place_on(mean, 1)} ${strip_box.base + 2} l 4 7 h -8 Z` }),
+  const at = position_on(weights[state.head], 1);
+  picture.append(svg("path", { class: "mean", d: `M ${position_on(mean, 1)} ${strip_box.base + 2} l 4 7 h -8 Z` }),
     svg("line", { class: "shown", "data-weight": weights[state.head], x1: at, x2: at, y1: strip_box.base - 20, y2: strip_box.base + 3 }),
     svg("text", { class: "shown-name", x: at, y: strip_box.base - 24, "text-anchor": "middle" }, own));
   return el("figure", { class: "evidence-heads" }, picture, el("figcaption", {}, quoted(text), el("span", { class: "key-name" }, `the head shown ${own}`), `. ▲ mean; dashed: uniform. `, quoted(s.data.findings.association)));
@@ -76,10 +76,10 @@ function hidden_strip(s) {
   const all = alone.map((one) => `${shown(s.labels[one.word])} ${styled_number(one.cosine, of_cosines)}`).join(", ");
   const end = Math.max(1 - alone[0].cosine, 1e-6);
   const picture = strip_frame(`cosine of “${name}” with the original, each other word hidden alone: ${all}`, styled_number(1, of_cosines), styled_number(1 - end, of_cosines));
-  // Names from the largest change on, where there is room.
+  // Names in the order of the change, where they fit.
   let free = Infinity;
   for (const [n, { word, cosine }] of alone.entries()) {
-    const x = place_on(1 - cosine, end);
+    const x = position_on(1 - cosine, end);
     const label = shown(s.labels[word]).slice(0, 14);
     const half = 3.7 * label.length + 3;
     picture.append(svg("circle", { class: word === s.data.chosen.target ? "target" : "other", "data-cosine": cosine, cx: x, cy: strip_box.base, r: 4.5 }));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a number came about, as terms and lines. Of a small step the file carries every cell's, as the C++ side works it
-// out; the products of a score and a weight's share of its row are made here, for any row.
+// How a number was computed, as terms and lines. For small steps the file has the derivation of every cell, from the C++
+// side; the products of a score and a weight's share of its row are computed here, for any row.
 // Read next: src/explain/steps/expansion.cpp, derivation_figure.js.
 import { plain_number } from "./numbers.js";
 
@@ -15,7 +15,7 @@ import { plain_number } from "./numbers.js";
  * @param {CellDerivation} work
  * @param {string} label
  * @param {number[]} factors
- * @param {number} [product] where it is not that of the factors
+ * @param {number} [product] if it is not the product of the factors
  */
 export function add_term(work, label, factors, product) {
   const value = product ?? factors.reduce((all, x) => all * x, 1);
@@ -23,11 +23,11 @@ export function add_term(work, label, factors, product) {
 }
 
 /**
- * A score, as the products of a query's and a key's numbers.
+ * A score as the products of the elements of a query and a key.
  * @param {ArrayLike<number>} query
  * @param {ArrayLike<number>} key
  * @param {(d: number) => string} label
- * @param {number} [result] the score itself, where it is known; else the sum
+ * @param {number} [result] the score itself if it is known; else the sum
  * @returns {CellDerivation}
  */
 export function expand_products(query, key, label, result) {
@@ -39,7 +39,7 @@ export function expand_products(query, key, label, result) {
 }
 
 /**
- * e^(score − row_max). A score of ∞ that is the largest is 1, as the kernel has it; where all are −∞ there is nothing.
+ * e^(score − row_max). A largest score of ∞ gives 1, as in the kernel; if all scores are −∞, the result is 0.
  * @param {number} score
  * @param {number} row_max
  */
@@ -49,7 +49,7 @@ export function exponential(score, row_max) {
 }
 
 /**
- * A weight, as one exponential over the sum of the row's.
+ * A weight as one exponential over the sum of the row's exponentials.
  * @param {{label: string, score: number}[]} seen the keys that the query sees
  * @param {number} at which of them
  * @param {number} row_max

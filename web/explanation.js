@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the file carries of a lesson, or of arrays: two JSON texts become steps with their matrices.
+// The data of a lesson or of arrays in the file: two JSON texts become steps with their matrices.
 //
-//     "explanation"   what regard --json prints: steps, results, labels, findings, the document's errata
-//     "page"          how numbers are printed, each step's operands, the document's figures where ours differ
+//     "explanation"   the output of regard --json: steps, results, labels, findings, the document's errata
+//     "page"          how numbers are printed, each step's operands, the document's figures that differ from ours
 //
 // Read next: src/explain/steps/steps_html.cpp, which writes the second, and attention.js.
 import { add_term } from "./expand.js";
 
 /**
- * Numbers (heads, stored rows, stored columns), as they are shown. Of a matrix too large to keep only the rows or
- * columns listed are stored.
+ * Numbers (heads, stored rows, stored columns), in the layout shown. A matrix that is too large to keep stores only the
+ * listed rows or columns.
  * @typedef {object} Matrix
  * @property {number} heads
  * @property {number} rows
@@ -46,13 +46,13 @@ import { add_term } from "./expand.js";
  * @property {number} factor
  * @property {number} causal_offset
  * @property {string} scale
- * @property {import("./expand.js").CellDerivation[] | null} works how each cell came about, by its index in result
+ * @property {import("./expand.js").CellDerivation[] | null} works how each cell was computed, by its index in result
  * @property {Operand[]} requested_operands
  * @property {Operand[]} operands
  * @property {Map<string, {ours: string, theirs: string}>} document where ours differs, by "head,row,column"
  * @property {{compared: number, digits: string} | null} compared
  * @property {{label: string, matrix: Matrix, style: import("./numbers.js").NumberStyle}[]} variants
- * @property {import("./scale_figure.js").ScalePicture[]} pictures of random scores, one for each length D
+ * @property {import("./scale_figure.js").ScalePicture[]} pictures of random scores, one for each head size D
  * @property {string[]} notes
  * @property {string[]} errata
  */
@@ -68,7 +68,7 @@ import { add_term } from "./expand.js";
  * @property {number | null} focus
  * @property {Step[]} steps
  * @property {string[]} errata
- * @property {number | null} digits decimals asked for
+ * @property {number | null} digits requested decimals
  * @property {string} command
  * @property {string} version
  * @property {string} instruction_set
@@ -127,7 +127,7 @@ function stored_matrix(stored) {
 }
 
 /**
- * Where a row or column of the whole matrix is stored, or −1.
+ * The stored index of a row or column of the whole matrix, or −1.
  * @param {number[] | null} kept
  * @param {number} index
  */
@@ -145,7 +145,7 @@ export function stored_columns(m) {
 }
 
 /**
- * The index in numbers of a row and column of the whole matrix; −1 where it is not kept.
+ * The index in numbers of a row and column of the whole matrix; −1 if it is not kept.
  * @param {Matrix} m
  * @param {number} head
  * @param {number} row
@@ -158,7 +158,7 @@ export function index_of(m, head, row, column) {
 }
 
 /**
- * NaN where it is not kept.
+ * The number in a cell of the whole matrix; NaN if it is not kept.
  * @param {Matrix} m
  * @param {number} head
  * @param {number} row

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A table that the arrow keys walk through: one of its cells takes the focus, the arrows move it, Enter or a click
-// expands it. Cells are the td and th of the body that carry data-cell.
+// A table with keyboard navigation: one cell has the focus, the arrow keys move it, and Enter or a click expands the
+// cell. Cells are the td and th of the body that carry data-cell.
 // Read next: row_figure.js.
 
 /**

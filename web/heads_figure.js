@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// All heads as small maps, each on its own maximum: by layer and head as a grid, or in the order of one number, which
-// stands beneath each map with the words that it is about. Choosing a map shows its head in the figures above.
+// All heads as small maps, each scaled to its own maximum: by layer and head as a grid, or in the order of one number,
+// which is shown below each map with its words. Choosing a map shows its head in the figures above.
 // Read next: sentence.js.
 import { styled_number, two_decimals } from "./numbers.js";
 import { el, shown } from "./elements.js";
@@ -65,8 +65,8 @@ function paint(s, head, canvas, colours) {
 }
 
 /**
- * The pair of words of each head whose weight most exceeds the head's baseline, and by how much: of the word that was
- * chosen when the file was made, or of any word. Nothing where the file does not carry them.
+ * The pair of words of each head whose weight most exceeds the head's baseline, and by how much: of the word chosen in
+ * the command, or of any word. Null if the file does not have them.
  * @param {Sentence} s
  * @returns {Pair[] | null}
  */
@@ -85,14 +85,14 @@ function one_query(pairs) {
   return pairs !== null && pairs.every((pair) => pair.word === pairs[0].word);
 }
 
-/** The order shown: by salience, as the terminal chooses, until another is chosen. @param {Sentence} s @param {State} state */
+/** The order shown: by salience, as in the terminal, until the user chooses another. @param {Sentence} s @param {State} state */
 function sort_of(s, state) {
   if (state.sort === "layer" || state.sort === "attended") return state.sort;
   return salience_of(s) ? "salience" : "layer";
 }
 
 /**
- * What the order and the number beneath each map are.
+ * Describes the order and the number below each map.
  * @param {Sentence} s
  * @param {State} state
  */
@@ -102,14 +102,14 @@ export function heads_note(s, state) {
   const name = shown(s.labels[state.query]);
   const others = one_query(salience) && salience ? `“${shown(s.labels[salience[0].word])}” gives another word` : "one word gives another";
   const order = sort === "salience"
-    ? `Largest salience first: the weight that ${others}, less the head’s baseline at that distance${s.hidden.some(Boolean) ? ", with nothing hidden" : ""}. It stands beneath each map, with the words.`
-    : sort === "attended" ? `Largest weight first: the most that “${name}” gives to another word, special tokens aside. It stands beneath each map, with that word.`
-      : state.filter === "all" ? "Rows are layers, columns heads. Beneath each map stands its largest weight."
-        : "In the order of layers and heads. Beneath each map stands its largest weight.";
-  return el("p", {}, order, " The colours of each map reach to its own largest weight. Choosing a map shows its head above.");
+    ? `Largest salience first: the weight that ${others}, minus the head’s baseline at that distance${s.hidden.some(Boolean) ? ", with nothing hidden" : ""}. It is shown below each map, with the words.`
+    : sort === "attended" ? `Largest weight first: the most that “${name}” gives to another word, except special tokens. It is shown below each map, with that word.`
+      : state.filter === "all" ? "Rows are layers, columns heads. The number below each map is its largest weight."
+        : "In the order of layers and heads. The number below each map is its largest weight.";
+  return el("p", {}, order, " The colour scale of each map ends at its own largest weight. Choosing a map shows its head above.");
 }
 
-/** The maps painted so far, in the colours of one theme: drawing the page anew takes them over. @type {{theme: string, maps: Map<number, {canvas: HTMLCanvasElement, largest: number}>}} */
+/** The maps painted so far, in the colours of one theme; kept when the page is drawn again. @type {{theme: string, maps: Map<number, {canvas: HTMLCanvasElement, largest: number}>}} */
 const painted = { theme: "", maps: new Map() };
 
 /**
@@ -167,13 +167,13 @@ export function heads_figure(s, state, set) {
       painted.maps.set(head, { canvas, largest: most });
     });
   }
-  // A few heads a frame, so that the page answers meanwhile.
+  // A few heads per frame, so that the page stays responsive.
   const work = () => {
     if (!figure.isConnected) return;
     for (const one of later.splice(0, 12)) one();
     if (later.length > 0) requestAnimationFrame(work);
   };
   requestAnimationFrame(work);
-  if (order.length === 0) figure.append(el("p", { class: "caption" }, "No head does."));
+  if (order.length === 0) figure.append(el("p", { class: "caption" }, "No head has such a weight."));
   return el("div", {}, controls, el("div", { class: "scroll" }, figure));
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Heads of any length: a pooled map of the one in front, each cell the mean of its weights, painted by the logarithm or
-// in proportion; below it what each strip of keys receives; and the heads as a table, which chooses the one in front.
+// Heads of any sequence length: a pooled map of the selected head, each cell the mean of its weights, in logarithmic or
+// linear colours; below it the attention that each strip of keys receives; and a table of heads, which selects one.
 //
-//     arrows, or the pointer, move over the cells; what is under them stands in words below
+//     arrow keys or the pointer select a cell, which is described in words below
 //
 // Read next: src/explain/arrays/inspection_html.cpp, docs/guide/inspection.md.
 import { styled_number } from "./numbers.js";
@@ -62,7 +62,7 @@ export function inspection_finding(s) {
   return `${name.slice(0, 1).toUpperCase()}${name.slice(1)} gives key\u00a0${most.heavy_hitters[0]} ${small_number(most.share[0])} of its attention (uniform over the keys that each query sees: ${small_number(most.uniform[0])})`;
 }
 
-/** What is chosen in the figure, beside the state of the page. */
+/** The selection within the figure, in addition to the state of the page. */
 const chosen = { linear: false, row: 0, column: 0 };
 
 /**
@@ -76,7 +76,7 @@ export function inspection_figure(s, state, set) {
   const [rows, columns] = [s.rows.length - 1, s.columns.length - 1];
   let largest = 0;
   for (const x of map) if (x > largest) largest = x;
-  /** Of the head's attention, what a strip of keys receives. */
+  /** The share of the head's attention that each strip of keys receives. */
   const received = Array.from({ length: columns }, (_, b) => {
     let sum = 0;
     for (let a = 0; a < rows; ++a) sum += map[a * columns + b] * (s.rows[a + 1] - s.rows[a]);
@@ -87,7 +87,7 @@ export function inspection_figure(s, state, set) {
   const scale = Math.max(1, Math.floor(720 / Math.max(rows, columns)));
   const tall = Math.max(rows, Math.min(columns, 24));
   const canvas = el("canvas", { class: "coarse", width: columns * scale, height: Math.max(rows * scale, tall), tabindex: 0, role: "img", "data-focus": "coarse",
-    "aria-label": `pooled map of ${head_name(one, s.batches)}: ${rows} strips of queries down, ${columns} strips of keys across; arrows move over the cells` });
+    "aria-label": `pooled map of ${head_name(one, s.batches)}: ${rows} strips of queries down, ${columns} strips of keys across; arrow keys move between cells` });
   const strip = el("canvas", { class: "coarse strip-of-keys", width: columns * scale, height: strip_height, "aria-hidden": "true" });
   const readout = el("p", { class: "readout", "aria-live": "polite" });
   chosen.row = Math.min(chosen.row, rows - 1);
@@ -155,15 +155,15 @@ export function inspection_figure(s, state, set) {
   say();
 
   const low = chosen.linear ? "0" : small_number(largest / 10 ** map_decades);
-  const legend = el("p", { class: "legend" }, el("span", { class: "end" }, chosen.linear || largest === 0 ? "0" : `${low} and less`), el("span", { class: "ramp", "aria-hidden": "true" }),
-    el("span", { class: "end" }, small_number(largest)), el("span", {}, chosen.linear ? "in proportion" : "by the logarithm"),
+  const legend = el("p", { class: "legend" }, el("span", { class: "end" }, chosen.linear || largest === 0 ? "0" : `${low} or less`), el("span", { class: "ramp", "aria-hidden": "true" }),
+    el("span", { class: "end" }, small_number(largest)), el("span", {}, chosen.linear ? "linear" : "logarithmic"),
     el("span", { class: "hatch-key" }, el("i", { class: "hatched" }), " no weight"),
     el("button", { type: "button", "data-focus": "map scale", "aria-pressed": String(chosen.linear), click: () => {
       chosen.linear = !chosen.linear;
       set({});
-    } }, chosen.linear ? "colours by the logarithm" : "colours in proportion"));
+    } }, chosen.linear ? "logarithmic colours" : "linear colours"));
   return el("div", { class: "inspection" }, el("p", { class: "axes" }, `${head_name(one, s.batches)} · query ↓ key → · each cell is the mean of its weights`), canvas, strip,
-    el("p", { class: "caption" }, `What the keys receive from all queries; the tallest strip, ${span_of("key", "keys", ...strip_edges(s, received, most_received))}, ${small_number(most_received)} of the head’s attention.`),
+    el("p", { class: "caption" }, `The share of attention that keys receive from all queries; the largest, ${small_number(most_received)}, is that of ${span_of("key", "keys", ...strip_edges(s, received, most_received))}.`),
     readout, legend, el("div", { class: "scroll", tabindex: 0 }, inspected_table(s, state, set)));
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The whole head: queries down, keys across (turned round where a token is a column), colours from 0 to 1. A few keys
-// have their numbers in the cells; more are squares that grow with the weight, so that colour is not alone; very many
-// are painted. The row that the other figures show is framed; choosing a cell chooses its query.
+// The whole head: queries down, keys across (transposed if a token is a column), colours from 0 to 1. With few keys the
+// cells have numbers; with more they are squares that grow with the weight, so that colour is not the only cue; with
+// very many they are painted. The row of the other figures is framed; choosing a cell chooses its query.
 // Read next: attention.js.
 import { styled_number } from "./numbers.js";
 import { el, shown, word } from "./elements.js";
@@ -21,11 +21,11 @@ const most_in_table = 40;
  * contrast of 4.5 (page_test measures it for every share).
  * @param {number} share
  */
-function depth(share) {
+function shade_class(share) {
   return share > 0.757 ? "deep" : share > 0.596 ? "middle" : "shallow";
 }
 
-/** The rows drawn last: of a large head they take a while. @type {{attention: Attention | null, head: number, rows: Float64Array[]}} */
+/** The rows drawn last, kept because the rows of a large head take time. @type {{attention: Attention | null, head: number, rows: Float64Array[]}} */
 let known = { attention: null, head: 0, rows: [] };
 
 /** @param {Attention} a @param {number} head */
@@ -79,7 +79,7 @@ function map_table(a, state, set, rows, end) {
     const x = rows[n][j];
     const hidden = a.hidden(head, i, j);
     const share = Number.isNaN(x) ? 0 : Math.max(0, Math.min(1, x / end));
-    const td = el("td", { "data-cell": `map ${i} ${j}`, "data-focus": `map ${i} ${j}`, class: `${hidden ? "hatched" : depth(share)} ${i === query ? "framed" : ""}`.trim(),
+    const td = el("td", { "data-cell": `map ${i} ${j}`, "data-focus": `map ${i} ${j}`, class: `${hidden ? "hatched" : shade_class(share)} ${i === query ? "framed" : ""}`.trim(),
       "aria-selected": String(i === query), title: with_numbers ? null : `${shown(a.query_labels[i])} → ${shown(a.key_labels[j])}: ${hidden ? "hidden" : styled_number(x, weight_style)}` });
     td.style.setProperty("--share", String(hidden ? 0 : share));
     if (with_numbers) td.append(hidden ? el("span", { class: "hidden-word" }, "hidden") : number_text(x, short_style));
@@ -92,7 +92,7 @@ function map_table(a, state, set, rows, end) {
   const header = (labels, index, kind, chosen) => el("th", { scope: "col", class: kind === "query" && index === chosen ? "framed" : null }, el("span", { class: "tilt" }, label(labels, index, kind)));
   const table = el("table", { class: `map ${with_numbers ? "numbers" : "squares"} ${Math.max(rows.length, a.num_keys) > 7 ? "many" : ""} ${a.by_columns ? "by-columns" : ""} ${a.numbered ? "numbered" : ""}`, role: "grid",
     "aria-label": `weights of the whole head, ${a.by_columns ? "keys down, queries across" : "queries down, keys across"}` });
-  // The widest map fills the column, the label's column apart.
+  // The widest map fills the column, except for the labels.
   table.style.setProperty("--cell", `${Math.min(1.5, 36 / Math.max(rows.length, a.num_keys)).toFixed(2)}rem`);
   const corner = el("td", { class: "corner" }, a.by_columns ? "key\u00a0↓ query\u00a0→" : "query\u00a0↓ key\u00a0→");
   if (a.by_columns) {
@@ -125,10 +125,10 @@ function hatching_of(context, color) {
 }
 
 /**
- * How `count` rows or columns are painted: in cells of some pixels, each for a block of them where there are too many.
+ * How `count` rows or columns are painted: the pixels per cell, and the rows or columns per cell if there are too many.
  * @param {number} count
- * @param {number} room pixels at most
- * @param {number} least pixels a cell has where there is room
+ * @param {number} room available pixels
+ * @param {number} least pixels of a cell if there is enough space
  * @param {number} most
  */
 function cells_of(count, room, least, most) {
@@ -141,7 +141,7 @@ const label_room = 88;
 const label_pitch = 14;
 
 /**
- * The words along a painted map, as many as there is room for, the chosen one among them.
+ * The words along a painted map that fit, always with the chosen one.
  * @param {string[]} labels
  * @param {number} pitch pixels from one to the next
  * @param {number} chosen or -1
@@ -168,11 +168,11 @@ function painted_map(a, state, set, rows, end) {
   const [down, across] = a.by_columns ? [a.num_keys, rows.length] : [rows.length, a.num_keys];
   const frame = a.has_words ? label_room : 0;
   const horizontal = cells_of(across, Math.min(720, window.innerWidth - 40) - frame, 1, 720);
-  // Blocks are square where the map is not flat.
+  // Blocks are square unless the map is flat.
   const vertical = cells_of(down, Math.min(1440, Math.max(720, Math.floor(down / horizontal.block))), 16, horizontal.size);
   const [width, height] = [horizontal.cells * horizontal.size, vertical.cells * vertical.size];
   const canvas = el("canvas", { class: "painted", width, height, tabindex: 0, role: "img", "data-focus": "painted",
-    "aria-label": `weights of ${rows.length} queries and ${a.num_keys} keys; arrows choose the query, whose row is the table above` });
+    "aria-label": `weights of ${rows.length} queries and ${a.num_keys} keys; arrow keys choose the query, whose row is the table above` });
   const readout = el("p", { class: "readout", "aria-live": "polite" }, a.by_columns ? "key ↓ query →" : "query ↓ key →",
     horizontal.block * vertical.block === 1 ? null : ` · each point is the largest weight of ${vertical.block} × ${horizontal.block}`);
   const paint = () => {
@@ -180,7 +180,7 @@ function painted_map(a, state, set, rows, end) {
     if (!context) return;
     const style = getComputedStyle(canvas);
     const [ink, back] = [style.color, style.backgroundColor].map((text) => (text.match(/[\d.]+/g) ?? []).map(Number));
-    // The largest weight of each block; below 0 where all is hidden.
+    // The largest weight of each block; negative if all its keys are hidden.
     const largest = new Float64Array(horizontal.cells * vertical.cells).fill(-1);
     for (let n = 0; n < rows.length; ++n) {
       for (let j = 0; j < a.num_keys; ++j) {
@@ -253,7 +253,7 @@ function painted_map(a, state, set, rows, end) {
 }
 
 /**
- * Beside the map: how far the row spreads.
+ * The note next to the map: the entropy of the row.
  * @param {Attention} a
  * @param {State} state
  */
@@ -271,10 +271,10 @@ export function map_note(a, state) {
   const style = { digits: 2, scientific: false };
   const shares = seen + (sink > 0 ? 1 : 0);
   const name = a.has_words ? [word(a.query_labels[state.query], "query")] : [`query ${state.query}`];
-  if (seen === 0) return el("aside", { class: "note" }, el("p", {}, ...name, " sees no key: nothing to spread."));
+  if (seen === 0) return el("aside", { class: "note" }, el("p", {}, ...name, " sees no key: it has no entropy."));
   if (weights.some(Number.isNaN)) return el("aside", { class: "note" }, el("p", {}, "The weights of ", ...name, " are nan."));
-  if (shares < 2) return el("aside", { class: "note" }, el("p", {}, ...name, " sees one key: nothing to spread."));
+  if (shares < 2) return el("aside", { class: "note" }, el("p", {}, ...name, " sees one key: the entropy is 0."));
   return el("aside", { class: "note" },
-    el("p", {}, "The framed ", a.by_columns ? "column" : "row", " is ", ...name, "’s, the one above."),
-    el("p", { class: "entropy" }, "Entropy ", el("b", {}, styled_number(entropy, style)), `; spread evenly over ${seen} keys${sink > 0 ? " and the sink" : ""} it would be ln ${shares} = ${styled_number(Math.log(shares), style)}.`));
+    el("p", {}, "The framed ", a.by_columns ? "column" : "row", " is ", ...name, "’s, shown above."),
+    el("p", { class: "entropy" }, "Entropy ", el("b", {}, styled_number(entropy, style)), `; uniform weights over ${seen} keys${sink > 0 ? " and the sink" : ""} would give ln ${shares} = ${styled_number(Math.log(shares), style)}.`));
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the row becomes: each key's value as a pale strip, what the weight leaves of it over that, and all of
-// these fallen into one, the query's new vector. All strips share one scale. A number of the sum expands beneath it.
+// The mix of the values: each key's value as a pale strip, with the value times its weight drawn over it, and their sum,
+// the query's new vector. All strips share one scale. A number of the sum expands below it.
 // Read next: derivation_figure.js.
 import { styled_number } from "./numbers.js";
 import { el, shown, spoken, word } from "./elements.js";
@@ -53,7 +53,7 @@ export function mix_figure(a, state, set) {
     body.append(el("tr", { class: "others" }, el("th", { scope: "row" }, `${seen.length - keys.length} others`),
       el("td", { class: "times" }, number_text(Math.max(0, left), weight_style)), el("td", {})));
   }
-  const table = el("table", { class: `mix ${state.step === stage_index.mix ? "fallen" : ""}`, "aria-label": `the values that ${shown(name)} mixes` }, body,
+  const table = el("table", { class: `mix ${state.step === stage_index.mix ? "fallen" : ""}`, "aria-label": `the values mixed for ${shown(name)}` }, body,
     el("tfoot", {}, el("tr", {}, el("th", { scope: "row" }, word(name, "query")), el("td", { class: "times symbol" }, shown(mix.context_symbol)),
       el("td", { class: `strip-cell sum ${covered ? "covered" : ""}` }, strip(covered ? [] : context, { width, height: 44, range, kind: "context",
         label: `${shown(mix.context_symbol)} of ${shown(name)}` })))));
@@ -62,7 +62,7 @@ export function mix_figure(a, state, set) {
   if (mix.width <= most_numbers) {
     const numbers = el("table", { class: `vector ${covered ? "covered" : ""}`.trim(), role: "grid", "aria-label": `${shown(mix.context_symbol)} of ${shown(name)}` });
     const lines = el("tbody");
-    // More than a line holds go on below.
+    // Numbers that do not fit in a line continue below.
     const most_in_line = window.innerWidth < 544 ? 4 : 8;
     for (let from = 0; from < mix.width; from += most_in_line) {
       const line = el("tr", {}, el("th", { scope: "row" }, from === 0 ? el("span", { class: "symbol" }, shown(mix.context_symbol)) : spoken(`from ${from} on`)));
@@ -79,7 +79,7 @@ export function mix_figure(a, state, set) {
     const work = !covered && figure_name === "mix" ? mix.expand?.(head, query, Number(dimension)) : null;
     if (work) figure.append(el("div", { class: "expand" }, derivation_view(work, mix.context_style)));
   } else {
-    if (!covered) figure.append(spoken(`${mix.width} numbers: ${[...context].map((x) => styled_number(x, mix.context_style)).join(", ")}`));
+    if (!covered) figure.append(spoken(`${mix.width} elements: ${[...context].map((x) => styled_number(x, mix.context_style)).join(", ")}`));
   }
   return figure;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Numbers as the terminal prints them, digit for digit: fixed decimals with a leading zero and a true minus sign, ties
-// to even as the C++ side rounds them, "<0.0001" for what would print as 0 but is not.
+// to even as on the C++ side, "<0.0001" for nonzero numbers that would print as 0.
 // Read next: src/explain/report/terminal.cpp, whose styled_number this is.
 
 /**
@@ -12,12 +12,12 @@
 /** @type {NumberStyle} */
 export const two_decimals = { digits: 2, scientific: false };
 
-// Exact digits of a double this far behind a rounding point tell a tie from anything near one: of a tie no double is
-// nearer than 10^-17 of it.
+// This many exact digits of a double after the rounding position distinguish a tie from its neighbours: no other double
+// is within 10^-17 of a tie.
 const beyond_a_tie = 25;
 
 /**
- * x ≥ 0 rounded to `digits` by `print`, to even when x lies exactly between two: toFixed and toExponential round up.
+ * x ≥ 0 rounded to `digits` by `print`, ties to even: toFixed and toExponential round ties up.
  * @param {number} digits
  * @param {(digits: number) => string} print
  */
@@ -62,7 +62,7 @@ function scientific_number(x, digits) {
 }
 
 /**
- * "0.4223", "−1.5000", "0" for exactly 0, "<0.0001" and ">−0.0001" for what would print as 0 but is not, "−∞".
+ * "0.4223", "−1.5000", "0" for exactly 0, "<0.0001" and ">−0.0001" for nonzero numbers that would print as 0, "−∞".
  * @param {number} x
  * @param {NumberStyle} style
  */
@@ -77,7 +77,7 @@ export function styled_number(x, style) {
 }
 
 /**
- * What the printed text stands for, in units of its last decimal: to add up what is printed.
+ * The printed value in units of its last decimal, for adding up printed numbers.
  * @param {number} x
  * @param {NumberStyle} style
  */
@@ -86,7 +86,7 @@ export function printed_units(x, style) {
 }
 
 /**
- * So many units of the last decimal, printed.
+ * A number of units of the last decimal, printed.
  * @param {number} units
  * @param {NumberStyle} style
  */
@@ -95,9 +95,9 @@ export function units_text(units, style) {
 }
 
 /**
- * Decimals and form for numbers of the page's own making, as style_for of the C++ side chooses them.
+ * The style of numbers that the page computes, chosen as by style_for on the C++ side.
  * @param {ArrayLike<number>} numbers
- * @param {number | null} [digits] as asked for
+ * @param {number | null} [digits] the requested digits
  * @returns {NumberStyle}
  */
 export function style_for(numbers, digits = null) {

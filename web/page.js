@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The page: a lesson, attention on given arrays, or a sentence in a model, as an article whose figures answer to clicks and keys. One file,
-// made by `regard … --html FILE`, that asks no host for anything. The build joins these modules in this order:
+// The page: a lesson, attention on given arrays, or a sentence in a model, as an article with interactive figures. One
+// file, made by `regard … --html FILE`, that makes no network requests. The build joins these modules in this order:
 //
 //     numbers      digits as the terminal prints them         elements     elements of escaped text
 //     explanation  the data that a lesson's file carries
-//     expand       how a cell came about                      attention    one attention, as the figures need it
-//     sentence     one sentence in a real model, rebuilt      arrays       the kernel's numbers over arrays
-//     state        what is chosen, and its address            grid         tables that the arrow keys walk
+//     expand       how a cell was computed                    attention    one attention, as the figures need it
+//     sentence     one sentence in a model, recomputed        arrays       the kernel's numbers over arrays
+//     state        what is chosen, and its address            grid         tables with arrow keys
 //     derivation_figure, row_figure, mix_figure, map_figure, scale_figure, steps_figure, sentence_figure, evidence_figure, projection_figure,
 //     path_figure, heads_figure, comparison_figure, inspection_figure, data_table
-//     page         this one: lays them out, listens to keys
+//     page         this one: layout and keys
 //
 // Plain ES modules with types in comments, checked by tsc (web/tsconfig.json); how to change them: docs/reference/page.md.
 import { el, quoted, shown, word } from "./elements.js";
@@ -48,13 +48,13 @@ const compared_alone = page.subject === "comparison";
 const comparison = compared_alone ? data : document.getElementById("comparison") ? JSON.parse(data_of("comparison")) : null;
 const inspected_alone = page.subject === "inspection";
 const inspection = document.getElementById("inspection") ? read_inspection(JSON.parse(data_of("inspection")), page) : null;
-/** Pages without a row whose steps could be walked. */
+/** Pages without a row, and therefore without steps. */
 const without_row = compared_alone || inspected_alone;
 const arrays = page.subject === "arrays" ? read_arrays(data, page) : null;
 const explanation = sentence || without_row || arrays ? null : read_explanation(data, page);
 const attentions = sentence ? [sentence.attention] : arrays ? [arrays.attention] : explanation ? attentions_of(explanation) : [];
 
-/** The attention that shows most: the document's own, with scores, scale and values. */
+/** The attention that shows most: that of the document, with scores, scale and values. */
 function first_attention() {
   return attentions.reduce((best, a, i) => (a.documented > attentions[best].documented ? i : best), 0);
 }
@@ -66,7 +66,7 @@ function opening_row(a) {
 }
 
 /**
- * A whole state from what an address says of one; what does not exist becomes what the page opens with.
+ * Completes the state in an address; entries that are missing or do not exist get their initial values.
  * @param {Partial<State>} wanted
  * @returns {State}
  */
@@ -139,7 +139,7 @@ function words(a) {
   return line;
 }
 
-/** What the marks behind words mean. */
+/** The meaning of the marks after words. */
 function legend() {
   const unknown = sentence?.words.some((w) => w.unknown);
   const split = sentence?.words.some((w) => !w.unknown && w.tokens.length > 1);
@@ -147,7 +147,7 @@ function legend() {
   return el("p", { class: "caption" }, unknown ? "† not in the vocabulary: the model sees [UNK], as for any such word. " : "", split ? "‡ split into pieces." : "");
 }
 
-/** The finding of the terminal for the row that the file was made for, the row's own for any other. @param {Attention} a */
+/** The finding of the terminal for the row of the command, else the finding of the row shown. @param {Attention} a */
 function sentence_finding(a) {
   if (!sentence) return "";
   const { focus, hidden } = sentence;
@@ -156,11 +156,11 @@ function sentence_finding(a) {
   return `${without === "" ? "" : `With ${without} hidden in all layers: `}${finding_of(a, state.head, state.query)}.`;
 }
 
-/** What the row says, as the title; then the sentence itself, and how far the finding can be trusted. @param {Attention} a */
+/** The finding of the row as the title; then the sentence, and the evidence for the finding. @param {Attention} a */
 function sentence_header(a) {
   const hides = state.covered ? "covered" : "";
   const finding = sentence_finding(a);
-  return el("header", { class: "sentence-header" }, el("p", { class: "citation" }, `${shown(data.model.name)} · ${sentence?.layers} layers × ${sentence?.heads} heads × ${sentence?.depth}`),
+  return el("header", { class: "sentence-header" }, el("p", { class: "citation" }, `${shown(data.model.name)} · ${sentence?.layers} layers × ${sentence?.heads} heads × ${sentence?.head_size}`),
     data.warning === undefined ? null : el("p", { class: "warning" }, `Note: ${shown(data.warning)}`),
     el("h1", { class: `finding ${hides}`.trim() }, el("span", {}, quoted(finding))),
     finding === data.findings.finding ? el("p", { class: `selection ${hides}`.trim() }, el("span", {}, quoted(data.findings.selection))) : null,
@@ -168,7 +168,7 @@ function sentence_header(a) {
     sentence && !state.covered ? evidence_figure(sentence, state) : null, legend());
 }
 
-/** What the row says, as the title; above it what was given. @param {Attention} a @param {string} about */
+/** The finding of the row as the title; above it the type, sizes and settings. @param {Attention} a @param {string} about */
 function arrays_header(a, about) {
   const finding = finding_of(a, state.head, state.query).replace(/(batch|head|query|key) (\d)/g, "$1\u00a0$2");
   return el("header", { class: "sentence-header" }, el("p", { class: "citation" }, shown(about)),
@@ -186,7 +186,7 @@ function article() {
   }
   if (inspected_alone && inspection) {
     main.append(el("header", { class: "sentence-header" }, el("p", { class: "citation" }, shown([data.type, ...data.settings].join(" · "))), el("h1", {}, `${inspection_finding(inspection)}.`),
-      el("p", { class: "lead" }, `${inspection.heads.length} ${inspection.heads.length === 1 ? "head" : "heads"} of ${inspection.queries} queries × ${inspection.keys} keys: too many weights for a page to carry. --rows A:B shows chosen queries as sums.`)),
+      el("p", { class: "lead" }, `${inspection.heads.length} ${inspection.heads.length === 1 ? "head" : "heads"} of ${inspection.queries} queries × ${inspection.keys} keys: too many weights for one page. --rows A:B shows chosen queries as sums.`)),
       inspection_section(inspection), foot());
     return main;
   }
@@ -197,7 +197,7 @@ function article() {
     main.append(el("section", { class: "figure row-section", "aria-label": "the row as a sum" },
       el("div", { class: "top" }, ...(sentence ? [] : arrays ? [words(a)] : [words(a), finding_line(a, state)]), choosers(a), step_marks(a, state, set), state.covered ? predicting() : null), step_note(a, state),
       el("div", { class: "body" }, ...row_body(a))));
-    // While results are covered nothing stays that was made from them.
+    // While results are covered, everything computed from them is left out.
     const mixed = !state.covered || state.step === stage_index.mix ? mix_figure(a, state, set) : null;
     if (mixed) {
       main.append(el("section", { class: "figure" }, el("h2", {}, "What it becomes"), el("div", { class: "body" }, mixed, sentence && !state.covered ? path_figure(sentence, state) : null),
@@ -210,7 +210,7 @@ function article() {
   if (sentence && !state.covered) {
     main.append(el("section", { class: "figure all-heads" }, el("h2", {}, "All heads"), el("div", { class: "body" }, heads_figure(sentence, state, set)),
       el("aside", { class: "note" }, heads_note(sentence, state),
-        el("p", {}, "From the second layer on a key is the vector at its word, already mixed with the others."))));
+        el("p", {}, "From layer 1 on, keys are contextual: a key is computed from the vector at its word, already mixed with other words."))));
   }
   if (inspection && !state.covered) main.append(inspection_section(inspection));
   if (explanation) {
@@ -223,7 +223,7 @@ function article() {
   return main;
 }
 
-/** The row as far as its step goes. @param {Attention} a */
+/** The row up to its current step. @param {Attention} a */
 function row_body(a) {
   if (state.step === stage_index.project && sentence) return [projection_figure(sentence, state, set)];
   if (state.step === stage_index.project && explanation) return [products_figure(explanation, a, state, set)];
@@ -232,11 +232,11 @@ function row_body(a) {
 
 /** What to do while results are covered. */
 function predicting() {
-  return el("p", { class: "predicting" }, `Predict, then look: what “${stages[state.step]}” makes is covered, here and below. `,
+  return el("p", { class: "predicting" }, `Predict, then look: the result of “${stages[state.step]}” is covered, here and below. `,
     el("button", { type: "button", "data-focus": "uncover", click: () => set({ covered: false }) }, "show"), " or ", el("kbd", {}, "h"));
 }
 
-/** The steps that a step is made from. @param {import("./explanation.js").Step | null} step @returns {Set<import("./explanation.js").Step>} */
+/** The steps that a step is computed from. @param {import("./explanation.js").Step | null} step @returns {Set<import("./explanation.js").Step>} */
 function sources_of(step) {
   const found = new Set();
   const add = (/** @type {import("./explanation.js").Step | null} */ one) => {
@@ -251,7 +251,7 @@ function sources_of(step) {
 }
 
 /**
- * While results are covered: only the steps that the one to predict is made from.
+ * While results are covered: only the steps from which the one to predict is computed.
  * @param {import("./explanation.js").Explanation} of
  */
 function steps_shown(of) {
@@ -259,7 +259,7 @@ function steps_shown(of) {
   if (!state.covered || a === undefined) return of.steps;
   const next = a.stage_steps.find((step, stage) => stage >= state.step && step !== null) ?? null;
   const made = sources_of(next);
-  // A step may be made from what a later stage names: Q · Kᵀ, where the scores are no step of their own.
+  // A step may be computed from the operands of a later stage: Q · Kᵀ, if the scores are not a step.
   const covered = new Set(a.stage_steps.slice(state.step));
   if (state.step === stage_index.project) for (const step of a.projections) covered.add(step);
   return of.steps.filter((step) => made.has(step) && !covered.has(step));
@@ -267,12 +267,12 @@ function steps_shown(of) {
 
 /** @param {import("./inspection_figure.js").Inspected} of */
 function inspection_section(of) {
-  return el("section", { class: "figure inspection-section" }, el("h2", {}, "All of it, coarsely"), el("div", { class: "body" }, inspection_figure(of, state, set)),
-    el("aside", { class: "note" }, el("p", {}, "Made without ever holding all weights at once. Each map is on its own maximum: compare heads by the table."),
+  return el("section", { class: "figure inspection-section" }, el("h2", {}, "Pooled maps"), el("div", { class: "body" }, inspection_figure(of, state, set)),
+    el("aside", { class: "note" }, el("p", {}, "Computed without storing all weights at once. Each map is scaled to its own maximum: use the table to compare heads."),
       el("p", {}, "A key’s share: the weight that a query gives it, on average over all queries. Entropy in nats, largest weight and distance are means over the queries that see a key.")));
 }
 
-/** The steps are drawn anew only when something in them changes: they may hold many numbers. */
+/** The steps are drawn again only when something in them changes, because they may have many numbers. */
 let steps_drawn = { key: "", element: el("section") };
 
 /** @param {import("./explanation.js").Explanation} of */
@@ -281,16 +281,16 @@ function steps(of) {
   const key = `${state.head} ${of_figures ? "" : state.open} ${state.covered ? `${state.attention} ${state.step}` : ""}`;
   if (key !== steps_drawn.key) {
     steps_drawn = { key, element: el("section", { class: "steps" }, el("h2", {}, "Step by step"),
-      el("p", { class: "lead" }, state.covered ? "The steps up to here. Those that follow are covered." : "Every number in full. Choose one to see how it came about."),
+      el("p", { class: "lead" }, state.covered ? "The steps up to here. Later ones are covered." : "Every number in full. Choose one to see how it was computed."),
       ...steps_shown(of).map((step) => step_section(of, step, state, set))) };
   }
   return steps_drawn.element;
 }
 
-/** What is expanded at the foot. */
+/** The parts that are expanded at the foot. */
 const opened = { json: false, table: false };
 
-/** A part of the foot that is made when it is opened. @param {"json" | "table"} name @param {string} title @param {() => Node} make */
+/** A part of the foot that is built when it is opened. @param {"json" | "table"} name @param {string} title @param {() => Node} make */
 function folded(name, title, make) {
   const details = el("details", { open: opened[name], toggle: () => {
     opened[name] = details.open;
@@ -304,10 +304,10 @@ function foot() {
   return el("footer", {},
     el("p", {}, el("code", {}, el("bdi", {}, shown(data.command)))),
     el("p", {}, `Computed by regard ${shown(data.version)} (${shown(data.instruction_set)}); `,
-      compared_alone ? `model ${shown(String(data.model.folder).split("/").at(-1) ?? "")}, SHA-256 ${shown(data.model.sha256)}` : sentence ? `model ${shown(data.model.name)}, SHA-256 ${shown(data.model.sha256)}; every word sees every word: an encoder has no mask` : (explanation?.settings ?? arrays?.settings ?? data.settings ?? []).map(shown).join("; "), ". ",
-      "This file carries its numbers, and asks no host for anything."),
+      compared_alone ? `model ${shown(String(data.model.folder).split("/").at(-1) ?? "")}, SHA-256 ${shown(data.model.sha256)}` : sentence ? `model ${shown(data.model.name)}, SHA-256 ${shown(data.model.sha256)}; every word attends to every word: an encoder has no mask` : (explanation?.settings ?? arrays?.settings ?? data.settings ?? []).map(shown).join("; "), ". ",
+      "This file contains all its data and makes no network requests."),
     without_row ? null : el("p", { class: "keys" }, el("kbd", {}, "←"), " ", el("kbd", {}, "→"), " steps, or cells of a table in focus · ", el("kbd", {}, "Enter"), " expands · ",
-      el("kbd", {}, "h"), " covers results: predict, then look · ", el("kbd", {}, "p"), " projector size · ", el("kbd", {}, "Esc"), " folds"),
+      el("kbd", {}, "h"), " covers results: predict, then look · ", el("kbd", {}, "p"), " projector size · ", el("kbd", {}, "Esc"), " collapses"),
     el("p", { class: "switches" }, without_row ? null : el("button", { type: "button", "data-focus": "cover", "aria-pressed": String(state.covered), click: () => set({ covered: !state.covered }) }, state.covered ? "show results" : "cover results"),
       el("button", { type: "button", "data-focus": "projector", "aria-pressed": String(root.hasAttribute("data-projector")), click: toggle_projector }, "projector size"),
       ...["light", "dark"].map((theme) => el("button", { type: "button", "data-focus": theme, "aria-pressed": String(root.dataset.theme === theme), click: () => choose_theme(theme) }, theme))),
@@ -316,7 +316,7 @@ function foot() {
       arrays ? arrays.row_json(state.head, state.query) : data_of(inspected_alone ? "inspection" : "explanation"))));
 }
 
-/** Again the same: as the system has it. @param {string} theme */
+/** Choosing the current theme again returns to the system's. @param {string} theme */
 function choose_theme(theme) {
   if (root.dataset.theme === theme) delete root.dataset.theme;
   else root.dataset.theme = theme;
@@ -338,7 +338,7 @@ function focusable(name) {
   return found instanceof HTMLElement ? found : null;
 }
 
-/** As far as it takes to see what was just expanded, and its number. */
+/** Scrolls only as far as needed to show the expanded number and its derivation. */
 function scroll_to_expanded() {
   const box = document.querySelector(".expand")?.getBoundingClientRect();
   const cell = document.querySelector('[data-cell][aria-expanded="true"]')?.getBoundingClientRect();
@@ -370,7 +370,7 @@ function draw() {
     }
   }
   window.scrollTo(0, place_of_page);
-  // What was clicked stays under the pointer, even if something above it folds.
+  // The clicked element stays under the pointer, even if something above it collapses.
   const now = focused === undefined || !is_seen ? undefined : focusable(focused)?.getBoundingClientRect();
   if (held && now && Math.abs(now.top - held.top) > 0.5) window.scrollBy(0, now.top - held.top);
   if (state.open !== "" && state.open !== drawn_open) scroll_to_expanded();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where the head's output goes: this head, all heads together, the old vector added and normalised, the
-// feed-forward; each a strip of all the model's numbers. The file carries them for the word that it was made for.
+// The head's output through the layer: this head, all heads together, the old vector added and normalised, the
+// feed-forward; each is a strip of the model's full width. The file has them for the word of the command only.
 // Read next: sentence.js.
 import { styled_number, two_decimals } from "./numbers.js";
 import { el, shown, word } from "./elements.js";
@@ -42,11 +42,11 @@ export function path_figure(s, state) {
     [`added, normalised: “${shown(s.words[focus.word].text)}” after layer ${layer}`, of_layer("output"), "value"]];
   const body = el("tbody");
   for (const [label, numbers, kind] of rows) {
-    body.append(el("tr", {}, el("th", { scope: "row" }, shown(label)), el("td", { class: "strip-cell" }, strip(numbers, { width: 384, height: 26, kind, label: `${label}, ${width} numbers` })),
+    body.append(el("tr", {}, el("th", { scope: "row" }, shown(label)), el("td", { class: "strip-cell" }, strip(numbers, { width: 384, height: 26, kind, label: `${label}, ${width} elements` })),
       el("td", {}, styled_number(norm_of(numbers), two_decimals))));
   }
   const table = el("table", { class: "path", "aria-label": "the vector through the layer" },
-    el("thead", {}, el("tr", {}, el("td"), el("th", { scope: "col" }, `${width} numbers, each strip on its own scale`), el("th", { scope: "col" }, "L2 norm"))), body);
+    el("thead", {}, el("tr", {}, el("td"), el("th", { scope: "col" }, `${width} elements, each strip on its own scale`), el("th", { scope: "col" }, "L2 norm"))), body);
   const kept = s.data.cosine_with_before;
   return kept === undefined ? table : el("div", {}, table, el("p", { class: "caption" },
     `Cosine of this vector with the one where nothing is hidden, after each layer: ${kept.map((/** @type {any} */ c) => styled_number(Number(c), { digits: 3, scientific: false })).join(", ")}.`));

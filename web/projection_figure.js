@@ -4,11 +4,11 @@
 // key attended to most, times W_key and W_value, is its key k and its value v.
 //
 //     x of bank    384 bars
-//     q            32 cells, a bar each; a cell expands into its largest products
+//     q            32 cells, one bar each; a cell expands into its largest products
 //     x of river   384 bars
 //     k, v         32 cells each
 //
-// Read next: sentence.js, src/explain/sentence_page.cpp.
+// Read next: sentence.js, src/explain/sentence/sentence_html.cpp.
 import { printed_units, styled_number, two_decimals, units_text } from "./numbers.js";
 import { el, shown, spoken, svg, word } from "./elements.js";
 import { add_term } from "./expand.js";
@@ -23,7 +23,7 @@ import { key_compared } from "./evidence_figure.js";
 
 const bar_height = 40;
 
-/** One number as a bar above or below the line. @param {number} x @param {{low: number, high: number}} range */
+/** One element as a bar above or below the line. @param {number} x @param {{low: number, high: number}} range */
 function one_bar(x, range) {
   const unit = range.high > range.low ? (bar_height - 2) / (range.high - range.low) : 0;
   const zero = 1 + range.high * unit;
@@ -39,7 +39,7 @@ function summand(x) {
 }
 
 /**
- * One number of q, k or v: its largest products, and what the others and the bias add.
+ * One element of q, k or v: its largest products, the sum of the others, and the bias.
  * @param {Sentence} s
  * @param {Projected} one
  * @param {number} d
@@ -50,7 +50,7 @@ function number_view(s, one, d) {
   const symbol = `${one.symbol}[${d}]`;
   const from = one.from?.[d];
   if (!from) {
-    view.append(el("p", { class: "sum" }, `${symbol} = ${styled_number(x, two_decimals)}. The file has the products of the head and the words that it was made for only.`));
+    view.append(el("p", { class: "sum" }, `${symbol} = ${styled_number(x, two_decimals)}. The file has the products only for the head and the words of its command.`));
     return view;
   }
   /** @type {import("./expand.js").CellDerivation} */
@@ -76,7 +76,7 @@ export function projection_figure(s, state, set) {
   const all = s.projected(state.head, state.query, key_compared(s, state));
   const [, kind, dimension] = state.open.split(" ");
   const body = el("tbody");
-  const many = s.depth + 1;
+  const many = s.head_size + 1;
   const known = all.some((one) => one.from !== null);
   for (const one of all) {
     const accent = one.kind === "query" ? "query" : "key";
@@ -84,25 +84,25 @@ export function projection_figure(s, state, set) {
     const piece = s.words[one.word].tokens.length > 1 ? ` (piece “${shown(s.data.tokens[one.token])}”)` : "";
     if (one.kind !== "value") {
       body.append(el("tr", { class: "input" }, el("th", { scope: "row" }, el("i", {}, "x"), " of ", word(name, accent), piece),
-        el("td", { colspan: s.depth }, one.x === null ? el("span", { class: "absent" }, `not in the file: it has x of the words and the layer of its command`)
-          : strip(one.x, { width: 560, height: 34, kind: accent === "query" ? "context" : "value", label: `x of ${shown(name)}, ${s.width} numbers` }))));
+        el("td", { colspan: s.head_size }, one.x === null ? el("span", { class: "absent" }, `not in the file, which has x only for the words and the layer of its command`)
+          : strip(one.x, { width: 560, height: 34, kind: accent === "query" ? "context" : "value", label: `x of ${shown(name)}, ${s.width} elements` }))));
     }
     const range = range_of([one.numbers]);
     const line = el("tr", { class: `made ${accent}` }, el("th", { scope: "row" }, el("span", { class: "symbol" }, one.symbol), ` = x · ${one.parameters} + b`));
-    for (let d = 0; d < s.depth; ++d) {
+    for (let d = 0; d < s.head_size; ++d) {
       const id = `project ${one.kind} ${d}`;
       line.append(el("td", { "data-cell": id, "data-focus": id, class: state.covered ? "covered" : null, "aria-expanded": state.covered ? null : String(state.open === id),
         title: state.covered ? null : `${one.symbol}[${d}] = ${styled_number(one.numbers[d], two_decimals)}` },
       state.covered ? null : one_bar(one.numbers[d], range), state.covered ? spoken("covered") : spoken(styled_number(one.numbers[d], two_decimals))));
     }
     body.append(line);
-    if (!state.covered && state.open.startsWith("project ") && kind === one.kind && Number(dimension) < s.depth) {
+    if (!state.covered && state.open.startsWith("project ") && kind === one.kind && Number(dimension) < s.head_size) {
       body.append(el("tr", { class: "expand" }, el("td", { colspan: many }, contained(number_view(s, one, Number(dimension))))));
     }
   }
-  const table = el("table", { class: "projection", role: "grid", "aria-label": `from the vectors of the words to query, key and value, ${s.depth} numbers each` }, body);
+  const table = el("table", { class: "projection", role: "grid", "aria-label": `from the vectors of the words to query, key and value, ${s.head_size} elements each` }, body);
   make_grid(table, (id) => set({ open: state.open === id ? "" : id }));
   return el("div", {}, el("div", { class: "scroll" }, table),
     el("p", { class: "caption" }, `x: the vector of a word before layer ${Math.floor(state.head / s.heads)}. Every word has its own q, k and v; k and v are shown for “${shown(s.labels[all[1].word])}”. ` +
-      `Each of the ${s.depth} numbers of q is a sum of ${s.width} products and a bias${known ? ": choose a bar to see the largest" : ""}.`));
+      `Each of the ${s.head_size} elements of q is a sum of ${s.width} products and a bias${known ? ": choose a bar to see the largest" : ""}.`));
 }

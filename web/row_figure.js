@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The row as a sum: a line for each key, a column for each thing that happens to its score, and the total. Step
-// marks above say how far it has come; what is not reached yet keeps its place. A number expands beneath its line.
+// The row as a sum: a line for each key, a column for each step from score to weight, and the total. Step marks above
+// show the current step; later columns keep their space. A number expands below its line.
 // Read next: derivation_figure.js, grid.js.
 import { printed_units, styled_number, two_decimals, units_text } from "./numbers.js";
 import { el, formula, quoted, shown, spoken, word } from "./elements.js";
@@ -15,13 +15,13 @@ import { make_grid } from "./grid.js";
 const most_keys = 40;
 const most_words = 14;
 
-/** How many lines the row may have. @param {Attention} a */
+/** The maximum number of lines of the row. @param {Attention} a */
 function most_lines_of(a) {
   return a.contribution ? most_words : most_keys;
 }
 
 /**
- * A number in its cell, aligned on the point: a bare 0 stands where the digits before it end.
+ * A number in its cell, aligned on the decimal point; a bare 0 is aligned with the digits before the point.
  * @param {number} x
  * @param {import("./numbers.js").NumberStyle} style
  */
@@ -43,7 +43,7 @@ function scale_end(largest) {
 }
 
 /**
- * Which keys have a line of their own: all, or the heaviest that are seen, in their order.
+ * Which keys have a line: all, or the visible ones with the largest weights, in their order.
  * @param {Attention} a
  * @param {State} state
  * @param {Float64Array} weights
@@ -58,7 +58,7 @@ function keys_shown(a, state, weights) {
 }
 
 /**
- * What a column holds, with powers set above.
+ * The content of a column, with powers as superscripts.
  * @param {string} text "e^(x − m)", "3ˣ", "q · k"
  */
 function means_text(text) {
@@ -90,7 +90,7 @@ export function step_marks(a, state, set) {
 }
 
 /**
- * What the step does, beside the row.
+ * The note next to the row: what the step does.
  * @param {Attention} a
  * @param {State} state
  */
@@ -106,17 +106,17 @@ export function step_note(a, state) {
   const score = a.columns.filter((c) => c.stage < stage_index.softmax).at(-1);
   const texts = [
     [projection_text(a)],
-    ["Query and key, multiplied number by number and added: how well they match."],
-    [a.columns.some((c) => c.stage === stage_index.scale) ? "The longer the vectors, the larger their products; dividing draws them back to where softmax tells them apart."
-      : "Here the scores go on as they are."],
+    ["The elements of query and key, multiplied and summed: how well they match."],
+    [a.columns.some((c) => c.stage === stage_index.scale) ? "The more elements the vectors have, the larger their products. Scaled, the scores stay in the range where softmax is not saturated."
+      : "Here the scores are not scaled."],
     [max === undefined ? "Each is divided by the sum of its row, so that the row sums to 1."
-      : Number.isNaN(max) ? "e to the power of each score x, divided by the sum of them all. The thin line is the uniform weight."
-      : `e to the power of each score x, less the row’s largest, m = ${styled_number(max, score?.style ?? { digits: 4, scientific: false })}; then each is divided by their sum. The thin line is the uniform weight.`],
+      : Number.isNaN(max) ? "e^x for each score x, divided by the sum of all. The thin line is the uniform weight."
+      : `e^(x − m) for each score x, where m = ${styled_number(max, score?.style ?? { digits: 4, scientific: false })} is the row’s largest; each is then divided by their sum. The thin line is the uniform weight.`],
     a.mix === null ? ["The weights are not used further here."]
-      : ["Each value times its weight, added up: the ", a.context_name ?? "new vector of", " ", word(name, "query"), "."],
+      : ["The sum of the values times their weights is the ", a.context_name ?? "new vector of", " ", word(name, "query"), "."],
   ];
-  const told = state.covered ? "" : a.told?.(state.step, state.head, state.query) ?? "";
-  note.append(el("p", {}, ...(told === "" ? texts[state.step] : [told])));
+  const note_text = state.covered ? "" : a.note?.(state.step, state.head, state.query) ?? "";
+  note.append(el("p", {}, ...(note_text === "" ? texts[state.step] : [note_text])));
   return note;
 }
 
@@ -124,9 +124,9 @@ export function step_note(a, state) {
 function projection_text(a) {
   const made = a.projections.map((s) => s.symbol);
   const list = made.length > 1 ? `${made.slice(0, -1).join(", ")} and ${made.at(-1)}` : made.join("");
-  if (made.length === 0) return "The vector x of a word, times matrices that belong to this head: its query q, its key k and its value v.";
+  if (made.length === 0) return "The vector x of a word times the matrices of this head: its query q, its key k and its value v.";
   const line = a.by_columns ? "A column" : "A row";
-  return `${line} of ${a.projections[0].operands[0].name} is the vector of a word. Times a matrix it becomes ${a.by_columns ? "a column" : "a row"} of ${list}.`;
+  return `${line} of ${a.projections[0].operands[0].name} is the vector of a word. Multiplied by a matrix, it becomes ${a.by_columns ? "a column" : "a row"} of ${list}.`;
 }
 
 /**
@@ -145,7 +145,7 @@ export function row_table(a, state, set) {
   const covered = (/** @type {number} */ stage) => state.covered && stage === state.step;
   /** @param {number} stage @param {string} kind */
   const cell_class = (stage, kind) => `${kind} ${reached(stage) ? "" : "not-yet"} ${covered(stage) ? "covered" : ""}`.replace(/ +/g, " ").trim();
-  // Where there is little room only the weight is shown; before it, what the step makes, or what is to be predicted from.
+  // On a narrow page only the weight is shown; before that step, its result, or the column to predict from.
   const shown_early = a.columns.filter((column) => column.stage < stage_index.softmax && (state.covered ? column.stage < state.step : column.stage <= state.step)).at(-1);
   const keeps = state.step < stage_index.softmax || (state.covered && state.step === stage_index.softmax);
   /** @param {import("./attention.js").Column} column */
@@ -198,7 +198,7 @@ export function row_table(a, state, set) {
     if (a.contribution) line.append(el("td", { class: cell_class(stage_index.mix, `stage-${stage_index.mix} contribution`), "data-name": `contribution ${j}` }, hidden ? null : number_text(a.contribution.at(head, query, j), a.contribution.style)));
     if (mixes) {
       line.append(el("td", { class: cell_class(stage_index.mix, "brings") }, hidden ? null
-        : strip(brought[n], { width: 96, height: 22, range, kind: "value", label: `${shown(a.key_labels[j])} brings ${[...brought[n]].map((x) => styled_number(x, { digits: 4, scientific: false })).slice(0, 8).join(", ")}` })));
+        : strip(brought[n], { width: 96, height: 22, range, kind: "value", label: `weight times value of ${shown(a.key_labels[j])}: ${[...brought[n]].map((x) => styled_number(x, { digits: 4, scientific: false })).slice(0, 8).join(", ")}` })));
     }
     body.append(line);
     if (work) body.append(work);
@@ -248,7 +248,7 @@ function uniform_name(at, even) {
 }
 
 /**
- * What stands in a table without widening its columns.
+ * Content in a table that does not widen its columns.
  * @param {HTMLElement} content
  */
 export function contained(content) {
@@ -269,7 +269,7 @@ function keys_before(a, head, query, key) {
 }
 
 /**
- * Under the table: what the sink leaves the keys, and where the printed digits of the weights do not add up to the
+ * Below the table: the sum of the weights if there is a sink, and the sum of the printed weights if it differs from the
  * printed sum.
  * @param {Attention} a
  * @param {State} state
@@ -283,7 +283,7 @@ export function row_caption(a, state) {
   const lines = [];
   if (sink > 0) {
     const exact = printed_units(keys, weight.style) + printed_units(sink, weight.style) === printed_units(1, weight.style);
-    lines.push(`The weights of the keys sum to ${styled_number(keys, weight.style)}, which is 1 − ${styled_number(sink, weight.style)}, the sink’s weight${exact ? "" : ", but for rounding"}. `);
+    lines.push(`The weights of the keys sum to ${styled_number(keys, weight.style)}, which is 1 − ${styled_number(sink, weight.style)}, the sink’s weight${exact ? "" : ", up to rounding"}. `);
   }
   const printed = weights.reduce((s, w) => s + printed_units(w, weight.style), printed_units(sink, weight.style));
   const excess = printed - printed_units(keys + sink, weight.style);

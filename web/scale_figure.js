@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What division by √D does to random scores, for every length D at once: the histogram of the scores and the mean
-// weights of a query's keys, without the division at the left and with it at the right. All histograms are on one axis
-// and each as high as its fullest bin; all weights are on one scale of 0 to 1.
-// Read next: src/explain/lesson_operations.cpp, scale_statistics.
+// The effect of division by √D on random scores, for all head sizes D at once: the histogram of the scores and the mean
+// weights of a query's keys, without the division on the left and with it on the right. All histograms share one axis
+// and each is as high as its fullest bin; all weights are on one scale of 0 to 1.
+// Read next: src/explain/lessons/lesson_operations.cpp, scale_statistics.
 import { styled_number, two_decimals } from "./numbers.js";
 import { el, svg } from "./elements.js";
 
@@ -17,7 +17,7 @@ function count_of(sample) {
   return sample.counts.reduce((sum, count) => sum + count, sample.below + sample.above);
 }
 
-/** The share of the scores beyond the axis, in words; nothing where there is none. @param {ScoreSample} sample */
+/** The share of the scores beyond the axis, in words; empty if there is none. @param {ScoreSample} sample */
 function outside_text(sample) {
   const beyond = sample.below + sample.above;
   return beyond === 0 ? "" : `${styled_number((100 * beyond) / count_of(sample), whole)}\u00a0% outside`;
@@ -80,5 +80,5 @@ export function scale_figure(pictures) {
         ...cells(plain, "plain", head_size), ...cells(scaled, "scaled", head_size)))),
       el("tfoot", {}, el("tr", {}, el("td", {}), el("td", {}, axis()), el("td", {}, ranks()), el("td", {}, axis()), el("td", {}, ranks()))))),
     el("figcaption", { class: "caption" }, `The ${scores} scores of ${scores / keys} queries with ${keys} keys each: all histograms on one axis, each as high as its fullest bin. `,
-      `Beside each, the weights of a query’s keys from the largest to the smallest, mean of the queries, from 0 to 1; the dashed line is the uniform weight, ${styled_number(1 / keys, two_decimals)}.`));
+      `Next to each: the weights of a query’s keys from the largest to the smallest, averaged over the queries, from 0 to 1; the dashed line is the uniform weight, ${styled_number(1 / keys, two_decimals)}.`));
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A sentence in a real model, as the file carries it: query, key and value of every layer and head. Any row is built
-// from them in double, as src/explain/sentence/sentence_row.cpp builds it. Words of several pieces are named whole.
+// A sentence in a model, from the data in the file: query, key and value of every layer and head. Any row is computed
+// from them in double, as in src/explain/sentence/sentence_row.cpp. Words of several pieces are shown as one.
 //
 //     q·k of each piece and token ─▶ ÷√D ─▶ softmax ─▶ words: sum over the key's pieces, mean over the query's
 //
@@ -21,8 +21,8 @@ import { stage_index } from "./attention.js";
  */
 
 /**
- * What made a query, a key or a value of `depth` numbers: x · W + b. The file has x and the largest products for the
- * word and head that it was made for, and for the key that this word attends to most.
+ * The projection that gives a query, key or value of `head_size` elements: x · W + b. The file has x and the largest
+ * products for the word and head of its command, and for the key that this word attends to most.
  * @typedef {object} Projected
  * @property {"query" | "key" | "value"} kind
  * @property {string} symbol
@@ -31,22 +31,22 @@ import { stage_index } from "./attention.js";
  * @property {number} token the word's first
  * @property {Float32Array | null} x the word's vector before the layer
  * @property {ArrayLike<number>} numbers
- * @property {{largest: number[][], others: number, bias: number}[] | null} from of each number
+ * @property {{largest: number[][], others: number, bias: number}[] | null} from the sum behind each element
  */
 
 /**
  * @typedef {object} Sentence
- * @property {any} data what --json gives
+ * @property {any} data the output of --json
  * @property {Word[]} words
  * @property {string[]} labels each word's name, with † if it is unknown to the vocabulary, ‡ if it is split
  * @property {number} layers
  * @property {number} heads
- * @property {number} depth
+ * @property {number} head_size
  * @property {number} width
  * @property {boolean[]} hidden by token
  * @property {(head: number, word: number) => SentenceRow} row
  * @property {(head: number, word: number, key: number) => number} contribution
- * @property {Uint8Array | null} thumbnails 64 × 64 a head
+ * @property {Uint8Array | null} thumbnails 64 × 64 per head
  * @property {Float32Array} thumbnail_maxima
  * @property {any} focus
  * @property {(head: number, word: number, key: number) => Projected[]} projected
@@ -70,7 +70,7 @@ export function float32s(text) {
 }
 
 /**
- * What the exponentials are shifted by: nothing where they are of a size to read, else the largest score.
+ * The shift of the exponentials: 0 if they are of a readable size, else the largest score.
  * @param {Float64Array} scores
  */
 function shift_of(scores) {
@@ -84,16 +84,16 @@ function shift_of(scores) {
  * @returns {Sentence}
  */
 export function read_sentence(data, page) {
-  const { layers, heads, depth, width } = page;
+  const { layers, heads, depth: head_size, width } = page;
   /** @type {Word[]} */
   const words = data.words;
   const num_tokens = data.tokens.length;
   const [query, key, value, gram] = [page.query, page.key, page.value, page.gram].map(float32s);
   const hidden = Array.from({ length: num_tokens }, (_, t) => page.hidden_tokens.includes(t));
-  const root = Math.sqrt(depth);
+  const root = Math.sqrt(head_size);
   const labels = words.map((w) => `${w.name}${w.unknown ? "†" : w.tokens.length > 1 ? "‡" : ""}`);
   /** @param {number} head @param {number} token */
-  const at = (head, token) => (head * num_tokens + token) * depth;
+  const at = (head, token) => (head * num_tokens + token) * head_size;
 
   /** @param {number} head @param {number} word @returns {SentenceRow} */
   const make_row = (head, word) => {
@@ -107,7 +107,7 @@ export function read_sentence(data, page) {
       let most = -Infinity;
       for (let t = 0; t < num_tokens; ++t) {
         let dot = 0;
-        for (let d = 0; d < depth; ++d) dot += query[at(head, piece) + d] * key[at(head, t) + d];
+        for (let d = 0; d < head_size; ++d) dot += query[at(head, piece) + d] * key[at(head, t) + d];
         dots[t] = dot;
         scores[t] = hidden[t] ? -Infinity : dot / root;
         most = Math.max(most, scores[t]);
@@ -141,29 +141,29 @@ export function read_sentence(data, page) {
     }
     return known;
   };
-  /** What a word brings: the sum over its pieces of weight · value. @param {number} head @param {number} word @param {number} key_word */
-  const brings = (head, word, key_word) => {
+  /** The sum of weight · value over a word's pieces. @param {number} head @param {number} word @param {number} key_word */
+  const weighted_values = (head, word, key_word) => {
     const { weights } = row(head, word);
-    const sum = new Float64Array(depth);
+    const sum = new Float64Array(head_size);
     for (const t of words[key_word].tokens) {
       let weight = 0;
       for (const piece of weights) weight += piece[t] / weights.length;
-      for (let d = 0; d < depth; ++d) sum[d] += weight * value[at(head, t) + d];
+      for (let d = 0; d < head_size; ++d) sum[d] += weight * value[at(head, t) + d];
     }
     return sum;
   };
   /** @param {number} head @param {number} word @param {number} key_word */
   const contribution = (head, word, key_word) => {
-    const b = brings(head, word, key_word);
+    const b = weighted_values(head, word, key_word);
     let square = 0;
-    let index = (head * depth * (depth + 1)) / 2;
-    for (let i = 0; i < depth; ++i) {
+    let index = (head * head_size * (head_size + 1)) / 2;
+    for (let i = 0; i < head_size; ++i) {
       for (let j = 0; j <= i; ++j) square += (i === j ? 1 : 2) * b[i] * b[j] * gram[index++];
     }
     return Math.sqrt(Math.max(0, square));
   };
 
-  /** q·k belongs to two pieces: of words of several there is none. @param {number} head @param {number} word @param {number} key_word */
+  /** q·k belongs to two pieces: words of several pieces do not have one. @param {number} head @param {number} word @param {number} key_word */
   const missing = (head, word, key_word) => words[word].tokens.length > 1 || words[key_word].tokens.length > 1;
   /** @param {number} head @param {number} word @param {number} key_word */
   const is_hidden = (head, word, key_word) => words[key_word].tokens.some((t) => hidden[t]);
@@ -196,21 +196,21 @@ export function read_sentence(data, page) {
   /** @param {number} head @param {number} word @param {number} key_word @returns {import("./expand.js").CellDerivation} */
   const products = (head, word, key_word) => {
     const [piece, token] = [words[word].tokens[0], words[key_word].tokens[0]];
-    const work = expand_products(query.subarray(at(head, piece), at(head, piece) + depth), key.subarray(at(head, token), at(head, token) + depth),
+    const work = expand_products(query.subarray(at(head, piece), at(head, piece) + head_size), key.subarray(at(head, token), at(head, token) + head_size),
       (d) => `d${d}: q · k`, row(head, word).dots[0][token]);
     if (word === page.focus.word && head === page.focus.layer * heads + page.focus.head) work.lines.push(query_from(work, piece));
     return work;
   };
   const [query_input, key_input] = [page.focus.query_input, page.focus.key_input].map(float32s);
-  /** With the factors that the file leaves out: they are in x. @param {any[]} from @param {Float32Array} x @returns {{largest: number[][], others: number, bias: number}[]} */
+  /** Adds the factors that the file leaves out, which are in x. @param {any[]} from @param {Float32Array} x @returns {{largest: number[][], others: number, bias: number}[]} */
   const from_of = (from, x) => from.map(({ largest, others, bias }) =>
     ({ others, bias, largest: largest.map((/** @type {number[]} */ [i, parameter]) => [i, x[i], Math.fround(parameter)]) }));
-  /** Where the query's number in the largest product came from. @param {import("./expand.js").CellDerivation} work @param {number} piece */
+  /** The sum behind the query's element in the largest product. @param {import("./expand.js").CellDerivation} work @param {number} piece */
   const query_from = (work, piece) => {
     const d = work.terms.reduce((best, term, i) => (Math.abs(term.product) > Math.abs(work.terms[best].product) ? i : best), 0);
     const { largest, others, bias } = from_of(page.focus.query_from, query_input)[d];
     const added = (/** @type {number} */ x) => (x < 0 ? `(${plain_number(x, 2)})` : plain_number(x, 2));
-    const terms = largest.map((/** @type {number[]} */ [i, x, w]) => `${added(x * w)} (x[${i}] · W_query[${i}, ${(page.focus.head * depth) + d}])`).join(" + ");
+    const terms = largest.map((/** @type {number[]} */ [i, x, w]) => `${added(x * w)} (x[${i}] · W_query[${i}, ${(page.focus.head * head_size) + d}])`).join(" + ");
     return { name: `q[${d}]`, text: `${plain_number(query[at(page.focus.layer * heads + page.focus.head, piece) + d], 2)} = ${terms} + ${added(others)} (${width - largest.length} others) + ${added(bias)} (bias)` };
   };
   const base = { style: two_decimals, is_weight: false, adds_up: false, total: null, expand: null, missing };
@@ -220,11 +220,11 @@ export function read_sentence(data, page) {
     kept_queries: words.map((_, i) => i), query_labels: labels, key_labels: labels, has_words: true,
     special: words.map((w) => w.special), head_name: (head) => `layer ${Math.floor(head / heads)}, head ${head % heads}`,
     columns: [
-      { ...base, stage: stage_index.compare, name: "q_dot_k", symbol: "", means: "q · k", title: `${depth} products`,
+      { ...base, stage: stage_index.compare, name: "q_dot_k", symbol: "", means: "q · k", title: `${head_size} products`,
         at: (h, i, j) => row(h, i).dots[0][words[j].tokens[0]], expand: products },
-      { ...base, stage: stage_index.scale, name: "score", symbol: "", means: `÷ √${depth}`, title: "scaled scores", at: score,
+      { ...base, stage: stage_index.scale, name: "score", symbol: "", means: `÷ √${head_size}`, title: "scaled scores", at: score,
         expand: (h, i, j) => ({ terms: [], kind: "products", result: score(h, i, j), lines: [{ name: "scaled",
-          text: `${plain_number(row(h, i).dots[0][words[j].tokens[0]], 2)} / √${depth} = ${plain_number(score(h, i, j), 2)}` }] }) },
+          text: `${plain_number(row(h, i).dots[0][words[j].tokens[0]], 2)} / √${head_size} = ${plain_number(score(h, i, j), 2)}` }] }) },
       { ...base, stage: stage_index.softmax, name: "exponential", symbol: "", title: "exponentials", adds_up: true, total,
         means: (h, i) => (shift_of(row(h, i).scores[0]) === 0 ? "e^(x)" : "e^(x − m)"),
         at: (h, i, j) => Math.exp(score(h, i, j) - shift_of(row(h, i).scores[0])), expand: share },
@@ -236,17 +236,17 @@ export function read_sentence(data, page) {
         expand: (h, i, j) => (missing(h, i, j) ? pieces_work(h, i, j) : share(h, i, j)) }],
     contribution: { ...base, missing: undefined, stage: stage_index.mix, name: "contribution", symbol: "", means: "contribution", title: "contribution: L2 norm of weight · value after W_output", at: contribution },
     hidden: is_hidden,
-    mix: { value_symbol: "v", context_symbol: "context", value_style: two_decimals, context_style: two_decimals, width: depth,
+    mix: { value_symbol: "v", context_symbol: "context", value_style: two_decimals, context_style: two_decimals, width: head_size,
       value: (head, key_word, word) => {
         const weight = row(head, word).words[key_word];
-        return weight > 0 ? brings(head, word, key_word).map((x) => x / weight) : new Float64Array(depth);
+        return weight > 0 ? weighted_values(head, word, key_word).map((x) => x / weight) : new Float64Array(head_size);
       },
       context: (head, word) => {
-        const sum = new Float64Array(depth);
-        for (let w = 0; w < words.length; ++w) brings(head, word, w).forEach((x, d) => { sum[d] += x; });
+        const sum = new Float64Array(head_size);
+        for (let w = 0; w < words.length; ++w) weighted_values(head, word, w).forEach((x, d) => { sum[d] += x; });
         return sum;
       }, expand: null },
-    context_name: `${depth} numbers that this head outputs for`, equations: ["q = x · W_query + b\nk = x · W_key + b\nv = x · W_value + b", "q · k, dimension by dimension", `x = q · k / √${depth}`, "weights = softmax(x), each row by itself", "context = weights · V"],
+    context_name: `output of this head (${head_size} elements) for`, equations: ["q = x · W_query + b\nk = x · W_key + b\nv = x · W_value + b", "q · k, dimension by dimension", `x = q · k / √${head_size}`, "weights = softmax(x), each row by itself", "context = weights · V"],
     symbols: ["", "", "", "weights", "context"], projects: true, projections: [], stage_steps: [], digits: 2,
     row_max: (head, word) => shift_of(row(head, word).scores[0]) || NaN, documented: 0 };
 
@@ -255,17 +255,17 @@ export function read_sentence(data, page) {
     const { focus } = page;
     const of_layer = Math.floor(head / heads) === focus.layer;
     const of_head = head === focus.layer * heads + focus.head;
-    const [asking, key_token] = [words[word].tokens[0], words[key_word].tokens[0]];
+    const [query_token, key_token] = [words[word].tokens[0], words[key_word].tokens[0]];
     const is_own = word === focus.word;
     const is_attended = key_word === focus.key_word;
     const inputs = { query: of_layer && is_own ? query_input : null, key: of_layer && is_attended ? key_input : null };
     return [
-      { kind: "query", symbol: "q", parameters: "W_query", word, token: asking, x: inputs.query,
-        numbers: query.subarray(at(head, asking), at(head, asking) + depth), from: of_head && is_own ? from_of(focus.query_from, query_input) : null },
+      { kind: "query", symbol: "q", parameters: "W_query", word, token: query_token, x: inputs.query,
+        numbers: query.subarray(at(head, query_token), at(head, query_token) + head_size), from: of_head && is_own ? from_of(focus.query_from, query_input) : null },
       { kind: "key", symbol: "k", parameters: "W_key", word: key_word, token: key_token, x: inputs.key,
-        numbers: key.subarray(at(head, key_token), at(head, key_token) + depth), from: of_head && is_attended ? from_of(focus.key_from, key_input) : null },
+        numbers: key.subarray(at(head, key_token), at(head, key_token) + head_size), from: of_head && is_attended ? from_of(focus.key_from, key_input) : null },
       { kind: "value", symbol: "v", parameters: "W_value", word: key_word, token: key_token, x: inputs.key,
-        numbers: value.subarray(at(head, key_token), at(head, key_token) + depth), from: of_head && is_attended ? from_of(focus.value_from, key_input) : null }];
+        numbers: value.subarray(at(head, key_token), at(head, key_token) + head_size), from: of_head && is_attended ? from_of(focus.value_from, key_input) : null }];
   };
 
   /** A word of several pieces: their weights add up. @param {number} head @param {number} word @param {number} key_word @returns {import("./expand.js").CellDerivation} */
@@ -281,7 +281,7 @@ export function read_sentence(data, page) {
     return work;
   }
 
-  return { data, words, labels, layers, heads, depth, width, hidden, row, contribution, focus: page.focus, attention, projected,
+  return { data, words, labels, layers, heads, head_size, width, hidden, row, contribution, focus: page.focus, attention, projected,
     thumbnails: page.thumbnails ? new Uint8Array(decoded(page.thumbnails)) : null,
     thumbnail_maxima: page.thumbnail_maxima ? float32s(page.thumbnail_maxima) : new Float32Array() };
 }

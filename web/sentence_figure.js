@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The sentence, set large: the query underlined, an arc to each word as thick as its weight, the number beneath. Any
-// word can become the query. Above every line of words is room for arcs, so that none crosses a word: those to another
-// line go round by the margin.
+// The sentence in large type: the query underlined, an arc to each word as thick as its weight, the number below. Any
+// word can become the query. Every line of words has space for arcs above it, so that no arc crosses a word; arcs to
+// another line go around by the margin.
 //
 //      ╭──────────╮              within a line: arcs above it
 //    he  sat     bank
-//    ╭─────────────╯             to another line: up, along the room above the words, down the margin, and in again
+//    ╭─────────────╯             to another line: up, along the space above the words, down the margin, and in again
 //    ╰───────╮
 //    of the river
 //
@@ -58,7 +58,7 @@ export function sentence_figure(a, weights, state, set) {
 }
 
 /**
- * A word with its occurrence, "can#1", set small.
+ * A word with its occurrence, "can#1", in small type.
  * @param {string} label
  * @param {string} kind
  */
@@ -73,7 +73,7 @@ function numbered_word(label, kind) {
 /** @typedef {{x: number, top: number, line: number}} Anchor where an arc ends: the middle of a word's upper edge */
 
 /**
- * Where the words are, and where each line of them begins.
+ * The positions of the words and of their lines.
  * @param {HTMLElement} words
  */
 function anchors_of(words) {
@@ -95,7 +95,7 @@ function anchors_of(words) {
 }
 
 /**
- * Arcs from the query's word to the others'. Those of small weight are left out where there are many words.
+ * Arcs from the query's word to the others. Arcs of small weight are left out if there are many words.
  * @param {HTMLElement} words
  * @param {SVGSVGElement} picture
  * @param {Float64Array} weights
@@ -123,7 +123,7 @@ function draw_arcs(words, picture, weights, query) {
 }
 
 /**
- * How much room is above a line of words.
+ * The height of the space above a line of words.
  * @param {{top: number, bottom: number}[]} lines
  * @param {number} line
  */
@@ -147,7 +147,7 @@ function arc_within(from, to, lines, thick) {
 }
 
 /**
- * Up into the room above the query's line, along it to the margin, down the margin, and into the word from above.
+ * Up into the space above the query's line, along it to the margin, down the margin, and into the word from above.
  * @param {Anchor} from
  * @param {Anchor} to
  * @param {{top: number, bottom: number}[]} lines

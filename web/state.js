@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the reader has chosen, and the address that holds it: #attention=weights&head=0&query=1&step=mix&open=…&pair=0&hide=1
-// Whatever draws listens here, and is called after each change.
+// The reader's choices, and the address that stores them: #attention=weights&head=0&query=1&step=mix&open=…&pair=0&hide=1
+// Drawing code registers a listener, which is called after each change.
 // Read next: page.js.
 import { stages } from "./attention.js";
 
@@ -12,10 +12,10 @@ import { stages } from "./attention.js";
  * @property {number} query
  * @property {number} step how far the row is shown: index of stages
  * @property {string} open the cell that is expanded: "row KEY COLUMN", "project KIND DIMENSION", "mix DIMENSION", "STEP HEAD ROW COLUMN", or ""
- * @property {boolean} covered what the step makes, and all that follows from it, is hidden
- * @property {boolean} own_scale the map's colours reach to its own largest weight
- * @property {boolean} no_special the model's own marks are not shown
- * @property {string} sort of all heads: "salience", "attended" or "layer"; "" is the first that the file has
+ * @property {boolean} covered the result of the step, and all that follows from it, is hidden
+ * @property {boolean} own_scale the map's colour scale ends at its own largest weight
+ * @property {boolean} no_special special tokens are not shown
+ * @property {string} sort of all heads: "salience", "attended" or "layer"; "" is the first one that the file has
  * @property {string} filter of all heads: "all" or "clear"
  * @property {number} pair of sentences compared
  * @property {boolean} without the words to hide are hidden
@@ -33,7 +33,7 @@ export function address_of(state) {
 }
 
 /**
- * What an address says; what it leaves out, or says wrongly, is left out here.
+ * The state in an address; missing and invalid entries are left out.
  * @param {string} hash
  * @returns {Partial<State>}
  */

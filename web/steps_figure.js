@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Every step in full, in the document's order and words: its equation, its matrices, where its figures and the
-// document's part, notes and errata. Any number expands beneath its row.
+// document's differ, notes and errata. Any number expands below its row.
 // Read next: explanation.js, expand.js.
 import { printed_units, units_text } from "./numbers.js";
 import { el, formula, shown, word } from "./elements.js";
@@ -25,7 +25,7 @@ const small_parameters = 12;
 const most_above_expanded = 12;
 
 /**
- * Which of `count` stand in a table that holds `most`: the first and the last, and the one wanted.
+ * Which of `count` are shown in a table of `most`: the first and the last, and the one wanted.
  * @param {number[] | null} kept
  * @param {number} count
  * @param {number} most
@@ -54,10 +54,10 @@ function is_of_tokens(axis) {
  * @property {Axis} column_axis
  * @property {string} title
  * @property {number} head
- * @property {Step | null} step where its cells expand
+ * @property {Step | null} step the step whose cells expand
  * @property {State} state
- * @property {string[]} exact texts in place of numbers
- * @property {string} [prefix] where the table is, for its cells' names: "project " before the step's, or nothing
+ * @property {string[]} exact texts shown instead of numbers
+ * @property {string} [prefix] of the names of its cells: "project " before the step's name, or nothing
  * @property {number[]} [only_rows]
  * @property {number[]} [only_columns]
  */
@@ -105,7 +105,7 @@ function matrix_table(request, choose) {
         "data-focus": step === null || request.exact.length > 0 ? null : id, "aria-expanded": work ? String(state.open === id) : null });
       const exact = request.exact[index_of(matrix, head, r, c)];
       cell.append(hidden ? el("span", { class: "hidden-word" }, "hidden") : exact !== undefined ? el("span", { class: "number" }, shown(exact)) : number_text(number_at(matrix, head, r, c), style));
-      if (differs) cell.append(el("small", { class: "document", title: `with as many digits ours is ${differs.ours}` }, `doc ${differs.theirs}`));
+      if (differs) cell.append(el("small", { class: "document", title: `with the same number of digits: ${differs.ours}` }, `doc ${differs.theirs}`));
       line.append(cell);
       if (work && step && state.open === id) {
         const key = axis_label(e.by_columns ? row_axis : column_axis, e.by_columns ? r : c);
@@ -116,7 +116,7 @@ function matrix_table(request, choose) {
     }
     if (sums === "row") line.append(el("td", { class: "sum" }, number_text(total(r), style)));
     body.append(line);
-    // Of a short table it stands below all that belong to the step.
+    // The expansion of a short table is below all tables of the step.
     if (expand && rows.length > most_above_expanded) body.append(el("tr", { class: "expand" }, el("td", { colspan: span }, contained(expand))));
     else if (expand) below = expand;
   }
@@ -127,10 +127,10 @@ function matrix_table(request, choose) {
   if (step !== null) make_grid(table, choose);
   const shortened = rows.length < matrix.rows || columns.length < matrix.columns;
   return { element: el("div", { class: "scroll" }, table, shortened && !request.only_rows && !request.only_columns
-    ? el("p", { class: "caption" }, `${rows.length} of ${matrix.rows} rows, ${columns.length} of ${matrix.columns} columns; all of them are in the JSON below.`) : null), below };
+    ? el("p", { class: "caption" }, `${rows.length} of ${matrix.rows} rows, ${columns.length} of ${matrix.columns} columns; the JSON below has all of them.`) : null), below };
 }
 
-/** Whether a step is X · W, both of which the page has. @param {Step} step */
+/** Whether a step is X · W with both factors on the page. @param {Step} step */
 function is_product(step) {
   return step.operation === "linear" && step.operands.length >= 2;
 }
@@ -138,7 +138,7 @@ function is_product(step) {
 const room_beside_notes = 72;
 const room_of_page = 100;
 
-/** How wide a step's tables are, in characters. @param {Step} step @param {boolean} [of_one] where a token is a column: of one alone */
+/** The width of a step's tables in characters. @param {Step} step @param {boolean} [of_one] with tokens as columns: of one token only */
 function characters_of(step, of_one = false) {
   const factors = is_product(step) ? step.operands.slice(0, 2).map((o) => o.matrix.columns).filter((columns) => columns <= small_parameters) : [];
   const columns = Math.min(step.result.columns, most_columns) + factors.reduce((sum, some) => sum + some, 0) - (of_one ? 2 * (step.result.columns - 1) : 0);
@@ -146,13 +146,12 @@ function characters_of(step, of_one = false) {
 }
 
 /**
- * X · W = Q, or W · X = Q where a token is a column. What is too large to be read is named with its
- * shape.
+ * X · W = Q, or W · X = Q if a token is a column. A factor that is too large to read is shown by name and shape.
  * @param {Explanation} e
  * @param {Step} step
  * @param {State} state
  * @param {(id: string) => void} choose
- * @param {{heads: number[], room: number, prefix?: string, only?: number, covered?: boolean}} options only: the one token that is shown; room in characters
+ * @param {{heads: number[], room: number, prefix?: string, only?: number, covered?: boolean}} options only: the one token that is shown; room: available characters
  */
 function product_tables(e, step, state, choose, options) {
   const [x, w] = step.operands;
@@ -181,7 +180,7 @@ function product_tables(e, step, state, choose, options) {
     return made.element;
   });
   const sign = (/** @type {string} */ text) => el("span", { class: "sign" }, text);
-  // Beside each other, or, where there is no room, as on the blackboard: one factor above the product.
+  // Next to each other if they fit; else as on a blackboard, with one factor above the product.
   const lines_up = characters_of(step, e.by_columns && options.only !== undefined) <= options.room;
   return { element: el("div", { class: `product ${lines_up ? "in-line" : "blackboard"}` }, el("div", { class: "factor" }, factors[0]), sign("·"), el("div", { class: "factor" }, factors[1]), sign("="), ...results), below };
 }
@@ -290,7 +289,7 @@ export function step_section(e, step, state, set) {
   const note = el("aside", { class: "note" }, step.document_name === "" ? null : el("p", { class: "document-name" }, "in the document ", el("bdi", {}, el("code", {}, shown(step.document_name)))),
     step.library ? null : el("p", {}, "Not the library’s arithmetic: computed as on paper."),
     compared ? el("p", { class: "agree" }, `As in the document: ${same} of ${compared.compared} ${compared.compared === 1 ? "number" : "numbers"}${compared.digits}.`) : null);
-  // About so many characters stand beside the notes; a wider table takes their room, and they go above it.
+  // About this many characters fit next to the notes; the notes of a wider table go above it.
   const is_wide = characters_of(step) > room_beside_notes;
   return el("section", { class: is_wide ? "step wide" : "step", "aria-labelledby": `step-${step.index}` }, heading, note, el("div", { class: "body" },
     el("p", { class: "equation" }, formula(step.equation, step.symbol), el("span", { class: "shape" }, shape_text(step))),

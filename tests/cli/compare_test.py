@@ -98,8 +98,8 @@ def test_full_shows_every_pair_and_head(model):
     (["nope", A, B], "sentence A: nope is not in this text; expected one of [CLS], he"),
     (["the", A, B], "sentence A: the occurs 2 times in this text; expected one of the#0 (on the bank) or the#1 (of the river)"),
     (["bank,bank,bank", A, B], "names 3 words and there are 2 sentences"),
-    (["bank", A, B, "--hide", "walk"], "stands in none of the sentences"),
-    (["bank", A, B, "--control", "he"], "stands in 1 of the sentences"),
+    (["bank", A, B, "--hide", "walk"], "does not occur in any sentence"),
+    (["bank", A, B, "--control", "he"], "occurs in 1 of the sentences"),
     (["bank", A, B, "--sort", "x"], "unknown option --sort; see regard compare --help"),
     (["bank", A, "bank " * 30], "sentence B: bank occurs 30 times"),
     (["@1", A, "bank " * 60], "sentence B: the text has 62 tokens and the model has 40 positions"),
@@ -185,9 +185,9 @@ def test_the_table_of_heads_agrees_with_the_json(model, width):
 
 
 @pytest.mark.parametrize("arguments, words", [
-    (["--sort", "sink"], ['--sort: there is no measure "sink"', "entropy, special, self"]),
-    (["--min", "0.5"], "--min and --max limit the mean of a measure; name the measure with --sort"),
-    (["--layer", "3"], "there is no layer 3; expected 0 to 2"),
+    (["--sort", "sink"], ['--sort: unknown measure "sink"', "entropy, special, self"]),
+    (["--min", "0.5"], "--min and --max are bounds for a mean; name its measure with --sort"),
+    (["--layer", "3"], "layer 3 does not exist; expected 0 to 2"),
     (["--by", "word"], '--by is "word"; expected query or sentence'),
     (["--head", "x"], '--head is "x"; expected a whole number'),
 ])
@@ -296,6 +296,6 @@ def test_heads_count_words_that_are_not_in_the_vocabulary(model):
     def note(text):
         return " ".join(succeed("heads", text, "--model", model, env=UNICODE).decode().split()).split("Note: ")[1]
 
-    assert note("he 🍕 embeddings") == ("1 word is split into pieces, 1 is unknown: the model sees [UNK]; 1 of 1 text is hardly in "
-                                        "the vocabulary: the model may not know the language.")
+    assert note("he 🍕 embeddings") == ("1 word is split into pieces, 1 is unknown: the model sees [UNK]; 1 of 1 text has many "
+                                        "words outside the vocabulary: the model may not know the language.")
     assert note("he 🍕 sat 🍕").startswith("0 words are split into pieces, 2 are unknown")

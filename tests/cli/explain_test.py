@@ -276,7 +276,7 @@ def test_invalid_options_are_rejected(folder, arguments, words_expected):
     (b'{"X": [[1', "byte 9: "),
     (b'{"X": [[1]]} x', "byte 13: "),
     (b'{"steps": [{"operation": "zork"}]}', 'byte 25: step zork: operation "zork" does not exist; choose one of add, '),
-    (b'{"zzz": 1}', ["byte 8: ", '"zzz" is no setting']),
+    (b'{"zzz": 1}', ["byte 8: ", '"zzz" is not a setting']),
     (b"", "byte 0: "),
 ])
 @pytest.mark.parametrize("piped", [False, True])
@@ -385,7 +385,7 @@ def test_colour_is_used_only_on_request_in_a_pipe():
 def test_lessons_are_listed_and_invalid_names_rejected(tmp_path):
     listed = [line.split()[0] for line in succeed("lesson").decode().split("\n\n")[0].splitlines()]
     assert listed == LESSONS
-    fail(2, ['there is no lesson "nonsense"', *LESSONS], "lesson", "nonsense", cwd=tmp_path)
+    fail(2, ['unknown lesson "nonsense"', *LESSONS], "lesson", "nonsense", cwd=tmp_path)
     fail(2, '--step: step "nope" does not exist', "lesson", "three-words", "--step", "nope", cwd=tmp_path)
     fail(2, "--pause needs a terminal", "lesson", "three-words", "--pause", cwd=tmp_path)
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page of `regard attend … --html`: every number that it shows against the files that the same command writes
-(--weights, --row-max, --row-sum, --sink-weights, -o), for every option; corners; controls; looks."""
+"""The page of `regard attend … --html`: every number shown against the files that the same command writes (--weights,
+--row-max, --row-sum, --sink-weights, -o), for every option; edge cases; controls; appearance."""
 
 import json
 
@@ -57,7 +57,7 @@ class Attended:
         self.sinks = arrays.get("sinks")
         self.batch, self.heads, queries = self.query.shape[:3]
         self.rows = list(range(queries)) if rows is None else rows
-        # No file of the program holds scores; those that the page carries are held to the formula by cli/attend_test.
+        # No file of the program has scores; cli/attend_test checks those of the page against the formula.
         self.scores = page_arrays(self.path.read_text(encoding="utf-8"))["scores"]
         self.styles = {"weight": style_for(self.weights), "score": style_for(self.scores),
                        "context": style_for(self.output[:, :, self.rows])}
@@ -65,7 +65,7 @@ class Attended:
 
 @pytest.fixture(name="attend")
 def fixture_attend(pages, tmp_path):
-    """Computes with the program and opens the page: (page, what was read and written)."""
+    """Computes with the program and opens the page: (page, input and output arrays)."""
 
     def attend(arrays, *options, rows=None, address=WHOLE_ROW, **look):
         made = Attended(tmp_path, arrays, options, rows)
@@ -95,7 +95,7 @@ def dot(q, k):
 
 
 def check_row(page, made, b, h, n, hidden):
-    """The row in view against the files; hidden(b, h, i, j) says what nobody may see."""
+    """The row shown against the files; hidden(b, h, i, j): whether the key is hidden."""
     i = made.rows[n]
     cells, named = page.evaluate(CELLS), page.evaluate(NAMED)
     weights = made.weights[b, h, n]
@@ -173,13 +173,13 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_every_number_is_the_files(attend, name):
+def test_every_number_matches_the_files(attend, name):
     arrays, options, look, hidden = CASES[name]
     page, made = attend(arrays, *options, **look)
     check_page(page, made, hidden)
 
 
-def test_a_row_that_sees_no_key_says_so(attend):
+def test_a_row_without_visible_keys_is_described(attend):
     mask = np.ones((3, 4), bool)
     mask[1] = False
     page, made = attend(drawn(20, (3, 4), (4, 4), (4, 3)) | {"mask": mask})
@@ -189,12 +189,12 @@ def test_a_row_that_sees_no_key_says_so(attend):
     assert page.locator(".vector .number").all_inner_texts() == ["0", "0", "0"]
     assert "query 1 sees no key" in page.locator(".map-figure + aside, aside.note").last.inner_text()
     assert "nan" not in page.locator("main").inner_text().lower()
-    for step, text in (("softmax", "sees no key: it has no weights"), ("mix", "is 0 throughout")):
+    for step, text in (("softmax", "sees no key: it has no weights"), ("mix", "the context of query 1 is 0")):
         choose(page, 0, 1, step)
         assert text in page.locator(".step-note").inner_text()
 
 
-def test_a_row_that_only_the_sink_hears(attend):
+def test_a_row_whose_weight_is_all_on_the_sink(attend):
     page, made = attend(drawn(21, (2, 4), (3, 4), (3, 3)) | {"mask": np.array([[False] * 3, [True] * 3]), "sinks": np.array([2], np.float32)})
     choose(page, 0, 0)
     check_row(page, made, 0, 0, 0, lambda b, h, i, j: i == 0)
@@ -206,16 +206,16 @@ def test_a_row_that_only_the_sink_hears(attend):
             in page.locator(".row-section .caption").inner_text())
 
 
-def test_the_mixed_values_of_a_head_are_called_its_context(attend):
+def test_the_output_of_a_head_is_called_its_context(attend):
     page, _ = attend(drawn(21, (2, 4), (3, 4), (3, 3)) | {"mask": np.array([[False] * 3, [True] * 3])})
     choose(page, 0, 1)
     assert "the context of query 1" in page.locator(".step-note").inner_text()
     choose(page, 0, 0)
-    assert "the context of query 0 is 0 throughout" in page.locator(".step-note").inner_text()
+    assert "the context of query 0 is 0" in page.locator(".step-note").inner_text()
     assert "new vector" not in page.locator("main").inner_text()
 
 
-def test_nan_and_infinity_travel(attend):
+def test_nan_and_infinity_are_shown(attend):
     arrays = drawn(22, (4, 4), (4, 4), (4, 3))
     arrays["value"][1, 0] = np.nan
     arrays["value"][2, 1] = -np.inf
@@ -246,7 +246,7 @@ def test_nan_and_infinity_travel(attend):
     assert row["score"][0] == "inf" and row["row_max"] == "inf" and row["weight"] == [1, 0, 0, 0]
 
 
-def test_a_number_expands_into_what_it_is_made_of(attend):
+def test_a_number_expands_into_its_derivation(attend):
     arrays, options, _, _ = CASES["all"]
     page, made = attend(arrays, *options, address="#attention=arrays&head=5&query=3&step=mix")
     cells = page.evaluate(CELLS)
@@ -272,7 +272,7 @@ def test_a_number_expands_into_what_it_is_made_of(attend):
     assert page.locator(".expand").count() == 0
 
 
-def test_what_stands_at_hidden_keys_is_not_read(attend):
+def test_values_at_hidden_keys_are_not_read(attend):
     arrays = drawn(23, (3, 4), (3, 4), (3, 2))
     arrays["value"][2] = arrays["key"][2] = np.nan
     page, made = attend(arrays, "--causal", address="#attention=arrays&query=1&step=mix")
@@ -294,13 +294,13 @@ def test_batch_and_heads_are_named_and_chosen(attend):
     check_row(page, made, 1, 2, 2, CASES["grouped-batch"][3])
     assert page.locator(".row-table .query-name").inner_text() == "query 2"
     assert page.locator(".row-table tbody th").all_inner_texts() == [f"key {j}" for j in range(5)]
-    told = page.locator("header .citation").inner_text()
-    assert told == "float32 · batch of 2 × 4 heads on 2 of keys × 3 queries × 5 keys of 4 numbers · key lengths 5, 2 · scale 1/√4"
+    citation = page.locator("header .citation").inner_text()
+    assert citation == "float32 · batch of 2 × 4 heads (2 of keys) × 3 queries × 5 keys of size 4 · key lengths 5, 2 · scale 1/√4"
     foot = page.locator("footer").inner_text()
     assert "regard attend" in foot and "key lengths 5, 2" in foot and "--html" in foot
 
 
-def test_the_keyboard_does_it_all(attend):
+def test_everything_works_by_keyboard(attend):
     arrays, options, _, hidden = CASES["causal"]
     page, made = attend(arrays, *options, address="#attention=arrays&head=1&query=2&step=mix")
     for want in ("softmax", "scale", "compare"):
@@ -328,7 +328,7 @@ def test_the_keyboard_does_it_all(attend):
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_it_has_contrast_and_room(attend, theme):
+def test_it_has_contrast_and_fits_its_width(attend, theme):
     for case in ("sinks", "grouped-batch"):
         arrays, options, _, _ = CASES[case]
         for width in (1280, 800, 390, 320):
@@ -367,7 +367,7 @@ def test_hidden_keys_of_a_long_row_take_no_lines(attend):
     page.locator('[data-focus="word 9"]').click()
     assert page.locator(".row-table tbody th").all_inner_texts() == [*(f"key {j}" for j in range(10)), "54 more"]
     assert page.locator(".row-table tr.others").inner_text().split() == ["54", "more", "hidden"]
-    # What is hidden is hatched on the painted map: neither plain paper nor anything that could pass for a weight.
+    # Hidden cells are hatched on the painted map: neither plain paper nor a colour of the scale.
     colours = page.evaluate("""() => { const canvas = document.querySelector('canvas.painted');
         const all = new Uint32Array(canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data.buffer);
         const size = canvas.width / 64;
@@ -419,7 +419,7 @@ def test_the_row_as_json(attend):
     assert json.loads(page.locator("pre").inner_text())["query"] == 4
 
 
-def test_an_address_that_says_nothing_true_opens_the_page_as_it_is(attend):
+def test_an_invalid_address_is_ignored(attend):
     for address in ("#query=99", "#head=7", "#attention=__proto__&query=-1", "#open=row 0 constructor"):
         page, _ = attend(*CASES["causal"][:1], "--causal", address=address)
         assert page.locator(".row-table").count() == 1 and page.locator("[aria-current=step]").inner_text() == "compare"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The page of a comparison (tests/support/sentence_model.py): every number of its table, chart and heads against --json, each
-control both ways, and the same figure within the page of a sentence."""
+control both ways, and the same figure in the page of a sentence."""
 
 import json
 import re
@@ -63,7 +63,7 @@ def check_table(page, numbers, chosen):
 
 
 def levels(page):
-    """What the chart's scale makes of a height: from its lines at 0 and 1, which the tick beside them names."""
+    """The cosine at a height of the chart, from its lines at 0 and 1, which the ticks name."""
     at = page.evaluate("""() => { const ticks = [...document.querySelectorAll('.chart .tick[text-anchor=end]')].map(t => t.textContent);
         const lines = [...document.querySelectorAll('.chart .level')].map(l => Number(l.getAttribute('y1')));
         return Object.fromEntries(ticks.map((t, i) => [t, lines[i]])); }""")
@@ -95,7 +95,7 @@ def check_heads(page, pair):
         assert row.locator("rect.below").count() == sum(x < 0 for x in shares)
 
 
-def test_every_pair_shows_the_numbers_of_json_with_and_without_the_word(comparison):
+def test_every_pair_shows_the_numbers_of_json_with_and_without_hiding(comparison):
     page, data = comparison()
     for without, numbers in ((False, data), (True, data["hidden"]), (False, data)):
         if (page.locator('[data-focus="hide"]').get_attribute("aria-pressed") == "true") != without:
@@ -180,7 +180,7 @@ def test_many_sentences_have_a_list_of_pairs(comparison):
     check_table(page, data, 8)
 
 
-def test_lines_move_unless_motion_is_unwanted(comparison):
+def test_lines_move_unless_reduced_motion_is_preferred(comparison):
     for motion, count in (("no-preference", 3), ("reduce", 0)):
         page, _ = comparison(reduced_motion=motion)
         # Counted before a frame can pass.
@@ -188,7 +188,7 @@ def test_lines_move_unless_motion_is_unwanted(comparison):
             return document.getAnimations().length; }""") == count
 
 
-def test_the_page_of_a_sentence_holds_the_comparison(pages, model, tmp_path):
+def test_the_page_of_a_sentence_contains_the_comparison(pages, model, tmp_path):
     data = json.loads(succeed("compare", "bank", A, B, C, "--hide", "river", "--model", model, "--json"))
     told = json.loads(succeed("explain", A, "--query", "bank", "--hide", "river", "--model", model, "--json"))
     path = tmp_path / "page.html"
@@ -202,7 +202,7 @@ def test_the_page_of_a_sentence_holds_the_comparison(pages, model, tmp_path):
     assert page.locator('[data-focus="pair 0"]').get_attribute("aria-pressed") == "true"
     page.locator('[data-focus="pair 2"]').click()
     check_chart(page, data["hidden"], 2)
-    # What hiding did to the row itself stands beside its weights.
+    # The weights before hiding are shown next to those after it.
     shown = page.evaluate("[...document.querySelectorAll('[data-cell$=\" before\"] .number')].map(n => n.firstChild.data)")
     assert shown == [styled(key["weight"], TWO) for key in told["before"]["words"]]
     kept = ", ".join(styled(x, THREE) for x in told["cosine_with_before"])
@@ -211,7 +211,7 @@ def test_the_page_of_a_sentence_holds_the_comparison(pages, model, tmp_path):
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 800, 390, 320])
-def test_a_comparison_has_contrast_and_room(comparison, theme, width):
+def test_a_comparison_has_contrast_and_fits_its_width(comparison, theme, width):
     page, _ = comparison(color_scheme=theme, width=width, address="#hide=1")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     found = page.evaluate(CONTRAST)
@@ -222,7 +222,7 @@ def test_a_comparison_has_contrast_and_room(comparison, theme, width):
     assert all(one.bounding_box()["x"] + one.bounding_box()["width"] <= right["x"] + right["width"] + 1 for one in page.locator(".chart .label").all())
 
 
-def test_untrusted_sentences_are_text(comparison):
+def test_untrusted_sentences_are_shown_as_text(comparison):
     page, data = comparison("bank", "bank </script><img src=x onerror=alert(1)> \u202e= 1 <!--", "the bank \x1b]0;x\x07 \\input{x} </script>")
     assert page.evaluate("document.querySelectorAll('img').length") == 0
     assert page.evaluate("document.scripts.length") == 3

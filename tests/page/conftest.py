@@ -19,7 +19,7 @@ WHOLE_ROW = "#step=mix"  # a page opens at the first step of its row; here all a
 @pytest.fixture(scope="session")
 def browser():
     with sync_playwright() as playwright:
-        # Chromium rejects its sandbox to root, and a container may have no /dev/shm to speak of.
+        # Chromium does not run its sandbox as root, and a container may have a tiny /dev/shm.
         chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage"])
         yield chromium
         chromium.close()
@@ -31,7 +31,7 @@ def folder(tmp_path_factory):
 
 
 class Pages:
-    """Makes pages and their --json, each once; opens them."""
+    """Creates pages and their --json, each once, and opens them."""
 
     def __init__(self, browser, folder):
         self.browser = browser
@@ -41,7 +41,7 @@ class Pages:
         self.complaints = []
 
     def make(self, *arguments, stdin=b""):
-        """The page's path and what --json says of the same command."""
+        """The page's path and the --json output of the same command."""
         key = (arguments, stdin)
         if key not in Pages.cache:
             path = self.folder / f"page{len(Pages.cache)}.html"
@@ -73,7 +73,7 @@ class Pages:
 
 
 def go(page, address):
-    """To another address of the page, drawn when this returns: the page's own listener was there before this one."""
+    """Goes to another address of the page and waits until it is drawn: the page's listener was registered first."""
     page.evaluate("""address => new Promise(done => {
         if (location.hash === address) return done();
         addEventListener('hashchange', () => done(), { once: true });

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page of `regard explain --html` for matrices with more weights than a page holds: maps against NumPy, rows in
-full against NumPy, heads to choose, contrast and room."""
+"""The page of `regard explain --html` for matrices with more weights than a page holds: maps and full rows against
+NumPy, the choice of heads, contrast and widths."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ from program import succeed
 
 @pytest.fixture(name="explained")
 def fixture_explained(pages, tmp_path):
-    """Opens the page of so many tokens: (page, weights of both heads in double)."""
+    """Opens the page of a number of tokens: (page, weights of both heads in double)."""
 
     def explained(queries, *options, **look):
         random = np.random.default_rng(11)
@@ -30,7 +30,7 @@ def fixture_explained(pages, tmp_path):
     return explained
 
 
-def test_maps_and_rows_are_those_of_the_weights(explained):
+def test_maps_and_rows_match_the_weights(explained):
     page, weights = explained(1500, "--query", "@700")
     canvas = page.locator(MAP)
     edges = [a * 1500 // 512 for a in range(513)]
@@ -62,7 +62,7 @@ def test_the_page_opens_with_the_query_in_focus(explained):
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1280])
-def test_it_has_contrast_and_room(explained, theme, width):
+def test_it_has_contrast_and_fits_its_width(explained, theme, width):
     page, _ = explained(1100, color_scheme=theme, width=width)
     found = page.evaluate(CONTRAST)
     assert len(found) > 50 and not [place for place in found if place[0] < 4.5]

@@ -80,7 +80,7 @@ def test_long_inputs_have_a_page_of_maps(inspected):
     assert readout(page).startswith("queries 0–11 → keys 2988–2999: mean weight 0.")
 
 
-def test_the_heads_are_those_of_json(inspected):
+def test_the_heads_match_json(inspected):
     page, said, _ = inspected((2, 2, 1000, 4), "--track-keys", "0,999", "--top", "3")
     rows = page.locator(".inspected-heads tbody tr").all()
     assert len(rows) == 4
@@ -106,7 +106,7 @@ MIDDLES = """(canvas, count) => {
 }"""
 
 
-def test_colours_are_by_the_logarithm_or_in_proportion(inspected):
+def test_colours_are_logarithmic_or_linear(inspected):
     page, _, cells = inspected((1, 2600, 4), "--map-size", "20", color_scheme="light")
     paper, blue = np.array([0xfd, 0xfc, 0xf9]), np.array([0x0b, 0x4f, 0x8f])
     for linear in (False, True):
@@ -129,13 +129,13 @@ def test_a_short_input_has_rows_and_maps(inspected):
     page.locator(MAP).focus()
     page.keyboard.press("ArrowDown")
     assert readout(page).startswith(f"query 1 → key 0: weight {small_number(cells[1, 1, 0])}.")
-    # Arrows on the map leave the steps alone; elsewhere they walk them.
+    # Arrow keys on the map do not change the step; elsewhere they do.
     assert "step=mix" in page.url
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1280])
-def test_it_has_contrast_and_room(inspected, theme, width):
+def test_it_has_contrast_and_fits_its_width(inspected, theme, width):
     page, _, _ = inspected((8, 1000, 4), "--causal", color_scheme=theme, width=width)
     found = page.evaluate(CONTRAST)
     assert len(found) > 50 and not [place for place in found if place[0] < 4.5]

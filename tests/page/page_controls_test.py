@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Everything that the page lets one do, by mouse and by keyboard, there and back; the address that holds it."""
+"""Every control of the page, by mouse and by keyboard, on and off; the address that stores the choices."""
 
 import json
 import re
@@ -36,7 +36,7 @@ def test_the_steps_go_forward_and_back(lesson):
         assert current(page) == want
 
 
-def test_the_steps_go_by_arrows_and_hold_their_place(lesson):
+def test_the_arrow_keys_change_steps_without_scrolling(lesson):
     page, _ = lesson("from-seed")
     where = page.locator('[data-cell="row 1 weights"]').bounding_box()
     assert visible(page, '[data-cell="row 1 weights"] .number')
@@ -51,7 +51,7 @@ def test_the_steps_go_by_arrows_and_hold_their_place(lesson):
     assert page.locator('[data-cell="row 1 weights"]').bounding_box() == where
 
 
-def test_the_equation_of_the_step_stands_beside(lesson):
+def test_the_note_has_the_equation_of_the_step(lesson):
     page, data = lesson("from-seed", "#step=compare")
     equations = {step["name"]: step["equation"] for step in data["steps"]}
     for stage, name in (("compare", "scores"), ("softmax", "weights"), ("mix", "context")):
@@ -72,7 +72,7 @@ def test_any_word_becomes_the_query(lesson):
     assert page.locator(".row-table .query-name").inner_text() == "query I"
 
 
-def test_a_number_expands_and_folds(lesson):
+def test_a_number_expands_and_collapses(lesson):
     page, _ = lesson("roles")
     for cell in ("row 2 scores", "row 0 scaled", "row 3 exponential", "row 1 weights", "mix 1", "queries 0 1 1", "weights 0 1 4"):
         target = page.locator(f'[data-cell="{cell}"]')
@@ -84,7 +84,7 @@ def test_a_number_expands_and_folds(lesson):
         target.click()
         assert target.get_attribute("aria-expanded") == "false"
         assert page.locator(".expand").count() == 0
-    # Beneath its line, not elsewhere.
+    # Below its line, not elsewhere.
     page.locator('[data-cell="row 2 scores"]').click()
     line = page.locator('tr:has([data-cell="row 2 scores"]) + tr')
     assert "expand" in line.get_attribute("class")
@@ -92,7 +92,7 @@ def test_a_number_expands_and_folds(lesson):
     assert page.locator(".expand").count() == 0
 
 
-def test_arrows_walk_through_a_table_in_focus(lesson):
+def test_arrow_keys_move_through_a_table_in_focus(lesson):
     page, _ = lesson("three-words")
     page.locator('[data-cell="row 0 scores"]').focus()
     step = current(page)
@@ -138,7 +138,7 @@ def test_the_map_chooses_a_query_and_its_scale(lesson):
     assert cell.evaluate("e => getComputedStyle(e).backgroundColor") == faint
 
 
-def test_hidden_cells_are_hatched_and_say_so(lesson):
+def test_hidden_cells_are_hatched_and_labelled(lesson):
     page, _ = lesson("from-seed")
     hidden = page.locator('[data-cell="map 0 2"]')
     assert hidden.inner_text() == "hidden"
@@ -160,7 +160,7 @@ def test_covered_results_show_again(lesson):
         assert visible(page, ".finding span")
 
 
-def test_projector_size_and_themes_go_both_ways(lesson):
+def test_projector_size_and_themes_switch_on_and_off(lesson):
     page, _ = lesson("three-words")
     size = page.evaluate("getComputedStyle(document.body).fontSize")
     for press in (lambda: page.keyboard.press("p"), lambda: page.locator('[data-focus="projector"]').click()):
@@ -194,7 +194,7 @@ def test_attentions_and_heads_can_be_chosen(lesson):
     assert page.locator(".finding").inner_text() == first
 
 
-def test_a_lesson_opens_with_its_own_attention(lesson):
+def test_a_lesson_opens_with_the_documents_attention(lesson):
     for name, want in (("three-words", "weights"), ("roles", "weights"), ("one-function", "weights"), ("from-seed", "weights"), ("by-hand", "hand-weights")):
         page, data = lesson(name)
         pressed = page.locator('[data-focus^="attention "][aria-pressed="true"]')
@@ -203,7 +203,7 @@ def test_a_lesson_opens_with_its_own_attention(lesson):
         assert pressed.count() == 0 or pressed.get_attribute("data-focus") == f"attention {want}"
 
 
-def test_the_json_is_the_one_of_the_command(lesson):
+def test_the_json_matches_the_command(lesson):
     page, data = lesson("three-words")
     assert page.locator("pre").is_hidden()
     page.locator('summary[data-focus="json"]').click()
@@ -213,7 +213,7 @@ def test_the_json_is_the_one_of_the_command(lesson):
     assert page.locator("pre").is_hidden()
 
 
-def test_the_address_holds_what_is_chosen(lesson, pages):
+def test_the_address_stores_the_choices(lesson, pages):
     page, _ = lesson("by-hand")
     page.locator('[data-focus="attention weights-of-two-heads"]').click()
     page.locator('[data-focus="head 1"]').click()
@@ -233,7 +233,7 @@ def test_the_address_holds_what_is_chosen(lesson, pages):
 
 @pytest.mark.parametrize("address", ["#query=99", "#head=7", "#step=nothing", "#attention=__proto__", "#query=-1&head=x", "#open=%00%22%3E%3Cscript%3E",
                                      "#%E0%A4%A", "#open=row 0 constructor", "#query=1e9&step=toString"])
-def test_an_address_that_says_nothing_true_opens_the_page_as_it_is(lesson, address):
+def test_an_invalid_address_is_ignored(lesson, address):
     page, _ = lesson("three-words", address)
     assert page.locator('[data-focus="word 1"]').get_attribute("aria-pressed") == "true"
     assert current(page) == "project"
@@ -271,7 +271,7 @@ def test_a_page_opens_at_its_first_step_with_its_finding(lesson, width):
     for shown in ("h1", ".finding", ".product .matrix", ".mix"):
         assert page.locator(shown).first.is_visible()
     assert visible(page, ".finding span") and page.locator(".row-table").count() == 0
-    # Query and key that are given have nothing to project.
+    # If query and key are given, there is no projection.
     page, _ = lesson("one-function", "", width=width)
     assert current(page) == "compare"
     assert page.locator(".marks button").all_inner_texts() == STAGES[1:]
@@ -309,7 +309,7 @@ def test_steps_show_both_factors_of_a_product(lesson):
     assert (x @ w == q).all()
 
 
-# Everything that can be read, heard or found on the page, but for what the step is made from.
+# All text, labels and titles of the page, except the inputs of the step.
 READABLE = """() => { const main = document.querySelector('main');
     const texts = []; const walker = document.createTreeWalker(main, NodeFilter.SHOW_TEXT);
     while (walker.nextNode()) { const parent = walker.currentNode.parentElement;
@@ -329,10 +329,10 @@ def test_predicting_hides_the_answer_everywhere(lesson, name, step):
     for media in ("screen", "print"):
         page.emulate_media(media=media)
         read = page.evaluate(READABLE)
-        # The last step is made from the weights, which the finding tells.
+        # The last step is computed from the weights, which the finding states.
         assert (finding not in read or step == "mix") and data["title"] not in read
         assert "Predict, then look" in read
-        # No later weight or result: of the figures below nothing is left but the values, at the last step.
+        # No later weight or result: only the values remain of the figures below, at the last step.
         assert not page.locator(".map, .errata, details").first.is_visible()
         assert page.locator(".mix").count() == (step == "mix")
         for cell in page.locator('.row-table [data-cell$=" weights"] .number, .vector .number').all():
@@ -344,7 +344,7 @@ def test_predicting_hides_the_answer_everywhere(lesson, name, step):
     assert page.evaluate(READABLE) == whole
 
 
-def test_predicting_keeps_what_the_step_is_made_from(lesson):
+def test_predicting_keeps_the_inputs_of_the_step(lesson):
     page, _ = lesson("three-words", "#step=softmax")
     page.keyboard.press("h")
     assert visible(page, '[data-cell="row 0 scaled"] .number') and not visible(page, '[data-cell="row 0 weights"] .number')
@@ -360,8 +360,8 @@ def test_predicting_keeps_what_the_step_is_made_from(lesson):
 
 
 @pytest.mark.parametrize("name", ["three-words", "roles", "one-function", "from-seed", "by-hand"])
-def test_the_title_of_an_edited_lesson_stays_true(arrays, name):
-    """A title names what is computed: no word, number or result that an edit of the exported lesson can change."""
+def test_the_title_of_an_edited_lesson_stays_correct(arrays, name):
+    """A title names the computation, without words, numbers or results that an edit of the exported lesson can change."""
     given = json.loads(succeed("lesson", name, "--export"))
     assert not re.search(r"\d|[Tt]hree|whole|“", given["title"])
     assert not set(given.get("tokens", [])) & set(re.findall(r"\w+", given["title"]))

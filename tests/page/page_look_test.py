@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the page looks like, as far as numbers say it: contrast in both themes, room at each width, print, motion, and
-tables that a screen reader can read."""
+"""The measurable appearance of the page: contrast in both themes, layout at each width, print, motion, and tables for
+screen readers."""
 
 import json
 import math
@@ -11,8 +11,8 @@ import pytest
 
 from conftest import go
 
-# Every text that can be seen, with the contrast of its colour on what lies behind it (WCAG 2.2, 1.4.3). A canvas turns
-# any notation of a colour into red, green, blue.
+# Every visible text, with the contrast of its colour to the background (WCAG 2.2, 1.4.3). A canvas converts any notation
+# of a colour to red, green, blue.
 CONTRAST = """() => {
     const context = new OffscreenCanvas(1, 1).getContext('2d', { willReadFrequently: true });
     const rgba = (color) => { context.clearRect(0, 0, 1, 1); context.fillStyle = color; context.fillRect(0, 0, 1, 1);
@@ -47,7 +47,7 @@ def test_text_has_contrast(lesson, name, theme):
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_numbers_in_the_map_have_contrast_at_every_weight(arrays, theme):
-    # Two keys, scores x and 0: the first weight is any share that is wanted.
+    # Two keys, scores x and 0: the first weight can be any share.
     for first in (1, 11, 55, 58, 70, 73, 76, 90):
         shares = [(first + i) / 100 for i in range(9)]
         page, _ = arrays({"Q": [[math.log(w / (1 - w))] for w in shares], "K": [[1], [0]], "V": [[1], [0]], "scale": "none"}, color_scheme=theme)
@@ -57,7 +57,7 @@ def test_numbers_in_the_map_have_contrast_at_every_weight(arrays, theme):
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_figures_stand_out_from_the_paper(lesson, theme):
+def test_figures_contrast_with_the_paper(lesson, theme):
     """Bars and strips: a contrast of 3 with the paper (WCAG 2.2, 1.4.11)."""
     page, _ = lesson("from-seed", color_scheme=theme)
     ratio = page.evaluate("""() => {
@@ -117,7 +117,7 @@ def test_a_narrow_page_shows_the_column_of_its_step(lesson):
     for step, want in (("compare", "scores"), ("scale", "masked"), ("softmax", "weights"), ("mix", "weights")):
         go(page, f"#step={step}")
         assert page.evaluate(seen) == [f"row 0 {want}"]
-    # To predict the weights one needs the scores.
+    # Predicting the weights requires the scores.
     go(page, "#step=softmax")
     page.keyboard.press("h")
     assert page.evaluate(seen) == ["row 0 masked"]
@@ -136,7 +136,7 @@ def test_print_has_the_figures_and_no_controls(lesson, tmp_path):
     assert (tmp_path / "page.pdf").read_bytes().startswith(b"%PDF")
 
 
-def test_nothing_moves_where_motion_is_not_wanted(lesson):
+def test_nothing_moves_with_reduced_motion(lesson):
     # Counted before a frame can pass.
     moving = """() => { document.dispatchEvent(new KeyboardEvent('keydown', { key: 'ArrowRight' }));
         return document.getAnimations().length; }"""
@@ -145,7 +145,7 @@ def test_nothing_moves_where_motion_is_not_wanted(lesson):
         assert (page.evaluate(moving) > 0) == bool(wanted)
 
 
-def test_tables_can_be_read_without_seeing_them(lesson):
+def test_tables_are_readable_by_screen_readers(lesson):
     page, _ = lesson("from-seed")
     for table in page.locator("table").all():
         assert table.get_attribute("aria-label") or table.locator("caption").count() or table.evaluate("t => t.closest('section[aria-labelledby]') !== null")
@@ -166,7 +166,7 @@ def test_a_page_without_attention_shows_its_steps(lesson):
     assert page.locator(".step").count() == len(data["steps"])
 
 
-def test_a_number_that_differs_stands_beside_the_documents(lesson):
+def test_the_documents_number_is_shown_where_it_differs(lesson):
     page, data = lesson("one-function")
     step = next(step for step in data["steps"] if step["name"] == "scores")
     differs = step["document"]["differs"]
@@ -176,16 +176,16 @@ def test_a_number_that_differs_stands_beside_the_documents(lesson):
         printed = json.loads(json.dumps(step["document"]["numbers"]))[row][column]
         assert cell.inner_text() == f"doc {printed:.8f}".replace("-", "−")
     assert page.locator('.step:has([data-cell^="scores 0"]) .document').count() == len(differs)
-    # Quietly, and with the reason.
+    # In a muted colour, and with the reason.
     assert page.evaluate("getComputedStyle(document.querySelector('.document')).color") == page.evaluate("getComputedStyle(document.querySelector('.note')).color")
-    assert "computed from the 8 digits of Q, K and V that the document prints" in page.locator('.step:has([data-cell^="scores 0"])').inner_text()
+    assert "computed from the 8 printed digits of Q, K and V" in page.locator('.step:has([data-cell^="scores 0"])').inner_text()
 
 
 # ---- where things are: boxes as the browser draws them
 
 
 def test_captions_do_not_run_together(lesson):
-    """A caption's name and its axes are words of their own."""
+    """A caption's name and its axes are separate words."""
     for name, one in (("three-words", "Q query ↓ dimension →"), ("by-hand", "A, exactly key ↓ query →")):
         page, _ = lesson(name)
         captions = page.locator(".steps .matrix caption").all_inner_texts()
@@ -193,7 +193,7 @@ def test_captions_do_not_run_together(lesson):
         assert not [text for text in captions if re.search(r"\S(query|key|dimension|token) [↓→]", text)]
 
 
-# The baseline of a text: a box without size put after it stands on it.
+# The baseline of a text: an empty box inserted after it is placed on it.
 BASELINE = """(text) => { const probe = document.createElement('span');
     probe.style.cssText = 'display: inline-block; width: 0; height: 0'; text.append(probe);
     const at = probe.getBoundingClientRect().bottom; probe.remove(); return at; }"""
@@ -201,7 +201,7 @@ BASELINE = """(text) => { const probe = document.createElement('span');
 
 @pytest.mark.parametrize("name", ["three-words", "roles", "one-function", "by-hand"])
 @pytest.mark.parametrize("width", [1280, 390])
-def test_row_labels_stand_on_the_line_of_their_numbers(lesson, name, width):
+def test_row_labels_share_the_baseline_of_their_numbers(lesson, name, width):
     page, _ = lesson(name, width=width)
     apart = page.evaluate("""() => { const baseline = %s;
         return [...document.querySelectorAll('.matrix tbody tr, .row-table tbody tr, .map tbody tr')].map(row => {
@@ -220,7 +220,7 @@ def test_the_bars_are_named(lesson):
     assert min(abs(box["x"] - line), abs(box["x"] + box["width"] - line)) < 3
     zero, end = (page.locator(".bar-scale span").nth(n).bounding_box() for n in (0, 1))
     assert zero["y"] + zero["height"] == end["y"] + end["height"]
-    # Not before the weights are there.
+    # Not before the weights are shown.
     go(page, "#step=compare")
     assert page.locator(".uniform-name").count() == 0
     assert not page.locator(".row-table tfoot th").is_visible()
@@ -237,12 +237,12 @@ def test_an_expanded_number_moves_no_column(lesson, cell):
     target.click()
     assert page.locator(".expand .work").count() == 1
     assert np.allclose(page.evaluate(boxes, cell), before, atol=0.01)
-    # The number itself moves only where what was expanded would be out of sight.
+    # The number itself moves only if its expansion would be out of view.
     now = target.bounding_box()
     assert now["x"] == place["x"] and now["y"] <= place["y"] + 0.5
 
 
-def test_what_folds_above_moves_no_number_from_under_the_pointer(lesson):
+def test_collapsing_above_keeps_the_number_under_the_pointer(lesson):
     page, _ = lesson("roles")
     page.locator('[data-cell="row 0 scores"]').click()
     page.evaluate("scrollTo(0, 400)")
@@ -260,12 +260,12 @@ def test_an_expanded_number_is_scrolled_into_view(lesson):
     box, cell = page.locator(".expand").bounding_box(), target.bounding_box()
     assert box["y"] >= 0 and box["y"] + box["height"] <= 800 and cell["y"] >= 0
     page.keyboard.press("Escape")
-    # What is in view already stays where it is.
+    # A number in view does not scroll the page.
     target.evaluate("e => scrollTo(0, scrollY + e.getBoundingClientRect().bottom - 200)")
     before = page.evaluate("scrollY")
     target.click()
     assert page.evaluate("scrollY") == before
-    # An address that names a number opens on it.
+    # An address with a number scrolls to it.
     go(page, "#step=mix")
     page.evaluate("scrollTo(0, 0)")
     go(page, "#step=mix&open=context 0 1 1")
@@ -273,7 +273,7 @@ def test_an_expanded_number_is_scrolled_into_view(lesson):
 
 
 @pytest.mark.parametrize("width", [1280, 800, 390])
-def test_a_vector_of_16_numbers_is_whole(arrays, width):
+def test_a_vector_of_16_elements_is_whole(arrays, width):
     given = {"Q": [[1, 0], [0, 1]], "K": [[1, 0], [0, 1]], "V": [[(-1) ** d * (d + 0.1234) for d in range(16)], [d / 7 for d in range(16)]]}
     page, data = arrays(given, width=width)
     numbers = page.locator(".vector .number")
@@ -304,7 +304,7 @@ def test_no_line_ends_after_an_opening_quote(arrays, width):
 
 
 @pytest.mark.parametrize("width", [1280, 390])
-def test_a_painted_head_has_words_beside_it(arrays, width):
+def test_a_painted_head_has_words_along_its_axes(arrays, width):
     generator = np.random.default_rng(5)
     words = [f"word{i}" for i in range(70)]
     page, _ = arrays({"tokens": words, **{name: generator.standard_normal((70, 4)).round(4).tolist() for name in "QKV"}}, "#query=9&step=mix", width=width)
@@ -323,7 +323,7 @@ def test_a_painted_head_has_words_beside_it(arrays, width):
     assert canvas.get_attribute("title").startswith("word4 → word2: ")
 
 
-def test_why_scale_is_a_figure_of_the_numbers_in_its_table(lesson):
+def test_why_scale_draws_the_numbers_of_its_table(lesson):
     page, data = lesson("why-scale")
     [step] = data["steps"]
     rows = page.locator(".scale-figure tbody tr")
@@ -332,7 +332,7 @@ def test_why_scale_is_a_figure_of_the_numbers_in_its_table(lesson):
         row = rows.nth(index)
         assert row.locator("th").inner_text() == f"D = {picture['head_size']}"
         for sample, drawn, bars in zip((picture["plain"], picture["scaled"]), row.locator(".histogram").all(), row.locator(".weights").all(), strict=True):
-            # A bin is as high as its share of the fullest, a weight as high as it is.
+            # The height of a bin is its share of the fullest, the height of a bar its weight.
             heights = drawn.evaluate("svg => [...svg.querySelectorAll('rect')].map(r => [r.x.baseVal.value, r.height.baseVal.value / 39])")
             fullest = max(sample["counts"])
             assert {int(x): pytest.approx(share, abs=0.01) for x, share in heights} == {i: n / fullest for i, n in enumerate(sample["counts"]) if n > 0}
@@ -343,15 +343,15 @@ def test_why_scale_is_a_figure_of_the_numbers_in_its_table(lesson):
     assert page.locator(".scale-figure thead").inner_text().count("√D") == 2
 
 
-def test_why_scale_expands_the_numbers_that_it_invites_to_choose(lesson):
+def test_why_scale_expands_its_numbers(lesson):
     page, data = lesson("why-scale")
-    assert "Choose one to see how it came about" in page.locator(".steps .lead").inner_text()
+    assert "Choose one to see how it was computed" in page.locator(".steps .lead").inner_text()
     for column, words in enumerate(["Σ (q·k)² / 2560", "var(q·k) / D = 32.7404 / 32 = 1.0231", "Σ largest p / 256", "Σ largest p′ / 256", "Σ p(1 − p) / 2560", "Σ p′(1 − p′) / 2560"]):
         page.locator(f'[data-cell="statistics 0 2 {column}"]').click()
         assert words in page.locator(".expand .work").inner_text()
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_why_scale_stands_out_from_the_paper(lesson, theme):
+def test_why_scale_contrasts_with_the_paper(lesson, theme):
     page, _ = lesson("why-scale", color_scheme=theme)
     assert not [place for place in page.evaluate(CONTRAST) if place[0] < 4.5]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every number on the page: equal, digit for digit, to what --json and the terminal say of the same command; and the
-page's own rounding (web/numbers.js) against decimals computed exactly."""
+"""Every number on the page equals, digit for digit, the --json and terminal output of the same command; and the page's
+rounding (web/numbers.js) matches decimals computed exactly."""
 
 import decimal
 import json
@@ -111,7 +111,7 @@ def every_row(page):
 
 
 def check_rows(page, data):
-    """The figures' numbers of every row: those with a step of their own equal the step's."""
+    """The figures' numbers of every row: those that are also a step's result equal it."""
     extra = extra_of(page)
     by_name = {step["name"]: index for index, step in enumerate(data["steps"])}
     columns_first = extra["layout"] == "columns"
@@ -187,7 +187,7 @@ def test_scores_and_exponentials_of_a_row(arrays):
 
 
 @pytest.mark.parametrize("name", LESSONS[:-1])
-def test_the_finding_is_the_one_of_json(lesson, name):
+def test_the_finding_matches_json(lesson, name):
     page, data = lesson(name)
     findings = {step["name"]: step.get("finding") for step in data["steps"]}
     names = page.evaluate("[...document.querySelectorAll('[data-focus^=\"attention \"]')].map(b => b.dataset.focus.slice(10))")
@@ -201,7 +201,7 @@ def test_the_finding_is_the_one_of_json(lesson, name):
 
 @pytest.mark.parametrize("name, cell", [("three-words", "scores 0 1 0"), ("three-words", "context 0 1 2"), ("one-function", "scores 0 2 1"), ("from-seed", "keys 0 1 1"),
                                         ("by-hand", "scores 0 0 3"), ("roles", "queries 0 1 1"), ("by-hand", "normalised 0 0 1")])
-def test_an_expanded_number_is_the_sum_that_json_gives(lesson, name, cell):
+def test_an_expanded_number_matches_the_sum_of_json(lesson, name, cell):
     page, data = lesson(name)
     step, _, row, column = cell.rsplit(" ", 3)
     want = json.loads(succeed("lesson", name, "--json", "--step", step, "--cell", f"{row},{column}"))["steps"][0]["cell"]
@@ -209,7 +209,7 @@ def test_an_expanded_number_is_the_sum_that_json_gives(lesson, name, cell):
     shown = page.locator(".steps .expand").inner_text()
     sum_in_words = page.locator(".steps .expand .sum").inner_text()
     largest = sorted((abs(term["product"]), term["label"]) for term in want["terms"])[-1]
-    # The mean within the term of a variance has other digits in --json.
+    # The mean in the terms of a variance has other digits in --json.
     assert largest[1] in shown or largest[0] == 0 or step == "normalised"
     style = extra_of(page)["steps"][[one["name"] for one in data["steps"]].index(step)]["style"]
     total = want["terms"][-1]["sum_so_far"] if step == "normalised" else want["result"]
@@ -218,7 +218,7 @@ def test_an_expanded_number_is_the_sum_that_json_gives(lesson, name, cell):
     assert bars == sum(term["product"] != 0 for term in want["terms"])
 
 
-def test_a_sum_adds_up_in_the_printed_digits_or_says_what_they_add_up_to(arrays):
+def test_a_sum_adds_up_in_printed_digits_or_states_their_sum(arrays):
     page, _ = arrays(random_arrays(10, 4, 5, 20, 3), "#query=1")
     checked = 0
     for key in range(5):
@@ -233,7 +233,7 @@ def test_a_sum_adds_up_in_the_printed_digits_or_says_what_they_add_up_to(arrays)
     assert checked == 5
 
 
-# ---- the page's own arithmetic
+# ---- the page's arithmetic
 
 
 def module(page, name):
@@ -247,7 +247,7 @@ def blank(browser):
     return context, context.new_page()
 
 
-def test_decimals_are_rounded_as_the_exact_value_says(browser):
+def test_decimals_are_rounded_from_the_exact_value(browser):
     context, page = blank(browser)
     module(page, "numbers")
     generator = random.Random(11)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nothing in a token, name, title or note can be a tag, a script or a request; the policy stops what is not the page's
-own; output files appear whole or not at all."""
+"""Nothing in a token, name, title or note can become a tag, a script or a request; the policy blocks foreign content;
+output files are written completely or not at all."""
 
 import json
 import re
@@ -20,7 +20,7 @@ def untrusted_input():
             "names": {"context": UNTRUSTED[0]}, "notes": {"weights": [UNTRUSTED[0] + UNTRUSTED[2]]}, "errata": [UNTRUSTED[0]]}
 
 
-def test_untrusted_words_are_words(arrays):
+def test_untrusted_words_are_shown_as_text(arrays):
     page, data = arrays(untrusted_input())
     assert data["tokens"] == UNTRUSTED
     assert page.evaluate("document.querySelectorAll('img, iframe, object, embed, link[rel=stylesheet], script[src]').length") == 0
@@ -42,7 +42,7 @@ def test_untrusted_words_are_words(arrays):
     assert page.evaluate("document.querySelectorAll('img').length") == 0
 
 
-def test_the_file_escapes_what_html_could_take_for_a_tag(pages):
+def test_the_file_escapes_everything_that_html_could_read_as_a_tag(pages):
     path, _ = pages.make("explain", "--input", "-", stdin=json.dumps(untrusted_input()).encode())
     html = path.read_text(encoding="utf-8")
     for name in ("explanation", "page"):
@@ -53,7 +53,7 @@ def test_the_file_escapes_what_html_could_take_for_a_tag(pages):
     assert re.search("<title>(.*)</title>", html)[1].startswith("&lt;/script&gt;&lt;img")
 
 
-def test_the_policy_stops_what_is_not_the_pages_own(lesson, pages):
+def test_the_policy_blocks_foreign_scripts_and_requests(lesson, pages):
     page, _ = lesson("three-words")
     policy = page.evaluate("document.querySelector('meta[http-equiv=Content-Security-Policy]').content")
     assert re.fullmatch(r"default-src 'none'; script-src 'sha256-[A-Za-z0-9+/]{43}='; style-src 'sha256-[A-Za-z0-9+/]{43}='; img-src data:; "
@@ -69,7 +69,7 @@ def test_the_policy_stops_what_is_not_the_pages_own(lesson, pages):
 
 
 @pytest.mark.parametrize("name", ["three-words", "roles", "one-function", "from-seed", "by-hand", "why-scale"])
-def test_nothing_is_asked_of_any_host(lesson, name):
+def test_no_request_is_made(lesson, name):
     page, _ = lesson(name)
     page.wait_for_timeout(200)
     html = page.content()
@@ -77,7 +77,7 @@ def test_nothing_is_asked_of_any_host(lesson, name):
     assert not re.search(r"https://(?!arxiv)", html)
 
 
-def test_a_page_is_written_whole_or_not_at_all(tmp_path):
+def test_a_page_is_written_completely_or_not_at_all(tmp_path):
     succeed("lesson", "three-words", "--html", "page.html", cwd=tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
     before = (tmp_path / "page.html").read_bytes()
@@ -94,7 +94,7 @@ def test_a_page_is_written_whole_or_not_at_all(tmp_path):
     assert full.returncode == 1 and full.stderr.count(b"\n") == 1
 
 
-def test_a_page_says_how_it_was_made(lesson):
+def test_a_page_states_its_provenance(lesson):
     page, data = lesson("three-words")
     foot = page.locator("footer").inner_text()
     for text in (data["command"], data["version"], data["instruction_set"], *data["settings"]):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page of a sentence in a model (tests/support/sentence_model.py): each row that the page builds from query, key and value
-against what --json says of that word and head and against the library's float32 weights; its own controls; its size."""
+"""The page of a sentence in a model (tests/support/sentence_model.py): each row that the page computes from query, key and
+value against the --json of that word and head and against the library's float32 weights; its controls; its size."""
 
 import base64
 import json
@@ -33,7 +33,7 @@ def fixture_sentence(pages, model):
     return open_sentence
 
 
-def told(model, word, layer, head, *arguments, text=TEXT):
+def json_of(model, word, layer, head, *arguments, text=TEXT):
     return json.loads(succeed("explain", text, "--model", model, "--query", f"@{word}", "--layer", str(layer), "--head", str(head),
                               "--json", *arguments))
 
@@ -45,7 +45,7 @@ def choose(page, layer, head, word):
 
 
 def prose(page, place):
-    """A sentence of the page: a figure and its % are held together by a no-break space."""
+    """A sentence of the page with its no-break spaces (between a figure and its %) replaced."""
     return page.locator(place).inner_text().replace("\u00a0", " ")
 
 
@@ -72,10 +72,10 @@ def test_every_row_equals_json_in_every_digit(sentence, model):
         for head in range(data["model"]["heads"]):
             for word in (0, 1, 5, len(data["tokens"]) - 1):
                 choose(page, layer, head, word)
-                check_row(page, told(model, word, layer, head))
+                check_row(page, json_of(model, word, layer, head))
 
 
-def test_every_weight_equals_the_librarys(sentence, model, tmp_path):
+def test_every_weight_matches_the_librarys(sentence, model, tmp_path):
     succeed("explain", TEXT, "--model", model, "--save", tmp_path / "arrays", "--arrays", "weights", cwd=tmp_path)
     weights = np.load(tmp_path / "arrays" / "weights.npy")
     page, data = sentence("--query", "bank")
@@ -105,28 +105,28 @@ def test_it_opens_with_the_word_and_head_of_the_command(sentence):
     assert data["model"]["sha256"] in foot and data["command"] in foot
 
 
-def test_words_of_several_pieces_are_whole(sentence, model):
+def test_words_of_several_pieces_are_shown_as_one(sentence, model):
     text = "embeddings of the embeddings"
     page, data = sentence("--query", "@1", text=text)
     assert any(len(word["tokens"]) > 1 for word in data["words"])
     assert page.locator(".sentence-figure button[data-word]").count() == len(data["words"])
     for word in range(len(data["words"])):
         choose(page, 0, 1, word)
-        check_row(page, told(model, data["words"][word]["tokens"][0], 0, 1, text=text))
+        check_row(page, json_of(model, data["words"][word]["tokens"][0], 0, 1, text=text))
     choose(page, 0, 1, 1)
     cell = page.locator('[data-cell="row 1 weight"]')
     cell.click()
     assert "##" in page.locator(".row-table .expand").inner_text()
 
 
-def test_a_hidden_word_is_hidden_from_everyone(sentence):
+def test_a_hidden_word_is_hidden_from_every_query(sentence):
     page, data = sentence("--query", "bank", "--hide", "river")
     check_row(page, data)
     river = [word["text"] for word in data["words"]].index("river")
     assert page.locator(f'[data-cell^="map "][data-cell$=" {river}"]').all_inner_texts() == ["hidden"] * len(data["words"])
 
 
-def test_the_models_own_marks_can_be_hidden_and_shown(sentence):
+def test_special_tokens_can_be_hidden_and_shown(sentence):
     page, data = sentence("--query", "bank")
     every = len(data["words"])
     assert page.locator("button[data-word]").count() == every
@@ -142,7 +142,7 @@ def test_the_models_own_marks_can_be_hidden_and_shown(sentence):
     assert page.locator(".row-table tr.others").count() == 0
 
 
-def test_every_head_and_every_hidden_word_has_its_mark(sentence):
+def test_every_head_and_every_hidden_word_has_a_mark(sentence):
     page, data = sentence("--query", "bank")
     target, layers = data["chosen"]["target"], data["model"]["layers"]
     weights = sorted(np.array(data["in_all_heads"]["weights"]).flatten())
@@ -202,7 +202,7 @@ def test_all_heads_are_sorted_filtered_and_chosen(sentence):
     heads = page.locator(".heads button")
     note = page.locator(".all-heads .note p").first
 
-    def stands_beneath():
+    def numbers_below():
         return [printed_number(text) for text in page.locator(".heads .largest").all_inner_texts()]
 
     # First in the terminal's order.
@@ -211,12 +211,12 @@ def test_all_heads_are_sorted_filtered_and_chosen(sentence):
     assert page.locator(".heads .largest").all_inner_texts() == [styled(one["salience"], TWO) for one in ranked]
     names = [word["name"] for word in data["words"]]
     assert page.locator(".heads .head-pair").all_inner_texts() == [f"→ {names[one['target']]}" for one in ranked]
-    assert "Largest salience first: the weight that “bank” gives another word, less the head’s baseline" in note.inner_text()
+    assert "Largest salience first: the weight that “bank” gives another word, minus the head’s baseline" in note.inner_text()
     page.locator('.heads [data-focus="map 1 0"]').click()
     assert page.locator('[data-focus="Layer 1"]').get_attribute("aria-pressed") == "true"
     assert page.locator('.heads [aria-pressed="true"]').get_attribute("data-focus") == "map 1 0"
     page.locator('[data-focus="sort attended"]').click()
-    largest = stands_beneath()
+    largest = numbers_below()
     assert largest == sorted(largest, reverse=True)
     assert largest == [printed_number(re.search(r"weight <?(\S+)$", one.get_attribute("aria-label"))[1]) for one in heads.all()]
     assert "Largest weight first: the most that “bank” gives to another word" in note.inner_text() and "Rows" not in note.inner_text()
@@ -227,9 +227,9 @@ def test_all_heads_are_sorted_filtered_and_chosen(sentence):
     page.locator('[data-focus="filter all"]').click()
     assert [one.get_attribute("data-focus") for one in heads.all()] == [f"map {layer} {head}" for layer in range(data["model"]["layers"])
                                                                           for head in range(data["model"]["heads"])]
-    assert "Rows are layers, columns heads. Beneath each map stands its largest weight." in note.inner_text()
+    assert "Rows are layers, columns heads. The number below each map is its largest weight." in note.inner_text()
     page.wait_for_function("[...document.querySelectorAll('.heads .largest')].every(e => e.textContent !== '')")
-    assert heads.count() == count and len(stands_beneath()) == count
+    assert heads.count() == count and len(numbers_below()) == count
     assert page.locator(".heads .head-pair").count() == 0
 
 
@@ -240,7 +240,7 @@ def test_heads_of_a_sentence_without_a_chosen_word_name_both_words(sentence):
     assert "the weight that one word gives another" in page.locator(".all-heads .note p").first.inner_text()
 
 
-def test_where_a_query_came_from(sentence):
+def test_the_projection_behind_a_query_is_shown(sentence):
     page, data = sentence("--query", "bank")
     page.locator(f'[data-cell="row {data["expanded"]["word"]} q_dot_k"]').click()
     text = page.locator(".row-table .expand").inner_text()
@@ -254,17 +254,17 @@ def test_where_a_query_came_from(sentence):
     assert len(parameters) >= 3 and all(i == j and int(k) == column for i, j, k in parameters)
 
 
-def test_the_vector_goes_on_for_the_word_of_the_command(sentence):
+def test_the_vectors_through_the_layer_are_shown_for_the_word_of_the_command(sentence):
     page, data = sentence("--query", "bank")
-    lengths = page.locator(".path tbody td:last-child").all_inner_texts()
-    assert lengths[:3] == [styled(data["row"][name], TWO) for name in ("input_norm", "head_contribution", "heads_contribution")]
+    norms = page.locator(".path tbody td:last-child").all_inner_texts()
+    assert norms[:3] == [styled(data["row"][name], TWO) for name in ("input_norm", "head_contribution", "heads_contribution")]
     page.locator('[data-focus="word 1"]').click()
     assert page.locator(".path").count() == 0
     page.locator(f'[data-focus="word {data["chosen"]["word"]}"]').click()
     assert page.locator(".path").count() == 1
 
 
-def test_the_address_holds_head_and_word(sentence, pages, model):
+def test_the_address_stores_head_and_word(sentence, pages, model):
     page, data = sentence("--query", "bank")
     choose(page, 1, 2, 3)
     table = page.locator(".row-table").inner_text()
@@ -273,7 +273,7 @@ def test_the_address_holds_head_and_word(sentence, pages, model):
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_a_sentence_has_contrast_and_room(sentence, theme):
+def test_a_sentence_has_contrast_and_fits_its_width(sentence, theme):
     from page_look_test import CONTRAST
 
     for width in (1280, 390):
@@ -282,7 +282,7 @@ def test_a_sentence_has_contrast_and_room(sentence, theme):
         assert not [place for place in page.evaluate(CONTRAST) if place[0] < 4.5]
 
 
-def test_a_untrusted_sentence_is_text(sentence):
+def test_an_untrusted_sentence_is_shown_as_text(sentence):
     page, data = sentence(text="he sat </script><img src=x onerror=alert(1)> \u202e= 1 <!--")
     assert page.evaluate("document.querySelectorAll('img').length") == 0
     assert page.evaluate("document.scripts.length") == 3
@@ -290,7 +290,7 @@ def test_a_untrusted_sentence_is_text(sentence):
     assert "<#0" in words and ">#0" in words and not any("\u202e" in word for word in words)
 
 
-def test_the_foot_has_the_row_in_every_digit(sentence):
+def test_the_foot_has_every_digit_of_the_row(sentence):
     page, data = sentence("--query", "bank")
     page.locator('summary[data-focus="table"]').click()
     page.locator("table.data tbody tr").last.wait_for()
@@ -323,7 +323,7 @@ def test_small_maps_keep_their_pictures_and_follow_the_theme(sentence):
     page.locator('[data-focus="sort layer"]').click()
     page.wait_for_function(ready)
     before, numbers = page.evaluate(pictures), page.locator(".heads .largest").all_inner_texts()
-    # Choosing another word draws the page anew: the maps are there at once.
+    # Choosing another word draws the page again: the maps are kept.
     kept = page.evaluate("""() => { document.querySelector('[data-focus="word 1"]').click(); return [%s, %s]; }""" % (ready, pictures))
     assert kept == [True, before]
     page.locator('[data-focus="sort attended"]').click()
@@ -352,31 +352,31 @@ def test_it_opens_with_the_projections(sentence):
     assert box["y"] + 100 < 800
 
 
-def test_projections_are_those_of_the_model(sentence, model):
+def test_projections_match_the_model(sentence, model):
     page, data = sentence("--query", "bank", address="")
     layer, head = data["chosen"]["layer"], data["chosen"]["head"]
     extra = page.evaluate("JSON.parse(document.getElementById('page').textContent)")
-    depth, heads = extra["depth"], extra["heads"]
+    head_size, heads = extra["depth"], extra["heads"]
     tokens = {"query": data["words"][data["chosen"]["word"]]["tokens"][0], "key": data["words"][data["chosen"]["target"]]["tokens"][0]}
     tokens["value"] = tokens["key"]
     for kind, token in tokens.items():
         numbers = page.evaluate("name => { const bytes = Uint8Array.from(atob(JSON.parse(document.getElementById('page').textContent)[name]), c => c.charCodeAt(0)); return [...new Float32Array(bytes.buffer)]; }", kind)
-        mine = np.array(numbers, np.float32).reshape(-1, heads, len(data["tokens"]), depth)[layer, head, token]
+        mine = np.array(numbers, np.float32).reshape(-1, heads, len(data["tokens"]), head_size)[layer, head, token]
         spoken = page.locator(f'[data-cell^="project {kind} "] .spoken').all_text_contents()
         assert spoken == [styled(x, TWO) for x in mine]
         page.locator(f'[data-cell="project {kind} 3"]').click()
         text = page.locator(".projection .expand .sum").inner_text()
         assert text.startswith(f"{kind[0]}[3] = {styled(mine[3], TWO)} is {extra['width']} products and the bias: ")
-        # The file's terms: their sum is the number.
+        # The sum of the file's terms is the number.
         from_ = extra["focus"][f"{kind}_from"][3]
         x = np.frombuffer(base64.b64decode(extra["focus"][f"{'query' if kind == 'query' else 'key'}_input"]), np.float32).astype(np.float64)
         assert sum(x[i] * w for i, w in from_["largest"]) + from_["others"] + from_["bias"] == pytest.approx(float(mine[3]), abs=1e-4)
         i, w = from_["largest"][0]
         assert f"x[{i}] · W_{kind}[{i}, 3]" in page.locator(".projection .expand").inner_text()
-    # Of another head the numbers are there, and their products are not.
+    # For another head, the numbers are shown without their products.
     page.locator(f'[data-focus="Head {(head + 1) % heads}"]').click()
     page.locator('[data-cell="project query 0"]').click()
-    assert "The file has the products" in page.locator(".projection .expand").inner_text()
+    assert "The file has the products only" in page.locator(".projection .expand").inner_text()
 
 
 # Points on each arc, with half of its thickness, that lie on a word or a number.
@@ -388,7 +388,7 @@ CROSSINGS = """() => { const boxes = [...document.querySelectorAll('.sentence-fi
             for (const [box, text] of boxes) if (p.x > box.left - half && p.x < box.right + half && p.y > box.top + 2 - half && p.y < box.bottom + half) found.push(text); } }
     return [paths.length, [...new Set(found)]]; }"""
 
-# How far each arc ends beside the middle of its word.
+# How far each arc ends from the middle of its word.
 ENDS = """() => [...document.querySelectorAll('.lines path')].map(path => { const end = path.getPointAtLength(path.getTotalLength()).matrixTransform(path.getScreenCTM());
     const word = document.querySelector(`[data-word="${path.dataset.to}"] .word`).getBoundingClientRect();
     return Math.max(Math.abs(end.x - word.left - word.width / 2), end.y - word.top); })"""

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the page of attention over arrays carries: arrays as base 64 of little-endian numbers of the query's type, R the
-// rows that are kept.
+// The data of a page of attention over arrays: arrays as base 64 of little-endian values of the query's type. R is the
+// number of rows kept.
 //
 //     query (B, H, R, D)   key (B, Hkv, S, D)   value (B, Hkv, S, Dv)   context (B, H, R, Dv)
 //     scores, weights (B, H, R, S)              row_max, row_sum, sink_weights (B, H, R)
-//     added (B, H, R, S)    ALiBi + bias, as the kernel adds them: its scores where scale is 0
+//     added (B, H, R, S)    ALiBi + bias, as the kernel adds them: its scores with scale 0
 //     hidden                a bit for each weight: where those scores are −∞ without any bias
 //
 // Read next: web/arrays.js, html_page.h.
@@ -66,24 +66,23 @@ std::vector<T> elements_of(const InputView<1>& view) {
   return elements;
 }
 
-// A short list, or how long it is.
+// A short list, or its size.
 std::string list_text(const InputView<1>& numbers) {
   constexpr Index kMaxListed = 8;
-  return numbers.shape[0] > kMaxListed ? fmt::format("{} of them", numbers.shape[0])
+  return numbers.shape[0] > kMaxListed ? fmt::format("({} values)", numbers.shape[0])
                                        : fmt::format("{}", fmt::join(elements_of<Index>(numbers), ", "));
 }
 
-// The options that were given, each in a few words.
-std::vector<std::string> settings_of(const AttentionOptions& options, Index depth) {
+// The given options, each in a few words.
+std::vector<std::string> settings_of(const AttentionOptions& options, Index head_size) {
   std::vector<std::string> texts;
   if (options.causal) texts.emplace_back("causal");
   if (const auto* alignment = std::get_if<QueryAlignment>(&options.query_offset)) {
-    texts.emplace_back(*alignment == QueryAlignment::top_left ? "query 0 stands at key 0"
-                                                              : "the last query stands at the last key");
+    texts.emplace_back(*alignment == QueryAlignment::top_left ? "query 0 at key 0" : "last query at last key");
   } else if (const auto* offset = std::get_if<Index>(&options.query_offset)) {
-    texts.push_back(fmt::format("query 0 stands at key {}", *offset));
+    texts.push_back(fmt::format("query 0 at key {}", *offset));
   } else if (const auto* offsets = std::get_if<InputView<1>>(&options.query_offset)) {
-    texts.push_back(fmt::format("query 0 stands at key {}", list_text(*offsets)));
+    texts.push_back(fmt::format("query 0 at key {}", list_text(*offsets)));
   }
   const auto side = [](const std::optional<Index>& keys) { return keys ? fmt::format("{}", *keys) : "all"; };
   if (options.window.left || options.window.right)
@@ -95,9 +94,9 @@ std::vector<std::string> settings_of(const AttentionOptions& options, Index dept
   if (!options.query_segments.absent()) texts.emplace_back("segments");
   if (!options.prefix.empty()) texts.push_back(fmt::format("prefix {}", list_text(options.prefix)));
   if (!options.block_mask.absent())
-    texts.push_back(fmt::format("mask of blocks {} × {}", options.block_size[0], options.block_size[1]));
+    texts.push_back(fmt::format("block mask {} × {}", options.block_size[0], options.block_size[1]));
   if (!options.mask.absent()) texts.emplace_back("mask");
-  texts.push_back(options.scale ? fmt::format("scale {}", *options.scale) : fmt::format("scale 1/√{}", depth));
+  texts.push_back(options.scale ? fmt::format("scale {}", *options.scale) : fmt::format("scale 1/√{}", head_size));
   if (options.soft_cap) texts.push_back(fmt::format("soft cap {}", *options.soft_cap));
   if (!options.alibi_slopes.empty()) texts.emplace_back("ALiBi");
   if (!options.bias.absent()) texts.emplace_back("bias");
@@ -192,10 +191,10 @@ class AttendPage {
   [[noreturn]] static void reject(const std::string& what) { throw InvalidArgument("render_attention_html: " + what); }
   void check() const {
     if (html_.only_inspection) {
-      if (html_.inspection == nullptr) reject("only_inspection is true, and there is no inspection");
+      if (html_.inspection == nullptr) reject("only_inspection is true, but inspection is null");
       return;
     }
-    const auto& [batch, heads, length, depth] = query_.shape;
+    const auto& [batch, heads, length, head_size] = query_.shape;
     const std::array<Index, 3> rows{batch, heads, length};
     for (const auto& [name, tokens, count] :
          {std::tuple{"query_tokens", &html_.query_tokens, length}, {"key_tokens", &html_.key_tokens, key_.shape[2]}}) {
@@ -217,8 +216,8 @@ class AttendPage {
       if (count < 1) reject(fmt::format("there is no {} to show on a page", what));
     const double bytes = attention_html_bytes<T>(query_.shape, key_.shape, value_.shape, html_.rows, has_additions());
     if (bytes > kMaxAttentionHtmlBytes)
-      reject(fmt::format("the page would take {:.1f} MiB; the most is {:.1f} MiB; choose fewer rows", bytes / (1 << 20),
-                         kMaxAttentionHtmlBytes / (1 << 20)));
+      reject(fmt::format("the page would take {:.1f} MiB; the limit is {:.1f} MiB; choose fewer rows",
+                         bytes / (1 << 20), kMaxAttentionHtmlBytes / (1 << 20)));
   }
 
   void base64(std::string_view name, const std::vector<T>& numbers) {
@@ -261,8 +260,8 @@ class AttendPage {
     return numbers;
   }
 
-  // Scores, what is added to them, and which of them the softmax never sees. With scale 0 a score is what is added, and
-  // −∞ where the key is invisible; a score of −∞ that a bias or an overflow made is none of these.
+  // Scores, the terms added to them, and which keys are hidden. With scale 0 a score is the sum of the added terms;
+  // without bias, it is then −∞ only where the key is hidden.
   void scores() {
     base64("scores", computed_rows(options_, WeightsKind::scores));
     AttentionOptions without = options_;

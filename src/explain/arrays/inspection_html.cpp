@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Pooled maps as a page carries them: few enough cells that all heads together stay small, by joining strips.
+// Pooled maps of a page: strips are joined until the maps of all heads are small enough.
 //
 //     strips of the map   | 0 | 1 | 2 | 3 | 4 |      joined by twos   |   0   |   1   | 2 |
-//     a cell's mean is that of the weights under it: means of cells, each by its number of weights
+//     a joined cell is the mean of its weights: the mean of its cells, weighted by their numbers of weights
 //
 // Read next: regard/explain/attention_html.h, web/inspection_figure.js.
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace {
 constexpr double kMaxMapBytes = 3.0 * (1 << 20);  // of all heads, before base 64
 constexpr Index kMaxPageCells = 360;              // each way: two pixels of the column
 
-// Where the strips of `count` things begin when those of the map, `strips` of them, are joined by `joined`.
+// The edges of the strips over `count` queries or keys when the map's `strips` strips are joined in groups of `joined`.
 std::vector<Index> edges_of(Index count, Index strips, Index joined) {
   std::vector<Index> edges;
   for (Index a = 0; a < strips; a += joined) edges.push_back(a * count / strips);

@@ -5,7 +5,7 @@
 //     head    key 0   entropy   largest   distance   heavy hitters: key and share of …
 //        0   0.3120      5.31    0.4412      812.3   0 0.3120   17 0.0210   4091 0.0102
 //
-// Read next: text.h, json_style.h.
+// Read next: terminal.h, json_style.h.
 #include "regard/explain/inspection_report.h"
 
 #include <fmt/format.h>
@@ -53,7 +53,7 @@ std::vector<HeavyHitter> heaviest(const std::vector<double>& masses, Index top, 
   return hitters;
 }
 
-// Four decimals, or as many more as show two digits of the largest.
+// Four decimals, or more to show two digits of the largest.
 NumberStyle style_of_shares(double largest, bool unicode) {
   constexpr int kMaxDigits = 12;
   const int digits = largest > 0 && largest < 1e-3 ? 1 - static_cast<int>(std::floor(std::log10(largest))) : 4;
@@ -102,7 +102,7 @@ class InspectionRenderer {
     return has_batches_ ? fmt::format("Batch {}, head {}", head.batch, head.head) : fmt::format("Head {}", head.head);
   }
 
-  // With the decimals that a largest share needs.
+  // With the decimals that the largest share needs.
   std::string share_text(double share, double largest) const {
     return styled_number(share, style_of_shares(largest, unicode_));
   }
@@ -115,7 +115,7 @@ class InspectionRenderer {
       if (std::isnan(share)) return name_of(head) + " has weights that are nan.";
       if (most == nullptr || share > most->heavy_hitters[0].share) most = &head;
     }
-    if (most == nullptr) return "No query sees a key, or no heavy hitters were asked for.";
+    if (most == nullptr) return "No query has a visible key, or no heavy hitters were requested.";
     const HeavyHitter& hitter = most->heavy_hitters[0];
     return fmt::format(
         "{} gives key {} {} of its attention, the largest share of any key{}; uniform over the keys that each query "

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The list of lessons, the way to one by its name, and what options make of it. Read next: lesson_three_words.cpp.
+// The list of lessons, lookup by name, and the effect of options on a lesson. Read next: lesson_three_words.cpp.
 #include "regard/explain/lesson.h"
 
 #include <algorithm>
@@ -66,7 +66,7 @@ ExplainInput lesson_input(std::string_view name) {
     }
     names += (names.empty() ? "" : ", ") + std::string(lesson.name);
   }
-  throw InvalidArgument("there is no lesson \"" + escape_for_terminal(name) + "\"; there are " + names);
+  throw InvalidArgument("unknown lesson \"" + escape_for_terminal(name) + "\"; expected one of " + names);
 }
 
 ExplainInput with_layout(ExplainInput input, Layout layout) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lesson by-hand: attention by hand, tokens as columns. floor(□ / 2) stands for the division by √3 and 3^x for e^x, so
-// every number is a fraction; the exact √3 and e follow beside. Then two heads, joined, and the transformer round
-// them. The article has its numbers in pictures; these are its author's spreadsheet's, Self-Attention.xlsx, sheet
-// "small". The second head and what follows it are this lesson's own whole numbers.
+// Lesson by-hand: attention by hand, tokens as columns. floor(□ / 2) replaces the division by √3 and 3^x replaces e^x,
+// so every number is a fraction; the same steps with √3 and e follow for comparison. Then two heads, joined, and the
+// transformer block around them. The article shows its numbers as pictures; the numbers here are from its author's
+// spreadsheet, Self-Attention.xlsx, sheet "small". The second head and the steps after it use integers of this lesson.
 // Read next: lesson_why_scale.cpp.
 #include "lessons.h"
 
@@ -19,7 +19,7 @@ ExplainInput lesson_by_hand() {
       {"W_Q", matrix_of({{1, 1, 0, 0, 0, 0}, {0, 1, 0, 1, 0, 0}, {0, 0, 1, 0, 1, 1}})},
       {"W_K", matrix_of({{0, 0, 1, 0, 0, 0}, {0, 1, 0, 0, 0, 0}, {1, 0, 0, 0, 0, -1}})},
       {"W_V", matrix_of({{10, 0, 0, 0, 0, 0}, {0, 0, 0, 10, 0, 0}, {0, 10, 0, 0, 0, 0}})},
-      // Rows 0 to 2 are the matrices above, rows 3 to 5 a second head's.
+      // Rows 0 to 2 are the matrices above, rows 3 to 5 belong to a second head.
       {"W_Q2", matrix_of({{1, 1, 0, 0, 0, 0},
                           {0, 1, 0, 1, 0, 0},
                           {0, 0, 1, 0, 1, 1},
@@ -73,7 +73,8 @@ ExplainInput lesson_by_hand() {
        .result = "X",
        .name = "features",
        .document_name = "features",
-       .notes = {"A token is a column here. Written by rows, every product below is turned round: the same numbers."}},
+       .notes = {"A token is a column here. With tokens as rows, every product below is transposed; the values are the "
+                 "same."}},
       {.operation = Operation::linear,
        .operands = {"X", "W_Q"},
        .result = "Q",
@@ -104,7 +105,8 @@ ExplainInput lesson_by_hand() {
        .name = "cosines",
        .document_name = "cosine similarity",
        .digits = 3,
-       .notes = {"A dot product is cosine × both lengths: a long key can win with a worse angle."}},
+       .notes = {"A dot product is the cosine × both norms: a key with a large norm can score highest in spite of a "
+                 "larger angle."}},
       {.operation = Operation::ranks,
        .operands = {"KᵀQ"},
        .result = "ranks by dot product",
@@ -157,7 +159,7 @@ ExplainInput lesson_by_hand() {
        .expected = printed(
            {{7.8261, 12.8571, 16.3636, 3.3333}, {2.1739, 3.5714, 4.5455, 1.6667}, {5.8696, 3.2143, 1.3636, 7.5}})},
 
-      // The same with the true scale and base, as the author's spreadsheet has it.
+      // The same with the true scale and base, as in the author's spreadsheet.
       {.operation = Operation::scaled,
        .operands = {"Q", "K"},
        .result = "S",
@@ -183,15 +185,15 @@ ExplainInput lesson_by_hand() {
        .operands = {"Z", "Z_exact"},
        .result = "Δ",
        .name = "hand-and-exact",
-       .notes = {"What floor and 3^x cost against √3 and e."}},
+       .notes = {"The error of floor and 3^x relative to √3 and e."}},
 
-      // Two heads, side by side, then joined.
+      // Two heads, then joined.
       {.operation = Operation::linear,
        .operands = {"X", "W_Q2"},
        .result = "Q₂",
        .name = "queries-of-two-heads",
        .heads = 2,
-       .notes = {"Head 0 is the one above; head 1 has matrices of its own."}},
+       .notes = {"Head 0 is the one above; head 1 has its own matrices."}},
       {.operation = Operation::linear,
        .operands = {"X", "W_K2"},
        .result = "K₂",
@@ -206,7 +208,7 @@ ExplainInput lesson_by_hand() {
        .operands = {"Q₂", "K₂"},
        .result = "A₂",
        .name = "weights-of-two-heads",
-       .notes = {"Each head has weights of its own: two views of the same sequence."}},
+       .notes = {"Each head has its own weights: two views of the same sequence."}},
       {.operation = Operation::context, .operands = {"Q₂", "K₂", "V₂"}, .result = "Z₂", .name = "context-of-two-heads"},
       {.operation = Operation::join,
        .operands = {"Z₂"},
@@ -215,17 +217,17 @@ ExplainInput lesson_by_hand() {
        .document_name = "concatenated",
        .notes = {"Head 0 fills the first three dimensions, head 1 the last three."}},
 
-      // The transformer round it.
+      // The transformer block around it.
       {.operation = Operation::linear,
        .operands = {"J", "W_output"},
        .result = "O",
        .name = "output",
-       .notes = {"Up to here positions are mixed: each column of O is made of all columns of X."}},
+       .notes = {"Up to here, positions are mixed: each column of O depends on all columns of X."}},
       {.operation = Operation::add,
        .operands = {"X", "O"},
        .result = "R",
        .name = "residual",
-       .notes = {"The way round attention."}},
+       .notes = {"The residual connection around attention."}},
       {.operation = Operation::normalize, .operands = {"R"}, .result = "N", .name = "normalised"},
       {.operation = Operation::linear, .operands = {"N", "W_1"}, .result = "H", .name = "feed-forward-1"},
       {.operation = Operation::relu, .operands = {"H"}, .result = "H⁺", .name = "rectified"},
@@ -234,7 +236,7 @@ ExplainInput lesson_by_hand() {
        .result = "F₂",
        .name = "feed-forward-2",
        .document_name = "FFN",
-       .notes = {"From N on dimensions are mixed: each column is made of the same column only."}},
+       .notes = {"From N on, dimensions are mixed: each column depends only on the same column of N."}},
       {.operation = Operation::add, .operands = {"N", "F₂"}, .result = "R₂", .name = "second-residual"},
       {.operation = Operation::normalize,
        .operands = {"R₂"},
@@ -243,9 +245,9 @@ ExplainInput lesson_by_hand() {
        .notes = {"One block of a transformer. A model stacks many."}},
   };
   lesson.errata = {
-      "floor(□ / 2) takes −1 to −1, so a score of −1 is not drawn towards 0.",
+      "floor(□ / 2) maps −1 to −1, so a score of −1 is not scaled towards 0.",
       "A dot product of 1 means an angle of 0 only between vectors of norm 1.",
-      "“Cosine similarity” is said of KᵀQ; these are dot products, lengths and all.",
+      "KᵀQ is called “cosine similarity”; it holds dot products, which also depend on the norms.",
   };
   return lesson;
 }

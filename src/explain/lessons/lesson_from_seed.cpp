@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Lesson from-seed: from seed 42 alone, in float32. Equal mixes, naive attention T·Tᵀ, then keys, queries, scale, mask,
-// softmax, values. The notebook also prints nine dot products in full: they are reproduced to the last digit by the
-// two orders of summation that its processor used, beside the exact sums and the library's.
+// softmax, values. The notebook also prints nine dot products in full: the two summation orders that its processor
+// used reproduce them to the last digit, next to the exact sums and the library's.
 // Read next: lesson_by_hand.cpp.
 #include "lessons.h"
 
@@ -45,7 +45,7 @@ ExplainInput lesson_from_seed() {
        .document_name = "1/3 * T[0] + 1/3 * T[1] + 1/3 * T[2]",
        .numbers = {1.0 / 3.0, 1.0 / 3.0, 1.0 / 3.0},
        .expected = printed({{0.2284, 1.0488, 0.2356, -0.3326, -0.6148}}),
-       .notes = {"Equal shares whatever the words: attention lets the words choose the shares."}},
+       .notes = {"Equal shares, whatever the words are. In attention, the shares depend on the words."}},
 
       // Naive attention: no matrices, no softmax.
       {.operation = Operation::scores,
@@ -76,11 +76,10 @@ ExplainInput lesson_from_seed() {
        .operands = {"T", "S", "document"},
        .result = "ulps",
        .name = "last-place",
-       .column_labels = {"Regard", "document", "apart"},
+       .column_labels = {"Regard", "document", "difference"},
        .digits = 2,
-       .notes =
-           {"Distance from the exact sum, and of Regard’s from the document’s. None is wrong: a float32 holds about "
-            "seven digits, and every order loses others."}},
+       .notes = {"Difference from the exact sum, and between Regard’s sum and the document’s. Both are correct: a "
+                 "float32 holds about seven digits, and each order of summation rounds differently."}},
       {.operation = Operation::difference,
        .operands = {"S", "S"},
        .result = "Δ",

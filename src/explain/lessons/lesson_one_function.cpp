@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Lesson one-function: four words, heads of size 8, causal mask. Q, K and V are the rounded numbers that the notebook
-// prints, so results may differ from the notebook's in the last digit or (scores) by three units of it, and say why.
+// prints, so results may differ from the notebook's in the last digit (scores: by three units of it); notes say why.
 // Read next: lesson_from_seed.cpp.
 #include "lessons.h"
 
@@ -70,7 +70,8 @@ ExplainInput lesson_one_function() {
        .result = "rule",
        .name = "variance-rule",
        .digits = 4,
-       .notes = {"A product of D independent pairs varies about D times as much: hence the division by √D."}},
+       .notes = {"The variance of a sum of D independent products is about D times that of one product: hence the "
+                 "division by √D."}},
       {.operation = Operation::scaled,
        .operands = {"Q", "K"},
        .result = "S′",
@@ -134,7 +135,8 @@ ExplainInput lesson_one_function() {
        .result = "E",
        .name = "unshifted-exponentials",
        .document_name = "np.exp(x)",
-       .notes = {"The document’s softmax takes e^x as it is; the library first takes the row’s maximum from x."}},
+       .notes =
+           {"The document’s softmax computes e^x directly; the library first subtracts the row’s maximum from x."}},
       {.operation = Operation::sums,
        .operands = {"E"},
        .result = "Σ",
@@ -146,18 +148,18 @@ ExplainInput lesson_one_function() {
        .name = "unshifted-weights",
        .document_name = "softmax(x)",
        .expected = attention,
-       .notes = {"Equal here: the shift multiplies numerator and denominator by the same number."}},
+       .notes = {"Equal here: the shift multiplies numerator and denominator by the same factor."}},
       {.operation = Operation::add,
        .operands = {"S″", "shift"},
        .result = "S‴",
        .name = "large-scores",
-       .notes = {"The same scores, 1000 higher. The weights ought to stay as they are."}},
+       .notes = {"The same scores plus 1000. The weights should not change."}},
       {.operation = Operation::softmax,
        .operands = {"S‴"},
        .result = "A₁₀₀₀",
        .name = "shifted-at-1000",
        .expected = attention,
-       .notes = {"They do, with the shift."}},
+       .notes = {"With the shift, they do not."}},
       {.operation = Operation::power,
        .operands = {"S‴"},
        .result = "E₁₀₀₀",
@@ -170,17 +172,17 @@ ExplainInput lesson_one_function() {
        .name = "unshifted-at-1000",
        .notes = {"Without the shift: ∞ / ∞, not a number."}},
   };
-  // Every comparison but that of the variances, whose 8 digits agree.
+  // Every comparison except that of the variances, whose 8 digits agree.
   for (StepRequest& step : lesson.steps) {
     if (step.expected && step.name != "variances")
       step.notes.push_back(
-          "Last digits differ because this is computed from the 8 digits of Q, K and V that the document prints; it "
+          "Last digits differ because these numbers are computed from the 8 printed digits of Q, K and V; the document "
           "computed with 16.");
   }
   lesson.errata = {
       "The softmax formula misprints its denominator: Σⱼ e^(xⱼ), with j in the exponent, is meant.",
-      "Its softmax does not shift: right here, NaN for scores near 1000.",
-      "np.infty is gone since NumPy 2; np.inf is its name.",
+      "Its softmax does not shift: correct here, NaN for scores near 1000.",
+      "np.infty was removed in NumPy 2; the name is np.inf.",
   };
   return lesson;
 }

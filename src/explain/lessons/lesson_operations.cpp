@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Operations that only lessons need: seeded matrices, the softmax of given scores, the vectors of one token side by
-// side, ranks, variances, float32 sums in a named order, and what division by √D does to random vectors.
+// Operations that only lessons use: seeded matrices, the softmax of given scores, the vectors of one token in a table,
+// ranks, variances, float32 sums in a named order, and the effect of division by √D on random vectors.
 //
-// Softmax is the library's: scores become the additive bias of one-dimensional zero queries and keys.
+// The softmax is the library's: scores are passed as the additive bias of one-dimensional zero queries and keys.
 // Read next: lesson_from_seed.cpp and lesson_why_scale.cpp, which use most of them.
 #include <algorithm>
 #include <array>
@@ -31,7 +31,7 @@ Index whole_number(const Evaluation& e, std::size_t i, Index lowest, Index highe
   return static_cast<Index>(number);
 }
 
-// Operands as the formulas have them: one head, every number there, row-major.
+// Operands as in the formulas: one head, complete, row-major.
 const Matrix& plain(const Evaluation& e, std::size_t i) {
   const Matrix& matrix = e.operand(i);
   if (matrix.num_heads != 1 || !matrix.kept_rows.empty() || !matrix.kept_columns.empty()) {
@@ -42,7 +42,7 @@ const Matrix& plain(const Evaluation& e, std::size_t i) {
 
 double at(const Matrix& matrix, Index row, Index column) { return matrix.numbers[matrix.index(0, row, column)]; }
 
-// Tokens and dimensions of an operand, whichever way it lies.
+// Tokens and dimensions of an operand in either layout.
 struct TokenVectors {
   TokenVectors(const Evaluation& e, std::size_t i)
       : matrix(plain(e, i)),
@@ -68,8 +68,8 @@ void set_result(Evaluation& e, Index rows, Index columns, std::vector<double> nu
   e.step.column_axis = column_axis;
 }
 
-// numbers: seed, rows, columns of the matrix as the program drew it; in layout "columns" it is shown transposed.
-// Operands: what the same generator drew before, in order.
+// numbers: seed, rows, columns of the matrix as it is drawn; in layout "columns" it is shown transposed.
+// Operands: the matrices that the same generator drew before, in order.
 template <std::vector<float> (TorchGenerator::*draw)(Index)>
 void draw_matrix(Evaluation& e, const std::string& function) {
   if (e.request.numbers.size() != 3) e.fail("takes three numbers: seed, rows, columns");
@@ -93,7 +93,7 @@ void draw_matrix(Evaluation& e, const std::string& function) {
       }
     }
   }
-  // What is drawn by rows are tokens where they are named.
+  // The rows drawn are tokens if they have labels.
   const Axis tokens{e.request.labels.empty() ? "" : "L", e.request.labels.empty() ? "" : "token", e.request.labels};
   const Axis others{e.request.labels.empty() ? "" : "E", e.request.labels.empty() ? "" : "dimension", {}};
   set_result(e, by_column ? columns : rows, by_column ? rows : columns, std::move(numbers), by_column ? others : tokens,
@@ -170,7 +170,7 @@ void focus_vectors(Evaluation& e) {
   for (Index i = 0; i < count; ++i) {
     const TokenVectors vectors(e, static_cast<std::size_t>(i));
     if (vectors.num_dimensions != first.num_dimensions) e.fail("its operands differ in width");
-    if (*e.focus >= vectors.num_tokens) e.fail("an operand has no such token");
+    if (*e.focus >= vectors.num_tokens) e.fail("an operand does not have that token");
     for (Index d = 0; d < first.num_dimensions; ++d) {
       numbers[static_cast<std::size_t>(first.by_column ? d * count + i : i * first.num_dimensions + d)] =
           vectors.at(*e.focus, d);
@@ -185,7 +185,7 @@ void focus_vectors(Evaluation& e) {
   e.step.equation = "the vectors of one token";
 }
 
-// Which key is compared best: 1 for the largest of each query's scores; equal scores share the better rank.
+// The rank of each key: 1 for the largest of each query's scores; equal scores share the smaller rank.
 void ranks(Evaluation& e) {
   const Matrix& scores = plain(e, 0);
   const bool by_column = e.columns();
@@ -196,7 +196,7 @@ void ranks(Evaluation& e) {
       double rank = 1.0;
       for (Index k = 0; k < num_keys; ++k) {
         const double other = by_column ? at(scores, k, c) : at(scores, r, k);
-        // Quotients of equal numbers may part in the last bits.
+        // Quotients of equal numbers may differ in the last bits.
         if (other > at(scores, r, c) + 1e-12 * std::fabs(other)) rank += 1.0;
       }
       numbers.push_back(rank);
@@ -208,7 +208,7 @@ void ranks(Evaluation& e) {
   e.step.equation = e.step.symbol + " = rank of each key among those of its query, 1 = largest";
 }
 
-// What independent numbers around 0 would give, beside what these gave: Q K S.
+// The variance expected for independent values with mean 0, and the measured one: Q K S.
 void variance_rule(Evaluation& e) {
   const Index head_size = TokenVectors(e, 0).num_dimensions;
   const auto variance = [&e](std::size_t i) { return moments(plain(e, i).numbers).variance; };
@@ -218,10 +218,10 @@ void variance_rule(Evaluation& e) {
              {"", "", {"D · var(" + names[0] + ") · var(" + names[1] + ")", "var(" + names[2] + ")"}},
              {"", "", {"variance"}});
   e.step.outside_library = true;
-  e.step.equation = "var(q · k) = D · var(q) · var(k) for independent numbers around 0";
+  e.step.equation = "var(q · k) = D · var(q) · var(k) for independent values with mean 0";
 }
 
-// Every pair of tokens is a line of a table that somebody reads.
+// Every pair of tokens is one line of the table, so their number is limited.
 void check_tokens(const Evaluation& e, const TokenVectors& vectors) {
   constexpr Index kMaxTokens = 64;
   if (vectors.num_tokens > kMaxTokens) {
@@ -229,7 +229,7 @@ void check_tokens(const Evaluation& e, const TokenVectors& vectors) {
   }
 }
 
-// Sums of float32 products, each product and each sum rounded by itself.
+// Sums of float32 products; each product and each sum is rounded separately.
 float dot_in_order(const std::vector<float>& p) {
   float sum = p[0];
   for (std::size_t i = 1; i < p.size(); ++i) sum += p[i];
@@ -237,8 +237,8 @@ float dot_in_order(const std::vector<float>& p) {
 }
 float dot_in_pairs(const std::vector<float>& p) { return ((p[0] + p[2]) + (p[3] + p[4])) + p[1]; }
 
-// All pairs of A's tokens; numbers: for each first token 0 = in order, 1 = ((p0+p2)+(p3+p4))+p1, which takes vectors
-// of five.
+// All pairs of A's tokens; numbers: for each first token 0 = in order, 1 = ((p0+p2)+(p3+p4))+p1, which requires vectors
+// of five elements.
 void float32_dots(Evaluation& e) {
   const TokenVectors a(e, 0);
   const Index count = a.num_tokens;
@@ -247,7 +247,7 @@ void float32_dots(Evaluation& e) {
   std::vector<double> numbers(static_cast<std::size_t>(count * count));
   for (Index i = 0; i < count; ++i) {
     const bool in_pairs = whole_number(e, static_cast<std::size_t>(i), 0, 1) == 1;
-    if (in_pairs && a.num_dimensions != 5) e.fail("the order in pairs takes vectors of five");
+    if (in_pairs && a.num_dimensions != 5) e.fail("the order in pairs requires vectors of five elements");
     for (Index j = 0; j < count; ++j) {
       std::vector<float> products;
       for (Index d = 0; d < a.num_dimensions; ++d) {
@@ -306,7 +306,7 @@ double exact_dot(const TokenVectors& a, Index i, Index j) {
 struct DotCell {
   std::string label;
   double exact;
-  std::vector<double> others;  // what each further operand holds there
+  std::vector<double> others;  // the same cell of each further operand
 };
 
 // One for each pair of A's tokens, first token first.
@@ -319,7 +319,8 @@ std::vector<DotCell> dot_cells(const Evaluation& e) {
       cells.push_back({std::to_string(i) + "," + std::to_string(j), exact_dot(a, i, j), {}});
       for (std::size_t k = 1; k < e.operands.size(); ++k) {
         const Matrix& other = plain(e, k);
-        if (other.num_rows != a.num_tokens || other.num_columns != a.num_tokens) e.fail("its operands disagree");
+        if (other.num_rows != a.num_tokens || other.num_columns != a.num_tokens)
+          e.fail("its operands differ in the number of tokens");
         cells.back().others.push_back(a.by_column ? at(other, j, i) : at(other, i, j));
       }
     }
@@ -336,7 +337,7 @@ void set_cell_table(Evaluation& e, const std::vector<DotCell>& cells, std::vecto
   e.step.outside_library = true;
 }
 
-// One row for each dot product: exact, and each further operand's number.
+// One row per dot product: the exact value, and the value of each further operand.
 void dot_table(Evaluation& e) {
   const std::vector<DotCell> cells = dot_cells(e);
   std::vector<double> numbers;
@@ -350,8 +351,8 @@ void dot_table(Evaluation& e) {
   e.step.equation = "each cell of " + e.request.operands[0] + " · " + e.request.operands[0] + "ᵀ";
 }
 
-// The same cells: how far the second and third operands lie from the exact sum and from each other, in units of the
-// last place of the float that the third one holds.
+// The same cells: the differences of the second and third operands from the exact sum and from each other, in units of
+// the last place of the third operand's float.
 void ulp_table(Evaluation& e) {
   const std::vector<DotCell> cells = dot_cells(e);
   std::vector<double> numbers;
@@ -377,7 +378,7 @@ struct ScaleStatistics {
   double slope = 0.0;
 };
 
-// The histogram's range shows the spread of q·k up to D = 128; beyond it, most scores lie outside.
+// The histogram's range shows the spread of q·k up to D = 128; for larger D, most scores are outside.
 ScoreSample empty_sample() {
   return {.low = -20.0,
           .high = 20.0,
@@ -444,24 +445,24 @@ std::string variance_finding(const std::vector<ScalePicture>& pictures, const st
          number(1);
 }
 
-// numbers: seed, queries, then each length D. One row for each D: standard normal queries and ten keys for each of
+// numbers: seed, queries, then each head size D. One row per D: standard normal queries and ten keys for each of
 // them; variance of the scores, mean largest weight, mean p(1 − p), each of q · k and of q · k/√D.
 void scale_statistics(Evaluation& e) {
-  // A batch of this many queries with their keys takes 14 MiB at the length of 4960.
+  // A batch of this many queries with their keys takes 14 MiB at D = 4960.
   constexpr Index kBatch = 64;
-  // A second's work.
+  // About a second of work.
   constexpr Index kMaxNumbers = Index{1} << 25;
-  if (e.request.numbers.size() < 3) e.fail("takes a seed, the number of queries, and lengths");
+  if (e.request.numbers.size() < 3) e.fail("takes a seed, the number of queries, and head sizes");
   const Index seed = whole_number(e, 0, 0, Index{0xffffffff});
   const Index num_queries = whole_number(e, 1, 1, 4096);
   Index drawn = 0;
   std::vector<double> numbers;
-  std::vector<std::string> lengths;
+  std::vector<std::string> head_sizes;
   for (std::size_t i = 2; i < e.request.numbers.size(); ++i) {
     const Index head_size = whole_number(e, i, 1, 8192);
     drawn += num_queries * (kScaleKeys + 1) * head_size;
     if (drawn > kMaxNumbers) e.fail("would draw more than " + std::to_string(kMaxNumbers) + " numbers");
-    lengths.push_back("D = " + std::to_string(head_size));
+    head_sizes.push_back("D = " + std::to_string(head_size));
     TorchGenerator torch(static_cast<std::uint64_t>(seed));
     ScaleStatistics plain_sums;
     ScaleStatistics scaled_sums;
@@ -487,14 +488,14 @@ void scale_statistics(Evaluation& e) {
     }
     e.step.pictures.push_back(std::move(picture));
   }
-  const auto rows = static_cast<Index>(lengths.size());
+  const auto rows = static_cast<Index>(head_sizes.size());
   e.step.finding = variance_finding(e.step.pictures, numbers);
-  set_result(e, rows, 6, std::move(numbers), {"D", "length", lengths},
+  set_result(e, rows, 6, std::move(numbers), {"D", "size", head_sizes},
              {"", "", {"var(q·k)", "var(q·k/√D)", "largest p", "largest p′", "slope p", "slope p′"}});
-  e.step.equation = "p = softmax(q·k), p′ = softmax(q·k/√D), q and k standard normal of length D";
+  e.step.equation = "p = softmax(q·k), p′ = softmax(q·k/√D), q and k standard normal with D elements";
 }
 
-// How a mean came about: its sum over the number of its terms; the variance of the scaled scores, from the other one.
+// How a mean was computed: its sum over the number of its terms; the variance of the scaled scores, from the unscaled.
 void expand_scale_statistics(const Explanation&, const Step& step, const Cell& cell, int digits, CellDerivation& work) {
   const auto num_queries = static_cast<Index>(step.request.numbers[1]);
   const auto quotient = [&](const std::string& name, const std::string& terms, double dividend, Index divisor) {

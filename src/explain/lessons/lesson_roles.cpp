@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lesson roles: the document names the parts (query, key, value, three stages, context vector) and prints no number;
-// it sends its readers to a book's chapter for them. So the six words and the matrices here are that chapter's:
-// first without matrices, then with random ones (seed 123), with the identity, and with two different W_query.
+// Lesson roles: the document names the concepts (query, key, value, three stages, context vector), prints no numbers,
+// and refers to a book's chapter. The six words and the matrices here are from that chapter: first without matrices,
+// then with random ones (seed 123), with the identity, and with two different W_query.
 // Read next: lesson_one_function.cpp.
 #include "lessons.h"
 
@@ -37,14 +37,14 @@ ExplainInput lesson_roles() {
        .document_name = "input token embeddings",
        .digits = 2},
 
-      // No matrices: a word's one vector plays all three roles.
+      // No matrices: each word's vector is query, key and value.
       {.operation = Operation::scores,
        .operands = {"X", "X"},
        .result = "ω",
        .name = "plain-scores",
        .document_name = "attention scores",
        .expected = row_of_journey({0.9544, 1.4950, 1.4754, 0.8434, 0.7070, 1.0865}),
-       .notes = {"No matrices yet: each word’s one vector is query, key and value at once."}},
+       .notes = {"No matrices yet: each word’s vector is query, key and value at once."}},
       {.operation = Operation::ratio,
        .operands = {"ω"},
        .result = "r",
@@ -129,7 +129,7 @@ ExplainInput lesson_roles() {
        .document_name = "context vectors",
        .expected = row_of_journey({0.3061, 0.8210})},
 
-      // The identity: the words are compared as they are, now scaled.
+      // The identity: the words are compared without projection, now with the scale.
       {.operation = Operation::linear,
        .operands = {"X", "I"},
        .result = "Q_I",
@@ -140,9 +140,10 @@ ExplainInput lesson_roles() {
        .result = "A_I",
        .name = "identity-weights",
        .document_name = "attention weights",
-       .notes = {"Nearly uniform weights: similar words attend to each other, and nothing can change that."}},
+       .notes = {"Nearly uniform weights: similar words attend to each other, and there are no parameters that could "
+                 "change this."}},
 
-      // Another W_query: same words, same keys, other weights. This is what training moves.
+      // Another W_query: same words, same keys, other weights. Training changes these matrices.
       {.operation = Operation::torch_normal,
        .result = "W_query′",
        .name = "other-w-query",
@@ -158,7 +159,7 @@ ExplainInput lesson_roles() {
        .result = "A′",
        .name = "other-weights",
        .document_name = "attention weights",
-       .notes = {"Same words, same keys, another W_query: another table."}},
+       .notes = {"Same words, same keys, another W_query: different weights."}},
       {.operation = Operation::difference,
        .operands = {"A′", "A"},
        .result = "Δ",
@@ -166,8 +167,8 @@ ExplainInput lesson_roles() {
        .document_name = "what “learnable” changes"},
   };
   lesson.errata = {
-      "It prints no numbers of its own; those of the chapter it links to are used here.",
-      "Values are said to summarise scores; scores never enter V, weights mix V afterwards.",
+      "It prints no numbers; those of the chapter that it links to are used here.",
+      "It says that values summarise scores; scores never enter V, and the weights mix V afterwards.",
   };
   return lesson;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lesson three-words: three words, whole-number matrices, attention of one word, unscaled; the scores divided by √3
-// beside. Every number is the document's own, printed by NumPy. Read next: lesson_roles.cpp.
+// Lesson three-words: three words, integer matrices, attention of one word, unscaled; a variant divides scores by √3.
+// Every number is the document's, printed by NumPy. Read next: lesson_roles.cpp.
 #include "lessons.h"
 
 namespace regard::inline v0 {
@@ -30,14 +30,14 @@ ExplainInput lesson_three_words() {
        .name = "queries",
        .document_name = "queries",
        .expected = Expected{.numbers = matrix_of({{2, 1, 2}, {0, 1, 0}, {2, 2, 2}}), .digits = 0},
-       .notes = {"A query says what its word looks for."}},
+       .notes = {"A query is the vector that a word compares with every key."}},
       {.operation = Operation::linear,
        .operands = {"X", "W_key"},
        .result = "K",
        .name = "keys",
        .document_name = "keys",
        .expected = Expected{.numbers = matrix_of({{0, 1, 2}, {1, 0, 0}, {1, 1, 2}}), .digits = 0},
-       .notes = {"A key says what its word offers to those who look."}},
+       .notes = {"A key is the vector with which queries are compared."}},
       {.operation = Operation::linear,
        .operands = {"X", "W_value"},
        .result = "V",
@@ -83,7 +83,7 @@ ExplainInput lesson_three_words() {
   lesson.variants[0].settings.scale = {.rule = ScaleRule::sqrt};
   lesson.errata = {
       "It announces “The cat sat” and computes “I love coding”.",
-      "Shifted by their maximum the scores end at 0; the comment lets them start there.",
+      "Shifted by their maximum, the scores end at 0; the comment says that they start there.",
       "“Contextualised by I and coding”: “love” also keeps 0.1553624 of its own value.",
   };
   return lesson;

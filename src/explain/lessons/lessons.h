@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One function a lesson: its matrices, steps and expected numbers as data. lesson.cpp lists them.
+// One function per lesson: its matrices, steps and expected numbers as data. lesson.cpp lists them.
 // Read next: lesson_three_words.cpp.
 #pragma once
 

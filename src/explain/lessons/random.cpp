@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Seeds to numbers, as PyTorch (CPU) and NumPy's RandomState make them.
+// Random numbers from a seed, identical to those of PyTorch (CPU) and NumPy's RandomState.
 //
 //     word  → 24-bit uniform = (word mod 2²⁴) / 2²⁴                               torch, float
 //     words → 53-bit uniform = ((first · 2³² + second) mod 2⁵³) / 2⁵³             torch, double
@@ -80,7 +80,7 @@ std::vector<float> TorchGenerator::normal(Index count) {
   };
   for (Index first = 0; first + kBlock <= count; first += kBlock) transform_block(first);
   if (count % kBlock != 0) {
-    // The last sixteen are drawn anew, although most of them were finished already: so PyTorch does.
+    // The last sixteen are drawn again, although most of them are already done, because PyTorch does so.
     for (Index i = count - kBlock; i < count; ++i) numbers[static_cast<std::size_t>(i)] = uniform_24_bit();
     transform_block(count - kBlock);
   }

@@ -18,7 +18,7 @@ namespace {
 
 int hex_digit(char c) { return c <= '9' ? c - '0' : c - 'a' + 10; }
 
-// As a content security policy writes a hash.
+// A hash in the form of a content security policy.
 std::string base64_of_hex(std::string_view hex) {
   std::vector<std::byte> bytes;
   for (std::size_t i = 0; i + 1 < hex.size(); i += 2)
@@ -74,8 +74,8 @@ std::string page_html(std::string_view title, const std::vector<NamedText>& data
       base64_of_hex(assets.script_sha256), base64_of_hex(assets.style_sha256), version(), escape_for_html(title));
   html += assets.style;
   html +=
-      "</style>\n</head>\n<body>\n<noscript><p>This page draws itself from the data that it carries, and needs "
-      "JavaScript for that. regard prints the same without it.</p></noscript>\n";
+      "</style>\n</head>\n<body>\n<noscript><p>This page is drawn from the data in this file and requires "
+      "JavaScript. Without JavaScript, use the text output of regard.</p></noscript>\n";
   for (const NamedText& text : data) {
     html.append("<script type=\"application/json\" id=\"").append(text.name).append("\">");
     html.append(text.text).append("</script>\n");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The frame of every page: one HTML file with its data, its script and its style inside. A content security policy
-// names the hashes of the last two, so that nothing else runs, and nothing is fetched.
+// The frame of every page: one HTML file that contains its data, script and style. A content security policy names the
+// hashes of script and style, so that nothing else runs and nothing is fetched.
 // Read next: html_page.cpp, cmake/embed_page.cmake, docs/reference/page.md.
 #pragma once
 
@@ -15,7 +15,7 @@
 
 namespace regard::inline v0 {
 
-// web/ as the build joined it. The hashes are SHA-256 in hex.
+// The files of web/, joined by the build. The hashes are SHA-256 in hex.
 struct PageAssets {
   std::string_view script;
   std::string_view script_sha256;
@@ -26,8 +26,8 @@ PageAssets page_assets();
 
 std::string base64_of(std::span<const std::byte> bytes);
 
-// `data` are JSON texts, written by JsonWriter (which escapes what HTML could take for a tag); each stands in a script
-// element of type application/json with its name as id. The title is any text.
+// `data` are JSON texts, written by JsonWriter (which escapes everything that HTML could read as a tag); each becomes a
+// script element of type application/json with its name as id. The title is any text.
 std::string page_html(std::string_view title, const std::vector<NamedText>& data);
 
 }  // namespace regard::inline v0

@@ -20,7 +20,7 @@ namespace {
 
 constexpr int kTableGap = 2;        // between columns
 constexpr Index kMaxRows = 14;      // more are shortened
-constexpr Index kWrapColumns = 16;  // up to here all are shown, in several blocks if need be
+constexpr Index kWrapColumns = 16;  // up to this many, all are shown, in several blocks if necessary
 constexpr int kWidestLabel = 20;
 
 struct ColumnText {
@@ -29,7 +29,7 @@ struct ColumnText {
   std::vector<bool> hidden;
   int before = 0;  // columns before the decimal point
   int after = 0;   // the point and what follows
-  int plain = 0;   // of words such as "hidden"
+  int plain = 0;   // width of words such as "hidden"
   int width = 0;
 };
 
@@ -94,13 +94,13 @@ class TableMaker {
   std::string row_label(Index stored) const {
     const Index index = whole_index(r_.matrix.kept_rows, stored);
     std::string text = label(r_.row_axis, index, r_.marked_row == index, widest_label());
-    // A gutter for the mark keeps the labels in line.
+    // A gutter for the mark keeps the labels aligned.
     if (r_.marked_row && r_.marked_row != index) text.insert(text.begin(), ' ');
     return text;
   }
   int widest_label() const { return std::clamp(r_.width / 4, 6, kWidestLabel); }
 
-  // "query ↓ key →": what goes down and what goes across.
+  // "query ↓ key →": the row axis and the column axis.
   std::string corner() const {
     std::string down = paint_.shown(r_.row_axis.name);
     const std::string across = paint_.shown(r_.column_axis.name);
@@ -257,7 +257,7 @@ class TableMaker {
   int label_width_ = 0;
 };
 
-// What formulas of ours are written with, for terminals without Unicode.
+// ASCII forms of the characters in the program's own text, for terminals without Unicode.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 39> kAsciiNames = {{
     {"ᵀ", "^T"},  {"√", "sqrt "}, {"·", "*"},     {"−", "-"},     {"∞", "inf"},   {"≤", "<="}, {"≥", ">="},
     {"×", "x"},   {"…", "..."},   {"²", "^2"},    {"—", "-"},     {"–", "-"},     {"÷", "/"},  {"½", "1/2"},
@@ -286,7 +286,7 @@ std::string Paint::shown(std::string_view text) const {
       i += known->first.size();
       continue;
     }
-    // A valid character of two to four bytes: escape_for_terminal left nothing else.
+    // A valid character of two to four bytes: escape_for_terminal leaves no others.
     const unsigned lead = static_cast<unsigned char>(escaped[i]);
     const std::size_t length = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
     unsigned code = lead & (0xffu >> (length + 1));

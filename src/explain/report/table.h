@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Matrices as tables of text: labels, columns aligned on the decimal point, the middle left out where there is too
-// much; and blocks of lines side by side where they fit.
+// Matrices as tables of text: labels, columns aligned on the decimal point, the middle left out of large matrices; and
+// blocks of lines next to each other where they fit.
 // Read next: table.cpp, steps_text.cpp.
 #pragma once
 
@@ -21,7 +21,7 @@ struct Paint {
 
   // Escaped for a terminal; without Unicode, signs of formulas in ASCII and the rest as \u{…}.
   std::string shown(std::string_view text) const;
-  // In quotation marks; the text has been escaped.
+  // In quotation marks; the text must be escaped already.
   std::string quoted(const std::string& text) const { return unicode ? "“" + text + "”" : "\"" + text + "\""; }
   std::string bold(const std::string& text) const { return wrap("1", text); }
   std::string dim(const std::string& text) const { return wrap("2", text); }
@@ -31,7 +31,7 @@ struct Paint {
   }
 };
 
-// Lines with their width in columns, which colour does not count in.
+// Lines with their display width, which excludes colour codes.
 struct Line {
   std::string text;
   int width;
@@ -48,10 +48,10 @@ struct TableRequest {
   const Axis& row_axis;
   const Axis& column_axis;
   NumberStyle style;
-  const std::vector<std::string>* exact = nullptr;  // texts in place of numbers
+  const std::vector<std::string>* exact = nullptr;  // texts shown instead of numbers
   const std::vector<double>* sums = nullptr;        // as in Step, along `sums_to_one`
   SumAxis sums_to_one = SumAxis::none;
-  std::vector<Index> wanted_rows{};  // always shown, and marked when `mark` says so
+  std::vector<Index> wanted_rows{};  // always shown, and marked if `mark` is set
   std::vector<Index> wanted_columns{};
   std::optional<Index> marked_row{};
   std::optional<Index> marked_column{};
@@ -62,20 +62,20 @@ struct TableRequest {
 };
 struct Table {
   std::vector<Block> blocks;      // more than one when the columns are too many for a line
-  std::vector<Index> shown_rows;  // indices where they are stored
+  std::vector<Index> shown_rows;  // indices of stored rows
   std::vector<Index> shown_columns;
   bool shortened = false;
 };
 // Throws Cancelled where a stop is requested.
 Table make_table(const TableRequest& request, const Paint& paint);
 
-// Which of `count` are shown when at most `most` can be: the first and the last ones, and those wanted.
+// The indices shown when at most `most` of `count` can be: the first and last ones, and those wanted.
 std::vector<Index> chosen_indices(Index count, Index most, const std::vector<Index>& wanted);
 
-// Side by side, four columns apart, as many as fit in the width; the rest below.
+// Next to each other with gaps of four columns, as many as fit in the width; the rest below.
 std::vector<Line> side_by_side(const std::vector<Block>& blocks, int width);
 inline constexpr int kWidestProse = 100;  // longer lines are hard to read
-// Words broken into lines of at most `width` columns, later ones indented.
+// Text wrapped into lines of at most `width` columns, later lines indented.
 std::vector<std::string> wrap_words(const std::string& text, int width, int indent);
 
 }  // namespace regard::inline v0

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Numbers and words as a terminal shows them; see text.h. Decimals come from fmt and <charconv>, which know no
+// Numbers and words as a terminal shows them; see terminal.h. Decimals come from fmt and <charconv>, which ignore the
 // locale; characters and widths from regard/io/utf8.h.
 // Read next: steps_text.cpp.
 #include "terminal.h"
@@ -33,10 +33,10 @@ std::string with_true_minus(std::string_view text, bool unicode) {
 }  // namespace
 
 std::string truncate_to_width(std::string_view text, int width, bool unicode) {
-  // Combining marks have no width: a word of a million of them is cut by their number.
+  // Combining marks have no width, so a word of many of them is truncated by the number of characters.
   const int max_characters = 4 * width + 4;
   std::string kept;
-  std::string kept_with_room;
+  std::string kept_before_ellipsis;
   int columns = 0;
   int characters = 0;
   while (!text.empty()) {
@@ -44,9 +44,9 @@ std::string truncate_to_width(std::string_view text, int width, bool unicode) {
     text.remove_prefix(character.size());
     columns += display_width(character);
     ++characters;
-    if (columns > width || characters > max_characters) return kept_with_room + (unicode ? "…" : "~");
+    if (columns > width || characters > max_characters) return kept_before_ellipsis + (unicode ? "…" : "~");
     kept += character;
-    if (columns <= width - 1) kept_with_room = kept;
+    if (columns <= width - 1) kept_before_ellipsis = kept;
   }
   return kept;
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Numbers and words as people read them: fixed decimals with a leading zero and a true minus sign, shortest forms that
-// read back the same, words truncated to a width in columns.
-// Read next: text.cpp, steps_text.cpp.
+// Numbers and words for readers: fixed decimals with a leading zero and a true minus sign, shortest forms that read
+// back the same, words truncated to a display width.
+// Read next: terminal.cpp, steps_text.cpp.
 #pragma once
 
 #include <optional>
@@ -26,12 +26,12 @@ struct NumberStyle {
   bool scientific = false;
   bool unicode = true;
 };
-// digits as asked, else none when every number is whole, else 4 or as many as the largest number needs to show four;
-// scientific where fixed decimals would take more than 12 columns.
+// The given digits, else none if every number is whole, else 4, or more if the largest number needs them to show four;
+// scientific if fixed decimals would take more than 12 columns.
 NumberStyle style_for(const Matrix& matrix, std::optional<int> digits, bool unicode);
 
-// The style of a step's result, or of another matrix of that step: digits as asked, else the step's own, else the
-// input's; whole numbers stay whole, unless the step or the caller says otherwise.
+// The style of a step's result, or of another matrix of that step: the given digits, else the step's, else the
+// input's; whole numbers stay whole unless the step or the caller sets digits.
 NumberStyle step_style(const Explanation& explanation, const Step& step, const Matrix& matrix,
                        std::optional<int> digits, bool unicode);
 
@@ -42,10 +42,10 @@ std::string document_number(double number, const Expected& expected, bool unicod
 // without Unicode "-1.5000" and "-inf".
 std::string styled_number(double number, const NumberStyle& style);
 
-// What the printed text stands for, as a number of units of the last printed decimal: to add up what is printed.
+// The printed value in units of its last decimal, for adding up printed numbers.
 long long printed_units(double number, const NumberStyle& style);
 
-// Cuts to at most `width` columns, the last one an ellipsis.
+// Truncates to at most `width` columns, the last one an ellipsis.
 std::string truncate_to_width(std::string_view text, int width, bool unicode);
 std::string pad_right(std::string_view text, int width);
 std::string pad_left(std::string_view text, int width);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A word's vectors compared; see regard/explain/compare.h.
+// Compares the vectors of one word across sentences; see regard/explain/compare.h.
 //
-//     each sentence, one after the other:  read → the vectors of its words at every stage → the trace is dropped
-//     then, of those vectors alone:        floor, and for each pair the cosines, the controls and the heads' shares
+//     for each sentence:        read → the vectors of its words at every stage → drop the trace
+//     then, from these vectors: floor, and for each pair the cosines, the controls and the heads' shares
 //
-// The floor needs no sum over pairs: with unit vectors u, Σ over pairs of u·u′ = (‖Σ u‖² − Σ ‖u‖²) / 2, over all words
-// less the same within each group of equal words.
+// The floor needs no loop over pairs: with unit vectors u, Σ over pairs of u·u′ = (‖Σ u‖² − Σ ‖u‖²) / 2, over all words
+// minus the same sum within each group of equal words.
 // Read next: compare_text.cpp.
 #include "regard/explain/compare.h"
 
@@ -27,17 +27,17 @@ namespace {
 
 constexpr double kUndefined = std::numeric_limits<double>::quiet_NaN();
 
-// What makes two words the same word: the ids of their pieces.
+// Two words are the same if their pieces have the same ids.
 using Spelling = std::vector<Index>;
 
-// What is kept of a sentence's trace.
+// The part of a sentence's trace that is kept.
 struct WordTrace {
   Tensor<float, 3> states;     // (stages, W, E)
   Tensor<float, 3> handed_on;  // (N, H, E): each head's context of the word · its rows of W_output
   Tensor<double, 3> attention;
 };
 
-// Whether the floor, the controls and the other words count it: no mark of the model's, no punctuation.
+// Whether the word counts for the floor, the controls and the other words: not a special token, not punctuation.
 bool counts(const SentenceWord& word) { return !word.special && has_letter_or_digit(word.text); }
 
 Spelling spelling_of(const ComparedSentence& sentence, Index word) {
@@ -56,7 +56,7 @@ std::vector<Index> words_spelled(const ComparedSentence& sentence, const Spellin
   return found;
 }
 
-// The word of that name, or nothing where it does not stand. Throws when it stands several times.
+// The word of that name, or nothing if it does not occur. Throws if it occurs several times.
 std::optional<Index> find_word(const std::vector<SentenceWord>& words, const std::string& name) {
   try {
     return word_index(words, name);
@@ -124,7 +124,7 @@ class Comparer {
       const ComparedSentence& sentence = c_.sentences[s];
       if (spelling_of(sentence, sentence.word) == spelling_of(c_.sentences[0], c_.sentences[0].word)) continue;
       throw InvalidArgument(fmt::format(
-          "\"{}\" in A and \"{}\" in {} are different words; expected one word, standing in every sentence",
+          "\"{}\" in A and \"{}\" in {} are different words; expected one word that occurs in every sentence",
           escape_for_terminal(c_.word),
           escape_for_terminal(sentence.words[static_cast<std::size_t>(sentence.word)].text), sentence.name));
     }
@@ -198,7 +198,7 @@ class Comparer {
     }
     if (sentences < 2) {
       throw InvalidArgument(
-          fmt::format("the control \"{}\" stands in {} of the sentences; expected a word that stands in two at least",
+          fmt::format("the control \"{}\" occurs in {} of the sentences; expected a word that occurs in at least two",
                       shown, sentences));
     }
     if (control_ == spelling_of(c_.sentences[0], c_.sentences[0].word)) {
@@ -206,7 +206,7 @@ class Comparer {
     }
   }
 
-  // ---- numbers, of what is kept
+  // ---- figures, from the kept vectors
 
   std::span<const float> vector(const WordTrace& trace, Index stage, Index word) const {
     return {&trace.states(stage, word, Index{0}), static_cast<std::size_t>(trace.states.shape()[2])};
@@ -332,7 +332,7 @@ class Comparer {
     std::vector<WordTrace> traces;
     std::vector<Spelling> hidden;
     for (const std::string& name : options_.hide) {
-      bool stands = false;
+      bool occurs = false;
       for (ComparedSentence& sentence : c_.sentences) {
         std::optional<Index> found;
         try {
@@ -341,13 +341,13 @@ class Comparer {
           throw InvalidArgument(fmt::format("--hide in sentence {}: {}", sentence.name, error.what()));
         }
         if (!found) continue;
-        stands = true;
+        occurs = true;
         sentence.hidden.push_back(*found);
         hidden.push_back(spelling_of(sentence, *found));
       }
-      if (!stands) {
+      if (!occurs) {
         throw InvalidArgument(
-            fmt::format("\"{}\", to be hidden, stands in none of the sentences", text_in_message(name)));
+            fmt::format("\"{}\", to be hidden, does not occur in any sentence", text_in_message(name)));
       }
     }
     for (ComparedSentence& sentence : c_.sentences) {
@@ -365,7 +365,7 @@ class Comparer {
     return read_sentence(model_, sentence.text, options, runtime_);
   }
 
-  // Every other word by itself, in all its positions: what hiding does that has nothing to do with the words asked for.
+  // Hides every other word by itself, at all its positions: the effect of hiding that is unrelated to the chosen words.
   void hide_others(std::vector<Spelling> passed_over) {
     passed_over.push_back(spelling_of(c_.sentences[0], c_.sentences[0].word));
     for (const ComparedSentence& from : c_.sentences) {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A comparison as text and as JSON; see regard/explain/compare.h.
+// A comparison as text; see regard/explain/compare.h.
 //
-//     the verdict that the controls allow, then the figures  →  the sentences  →  the table of cosines  →  what hiding
-//     changed  →  which heads make the two least similar sentences differ
+//     the verdict that the controls allow, then the figures  →  the sentences  →  the table of cosines  →  the effect
+//     of hiding  →  which heads make the two least similar sentences differ
 //
-// Read next: table.h, text.h.
+// Read next: table.h, terminal.h.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -101,7 +101,7 @@ class CompareRenderer {
   std::string shown(const std::string& text, int width = 24) const {
     return truncate_to_width(paint_.shown(text), width, paint_.unicode);
   }
-  // In quotes, with the mark of a word that is unknown or split.
+  // Quoted, with the mark of an unknown or split word.
   std::string quoted(const std::string& word) const { return paint_.quoted(shown(word)) + mark_of(word); }
   std::string mark_of(const std::string& text) const {
     for (const ComparedSentence& sentence : c_.sentences) {
@@ -114,13 +114,13 @@ class CompareRenderer {
   std::string number(double x, int digits = kDigits) const {
     return styled_number(x, NumberStyle{.digits = digits, .unicode = paint_.unicode});
   }
-  // b − a, as the printed figures give it.
+  // b − a, computed from the printed figures.
   double printed_change(double a, double b) const {
     const NumberStyle style{.digits = kDigits, .unicode = paint_.unicode};
     return static_cast<double>(printed_units(b, style) - printed_units(a, style)) / std::pow(10, kDigits);
   }
   std::string signed_number(double x) const { return (x > 0 ? "+" : "") + number(x); }
-  // The sentence with the word in brackets, and each word that is unknown or split with its mark.
+  // The sentence with the word in brackets; unknown and split words carry their marks.
   std::string marked(const ComparedSentence& sentence) const {
     std::string text;
     std::size_t done = 0;
@@ -159,7 +159,7 @@ class CompareRenderer {
     return c_.stages.size() > 2 ? "layer " + c_.stages.back().substr(1) : "the embedding";
   }
 
-  // What the marks mean, and sentences that are hardly in the vocabulary.
+  // The meaning of the marks, and a warning for sentences with many words outside the vocabulary.
   void legend() {
     bool unknown = false, split = false;
     for (const ComparedSentence& sentence : c_.sentences) {
@@ -206,7 +206,7 @@ class CompareRenderer {
     }
     return chosen;
   }
-  // The control that stands in both of these pairs; nothing where there is none.
+  // The control that occurs in both pairs, or nothing.
   static const ControlWord* control_named(const ComparedPair& pair, const std::string& text) {
     for (const ControlWord& control : pair.controls) {
       if (control.text == text) return &control;
@@ -291,7 +291,7 @@ class CompareRenderer {
     const double printed = printed_change(a->cosine.back(), b->cosine.back());
     const std::string control = quoted(a->text);
     if (control_gap >= gap) {
-      return nearer + ", but for " + control + " by " + number(printed) +
+      return nearer + ", and for " + control + " by " + number(printed) +
              ": the order may come from the sentences rather than from the word.";
     }
     if (control_gap > 0) {
@@ -310,7 +310,7 @@ class CompareRenderer {
   };
   void add_pair(std::vector<Row>& rows, const ComparedPair& pair, bool one_control) const {
     rows.push_back({both(pair), pair.cosine, "", false});
-    // A brief table has the control of the verdict alone.
+    // A brief table shows only the control of the verdict.
     if (options_.brief && &pair != &c_.plain.pairs[extreme_pair(false)]) return;
     const ControlWord* chosen = chosen_control(pair);
     for (const ControlWord& control : pair.controls) {
@@ -338,7 +338,7 @@ class CompareRenderer {
     }
     int all = 2 + label_width;
     for (const int w : widths) all += w;
-    // Closer together where that saves a second block.
+    // Narrower gaps where that avoids a second block.
     if (all > width_ && all - static_cast<int>(widths.size()) <= width_) {
       for (int& w : widths) --w;
     }
@@ -389,7 +389,7 @@ class CompareRenderer {
 
   // ---- what hiding changed
 
-  // Of the pairs with A, the one that hiding changed most, and what the other words do to it.
+  // The pair with A that hiding changed most, and the effect of the other words on it.
   struct Test {
     std::size_t pair = 0;
     double before = 0, after = 0;
@@ -558,7 +558,7 @@ class CompareRenderer {
   const std::stop_token& stop_;
   Paint paint_;
   int width_;
-  std::vector<std::vector<std::string>> names_;  // of each sentence's words
+  std::vector<std::vector<std::string>> names_;  // the names of each sentence's words
   std::string out_;
 };
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which head is worth reading: the one whose weight on another content word most exceeds what that head gives to words
-// at the same distance anyway.
+// Which head is most informative: the one whose weight on another content word most exceeds its mean weight on words
+// at the same distance.
 //
 //     salience(l, h, word, target) = weight(l, h)[word, target] − baseline(l, h)[target − word]
 //
-// A head that always attends three words ahead says nothing about the third word ahead. From 16 words on the baseline
-// is the head's largest mean at any distance: a head that follows positions, as most of one mean show, is no more
-// informative because it lands on a rare distance in a long text. Read next:
-// include/regard/explain/sentence_row.h, minilm_distance_weights.h.
+// A head that always attends three words ahead says nothing about the third word ahead. From 16 words on, the baseline
+// is the head's largest mean at any distance: a positional head is not more informative because it attends at a rare
+// distance in a long text.
+// Read next: include/regard/explain/sentence_row.h, minilm_distance_weights.h.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ std::size_t distance_index(Index distance) {
   return static_cast<std::size_t>(std::clamp(distance, -kFarthest, kFarthest) + kFarthest);
 }
 
-// Sorted. What is left of "didn't" and "we'll" when the apostrophe is a word of its own stands here too.
+// Sorted. Includes the pieces of "didn't" and "we'll", whose apostrophe is a separate word.
 constexpr std::array<std::string_view, 183> kFunctionWords = {
     "a",      "about",    "above",      "across",  "after",   "again",  "against", "ain",        "all",
     "along",  "also",     "although",   "am",      "among",   "an",     "and",     "another",    "any",
@@ -59,7 +59,7 @@ bool is_hidden(const Sentence& sentence, Index word) {
   return std::find(sentence.hidden.begin(), sentence.hidden.end(), word) != sentence.hidden.end();
 }
 
-// Words by what they may be asked for: content words, else words, else all.
+// Candidates in order of preference: content words, else words, else all.
 struct Candidates {
   std::vector<Index> content, words, all;
 };
@@ -119,9 +119,8 @@ void add_distances(const Sentence& sentence, DistanceSums& sums, const Runtime& 
     sums.pairs.resize(static_cast<std::size_t>(kDistances));
   }
   if (sums.num_layers != num_layers || sums.num_heads != num_heads) {
-    throw InvalidArgument(
-        fmt::format("add_distances: the sums are of {} layers and {} heads, the sentence of {} and {}", sums.num_layers,
-                    sums.num_heads, num_layers, num_heads));
+    throw InvalidArgument(fmt::format("add_distances: the sums have {} layers and {} heads, the sentence has {} and {}",
+                                      sums.num_layers, sums.num_heads, num_layers, num_heads));
   }
   std::vector<Index> words;
   for (std::size_t w = 0; w < sentence.words.size(); ++w) {
@@ -166,12 +165,12 @@ RankedHeads ranked_heads(const Sentence& sentence, std::string_view checkpoint_s
     throw InvalidArgument(fmt::format("word {} does not exist; there are {}, counted from 0", *word, num_words));
   }
   const Candidates candidates = candidates_of(sentence);
-  if (candidates.all.empty()) throw InvalidArgument("the text has no word that could be looked at");
-  std::vector<Index> asking{word.value_or(0)};
+  if (candidates.all.empty()) throw InvalidArgument("every token of the text is hidden; expected a visible word");
+  std::vector<Index> queries{word.value_or(0)};
   if (!word) {
-    asking = candidates.content.size() > 1 ? candidates.content
-             : !candidates.words.empty()   ? candidates.words
-                                           : candidates.all;
+    queries = candidates.content.size() > 1 ? candidates.content
+              : !candidates.words.empty()   ? candidates.words
+                                            : candidates.all;
   }
 
   RankedHeads ranked;
@@ -187,7 +186,7 @@ RankedHeads ranked_heads(const Sentence& sentence, std::string_view checkpoint_s
     for (Index head = 0; head < weights.shape()[0]; ++head) {
       const Tensor<double, 2> by_word = word_weights(sentence, weights, head);
       std::optional<AttentionPair> best;
-      for (const Index query : asking) {
+      for (const Index query : queries) {
         const std::vector<Index>& targets = targets_for(candidates, query);
         for (const Index target : targets) {
           if (target == query && targets.size() > 1) continue;

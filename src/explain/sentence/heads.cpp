@@ -2,7 +2,7 @@
 //
 // The measures of every head; see regard/explain/heads.h.
 //
-//     add: layers · heads · queries · keys, one layer's weights at a time
+//     add: for each layer, with only its weights in memory: heads · queries · keys
 //
 // Read next: heads_text.cpp.
 #include "regard/explain/heads.h"
@@ -24,7 +24,7 @@ constexpr std::array<std::string_view, kNumHeadMeasures> kNames = {"entropy", "s
                                                                    "next",    "distance", "contribution"};
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
-// The measures of one query, or of one that sees its K keys alike; NaN where it cannot have one.
+// The measures of one query; NaN where a measure is undefined.
 using Figures = std::array<double, kNumHeadMeasures>;
 
 double& at(Figures& figures, HeadMeasure measure) { return figures[static_cast<std::size_t>(measure)]; }
@@ -85,7 +85,7 @@ HeadMeasure parse_head_measure(std::string_view name) {
     if (head_measure_name(measure) == name) return measure;
   }
   throw InvalidArgument(
-      fmt::format("there is no measure \"{}\"; expected one of {}", text_in_message(name), fmt::join(kNames, ", ")));
+      fmt::format("unknown measure \"{}\"; expected one of {}", text_in_message(name), fmt::join(kNames, ", ")));
 }
 
 void HeadSurveyor::Running::add(double x, double uniform_x) {
@@ -113,11 +113,11 @@ void HeadSurveyor::add(const Sentence& sentence, Index line, const Runtime& runt
   text.warning = vocabulary_warning(sentence.words);
   texts_.push_back(std::move(text));
   num_tokens_ += length;
-  if (keys.seen.empty()) return;  // nobody looks anywhere
-  const double alike = 1 / static_cast<double>(keys.seen.size());
-  std::vector<Figures> uniform;  // by query; adds apart, the same for all heads
+  if (keys.seen.empty()) return;  // no query attends to any key
+  const double uniform_weight = 1 / static_cast<double>(keys.seen.size());
+  std::vector<Figures> uniform;  // by query; the same for all heads, except the contribution
   for (Index query = 0; query < length; ++query) {
-    uniform.push_back(measure(keys, query, [&](Index) { return alike; }, [](Index) { return 0.0; }));
+    uniform.push_back(measure(keys, query, [&](Index) { return uniform_weight; }, [](Index) { return 0.0; }));
   }
   for (Index layer = 0; layer < static_cast<Index>(sentence.trace.layers.size()); ++layer) {
     const Tensor<float, 3> weights = encoder_weights(sentence.trace, layer, WeightsKind::weights, runtime);
@@ -127,14 +127,14 @@ void HeadSurveyor::add(const Sentence& sentence, Index line, const Runtime& runt
       Row sentence_row;
       const auto key_norm = [&](Index j) { return norms(head, j); };
       double mean_norm = 0;
-      for (const Index j : keys.seen) mean_norm += alike * key_norm(j);
+      for (const Index j : keys.seen) mean_norm += uniform_weight * key_norm(j);
       for (Index query = 0; query < length; ++query) {
         const auto weight = [&](Index j) { return static_cast<double>(weights(head, query, j)); };
         const Figures figures = measure(keys, query, weight, key_norm);
-        Figures& beside = uniform[static_cast<std::size_t>(query)];
-        at(beside, HeadMeasure::contribution) = mean_norm;
+        Figures& reference = uniform[static_cast<std::size_t>(query)];
+        at(reference, HeadMeasure::contribution) = mean_norm;
         for (std::size_t m = 0; m < kNumHeadMeasures; ++m) {
-          if (!std::isnan(figures[m])) (by_sentence_ ? sentence_row : to)[m].add(figures[m], beside[m]);
+          if (!std::isnan(figures[m])) (by_sentence_ ? sentence_row : to)[m].add(figures[m], reference[m]);
         }
       }
       if (!by_sentence_) continue;
@@ -170,15 +170,15 @@ HeadSurvey HeadSurveyor::survey() const {
 }
 
 std::vector<HeadMeasures> chosen_heads(const HeadSurvey& survey, const HeadFilter& filter) {
-  const auto check = [](const char* what, std::optional<Index> asked, Index count) {
-    if (asked && (*asked < 0 || *asked >= count)) {
-      throw InvalidArgument(fmt::format("there is no {} {}; expected 0 to {}", what, *asked, count - 1));
+  const auto check = [](const char* what, std::optional<Index> index, Index count) {
+    if (index && (*index < 0 || *index >= count)) {
+      throw InvalidArgument(fmt::format("{} {} does not exist; expected 0 to {}", what, *index, count - 1));
     }
   };
   check("layer", filter.layer, survey.num_layers);
   check("head", filter.head, survey.num_heads);
   if ((filter.min || filter.max) && !filter.sort) {
-    throw InvalidArgument("a least or largest mean needs the measure that it is of; expected one to sort by");
+    throw InvalidArgument("a minimum or maximum mean requires a measure to sort by");
   }
   std::vector<HeadMeasures> chosen;
   for (const HeadMeasures& head : survey.heads) {

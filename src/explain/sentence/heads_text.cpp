@@ -2,9 +2,10 @@
 //
 // The measures of heads as text and as JSON; see regard/explain/heads.h.
 //
-//     the finding: who has most of each  →  a row a head, a column a measure, in blocks that fit the width
+//     the finding: the head with the largest mean of each measure  →  a table with one row per head and one column
+//     per measure, in blocks that fit the width
 //
-// Read next: table.h, text.h, sentence_json.h.
+// Read next: table.h, terminal.h, sentence_json.h.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -90,12 +91,12 @@ class HeadsRenderer {
     paragraph(most, false);
   }
 
-  // Distances and norms take a decimal less than shares, so that a line of 80 columns holds all measures.
+  // Distances and norms have one decimal less than shares, so that all measures fit in 80 columns.
   int digits_of(HeadMeasure measure) const {
     if (options_.full) return 4;
     return measure == HeadMeasure::distance || measure == HeadMeasure::contribution ? 1 : 2;
   }
-  // In the table "0.00" stands for what is smaller than its digits show, so that columns stay narrow.
+  // The table prints "0.00" for values too small for its digits, which keeps columns narrow.
   std::string cell(double x, HeadMeasure measure) const {
     if (std::isnan(x)) return paint_.unicode ? "–" : "-";
     std::string text = styled_number(x, {.digits = digits_of(measure), .unicode = paint_.unicode});
@@ -106,7 +107,7 @@ class HeadsRenderer {
   void make_columns() {
     for (const HeadMeasure measure : kHeadMeasures) {
       Column mean{std::string(head_measure_name(measure)), "", "", {}, 0};
-      const bool own = measure == HeadMeasure::contribution || options_.full;  // a uniform for each head
+      const bool own = measure == HeadMeasure::contribution || options_.full;  // a uniform value for each head
       Column uniform{"uniform", "", "", {}, 0};
       int widest = 0;
       for (const HeadMeasures& head : chosen_) {
@@ -118,13 +119,13 @@ class HeadsRenderer {
                              pad_right(cell(s.deviation, measure), widest));
         uniform.cells.push_back(cell(s.uniform, measure));
       }
-      // Measured on the same queries for all heads.
+      // All heads are measured on the same queries.
       const HeadStatistic& any = chosen_.front().of(measure);
       mean.n = std::to_string(any.n);
       if (!own)
         mean.uniform = pad_right(cell(any.uniform, measure), display_width(cell(any.uniform, measure)) + widest + 1);
       if (own && !options_.full) {
-        // One column, where a line of 80 columns has no room for two names.
+        // One column: two names do not fit in 80 columns.
         mean.name = "norm uniform";
         for (std::size_t h = 0; h < mean.cells.size(); ++h) mean.cells[h] += " " + pad_left(uniform.cells[h], 3);
         mean.n += std::string(4, ' ');
@@ -144,7 +145,7 @@ class HeadsRenderer {
     for (const HeadMeasures& head : chosen_) label = std::max(label, display_width(head_name(head)));
     int gap = 2, all = label;
     for (const Column& column : columns_) all += gap + column.width;
-    // Closer together where that saves a second block.
+    // Narrower gaps where that avoids a second block.
     if (all > width_ && all - static_cast<int>(columns_.size()) <= width_) gap = 1;
     const std::string space(static_cast<std::size_t>(gap), ' ');
     for (std::size_t first = 0; first < columns_.size();) {
@@ -153,7 +154,7 @@ class HeadsRenderer {
       while (last < columns_.size() && (last == first || total + gap + columns_[last].width <= width_)) {
         total += gap + columns_[last++].width;
       }
-      // A measure's uniform stands beside it.
+      // A measure and its uniform value stay in the same block.
       if (last < columns_.size() && last > first + 1 && columns_[last].name == "uniform") --last;
       if (first > 0) out_ += "\n";
       const auto row = [&](const std::string& name, auto cell_of, bool quiet) {
@@ -172,7 +173,7 @@ class HeadsRenderer {
     }
   }
 
-  // Texts that are hardly in the vocabulary, and how many words are not.
+  // Texts with many words outside the vocabulary, and how many words that are.
   void vocabulary() {
     Index unknown = 0, split = 0, texts = 0;
     for (const MeasuredText& text : s_.texts) {
@@ -184,8 +185,8 @@ class HeadsRenderer {
     std::string words = fmt::format("{} word{} split into pieces, {} {} unknown: the model sees [UNK]", split,
                                     split == 1 ? " is" : "s are", unknown, unknown == 1 ? "is" : "are");
     if (texts > 0)
-      words += fmt::format("; {} of {} text{} hardly in the vocabulary: the model may not know the language", texts,
-                           s_.texts.size(), s_.texts.size() == 1 ? " is" : "s are");
+      words += fmt::format("; {} of {} text{} many words outside the vocabulary: the model may not know the language",
+                           texts, s_.texts.size(), s_.texts.size() == 1 ? " has" : "s have");
     for (const std::string& part : wrap_words("Note: " + words + ".", std::min(width_, kWidestProse), 0))
       out_ += paint_.warn(part) + "\n";
   }
@@ -193,15 +194,13 @@ class HeadsRenderer {
   void notes() {
     out_ += "\n";
     const std::string of =
-        s_.by_sentence ? "texts, each the mean of its queries" : "queries: the tokens that can have it";
+        s_.by_sentence ? "texts, each the mean of its queries" : "queries, the tokens for which it is defined";
     const std::string text =
         std::string("mean") + (paint_.unicode ? "±" : "+-") + "standard deviation over n " + of +
         ". uniform: the value for uniform weights on all tokens. entropy: 0 is all weight on one token, 1 is uniform. "
         "special, self, previous, next: the share of the weight on [CLS] and [SEP], on the token itself, on the one "
         "before, after. distance: mean distance to the keys, weighted, in tokens. contribution: mean L2 norm of value "
-        "· "
-        "W_output, "
-        "weighted.";
+        "· W_output, weighted.";
     for (const std::string& part : wrap_words(paint_.shown(text), std::min(width_, kWidestProse), 0))
       out_ += paint_.dim(part) + "\n";
   }

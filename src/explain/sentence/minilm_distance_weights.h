@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How much weight each head of all-MiniLM-L6-v2 gives to a word by its signed distance, over the 30 sentences of
-// tests/encoder/sentences.txt, in ten-thousandths: what head_ranking.cpp takes off a weight.
+// The mean weight that each head of all-MiniLM-L6-v2 gives to a word at each signed distance, over the 30 sentences of
+// tests/encoder/sentences.txt, in ten-thousandths: the baseline that head_ranking.cpp subtracts from a weight.
 //
 //     kMinilmDistanceWeights[layer][head][distance + 16],  distance = key − query in words, −16 … 16
 //

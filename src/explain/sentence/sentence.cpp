@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sentences: a text's pieces gathered into words, hidden words as hidden keys, sums and means over pieces.
+// Sentences: groups a text's pieces into words, hides words as hidden keys, computes sums and means over pieces.
 // Read next: include/regard/explain/sentence.h.
 #include "regard/explain/sentence.h"
 
@@ -45,7 +45,7 @@ void drop_middle(TokenizedText& text, Index kept) {
   shorten(text.byte_ranges);
 }
 
-// NaN cannot be put in order, and no figure says anything once there is one.
+// NaN cannot be sorted, and one NaN makes every figure meaningless.
 void check_finite(const SentenceModel& model, const EncoderTrace& trace) {
   const auto check = [&](const auto& array, const std::string& name) {
     const float* end = array.data() + array.size();
@@ -55,8 +55,8 @@ void check_finite(const SentenceModel& model, const EncoderTrace& trace) {
     const auto& shape = array.shape();
     const Index token = (found - array.data()) / shape.back() % shape[shape.size() - 2];
     throw DataError(fmt::format(
-        "{}: {} is {} at token {}: parameters that are too large, or not finite themselves, give this text no "
-        "numbers to show",
+        "{}: {} is {} at token {}: parameters are too large or not finite, so there are no values to show for "
+        "this text",
         escape_for_terminal(model.folder), name, *found, token));
   };
   check(trace.embedded, "embedded");
@@ -91,7 +91,7 @@ bool read_whole(std::string_view text, Index& number) {
 
 // "on the bank": a word between those before and after it.
 std::string with_neighbours(const std::vector<SentenceWord>& words, Index word) {
-  constexpr int kWidest = 20;  // columns of a word
+  constexpr int kWidest = 20;  // display width of a word
   std::string text;
   for (Index w = std::max<Index>(word - 1, 0); w <= std::min(word + 1, static_cast<Index>(words.size()) - 1); ++w) {
     const std::string& one = words[static_cast<std::size_t>(w)].text;
@@ -132,8 +132,8 @@ FittedTokens fitted_tokens(const SentenceModel& model, std::string_view text, bo
   if (length <= positions) return fitted;
   if (!truncate || positions < 2) {
     throw InvalidArgument(fmt::format(
-        "the text has {} tokens and the model has {} positions; shorten it, or let it be truncated (--truncate; "
-        "in Python truncate=True)",
+        "the text has {} tokens and the model has {} positions; shorten it or truncate it (--truncate; in Python "
+        "truncate=True)",
         length, positions));
   }
   fitted.num_truncated_tokens = length - positions;
@@ -172,7 +172,7 @@ Index word_index(const std::vector<SentenceWord>& words, std::string_view name) 
         if (std::find(tokens.begin(), tokens.end(), token) != tokens.end()) return static_cast<Index>(w);
       }
     }
-    throw InvalidArgument(fmt::format("{} is no token of this text; expected @0 to @{}", shown,
+    throw InvalidArgument(fmt::format("{} is not a token of this text; expected @0 to @{}", shown,
                                       words.empty() ? 0 : words.back().tokens.back()));
   }
   const auto find = [&](std::string_view wanted, bool exact) {
@@ -291,7 +291,7 @@ std::vector<float> word_vector(const Sentence& sentence, const Tensor<float, 2>&
 double cosine(std::span<const float> a, std::span<const float> b) {
   if (a.size() != b.size()) {
     throw InvalidArgument(
-        fmt::format("cosine: vectors of {} and {} numbers; expected equal lengths", a.size(), b.size()));
+        fmt::format("cosine: vectors of {} and {} elements; expected equal sizes", a.size(), b.size()));
   }
   double product = 0, a_squared = 0, b_squared = 0;
   for (std::size_t i = 0; i < a.size(); ++i) {

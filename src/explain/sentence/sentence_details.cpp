@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Everything behind one weight, for --full: from the rows of the embedding tables to the word's vector after the layer.
+// Every intermediate value of one weight, for --full: from the embedding tables to the word's vector after the layer.
 //
 //     word + position + type → norm → … input ─ W_query + b → q ┐
 //                                      key ─ W_key   + b → k ┴ q·k → weight · v (W_value + b) → context
 //     context · W_output(head) + other heads + b_output + input → norm → feed-forward, + itself → norm → output
 //
-// Vectors that the encoder keeps are copied from its trace; the sums between them are made here, in double.
+// Vectors in the encoder's trace are copied; the sums between them are computed here, in double.
 // Read next: include/regard/explain/sentence_report.h, sentence_text_full.cpp.
 #include <algorithm>
 #include <cmath>
@@ -40,15 +40,15 @@ std::vector<double> sum_of(const Vector& a, const Vector& b) {
   return sum;
 }
 
-// One head's numbers of q, k or v: x · W[:, columns of the head] + b.
+// One head's elements of q, k or v: x · W[:, columns of the head] + b.
 std::vector<ProjectedNumber> projected(const Vector& x, const TensorView<const float, 2>& parameters,
                                        const TensorView<const float, 1>& bias, const Tensor<float, 3>& values,
                                        Index head, Index token) {
   constexpr std::ptrdiff_t kNamed = 3;
-  const Index depth = values.shape()[2];
+  const Index head_size = values.shape()[2];
   std::vector<ProjectedNumber> numbers;
-  for (Index d = 0; d < depth; ++d) {
-    const Index column = head * depth + d;
+  for (Index d = 0; d < head_size; ++d) {
+    const Index column = head * head_size + d;
     std::vector<DotTerm> terms;
     for (std::size_t e = 0; e < x.size(); ++e) {
       const Index row = static_cast<Index>(e);
@@ -68,14 +68,14 @@ std::vector<ProjectedNumber> projected(const Vector& x, const TensorView<const f
   return numbers;
 }
 
-// Adds one head's context through its rows of W_output.
+// Adds one head's context · its rows of W_output.
 void add_share(const TensorView<const float, 2>& w_output, Index head, const std::vector<double>& context,
                std::vector<double>& share) {
-  const Index depth = static_cast<Index>(context.size());
-  for (Index d = 0; d < depth; ++d) {
+  const Index head_size = static_cast<Index>(context.size());
+  for (Index d = 0; d < head_size; ++d) {
     for (std::size_t e = 0; e < share.size(); ++e) {
-      share[e] +=
-          context[static_cast<std::size_t>(d)] * static_cast<double>(w_output(head * depth + d, static_cast<Index>(e)));
+      share[e] += context[static_cast<std::size_t>(d)] *
+                  static_cast<double>(w_output(head * head_size + d, static_cast<Index>(e)));
     }
   }
 }
@@ -113,7 +113,7 @@ SentenceDetails sentence_details(const SentenceModel& model, const Sentence& sen
   const LayerTrace& trace = whole.layers[static_cast<std::size_t>(row.layer)];
   const EncoderLayer& layer = model.encoder.layers[static_cast<std::size_t>(row.layer)];
   const double epsilon = model.encoder.config.norm_epsilon;
-  const auto [num_heads, tokens, depth] = trace.query.shape();
+  const auto [num_heads, tokens, head_size] = trace.query.shape();
   SentenceDetails work{.query = query, .key = key};
 
   work.word = row_of(whole.word, query);
@@ -130,10 +130,10 @@ SentenceDetails sentence_details(const SentenceModel& model, const Sentence& sen
   work.key_numbers = projected(key_input, layer.w_key, layer.b_key, trace.key, row.head, key);
   work.value_numbers = projected(key_input, layer.w_value, layer.b_value, trace.value, row.head, key);
 
-  work.context.resize(static_cast<std::size_t>(depth));
+  work.context.resize(static_cast<std::size_t>(head_size));
   for (Index k = 0; k < length; ++k) {
     const double weight = row.weights(static_cast<Index>(piece - row.queries.begin()), k);
-    for (Index d = 0; d < depth; ++d) {
+    for (Index d = 0; d < head_size; ++d) {
       work.context[static_cast<std::size_t>(d)] += weight * static_cast<double>(trace.value(row.head, k, d));
     }
   }
@@ -143,7 +143,7 @@ SentenceDetails sentence_details(const SentenceModel& model, const Sentence& sen
   for (Index h = 0; h < num_heads; ++h) {
     if (h == row.head) continue;
     std::vector<double> context;
-    for (Index d = 0; d < depth; ++d) context.push_back(static_cast<double>(trace.context(h, query, d)));
+    for (Index d = 0; d < head_size; ++d) context.push_back(static_cast<double>(trace.context(h, query, d)));
     add_share(layer.w_output, h, context, work.other_heads);
   }
   for (std::size_t e = 0; e < work.input.size(); ++e) work.b_output.push_back(layer.b_output(static_cast<Index>(e)));

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a sentence's numbers say, and how much of it is due to the choice of the head:
+// Findings about a sentence in words, and how far they depend on the choice of the head:
 //
 //     finding      one weight of one head, with its uniform value and the head's baseline
 //     selection    out of how many heads it was chosen, and what they do on average
-//     evidence     what hiding each word, one at a time, does to the word's vector
+//     evidence     how hiding each word, one at a time, changes the word's vector
 //     association  what a weight does not show
 //
 // Read next: regard/explain/sentence_report.h, sentence_text.cpp.
@@ -165,7 +165,7 @@ class Findings {
                                t_.quoted(others.back().word));
   }
 
-  // The example is a fact of one checkpoint, which tests/model_screen_check.py holds.
+  // The example holds for one checkpoint only; tests/model_screen_check.py checks it.
   std::string association() const {
     const std::string general = "A weight shows association, not word sense";
     if (s_.sha256 != minilm_sha256()) return general + ".";

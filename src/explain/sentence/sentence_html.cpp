@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the page of a sentence carries: arrays as base 64 of little-endian numbers, axes (layer, head, token,
-// dimension).
+// The data of a sentence's page: arrays as base 64 of little-endian values, axes (layer, head, token, dimension).
 //
-//     query key value row_max row_sum    float32, of every layer and head: the page builds any row from them
+//     query key value row_max row_sum    float32, of every layer and head: the page computes any row from them
 //     gram                               float32 (layer, head, D (D + 1) / 2): W_output(head) · its transpose, on and
-//     below
-//                                        the diagonal: how much a mixture of values adds is √(b · gram · b)
-//     thumbnails                         bytes, only of more than 64 tokens: largest weight of each block of cells
-//     focus                              of the word and head that the analysis chose: where q, and k and v of the key
-//                                        that it shows, came from; the word's vectors through every layer
+//                                        below the diagonal; a mixture b of values contributes √(b · gram · b)
+//     thumbnails                         bytes, only for more than 64 tokens: largest weight of each block of cells
+//     focus                              for the word and head that the analysis chose: the products behind q, and
+//                                        behind k and v of the key shown; the word's vectors through every layer
 //
 // Read next: web/sentence.js, html_page.h.
 #include "regard/explain/sentence_html.h"
@@ -25,7 +23,7 @@
 namespace regard::inline v0 {
 namespace {
 
-constexpr Index kThumbnail = 64;  // cells a side; up to as many tokens the page makes its own
+constexpr Index kThumbnail = 64;  // cells a side; the page computes maps of up to that many tokens itself
 constexpr std::size_t kLargestTerms = 6;
 
 template <class T>
@@ -83,17 +81,17 @@ class SentencePage {
 
   void gram() {
     const EncoderConfig& config = model_.encoder.config;
-    const Index depth = config.head_size();
+    const Index head_size = config.head_size();
     std::vector<float> all;
     for (const EncoderLayer& layer : model_.encoder.layers)
       for (Index h = 0; h < config.num_heads; ++h) {
         json_.poll();
-        for (Index a = 0; a < depth; ++a)
+        for (Index a = 0; a < head_size; ++a)
           for (Index b = 0; b <= a; ++b) {
             double sum = 0;
             for (Index e = 0; e < config.width; ++e)
-              sum += static_cast<double>(layer.w_output(h * depth + a, e)) *
-                     static_cast<double>(layer.w_output(h * depth + b, e));
+              sum += static_cast<double>(layer.w_output(h * head_size + a, e)) *
+                     static_cast<double>(layer.w_output(h * head_size + b, e));
             all.push_back(static_cast<float>(sum));
           }
       }
@@ -170,18 +168,18 @@ class SentencePage {
     base64(name, std::vector<float>(first, first + model_.encoder.config.width));
   }
 
-  // Where each number of a token's q, k or v came from: {"largest": [[dimension of x, parameter] …], "others",
-  // "bias"}.
+  // The sum behind each element of a token's q, k or v:
+  // {"largest": [[dimension of x, parameter] …], "others", "bias"}.
   void projections(std::string_view name, const SentenceRow& row, Index token,
                    TensorView<const float, 2> EncoderLayer::* parameters,
                    TensorView<const float, 1> EncoderLayer::* bias) {
     const EncoderLayer& layer = model_.encoder.layers[static_cast<std::size_t>(row.layer)];
     const Tensor<float, 2>& input = trace().layers[static_cast<std::size_t>(row.layer)].input;
-    const Index depth = model_.encoder.config.head_size();
+    const Index head_size = model_.encoder.config.head_size();
     json_.name(name);
     json_.begin_array();
-    for (Index d = 0; d < depth; ++d) {
-      const Index column = row.head * depth + d;
+    for (Index d = 0; d < head_size; ++d) {
+      const Index column = row.head * head_size + d;
       std::vector<std::pair<double, Index>> products;
       double sum = 0;
       for (Index i = 0; i < model_.encoder.config.width; ++i) {

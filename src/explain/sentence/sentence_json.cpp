@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A sentence's analysis as JSON: everything that the screen shows, in full, and how it was computed.
+// A sentence's analysis as JSON: the content of the screen in full, and how it was computed.
 // docs/guide/sentence.md lists the fields. Read next: include/regard/explain/sentence_report.h, sentence_json.h.
 #include "sentence_json.h"
 #include "regard/explain/sentence_report.h"
@@ -65,7 +65,7 @@ class AnalysisWriter {
     json_.end_object();
   }
 
-  // The pair in every head, and what hiding each other word does.
+  // The pair in every head, and the effect of hiding each other word.
   void evidence() {
     const auto [layers, heads, words] = s_.attention.shape();
     Tensor<double, 2> weights({layers, heads});

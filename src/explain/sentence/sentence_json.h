@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the JSON of every command on sentences holds: how it was computed, and a sentence's tokens and words.
+// Members common to the JSON of all sentence commands: how it was computed, and a sentence's tokens and words.
 // Read next: json_style.h, compare_json.cpp, heads_text.cpp.
 #pragma once
 

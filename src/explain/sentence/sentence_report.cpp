@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A sentence's analysis: the word and head worth reading, their row, the same row before words were hidden.
+// A sentence's analysis: the most informative head and word, their row, and the same row before words were hidden.
 //
 //     read_sentence (nothing hidden) → ranked_heads → sentence_row → expand_dot, softmax_term
-//     encode (each other word hidden by itself) ─────→ cosine: how far the word's vector moves
-//     read_sentence (words hidden)   ────────────────→ sentence_row: after beside before
+//     encode (each other word hidden by itself) ─────→ cosine: how much the word's vector changes
+//     read_sentence (words hidden)   ────────────────→ sentence_row: the row after hiding, next to the row before
 //
 // Read next: include/regard/explain/sentence_report.h, sentence_details.cpp, sentence_text.cpp.
 #include "regard/explain/sentence_report.h"
@@ -31,17 +31,17 @@ std::string model_name(const SentenceModel& model, std::string_view sha256) {
 
 void check_head(const EncoderConfig& config, const SentenceAnalysisOptions& options) {
   if (options.layer.has_value() != options.head.has_value()) {
-    throw InvalidArgument("a head is named by its layer and its number in it; give both or neither");
+    throw InvalidArgument("a head is named by its layer and its index in that layer; give both or neither");
   }
   if (!options.layer) return;
   if (*options.layer < 0 || *options.layer >= config.num_layers || *options.head < 0 ||
       *options.head >= config.num_heads) {
-    throw InvalidArgument(fmt::format("there is no L{}H{}; layers are 0 to {}, heads 0 to {}", *options.layer,
+    throw InvalidArgument(fmt::format("L{}H{} does not exist; layers are 0 to {}, heads 0 to {}", *options.layer,
                                       *options.head, config.num_layers - 1, config.num_heads - 1));
   }
 }
 
-// The word attended to most; among words of the text where any is seen.
+// The word attended to most; a word of the text if any is visible.
 Index most_attended(const SentenceRow& row) {
   const RowKey* best = nullptr;
   for (const RowKey& key : row.keys) {
@@ -98,8 +98,8 @@ void hide_each_alone(const SentenceModel& model, const Sentence& sentence, Sente
         const double similarity = cosine(mean_rows(trace.output(), rows), whole);
         if (!std::isfinite(similarity)) {
           throw DataError(fmt::format(
-              "{}: with token {} hidden the output is not finite: parameters that are too large, or not finite "
-              "themselves, give this text no numbers to show",
+              "{}: with token {} hidden, the output is not finite: parameters are too large or not finite, so "
+              "there are no values to show for this text",
               escape_for_terminal(model.folder), sentence.words[static_cast<std::size_t>(word)].tokens.front()));
         }
         analysis.alone[static_cast<std::size_t>(i)] = {word, similarity};
@@ -135,7 +135,7 @@ PairInHeads pair_in_heads(const SentenceAnalysis& analysis) {
 SentenceAnalysis analyze_sentence(const SentenceModel& model, std::string_view text,
                                   const SentenceAnalysisOptions& options, const Runtime& asked) {
   Runtime runtime = asked;
-  runtime.progress = {};  // that of the passes with one word hidden alone
+  runtime.progress = {};  // progress counts only the passes with one hidden word
   check_head(model.encoder.config, options);
   SentenceAnalysis analysis;
   analysis.config = model.encoder.config;

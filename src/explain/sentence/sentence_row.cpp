@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One head's row for one word: dots, scores, weights in double from the trace's query and key; what each key adds,
-// from its value and the head's rows of W_output.
+// One head's row for one word: dots, scores and weights in double from the trace's query and key; each key's
+// contribution from its value and the head's rows of W_output.
 //
 //     for each piece of the word: for each token: dot = Σ q·k → score = dot / √D → weight = e^(score − max) / Σ
 //
@@ -30,27 +30,27 @@ double norm_of(std::span<const double> numbers) {
   return std::sqrt(sum);
 }
 
-// The head's numbers (D) through its rows of W_output: (E).
+// The head's vector (D) · its rows of W_output: (E).
 std::vector<double> through_output(const Encoder& encoder, Index layer, Index head, std::span<const double> numbers) {
   const TensorView<const float, 2>& w = encoder.layers[static_cast<std::size_t>(layer)].w_output;
-  const Index depth = encoder.config.head_size();
+  const Index head_size = encoder.config.head_size();
   std::vector<double> result(static_cast<std::size_t>(encoder.config.width));
-  for (Index d = 0; d < depth; ++d) {
+  for (Index d = 0; d < head_size; ++d) {
     for (Index e = 0; e < encoder.config.width; ++e) {
       result[static_cast<std::size_t>(e)] +=
-          numbers[static_cast<std::size_t>(d)] * static_cast<double>(w(head * depth + d, e));
+          numbers[static_cast<std::size_t>(d)] * static_cast<double>(w(head * head_size + d, e));
     }
   }
   return result;
 }
 
-// ‖mean of some rows of states‖.
+// ‖mean of some rows of states‖₂.
 double mean_norm(const Tensor<float, 2>& states, const std::vector<Index>& rows) {
   const std::vector<float> mean = mean_rows(states, rows);
   return norm_of(std::vector<double>(mean.begin(), mean.end()));
 }
 
-// Scores to weights; a row that sees no key has none.
+// Softmax; the weights of a row without visible keys are 0.
 void softmax_row(const Tensor<double, 2>& scores, Index row, Tensor<double, 2>& weights) {
   const Index length = scores.shape()[1];
   double most = -std::numeric_limits<double>::infinity();
@@ -77,7 +77,7 @@ SentenceRow sentence_row(const SentenceModel& model, const Sentence& sentence, I
   check("head", head, config.num_heads);
   check("word", word, static_cast<Index>(sentence.words.size()));
   const LayerTrace& trace = sentence.trace.layers[static_cast<std::size_t>(layer)];
-  const auto [num_heads, length, depth] = trace.query.shape();
+  const auto [num_heads, length, head_size] = trace.query.shape();
   SentenceRow row{.layer = layer, .head = head, .word = word};
   row.queries = sentence.words[static_cast<std::size_t>(word)].tokens;
   const Index pieces = static_cast<Index>(row.queries.size());
@@ -90,26 +90,26 @@ SentenceRow sentence_row(const SentenceModel& model, const Sentence& sentence, I
     const Index query = row.queries[static_cast<std::size_t>(q)];
     for (Index k = 0; k < length; ++k) {
       double dot = 0;
-      for (Index d = 0; d < depth; ++d) {
+      for (Index d = 0; d < head_size; ++d) {
         dot += static_cast<double>(trace.query(head, query, d)) * static_cast<double>(trace.key(head, k, d));
       }
       row.dots(q, k) = dot;
       row.scores(q, k) = hidden[static_cast<std::size_t>(k)] ? -std::numeric_limits<double>::infinity()
-                                                             : dot / std::sqrt(static_cast<double>(depth));
+                                                             : dot / std::sqrt(static_cast<double>(head_size));
     }
     softmax_row(row.scores, q, row.weights);
   }
 
-  row.context.resize(static_cast<std::size_t>(depth));
+  row.context.resize(static_cast<std::size_t>(head_size));
   for (std::size_t w = 0; w < sentence.words.size(); ++w) {
     RowKey key{.word = static_cast<Index>(w), .special = sentence.words[w].special};
-    std::vector<double> brings(static_cast<std::size_t>(depth));
+    std::vector<double> brings(static_cast<std::size_t>(head_size));
     for (const Index token : sentence.words[w].tokens) {
       double weight = 0;
       for (Index q = 0; q < pieces; ++q) weight += row.weights(q, token) / static_cast<double>(pieces);
       key.weight += weight;
       key.hidden = key.hidden || hidden[static_cast<std::size_t>(token)];
-      for (Index d = 0; d < depth; ++d) {
+      for (Index d = 0; d < head_size; ++d) {
         brings[static_cast<std::size_t>(d)] += weight * static_cast<double>(trace.value(head, token, d));
       }
     }
@@ -125,10 +125,10 @@ SentenceRow sentence_row(const SentenceModel& model, const Sentence& sentence, I
 
 ExpandedDot expand_dot(const Sentence& sentence, const SentenceRow& row, Index query, Index key) {
   const LayerTrace& trace = sentence.trace.layers[static_cast<std::size_t>(row.layer)];
-  const auto [num_heads, length, depth] = trace.query.shape();
+  const auto [num_heads, length, head_size] = trace.query.shape();
   check("token", key, length);
   ExpandedDot expanded{.query = query, .key = key, .dot = row.dots(piece_index(row, query), key), .terms = {}};
-  for (Index d = 0; d < depth; ++d) {
+  for (Index d = 0; d < head_size; ++d) {
     const double q = static_cast<double>(trace.query(row.head, query, d));
     const double k = static_cast<double>(trace.key(row.head, key, d));
     expanded.terms.push_back({d, q, k, q * k});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Labels, numbers and bars in columns; see sentence_table.h. Bars have a common scale: the longest fills its column.
+// Labels, numbers and bars in columns; see sentence_table.h. All bars share one scale: the longest fills its column.
 // Read next: sentence_text.cpp.
 #include "sentence_table.h"
 
@@ -19,7 +19,7 @@ bool is_number(std::string_view text) {
          text.find_first_not_of("0123456789.-−+<>() ") == std::string_view::npos;
 }
 
-// Columns after the point, the point included.
+// Width after the integer digits, including the point.
 int width_after_point(std::string_view cell) {
   const std::size_t point = cell.find('.');
   return point == std::string_view::npos ? 0 : static_cast<int>(cell.size() - point);
@@ -51,7 +51,7 @@ std::string aligned(const std::string& cell, const BarLayout& layout) {
   return pad_left(cell + std::string(static_cast<std::size_t>(missing), ' '), layout.width);
 }
 
-// Half a cell is the smallest step; what is not 0 has at least that.
+// Half a cell is the smallest step; every value other than 0 gets at least that.
 std::string bar(double length, double longest, int width, bool unicode) {
   if (!(length > 0) || !(longest > 0)) return "";
   const int halves = std::max(1, static_cast<int>(std::lround(2.0 * width * length / longest)));
@@ -77,10 +77,10 @@ std::vector<std::string> bar_table_lines(const BarTable& table, int width, const
     return sum;
   };
   num_dropped = 0;
-  for (const int turn : {1, 2}) {
+  for (const int order : {1, 2}) {
     while (fixed() > width) {
       const auto drop =
-          std::find_if(columns.begin(), columns.end(), [&](const BarColumn* c) { return c->drop == turn; });
+          std::find_if(columns.begin(), columns.end(), [&](const BarColumn* c) { return c->drop == order; });
       if (drop == columns.end()) break;
       if (!(*drop)->bars) ++num_dropped;
       columns.erase(drop);
@@ -106,7 +106,7 @@ std::vector<std::string> bar_table_lines(const BarTable& table, int width, const
   lines.push_back(paint.bold(header));
   for (std::size_t row = 0; row < table.labels.size(); ++row) {
     std::string line = pad_right(table.labels[row], label_width);
-    std::string runs_on;  // a text in place of a bar that is too long for it is the last of its line
+    std::string runs_on;  // a text in the bar column that is too long for it ends its line
     for (const BarColumn* c : columns) {
       if (!c->bars) {
         if (runs_on.empty()) line.append(kBarGap, ' ').append(aligned(c->cells[row], layout_of(*c)));
@@ -118,12 +118,12 @@ std::vector<std::string> bar_table_lines(const BarTable& table, int width, const
         line.append(kBarGap + 1, ' ').append(pad_right(drawn, bar_width));
       }
     }
-    const bool beside = display_width(line) + kBarGap + 1 + display_width(runs_on) <= width;
-    if (!runs_on.empty() && beside) line.append(kBarGap + 1, ' ').append(runs_on);
+    const bool fits = display_width(line) + kBarGap + 1 + display_width(runs_on) <= width;
+    if (!runs_on.empty() && fits) line.append(kBarGap + 1, ' ').append(runs_on);
     trim(line);
     const bool strong = row < table.strong.size() && table.strong[row];
     lines.push_back(strong ? paint.bold(line) : line);
-    if (!runs_on.empty() && !beside) {
+    if (!runs_on.empty() && !fits) {
       for (const std::string& below : wrap_words(runs_on, width - kBarGap, 0))
         lines.push_back(std::string(kBarGap, ' ') + below);
     }

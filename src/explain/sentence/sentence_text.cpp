@@ -3,10 +3,10 @@
 // A sentence's analysis as one screen:
 //
 //     the sentence, [word] marked                     the model
-//     the finding, how its head was chosen, what hiding each word changes
+//     the finding, how its head was chosen, the effect of hiding each word
 //     the row as a table: q·k, ÷√D, weight, bar, contribution (or before and after, where words are hidden)
-//     one q·k as products, one weight as a share, what the head outputs, where it goes next
-//     other informative heads (or all); what the marks mean, and what a weight does not show
+//     one q·k as products, one weight as a share, the head's output, the rest of the layer
+//     other informative heads (or all); the meaning of the marks, and what a weight does not show
 //
 // Read next: sentence_findings.cpp, sentence_table.h, sentence_text_full.cpp.
 #include "sentence_text.h"
@@ -22,12 +22,12 @@
 namespace regard::inline v0 {
 namespace {
 
-constexpr Index kAllRows = 14;  // with so many words no row is left out
+constexpr Index kAllRows = 14;  // up to this many words, every row is shown
 constexpr Index kTopRows = 12;
 constexpr int kItemLabel = 7;
 constexpr std::size_t kOtherHeads = 2;
 
-// The last columns of a text, or its first; with an ellipsis where something is truncated.
+// The end of a text, or its beginning; with an ellipsis where it is truncated.
 std::string last_columns(std::string_view text, int width, bool unicode) {
   if (display_width(text) <= width) return std::string(text);
   while (!text.empty() && display_width(text) > width - 1) text.remove_prefix(character_bytes(text));
@@ -103,8 +103,8 @@ class Screen {
       after = truncate_to_width(after, std::max(1, room - display_width(before)), t_.paint.unicode);
     }
     const int used = t_.width - room + display_width(before) + display_width(after);
-    const int beside = t_.width - used - 2;
-    if (display_width(model) > beside && display_width(t_.own(extents)) <= beside) model = t_.own(extents);
+    const int available = t_.width - used - 2;
+    if (display_width(model) > available && display_width(t_.own(extents)) <= available) model = t_.own(extents);
     const int gap = t_.width - used - display_width(model);
     const std::string sentence = label + before + t_.paint.bold(word) + after;
     if (gap >= 2) {
@@ -138,7 +138,7 @@ class Screen {
     for (const RowKey& key : s_.row.keys) {
       if (!(o_.no_special && key.special)) words.push_back(key.word);
     }
-    // The query word and the one that is expanded are in every table.
+    // Every table has the query word and the expanded key.
     const auto wanted = [&](Index w) { return w == chosen().word || w == s_.attended || w == chosen().target; };
     const auto rank = [&](Index w) {
       const RowKey& key = element_at(s_.row.keys, w);
@@ -164,7 +164,7 @@ class Screen {
     std::string label;
     std::vector<std::string> cells;
     double bar = 0.0;
-    std::string instead;  // of a bar
+    std::string instead;  // printed instead of a bar
     bool strong = false;
   };
 
@@ -227,8 +227,8 @@ class Screen {
     lines(bar_table_lines(made, t_.width, t_.paint, dropped));
     for (const std::string& words_of_sum : sum_notes_) note(words_of_sum);
     if (dropped > 0) {
-      note(fmt::format("{} of the columns {} left out: {} columns of text are too narrow", dropped,
-                       dropped == 1 ? "is" : "are", t_.width));
+      note(
+          fmt::format("{} column{} left out: a width of {} is too narrow", dropped, dropped == 1 ? "" : "s", t_.width));
     }
   }
 
@@ -262,7 +262,7 @@ class Screen {
     return row;
   }
 
-  // The pieces of a key: q·k and score are theirs, their weights in brackets sum to the word's.
+  // The pieces of a key, with their own q·k and score; their weights, in brackets, sum to the word's.
   void piece_rows(Index w, std::vector<Row>& rows) {
     const std::vector<Index>& tokens = element_at(s_.sentence.words, w).tokens;
     if (tokens.size() == 1) return;
@@ -276,16 +276,16 @@ class Screen {
     }
   }
 
-  // What the table leaves out, in sums.
+  // The keys that the table leaves out, summed.
   void rest_rows(const std::vector<Index>& words, bool by_piece, bool both, std::vector<Row>& rows) const {
-    double now_marks = 0, was_marks = 0, now_rest = 0, was_rest = 0;
-    Index marks = 0, rest = 0;
+    double now_special = 0, was_special = 0, now_rest = 0, was_rest = 0;
+    Index special = 0, rest = 0;
     for (const RowKey& key : s_.row.keys) {
       if (std::find(words.begin(), words.end(), key.word) != words.end()) continue;
-      const bool mark = o_.no_special && key.special;
-      (mark ? marks : rest) += 1;
-      (mark ? now_marks : now_rest) += key.weight;
-      if (hides()) (mark ? was_marks : was_rest) += element_at(s_.before->keys, key.word).weight;
+      const bool in_special = o_.no_special && key.special;
+      (in_special ? special : rest) += 1;
+      (in_special ? now_special : now_rest) += key.weight;
+      if (hides()) (in_special ? was_special : was_rest) += element_at(s_.before->keys, key.word).weight;
     }
     const auto add = [&](const std::string& label, double now, double was) {
       Row row = empty_row(label, by_piece, both);
@@ -294,7 +294,7 @@ class Screen {
       rows.push_back(row);
     };
     if (rest > 0) add(fmt::format("{} other{}", rest, rest == 1 ? "" : "s"), now_rest, was_rest);
-    if (marks > 0) add(fmt::format("{} special *", marks), now_marks, was_marks);
+    if (special > 0) add(fmt::format("{} special *", special), now_special, was_special);
   }
   Row empty_row(const std::string& label, bool by_piece, bool both) const {
     Row row{.label = label, .cells = {}, .bar = 0, .instead = {}, .strong = false};
@@ -303,9 +303,9 @@ class Screen {
     return row;
   }
   void set_weights(Row& row, double now, double was) const {
-    const std::size_t adds = hides() ? 2 : 1;
-    row.cells[row.cells.size() - adds - 1] = t_.number(now);
-    if (hides()) row.cells[row.cells.size() - adds - 2] = t_.number(was);
+    const std::size_t contributions = hides() ? 2 : 1;
+    row.cells[row.cells.size() - contributions - 1] = t_.number(now);
+    if (hides()) row.cells[row.cells.size() - contributions - 2] = t_.number(was);
   }
 
   void total_row(const std::vector<Index>& words, bool by_piece, bool both, std::vector<Row>& rows) {
@@ -338,7 +338,7 @@ class Screen {
     rows.push_back(row);
   }
 
-  // ---- one q·k, one weight, the answer, where it goes
+  // ---- one q·k, one weight, the head's output, the rest of the layer
 
   void expanded() {
     const int label_width = std::max(kItemLabel, display_width(t_.number(s_.dot.dot)) + 2);
@@ -356,7 +356,7 @@ class Screen {
                              norm_text(s_.row.input_norm, &SentenceRow::input_norm, "")));
   }
 
-  // "norm 2.32", with what it was where words are hidden.
+  // "norm 2.32"; with hidden words, also the norm before hiding.
   std::string norm_text(double now, double SentenceRow::* which, const char* name = "norm ") const {
     std::string text = name + t_.number(now);
     if (hides() && t_.number(now) != t_.number(s_.before.value().*which))
@@ -384,7 +384,7 @@ class Screen {
     return words + rounding_note(t_.style, printed, s_.dot.dot);
   }
 
-  // x with so many significant digits, none of them lost before the point.
+  // x with that many significant digits, and all digits before the point.
   static std::string significant(double x, int digits) {
     const int decimals = x > 0 ? std::clamp(digits - 1 - static_cast<int>(std::floor(std::log10(x))), 0, 12) : digits;
     return styled_number(x, {.digits = decimals});
@@ -395,10 +395,10 @@ class Screen {
     return std::strtod(text.c_str(), nullptr);
   }
 
-  // The digits grow until e^ of the printed exponent, and the quotient of what is printed, are the printed results.
+  // Adds digits until e^ of the printed exponent and the printed quotient both give the printed results.
   std::string softmax_text() const {
     const SoftmaxTerm& term = s_.term;
-    if (term.sum == 0) return "no key is left to see";
+    if (term.sum == 0) return "every key is hidden";
     std::string top, sum, exponent;
     for (int digits = 3; digits <= 8; ++digits) {
       top = significant(term.exponential, digits);
@@ -411,8 +411,8 @@ class Screen {
     for (int decimals = t_.style.digits; decimals <= 8; ++decimals) {
       exponent = exponent_of(term.score, decimals);
       const std::size_t point = top.find('.');
-      const int places = point == std::string::npos ? 0 : static_cast<int>(top.size() - point - 1);
-      if (styled_number(std::exp(read_back(exponent)), {.digits = places}) == top) break;
+      const int decimals_of_top = point == std::string::npos ? 0 : static_cast<int>(top.size() - point - 1);
+      if (styled_number(std::exp(read_back(exponent)), {.digits = decimals_of_top}) == top) break;
     }
     const Index piece = static_cast<Index>(std::find(s_.row.queries.begin(), s_.row.queries.end(), s_.dot.query) -
                                            s_.row.queries.begin());
@@ -429,7 +429,8 @@ class Screen {
       others += (n == 0 ? "" : " + ") + std::string("e^") + exponent_of(seen[n], t_.style.digits);
     }
     std::string words = fmt::format("is e^{} / ({}) = {} / {}", exponent, others, top, sum);
-    if (term.shift != 0) words += fmt::format("; {}, the largest, is taken off each exponent", t_.number(term.shift));
+    if (term.shift != 0)
+      words += fmt::format("; {}, the largest, is subtracted from each exponent", t_.number(term.shift));
     if (hides()) {
       const auto before = softmax_term(*s_.before, s_.dot.query, s_.dot.key);
       words += fmt::format("; it was {} of a sum of {}", t_.number(before.weight), significant(before.sum, 3));
@@ -458,7 +459,7 @@ class Screen {
 
   // ---- heads
 
-  std::string usual_text() const {
+  std::string baseline_text() const {
     return s_.ranked_heads.baseline == Baseline::test_sentences
                ? "baseline: this head’s mean at the same distance in 30 sentences"
                : "baseline: this head’s mean at the same distance in this sentence";
@@ -491,7 +492,7 @@ class Screen {
                                         pad_left(t_.number(one.salience()), 10));
       line(mine ? t_.paint.bold(l) : l);
     }
-    note(usual_text() + "; 16 words or more away, its largest mean at any; salience = weight − baseline");
+    note(baseline_text() + "; 16 words or more away, its largest mean at any; salience = weight − baseline");
   }
 
   void note(const std::string& words) {
@@ -509,10 +510,10 @@ class Screen {
     if (several_pieces()) {
       std::string pieces;
       for (const Index q : s_.row.queries) pieces += " " + t_.piece(q);
-      note(fmt::format(
-          "{} is {} pieces,{}: each is a query of its own; a word’s weight is the sum over its own pieces and the mean "
-          "over these, its vector the mean of its pieces'",
-          t_.quoted(chosen().word), s_.row.queries.size(), pieces));
+      note(
+          fmt::format("{} is {} pieces,{}: each is a separate query. A word’s weight is summed over the key’s pieces "
+                      "and averaged over the query’s; a word’s vector is the mean of its pieces’ vectors",
+                      t_.quoted(chosen().word), s_.row.queries.size(), pieces));
     }
     if (hides() && chosen().layer == 0) note("q·k is unchanged: the input of layer 0 is the same");
     note(association_);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Everything behind one weight, number by number, for --full: eight parts, from the embedding tables to the word's
-// vector after the layer.
+// Every intermediate value of one weight, for --full: eight sections, from the embedding tables to the word's vector
+// after the layer.
 //
-//     vectors of E numbers stand as tables, a line a dimension; each number of q, k and v as its three largest
-//     products, the others' sum and the bias
+//     a vector of E elements is a table with one line per dimension; each element of q, k and v is shown as its three
+//     largest products, the sum of the others and the bias
 //
 // Read next: sentence_details.cpp, docs/guide/sentence.md.
 #include <fmt/format.h>
@@ -18,7 +18,7 @@
 namespace regard::inline v0 {
 namespace {
 
-// A column of a table of vectors: its head and its numbers.
+// A column of a table of vectors: its header and its numbers.
 struct VectorColumn {
   std::string header;
   std::vector<double> numbers;
@@ -67,7 +67,7 @@ class Account {
                              : fmt::format("the vector at {}, already mixed", t_.paint.quoted(t_.token(w_.key)));
   }
 
-  // A line a dimension, columns right-aligned: all have the same decimals. What does not fit beside stands below.
+  // One line per dimension, columns right-aligned with equal decimals. Columns that do not fit form a second block.
   void vectors(const char* index_name, const std::vector<VectorColumn>& columns) {
     constexpr int kIndexWidth = 7;
     const int column_width = std::max(10, style_.digits + 5) + 2;
@@ -88,7 +88,7 @@ class Account {
   void embedding() {
     heading(fmt::format("{} enters as word + position + type, normalised", query()));
     say(fmt::format(
-        "Token {} of {}, id {}. Three rows of tables are added: of its word, of position {}, of type 0. Then "
+        "Token {} of {}, id {}: the sum of three table rows, for its word, position {} and token type 0. Then "
         "(sum − mean) / deviation · gain + bias, with mean {} and deviation √(variance + ε) = {}; gain and "
         "bias are trained, one for each of the {} dimensions.",
         w_.query, s_.sentence.tokens.ids.size(), s_.sentence.tokens.ids[static_cast<std::size_t>(w_.query)], w_.query,
@@ -97,24 +97,24 @@ class Account {
                     vector_column("type", w_.type), vector_column("normalised", w_.embedded)});
     if (s_.row.layer > 0) {
       say(
-          fmt::format("Layers 0 to {} have mixed it since: what follows starts from the vector at {} after them, and "
-                      "from every other word’s.",
+          fmt::format("Layers 0 to {} then mix it with other words: the steps below start from the vector at {} after "
+                      "these layers, and from the other words’ vectors.",
                       s_.row.layer - 1, query()));
     }
   }
 
-  void cut() {
-    const Index depth = s_.config.head_size();
-    heading(fmt::format("{} = {} heads × {}", s_.config.width, s_.config.num_heads, depth));
+  void split_into_heads() {
+    const Index head_size = s_.config.head_size();
+    heading(fmt::format("{} = {} heads × {}", s_.config.width, s_.config.num_heads, head_size));
     say(fmt::format(
-        "Each head has {} of the {} numbers of query, key and value: head {} has numbers {} to {}. It compares "
-        "all words by these alone.",
-        depth, s_.config.width, s_.row.head, s_.row.head * depth, (s_.row.head + 1) * depth - 1));
+        "Each head has {} of the {} elements of query, key and value: head {} has elements {} to {}. It compares "
+        "words by these alone.",
+        head_size, s_.config.width, s_.row.head, s_.row.head * head_size, (s_.row.head + 1) * head_size - 1));
     say(fmt::format(
-        "Why √{0}: a sum of {0} products of independent numbers of variance 1 has variance {0}, so its usual size "
-        "is √{0} = {1}. Divided by that, scores keep a size of about 1, whatever the size of the head, and "
-        "the softmax neither sticks to one word nor ignores them all.",
-        depth, number(std::sqrt(static_cast<double>(depth)))));
+        "Why √{0}: a sum of {0} products of independent values of variance 1 has variance {0}, so its typical size "
+        "is √{0} = {1}. Divided by √{0}, scores are of size 1 for any head size, and the softmax neither saturates on "
+        "one word nor becomes uniform.",
+        head_size, number(std::sqrt(static_cast<double>(head_size)))));
   }
 
   void projection(const char* name, const std::string& of, const std::vector<ProjectedNumber>& numbers) {
@@ -178,7 +178,7 @@ class Account {
     heading(fmt::format("the softmax of the row of {}", query()));
     say(s_.sentence.trace.hidden_keys.empty()
             ? "Every word attends to every word: an encoder has no mask."
-            : "Every word attends to every word but the hidden ones, whose score is −∞; the model itself has no mask.");
+            : "Every word attends to every word except hidden ones, whose score is −∞; the model itself has no mask.");
     const Index piece =
         static_cast<Index>(std::find(s_.row.queries.begin(), s_.row.queries.end(), w_.query) - s_.row.queries.begin());
     const Index length = s_.row.scores.shape()[1];
@@ -211,10 +211,10 @@ class Account {
   }
 
   void output() {
-    heading("back to the model’s width, and on top of the old vector");
+    heading("projection back to the model’s width, added to the old vector");
     say(fmt::format(
-        "context · its {} rows of W_output is this head’s share; the other {} heads add theirs, then b_output. "
-        "Old + attention is normalised: mean {}, deviation {}.",
+        "context · its {} rows of W_output is this head’s share; the shares of the other {} heads and b_output are "
+        "added. Old + attention is normalised: mean {}, deviation {}.",
         s_.config.head_size(), s_.config.num_heads - 1, number(w_.attention_norm.mean),
         number(w_.attention_norm.deviation)));
     vectors("dim", {vector_column("this head", w_.head_share), vector_column("others", w_.other_heads),
@@ -226,7 +226,7 @@ class Account {
     constexpr std::size_t kUnits = 10;
     heading("the feed-forward, and the vector after the layer");
     say(fmt::format(
-        "gelu(x · W_up + b_up) · W_down + b_down with {} units between: each unit reads the vector alone and "
+        "gelu(x · W_up + b_up) · W_down + b_down with {} hidden units: each unit reads only this vector and "
         "contributes its row of W_down, times gelu(a) = ½ a (1 + erf(a / √2)). The {} largest contributions:",
         w_.units.size(), std::min(kUnits, w_.units.size())));
     line(t_.paint.bold("   " + pad_left("unit", 8) + pad_left("a", style_.digits + 8) +
@@ -236,9 +236,9 @@ class Account {
       line("   " + pad_left(fmt::format("{}", unit.unit), 8) + pad_left(number(unit.before), style_.digits + 8) +
            pad_left(number(unit.after), style_.digits + 8) + pad_left(number(unit.contribution), style_.digits + 8));
     }
-    say(fmt::format("The sum with what went in is normalised: mean {}, deviation {}. This is {} after layer {}.",
+    say(fmt::format("The sum of input and output is normalised: mean {}, deviation {}. This is {} after layer {}.",
                     number(w_.output_norm.mean), number(w_.output_norm.deviation), query(), s_.row.layer));
-    vectors("dim", {vector_column("went in", w_.attention_normed), vector_column("feed-forw.", w_.feed_forward),
+    vectors("dim", {vector_column("input", w_.attention_normed), vector_column("feed-forw.", w_.feed_forward),
                     vector_column("normalised", w_.output)});
   }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How one cell of a step came about, from the operands that the step keeps; see expansion.h. Here attention and
-// products:
+// How one cell of a step was computed, from the operands that the step keeps; see expansion.h. This file expands
+// attention and products:
 //
 //     products      Q[love, 0] · K[I, 0],  the product,  the sum so far
 //     weights       e^(score − largest score of the row),  the sum so far,  the share
@@ -28,13 +28,13 @@ struct Factor {
   double number;
 };
 
-// In columns a product stands the other way round: W · x.
+// In layout columns the factors of a product are exchanged: W · x.
 void add_product(const TokensFirst& as, Factor left, Factor right, CellDerivation& work) {
   if (as.by_columns) std::swap(left, right);
   add_term(work, left.name + " · " + right.name, {left.number, right.number});
 }
 
-// Which keys a query sees, as the settings of the step say: "key 2 ≤ 1 + 3", or nothing where it sees all.
+// The condition for a visible key under the settings of the step: "key 2 ≤ 1 + 3"; nothing if all are visible.
 std::string seen_text(const Explanation& explanation, const Step& step, Index query, Index key) {
   const Causal& causal = step.request.causal ? *step.request.causal : explanation.settings.causal;
   if (causal.rule == CausalRule::off) return "";
@@ -287,7 +287,7 @@ void expand_context(const Explanation& explanation, const Step& step, const Cell
   if (keys == static_cast<Index>(explanation.key_tokens.size())) key_axis.labels = explanation.key_tokens;
   for (Index j = 0; j < keys; ++j) {
     const double weight = as.number(weights, cell.head, query, j);
-    // Hidden, or too small for any number.
+    // Hidden, or below the smallest number.
     if (weight == 0.0) {
       ++work.zero_weights;
       continue;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How one cell of a step came about, operation by operation: its products with the sum so far, or the exponential
-// and its share. Each fills a CellDerivation from the operands that the step keeps.
-// Read next: expansion.cpp (attention and products), expansion_paper.cpp (all else).
+// How one cell of a step was computed, operation by operation: its products with the sum so far, or the exponential
+// and its share. Each function fills a CellDerivation from the operands that the step keeps.
+// Read next: expansion.cpp (attention and products), expansion_paper.cpp (everything else).
 #pragma once
 
 #include <functional>
@@ -13,11 +13,11 @@
 
 namespace regard::inline v0 {
 
-// A cell's label on an axis: the word, else the index.
+// The label of an index on an axis: the word, else the index.
 std::string axis_label(const Axis& axis, Index index);
 // "Q[love, 0]".
 std::string cell_name(const std::string& symbol, const std::string& row, const std::string& column);
-// The number at a row and column of the whole matrix. Throws std::invalid_argument when it is not kept.
+// The number at a row and column of the whole matrix. Throws std::invalid_argument if it is not kept.
 double kept_number(const Matrix& m, Index head, Index row, Index column);
 // Where a row or column of the whole matrix is stored, or −1.
 Index stored_index(const std::vector<Index>& kept, Index index);
@@ -27,8 +27,8 @@ Index stored_index(const std::vector<Index>& kept, Index index);
 void for_each_printed(const Expected& expected, const Matrix& result,
                       const std::function<void(std::size_t, double, const Cell&)>& visit);
 
-// Steps and matrices read as if a token (of scores and weights: a query) were a row, whichever way they lie. What
-// stands across is a dimension, or a key.
+// Reads steps and matrices of either layout as if a token (of scores and weights: a query) were a row. The index across
+// is a dimension or a key.
 struct TokensFirst {
   explicit TokensFirst(const Explanation& explanation) : by_columns(explanation.settings.layout == Layout::columns) {}
 
@@ -52,9 +52,9 @@ struct TokensFirst {
 std::string working_number(double x, int digits);
 // A term with the product of its factors, adding to the sum so far.
 void add_term(CellDerivation& work, std::string label, std::vector<double> factors);
-// What the plain sum of the listed terms lacks to the result, which may have been rounded otherwise on the way.
+// Sets the difference of the plain sum of the terms from the result, which may have been rounded differently.
 void finish_sum(CellDerivation& work);
-// The terms and lines of one weight among its query's: exponentials less the largest score, their sum, the share.
+// The terms and lines of one weight: exponentials of the query's scores minus the largest, their sum, the share.
 void expand_share(const TokensFirst& as, const Step& step, const Cell& cell, int digits, double row_max, double row_sum,
                   CellDerivation& work);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How one cell came about, for the steps round attention and for arithmetic done as on paper; see expansion.h. Where
-// the terms add up to something on the way (a sum to divide by, a variance), lines say what becomes of it:
+// How one cell was computed, for the steps around attention and for arithmetic as on paper; see expansion.h. If the
+// terms add up to an intermediate value (a sum to divide by, a variance), lines show how it is used:
 //
 //     cosine        Q[0, d] · K[1, d] and the sum so far;   |q|,  |k|,  sum / (|q| · |k|)
 //     normalize     (a − mean)² and the sum so far;         mean,  variance,  (a − mean) / deviation
@@ -26,7 +26,7 @@ std::string cell_name(const Operand& operand, Index head, Index row, Index colum
   return fmt::format("{}[{}, {}]", operand.name, row, column);
 }
 
-// The squared distances of numbers from their mean, and how mean and variance follow.
+// The squared differences of numbers from their mean, then the mean and the variance.
 void add_moments(const std::vector<double>& numbers, const std::vector<std::string>& names, int digits,
                  CellDerivation& work) {
   const Moments m = moments(numbers);
@@ -124,7 +124,7 @@ void expand_ratio(const Explanation& explanation, const Step& step, const Cell& 
   const Matrix& scores = *step.operands[0].matrix;
   const Index query = as.token(cell);
   const std::string query_label = axis_label(as.token_axis(step), query);
-  double sum = 0.0;  // as it was computed
+  double sum = 0.0;  // as computed by the step
   for (Index j = 0; j < as.num_across(scores); ++j) {
     if (as.hidden(scores, cell.head, query, j)) continue;
     const double score = as.number(scores, cell.head, query, j);
@@ -159,16 +159,16 @@ void expand_cosine(const Explanation& explanation, const Step& step, const Cell&
     query_square += q * q;
     key_square += k * k;
   }
-  const auto length = [&](const char* name, double square) {
+  const auto norm = [&](const char* name, double square) {
     const std::string text = working_number(std::sqrt(square), digits);
     work.lines.push_back({name, fmt::format("√{} = {}", working_number(square, digits), text)});
     return text;
   };
-  const std::string query_length = length("|q|", query_square);
-  const std::string key_length = length("|k|", key_square);
+  const std::string query_norm = norm("|q|", query_square);
+  const std::string key_norm = norm("|k|", key_square);
   work.lines.push_back(
-      {"cosine", fmt::format("{} / ({} · {}) = {}", working_number(work.terms.back().partial_sum, digits), query_length,
-                             key_length, working_number(work.result, digits))});
+      {"cosine", fmt::format("{} / ({} · {}) = {}", working_number(work.terms.back().partial_sum, digits), query_norm,
+                             key_norm, working_number(work.result, digits))});
 }
 
 void expand_normalize(const Explanation& explanation, const Step& step, const Cell& cell, int digits,
@@ -185,7 +185,7 @@ void expand_normalize(const Explanation& explanation, const Step& step, const Ce
   add_moments(numbers, names, digits, work);
   const Moments of_token = moments(numbers);
   if (of_token.variance == 0) {
-    work.lines.push_back({"normalised", "all numbers are the same: 0"});
+    work.lines.push_back({"normalised", "all elements are equal: 0"});
     return;
   }
   const std::string deviation = working_number(std::sqrt(of_token.variance), digits);
@@ -219,9 +219,9 @@ void expand_softmax(const Explanation& explanation, const Step& step, const Cell
 
 void expand_difference(const Explanation&, const Step& step, const Cell& cell, int digits, CellDerivation& work) {
   const double a = kept_number(*step.operands[0].matrix, 0, cell.row, cell.column);
-  const bool turned = step.request.transpose == "right";
-  const double b =
-      kept_number(*step.operands[1].matrix, 0, turned ? cell.column : cell.row, turned ? cell.row : cell.column);
+  const bool transposed = step.request.transpose == "right";
+  const double b = kept_number(*step.operands[1].matrix, 0, transposed ? cell.column : cell.row,
+                               transposed ? cell.row : cell.column);
   work.lines.push_back({"difference", fmt::format("{} − {} = {}", working_number(a, digits), working_number(b, digits),
                                                   working_number(work.result, digits))});
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Findings: the largest weight of a row, which keys share it, and the uniform weight.
+// Findings: the largest weight of a row, the keys that have it, and the uniform weight.
 // Read next: steps_text.cpp, which prints them.
 #include "findings.h"
 
@@ -42,7 +42,7 @@ double largest(const QueryRow& row) {
   return most;
 }
 
-std::string who(const Axis& axis, Index index) {
+std::string label_of(const Axis& axis, Index index) {
   if (static_cast<std::size_t>(index) < axis.labels.size())
     return fmt::format("“{}”", truncate_to_width(axis.labels[static_cast<std::size_t>(index)], 24, true));
   return fmt::format("{} {}", axis.name.empty() ? "row" : axis.name, index);
@@ -54,13 +54,13 @@ std::string list_of(const Axis& axis, const std::vector<Index>& indices) {
   if (indices.size() > kMaxNames)
     return fmt::format("{} {}s alike", indices.size(), axis.name.empty() ? "key" : axis.name);
   std::vector<std::string> names;
-  for (const Index index : indices) names.push_back(who(axis, index));
+  for (const Index index : indices) names.push_back(label_of(axis, index));
   return and_list(names);
 }
 
 }  // namespace
 
-std::optional<QueryRow> row_to_tell(const Step& step, const Explanation& explanation) {
+std::optional<QueryRow> row_for_finding(const Step& step, const Explanation& explanation) {
   const Matrix& m = step.result;
   const bool by_columns = columns(explanation);
   const Index queries = by_columns ? m.stored_columns() : m.stored_rows();
@@ -75,7 +75,7 @@ std::optional<QueryRow> row_to_tell(const Step& step, const Explanation& explana
     for (Index i = 0; i < queries; ++i) {
       if (chosen >= 0 && i != chosen) continue;
       QueryRow row = row_of(m, by_columns, h, i);
-      // A query that sees one key gives it all: that tells nothing.
+      // A query with one visible key gives it all its attention, which is not informative.
       const double gain = seen(row) > 1 ? largest(row) - 1.0 / static_cast<double>(seen(row)) : -0.5;
       if (gain > best_gain || !best) {
         best_gain = gain;
@@ -89,7 +89,7 @@ std::string finding_of(const Step& step, const Explanation& explanation) {
   const bool weights = step.sums_to_one != SumAxis::none;
   if (!weights && step.request.operation != Operation::scores) return "";
   if (!weights && !explanation.focus) return "";
-  const std::optional<QueryRow> row = row_to_tell(step, explanation);
+  const std::optional<QueryRow> row = row_for_finding(step, explanation);
   if (!row || seen(*row) == 0) return "";
   const Axis& query_axis = columns(explanation) ? step.column_axis : step.row_axis;
   const Axis& key_axis = columns(explanation) ? step.row_axis : step.column_axis;
@@ -103,15 +103,15 @@ std::string finding_of(const Step& step, const Explanation& explanation) {
   const std::string each = winners.size() > 1 ? " each" : "";
   const std::string where = step.result.has_heads ? fmt::format("In head {}, ", row->head) : "";
   if (!weights)
-    return fmt::format("{}{} matches {} best: {}{}", where, who(query_axis, row->query), list_of(key_axis, winners),
-                       styled_number(most, style), each);
+    return fmt::format("{}{} matches {} best: {}{}", where, label_of(query_axis, row->query),
+                       list_of(key_axis, winners), styled_number(most, style), each);
   if (seen(*row) == 1)
-    return fmt::format("{}{} sees only {}", where, who(query_axis, row->query), list_of(key_axis, winners));
+    return fmt::format("{}{} sees only {}", where, label_of(query_axis, row->query), list_of(key_axis, winners));
   if (winners.size() == seen(*row))
-    return fmt::format("{}{} attends uniformly to all visible keys: {} each", where, who(query_axis, row->query),
+    return fmt::format("{}{} attends uniformly to all visible keys: {} each", where, label_of(query_axis, row->query),
                        styled_number(most, style));
   const NumberStyle share_style{.digits = std::max(style.digits, 2), .unicode = true};
-  return fmt::format("{}{} attends most to {}: {}{} (uniform: {})", where, who(query_axis, row->query),
+  return fmt::format("{}{} attends most to {}: {}{} (uniform: {})", where, label_of(query_axis, row->query),
                      list_of(key_axis, winners), styled_number(most, share_style), each,
                      styled_number(1.0 / static_cast<double>(seen(*row)), share_style));
 }

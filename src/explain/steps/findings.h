@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The sentence that stands before a step's numbers: what they say about the token in focus, or about the query whose
-// largest weight stands out most.
+// The sentence printed before a step's numbers: the finding for the token in focus, or for the query whose largest
+// weight is most conspicuous.
 // Read next: findings.cpp.
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace regard::inline v0 {
 
-// Empty where numbers speak for themselves.
+// Empty if the step has no finding.
 std::string finding_of(const Step& step, const Explanation& explanation);
 
 // The row of weights (or scores) that a finding and the bars are about.
@@ -19,7 +19,7 @@ struct QueryRow {
   std::vector<double> numbers;  // one for each key
   std::vector<std::uint8_t> hidden;
 };
-// Nothing for a matrix without queries or keys. The focus when it is kept.
-std::optional<QueryRow> row_to_tell(const Step& step, const Explanation& explanation);
+// Nothing for a matrix without queries or keys. The focus if it is kept.
+std::optional<QueryRow> row_for_finding(const Step& step, const Explanation& explanation);
 
 }  // namespace regard::inline v0

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One function an operation, in the words of docs/guide/own-matrices.md, over fractions. Read next: lesson_by_hand.cpp.
+// The operations of docs/guide/own-matrices.md over fractions, one function each. Read next: lesson_by_hand.cpp.
 #include "fractions.h"
 
 #include <cmath>

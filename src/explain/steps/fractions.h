@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The exact side of a lesson done by hand: from whole numbers, products, floor(S / 2), powers of whole numbers, sums
-// and quotients give fractions, computed here as such beside the library's decimals.
+// Exact results of a lesson done by hand: products, floor(S / 2), powers of whole numbers, sums and quotients of whole
+// numbers are fractions, computed here exactly in addition to the library's decimals.
 // Read next: rational.h.
 #pragma once
 
@@ -25,8 +25,8 @@ using ExactMatrices = std::map<std::string, ExactMatrix>;
 // A matrix of one head and whole numbers below 2⁵³, or nothing.
 std::optional<ExactMatrix> exact_matrix(const Matrix& matrix);
 
-// A step's result from its operands among `known`; nothing when one is missing, the operation leaves the fractions,
-// or a fraction exceeds 64 bits.
+// A step's result from its operands among `known`; nothing if one is missing, the result is not rational, or a fraction
+// exceeds 64 bits.
 std::optional<ExactMatrix> exact_result(const StepRequest& request, const ExplainSettings& settings,
                                         const ExactMatrices& known);
 

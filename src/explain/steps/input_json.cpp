@@ -4,7 +4,7 @@
 //
 //     object → settings under their names, steps, variants; every other key is a matrix
 //
-// Nothing is passed over: a key that is neither a setting nor a matrix is rejected with its offset.
+// Nothing is ignored: a key that is neither a setting nor a matrix is rejected with its offset.
 // Read next: steps.cpp.
 #include <fmt/format.h>
 
@@ -63,7 +63,7 @@ class InputReader {
         input.matrices.push_back(matrix_member(name, value));
       }
     }
-    // A variant starts from the settings of the whole, wherever they stand.
+    // A variant starts from the settings of the whole input, wherever they are in the file.
     if (const JsonValue* compare = root.find("compare")) {
       expect(*compare, Kind::array, "compare");
       if (!compare->numbers().empty()) fail(*compare, "compare must be a list of objects");
@@ -103,7 +103,7 @@ class InputReader {
     for (const JsonValue& item : value.items()) texts.push_back(text_of(item, what));
     return texts;
   }
-  // A number, or one of the words that JSON has no number for.
+  // A number, or one of the words for numbers that JSON does not have.
   double number_of(const JsonValue& value, std::string_view what) const {
     if (value.kind() == Kind::number) return value.number();
     if (value.kind() == Kind::string) {
@@ -173,14 +173,13 @@ class InputReader {
   NamedMatrix matrix_member(const std::string& name, const JsonValue& value) const {
     constexpr std::size_t kLongestName = 64;
     if (value.kind() != Kind::array)
-      fail(value,
-           fmt::format("\"{}\" is no setting, and holds no list of rows as a matrix would", text_in_message(name)));
+      fail(value, fmt::format("\"{}\" is not a setting and not a matrix (a list of rows)", text_in_message(name)));
     if (name.empty() || name.size() > kLongestName)
       fail(value, fmt::format("the name of a matrix has 1 to {} bytes, not {}", kLongestName, name.size()));
     return {name, matrix_of_value(value, name)};
   }
 
-  // Texts of options may be wrong in their own way; the offset is added here.
+  // Adds the offset to the errors of texts that the options share.
   template <class Parse>
   auto parsed(const JsonValue& value, Parse parse) const {
     try {
@@ -349,12 +348,12 @@ class InputReader {
   const std::string& source_;
 };
 
-// At most what the input takes that is made from this value, where vectors take three times their contents while they
-// grow.
+// An upper bound on the memory of the input that is read from this value; vectors may need three times their contents
+// while they grow.
 std::uint64_t copied_bytes(const JsonValue& value) {
-  constexpr std::uint64_t kPerNumber = 4 * sizeof(double);  // and the row that it is in
+  constexpr std::uint64_t kPerNumber = 4 * sizeof(double);  // including its row
   constexpr std::uint64_t kPerItem = 128;                   // a text, at most
-  constexpr std::uint64_t kPerText = 48;                    // besides its bytes
+  constexpr std::uint64_t kPerText = 48;                    // in addition to its bytes
   constexpr std::uint64_t kPerMember = 1024;                // a matrix with its name, notes of a step …
   constexpr std::uint64_t kPerListedObject = 3 * std::max(sizeof(StepRequest), sizeof(Variant));
   std::uint64_t bytes = kPerText + value.text().size() + kPerNumber * value.numbers().size();
@@ -459,7 +458,7 @@ ExplainInput read_explain_input(std::string_view json, const std::string& source
 }
 
 std::string write_explain_input(const ExplainInput& input) {
-  // Numbers given are doubles, whatever is computed from them.
+  // Input numbers are doubles, whatever type is computed with.
   JsonWriter json(json_style(ElementType::float64));
   json.begin_object();
   json.string("schema", "regard/1");

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A Matrix in the type that is computed with: T is float or double. The library takes views of it, straight or
-// transposed.
+// A Matrix in the element type T of the computation, float or double, with plain and transposed views for the library.
 // Read next: operations_attention.cpp, operations_matrix.cpp.
 #pragma once
 

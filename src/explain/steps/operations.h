@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a step can compute: a table of the operations. Each is a function from the operands (matrices by name,
-// as they stand after the steps before) to the step's result, and one that expands a single cell of it.
-// operations_attention.cpp calls the library; operations_matrix.cpp holds products and sums round it;
-// paper_arithmetic.cpp what the library lacks; lessons add theirs in lesson_operations.cpp.
+// What a step can compute: a table of the operations. Each has a function from the operands (named matrices and earlier
+// results) to the step's result, and one that expands a single cell of it. operations_attention.cpp calls the library;
+// operations_matrix.cpp has products and sums around it; paper_arithmetic.cpp has what the library lacks; the
+// operations of lessons are in lesson_operations.cpp.
 //
-// To add one: an enumerator in regard/explain/steps.h, a row here, the case that the compiler then asks for in
-// fractions.cpp, and docs/guide/own-matrices.md. The page draws a step that it does not know as a table; figures of
-// its own are in web/attention.js. Read next: steps.cpp, which runs the list.
+// To add one: an enumerator in regard/explain/steps.h, a row here, the case that the compiler then requires in
+// fractions.cpp, and docs/guide/own-matrices.md. The page draws unknown steps as tables; special figures are in
+// web/attention.js. Read next: steps.cpp, which runs the list.
 #pragma once
 
 #include <map>
@@ -21,21 +21,21 @@
 
 namespace regard::inline v0 {
 
-// A matrix known by name while the steps are computed, with what its axes mean.
+// A matrix that steps can refer to by name, with the meaning of its axes.
 struct Value {
   std::shared_ptr<const Matrix> matrix;
   Axis row_axis;
   Axis column_axis;
 };
 
-// What an operation computes with. It fills `step`: result, axes, equation, finding, flags. Name, term, symbol,
+// The context of an operation, which fills `step`: result, axes, equation, finding, flags. Name, term, symbol,
 // operands, notes, sums and comparisons are filled by steps.cpp.
 struct Evaluation {
   const ExplainInput& input;
   const ExplainSettings& settings;  // the input's, or a variant's
   const StepRequest& request;
   std::optional<Index> focus;
-  std::vector<Value> operands;  // as many as the operation takes
+  std::vector<Value> operands;  // the number that the operation takes
   const Keep& keep;
   const std::vector<Step>& previous;  // computed before this one
   Step& step;
@@ -49,9 +49,9 @@ struct Evaluation {
 // "3 × 4", with heads "2 × 3 × 4".
 std::string shape_text(const Matrix& m);
 
-// What its consumers need to know of an operation, besides its functions.
+// Properties of an operation, besides its functions.
 struct OperationTraits {
-  bool ignores_layout = false;  // a table that stays as it is, whichever way tokens lie
+  bool ignores_layout = false;  // a table that is the same in both layouts
   bool has_example = true;      // one of its cells is worked out below its result
 };
 // The row of an operation in the table.
@@ -62,7 +62,7 @@ struct OperationInfo {
   int min_operands;
   int max_operands;
   void (*compute)(Evaluation&);
-  // Expands one cell; nullptr where a cell is only a number: random ones, and tables about other steps.
+  // Expands one cell; nullptr if a cell has no derivation: random numbers, and tables about other steps.
   void (*expand)(const Explanation&, const Step&, const Cell&, int digits, CellDerivation&);
   OperationTraits traits = {};
 };

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The steps that attention itself consists of, each one call of the library:
+// The steps of attention itself, each one call of the library:
 //
 //     scores    attention_weights(kind = scores, scale = 1)          masked    likewise, causal
-//     scaled    attention_weights(kind = scores, scale)              mask      which of them are hidden
+//     scaled    attention_weights(kind = scores, scale)              mask      which keys are hidden
 //     weights   attention_forward, outputs.weights                   context   attention_forward, outputs.context
 //
-// A step computes from query and key, not from the step before: the numbers are those of one call of the library. Of
-// a large matrix only chosen queries are computed, in ranges of neighbours. In layout "columns" the matrices lie
-// transposed, which is a matter of strides.
+// A step computes from query and key, not from the previous step, so its numbers are those of one library call. For a
+// large matrix, only chosen queries are computed, in contiguous ranges. In layout "columns" the matrices are
+// transposed, which only changes strides.
 // Read next: operations_matrix.cpp, steps_text.cpp.
 #include <fmt/format.h>
 
@@ -26,7 +26,7 @@ namespace regard::inline v0 {
 namespace {
 
 struct Extents {
-  Index heads, key_heads, queries, keys, depth;
+  Index heads, key_heads, queries, keys, head_size;
 };
 
 Index num_tokens(const Evaluation& e, const Matrix& m) { return e.columns() ? m.num_columns : m.num_rows; }
@@ -40,8 +40,8 @@ Extents extents(const Evaluation& e) {
   const Extents x{query.num_heads, key.num_heads, num_tokens(e, query), num_tokens(e, key), num_dimensions(e, query)};
   if (!query.kept_rows.empty() || !query.kept_columns.empty() || !key.kept_rows.empty() || !key.kept_columns.empty())
     e.fail(fmt::format("{} and {} must be whole matrices", e.request.operands[0], e.request.operands[1]));
-  if (num_dimensions(e, key) != x.depth)
-    e.fail(fmt::format("{} is {} and {} is {}: a query and a key must have the same length", e.request.operands[0],
+  if (num_dimensions(e, key) != x.head_size)
+    e.fail(fmt::format("{} is {} and {} is {}: queries and keys must have the same size", e.request.operands[0],
                        shape_text(query), e.request.operands[1], shape_text(key)));
   if (x.heads % x.key_heads != 0)
     e.fail(fmt::format("{} has {} heads and {} has {}: the second number must divide the first", e.request.operands[0],
@@ -60,7 +60,7 @@ double scale_factor(const Evaluation& e, const Extents& x) {
     case ScaleRule::number:
       return scale.number;
     case ScaleRule::sqrt:
-      return 1.0 / std::sqrt(static_cast<double>(x.depth));
+      return 1.0 / std::sqrt(static_cast<double>(x.head_size));
     case ScaleRule::floor_half:
       break;
   }
@@ -70,7 +70,7 @@ double scale_factor(const Evaluation& e, const Extents& x) {
 std::string scale_text(const Evaluation& e, const Extents& x, const std::string& scores) {
   const Scale& scale = scale_rule(e);
   if (scale.rule == ScaleRule::none) return scores;
-  if (scale.rule == ScaleRule::sqrt) return fmt::format("{} / √{}", scores, x.depth);
+  if (scale.rule == ScaleRule::sqrt) return fmt::format("{} / √{}", scores, x.head_size);
   return fmt::format("{} · {}", shown_number(scale.number, ElementType::float64), scores);
 }
 
@@ -94,7 +94,7 @@ std::vector<Index> kept_queries(const Evaluation& e, const Extents& x) {
   const auto cells = static_cast<double>(x.heads) * static_cast<double>(x.queries) * static_cast<double>(x.keys);
   if (cells <= static_cast<double>(kExplainKeptNumbers) || x.queries <= 4 * kEnds) return {};
   if (e.keep.all) {
-    // Weights and the scores they come from, as this program holds them.
+    // The memory of the weights and of the scores behind them.
     const double needed = cells * 2.0 * sizeof(double);
     const auto available = static_cast<double>(available_memory_bytes());
     if (needed > available)
@@ -130,7 +130,7 @@ std::vector<RowRange> ranges_of(const std::vector<Index>& kept, Index count) {
   return ranges;
 }
 
-// The view that the library takes, (1, heads, tokens, dimensions), of a matrix as it is shown.
+// A (1, heads, tokens, dimensions) view, as the library takes it, of a matrix in the layout shown.
 template <class T>
 TensorView<T, 4> attention_view(const Evaluation& e, Buffer<T>& buffer, Index first_token, Index num) {
   const Index head_stride = buffer.rows * buffer.columns;
@@ -144,7 +144,7 @@ TensorView<T, 4> attention_view(const Evaluation& e, Buffer<T>& buffer, Index fi
 
 enum class Wanted { scores, weights, context };
 
-// Computes one range after the other into a result as it is shown: tokens of the query by keys (or by dimensions).
+// Computes range after range into a result in the layout shown: tokens of the query by keys (or by dimensions).
 template <class T>
 void attend(Evaluation& e, const Extents& x, Wanted wanted, double factor, bool causal, Matrix& result, Matrix* row_max,
             Matrix* row_sum) {
@@ -179,7 +179,7 @@ void attend(Evaluation& e, const Extents& x, Wanted wanted, double factor, bool 
       AttentionOutputs outputs;
       outputs.row_max = {maxima.numbers.data() + stored_first, {1, x.heads, count}, {0, stored, 1}};
       outputs.row_sum = {row_sums.numbers.data() + stored_first, {1, x.heads, count}, {0, stored, 1}};
-      // The library always makes the context; where only weights are asked for it is of zeros.
+      // The library always computes the context; if only weights are wanted, the values are zeros.
       std::vector<T> zeros;
       std::vector<T> unused;
       if (wanted == Wanted::context) {
@@ -239,8 +239,8 @@ Matrix attend(Evaluation& e, const Extents& x, Wanted wanted, double factor, boo
   return result;
 }
 
-// The step before this one that computed `operation` of the same query and key with the same settings; a scale or a
-// mask that the operation does not have counts as the same.
+// The previous step that computed `operation` of the same query and key with the same settings; a scale or mask that
+// the operation does not use counts as equal.
 const Step* step_before(const Evaluation& e, Operation operation, bool with_scale, bool with_causal) {
   for (auto step = e.previous.rbegin(); step != e.previous.rend(); ++step) {
     const StepRequest& r = step->request;
@@ -266,7 +266,7 @@ void label_scores(Evaluation& e) {
   e.step.column_axis = e.columns() ? query : key;
 }
 
-// The symbol (or formula) of the unmasked and of the masked scores, and the step's own when there was one.
+// The symbol (or formula) of the unmasked and of the masked scores, and their step if there is one.
 struct Origin {
   std::string text;
   const Step* step;
@@ -330,7 +330,7 @@ void compute_mask(Evaluation& e) {
     hide_unseen(e, x, m);
     for (std::size_t i = 0; i < m.numbers.size(); ++i)
       if (m.hidden[i] != 0) m.numbers[i] = -std::numeric_limits<double>::infinity();
-    // What is shown here are the numbers that are added, not what they hide.
+    // This step shows the numbers that are added, not the keys that they hide.
     m.hidden.clear();
   }
   label_scores(e);
@@ -376,8 +376,8 @@ void compute_context(Evaluation& e) {
   const Matrix& value = e.operand(2);
   if (num_tokens(e, value) != x.keys || value.num_heads != x.key_heads || !value.kept_rows.empty() ||
       !value.kept_columns.empty())
-    e.fail(fmt::format("{} is {} and {} is {}: they must have as many tokens and heads", e.request.operands[1],
-                       shape_text(e.operand(1)), e.request.operands[2], shape_text(value)));
+    e.fail(fmt::format("{} is {} and {} is {}: they must have the same number of tokens and heads",
+                       e.request.operands[1], shape_text(e.operand(1)), e.request.operands[2], shape_text(value)));
   const bool causal = causal_rule(e).rule != CausalRule::off;
   e.step.factor = scale_factor(e, x);
   e.step.causal_offset = causal_offset(e, x);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The steps round attention: projections, plain products, combinations of rows, joined heads, variances. Every product
-// is linear_forward's, of views as the matrices lie; in layout "columns" W·X is Xᵀ·Wᵀ seen through strides.
+// The steps around attention: projections, plain products, combinations of rows, joined heads, variances. Every product
+// is computed by linear_forward on views; in layout "columns" W·X is Xᵀ·Wᵀ with exchanged strides.
 // Read next: paper_arithmetic.cpp.
 #include <fmt/format.h>
 
@@ -16,7 +16,7 @@
 namespace regard::inline v0 {
 namespace {
 
-void check_room(const Evaluation& e, Index heads, Index rows, Index cols) {
+void check_memory(const Evaluation& e, Index heads, Index rows, Index cols) {
   const double bytes = static_cast<double>(heads) * static_cast<double>(rows) * static_cast<double>(cols) * 16.0;
   const auto available = static_cast<double>(available_memory_bytes());
   if (bytes > available)
@@ -37,7 +37,7 @@ Axis renamed(Axis axis, const std::string& extent, const std::string& name) {
   return axis;
 }
 
-// The tokens of X are queries or keys once they are projected.
+// After the projection, the tokens of X are queries or keys.
 Axis token_axis_of(const Evaluation& e, Axis axis) {
   if (e.step.name.starts_with("quer")) return renamed(std::move(axis), "L", "query");
   if (e.step.name.starts_with("key") || e.step.name.starts_with("value")) return renamed(std::move(axis), "S", "key");
@@ -63,11 +63,11 @@ std::vector<double> linear(Evaluation& e, Index inputs, Index outputs) {
   return y.as_doubles();
 }
 
-// (L, H·D) becomes (H, L, D); a column layout's (H·D, L) already lies as (H, D, L).
+// (L, H·D) becomes (H, L, D); in layout columns, (H·D, L) already is (H, D, L).
 Matrix split_heads(Evaluation& e, const Matrix& joined, Index heads) {
   const Index width = e.columns() ? joined.num_rows : joined.num_columns;
   if (heads < 1 || width % heads != 0) e.fail(fmt::format("{} dimensions cannot be split into {} heads", width, heads));
-  // Chosen tokens pass through; of their dimensions all must be there.
+  // Chosen tokens stay chosen; all their dimensions must be present.
   if (!(e.columns() ? joined.kept_rows : joined.kept_columns).empty()) check_whole(e, 0);
   Matrix m = joined;
   m.num_heads = heads;
@@ -114,7 +114,7 @@ void compute_linear(Evaluation& e) {
                        e.columns() ? "columns" : "rows"));
   if (e.operands.size() > 2 &&
       (e.operand(2).num_heads != 1 || static_cast<Index>(e.operand(2).numbers.size()) != outputs))
-    e.fail(fmt::format("{} is {}: {} numbers are needed", e.request.operands[2], shape_text(e.operand(2)), outputs));
+    e.fail(fmt::format("{} is {}: expected {} numbers", e.request.operands[2], shape_text(e.operand(2)), outputs));
 
   Matrix joined;
   joined.num_rows = e.columns() ? outputs : x.num_rows;
@@ -159,7 +159,7 @@ void compute_product(Evaluation& e) {
     e.fail(fmt::format("transpose \"{}\" is not left or right", e.request.transpose));
   const Matrix& a = e.operand(0);
   const Matrix& b = e.operand(1);
-  // The rows of a left operand and the columns of a right one may be chosen ones: they pass through.
+  // The rows of a left operand and the columns of a right one may be chosen ones: the result keeps the choice.
   if (left || !a.kept_columns.empty()) check_whole(e, 0);
   if (right || !b.kept_rows.empty()) check_whole(e, 1);
   const Index rows = left ? a.num_columns : a.num_rows;
@@ -177,7 +177,7 @@ void compute_product(Evaluation& e) {
   m.num_columns = cols;
   m.kept_rows = a.kept_rows;
   m.kept_columns = b.kept_columns;
-  check_room(e, heads, m.stored_rows(), m.stored_columns());
+  check_memory(e, heads, m.stored_rows(), m.stored_columns());
   m.numbers = e.settings.dtype == ElementType::float32 ? product<float>(e, heads, m.stored_rows(), m.stored_columns())
                                                        : product<double>(e, heads, m.stored_rows(), m.stored_columns());
   e.step.row_axis = left ? e.operands[0].column_axis : e.operands[0].row_axis;
@@ -205,7 +205,7 @@ void compute_mix(Evaluation& e) {
   const Index tokens = e.columns() ? a.num_columns : a.num_rows;
   const auto given = static_cast<Index>(e.request.numbers.size());
   if (a.num_heads != 1 || tokens == 0 || given == 0 || given % tokens != 0)
-    e.fail(fmt::format("{} numbers are given: a combination takes {}, one for each token of {}", given, tokens,
+    e.fail(fmt::format("got {} numbers: a combination takes {}, one for each token of {}", given, tokens,
                        e.request.operands[0]));
   const Index count = given / tokens;
   Matrix& m = e.step.result;
@@ -240,7 +240,7 @@ void compute_join(Evaluation& e) {
   e.step.row_axis = e.columns() ? joined : e.operands[0].row_axis;
   e.step.column_axis = e.columns() ? e.operands[0].column_axis : joined;
   e.step.equation =
-      fmt::format("{} = the {} heads of {} side by side", e.step.symbol, a.num_heads, e.request.operands[0]);
+      fmt::format("{} = the {} heads of {}, concatenated", e.step.symbol, a.num_heads, e.request.operands[0]);
 }
 
 void compute_variances(Evaluation& e) {
@@ -256,7 +256,7 @@ void compute_variances(Evaluation& e) {
   }
   e.step.row_axis = std::move(labels);
   e.step.column_axis = {"", "", {"variance"}};
-  e.step.equation = "var(A) = mean of (a − mean)², over all numbers of A";
+  e.step.equation = "var(A) = mean of (a − mean)², over all elements of A";
 }
 
 constexpr OperationInfo kMatrixOperations[] = {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Arithmetic of documents that the library does not have, in plain loops, each step marked so: floor(S / 2) in place
-// of a scale, powers of any base without a shift, sums, plain ratios; cosine; and what stands round attention in a
-// transformer: residual, normalisation, the rectifier.
+// Arithmetic of documents that the library does not have, in plain loops; each step is marked as such. floor(S / 2)
+// instead of a scale, powers of any base without a shift, sums, plain ratios; cosine; and the parts of a transformer
+// around attention: residual, normalisation, the rectifier.
 //
-//     for each head, row, column: one number from the operand's number there (and one for its query)
+//     for each head, row, column: one number from the same cell of the operand (and one number for its query)
 //
 // Read next: docs/guide/own-matrices.md, operations_attention.cpp for the library's own.
 #include <fmt/format.h>
@@ -20,7 +20,7 @@
 namespace regard::inline v0 {
 namespace {
 
-// Each number as the type in use holds it.
+// Rounds each number to the type in use.
 double rounded(const Evaluation& e, double x) {
   return e.settings.dtype == ElementType::float32 ? static_cast<double>(static_cast<float>(x)) : x;
 }
@@ -124,12 +124,12 @@ void compute_ratio(Evaluation& e) {
 void compute_cosine(Evaluation& e) {
   const Matrix& q = e.operand(0);
   const Matrix& k = e.operand(1);
-  const Index depth = e.columns() ? q.num_rows : q.num_columns;
+  const Index dimensions = e.columns() ? q.num_rows : q.num_columns;
   const Index queries = e.columns() ? q.num_columns : q.num_rows;
   const Index keys = e.columns() ? k.num_columns : k.num_rows;
-  if ((e.columns() ? k.num_rows : k.num_columns) != depth || k.num_heads != q.num_heads || !q.kept_rows.empty() ||
+  if ((e.columns() ? k.num_rows : k.num_columns) != dimensions || k.num_heads != q.num_heads || !q.kept_rows.empty() ||
       !q.kept_columns.empty() || !k.kept_rows.empty() || !k.kept_columns.empty())
-    e.fail(fmt::format("{} and {} must hold vectors of the same length", e.request.operands[0], e.request.operands[1]));
+    e.fail(fmt::format("{} and {} must hold vectors of the same size", e.request.operands[0], e.request.operands[1]));
   const double bytes =
       static_cast<double>(queries) * static_cast<double>(keys) * static_cast<double>(q.num_heads) * 8.0;
   if (bytes > static_cast<double>(kExplainKeptNumbers) * 8.0)
@@ -147,15 +147,15 @@ void compute_cosine(Evaluation& e) {
     for (Index i = 0; i < queries; ++i)
       for (Index j = 0; j < keys; ++j) {
         double dot = 0.0;
-        double length_q = 0.0;
-        double length_k = 0.0;
-        for (Index d = 0; d < depth; ++d) {
+        double squared_norm_q = 0.0;
+        double squared_norm_k = 0.0;
+        for (Index d = 0; d < dimensions; ++d) {
           dot += at(q, h, i, d) * at(k, h, j, d);
-          length_q += at(q, h, i, d) * at(q, h, i, d);
-          length_k += at(k, h, j, d) * at(k, h, j, d);
+          squared_norm_q += at(q, h, i, d) * at(q, h, i, d);
+          squared_norm_k += at(k, h, j, d) * at(k, h, j, d);
         }
         m.numbers[e.columns() ? m.index(h, j, i) : m.index(h, i, j)] =
-            rounded(e, dot / (std::sqrt(length_q) * std::sqrt(length_k)));
+            rounded(e, dot / (std::sqrt(squared_norm_q) * std::sqrt(squared_norm_k)));
       }
   Axis query = e.columns() ? e.operands[0].column_axis : e.operands[0].row_axis;
   Axis key = e.columns() ? e.operands[1].column_axis : e.operands[1].row_axis;
@@ -172,8 +172,8 @@ void compute_add(Evaluation& e) {
   const Matrix& b = e.operand(1);
   if (a.numbers.size() != b.numbers.size() || a.num_rows != b.num_rows || a.num_columns != b.num_columns ||
       a.kept_rows != b.kept_rows || a.kept_columns != b.kept_columns)
-    e.fail(fmt::format("{} is {} × {} and {} is {} × {}: they must be alike", e.request.operands[0], a.num_rows,
-                       a.num_columns, e.request.operands[1], b.num_rows, b.num_columns));
+    e.fail(fmt::format("{} is {} × {} and {} is {} × {}: they must have the same shape", e.request.operands[0],
+                       a.num_rows, a.num_columns, e.request.operands[1], b.num_rows, b.num_columns));
   map_numbers(e, [&](double x, std::size_t i) { return x + b.numbers[i]; });
   e.step.equation = fmt::format("{} = {} + {}", e.step.symbol, e.request.operands[0], e.request.operands[1]);
 }
@@ -181,15 +181,15 @@ void compute_add(Evaluation& e) {
 void compute_normalize(Evaluation& e) {
   const Matrix& m = e.operand(0);
   const Index tokens = e.columns() ? m.stored_columns() : m.stored_rows();
-  const Index depth = e.columns() ? m.stored_rows() : m.stored_columns();
+  const Index dimensions = e.columns() ? m.stored_rows() : m.stored_columns();
   e.step.result = m;
   for (Index h = 0; h < m.num_heads; ++h)
     for (Index t = 0; t < tokens; ++t) {
       const auto index = [&](Index d) { return e.columns() ? m.index(h, d, t) : m.index(h, t, d); };
       std::vector<double> numbers;
-      for (Index d = 0; d < depth; ++d) numbers.push_back(m.numbers[index(d)]);
+      for (Index d = 0; d < dimensions; ++d) numbers.push_back(m.numbers[index(d)]);
       const auto [mean, variance] = moments(numbers);
-      for (Index d = 0; d < depth; ++d)
+      for (Index d = 0; d < dimensions; ++d)
         e.step.result.numbers[index(d)] =
             variance == 0 ? 0.0 : rounded(e, (m.numbers[index(d)] - mean) / std::sqrt(variance));
     }
@@ -198,7 +198,7 @@ void compute_normalize(Evaluation& e) {
       fmt::format("{} = ({} − mean) / standard deviation, each token by itself", e.step.symbol, e.request.operands[0]);
 }
 
-// Hides the keys after each query in scores that the library did not make.
+// Hides the keys after each query in scores that the library did not compute.
 void compute_hide(Evaluation& e) {
   const Causal& causal = e.request.causal ? *e.request.causal : e.settings.causal;
   const Matrix& m = e.operand(0);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Fractions of 64-bit whole numbers, in lowest terms with a positive denominator: the arithmetic of a lesson done
-// by hand, where a weight is 9/46 and not .1957. What does not fit in 64 bits throws std::overflow_error, so a
-// number that prints as a fraction is that fraction.
+// Fractions of 64-bit integers, in lowest terms with a positive denominator: the arithmetic of a lesson done by hand,
+// where a weight is 9/46 and not .1957. Results that do not fit in 64 bits throw std::overflow_error, so every printed
+// fraction is exact.
 // Read next: fractions.cpp, which computes with them.
 #pragma once
 

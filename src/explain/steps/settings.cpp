@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Settings as text: scale, causal, layout, and the token in focus. The program's options and the JSON input read
-// them here, so that both allow the same and complain in the same words.
+// Settings as text: scale, causal, layout, and the token in focus. The program's options and the JSON input share these
+// parsers, so that both accept the same values and report the same errors.
 // Read next: input_json.cpp.
 #include <fmt/format.h>
 

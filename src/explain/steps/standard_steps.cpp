@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The list of steps that matrices and settings stand for when the input lists none:
+// The default list of steps for given matrices and settings, used when the input lists none:
 //
 //     X W_query W_key W_value  or  Q K V      queries, keys, values
 //     the library's softmax                   scores, [scaled], [masked], weights, context
@@ -41,8 +41,8 @@ void check_names(const ExplainInput& input, bool projected) {
                 : std::vector<std::string_view>{"Q", "K", "V", "W_output", "b_output"};
   for (const NamedMatrix& m : input.matrices)
     if (std::find(allowed.begin(), allowed.end(), m.name) == allowed.end())
-      throw InvalidArgument(fmt::format("matrix {} is used by no step; the matrices are {}", text_in_message(m.name),
-                                        fmt::join(allowed, ", ")));
+      throw InvalidArgument(fmt::format("matrix {} is not used by any step; the matrices are {}",
+                                        text_in_message(m.name), fmt::join(allowed, ", ")));
   for (std::string_view name : projected ? std::vector<std::string_view>{"W_query", "W_key", "W_value"}
                                          : std::vector<std::string_view>{"Q", "K", "V"})
     if (!find(input, name))
@@ -52,7 +52,7 @@ void check_names(const ExplainInput& input, bool projected) {
     throw InvalidArgument("matrix b_output is given without W_output");
 }
 
-// The softmax as a document does it by hand: a name for the scores, and the matrix that they are in.
+// The softmax as computed by hand in a document, from the matrix of scores of the given name.
 void append_paper_softmax(const ExplainInput& input, const std::string& scores, std::vector<StepRequest>& steps) {
   if (input.settings.softmax == SoftmaxRule::ratio) {
     steps.push_back(request(Operation::ratio, {scores}, "A", "weights"));
@@ -125,7 +125,7 @@ std::vector<StepRequest> standard_steps(const ExplainInput& input) {
 
 namespace {
 
-// Appends to `steps`, one listed step after the other.
+// Appends the expansion of each listed step to `steps`.
 class HandSteps {
  public:
   explicit HandSteps(const ExplainSettings& settings)
@@ -156,7 +156,7 @@ class HandSteps {
   std::vector<StepRequest> take() { return std::move(steps_); }
 
  private:
-  // The last step of several: all that `like` says, but for what it computes.
+  // The last step of several: the same as `like`, except for what it computes.
   void add(const StepRequest& like, Operation operation, std::vector<std::string> operands) {
     steps_.push_back(like);
     steps_.back().operation = operation;
@@ -164,9 +164,9 @@ class HandSteps {
   }
   // An intermediate step of `step`; returns the name of its result.
   std::string between(const StepRequest& step, Operation operation, std::vector<std::string> operands) {
-    const std::string_view called = operation_name(operation);
-    const std::string name = fmt::format("{} of {}", called, step.result);
-    StepRequest r = request(operation, std::move(operands), name, fmt::format("{}-{}", step.name, called));
+    const std::string_view name_part = operation_name(operation);
+    const std::string name = fmt::format("{} of {}", name_part, step.result);
+    StepRequest r = request(operation, std::move(operands), name, fmt::format("{}-{}", step.name, name_part));
     r.scale = step.scale;
     r.causal = step.causal;
     steps_.push_back(std::move(r));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Runs a list of steps: each finds its operands among the matrices given and the results before it, computes, and
-// is then compared with what a document prints and with the variants.
+// Runs a list of steps: each finds its operands among the input matrices and earlier results, computes, and is then
+// compared with the numbers that a document prints and with the variants.
 //
 //     names → values:  X W_query … → Q → K → V → S → scaled → … → C
 //
@@ -36,7 +36,7 @@ void check_matrix(const NamedMatrix& named) {
                                       m.numbers.size()));
 }
 
-// Which axis of an input matrix counts tokens follows from its name and from their number.
+// The token axis of an input matrix follows from its name and from the number of tokens.
 Value input_value(const NamedMatrix& named, const ExplainSettings& settings, const std::vector<std::string>& tokens,
                   const std::vector<std::string>& key_tokens) {
   Value value{std::make_shared<const Matrix>(named.matrix), {}, {}};
@@ -72,7 +72,7 @@ bool rounds_to(double ours, double printed, int digits, bool significant) {
   return text(ours) == text(printed);
 }
 
-// Marks the numbers that the document prints otherwise.
+// Marks the numbers that the document prints differently.
 void compare_expected(const Expected& expected, Step& step) {
   const Matrix& m = step.result;
   const Matrix& printed = expected.numbers;
@@ -88,7 +88,7 @@ void compare_expected(const Expected& expected, Step& step) {
                                       step.name, printed.num_heads, printed.num_rows, printed.num_columns, m.num_heads,
                                       rows, columns));
   if (expected.digits < (expected.significant ? 1 : 0) || expected.digits > 17)
-    throw InvalidArgument(fmt::format("step {}: expected digits must lie between 0 and 17", step.name));
+    throw InvalidArgument(fmt::format("step {}: expected digits must be between 0 and 17", step.name));
   const auto check = [&step](std::string_view what, const std::vector<Index>& chosen, Index all) {
     for (Index i : chosen)
       if (i < 0 || i >= all)
@@ -114,7 +114,7 @@ void sum_weights(Step& step) {
       for (Index i = 0; i < inner; ++i) sum += m.numbers[by_row ? m.index(h, o, i) : m.index(h, i, o)];
       step.sums.push_back(sum);
     }
-  // Shares that are no numbers sum to nothing.
+  // Shares that are NaN have no sum.
   if (std::any_of(step.sums.begin(), step.sums.end(), [](double sum) { return std::isnan(sum); })) {
     step.sums.clear();
     step.sums_to_one = SumAxis::none;
@@ -202,7 +202,7 @@ class Run {
     steps_.push_back(std::move(step));
   }
 
-  // Fractions are followed from the whole numbers given, where some step wants to show them.
+  // Fractions are computed from the whole numbers of the input if a step shows them.
   void follow_fractions() {
     with_fractions_ = true;
     for (const NamedMatrix& named : input_.matrices)
@@ -213,7 +213,7 @@ class Run {
   void check_all_used() const {
     for (const NamedMatrix& named : input_.matrices)
       if (std::find(used_.begin(), used_.end(), named.name) == used_.end())
-        throw InvalidArgument(fmt::format("matrix {} is used by no step", text_in_message(named.name)));
+        throw InvalidArgument(fmt::format("matrix {} is not used by any step", text_in_message(named.name)));
   }
 
   std::vector<Step> take() { return std::move(steps_); }
@@ -265,11 +265,11 @@ class Run {
 
 void check_settings(const ExplainSettings& settings) {
   if (settings.heads < 1 || settings.heads > 65536)
-    throw InvalidArgument(fmt::format("heads is {}; it must lie between 1 and 65536", settings.heads));
+    throw InvalidArgument(fmt::format("heads is {}; it must be between 1 and 65536", settings.heads));
   if (settings.dtype != ElementType::float32 && settings.dtype != ElementType::float64)
     throw InvalidArgument(fmt::format("dtype is {}; it must be float32 or float64", type_name(settings.dtype)));
   if (settings.digits && (*settings.digits < 0 || *settings.digits > 17))
-    throw InvalidArgument(fmt::format("digits is {}; it must lie between 0 and 17", *settings.digits));
+    throw InvalidArgument(fmt::format("digits is {}; it must be between 0 and 17", *settings.digits));
   if (settings.softmax_base && !(*settings.softmax_base > 0 && std::isfinite(*settings.softmax_base)))
     throw InvalidArgument("softmax_base must be a positive number or e");
 }
@@ -305,17 +305,17 @@ std::vector<std::string> settings_lines(const ExplainSettings& s) {
       lines.push_back("scores times " + shown_number(s.scale.number, ElementType::float64));
       break;
     case ScaleRule::floor_half:
-      lines.push_back("floor(score / 2) in place of a scale");
+      lines.push_back("floor(score / 2) instead of a scale");
       break;
   }
   if (s.causal.rule == CausalRule::top_left) lines.push_back("causal");
-  if (s.causal.rule == CausalRule::bottom_right) lines.push_back("causal, last query beside last key");
+  if (s.causal.rule == CausalRule::bottom_right) lines.push_back("causal, last query at last key");
   if (s.causal.rule == CausalRule::number)
     lines.push_back(fmt::format("causal, query i at position i + {}", s.causal.offset));
   if (s.softmax == SoftmaxRule::unshifted) lines.push_back("softmax without shift");
-  if (s.softmax == SoftmaxRule::ratio) lines.push_back("plain ratio in place of softmax");
+  if (s.softmax == SoftmaxRule::ratio) lines.push_back("plain ratio instead of softmax");
   if (s.softmax_base)
-    lines.push_back("powers of " + shown_number(*s.softmax_base, ElementType::float64) + " in place of e");
+    lines.push_back("powers of " + shown_number(*s.softmax_base, ElementType::float64) + " instead of e");
   if (s.heads > 1) lines.push_back(fmt::format("{} heads", s.heads));
   if (s.dtype == ElementType::float32) lines.push_back("float32");
   return lines;
@@ -342,8 +342,7 @@ std::vector<Step> run_all(const ExplainInput& input, const Explanation& explanat
   check_settings(input.settings);
   if (input.settings.heads != 1 && !input.steps.empty())
     throw InvalidArgument(fmt::format(
-        "heads is {}, and the steps are listed: the linear and show steps among them take heads of their own",
-        input.settings.heads));
+        "heads is {}, and the steps are listed: set heads on the linear and show steps instead", input.settings.heads));
   Run run(input, input.settings, explanation, keep);
   const std::vector<StepRequest> requests =
       input.steps.empty() ? standard_steps(input) : steps_by_hand(input.steps, input.settings);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// An explanation as a page. The page reads two JSON texts: "explanation", which is what --json gives, and "page": what
-// only drawing needs, among it the operands of each step.
+// An explanation as a page. The page reads two JSON texts: "explanation", the output of --json, and "page", data for
+// drawing only, such as the operands of each step.
 //
-//     matrices    those that are no step's result: parameters, row_max, row_sum
-//     steps       by the same index as in "explanation": how numbers are printed, operands, factor, document's figures
+//     matrices    those that are not the result of a step: parameters, row_max, row_sum
+//     steps       same indices as in "explanation": how numbers are printed, operands, factor, document's figures
 //
 // Read next: html_page.h, docs/reference/page.md, web/explanation.js.
 #include <algorithm>
@@ -75,7 +75,7 @@ class PageData {
     json_.string("scale", rule_name(s.request.scale.value_or(explanation_.settings.scale)));
     operands("requested_operands", s.requested_operands, index);
     operands("operands", s.operands, index);
-    // As float32 the JSON of a result may hold fewer digits than a step in double has.
+    // With dtype f32 the JSON of a result may have fewer digits than a step computed in double.
     if (explanation_.settings.dtype == ElementType::float32 &&
         std::any_of(s.result.numbers.begin(), s.result.numbers.end(),
                     [](double x) { return std::isfinite(x) && static_cast<double>(static_cast<float>(x)) != x; }))
@@ -91,7 +91,7 @@ class PageData {
     json_.end_object();
   }
 
-  // How each cell came about, in the order of the numbers; only of steps that are small, to look at one by one.
+  // How each cell was computed, in the order of the numbers; only for small steps.
   void works(const Step& s, int digits) {
     constexpr std::size_t kMaxTerms = 20000;
     const Matrix& m = s.result;
@@ -144,7 +144,7 @@ class PageData {
     json_.end_object();
   }
 
-  // Each a name and where its numbers are: the result of an earlier step, or one of `matrices`.
+  // Each operand: its name, and its numbers as the result of an earlier step or one of `matrices`.
   void operands(std::string_view name, const std::vector<Operand>& all, std::size_t before) {
     json_.objects(name, all, [&](const Operand& operand) {
       json_.string("name", operand.name);
@@ -183,7 +183,7 @@ class PageData {
     json_.indices("hidden", hidden);
   }
 
-  // Where ours and the document's figures part: [head, row, column, ours, theirs], with the document's digits.
+  // Where our figures and the document's differ: [head, row, column, ours, theirs], with the document's digits.
   void document(const Step& s) {
     if (s.differs.empty() || !s.request.expected) return;
     const Expected& expected = *s.request.expected;

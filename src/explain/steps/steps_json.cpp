@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// An explanation as JSON: everything that the text shows, in full, and how it was computed. docs/guide/own-matrices.md
-// lists the fields.
+// An explanation as JSON: the content of the text in full, and how it was computed. docs/guide/own-matrices.md lists
+// the fields.
 // Read next: json_style.h.
 #include <fmt/format.h>
 
@@ -22,7 +22,7 @@ void write_axis(JsonWriter& json, const Axis& axis, Index count) {
   json.end_object();
 }
 
-// The cells that a matrix of flags marks, as [head, row, column] of the whole matrix.
+// The cells whose flag is set, as [head, row, column] of the whole matrix.
 void write_flags(JsonWriter& json, std::string_view name, const Matrix& m, const std::vector<std::uint8_t>& flags) {
   if (flags.empty()) return;
   json.name(name);
@@ -176,7 +176,7 @@ std::string render_json(const Explanation& explanation, const JsonOptions& optio
     any_cell = any_cell || has_cell(step.result, *options.cell);
     write_step(json, explanation, step, i, options);
   }
-  // The text renderer says which steps and cells there are; both reject alike.
+  // The text renderer checks steps and cells, so that both reject the same ones with the same message.
   if (!any || !any_cell) (void)render_text_pages(explanation, TextOptions{.step = options.step, .cell = options.cell});
   json.end_array();
   json.strings("errata", explanation.errata);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// An explanation as text for a terminal: a first page with the finding and the settings, then one page a step:
+// An explanation as text for a terminal: a first page with the finding and the settings, then one page per step:
 //
 //     number, term, the document's name        the finding
-//     equation, shape                          tables side by side: operand, result, fractions, variants
-//     one cell worked out, bars, sums, what the document prints, notes, errata
+//     equation, shape                          tables next to each other: operand, result, fractions, variants
+//     one cell worked out, bars, sums, the document's figures, notes, errata
 //
-// Read next: table.h and steps_text_parts.h, which make the pieces.
+// Read next: table.h and steps_text_parts.h, which build these parts.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -115,15 +115,15 @@ class PageWriter {
     for (const std::string& l : wrap_words(title, width_, kIndent)) text_ += paint_.bold(l) + "\n";
     const std::string equation = paint_.shown(step.equation);
     const std::string size = paint_.shown(shape(step));
-    const int room = inner_width() - display_width(equation) - display_width(size);
-    if (room >= 2) {
-      line(equation + std::string(static_cast<std::size_t>(std::min(room, 4)), ' ') + paint_.dim(size));
+    const int available = inner_width() - display_width(equation) - display_width(size);
+    if (available >= 2) {
+      line(equation + std::string(static_cast<std::size_t>(std::min(available, 4)), ' ') + paint_.dim(size));
     } else {
       for (const std::string& l : wrap_words(equation, inner_width(), 2)) line(l);
       line(paint_.dim(size));
     }
     if (step.outside_library) line(paint_.dim(paint_.shown("not the library’s arithmetic: computed as on paper")));
-    // A blank line parts the finding, or the tables, from the head.
+    // A blank line separates the heading from the finding or the tables.
     text_ += "\n";
   }
 
@@ -159,7 +159,7 @@ class PageWriter {
     marked = explanation_.focus;
   }
 
-  // The parameters that a projection multiplies by, where they are small enough to stand beside its result.
+  // The parameters of a projection, if they are small enough to be shown next to its result.
   void operand_block(const Step& step, std::vector<Block>& blocks) const {
     if (step.request.operation != Operation::linear) return;
     const Matrix& w = *step.operands[1].matrix;
@@ -214,7 +214,7 @@ class PageWriter {
     std::vector<Index> wanted;
     if (options_.cell) wanted.push_back(options_.cell->head);
     if (step.sums_to_one != SumAxis::none)
-      if (const std::optional<QueryRow> row = row_to_tell(step, explanation_)) wanted.push_back(row->head);
+      if (const std::optional<QueryRow> row = row_for_finding(step, explanation_)) wanted.push_back(row->head);
     return wanted;
   }
   std::string shortened_text(const Matrix& m, const Table& table) const {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Parts of the text of a step; see steps_text_parts.h. Whatever prints a sum adds up the digits that it printed, and
-// says by how much they part from the printed result. Read next: steps_text.cpp.
+// Parts of the text of a step; see steps_text_parts.h. Code that prints a sum also adds up the printed digits and
+// states their sum if it differs from the printed result. Read next: steps_text.cpp.
 #include "steps_text_parts.h"
 
 #include <fmt/format.h>
@@ -22,7 +22,7 @@ std::string units_text(long long units, const NumberStyle& style) {
   return styled_number(static_cast<double>(units) / std::pow(10.0, style.digits), style);
 }
 
-// Eighths of a column, down to the thinnest for anything above 0.
+// Eighths of a column; at least one eighth for any value above 0.
 std::string bar(double share, int width, bool unicode) {
   constexpr std::array<std::string_view, 8> kEighths = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
   if (!(share > 0)) return "";
@@ -35,7 +35,7 @@ std::string bar(double share, int width, bool unicode) {
 
 bool by_columns(const TextContext& context) { return context.explanation.settings.layout == Layout::columns; }
 
-// The numbers of one query in the matrix that the weights come from, where it is as large as the weights.
+// The numbers of one query in the matrix behind the weights, if it is as large as the weights.
 std::vector<double> origin_row(const TextContext& context, const Step& step, const QueryRow& row) {
   std::vector<double> numbers;
   if (step.operands.empty()) return numbers;
@@ -49,7 +49,7 @@ std::vector<double> origin_row(const TextContext& context, const Step& step, con
   return numbers;
 }
 
-// Nothing where the printed digits add up to the printed total.
+// Nothing if the printed digits add up to the printed total.
 std::string rounding_text(long long printed, long long total, const NumberStyle& style) {
   return printed == total ? "" : fmt::format("rounded figures sum to {}", units_text(printed, style));
 }
@@ -67,8 +67,8 @@ Cell example_cell(const TextContext& context, const Step& step) {
     query = *focus;
   Index other = 0;
   if (step.sums_to_one != SumAxis::none) {
-    // The working of the largest weight tells most.
-    if (const std::optional<QueryRow> row = row_to_tell(step, context.explanation)) {
+    // The working of the largest weight is the most informative.
+    if (const std::optional<QueryRow> row = row_for_finding(step, context.explanation)) {
       cell.head = row->head;
       query = row->query;
       for (std::size_t j = 0; j < row->numbers.size(); ++j)
@@ -88,21 +88,21 @@ std::string in_sum(const std::string& text) {
   return text.starts_with('-') || text.starts_with("−") ? "(" + text + ")" : text;
 }
 
-// Whole factors are shown whole, whatever their products are shown with.
+// Whole factors are shown as integers, whatever the style of their products.
 std::string factor_text(double x, const NumberStyle& style) {
   return styled_number(x, x == std::trunc(x)
                               ? NumberStyle{.digits = 0, .scientific = style.scientific, .unicode = style.unicode}
                               : style);
 }
 
-// The working in one line, as many terms as fit; the rest as one sum.
+// The working in one line, with the terms that fit; the others as one sum.
 std::string one_line(const TextContext& context, const CellDerivation& work, const NumberStyle& style,
                      const std::string& name) {
   const bool exact = std::all_of(work.terms.begin(), work.terms.end(), [](const CellTerm& t) {
     return std::all_of(t.factors.begin(), t.factors.end(),
                        [](double x) { return x == std::trunc(x) && std::fabs(x) < 1e6; });
   });
-  // More terms than this fit no line; a sequence may have a hundred thousand.
+  // More terms than this never fit in a line; a sequence may have a hundred thousand.
   constexpr std::size_t kMaxTerms = 64;
   const std::size_t num_terms = work.terms.size();
   std::vector<std::string> parts;
@@ -117,7 +117,7 @@ std::string one_line(const TextContext& context, const CellDerivation& work, con
     }
     parts.push_back(in_sum(text));
   }
-  // A single term that stands alone would only repeat the result: its factors say more.
+  // A single term would only repeat the result, so its factors are shown.
   if (num_terms == 1 && !exact && work.terms[0].factors.size() == 2)
     parts[0] = factor_text(work.terms[0].factors[0], style) + (context.paint.unicode ? " · " : " * ") +
                in_sum(factor_text(work.terms[0].factors[1], style));
@@ -140,7 +140,7 @@ std::string one_line(const TextContext& context, const CellDerivation& work, con
     const std::string rounding = rounding_text(printed, printed_units(work.result, style), style);
     if (!rounding.empty() && !style.scientific) text += "  (" + rounding + ")";
     if (display_width(text) <= context.width || shown <= 1 || num_terms == 2) return text;
-    // One term alone is no "others".
+    // A single left-out term is not called "others".
     shown -= shown == num_terms ? 2 : 1;
   }
 }
@@ -149,7 +149,7 @@ std::string one_line(const TextContext& context, const CellDerivation& work, con
 
 std::vector<std::string> bar_lines(const TextContext& context, const Step& step, const NumberStyle& style) {
   constexpr std::size_t kMaxKeys = 12;
-  const std::optional<QueryRow> row = row_to_tell(step, context.explanation);
+  const std::optional<QueryRow> row = row_for_finding(step, context.explanation);
   if (!row || row->numbers.size() < 2 || style.scientific) return {};
   if (std::any_of(row->numbers.begin(), row->numbers.end(), [](double x) { return !(x >= 0 && x <= 1 + 1e-6); }))
     return {};
@@ -164,7 +164,7 @@ std::vector<std::string> bar_lines(const TextContext& context, const Step& step,
   const bool shortened = keys.size() > most;
   if (shortened) {
     std::erase_if(keys, [&](std::size_t j) { return row->hidden[j] != 0; });
-    // NaN first: sorting needs an order, and nothing in the row matters more.
+    // NaN first: sorting requires an order, and a NaN matters most in the row.
     const auto rank = [&](std::size_t j) { return std::isnan(row->numbers[j]) ? HUGE_VAL : row->numbers[j]; };
     std::sort(keys.begin(), keys.end(),
               [&](std::size_t a, std::size_t b) { return rank(a) != rank(b) ? rank(a) > rank(b) : a < b; });
@@ -210,7 +210,7 @@ std::vector<std::string> bar_lines(const TextContext& context, const Step& step,
     const std::string number = row->hidden[keys[n]] != 0 ? "hidden" : styled_number(weight, style);
     if (row->hidden[keys[n]] == 0) printed += printed_units(weight, style);
     std::string padded = pad_left(number, number_width);
-    // A bare 0 stands where the digits before the point end.
+    // A bare 0 is aligned with the digits before the point.
     if (number == "0" && style.digits > 0) padded = pad_left(pad_right("0", style.digits + 2), number_width);
     std::string line = pad_right(labels[n], label_width) + "  " + pad_left(origins[n], origin_width) + "  " + padded +
                        "  " + bar(weight, bar_width, paint.unicode);
@@ -230,12 +230,12 @@ std::vector<std::string> bar_lines(const TextContext& context, const Step& step,
     lines.push_back(sum_line);
     return lines;
   }
-  const int room = context.width - display_width(rounding);
-  if (display_width(sum_line) + 2 <= room) {
+  const int available = context.width - display_width(rounding);
+  if (display_width(sum_line) + 2 <= available) {
     lines.push_back(sum_line + "; " + rounding);
   } else {
     lines.push_back(sum_line + ";");
-    lines.push_back(std::string(static_cast<std::size_t>(std::max(room, 0)), ' ') + rounding);
+    lines.push_back(std::string(static_cast<std::size_t>(std::max(available, 0)), ' ') + rounding);
   }
   return lines;
 }
@@ -246,11 +246,11 @@ std::vector<std::string> example_lines(const TextContext& context, const Step& s
   const CellDerivation work = expand_cell(context.explanation, step, cell, style.digits);
   if (!std::isfinite(work.result)) return {};
   const std::string name = context.paint.shown(work.what) + head_text(step, cell);
-  // Where there are lines, the terms add up to something on the way; some operations tell nothing in one line.
+  // If there are lines, the terms add up to an intermediate value; some operations have no one-line form.
   if (!work.lines.empty() || work.terms.empty()) {
     if (work.lines.empty() || !operation_info(step.request.operation).traits.has_example) return {};
     const std::string& text = work.brief.empty() ? work.lines.back().text : work.brief;
-    // What the cell is equal to; or something about it, or several equations.
+    // An expression for the cell; or a remark about it, or several equations.
     const bool is_equation =
         work.lines.size() == 1 || (step.request.operation == Operation::scaled && !work.brief.empty());
     return wrap_words(name + (is_equation ? " = " : ": ") + context.paint.shown(text), context.width, 2);
@@ -300,7 +300,7 @@ std::vector<std::string> cell_lines(const TextContext& context, const Step& step
       const double rest = work.terms[static_cast<std::size_t>(shown[n] - 1)].partial_sum -
                           (previous < 0 ? 0.0 : work.terms[static_cast<std::size_t>(previous)].partial_sum);
       printed += printed_units(rest, s);
-      lines.push_back(pad_right(fmt::format("{} terms more", shown[n] - previous - 1), widths[0]) +
+      lines.push_back(pad_right(fmt::format("{} more terms", shown[n] - previous - 1), widths[0]) +
                       (sum_of_products ? "  " + pad_left("", widths[1]) : "") + "  " +
                       pad_left(styled_number(rest, s), widths[2]));
     }
@@ -320,9 +320,9 @@ std::vector<std::string> cell_lines(const TextContext& context, const Step& step
                                 work.zero_weights == 1 ? "1 key" : fmt::format("{} keys", work.zero_weights)));
   if (work.difference != 0 && std::isfinite(work.difference))
     lines.push_back(fmt::format(
-        "added {} by {}",
-        paint.shown(step.outside_library ? "in float64 they differ from the same in float32"
-                                         : "in plain order they differ from the kernel’s fused sum"),
+        "{} by {}",
+        paint.shown(step.outside_library ? "the sum in float64 differs from that in float32"
+                                         : "the sum in plain order differs from the kernel’s fused sum"),
         styled_number(std::fabs(work.difference), {.digits = 1, .scientific = true, .unicode = paint.unicode})));
   int name_width = 0;
   for (const NamedText& line : work.lines) name_width = std::max(name_width, display_width(line.name));
@@ -354,7 +354,7 @@ std::vector<std::string> document_lines(const TextContext& context, const Step& 
                                 printed_text(m.numbers[ours]), printed_text(theirs)));
   });
   if (different > static_cast<Index>(lines.size()))
-    lines.push_back(fmt::format("and {} numbers more differ", different - static_cast<Index>(lines.size())));
+    lines.push_back(fmt::format("and {} more numbers differ", different - static_cast<Index>(lines.size())));
   const std::string unit = expected.significant ? "significant digits" : expected.digits == 1 ? "decimal" : "decimals";
   std::string agree =
       fmt::format("as in the document: {} of {} number{}", compared - different, compared, compared == 1 ? "" : "s");

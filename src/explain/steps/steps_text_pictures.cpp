@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The figure of lesson why-scale in text: for each length D the histogram of the scores and the mean weights of a
-// query's keys, without and with division by √D, a column of block characters each.
+// The figure of lesson why-scale in text: for each head size D the histogram of the scores and the mean weights of a
+// query's keys, without and with division by √D, each as a column of block characters.
 // Read next: steps_text.cpp, web/scale_figure.js.
 #include <fmt/format.h>
 
@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t kBins = 20;
 
-// Eight heights; the lowest for anything above 0.
+// Eight heights; at least the lowest for any value above 0.
 std::string column(double share, bool unicode) {
   constexpr std::array<std::string_view, 9> kBlocks = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
   constexpr std::array<std::string_view, 9> kPlain = {" ", ".", ":", "-", "=", "+", "*", "#", "@"};
@@ -25,7 +25,7 @@ std::string column(double share, bool unicode) {
   return std::string(unicode ? kBlocks[eighths] : kPlain[eighths]);
 }
 
-// The histogram in kBins bins, each as high as its share of the fullest.
+// The histogram in kBins bins, relative to the fullest one.
 std::string histogram(const ScoreSample& sample, bool unicode) {
   std::vector<double> bins(kBins);
   for (std::size_t i = 0; i < sample.counts.size(); ++i)
