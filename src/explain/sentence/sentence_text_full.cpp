@@ -36,7 +36,7 @@ class Account {
 
   std::vector<std::string> make() {
     embedding();
-    cut();
+    split_into_heads();
     projections();
     scores();
     softmax();
