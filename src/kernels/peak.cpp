@@ -16,8 +16,7 @@
 namespace regard::kernels::REGARD_ISA {
 namespace {
 
-constexpr int kTotals =
-    8;  // accumulators: the processor loads a vector every cycle or two, and an exclusive or takes one
+constexpr int kTotals = 8;  // independent accumulators, so that a load can issue in every cycle
 
 }  // namespace
 

@@ -65,7 +65,7 @@ struct ScoreRules {
 // once and convert them in registers.
 inline constexpr Index kFewRows = 4;
 inline constexpr Index kRowStep =
-    8;  // row widths are multiples of this, so that whole or overlapping vectors cover them; even, for pairs
+    8;  // divides row widths, so that whole or overlapping vectors cover them; even, for pairs
 inline constexpr Index kLeastRow = 32;  // the number of 16-bit elements in the widest vector
 enum class Stored { compute_type, bfloat16, float16, int8 };
 struct StoredPanels {
