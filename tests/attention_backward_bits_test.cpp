@@ -404,9 +404,9 @@ TEST(BackwardRejections, NameTheArgumentTheActualAndTheExpected) {
   EXPECT_EQ(message([](Saved& s, Views&, Call&) { s.grad_context.shape[3] = 8; }),
             "attention_backward: grad_context has shape (1, 4, 3, 8); expected (1, 4, 3, 9)");
   EXPECT_EQ(message([](Saved& s, Views&, Call&) { s.row_sum = {}; }),
-            "attention_backward: row_sum is missing; expected (1, 4, 3) as attention_forward wrote it");
+            "attention_backward: row_sum is missing; expected (1, 4, 3) as written by attention_forward");
   EXPECT_EQ(message([](Saved& s, Views&, Call&) { s.fingerprint = {}; }),
-            "attention_backward: fingerprint is missing; expected the one that attention_forward wrote");
+            "attention_backward: fingerprint is missing; expected the one written by attention_forward");
   EXPECT_EQ(message([](Saved& s, Views&, Call&) { s.grad_lse.shape[0] = 2; }),
             "attention_backward: grad_lse has shape (2, 4, 3); expected (1, 4, 3)");
   EXPECT_EQ(message([](Saved&, Views& v, Call&) { v.grad_key.shape[2] = 6; }),
@@ -416,9 +416,9 @@ TEST(BackwardRejections, NameTheArgumentTheActualAndTheExpected) {
             "expected distinct elements");
   float number = 0;
   EXPECT_EQ(message([&](Saved&, Views& v, Call&) { v.grad_bias = {&number, {1, 1, 1, 1}}; }),
-            "attention_backward: grad_bias is given and bias is not; expected both");
+            "attention_backward: grad_bias is given without bias; expected both");
   EXPECT_EQ(message([&](Saved&, Views& v, Call&) { v.grad_sinks = {&number, {1}}; }),
-            "attention_backward: grad_sinks is given and sinks are not; expected both");
+            "attention_backward: grad_sinks is given without sinks; expected both");
   EXPECT_EQ(message([&](Saved&, Views& v, Call& c) {
               c.bias_f32 = Array<float, 4>({1, 1, 1, 1});
               c.bias_f32.fill([] { return 0; });
@@ -630,7 +630,7 @@ TEST(BackwardOptions, OfACacheAreThoseOfItsKeysAndOfAMergeNone) {
               attention_merge({.accumulator = sums.view(), .row_max = rows.view(), .row_sum = rows.view()}, {},
                               {.context = context.view(), .fingerprint = &merged});
             }),
-            "attention_merge: fingerprint is given; expected none: no options are known");
+            "attention_merge: fingerprint is given; expected none: the options of the partial results are unknown");
 }
 
 // The same number stands in the tests of C and Python.
@@ -666,7 +666,7 @@ TEST(BackwardStatistics, ThoseOfAnotherForwardPassAreRejectedInDebugBuilds) {
   EXPECT_EQ(text, "accepted");
 #else
   EXPECT_TRUE(text.starts_with("attention_backward: row_max and row_sum make the weights of row (0, 0, ")) << text;
-  EXPECT_TRUE(text.ends_with("; expected those that attention_forward wrote for the same call")) << text;
+  EXPECT_TRUE(text.ends_with("; expected the values that attention_forward wrote for the same call")) << text;
 #endif
 }
 

@@ -156,7 +156,7 @@ TEST(Columns, Rejections) {
   };
   const ColumnsRequest request{.row_max = row_max.view(), .row_sum = row_sum.view()};
   EXPECT_EQ(message({.row_max = row_max.view()}, {.key_mass = mass.view()}),
-            "attention_columns: row_sum is missing; expected (1, 4, 5) as attention_forward wrote it");
+            "attention_columns: row_sum is missing; expected (1, 4, 5) as written by attention_forward");
   EXPECT_EQ(message(request, {.key_mass = short_mass.view()}),
             "attention_columns: key_mass has shape (1, 4, 8); expected (1, 4, 9)");
   EXPECT_EQ(

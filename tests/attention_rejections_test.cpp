@@ -231,7 +231,7 @@ TEST(Rejections, DenseOptions) {
   EXPECT_EQ(message_of([](Call& c) { c.options.block_size = {2, -1}; }),
             "block_size is (2, -1); expected two positive numbers");
   EXPECT_EQ(message_of([](Call& c) { c.options.block_mask = {}; }),
-            "block_size is given and block_mask is not; expected both");
+            "block_size is given without block_mask; expected both");
   EXPECT_EQ(message_of([](Call& c) { c.options.block_mask.shape = {2, 4, 2, 1}; }),
             "block_mask has shape (2, 4, 2, 1); expected (2, 3) blocks in its last two axes");
   EXPECT_EQ(message_of([](Call& c) { c.options.block_size = {1, 2}; }),
@@ -249,9 +249,9 @@ TEST(Rejections, NumbersPerHeadAndOfTheWholeCall) {
             "sinks[3] is nan; expected a finite number, or −inf for no sink");
   EXPECT_EQ(message_of([](Call& c) { c.options.scale = -HUGE_VAL; }), "scale is -inf; expected a finite number");
   EXPECT_EQ(message_of([](Call& c) { c.options.scale = 1e39; }), "scale is 1e+39; expected a finite number");
-  EXPECT_EQ(message_of([](Call& c) { c.options.soft_cap = -0.5; }), "soft_cap is -0.5; expected a number above 0");
-  EXPECT_EQ(message_of([](Call& c) { c.options.soft_cap = 0.0; }), "soft_cap is 0; expected a number above 0");
-  EXPECT_EQ(message_of([](Call& c) { c.options.soft_cap = 1e-60; }), "soft_cap is 1e-60; expected a number above 0");
+  EXPECT_EQ(message_of([](Call& c) { c.options.soft_cap = -0.5; }), "soft_cap is -0.5; expected a positive number");
+  EXPECT_EQ(message_of([](Call& c) { c.options.soft_cap = 0.0; }), "soft_cap is 0; expected a positive number");
+  EXPECT_EQ(message_of([](Call& c) { c.options.soft_cap = 1e-60; }), "soft_cap is 1e-60; expected a positive number");
 }
 
 TEST(Rejections, NegativeThreads) {
@@ -274,7 +274,7 @@ TEST(Rejections, EveryOperatorNamesItself) {
             }),
             "attention_weights: rows[0] is 2 to 1; expected a half-open range within 0 to 3");
   EXPECT_EQ(rejection([&] { attention_weights(call.query, call.key, {}, call.bias.view()); }),
-            "attention_weights: row_max is missing; expected (2, 4, 3) as attention_forward wrote it");
+            "attention_weights: row_max is missing; expected (2, 4, 3) as written by attention_forward");
   call.key.shape[3] = 5;
   EXPECT_EQ(rejection([&] {
               attention_with_weights<float>(call.query, call.key, call.value);

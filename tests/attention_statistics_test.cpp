@@ -496,7 +496,7 @@ TEST(Statistics, OfNothingSucceed) {
     };
     EXPECT_NO_THROW(call({9, 0, 8})) << "B " << B << " H " << H << " L " << L;
     EXPECT_EQ(rejection<std::invalid_argument>([&] { call({0, -9}); }),
-              "attention_with_statistics: chosen_keys has -9; expected 0 or more");
+              "attention_with_statistics: chosen_keys contains -9; expected 0 or more");
   }
 }
 
@@ -514,17 +514,18 @@ TEST(Statistics, Rejections) {
     });
   };
   EXPECT_EQ(message({.top_keys = many.view()}),
-            "attention_with_statistics: top_keys has shape (1, 4, 5, 64); expected 1 to 63 keys a row");
+            "attention_with_statistics: top_keys has shape (1, 4, 5, 64); expected 1 to 63 keys per row");
   EXPECT_EQ(message({.top_weights = weights.view()}),
-            "attention_with_statistics: top_weights is given without top_keys; expected both, or top_keys alone");
+            "attention_with_statistics: top_weights is given without top_keys; expected both, or only top_keys");
   EXPECT_EQ(message({.entropy = wrong.view()}),
             "attention_with_statistics: entropy has shape (1, 4, 6); expected (1, 4, 5)");
   EXPECT_EQ(message({.largest_weight = {context.view().data, {1, 4, 5}}}),
             "attention_with_statistics: largest_weight overlaps context; expected separate memory");
   const std::vector<Index> twice{3, 1, 3}, negative{3, -1}, one{3};
   EXPECT_EQ(message({.chosen_keys = twice}),
-            "attention_with_statistics: chosen_keys has 3 more than once; expected distinct keys");
-  EXPECT_EQ(message({.chosen_keys = negative}), "attention_with_statistics: chosen_keys has -1; expected 0 or more");
+            "attention_with_statistics: chosen_keys contains 3 more than once; expected distinct keys");
+  EXPECT_EQ(message({.chosen_keys = negative}),
+            "attention_with_statistics: chosen_keys contains -1; expected 0 or more");
   const Array<Index, 3> all({1, 1, 2}), six({1, 6, 2}), three({1, 5, 3});
   EXPECT_EQ(message({.chosen_keys = one, .chosen_ranges = all.view()}),
             "attention_with_statistics: chosen_keys and chosen_ranges are given; expected one of them");

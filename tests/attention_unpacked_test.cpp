@@ -230,12 +230,12 @@ TEST(AttentionInPlace, PlansSayWhyFewRowsArePacked) {
     Index heads, key_heads, rows, keys, depth, columns;
     const char* why;
   };
-  const char* const kManyRows = "with so many rows and so few keys packing is faster";
+  const char* const kManyRows = "packing is faster for this number of rows and keys";
   for (const Case& c :
        {Case{8, 1, 1, 100, 64, 64, nullptr}, Case{8, 8, 4, 100, 72, 40, nullptr}, Case{8, 1, 7, 2000, 64, 64, nullptr},
-        Case{8, 1, 1, 100, 24, 64, "D is less than 32 or no multiple of 8"},
-        Case{8, 1, 1, 100, 36, 64, "D is less than 32 or no multiple of 8"},
-        Case{8, 8, 2, 100, 64, 60, "Dv is less than 32 or no multiple of 8"}, Case{8, 8, 5, 1000, 64, 64, kManyRows},
+        Case{8, 1, 1, 100, 24, 64, "D is less than 32 or not a multiple of 8"},
+        Case{8, 1, 1, 100, 36, 64, "D is less than 32 or not a multiple of 8"},
+        Case{8, 8, 2, 100, 64, 60, "Dv is less than 32 or not a multiple of 8"}, Case{8, 8, 5, 1000, 64, 64, kManyRows},
         Case{8, 8, 13, 2000, 64, 64, kManyRows}, Case{8, 8, 61, 2000, 64, 64, ""}}) {
     SCOPED_TRACE(testing::Message() << "Hkv " << c.key_heads << " L " << c.rows << " D " << c.depth);
     auto inputs = AttentionInputs<float>::normal(1, 1, c.heads, c.key_heads, c.rows, c.keys, c.depth, c.columns);
@@ -264,15 +264,15 @@ TEST(AttentionInPlace, PlansSayWhichOptionOrLayoutPacks) {
   expect_packed(way(strided, rows), "key's last axis is not contiguous");
   expect_packed(way(rows, strided), "value's last axis is not contiguous");
   expect_packed(way(one, rows), "key has stride 0 along S");
-  expect_packed(way(rows, one), "all values are one");
+  expect_packed(way(rows, one), "value has stride 0 along S");
   AttentionOptions dropout;
   dropout.dropout = 0.5;
-  expect_packed(way(rows, rows, dropout), "there is dropout");
+  expect_packed(way(rows, rows, dropout), "dropout is enabled");
   expect_packed(way_of([&](const Runtime& runtime) {
                   attention_with_statistics(query, rows, rows, outputs, {.entropy = {entropy.data(), {1, 1, 1}}}, {},
                                             runtime);
                 }),
-                "statistics ride along");
+                "statistics are requested");
 }
 
 }  // namespace

@@ -102,7 +102,7 @@ TYPED_TEST(Semantics2, TheOffsetMustBeNamedWhenLengthsDifferOrKeyLengthsAreGiven
                                                             {"alibi_slopes", {.alibi_slopes = slopes}},
                                                             {"prefix", {.prefix = prefix}}};
   for (auto [name, options] : users) {
-    const std::string start = "attention_forward: " + name + " needs query_offset to be named";
+    const std::string start = "attention_forward: " + name + " needs an explicit query_offset";
     EXPECT_EQ(rejection([&] { run_attention(wide, options); }).substr(0, start.size()), start);
     EXPECT_EQ(rejection([&] { run_attention(square, options); }), "accepted");
     options.key_lengths = lengths;

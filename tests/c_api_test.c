@@ -355,7 +355,7 @@ static void test_linear(void) {
   expect_close(output, expected, 4, 0, "linear");
   expect(regard_linear_forward(&x, &w, NULL, &y, NULL) == REGARD_OK, "linear without bias");
   expect_close(output, without_bias, 4, 0, "linear without bias");
-  expect_error(regard_linear_forward(&x, NULL, NULL, &y, NULL), "linear_forward: weight is not given");
+  expect_error(regard_linear_forward(&x, NULL, NULL, &y, NULL), "linear_forward: weight is missing");
 }
 
 /* bf16 numbers that are exact, to bf16 and to f32. */
@@ -606,13 +606,13 @@ static void test_errors(void) {
          "both shapes are named");
   prepare(&c);
   memset(&c.outputs.context, 0, sizeof c.outputs.context);
-  expect_error(forward(&c), "attention_forward: context is not given");
+  expect_error(forward(&c), "attention_forward: context is missing");
   prepare(&c);
   c.outputs.context.data = c.weights;
   expect(forward(&c) == REGARD_INVALID_ARGUMENT && strstr(regard_last_error(), "overlaps") != NULL, "overlap");
   prepare(&c);
   expect_error(regard_attention_forward(NULL, &c.key, &c.value, &c.outputs, NULL, NULL),
-               "attention_forward: query is not given");
+               "attention_forward: query is missing");
   expect_error(regard_attention_forward(&c.query, &c.key, &c.value, NULL, NULL, NULL),
                "attention_forward: outputs is NULL");
   c.options.sinks = input_of(kKey, REGARD_F64, 1, one);

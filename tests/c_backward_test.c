@@ -104,7 +104,7 @@ static void test_backward(void) {
   c.options.dropout_first[1] = 2;
   saved.fingerprint = NULL;
   expect_error(regard_attention_backward(&c.query, &c.key, &c.value, &saved, &g, &c.options, NULL),
-               "attention_backward: fingerprint is missing; expected the one that attention_forward wrote");
+               "attention_backward: fingerprint is missing; expected the one written by attention_forward");
   memset(fingerprint, 0xff, sizeof fingerprint);
   saved.fingerprint = fingerprint;
   expect(regard_attention_backward(&c.query, &c.key, &c.value, &saved, &g, &c.options, NULL) == REGARD_OK,
@@ -114,7 +114,7 @@ static void test_backward(void) {
   saved.row_sum.dtype = saved.row_sum.rank = 0;
   saved.row_sum.shape = NULL;
   expect_error(regard_attention_backward(&c.query, &c.key, &c.value, &saved, &g, &c.options, NULL),
-               "attention_backward: row_sum is missing; expected (1, 1, 4) as attention_forward wrote it");
+               "attention_backward: row_sum is missing; expected (1, 1, 4) as written by attention_forward");
 }
 
 /* The same number stands in the tests of C++ and Python. */

@@ -98,12 +98,14 @@ static void test_cache(void) {
     expect(regard_kv_cache_append_all(cache, &batch, &batch, counts, NULL) == REGARD_OK, "append to all");
   }
   expect(regard_kv_cache_get_free_pages(cache, &free_pages) == REGARD_OK && free_pages == 0, "free pages");
-  expect_code(regard_kv_cache_append(cache, 1, &key, &value, NULL), REGARD_OUT_OF_PAGES,
-              "KvCache::append: 1 pages are needed and 0 are free; truncate a sequence, or make the cache with more "
-              "pages");
-  expect_code(regard_kv_cache_fork(cache, 0, 1), REGARD_OUT_OF_PAGES,
-              "KvCache::fork: 1 pages are needed and 0 are free; truncate a sequence, or make the cache with more "
-              "pages");
+  expect_code(
+      regard_kv_cache_append(cache, 1, &key, &value, NULL), REGARD_OUT_OF_PAGES,
+      "KvCache::append: 1 pages are needed, but only 0 are free; truncate a sequence or create the cache with more "
+      "pages");
+  expect_code(
+      regard_kv_cache_fork(cache, 0, 1), REGARD_OUT_OF_PAGES,
+      "KvCache::fork: 1 pages are needed, but only 0 are free; truncate a sequence or create the cache with more "
+      "pages");
   expect(regard_kv_cache_get_length(cache, 1, &length, &first_key) == REGARD_OK && length == 0, "nothing was appended");
   regard_kv_cache_free(cache);
 }
@@ -162,7 +164,7 @@ static void test_packed_linear(void) {
   expect_error(regard_packed_linear_forward(&x, packed, &b, 4, &y, NULL),
                "linear_forward: activation is 4; expected 0 (none), 1 (relu), 2 (gelu) or 3 (gelu_tanh)");
   expect_error(regard_packed_linear_forward(&x64, packed, NULL, REGARD_RELU, &y, NULL),
-               "linear_forward: weight is packed of another type than input has; expected the same");
+               "linear_forward: weight was packed with a different type than that of input; expected the same type");
   expect_error(regard_packed_linear_forward(&x, NULL, NULL, REGARD_RELU, &y, NULL), "linear_forward: weight is NULL");
   regard_packed_linear_free(packed);
 }
@@ -252,7 +254,7 @@ static void test_runtime(void) {
     plan.struct_size = sizeof plan;
     runtime.plan = &plan;
     expect_error(regard_kv_cache_create(&of_cache, REGARD_F32, NULL, 0, &runtime, &cache),
-                 "kv_cache_create: runtime->plan is given; expected NULL: this has no plan");
+                 "kv_cache_create: runtime->plan is given; expected NULL: this function cannot be planned");
   }
   regard_stop_free(stop);
   regard_stop_free(NULL);

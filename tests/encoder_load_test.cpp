@@ -207,14 +207,15 @@ TEST(EncoderLoad, RejectsFieldsByName) {
          "num_hidden_layers is 9.223372036854776e+18; expected a whole number from 1 to 4096");
   for (const char* epsilon : {"0", "-1e-12"}) {
     expect("\"layer_norm_eps\": 0.001", "\"layer_norm_eps\": " + std::string(epsilon),
-           "layer_norm_eps is " + std::string(epsilon) + "; expected a number above 0");
+           "layer_norm_eps is " + std::string(epsilon) + "; expected a positive number");
   }
-  expect("\"layer_norm_eps\": 0.001", R"("layer_norm_eps": null)", "layer_norm_eps is null; expected a number above 0");
+  expect("\"layer_norm_eps\": 0.001", R"("layer_norm_eps": null)",
+         "layer_norm_eps is null; expected a positive number");
   expect("\"hidden_act\": \"gelu\"", R"("hidden_act": "gelu_new")",
-         "hidden_act is \"gelu_new\"; only \"gelu\" is built");
-  expect("\"is_decoder\": false", R"("is_decoder": true)", "is_decoder is true; only false is built");
+         "hidden_act is \"gelu_new\"; only \"gelu\" is supported");
+  expect("\"is_decoder\": false", R"("is_decoder": true)", "is_decoder is true; only false is supported");
   expect("\"is_decoder\": false", R"("position_embedding_type": "relative_key")",
-         "position_embedding_type is \"relative_key\"; only \"absolute\" is built");
+         "position_embedding_type is \"relative_key\"; only \"absolute\" is supported");
   expect("\"model_type\": \"bert\"", R"("model_type": "gpt2")", "model_type is \"gpt2\"; expected \"bert\"");
   expect("\"model_type\": \"bert\"", R"("model_type": {})", "model_type is an object; expected \"bert\"");
 }
@@ -242,15 +243,16 @@ TEST(EncoderLoad, ListsEveryTensorThatIsWrong) {
             "encoder.layer.0.intermediate.dense.weight has shape (40, 72), expected (72, 40) = (intermediate_size, "
             "hidden_size); encoder.layer.1.attention.self.key.bias is missing, expected (40,) = (hidden_size); "
             "encoder.layer.2.output.LayerNorm.weight has type I32, expected F32, F64, F16 or BF16; "
-            "encoder.layer.3.output.LayerNorm.weight is no tensor of a bert encoder with 3 layers");
+            "encoder.layer.3.output.LayerNorm.weight is not a tensor of a bert encoder with 3 layers");
 }
 
 TEST(EncoderLoad, TakesEachTensorOnce) {
   Parts parts = tiny_parts();
   parts["embeddings.LayerNorm.gamma"] = parts["embeddings.LayerNorm.weight"];
-  EXPECT_EQ(rejection(parts),
-            "FOLDER: 1 tensor is not as config.json describes the model: embeddings.LayerNorm.gamma is no tensor of a "
-            "bert encoder with 3 layers");
+  EXPECT_EQ(
+      rejection(parts),
+      "FOLDER: 1 tensor is not as config.json describes the model: embeddings.LayerNorm.gamma is not a tensor of a "
+      "bert encoder with 3 layers");
 }
 
 // An escape sequence that sets a terminal's title, and a bidirectional override.
@@ -268,9 +270,10 @@ TEST(EncoderLoad, MessagesEscapeWhatFilesHold) {
             "layer_norm_eps" + shown);
   Parts parts = tiny_parts();
   parts["a\u202e\u2066b"] = parts["embeddings.LayerNorm.weight"];
-  EXPECT_EQ(rejection(parts),
-            "FOLDER: 1 tensor is not as config.json describes the model: a\\u{202e}\\u{2066}b is no tensor of a bert "
-            "encoder with 3 layers");
+  EXPECT_EQ(
+      rejection(parts),
+      "FOLDER: 1 tensor is not as config.json describes the model: a\\u{202e}\\u{2066}b is not a tensor of a bert "
+      "encoder with 3 layers");
 }
 
 TEST(EncoderLoad, MessagesEscapeTheFoldersName) {
@@ -328,9 +331,9 @@ TEST(EncoderLoad, RejectsMoreMemoryThanThereIs) {
     }
   }
   options.max_memory_bytes = stored + needed - 1;
-  EXPECT_EQ(rejection(tiny_config(), parts, options), "FOLDER: takes " + std::to_string(needed) +
-                                                          " bytes of memory more to compute with; " +
-                                                          std::to_string(needed - 1) + " may be used");
+  EXPECT_EQ(rejection(tiny_config(), parts, options), "FOLDER: needs " + std::to_string(needed) +
+                                                          " more bytes of memory for computing; " +
+                                                          std::to_string(needed - 1) + " are available");
   options.max_memory_bytes = stored + needed;
   EXPECT_EQ(rejection(tiny_config(), parts, options), "accepted");
 }

@@ -259,11 +259,11 @@ TEST(Encoder, RejectsWhatItCannotEncode) {
             "encode: token 1 has id 60; expected 0 to 59");
   EXPECT_EQ(rejection([] { encode(tiny(), std::vector<Index>{-1}); }), "encode: token 0 has id -1; expected 0 to 59");
   EXPECT_EQ(rejection([] { encode(tiny(), std::vector<Index>{1, 2}, {.hidden_keys = {2}}); }),
-            "encode: hidden key 2 is no token; the text has 2, counted from 0");
+            "encode: hidden key 2 does not exist; the text has 2 tokens, counted from 0");
   EXPECT_EQ(rejection([] { encode(tiny(), {}, {.hidden_keys = {0}}); }),
-            "encode: hidden key 0 is no token; the text has 0, counted from 0");
+            "encode: hidden key 0 does not exist; the text has 0 tokens, counted from 0");
   EXPECT_EQ(rejection([] { encode(tiny(), std::vector<Index>{1}, {.hidden_keys = {-1}}); }),
-            "encode: hidden key -1 is no token; the text has 1, counted from 0");
+            "encode: hidden key -1 does not exist; the text has 1 tokens, counted from 0");
 }
 
 TEST(Encoder, RejectsPlacesThatATraceDoesNotHave) {
@@ -284,7 +284,7 @@ TEST(Encoder, RejectsPlacesThatATraceDoesNotHave) {
             "encoder_weights: hidden key 9 does not exist; there are 9, counted from 0");
   Encoder other = tiny();
   other.config.num_heads = 8;
-  EXPECT_EQ(rejection([&] { head_output(other, trace, 0, 0); }), "head_output: the trace is of another encoder");
+  EXPECT_EQ(rejection([&] { head_output(other, trace, 0, 0); }), "head_output: the trace comes from another encoder");
 }
 
 TEST(Encoder, StopsWhenAsked) {

@@ -476,7 +476,7 @@ std::map<std::string, std::string> pinned() {
   std::ifstream file(REGARD_GOLDEN_HASHES);
   std::map<std::string, std::string> hashes;
   std::string name, hash;
-  while (file >> name >> hash) EXPECT_TRUE(hashes.emplace(name, hash).second) << name << " stands twice";
+  while (file >> name >> hash) EXPECT_TRUE(hashes.emplace(name, hash).second) << name << " occurs twice";
   return hashes;
 }
 

@@ -80,7 +80,7 @@ TEST(Json, NamesWithEqualHashesTakeNoLonger) {
   EXPECT_EQ(read_json(text + "}", "j").members().size(), 512u * 512u);
   EXPECT_EQ(
       rejection_of(text + ",\"" + names[0] + "\":1}"),
-      "j: byte " + std::to_string(text.size() + 1) + ": the name \"" + names[0] + "\" stands twice in one object");
+      "j: byte " + std::to_string(text.size() + 1) + ": the name \"" + names[0] + "\" occurs twice in one object");
 }
 
 TEST(Json, TokensWithEqualHashesTakeNoLonger) {
@@ -112,19 +112,19 @@ TEST(Json, TokensWithEqualHashesTakeNoLonger) {
 
 TEST(Json, TheFirstMistakeIsReported) {
   EXPECT_EQ(rejection_of(R"({"a": 1, "a": 2, "b": 1, "b": 2})"),
-            "j: byte 9: the name \"a\" stands twice in one object");
+            "j: byte 9: the name \"a\" occurs twice in one object");
   EXPECT_EQ(rejection_of(R"({"b": 1, "a": 2, "a" : 1, "b": 2})"),
-            "j: byte 17: the name \"a\" stands twice in one object");
-  EXPECT_EQ(rejection_of(R"({"a": 1, "a": {"b": 1, "b": 2}})"), "j: byte 9: the name \"a\" stands twice in one object");
+            "j: byte 17: the name \"a\" occurs twice in one object");
+  EXPECT_EQ(rejection_of(R"({"a": 1, "a": {"b": 1, "b": 2}})"), "j: byte 9: the name \"a\" occurs twice in one object");
   EXPECT_EQ(rejection_of(R"({"a": 1, "c": {"b": 1, "b": 2}, "a": 1})"),
-            "j: byte 23: the name \"b\" stands twice in one object");
-  EXPECT_EQ(rejection_of(R"({"a": 1, "a" 2})"), "j: byte 9: the name \"a\" stands twice in one object");
-  EXPECT_EQ(rejection_of(R"({"a": 1, "a": 2, x)"), "j: byte 9: the name \"a\" stands twice in one object");
-  EXPECT_EQ(rejection_of(R"({"a": 1, "a": [{"b": x)"), "j: byte 9: the name \"a\" stands twice in one object");
-  EXPECT_EQ(rejection_of(R"({"a": 1, "a": -1e999})"), "j: byte 9: the name \"a\" stands twice in one object");
+            "j: byte 23: the name \"b\" occurs twice in one object");
+  EXPECT_EQ(rejection_of(R"({"a": 1, "a" 2})"), "j: byte 9: the name \"a\" occurs twice in one object");
+  EXPECT_EQ(rejection_of(R"({"a": 1, "a": 2, x)"), "j: byte 9: the name \"a\" occurs twice in one object");
+  EXPECT_EQ(rejection_of(R"({"a": 1, "a": [{"b": x)"), "j: byte 9: the name \"a\" occurs twice in one object");
+  EXPECT_EQ(rejection_of(R"({"a": 1, "a": -1e999})"), "j: byte 9: the name \"a\" occurs twice in one object");
   EXPECT_EQ(rejection_of(R"({"a\"": [":", {}] , "a\"" :  [1, 2, "\\"]})"),
-            "j: byte 20: the name \"a\"\" stands twice in one object");
-  EXPECT_EQ(rejection_of(R"({"": 1, "": null})"), "j: byte 8: the name \"\" stands twice in one object");
+            "j: byte 20: the name \"a\"\" occurs twice in one object");
+  EXPECT_EQ(rejection_of(R"({"": 1, "": null})"), "j: byte 8: the name \"\" occurs twice in one object");
 }
 
 TEST(Json, ValuesKeepTheirKindsAndPlaces) {
@@ -271,7 +271,7 @@ TEST(Json, MessagesShowTheEndOfALongText) {
 TEST(Json, NamesAreTruncatedWhereACharacterEnds) {
   const std::string name = "a" + repeated("é", 60);
   EXPECT_EQ(rejection_of("{\"" + name + "\":1,\"" + name + "\":1}"),
-            "j: byte 127: the name \"a" + repeated("é", 39) + "\" stands twice in one object");
+            "j: byte 127: the name \"a" + repeated("é", 39) + "\" occurs twice in one object");
 }
 
 }  // namespace

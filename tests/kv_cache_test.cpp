@@ -263,16 +263,15 @@ TYPED_TEST(KvCacheOf, ARingRejectsAWindowThatItNoLongerHas) {
                      {.causal = true, .query_offset = QueryAlignment::bottom_right, .window = window});
   };
   decode({.left = 60, .right = 0});
-  EXPECT_EQ(
-      rejection([&] { decode({}); }),
-      "attention_decode: query 0 of sequence 0 sees key 0 and the ring keeps those from key 448 on; a window of w "
-      "keys and L queries need a capacity of w + L - 1");
-  EXPECT_NE(rejection([&] { decode({.left = 200, .right = 0}); }).find("sees key 308 and"), std::string::npos);
+  EXPECT_EQ(rejection([&] { decode({}); }),
+            "attention_decode: query 0 of sequence 0 attends to key 0, but the ring keeps only keys from 448 on; a "
+            "window of w keys with L queries needs a capacity of w + L - 1");
+  EXPECT_NE(rejection([&] { decode({.left = 200, .right = 0}); }).find("attends to key 308, but"), std::string::npos);
   // Rows before the first key see nothing; those after them see keys that have gone.
   EXPECT_NE(rejection([&] {
               attention_decode(query.view(), cache, outputs.views(),
                                {.causal = true, .query_offset = Index{-2}, .window = {.left = 60, .right = 0}});
-            }).find("query 2 of sequence 0 sees key 0 and"),
+            }).find("query 2 of sequence 0 attends to key 0, but"),
             std::string::npos);
 }
 
@@ -450,14 +449,14 @@ TYPED_TEST(KvCacheOf, ABookThatSharesPanelsToBeWrittenIsRejected) {
     write(kTable, {0, 1, 1});
     write(kPanelUsers, {1, 2, 0});
     EXPECT_EQ(rejection<std::runtime_error>([&] { KvCache<T>::open(block); }),
-              "KvCache: byte 256: sequence 0 shares panel 1, which it will write");
+              "KvCache: byte 256: sequence 0 shares panel 1, which it will write to");
     write(kTable, {0, 1, -1});
     write(kPanelUsers, {1, 1, 0});
     const std::int32_t two = 2;
     std::memcpy(block.data() + 384, &two, sizeof two);
     if (ring) {
       EXPECT_EQ(rejection<std::runtime_error>([&] { KvCache<T>::open(block); }),
-                "KvCache: byte 256: sequence 0 lacks a panel of its ring");
+                "KvCache: byte 256: sequence 0 is missing a panel of its ring");
     } else {
       EXPECT_NO_THROW(KvCache<T>::open(block));
     }
@@ -645,10 +644,10 @@ TEST(KvCacheRejections, NameTheArgument) {
   EXPECT_EQ(made([](auto& s) { s.num_sequences = -1; }), "KvCache: num_sequences is -1; expected 0 or more");
   EXPECT_EQ(made([](auto& s) { s.page_keys = 48; }), "KvCache: page_keys is 48; expected a multiple of 32");
   EXPECT_EQ(made([](auto& s) { s.num_pages = 4; }),
-            "KvCache: num_pages is given without page_keys; a contiguous cache has a page for each sequence");
+            "KvCache: num_pages is given without page_keys; a contiguous cache has one page per sequence");
   EXPECT_EQ(
       made([](auto& s) { s.capacity = std::numeric_limits<Index>::max(); }),
-      "KvCache: a cache of this shape has more bytes or panels than can be counted; expected fewer or smaller pages");
+      "KvCache: a cache of this shape is too large for its size to be represented; expected fewer or smaller pages");
   KvCache<float> cache(good);
   Array<float, 3> key({2, 5, 4}), value({2, 5, 3}), wide({2, 41, 4}), wide_value({2, 41, 3});
   const auto appended = [&](Index s, const Array<float, 3>& k, const Array<float, 3>& v) {
@@ -662,11 +661,11 @@ TEST(KvCacheRejections, NameTheArgument) {
   }
   EXPECT_EQ(appended(0, key, key), "KvCache::append: value has shape (2, 5, 4); expected (2, 5, 3)");
   EXPECT_EQ(appended(0, wide, wide_value),
-            "KvCache::append: sequence 0 holds 0 keys and 41 more are given; its capacity is 40");
+            "KvCache::append: sequence 0 holds 0 keys, and 41 more are given; its capacity is 40");
   cache.append(0, key.view(), value.view());
   EXPECT_EQ(rejection([&] { cache.truncate(0, 6); }), "KvCache::truncate: length is 6; sequence 0 has keys 0 to 5");
   EXPECT_EQ(rejection([&] { cache.fork(1, 0); }),
-            "KvCache::fork: sequence 0 has 5 keys; expected another, empty sequence");
+            "KvCache::fork: sequence 0 has 5 keys; expected a different, empty sequence");
   Array<float, 4> query({2, 2, 1, 4});
   auto outputs = AttentionArrays<float>::dense(2, 2, 1, 0, 3, false);
   const auto decoded = [&](const AttentionOptions& options) {
@@ -674,7 +673,7 @@ TEST(KvCacheRejections, NameTheArgument) {
   };
   const std::vector<Index> lengths{1, 1};
   EXPECT_EQ(decoded({.key_lengths = lengths}),
-            "attention_decode: key_lengths is given; expected none: the cache has them");
+            "attention_decode: key_lengths is given; expected none: the cache holds the lengths");
   EXPECT_EQ(decoded({.causal = true}), "accepted");
   EXPECT_EQ(decoded({.query_offset = Index{0}}), "accepted");
   AttentionOutputs inside = outputs.views();
@@ -700,13 +699,13 @@ TEST(KvCacheRejections, OfAQueryNameTheCache) {
   EXPECT_EQ(decoded(single, {2, 4, 1, 8}),
             "attention_decode: query has batch 2 in shape (2, 4, 1, 8); the cache has 1 sequence");
   EXPECT_EQ(decoded(cache, {4, 3, 1, 8}),
-            "attention_decode: query has 3 heads in shape (4, 3, 1, 8); the cache has 2 key heads, expected a multiple "
-            "of them");
+            "attention_decode: query has 3 heads in shape (4, 3, 1, 8); the cache has 2 key heads; expected a multiple "
+            "of that number");
   EXPECT_EQ(decoded(cache, {4, 4, 1, 7}),
             "attention_decode: query has head size 7 in shape (4, 4, 1, 7); the cache has head size 8");
   auto outputs = AttentionArrays<float>::dense(4, 4, 1, 0, 3, false);
   EXPECT_EQ(rejection([&] { attention_decode(InputView<4>(), cache, outputs.views()); }),
-            "attention_decode: query is missing; expected (B, H, L, D), B the sequences of the cache");
+            "attention_decode: query is missing; expected (B, H, L, D) with B = number of sequences in the cache");
 }
 
 // Rows stand at the newest positions, whatever the lengths of the sequences, unless query_offset says otherwise.

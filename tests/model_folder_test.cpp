@@ -70,16 +70,16 @@ TEST(ModelFolder, Shards) {
 TEST(ModelFolder, NothingThere) {
   const TestFolder folder;
   EXPECT_EQ(folder_rejection(folder.path()),
-            folder.path() + ": holds neither model.safetensors nor model.safetensors.index.json");
+            folder.path() + ": contains neither model.safetensors nor model.safetensors.index.json");
   folder.write("pytorch_model.bin", "x");
   EXPECT_EQ(folder_rejection(folder.path()),
             folder.path() +
-                ": holds neither model.safetensors nor model.safetensors.index.json; pytorch_model.bin is a Python "
-                "pickle, which is never read: save the model as safetensors");
+                ": contains neither model.safetensors nor model.safetensors.index.json; pytorch_model.bin is a Python "
+                "pickle, which is never read; save the model as safetensors");
   EXPECT_EQ(folder_rejection("/nowhere"),
-            "/nowhere: cannot be opened: No such file or directory; expected the folder of a model");
+            "/nowhere: cannot be opened: No such file or directory; expected a model folder");
   const std::string file = folder.write("file", "x");
-  EXPECT_EQ(folder_rejection(file), file + ": is not a folder; expected the folder of a model");
+  EXPECT_EQ(folder_rejection(file), file + ": is not a folder; expected a model folder");
 }
 
 TEST(ModelFolder, LinksThatTheFolderHoldsAreFollowed) {
@@ -117,7 +117,7 @@ TEST(ModelFolder, WhatIsNoFile) {
             folder / std::string(5000, 'x') + ": cannot be opened: File name too long");
   EXPECT_EQ(open(folder / "\xff\xe2\x80\xae"),
             folder / "\\x{ff}\\u{202e}" + ": cannot be opened: No such file or directory");
-  EXPECT_EQ(open(folder / std::string("a\0b", 3)), folder / "a\\u{0}b" + ": the path holds a NUL");
+  EXPECT_EQ(open(folder / std::string("a\0b", 3)), folder / "a\\u{0}b" + ": the path contains a NUL character");
   // Under such a name a file is read all the same.
   folder.write("\xff", shard("w", 1));
   EXPECT_EQ(open(folder / "\xff"), "accepted");
@@ -149,13 +149,12 @@ TEST(ModelFolder, Index) {
   const auto read = [](std::string_view text) {
     return rejection<std::runtime_error>([&] { read_shard_index(text, "i"); });
   };
-  EXPECT_EQ(read("[]"), "i: byte 0: the index of shards must be an object");
-  EXPECT_EQ(read("{}"), "i: byte 0: the index of shards has no weight_map that says which file holds which tensor");
-  EXPECT_EQ(read(R"({"weight_map":[]})"),
-            "i: byte 0: the index of shards has no weight_map that says which file holds which tensor");
-  EXPECT_EQ(read(R"({"weight_map":{"w":3}})"), "i: byte 19: the file of tensor \"w\" must be text");
+  EXPECT_EQ(read("[]"), "i: byte 0: the shard index must be an object");
+  EXPECT_EQ(read("{}"), "i: byte 0: the shard index has no weight_map, which maps tensors to files");
+  EXPECT_EQ(read(R"({"weight_map":[]})"), "i: byte 0: the shard index has no weight_map, which maps tensors to files");
+  EXPECT_EQ(read(R"({"weight_map":{"w":3}})"), "i: byte 19: the file of tensor \"w\" must be a string");
   EXPECT_EQ(read(R"({"weight_map":{"w":"a.safetensors","w":"b.safetensors"}})"),
-            "i: byte 35: the name \"w\" stands twice in one object");
+            "i: byte 35: the name \"w\" occurs twice in one object");
   EXPECT_EQ(read("{\"a\":" + std::string(33, '[')), "i: byte 36: nested deeper than 32");
   EXPECT_TRUE(read("{").starts_with("i: byte 1: syntax error"));
 }
@@ -172,9 +171,9 @@ TEST(ModelFolder, IndexAndShardsAgree) {
   const std::string both = R"("a":"one.safetensors","b":"two.safetensors")";
   EXPECT_EQ(mapped(both), "accepted");
   EXPECT_EQ(mapped(both + R"(,"c":"two.safetensors","d":"one.safetensors")"),
-            path + ": no shard holds what the index names: \"c\", \"d\"");
+            path + ": tensors in the index but in no shard: \"c\", \"d\"");
   EXPECT_EQ(mapped(R"("b":"one.safetensors","a":"two.safetensors")"),
-            path + ": tensor \"b\" is said to be in one.safetensors; it stands in two.safetensors");
+            path + ": tensor \"b\" should be in one.safetensors according to the index, but is in two.safetensors");
   EXPECT_EQ(mapped(both + R"(,"c":"three.safetensors")"),
             folder / "three.safetensors" + ": cannot be opened: No such file or directory");
   std::filesystem::create_directory(folder / "four.safetensors");
@@ -188,9 +187,9 @@ TEST(ModelFolder, IndexAndShardsAgree) {
   folder.write("two.safetensors", safetensors_bytes(R"({"b":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
                                                     R"("\u202ec":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})",
                                                     "xy"));
-  EXPECT_EQ(mapped(both), path + ": the shards hold what the index does not name: \"\\u{202e}c\"");
+  EXPECT_EQ(mapped(both), path + ": tensors in the shards but not in the index: \"\\u{202e}c\"");
   folder.write("two.safetensors", shard("a", 2));
-  EXPECT_EQ(mapped(both), path + ": tensor \"a\" stands in two shards, one.safetensors and two.safetensors");
+  EXPECT_EQ(mapped(both), path + ": tensor \"a\" is in two shards, one.safetensors and two.safetensors");
 }
 
 TEST(ModelFolder, TooManyShards) {
@@ -200,7 +199,7 @@ TEST(ModelFolder, TooManyShards) {
     map += (i == 0 ? "\"" : ",\"") + std::to_string(i) + "\":\"" + std::to_string(i) + ".safetensors\"";
   }
   folder.write(kIndex, "{\"weight_map\":{" + map + "}}");
-  EXPECT_EQ(folder_rejection(folder.path()), folder / kIndex + ": names 4097 shards; at most 4096 are read");
+  EXPECT_EQ(folder_rejection(folder.path()), folder / kIndex + ": lists 4097 shards; the limit is 4096");
 }
 
 TEST(ModelFolder, MemoryIsAskedForBeforeItIsTaken) {
@@ -210,9 +209,9 @@ TEST(ModelFolder, MemoryIsAskedForBeforeItIsTaken) {
   const std::uint64_t header = shard("w", 1).size() - 8 - 12;
   const std::uint64_t needed = 3 * header + 12;
   EXPECT_EQ(folder_rejection(folder.path(), {.max_memory_bytes = needed}), "accepted");
-  EXPECT_EQ(
-      folder_rejection(folder.path(), {.max_memory_bytes = needed - 1}),
-      path + ": takes " + std::to_string(needed) + " bytes of memory; " + std::to_string(needed - 1) + " may be used");
+  EXPECT_EQ(folder_rejection(folder.path(), {.max_memory_bytes = needed - 1}),
+            path + ": needs " + std::to_string(needed) + " bytes of memory; " + std::to_string(needed - 1) +
+                " are available");
   EXPECT_EQ(folder_rejection(folder.path(), {.map = true, .max_memory_bytes = 3 * header}), "accepted");
 
   // A file with a hole of 1 TiB takes no room on the disk, and would take that much memory.
@@ -224,7 +223,7 @@ TEST(ModelFolder, MemoryIsAskedForBeforeItIsTaken) {
   if (!unsupported) {
     const std::string rejected = folder_rejection(folder.path());
     EXPECT_TRUE(
-        rejected.starts_with(path + ": takes " + std::to_string(terabyte + 3 * text.size()) + " bytes of memory; "))
+        rejected.starts_with(path + ": needs " + std::to_string(terabyte + 3 * text.size()) + " bytes of memory; "))
         << rejected;
   }
 
@@ -234,8 +233,8 @@ TEST(ModelFolder, MemoryIsAskedForBeforeItIsTaken) {
   folder.write(kIndex, R"({"weight_map":{"a":"one.safetensors","b":"two.safetensors"}})");
   const std::uint64_t sum = 2 * shard("a", 1).size();
   EXPECT_EQ(folder_rejection(folder.path(), {.max_memory_bytes = sum - 1}),
-            folder.path() + ": takes " + std::to_string(sum) + " bytes of memory; " + std::to_string(sum - 1) +
-                " may be used");
+            folder.path() + ": needs " + std::to_string(sum) + " bytes of memory; " + std::to_string(sum - 1) +
+                " are available");
 }
 
 // Written to and cut while it is read, again and again: an error, or as many numbers as the header says.
@@ -283,10 +282,10 @@ TEST(ModelFolder, Texts) {
   const std::string path = folder / "config.json";
   EXPECT_EQ(read("{\"größe\": 1}"), "accepted");
   EXPECT_EQ(read(""), "accepted");
-  EXPECT_EQ(read(std::string(11, 'x'), 10), path + ": has 11 bytes; at most 10 are read");
+  EXPECT_EQ(read(std::string(11, 'x'), 10), path + ": has 11 bytes; the limit is 10");
   EXPECT_EQ(read("a\xff"), path + ": byte 1: not UTF-8");
   EXPECT_EQ(read("version https://git-lfs.github.com/spec/v1\n"),
-            path + ": byte 0: this is a Git LFS pointer, not text; git lfs pull fetches the file itself");
+            path + ": byte 0: this is a Git LFS pointer, not text; run git lfs pull to fetch the file");
   EXPECT_EQ(read("<!doctype html>"),
             path + ": byte 0: this is an HTML page, not text, perhaps a server's error; fetch the file again");
   std::filesystem::remove(path);

@@ -405,7 +405,7 @@ TEST(MultiHeadErrors, AreNamedBeforeAnythingIsWritten) {
                   [](auto&, auto&, auto& parameters, auto&, auto&) { parameters.w_value.shape[1] = 9; });
   expect_rejected("w_output has shape (29, 9); expected (30, 9)",
                   [](auto&, auto&, auto& parameters, auto&, auto&) { parameters.w_output.shape[0] = 29; });
-  expect_rejected("b_output is given and w_output is not; expected both or neither",
+  expect_rejected("b_output is given without w_output; expected both or neither",
                   [](auto&, auto&, auto& parameters, auto&, auto&) { parameters.w_output = {}; });
   expect_rejected("b_query has shape (17); expected (18)",
                   [](auto&, auto&, auto& parameters, auto&, auto&) { parameters.b_query.shape[0] = 17; });
@@ -422,7 +422,7 @@ TEST(MultiHeadErrors, AreNamedBeforeAnythingIsWritten) {
                   [&](auto&, auto&, auto& parameters, auto&, auto&) { parameters.w_output.data = query.data(); });
   // What only attention itself would notice, after the projections.
   expect_rejected(
-      "causal needs query_offset to be named when query and key lengths differ (5 and 7); "
+      "causal needs an explicit query_offset when query and key lengths differ (5 and 7); "
       "expected top_left, bottom_right or numbers",
       [](auto&, auto&, auto&, auto&, auto& options) { options.causal = true; });
   const Index lengths[] = {7, 8};

@@ -169,20 +169,20 @@ TEST(NpyRefuse, LongHeaders) {
   EXPECT_EQ(read(file_of(header, "abcd", 2)).shape, std::vector<Index>{1});
   header += ' ';
   EXPECT_EQ(error_of(file_of(header, "abcd", 2)),
-            "x.npy: byte 8: the header is 65537 bytes long; at most 65536 are read");
+            "x.npy: byte 8: the header is 65537 bytes long; at most 65536 are supported");
   EXPECT_EQ(error_of("\x93NUMPY\2\0\xff\xff\xff\xff"s),
-            "x.npy: byte 8: the header is 4294967295 bytes long; at most 65536 are read");
+            "x.npy: byte 8: the header is 4294967295 bytes long; at most 65536 are supported");
 }
 
 TEST(NpyRefuse, TypesByName) {
   const auto type_error = [](const std::string& descr) { return header_error(header_of(descr, "(1,)")); };
   EXPECT_EQ(type_error("'|O'"), "x.npy: byte 20: type '|O' holds Python objects, which are never read; save numbers");
-  EXPECT_EQ(
-      type_error("[('a', '<f4'), ('b', '<i4')]"),
-      "x.npy: byte 20: a structured type is not read; expected one of float16, float32, float64, int32, int64 or bool");
+  EXPECT_EQ(type_error("[('a', '<f4'), ('b', '<i4')]"),
+            "x.npy: byte 20: structured types are not supported; expected one of float16, float32, float64, int32, "
+            "int64 or bool");
   const auto named = [](const std::string& type, const std::string& name) {
     return "x.npy: byte 20: type '" + type + "' (" + name +
-           ") is not read; expected float16, float32, float64, int32, int64 or bool";
+           ") is not supported; expected float16, float32, float64, int32, int64 or bool";
   };
   EXPECT_EQ(type_error("'<c16'"), named("<c16", "complex128"));
   EXPECT_EQ(type_error("'|u1'"), named("|u1", "uint8"));
@@ -202,17 +202,17 @@ TEST(NpyRefuse, Grammar) {
   };
   EXPECT_EQ(error(""), "expected the header's opening {");
   EXPECT_EQ(error("{" + good), "expected a comma or the header's closing }");
-  EXPECT_EQ(error("{" + good + "} + 1"), "the header goes on after its closing }");
-  EXPECT_EQ(error("{" + good + "}\0"s), "the header goes on after its closing }");
+  EXPECT_EQ(error("{" + good + "} + 1"), "unexpected characters after the header's closing }");
+  EXPECT_EQ(error("{" + good + "}\0"s), "unexpected characters after the header's closing }");
   EXPECT_EQ(error("{" + good + ", 'x': 1}"), "key 'x' is unknown; expected descr, fortran_order and shape");
-  EXPECT_EQ(error("{" + good + ", 'shape': (1,)}"), "key 'shape' stands twice");
+  EXPECT_EQ(error("{" + good + ", 'shape': (1,)}"), "key 'shape' occurs twice");
   EXPECT_EQ(error("{'descr': '<f4', 'shape': (1,)}"), "the header has no 'fortran_order'");
   EXPECT_EQ(error("{'descr': '<f4', 'fortran_order': 0, 'shape': (1,)}"), "fortran_order is neither True nor False");
   EXPECT_EQ(error("{descr: '<f4'}"), "expected a key in quotes");
   EXPECT_EQ(error("{'descr' '<f4'}"), "expected a colon after the key");
-  EXPECT_EQ(error("{'descr': '<f4}"), "a quote is never closed");
-  EXPECT_EQ(error("{'de\\x73cr': '<f4'}"), "a key holds a character not allowed");
-  EXPECT_EQ(error("{'descr': '\x1b]0;'}"), "a type holds a character not allowed");
+  EXPECT_EQ(error("{'descr': '<f4}"), "unterminated quote");
+  EXPECT_EQ(error("{'de\\x73cr': '<f4'}"), "a key contains an invalid character");
+  EXPECT_EQ(error("{'descr': '\x1b]0;'}"), "a type contains an invalid character");
   EXPECT_EQ(error(header_of("'<f4'", "(3)")), "expected a tuple as shape: (n,) for one axis");
   EXPECT_EQ(error(header_of("'<f4'", "[3]")), "expected a tuple such as (2, 3) as shape");
   EXPECT_EQ(error(header_of("'<f4'", "(2 3)")), "expected a comma or ) in the shape");
@@ -250,7 +250,7 @@ TEST(NpyRefuse, DataOfAnotherLength) {
   EXPECT_EQ(error_of(whole.substr(0, data + 7), false),
             at + std::to_string(data + 7) + ": the file ends after 7 of 8 bytes of data");
   EXPECT_EQ(error_of(whole + "i", false),
-            at + std::to_string(data + 8) + ": the file goes on after the last element of shape (2,)");
+            at + std::to_string(data + 8) + ": the file has extra bytes after the last element of shape (2,)");
 }
 
 // Every prefix of a good file is rejected, with an offset inside it.

@@ -74,12 +74,12 @@ TEST(TokenizerFile, AcceptsBertsFile) {
 TEST(TokenizerFile, RejectsWhatIsNoTokenizer) {
   EXPECT_NE(rejection(""), "accepted");
   EXPECT_NE(rejection("\xEF\xBB\xBF{}"), "accepted");
-  EXPECT_EQ(rejection("[]"), "a tokenizer is an object");
+  EXPECT_EQ(rejection("[]"), "a tokenizer must be an object");
   EXPECT_EQ(rejection("{}"), "model is missing");
   EXPECT_EQ(rejection("{\"\xFF\": 1}"), "not UTF-8");
-  EXPECT_EQ(rejection({{kRest, R"("version": "2.0")"}}), "version \"2.0\" is not known; 1.0 is");
+  EXPECT_EQ(rejection({{kRest, R"("version": "2.0")"}}), "version \"2.0\" is not supported; expected 1.0");
   EXPECT_EQ(rejection({{kRest, R"("version": 1.0)"}}), "version is a number, not a string");
-  EXPECT_EQ(rejection({{kRest, R"("model": {})"}}), "the name \"model\" stands twice in one object");
+  EXPECT_EQ(rejection({{kRest, R"("model": {})"}}), "the name \"model\" occurs twice in one object");
 }
 
 TEST(TokenizerFile, BoundsTheDepthOfJson) {
@@ -92,24 +92,25 @@ TEST(TokenizerFile, BoundsTheDepthOfJson) {
 }
 
 TEST(TokenizerFile, RejectsOtherKindsByName) {
-  EXPECT_EQ(rejection({{kModel, R"("type": "BPE", "merges": [])"}}), "model \"BPE\" is not supported; WordPiece is");
+  EXPECT_EQ(rejection({{kModel, R"("type": "BPE", "merges": [])"}}),
+            "model \"BPE\" is not supported; expected WordPiece");
   EXPECT_EQ(rejection({{kModel, R"("merges": [])"}}), "model has no type and is not WordPiece");
   EXPECT_EQ(rejection({{kNormalizer, R"({"type": "NFKC"})"}}),
-            "normalizer \"NFKC\" is not supported; BertNormalizer is");
+            "normalizer \"NFKC\" is not supported; expected BertNormalizer");
   EXPECT_EQ(rejection({{kNormalizer, "null"}}), "normalizer is null, not an object");
   EXPECT_EQ(rejection({{kPreTokenizer, R"({"type": "Split", "pattern": {"Regex": "(a+)+$"}})"}}),
-            "pre_tokenizer \"Split\" is not supported; BertPreTokenizer is");
+            "pre_tokenizer \"Split\" is not supported; expected BertPreTokenizer");
   EXPECT_EQ(rejection({{kPreTokenizer, R"({"type": "a\u001b]0;x\n\u202e"})"}}),
-            "pre_tokenizer \"a\\u{1b}]0;x\\u{a}\\u{202e}\" is not supported; BertPreTokenizer is");
+            "pre_tokenizer \"a\\u{1b}]0;x\\u{a}\\u{202e}\" is not supported; expected BertPreTokenizer");
   EXPECT_EQ(rejection({{kPreTokenizer, "{}"}}), "type is missing");
   EXPECT_EQ(rejection({{kPostProcessor, R"({"type": "RobertaProcessing"})"}}),
-            "post_processor \"RobertaProcessing\" is not supported; TemplateProcessing and BertProcessing are");
+            "post_processor \"RobertaProcessing\" is not supported; expected TemplateProcessing or BertProcessing");
 }
 
 TEST(TokenizerFile, RejectsVocabulariesThatAreNone) {
   EXPECT_EQ(rejection({{kVocab, "{}"}}), "vocab is empty");
   EXPECT_EQ(rejection({{kVocab, "[]"}}), "vocab is an array, not an object");
-  EXPECT_EQ(rejection({{kVocab, R"({"[UNK]": 0, "a": 1, "a": 2})"}}), "the name \"a\" stands twice in one object");
+  EXPECT_EQ(rejection({{kVocab, R"({"[UNK]": 0, "a": 1, "a": 2})"}}), "the name \"a\" occurs twice in one object");
   EXPECT_EQ(rejection({{kVocab, R"({"[UNK]": 0, "a": 1, "b": 1})"}}), "\"a\" and \"b\" both have id 1");
   EXPECT_EQ(rejection({{kVocab, R"({"[UNK]": 0, "a": 2})"}, {kAdded, "[]"}}),
             "no token has id 1: the ids of 2 tokens run from 0 to 1");
@@ -121,7 +122,7 @@ TEST(TokenizerFile, RejectsVocabulariesThatAreNone) {
         rejection({{kVocab, std::string(R"({"[UNK]": 0, "a": )") + id + "}"}}).starts_with("the id of \"a\" is "))
         << id;
   EXPECT_EQ(rejection({{kVocab, R"({"[UNK]": 0, "a": "1"})"}}), "the id of \"a\" is a string, not a number");
-  EXPECT_EQ(rejection({{kVocab, R"({"[UNK]": 0, "a": 1e999})"}}), "a number is larger than a double can be");
+  EXPECT_EQ(rejection({{kVocab, R"({"[UNK]": 0, "a": 1e999})"}}), "a number is out of the range of double");
 }
 
 TEST(TokenizerFile, RejectsModelsThatDoNotFit) {
@@ -132,7 +133,7 @@ TEST(TokenizerFile, RejectsModelsThatDoNotFit) {
             "max_input_chars_per_word is 0: every word would be unknown");
   EXPECT_EQ(rejection({{kModel, replaced(model, "100", "1000")}}), "accepted");
   EXPECT_EQ(rejection({{kModel, replaced(model, "100", "1001")}}),
-            "max_input_chars_per_word is 1001, not a whole number from 0 to 1000");
+            "max_input_chars_per_word is 1001; expected a whole number from 0 to 1000");
   EXPECT_EQ(rejection({{kModel, replaced(model, "100", "null")}}), "max_input_chars_per_word is null, not a number");
   EXPECT_EQ(rejection({{kPrefix, "##### "}}), "continuing_subword_prefix is longer than every token");
   EXPECT_EQ(rejection({{kPrefix, "#####"}}), "accepted");
@@ -152,10 +153,10 @@ TEST(TokenizerFile, RejectsAddedTokensThatContradict) {
   EXPECT_EQ(with(added("[MASK]", "3")), "\"a\" and \"[MASK]\" both have id 3");
   EXPECT_EQ(with(added("[MASK]", "6")), "no token has id 5: the ids of 6 tokens run from 0 to 5");
   EXPECT_EQ(with(added("[MASK]", "-1")),
-            "the id of the added token \"[MASK]\" is -1, not a whole number from 0 to 4194303");
+            "the id of the added token \"[MASK]\" is -1; expected a whole number from 0 to 4194303");
   EXPECT_EQ(with(added("[MASK]", "2147483648")),
-            "the id of the added token \"[MASK]\" is 2147483648, not a whole number from 0 to 4194303");
-  EXPECT_EQ(with(added("[MASK]", "5") + "," + added("[MASK]", "5")), "the added token \"[MASK]\" stands twice");
+            "the id of the added token \"[MASK]\" is 2147483648; expected a whole number from 0 to 4194303");
+  EXPECT_EQ(with(added("[MASK]", "5") + "," + added("[MASK]", "5")), "the added token \"[MASK]\" occurs twice");
   EXPECT_EQ(with(added("", "5")), "an added token is empty");
   EXPECT_EQ(with("1"), "an added token is a number, not an object");
   EXPECT_EQ(with("1, null"), "an added token is a number, not an object");
@@ -201,19 +202,20 @@ TEST(TokenizerFile, RejectsTemplatesThatContradict) {
     return rejection({{kPostProcessor, replaced(good, from, to)}});
   };
   EXPECT_EQ(with("C", "C"), "accepted");
-  EXPECT_EQ(with("[1, 2]", "[1, 5]"), "the id of post_processor's \"[SEP]\" is 5, not a whole number from 0 to 4");
-  EXPECT_EQ(with("[1, 2]", "[-1, 2]"), "the id of post_processor's \"[CLS]\" is -1, not a whole number from 0 to 4");
+  EXPECT_EQ(with("[1, 2]", "[1, 5]"), "the id of post_processor's \"[SEP]\" is 5; expected a whole number from 0 to 4");
+  EXPECT_EQ(with("[1, 2]", "[-1, 2]"),
+            "the id of post_processor's \"[CLS]\" is -1; expected a whole number from 0 to 4");
   EXPECT_EQ(with("[1, 2]", "[1, 3]"), "post_processor gives \"[SEP]\" id 3, which is \"a\"");
-  EXPECT_EQ(with("[1, 2]", "[1]"), "ids and tokens of a special token are not as many numbers as strings");
-  EXPECT_EQ(with("[1, 2]", "[1, \"2\"]"), "ids and tokens of a special token are not as many numbers as strings");
+  EXPECT_EQ(with("[1, 2]", "[1]"), "ids and tokens of a special token must have the same length");
+  EXPECT_EQ(with("[1, 2]", "[1, \"2\"]"), "ids and tokens of a special token must have the same length");
   EXPECT_EQ(with("\"[SEP]\"]", "null]"), "a token of post_processor is null, not a string");
-  EXPECT_EQ(with("{\"C\"", "{\"D\""), "special_tokens lacks \"C\"");
-  EXPECT_EQ(with("\"A\"", "\"B\""), "single does not hold sequence A exactly once and no other");
+  EXPECT_EQ(with("{\"C\"", "{\"D\""), "special_tokens does not contain \"C\"");
+  EXPECT_EQ(with("\"A\"", "\"B\""), "single must contain sequence A exactly once and no other sequence");
   EXPECT_EQ(
       with("{\"Sequence\": {\"id\": \"A\", \"type_id\": 0}}", "{\"SpecialToken\": {\"id\": \"C\", \"type_id\": 0}}"),
-      "single does not hold sequence A exactly once and no other");
+      "single must contain sequence A exactly once and no other sequence");
   EXPECT_EQ(with("{\"SpecialToken\": {\"id\": \"C\"", "{\"Sequence\": {\"id\": \"A\""),
-            "single does not hold sequence A exactly once and no other");
+            "single must contain sequence A exactly once and no other sequence");
   EXPECT_EQ(with("\"type_id\": 0", "\"type_id\": 1"), "single has a type_id other than 0");
   EXPECT_EQ(with("{\"SpecialToken\"", "{\"Special\""),
             "a piece of single is \"Special\", not SpecialToken or Sequence");
@@ -226,9 +228,9 @@ TEST(TokenizerFile, RejectsTemplatesThatContradict) {
     return rejection({{kPostProcessor, R"({"type": "BertProcessing", "sep": ["[SEP]", 2], "cls": )" + cls + "}"}});
   };
   EXPECT_EQ(bert(R"(["[CLS]", 1])"), "accepted");
-  EXPECT_EQ(bert(R"(["[CLS]", 9])"), "the id of post_processor's \"[CLS]\" is 9, not a whole number from 0 to 4");
+  EXPECT_EQ(bert(R"(["[CLS]", 9])"), "the id of post_processor's \"[CLS]\" is 9; expected a whole number from 0 to 4");
   EXPECT_EQ(bert(R"(["[CLS]", 3])"), "post_processor gives \"[CLS]\" id 3, which is \"a\"");
-  EXPECT_EQ(bert("[1, 2]"), "cls is not a token and its id");
+  EXPECT_EQ(bert("[1, 2]"), "cls must be a token and its id");
   EXPECT_EQ(bert(R"(["[CLS]", "1"])"), "an id of post_processor is a string, not a number");
 }
 
@@ -299,8 +301,8 @@ TEST(TokenizerFile, RejectsTemplatesWithManyTokens) {
   EXPECT_EQ(with(1, 1024), "accepted");
   EXPECT_EQ(with(1024, 1), "accepted");
   EXPECT_EQ(with(1, 1025), "a special token has more than 1024 ids");
-  EXPECT_EQ(with(2, 1024), "single sets more than 1024 tokens around a text");
-  EXPECT_EQ(with(1025, 1), "single sets more than 1024 tokens around a text");
+  EXPECT_EQ(with(2, 1024), "single adds more than 1024 tokens around a text");
+  EXPECT_EQ(with(1025, 1), "single adds more than 1024 tokens around a text");
 }
 
 }  // namespace

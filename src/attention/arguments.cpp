@@ -269,7 +269,7 @@ void resolve_dense(const AttentionCall& call, const AttentionOptions& options, U
   if (!options.block_mask.absent()) {
     const auto [bq, bk] = options.block_size;
     if (bq < 1 || bk < 1) {
-      reject(call.name, "block_size is " + shape_text(options.block_size) + "; expected two positive integers");
+      reject(call.name, "block_size is " + shape_text(options.block_size) + "; expected two positive numbers");
     }
     const auto blocks = [](Index n, Index size) { return n / size + (n % size != 0); };
     r.block_mask =
