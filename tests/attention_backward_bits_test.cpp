@@ -37,7 +37,7 @@ AttentionCase<T> long_case(Index queries, Index keys, Index depth = 8) {
   return call;
 }
 
-TYPED_TEST(BackwardBits, ThreadsAndInstructionSetsMoveNone) {
+TYPED_TEST(BackwardBits, ThreadsAndInstructionSetsDoNotChangeBits) {
   using T = TypeParam;
   std::vector<std::uint64_t> first;
   for (const kernels::KernelTable* table : fused_instruction_sets()) {
@@ -60,7 +60,7 @@ TYPED_TEST(BackwardBits, ThreadsAndInstructionSetsMoveNone) {
   }
 }
 
-TYPED_TEST(BackwardBits, OtherBatchEntriesAndLayoutsMoveNone) {
+TYPED_TEST(BackwardBits, OtherBatchEntriesAndLayoutsDoNotChangeBits) {
   using T = TypeParam;
   Random random(9);
   AttentionCase<T> both;
@@ -89,7 +89,7 @@ TYPED_TEST(BackwardBits, OtherBatchEntriesAndLayoutsMoveNone) {
   }
 }
 
-TYPED_TEST(BackwardBits, WhatIsNotAskedForIsNotNeeded) {
+TYPED_TEST(BackwardBits, EachGradientCanBeRequestedAlone) {
   using T = TypeParam;
   const BackwardCase<T> test(long_case<T>(70, 300));
   GradientArrays<T> all = outputs_of(test.call);
@@ -132,7 +132,7 @@ void narrow_gradients_are_rounded_once() {
   });
 }
 
-TEST(BackwardTypes, NarrowGradientsAreTheWideOnesRoundedOnce) {
+TEST(BackwardTypes, NarrowGradientsEqualWideOnesRoundedOnce) {
   narrow_gradients_are_rounded_once<bfloat16>();
   narrow_gradients_are_rounded_once<float16>();
 }
@@ -167,7 +167,7 @@ Array<S, Rank> sum_of(const Array<S, Rank>& old, const Array<T, Rank>& gradient)
   return sum;
 }
 
-TYPED_TEST(BackwardBits, AccumulatedGradientsAreTheOldNumbersPlusTheNew) {
+TYPED_TEST(BackwardBits, AccumulationAddsToExistingValues) {
   using T = TypeParam;
   Layout<4> turned = Layout<4>::dense();
   std::swap(turned.order[1], turned.order[3]);
@@ -210,7 +210,7 @@ TYPED_TEST(BackwardBits, AccumulatedGradientsAreTheOldNumbersPlusTheNew) {
   });
 }
 
-TEST(BackwardAccumulation, IsOfEachGradientByItself) {
+TEST(BackwardAccumulation, IsSetPerGradient) {
   BackwardCase<float> test(long_case<float>(70, 300));
   const GradientArrays<float> old = filled_outputs<float>(test.call);
   GradientArrays<float> fresh = outputs_of(test.call);
@@ -274,7 +274,7 @@ void expect_zeros(const Array<T, 4>& array, Index from_row, Index end_row) {
   });
 }
 
-TYPED_TEST(BackwardBits, WhatNobodySeesHasNoEffectAndNoGradient) {
+TYPED_TEST(BackwardBits, InvisibleRowsAndKeysHaveNoEffectAndZeroGradient) {
   using T = TypeParam;
   on_every_instruction_set([&](const kernels::KernelTable&) {
     // Rows 0 … 9 see nothing; keys 150 … 199 are seen by nobody; keys 100 … 109 by no row before 40.
@@ -319,7 +319,7 @@ TYPED_TEST(BackwardBits, WhatNobodySeesHasNoEffectAndNoGradient) {
   });
 }
 
-TYPED_TEST(BackwardBits, NoRowsOrNoKeysWriteZeros) {
+TYPED_TEST(BackwardBits, EmptyExtentsWriteZeros) {
   using T = TypeParam;
   for (const auto& [queries, keys] : {std::pair<Index, Index>{0, 5}, {5, 0}, {0, 0}}) {
     AttentionCase<T> call = long_case<T>(queries, keys);
@@ -333,7 +333,7 @@ TYPED_TEST(BackwardBits, NoRowsOrNoKeysWriteZeros) {
   }
 }
 
-TYPED_TEST(BackwardBits, WithoutBatchEntriesWhatTheyShareHasZeros) {
+TYPED_TEST(BackwardBits, SharedGradientsOfAnEmptyBatchAreZero) {
   using T = TypeParam;
   AttentionCase<T> call;
   call.query = Array<T, 4>({0, 2, 70, 4});
@@ -358,7 +358,7 @@ TYPED_TEST(BackwardBits, WithoutBatchEntriesWhatTheyShareHasZeros) {
 
 // ---- memory
 
-TEST(BackwardMemory, WorkspaceStaysWithinEightTimesTheGradientOfQuery) {
+TEST(BackwardMemory, WorkspaceIsAtMostEightTimesGradQuery) {
   for (const Index length : {Index{64}, Index{1000}, Index{4096}}) {
     AttentionCase<float> call = long_case<float>(length, length, 64);
     const BackwardCase<float> test(std::move(call));
@@ -382,7 +382,7 @@ TEST(BackwardMemory, WorkspaceStaysWithinEightTimesTheGradientOfQuery) {
 
 // ---- errors
 
-TEST(BackwardRejections, NameTheArgumentTheActualAndTheExpected) {
+TEST(BackwardRejections, NameArgumentActualAndExpectedValue) {
   const auto message = [](auto spoil) {
     BackwardCase<float> test(long_case<float>(3, 5));
     GradientArrays<float> g = outputs_of(test.call);
@@ -497,7 +497,7 @@ std::string differs(const std::string& what) {
   return "attention_backward: " + what + " from the forward call that wrote the fingerprint; expected the same options";
 }
 
-TEST(BackwardOptions, EachThatDiffersFromTheForwardCallIsNamed) {
+TEST(BackwardOptions, EachDifferenceFromTheForwardCallIsNamed) {
   const OptionsCase good;
   EXPECT_EQ(good.message(), "accepted");
   const auto message = [](const std::function<void(AttentionCase<float>&)>& change) {
@@ -553,7 +553,7 @@ TEST(BackwardOptions, EachThatDiffersFromTheForwardCallIsNamed) {
             differs("the shape of query, key or value differs"));
 }
 
-TEST(BackwardOptions, PackedSequencesOfTheForwardCall) {
+TEST(BackwardOptions, DifferentPackedSequencesAreNamed) {
   AttentionCase<float> call = long_case<float>(10, 10);
   call.query_starts = call.key_starts = {0, 4, 10};
   call.options = {.query_starts = call.query_starts, .key_starts = call.key_starts};
@@ -569,7 +569,7 @@ TEST(BackwardOptions, PackedSequencesOfTheForwardCall) {
   EXPECT_NE(rejection([&] { test.run(g); }).find("query_starts or key_starts"), std::string::npos);
 }
 
-TEST(BackwardOptions, StatedInAnotherWayAreTheSame) {
+TEST(BackwardOptions, EquivalentFormsHaveTheSameFingerprint) {
   AttentionCase<float> call = long_case<float>(64, 64, 16);
   call.options = {.causal = true};
   BackwardCase<float> test(std::move(call));
@@ -602,7 +602,7 @@ TEST(BackwardOptions, StatedInAnotherWayAreTheSame) {
   EXPECT_EQ(rejection([&] { test.run(g); }), differs("mask differs"));
 }
 
-TEST(BackwardOptions, AreNotComparedWhereTheCallerSaysSo) {
+TEST(BackwardOptions, AreNotComparedWithTheUncheckedFingerprint) {
   OptionsCase test;
   test.fingerprint = kUncheckedFingerprint;
   test.call.options.dropout_seed = 8;
@@ -610,7 +610,7 @@ TEST(BackwardOptions, AreNotComparedWhereTheCallerSaysSo) {
 }
 
 // A query over a cache is a query over its keys; merged partial results are of no call whose options are known.
-TEST(BackwardOptions, OfACacheAreThoseOfItsKeysAndOfAMergeNone) {
+TEST(BackwardOptions, CachesHaveTheFingerprintOfTheirKeysAndMergesHaveNone) {
   AttentionCase<float> call = long_case<float>(3, 40);
   const std::vector<Index> lengths{40};
   call.options.key_lengths = lengths;
@@ -634,7 +634,7 @@ TEST(BackwardOptions, OfACacheAreThoseOfItsKeysAndOfAMergeNone) {
 }
 
 // The same number stands in the tests of C and Python.
-TEST(BackwardOptions, HaveTheSameFingerprintInEveryLanguage) {
+TEST(BackwardOptions, FingerprintIsTheSameInEveryLanguage) {
   AttentionCase<float> call;
   for (auto* array : {&call.query, &call.key, &call.value}) *array = Array<float, 4>({1, 1, 4, 8});
   call.options = {.causal = true, .window = {2, {}}, .scale = 0.5};
@@ -649,7 +649,7 @@ TEST(BackwardOptions, HaveTheSameFingerprintInEveryLanguage) {
 
 // ---- row_max and row_sum of another call
 
-TEST(BackwardStatistics, ThoseOfAnotherForwardPassAreRejectedInDebugBuilds) {
+TEST(BackwardStatistics, SoftmaxStateOfAnotherCallIsRejectedInDebugBuilds) {
   const BackwardCase<float> test(long_case<float>(70, 90, 16));
   AttentionCase<float> other = long_case<float>(70, 90, 16);
   other.options.scale = -0.25;
@@ -671,7 +671,7 @@ TEST(BackwardStatistics, ThoseOfAnotherForwardPassAreRejectedInDebugBuilds) {
 }
 
 // As in ring attention, where each part of the keys is elsewhere.
-TEST(BackwardStatistics, ThoseOfAllKeysServeAPartOfThem) {
+TEST(BackwardStatistics, SoftmaxStateOfAllKeysIsValidForASubset) {
   constexpr Index kPart = 256;
   AttentionCase<float> call = long_case<float>(70, 2 * kPart, 16);
   call.options.causal = false;
@@ -698,7 +698,7 @@ TEST(BackwardStatistics, ThoseOfAllKeysServeAPartOfThem) {
   for (std::size_t n = 0; n < expected.size(); ++n) EXPECT_NEAR(of_query[n], expected[n], 1e-5) << n;
 }
 
-TEST(BackwardStatistics, NaNIsNaNInItsRowAlone) {
+TEST(BackwardStatistics, NaNAffectsOnlyItsOwnRow) {
   BackwardCase<float> test(long_case<float>(70, 90, 16));
   GradientArrays<float> clean = outputs_of(test.call), g = outputs_of(test.call);
   test.run(clean);

@@ -103,7 +103,7 @@ AttentionCase<float> plain_case(Index heads, Index key_heads, Index queries, Ind
 
 // ---- against double
 
-TEST(BackwardPairs, RandomCallsAgreeWithTheFormula) {
+TEST(BackwardPairs, RandomCallsMatchTheReference) {
   for (std::uint64_t seed = 20261101; seed < 20261101 + num_random_calls(200); ++seed) {
     const PairCase test(random_attention_case<float>(seed), seed, true);
     const AttentionCase<float>& call = test.call;
@@ -135,12 +135,12 @@ TEST(BackwardPairs, EveryHeadSizeAndLength) {
   }
 }
 
-TEST(BackwardPairs, NumbersOfEveryMagnitude) {
+TEST(BackwardPairs, ValuesOfEveryMagnitude) {
   for (const double magnitude : {1e-30, 1e-19, 1e-5, 3.0}) check(PairCase(plain_case(2, 1, 37, 70, 8, 9, magnitude)));
 }
 
 // Weights and gradients of scores are rounded indeed, and only where all four are bfloat16 and the caller lets them.
-TEST(BackwardPairs, RoundingIsWhatTheBoundSays) {
+TEST(BackwardPairs, RoundingStaysWithinItsBound) {
   const auto largest = [](const GradientArrays<float>& g, const reference::AttentionBackward<float>& expected) {
     double found = 0;
     const std::vector<float> x = g.key.values();
@@ -164,7 +164,7 @@ TEST(BackwardPairs, RoundingIsWhatTheBoundSays) {
 
 // ---- bits
 
-TEST(BackwardPairs, ThreadsStridesAndWhatIsNotAskedForMoveNoBit) {
+TEST(BackwardPairs, ThreadsStridesAndUnrequestedOutputsDoNotChangeBits) {
   // 3,300 keys are seven blocks of 512: one slot has two of them.
   AttentionCase<float> call = plain_case(4, 2, 131, 3300, 33, 40);
   call.options.causal = true;
@@ -181,7 +181,7 @@ TEST(BackwardPairs, ThreadsStridesAndWhatIsNotAskedForMoveNoBit) {
   });
 }
 
-TEST(BackwardPairs, OtherBatchEntriesMoveNoBit) {
+TEST(BackwardPairs, OtherBatchEntriesDoNotChangeBits) {
   Random random(9);
   const auto make = [&](Index heads, Index rows, Index columns) {
     return normal_array<float, 4>(random, {2, heads, rows, columns});
@@ -213,7 +213,7 @@ TEST(BackwardPairs, OtherBatchEntriesMoveNoBit) {
 // ---- poison
 
 // Stored where nobody sees it, it leaves no trace, whichever place of a pair it has; seen, it reaches its rows alone.
-TEST(BackwardPairs, PoisonInEachPlaceOfAPair) {
+TEST(BackwardPairs, PoisonInEitherElementOfAPair) {
   for (const Index first : {0, 1}) {
     AttentionCase<float> call = plain_case(1, 1, 80, 200, 7, 9);
     // Rows 10 + first … 12 see nothing; keys from 150 + first on are seen by nobody; keys 100 … 104 by no row

@@ -49,7 +49,7 @@ void run_case(std::uint64_t seed) {
   });
 }
 
-TYPED_TEST(Backward, RandomCallsAgreeWithTheFormula) {
+TYPED_TEST(Backward, RandomCallsMatchTheReference) {
   for (std::uint64_t seed = 20260701; seed < 20260701 + num_random_calls(400); ++seed) run_case<TypeParam>(seed);
 }
 
@@ -123,7 +123,7 @@ void expect_central_differences(const char* name, BackwardCase<double>& test, Ar
   });
 }
 
-TEST(BackwardInDouble, GradientsAreCentralDifferencesOfTheLoss) {
+TEST(BackwardInDouble, GradientsMatchCentralDifferences) {
   for (BackwardCase<double>& test : small_cases()) {
     AttentionCase<double>& call = test.call;
     GradientArrays<double> g = outputs_of(call);
@@ -168,7 +168,7 @@ struct TorchCase {
   bool has_bias, has_sinks;
 };
 
-TEST(BackwardInDouble, AgreesWithAutogradOfPyTorch) {
+TEST(BackwardInDouble, MatchesPyTorchAutograd) {
   std::map<std::string, std::vector<double>> expected;
   std::ifstream file(REGARD_BACKWARD_DATA "/torch.txt");
   std::string line, name;

@@ -72,7 +72,7 @@ void check(const Inputs& inputs, const AttentionOptions& options = {}) {
 
 // ---- against double
 
-TEST(SemanticsBf16, RandomCalls) {
+TEST(Bfloat16Pairs, RandomCallsMatchTheReference) {
   for (std::uint64_t seed = 1; seed <= num_random_calls(500); ++seed) {
     AttentionCase<float> call = random_attention_case<float>(seed);
     SCOPED_TRACE("seed " + std::to_string(seed) + ": " + call.text);
@@ -85,7 +85,7 @@ TEST(SemanticsBf16, RandomCalls) {
   }
 }
 
-TEST(SemanticsBf16, EveryHeadSizeAndLength) {
+TEST(Bfloat16Pairs, EveryHeadSizeAndLength) {
   for (const Index D : {1, 2, 3, 15, 16, 17, 31, 32, 33, 63, 64, 65, 96, 127, 128, 129, 255, 256, 257}) {
     for (const Index S : {1, 2, 31, 33, 64, 65, 129}) {
       SCOPED_TRACE("D " + std::to_string(D) + ", S " + std::to_string(S));
@@ -95,7 +95,7 @@ TEST(SemanticsBf16, EveryHeadSizeAndLength) {
 }
 
 // Beside the bound: no more than a tenth worse than the formula whose weights are rounded after the division.
-TEST(SemanticsBf16, NoWorseThanTheNaiveFormula) {
+TEST(Bfloat16Pairs, ErrorIsNotMuchLargerThanThatOfTheNaiveFormula) {
   const Inputs inputs(AttentionInputs<float>::normal(5, 1, 2, 2, 60, 1500, 64, 64));
   const auto expected = inputs.expected();
   const Array<float, 4> value = widened(inputs.value);
@@ -127,7 +127,7 @@ TEST(SemanticsBf16, NoWorseThanTheNaiveFormula) {
   });
 }
 
-TEST(SemanticsBf16, AFloatContextHasTheBoundOfFloatUnlessRoundingIsAskedFor) {
+TEST(Bfloat16Pairs, FloatContextMeetsTheFloatBoundUnlessRoundingIsRequested) {
   const Inputs inputs(AttentionInputs<float>::normal(6, 1, 4, 2, 61, 1100, 64, 48));
   auto expected = inputs.expected();
   expected.weight_rounding = 0;
@@ -177,7 +177,7 @@ TEST(SemanticsBf16, AFloatContextHasTheBoundOfFloatUnlessRoundingIsAskedFor) {
 }
 
 // A value of another type keeps the scores, and the weights in float.
-TEST(SemanticsBf16, FloatValuesKeepTheScores) {
+TEST(Bfloat16Pairs, FloatValuesKeepTheScores) {
   const Inputs inputs(AttentionInputs<float>::normal(7, 1, 4, 2, 61, 300, 33, 48));
   const Array<float, 4> value = widened(inputs.value);
   auto expected = inputs.expected();
@@ -190,7 +190,7 @@ TEST(SemanticsBf16, FloatValuesKeepTheScores) {
   });
 }
 
-TEST(SemanticsBf16, NumbersOfEveryMagnitude) {
+TEST(Bfloat16Pairs, ValuesOfEveryMagnitude) {
   AttentionInputs<float> inputs = AttentionInputs<float>::normal(8, 1, 1, 1, 10, 1300, 4, 41);
   // A column for every magnitude from subnormal to the largest, and inside each column all signs.
   inputs.value.for_each_index([&](const auto& at) {
@@ -208,7 +208,7 @@ TEST(SemanticsBf16, NumbersOfEveryMagnitude) {
   }
 }
 
-TEST(SemanticsBf16, SubnormalNumbersAreZero) {
+TEST(Bfloat16Pairs, SubnormalsAreTreatedAsZero) {
   Array<B16, 4> query({1, 1, 3, 2}), key({1, 1, 5, 2}), value({1, 1, 5, 2});
   for (auto* array : {&query, &key, &value}) array->for_each_index([&](const auto& at) { array->set(at, B16(1.0f)); });
   B16 subnormal;
@@ -227,7 +227,7 @@ TEST(SemanticsBf16, SubnormalNumbersAreZero) {
   });
 }
 
-TEST(SemanticsBf16, ValuesNearTheLargestNumber) {
+TEST(Bfloat16Pairs, ValuesNearTheLargestFiniteNumber) {
   for (const Index S : {2, 3, 64, 1024, 1025, 2100}) {
     AttentionInputs<float> inputs = AttentionInputs<float>::normal(10, 1, 1, 1, 5, S, 4, 6);
     inputs.value.for_each_index([&](const auto& at) {
@@ -244,7 +244,7 @@ TEST(SemanticsBf16, ValuesNearTheLargestNumber) {
 }
 
 // Odd keys beside even ones in a pair: what one row does not see leaves no trace, what it sees reaches its columns.
-TEST(SemanticsBf16, PoisonInEachPlaceOfAPair) {
+TEST(Bfloat16Pairs, PoisonInEitherElementOfAPair) {
   const float nan = std::numeric_limits<float>::quiet_NaN(), infinity = std::numeric_limits<float>::infinity();
   for (const Index poisoned : {0, 1, 30, 31, 32, 63, 64, 69}) {
     for (const float poison : {nan, infinity, -infinity}) {
@@ -260,7 +260,7 @@ TEST(SemanticsBf16, PoisonInEachPlaceOfAPair) {
 
 // ---- bits
 
-TEST(SemanticsBf16Bits, ThreadsStridesBatchAndCuts) {
+TEST(Bfloat16PairsBits, ThreadsStridesBatchAndSplitsDoNotChangeBits) {
   const auto plain = AttentionInputs<float>::normal(12, 2, 4, 2, 130, 1100, 33, 40);
   const Inputs inputs(plain);
   on_every_dot_table([&](const kernels::KernelTable&) {
@@ -290,7 +290,7 @@ TEST(SemanticsBf16Bits, ThreadsStridesBatchAndCuts) {
   });
 }
 
-TEST(SemanticsBf16Bits, ACacheGivesThoseOfTheForwardPass) {
+TEST(Bfloat16PairsBits, DecodingFromACacheMatchesTheForwardPass) {
   for (const Index D : {1, 7, 64}) {
     const auto plain = AttentionInputs<float>::normal(14, 1, 6, 2, 70, 1090, D, 37);
     const Inputs inputs(plain);
@@ -349,7 +349,7 @@ void expect_few_rows_give_those_of_many(Index depth, Index columns) {
   });
 }
 
-TEST(SemanticsBf16Bits, FewRowsGiveThoseOfMany) {
+TEST(Bfloat16PairsBits, FewRowsMatchManyRows) {
   expect_few_rows_give_those_of_many(64, 96);
   expect_few_rows_give_those_of_many(40, 72);
   expect_few_rows_give_those_of_many(88, 56);
@@ -357,7 +357,7 @@ TEST(SemanticsBf16Bits, FewRowsGiveThoseOfMany) {
 }
 
 // Weights, partials, columns and statistics come from the scores of the forward pass.
-TEST(SemanticsBf16Bits, EverythingAgreesOnTheScores) {
+TEST(Bfloat16PairsBits, AllOperatorsUseTheSameScores) {
   const Inputs inputs(AttentionInputs<float>::normal(15, 1, 4, 2, 65, 1200, 19, 33));
   on_every_dot_table([&](const kernels::KernelTable&) {
     AttentionArrays<float> whole = run(inputs);
@@ -404,7 +404,7 @@ TEST(SemanticsBf16Bits, EverythingAgreesOnTheScores) {
 
 // The instruction and the plain arithmetic in its place: within twice the bound, and on the sets with fused
 // multiply-add the plain arithmetic gives the same bits.
-TEST(SemanticsBf16Bits, TheInstructionAndItsTwin) {
+TEST(Bfloat16PairsBits, InstructionMatchesItsEmulation) {
   const Inputs inputs(AttentionInputs<float>::normal(16, 1, 2, 1, 70, 700, 65, 40));
   const auto expected = inputs.expected();
   std::vector<std::vector<std::uint64_t>> twins;
@@ -426,7 +426,7 @@ TEST(SemanticsBf16Bits, TheInstructionAndItsTwin) {
 }
 
 // A table that has no such instruction widens, and one that has uses it.
-TEST(SemanticsBf16Bits, OnlySetsWithTheInstructionUseIt) {
+TEST(Bfloat16PairsBits, OnlySetsWithTheInstructionUsePairs) {
   const Inputs inputs(AttentionInputs<float>::normal(17, 1, 1, 1, 5, 70, 8, 8));
   on_every_instruction_set([&](const kernels::KernelTable& table) {
     EXPECT_EQ(table.bf16_dot, std::string(table.name) == "avx512_bf16");

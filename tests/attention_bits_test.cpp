@@ -18,9 +18,9 @@ namespace regard {
 namespace {
 
 template <class T>
-class Semantics5 : public testing::Test {};
+class BitExactness : public testing::Test {};
 using Types = testing::Types<float, double>;
-TYPED_TEST_SUITE(Semantics5, Types);
+TYPED_TEST_SUITE(BitExactness, Types);
 
 // Large enough that the work is shared out: several heads, tasks, blocks and chunks.
 constexpr Index kB = 2, kH = 2, kHkv = 1, kL = 130, kS = 1100, kD = 11, kDv = 37;
@@ -70,7 +70,7 @@ void expect_runtime_moves_no_bit(const std::vector<Runtime>& runtimes) {
   });
 }
 
-TYPED_TEST(Semantics5, ThreadsMoveNoBit) {
+TYPED_TEST(BitExactness, ThreadsDoNotChangeBits) {
   expect_runtime_moves_no_bit<TypeParam>(
       {{.num_threads = 1}, {.num_threads = 2}, {.num_threads = 3}, {.num_threads = 8}});
 }
@@ -87,7 +87,7 @@ void run_on_threads(Index n, const Task& task) {
   for (Index i = 0; i < n; ++i) threads.emplace_back([&task, i] { task(i); });
 }
 
-TYPED_TEST(Semantics5, ExecutorsMoveNoBit) {
+TYPED_TEST(BitExactness, ExecutorsDoNotChangeBits) {
   expect_runtime_moves_no_bit<TypeParam>({{.executor = run_inline, .num_threads = 3},
                                           {.executor = run_reversed, .num_threads = 5},
                                           {.executor = run_on_threads, .num_threads = 4}});
@@ -111,7 +111,7 @@ class FilledMemory : public std::pmr::memory_resource {
   int byte_;
 };
 
-TYPED_TEST(Semantics5, TheContentsOfTheWorkspaceMoveNoBit) {
+TYPED_TEST(BitExactness, WorkspaceContentsDoNotChangeBits) {
   using T = TypeParam;
   FilledMemory zero(0), ones(0xff), large(0x7e);
   expect_runtime_moves_no_bit<T>({{.workspace = &zero}, {.workspace = &ones}, {.workspace = &large}});
@@ -125,7 +125,7 @@ TYPED_TEST(Semantics5, TheContentsOfTheWorkspaceMoveNoBit) {
   }
 }
 
-TYPED_TEST(Semantics5, RepetitionMovesNoBit) {
+TYPED_TEST(BitExactness, RepeatedCallsGiveTheSameBits) {
   using T = TypeParam;
   const AttentionInputs<T> inputs = large_inputs<T>();
   const LargeOptions<T> options;
@@ -143,7 +143,7 @@ TensorView<T, 4> part(TensorView<T, 4> view, const std::array<Index, 4>& from, c
   return view;
 }
 
-TYPED_TEST(Semantics5, TheBatchAndTheHeadsBesideItMoveNoBit) {
+TYPED_TEST(BitExactness, OtherBatchEntriesAndHeadsDoNotChangeBits) {
   using T = TypeParam;
   const AttentionInputs<T> inputs = large_inputs<T>();
   on_every_instruction_set([&](const kernels::KernelTable&) {
@@ -169,7 +169,7 @@ TYPED_TEST(Semantics5, TheBatchAndTheHeadsBesideItMoveNoBit) {
   });
 }
 
-TYPED_TEST(Semantics5, ARowsPlaceAndTheChunkingOfTheQueriesMoveNoBit) {
+TYPED_TEST(BitExactness, RowPositionAndQuerySplitsDoNotChangeBits) {
   using T = TypeParam;
   const AttentionInputs<T> inputs = large_inputs<T>();
   const Index offset = 700;
@@ -201,7 +201,7 @@ TYPED_TEST(Semantics5, ARowsPlaceAndTheChunkingOfTheQueriesMoveNoBit) {
 }
 
 // A block of few keys against one of which a mask hides the others: exponentials of all 64 scores, or of some.
-TYPED_TEST(Semantics5, HowFewKeysABlockHasMovesNoBit) {
+TYPED_TEST(BitExactness, PartialKeyBlocksDoNotChangeBits) {
   using T = TypeParam;
   constexpr Index kMaxKeys = 130, kSize = 32;
   on_every_instruction_set([&](const kernels::KernelTable&) {
@@ -230,7 +230,7 @@ TYPED_TEST(Semantics5, HowFewKeysABlockHasMovesNoBit) {
 }
 
 // Keys of which so many are packed that tasks walk them together, four at a time where one thread has 66 of them.
-TYPED_TEST(Semantics5, RowsThatWalkTheKeysTogetherHaveTheBitsOfRowsAlone) {
+TYPED_TEST(BitExactness, GroupedTasksMatchSingleTasks) {
   using T = TypeParam;
   constexpr Index kRows = 1980, kKeys = 40'000, kSize = 8, kOffset = 37'000;
   const AttentionInputs<T> inputs = AttentionInputs<T>::normal(3, 1, 2, 1, kRows, kKeys, kSize, kSize);
@@ -296,7 +296,7 @@ AttentionInputs<T> delicate_inputs() {
   return inputs;
 }
 
-TYPED_TEST(Semantics5, TheCallersFloatingPointStateMovesNoBitAndIsRestored) {
+TYPED_TEST(BitExactness, CallersFloatingPointStateDoesNotChangeBitsAndIsRestored) {
   using T = TypeParam;
   const AttentionInputs<T> inputs = delicate_inputs<T>();
   const AttentionOptions options{.causal = true, .query_offset = Index{430}, .soft_cap = 30.0};
@@ -325,7 +325,7 @@ TYPED_TEST(Semantics5, TheCallersFloatingPointStateMovesNoBitAndIsRestored) {
   });
 }
 
-TYPED_TEST(Semantics5, TasksOnForeignThreadsKeepTheirThreadsStateApart) {
+TYPED_TEST(BitExactness, TasksOnForeignThreadsKeepTheirThreadsState) {
   using T = TypeParam;
   const AttentionInputs<T> inputs = large_inputs<T>();
   on_every_instruction_set([&](const kernels::KernelTable&) {
@@ -350,7 +350,7 @@ TYPED_TEST(Semantics5, TasksOnForeignThreadsKeepTheirThreadsStateApart) {
   });
 }
 
-TYPED_TEST(Semantics5, EveryOperatorKeepsTheCallersFloatingPointState) {
+TYPED_TEST(BitExactness, EveryOperatorRestoresTheFloatingPointState) {
   using T = TypeParam;
   const auto inputs = AttentionInputs<T>::normal(4, 1, 1, 1, 3, 1030, 4, 5);
   const AttentionArrays<T> plain = run_attention(inputs);
@@ -378,7 +378,7 @@ TYPED_TEST(Semantics5, EveryOperatorKeepsTheCallersFloatingPointState) {
 
 // ---- instruction sets
 
-TYPED_TEST(Semantics5, InstructionSetsWithFusedMultiplyAddAgreeOnEveryBit) {
+TYPED_TEST(BitExactness, InstructionSetsWithFmaAreBitIdentical) {
   using T = TypeParam;
   const auto tables = fused_instruction_sets();
   ASSERT_GE(tables.size(), 1u);

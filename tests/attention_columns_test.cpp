@@ -91,7 +91,7 @@ void expect_map(const AttentionCase<T>& call, const Inspected<T>& made, CoarseCe
   }
 }
 
-TYPED_TEST(Columns, AreTheSumsAndMeansOfTheWeights) {
+TYPED_TEST(Columns, MatchSumsAndMeansOfTheWeights) {
   using T = TypeParam;
   on_every_instruction_set([](const kernels::KernelTable&) {
     for (std::uint64_t seed = 0; seed < num_random_calls(300); ++seed) {
@@ -108,7 +108,7 @@ TYPED_TEST(Columns, AreTheSumsAndMeansOfTheWeights) {
   });
 }
 
-TYPED_TEST(Columns, ThreadsAndWhatElseIsAskedForMoveNoBit) {
+TYPED_TEST(Columns, ThreadsAndOtherOutputsDoNotChangeBits) {
   using T = TypeParam;
   const AttentionCase<T> call = long_causal_case<T>(700, 3000);
   const Inspected<T> one = inspect(call, {7, 11}, CoarseCells::means, {.num_threads = 1});

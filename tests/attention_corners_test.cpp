@@ -8,14 +8,14 @@ namespace regard {
 namespace {
 
 template <class T>
-class Semantics3 : public testing::Test {
+class AttentionEdgeCases : public testing::Test {
  protected:
   static constexpr T kInfinity = std::numeric_limits<T>::infinity();
   static constexpr T kNaN = std::numeric_limits<T>::quiet_NaN();
   static constexpr T kLargest = std::numeric_limits<T>::max();
 };
 using Types = testing::Types<float, double>;
-TYPED_TEST_SUITE(Semantics3, Types);
+TYPED_TEST_SUITE(AttentionEdgeCases, Types);
 
 template <class T>
 Array<float, 4> bias_of(const std::array<Index, 4>& shape, T value) {
@@ -48,7 +48,7 @@ void expect_empty_row(const AttentionArrays<T>& got, Index b, Index h, Index i) 
   EXPECT_EQ(got.row_sum->get({b, h, i}), 0);
 }
 
-TYPED_TEST(Semantics3, ARowThatSeesNoKeyHasContextPlusZeroAndLseMinusInfinity) {
+TYPED_TEST(AttentionEdgeCases, FullyMaskedRowsHaveZeroContextAndLseMinusInfinity) {
   using T = TypeParam;
   auto inputs = AttentionInputs<T>::normal(1, 1, 1, 1, 9, 100, 4, 5);
   // A negative value must not leave its sign behind.
@@ -124,7 +124,7 @@ struct Hiding {
   }
 };
 
-TYPED_TEST(Semantics3, NaNOrInfinityAtAnInvisibleKeyOrValueHasNoEffect) {
+TYPED_TEST(AttentionEdgeCases, NonFiniteInvisibleKeysAndValuesHaveNoEffect) {
   using T = TypeParam;
   const Hiding<T> hiding;
   for (int way = 0; way <= 6; ++way) {
@@ -157,7 +157,7 @@ TYPED_TEST(Semantics3, NaNOrInfinityAtAnInvisibleKeyOrValueHasNoEffect) {
   }
 }
 
-TYPED_TEST(Semantics3, NaNOrInfinityBehindACausalDiagonalHasNoEffect) {
+TYPED_TEST(AttentionEdgeCases, NonFiniteKeysAndValuesAfterTheCausalDiagonalHaveNoEffect) {
   using T = TypeParam;
   const auto clean = AttentionInputs<T>::normal(3, 150, 150, 5);
   for (const Index last : {Index{3}, Index{63}, Index{64}, Index{100}}) {
@@ -182,7 +182,7 @@ TYPED_TEST(Semantics3, NaNOrInfinityBehindACausalDiagonalHasNoEffect) {
   }
 }
 
-TYPED_TEST(Semantics3, NaNInAVisibleQueryReachesItsRowAlone) {
+TYPED_TEST(AttentionEdgeCases, NaNInAQueryAffectsOnlyItsRow) {
   using T = TypeParam;
   auto inputs = AttentionInputs<T>::normal(4, 1, 2, 1, 70, 80, 5, 6);
   inputs.query.set({0, 1, 33, 2}, this->kNaN);
@@ -198,7 +198,7 @@ TYPED_TEST(Semantics3, NaNInAVisibleQueryReachesItsRowAlone) {
   checked_attention(inputs, {.key_lengths = lengths});
 }
 
-TYPED_TEST(Semantics3, NaNInAVisibleKeyReachesTheRowsThatSeeIt) {
+TYPED_TEST(AttentionEdgeCases, NaNInAKeyAffectsOnlyRowsThatAttendToIt) {
   using T = TypeParam;
   auto inputs = AttentionInputs<T>::normal(5, 1, 4, 2, 90, 90, 5, 6);
   inputs.key.set({0, 1, 66, 0}, this->kNaN);
@@ -207,7 +207,7 @@ TYPED_TEST(Semantics3, NaNInAVisibleKeyReachesTheRowsThatSeeIt) {
       [&](const auto& at) { EXPECT_EQ(std::isnan(got.context.get(at)), at[1] >= 2 && at[2] >= 66); });
 }
 
-TYPED_TEST(Semantics3, NaNInAVisibleValueReachesItsColumnAlone) {
+TYPED_TEST(AttentionEdgeCases, NaNInAValueAffectsOnlyItsColumn) {
   using T = TypeParam;
   auto inputs = AttentionInputs<T>::normal(6, 1, 1, 1, 90, 90, 5, 70);
   inputs.value.set({0, 0, 66, 37}, this->kNaN);
@@ -217,7 +217,7 @@ TYPED_TEST(Semantics3, NaNInAVisibleValueReachesItsColumnAlone) {
   for (const T lse : got.lse->values()) EXPECT_FALSE(std::isnan(lse));
 }
 
-TYPED_TEST(Semantics3, InfinityInAVisibleValueReachesItsColumnAlone) {
+TYPED_TEST(AttentionEdgeCases, InfinityInAValueAffectsOnlyItsColumn) {
   using T = TypeParam;
   auto inputs = AttentionInputs<T>::normal(7, 1, 1, 1, 90, 90, 5, 70);
   inputs.value.set({0, 0, 66, 37}, this->kInfinity);
@@ -229,7 +229,7 @@ TYPED_TEST(Semantics3, InfinityInAVisibleValueReachesItsColumnAlone) {
 }
 
 // Values whose sum overflows, beside values that other rows see or none.
-TYPED_TEST(Semantics3, AMeanOfLargeValuesIsFiniteWhateverStandsBesideThem) {
+TYPED_TEST(AttentionEdgeCases, MeanOfLargeValuesIsFiniteNextToNonFiniteValues) {
   using T = TypeParam;
   AttentionInputs<T> inputs = AttentionInputs<T>::normal(8, 70, 130, 4);
   for (Index j = 0; j < 60; ++j) inputs.value.set({0, 0, j, 2}, this->kLargest);
@@ -247,7 +247,7 @@ TYPED_TEST(Semantics3, AMeanOfLargeValuesIsFiniteWhateverStandsBesideThem) {
 
 // ---- scores of −∞ and of the lowest number
 
-TYPED_TEST(Semantics3, AScoreOfMinusInfinityHasWeightZero) {
+TYPED_TEST(AttentionEdgeCases, AScoreOfMinusInfinityHasWeightZero) {
   using T = TypeParam;
   AttentionInputs<T> inputs = AttentionInputs<T>::normal(8, 2, 70, 4);
   std::vector<T> scores(70, 1);
@@ -268,7 +268,7 @@ TYPED_TEST(Semantics3, AScoreOfMinusInfinityHasWeightZero) {
   EXPECT_EQ(got.row_sum->get({0, 0, 0}), 69);
 }
 
-TYPED_TEST(Semantics3, ARowWhoseMaximumIsMinusInfinityCountsAsEmpty) {
+TYPED_TEST(AttentionEdgeCases, RowWithMaximumMinusInfinityCountsAsFullyMasked) {
   using T = TypeParam;
   const auto inputs = AttentionInputs<T>::normal(9, 3, 1100, 4);
   const auto bias = bias_of({1, 1, 1, 1}, -HUGE_VALF);
@@ -276,7 +276,7 @@ TYPED_TEST(Semantics3, ARowWhoseMaximumIsMinusInfinityCountsAsEmpty) {
   for (Index i = 0; i < 3; ++i) expect_empty_row(got, 0, 0, i);
 }
 
-TYPED_TEST(Semantics3, ARowOfAllLowestIsAUniformAverage) {
+TYPED_TEST(AttentionEdgeCases, RowOfLowestFiniteScoresIsAUniformAverage) {
   using T = TypeParam;
   for (const Index S : {1, 2, 64, 100, 1500}) {
     const auto inputs = AttentionInputs<T>::normal(10, 2, S, 4);
@@ -295,7 +295,7 @@ TYPED_TEST(Semantics3, ARowOfAllLowestIsAUniformAverage) {
 
 // ---- scores of +∞ and NaN
 
-TYPED_TEST(Semantics3, OneScoreOfPlusInfinityHasWeightOne) {
+TYPED_TEST(AttentionEdgeCases, OneScoreOfPlusInfinityHasWeightOne) {
   using T = TypeParam;
   for (const std::size_t place : {0u, 31u, 64u, 1023u, 1024u, 2999u}) {
     const auto inputs = AttentionInputs<T>::normal(11, 2, 3000, 4);
@@ -311,7 +311,7 @@ TYPED_TEST(Semantics3, OneScoreOfPlusInfinityHasWeightOne) {
   }
 }
 
-TYPED_TEST(Semantics3, SeveralScoresOfPlusInfinityAreNaN) {
+TYPED_TEST(AttentionEdgeCases, SeveralScoresOfPlusInfinityAreNaN) {
   using T = TypeParam;
   for (const auto& [first, second] : {std::pair<std::size_t, std::size_t>{0, 1}, {3, 70}, {10, 1030}, {2000, 2999}}) {
     const auto inputs = AttentionInputs<T>::normal(12, 2, 3000, 4);
@@ -324,7 +324,7 @@ TYPED_TEST(Semantics3, SeveralScoresOfPlusInfinityAreNaN) {
   }
 }
 
-TYPED_TEST(Semantics3, PlusInfinityBeatsAFiniteSinkAndABiasOfNaNIsANaNRow) {
+TYPED_TEST(AttentionEdgeCases, PlusInfinityOutweighsAFiniteSinkAndNaNBiasGivesANaNRow) {
   using T = TypeParam;
   const auto inputs = AttentionInputs<T>::normal(13, 2, 70, 4);
   const std::vector<T> sinks{this->kLargest};
@@ -342,7 +342,7 @@ TYPED_TEST(Semantics3, PlusInfinityBeatsAFiniteSinkAndABiasOfNaNIsANaNRow) {
   }
 }
 
-TYPED_TEST(Semantics3, ABiasOfMinusZeroChangesNoBit) {
+TYPED_TEST(AttentionEdgeCases, BiasOfMinusZeroDoesNotChangeBits) {
   using T = TypeParam;
   const auto inputs = AttentionInputs<T>::normal(14, 5, 70, 4);
   const auto bias = bias_of({1, 1, 1, 1}, -0.0f);
@@ -353,7 +353,7 @@ TYPED_TEST(Semantics3, ABiasOfMinusZeroChangesNoBit) {
 
 // ---- scores near the largest number
 
-TYPED_TEST(Semantics3, ScoresNearTheLargestNumberAreFiniteAndWithinTheBound) {
+TYPED_TEST(AttentionEdgeCases, ScoresNearTheLargestFiniteNumberAreWithinTheBound) {
   using T = TypeParam;
   const T huge = static_cast<T>(this->kLargest * static_cast<T>(0.9));
   const Index S = 1200;
@@ -376,7 +376,7 @@ TYPED_TEST(Semantics3, ScoresNearTheLargestNumberAreFiniteAndWithinTheBound) {
 }
 
 // Section 4 holds up to the largest number, where the products are summed before they are scaled, and not beyond it.
-TYPED_TEST(Semantics3, SumsOfProductsUpToTheLargestNumberAreFiniteAndThoseBeyondItAreNot) {
+TYPED_TEST(AttentionEdgeCases, DotProductsOverflowOnlyBeyondTheLargestFiniteNumber) {
   using T = TypeParam;
   const T half = std::sqrt(std::ldexp(static_cast<T>(1), std::numeric_limits<T>::max_exponent - 2));
   const T most = this->kLargest / half / 2;  // half · most + half · most is the largest number, exactly
@@ -409,7 +409,7 @@ TYPED_TEST(Semantics3, SumsOfProductsUpToTheLargestNumberAreFiniteAndThoseBeyond
   }
 }
 
-TYPED_TEST(Semantics3, ValuesNearTheLargestNumberHaveAFiniteMean) {
+TYPED_TEST(AttentionEdgeCases, ValuesNearTheLargestFiniteNumberHaveAFiniteMean) {
   using T = TypeParam;
   for (const Index S : {2, 65, 1500}) {
     AttentionInputs<T> inputs = AttentionInputs<T>::normal(16, 3, S, 4);
@@ -422,7 +422,7 @@ TYPED_TEST(Semantics3, ValuesNearTheLargestNumberHaveAFiniteMean) {
   }
 }
 
-TYPED_TEST(Semantics3, StrictlyRisingScoresChangeTheMaximumAtEveryKey) {
+TYPED_TEST(AttentionEdgeCases, StrictlyRisingScoresAreWithinTheBound) {
   using T = TypeParam;
   const Index S = 2500;
   const auto inputs = AttentionInputs<T>::normal(17, 2, S, 4);
@@ -441,7 +441,7 @@ TYPED_TEST(Semantics3, StrictlyRisingScoresChangeTheMaximumAtEveryKey) {
 
 // ---- empty extents
 
-TYPED_TEST(Semantics3, NoQueriesNoBatchAndNoHeadsSucceedAndWriteNothing) {
+TYPED_TEST(AttentionEdgeCases, EmptyQueriesBatchAndHeadsSucceedAndWriteNothing) {
   using T = TypeParam;
   for (const auto& [B, H, Hkv, L] : {std::array<Index, 4>{0, 2, 1, 3}, {2, 0, 1, 3}, {2, 0, 0, 3}, {2, 2, 1, 0}}) {
     const auto inputs = AttentionInputs<T>::normal(18, B, H, Hkv, L, 5, 4, 3);
@@ -457,7 +457,7 @@ TYPED_TEST(Semantics3, NoQueriesNoBatchAndNoHeadsSucceedAndWriteNothing) {
   }
 }
 
-TYPED_TEST(Semantics3, NullIsFineWhereNothingIsStored) {
+TYPED_TEST(AttentionEdgeCases, NullPointersAreAllowedForEmptyTensors) {
   using T = TypeParam;
   const TensorView<const T, 4> none(nullptr, {2, 4, 0, 3});
   EXPECT_EQ(
@@ -466,7 +466,7 @@ TYPED_TEST(Semantics3, NullIsFineWhereNothingIsStored) {
 }
 
 // As many heads as are packed one by one, and rows enough for theirs to be fetched ahead.
-TYPED_TEST(Semantics3, NoKeysOfManyHeadsMayLieNowhere) {
+TYPED_TEST(AttentionEdgeCases, NullKeysAndValuesAreAllowedForManyHeadsWithoutKeys) {
   using T = TypeParam;
   const Tensor<T, 4> query({1, 64, 100, 64});
   Tensor<T, 4> context({1, 64, 100, 64});
@@ -476,7 +476,7 @@ TYPED_TEST(Semantics3, NoKeysOfManyHeadsMayLieNowhere) {
   EXPECT_EQ(std::count(context.data(), context.data() + context.size(), static_cast<T>(0)), context.size());
 }
 
-TYPED_TEST(Semantics3, NoKeysAreRowsThatSeeNoKey) {
+TYPED_TEST(AttentionEdgeCases, WithoutKeysAllRowsAreFullyMasked) {
   using T = TypeParam;
   const auto inputs = AttentionInputs<T>::normal(19, 2, 4, 2, 3, 0, 4, 3);
   const std::vector<T> sinks{1, 2, 3, 4};
@@ -486,7 +486,7 @@ TYPED_TEST(Semantics3, NoKeysAreRowsThatSeeNoKey) {
   checked_attention(inputs, {.causal = true, .query_offset = QueryAlignment::bottom_right});
 }
 
-TYPED_TEST(Semantics3, HeadSizeZeroIsRejected) {
+TYPED_TEST(AttentionEdgeCases, HeadSizeZeroIsRejected) {
   using T = TypeParam;
   const auto no_depth = AttentionInputs<T>::normal(20, 1, 1, 1, 2, 2, 0, 3);
   const auto no_columns = AttentionInputs<T>::normal(20, 1, 1, 1, 2, 2, 3, 0);
@@ -496,7 +496,7 @@ TYPED_TEST(Semantics3, HeadSizeZeroIsRejected) {
             "attention_forward: value has head size 0 in shape (1, 1, 2, 0); expected at least 1");
 }
 
-TYPED_TEST(Semantics3, SubnormalsAreKept) {
+TYPED_TEST(AttentionEdgeCases, SubnormalsAreKept) {
   using T = TypeParam;
   // One key: the context is the value itself, down to the smallest subnormal.
   AttentionInputs<T> inputs = AttentionInputs<T>::normal(21, 1, 1, 4);

@@ -12,9 +12,9 @@ namespace regard {
 namespace {
 
 template <class T>
-class Semantics3 : public testing::Test {};
+class AttentionMemory : public testing::Test {};
 using Types = testing::Types<float, double>;
-TYPED_TEST_SUITE(Semantics3, Types);
+TYPED_TEST_SUITE(AttentionMemory, Types);
 
 // ---- what is touched
 
@@ -80,7 +80,7 @@ class GuardedCopies {
   std::vector<GuardedMemory> memory_;
 };
 
-TYPED_TEST(Semantics3, NothingOutsideAnArgumentIsTouched) {
+TYPED_TEST(AttentionMemory, NothingOutsideTheArgumentsIsAccessed) {
   using T = TypeParam;
   for (const auto& extents :
        {std::array<Index, 4>{1, 1, 1, 1}, {3, 33, 7, 5}, {61, 65, 33, 31}, {7, 1025, 3, 40}, {2, 33, 40, 72}}) {
@@ -152,13 +152,13 @@ void expect_nothing_beside_rows_is_read() {
   }
 }
 
-TEST(Semantics3InPlace, NothingBesideRowsIsRead) {
+TEST(AttentionMemoryUnpacked, NothingOutsideTheRowsIsRead) {
   expect_nothing_beside_rows_is_read<float>();
   expect_nothing_beside_rows_is_read<bfloat16>();
   expect_nothing_beside_rows_is_read<float16>();
 }
 
-TYPED_TEST(Semantics3, MisalignmentMovesNoBit) {
+TYPED_TEST(AttentionMemory, MisalignmentDoesNotChangeBits) {
   using T = TypeParam;
   const auto inputs = AttentionInputs<T>::normal(3, 1, 2, 1, 13, 70, 17, 35);
   Array<float, 4> bias({1, 1, 13, 70});
@@ -198,7 +198,7 @@ TYPED_TEST(Semantics3, MisalignmentMovesNoBit) {
   });
 }
 
-TYPED_TEST(Semantics3, StridesOfEveryKindMoveNoBit) {
+TYPED_TEST(AttentionMemory, StridesDoNotChangeBits) {
   using T = TypeParam;
   const auto inputs = AttentionInputs<T>::normal(5, 2, 4, 2, 7, 70, 5, 9);
   std::vector<Layout<4>> layouts;
@@ -228,7 +228,7 @@ TYPED_TEST(Semantics3, StridesOfEveryKindMoveNoBit) {
   });
 }
 
-TYPED_TEST(Semantics3, StrideZeroRepeatsAnInput) {
+TYPED_TEST(AttentionMemory, StrideZeroBroadcastsAnInput) {
   using T = TypeParam;
   const std::array<Index, 4> query_shape{2, 4, 7, 5}, key_shape{2, 2, 70, 5};
   for (std::size_t axis = 0; axis < 4; ++axis) {
@@ -244,7 +244,7 @@ TYPED_TEST(Semantics3, StrideZeroRepeatsAnInput) {
 
 // ---- sizes
 
-TYPED_TEST(Semantics3, ViewsOfMoreThanTwoToThe31Elements) {
+TYPED_TEST(AttentionMemory, ViewsOfMoreThanTwoToThe31Elements) {
   using T = TypeParam;
   // Rows 2³⁰ elements apart in memory that is never touched between them; the last row first.
   const Index apart = Index{1} << 30, S = 5, D = 3;
@@ -274,7 +274,7 @@ TYPED_TEST(Semantics3, ViewsOfMoreThanTwoToThe31Elements) {
   munmap(memory, bytes);
 }
 
-TYPED_TEST(Semantics3, LengthsAcross65536AreRight) {
+TYPED_TEST(AttentionMemory, LengthsAround65536AreCorrect) {
   using T = TypeParam;
   for (const Index n : {65535, 65536, 65537}) {
     checked_attention(AttentionInputs<T>::normal(8, 2, n, 2));               // keys
@@ -286,7 +286,7 @@ TYPED_TEST(Semantics3, LengthsAcross65536AreRight) {
 
 // One row of a million keys against plain loops in double. Rows overlap: key j is numbers j … j + 31. 32 columns are
 // read where they lie; 8 are packed, on the best instruction set alone, as that fills 160 MB.
-TEST(LongRows, OfAMillionKeysAreRight) {
+TEST(LongRows, MillionKeysMatchTheReference) {
   constexpr Index L = 2, S = 1'000'000, D = 32, kWindow = 300'000;
   Random random(14);
   std::vector<float> keys(S + D), values(S + D);
@@ -349,7 +349,7 @@ TEST(LongRows, OfAMillionKeysAreRight) {
 
 // ---- overlap
 
-TYPED_TEST(Semantics3, InputsMayBeTheSameMemory) {
+TYPED_TEST(AttentionMemory, InputsMayShareMemory) {
   using T = TypeParam;
   const auto inputs = AttentionInputs<T>::normal(12, 1, 2, 2, 9, 9, 5, 5);
   on_every_instruction_set([&](const kernels::KernelTable&) {
@@ -362,7 +362,7 @@ TYPED_TEST(Semantics3, InputsMayBeTheSameMemory) {
 }
 
 // (B, L, 4, H, D) in one array: query, key, value and context of a position are contiguous.
-TYPED_TEST(Semantics3, InterleavedQueryKeyValueAndContextAreAllowed) {
+TYPED_TEST(AttentionMemory, InterleavedQueryKeyValueAndContextAreAllowed) {
   using T = TypeParam;
   const Index B = 2, L = 70, H = 3, D = 5;
   Random random(13);
@@ -385,7 +385,7 @@ TYPED_TEST(Semantics3, InterleavedQueryKeyValueAndContextAreAllowed) {
   });
 }
 
-TYPED_TEST(Semantics3, AnOutputThatMeetsAnInputOrAnotherOutputIsRejected) {
+TYPED_TEST(AttentionMemory, OutputOverlappingAnotherArgumentIsRejected) {
   using T = TypeParam;
   const Index L = 6, D = 4;
   const std::array<Index, 4> shape{1, 1, L, D};
@@ -426,7 +426,7 @@ TYPED_TEST(Semantics3, AnOutputThatMeetsAnInputOrAnotherOutputIsRejected) {
   }
 }
 
-TYPED_TEST(Semantics3, AnInterleavedOutputIsRejectedWhereItMeetsAnInput) {
+TYPED_TEST(AttentionMemory, InterleavedOutputOverlappingAnInputIsRejected) {
   using T = TypeParam;
   const Index L = 6, D = 4;
   std::vector<T> memory(1000, 1);
@@ -444,7 +444,7 @@ TYPED_TEST(Semantics3, AnInterleavedOutputIsRejectedWhereItMeetsAnInput) {
   EXPECT_NE(call(at(12, 15)), "accepted");
 }
 
-TYPED_TEST(Semantics3, AnOutputThatOverlapsItselfIsRejected) {
+TYPED_TEST(AttentionMemory, OutputOverlappingItselfIsRejected) {
   using T = TypeParam;
   const auto inputs = AttentionInputs<T>::normal(14, 2, 2, 2, 6, 6, 4, 4);
   std::vector<T> memory(1000);

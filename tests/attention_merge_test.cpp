@@ -172,7 +172,7 @@ AttentionCase<T> random_long_case(std::uint64_t seed) {
 
 // ---- by row_max and row_sum
 
-TYPED_TEST(AttentionMerge, PartialsOfAnyPiecesCutAtChunksGiveTheBitsOfTheWhole) {
+TYPED_TEST(AttentionMerge, PartialsSplitAtChunksMatchTheWholeCall) {
   using T = TypeParam;
   for (std::uint64_t seed = 20270301; seed < 20270361; ++seed) {
     const AttentionCase<T> call = random_long_case<T>(seed);
@@ -222,7 +222,7 @@ AttentionCase<T> case_near_the_largest_number() {
   return call;
 }
 
-TYPED_TEST(AttentionMerge, SumsBeyondTheLargestNumberMergeLikeTheWhole) {
+TYPED_TEST(AttentionMerge, OverflowingSumsMergeLikeTheWholeCall) {
   using T = TypeParam;
   const AttentionCase<T> call = case_near_the_largest_number<T>();
   const auto exact = reference::attention<T>(call.query.view(), call.key.view(), call.value.view(), call.options);
@@ -250,7 +250,7 @@ TYPED_TEST(AttentionMerge, SumsBeyondTheLargestNumberMergeLikeTheWhole) {
   });
 }
 
-TYPED_TEST(AttentionMerge, APartialHoldsTheSumsOfItsChunk) {
+TYPED_TEST(AttentionMerge, PartialContainsTheSumsOfItsChunk) {
   using T = TypeParam;
   const Index L = 70, S = 2100, Dv = 33;
   AttentionCase<T> call;
@@ -332,7 +332,7 @@ struct ExactRow {
   W lse() const { return row_max + std::log(row_sum); }
 };
 
-TYPED_TEST(AttentionMerge, TheErrorDoesNotGrowWithTheNumberOfPartials) {
+TYPED_TEST(AttentionMerge, ErrorDoesNotGrowWithTheNumberOfPartials) {
   using T = TypeParam;
   using W = reference::Wide<T>;
   const Index L = 20, Dv = 50;
@@ -369,7 +369,7 @@ TYPED_TEST(AttentionMerge, TheErrorDoesNotGrowWithTheNumberOfPartials) {
   }
 }
 
-TYPED_TEST(AttentionMerge, PartialsThatSeeNothingMoveNoBit) {
+TYPED_TEST(AttentionMerge, FullyMaskedPartialsDoNotChangeBits) {
   using T = TypeParam;
   Random random(20270304);
   const Partials<T> partials = random_partials<T>(random, 3, 61, 7);
@@ -397,7 +397,7 @@ TYPED_TEST(AttentionMerge, PartialsThatSeeNothingMoveNoBit) {
   });
 }
 
-TYPED_TEST(AttentionMerge, NoPartialsAreARowThatSeesNothing) {
+TYPED_TEST(AttentionMerge, WithoutPartialsRowsAreFullyMasked) {
   using T = TypeParam;
   const std::vector<T> sinks{static_cast<T>(-2.5)};
   on_every_instruction_set([&](const kernels::KernelTable&) {
@@ -428,7 +428,7 @@ TYPED_TEST(AttentionMerge, NoPartialsAreARowThatSeesNothing) {
   });
 }
 
-TYPED_TEST(AttentionMerge, ScoresOfInfinityAndNaNMergeLikeTheWhole) {
+TYPED_TEST(AttentionMerge, InfiniteAndNaNScoresMergeLikeTheWholeCall) {
   using T = TypeParam;
   const Index S = 3000;
   auto inputs = AttentionInputs<T>::normal(20270306, 6, S, 4);
@@ -470,7 +470,7 @@ TYPED_TEST(AttentionMerge, ScoresOfInfinityAndNaNMergeLikeTheWhole) {
   });
 }
 
-TYPED_TEST(AttentionMerge, AnyLayoutThreadsAndExecutorGiveTheSameBits) {
+TYPED_TEST(AttentionMerge, LayoutsThreadsAndExecutorsDoNotChangeBits) {
   using T = TypeParam;
   Random random(20270307);
   const Index N = 5, B = 2, H = 3, L = 130, Dv = 37;
@@ -531,7 +531,7 @@ TYPED_TEST(AttentionMerge, AnyLayoutThreadsAndExecutorGiveTheSameBits) {
 
 // ---- by lse
 
-TYPED_TEST(AttentionMerge, ResultsOfAnyKeySetsMergeByLseWithinTheirBound) {
+TYPED_TEST(AttentionMerge, ResultsOfAnyKeySetsMergeByLseWithinTheBound) {
   using T = TypeParam;
   using W = reference::Wide<T>;
   const Index L = 30, S = 1500, D = 8, Dv = 6;
@@ -571,7 +571,7 @@ TYPED_TEST(AttentionMerge, ResultsOfAnyKeySetsMergeByLseWithinTheirBound) {
   }
 }
 
-TYPED_TEST(AttentionMerge, TheErrorByLseDoesNotGrowWithTheNumberOfResults) {
+TYPED_TEST(AttentionMerge, ErrorByLseDoesNotGrowWithTheNumberOfResults) {
   using T = TypeParam;
   using W = reference::Wide<T>;
   for (const Index N : {1, 16, 1000}) {
@@ -592,7 +592,7 @@ TYPED_TEST(AttentionMerge, TheErrorByLseDoesNotGrowWithTheNumberOfResults) {
   }
 }
 
-TYPED_TEST(AttentionMerge, OneResultPassesThroughUnchanged) {
+TYPED_TEST(AttentionMerge, SingleResultPassesThroughUnchanged) {
   using T = TypeParam;
   Random random(20270310);
   Partials<T> one = random_partials<T>(random, 1, 61, 33);
@@ -604,7 +604,7 @@ TYPED_TEST(AttentionMerge, OneResultPassesThroughUnchanged) {
   });
 }
 
-TYPED_TEST(AttentionMerge, InfiniteAndMissingLse) {
+TYPED_TEST(AttentionMerge, MergeByLseHandlesInfinityAndNaN) {
   using T = TypeParam;
   // Rows: one +∞, two +∞, one NaN, one −∞ beside a number, one far below the other.
   Partials<T> results(2, 1, 1, 5, 1);
@@ -634,7 +634,7 @@ testing::AssertionResult says(const std::string& message, const std::vector<std:
   return testing::AssertionSuccess();
 }
 
-TYPED_TEST(AttentionMerge, PartialsRefuseSinksPackedSequencesAndWrongShapes) {
+TYPED_TEST(AttentionMerge, PartialsRejectSinksPackedSequencesAndWrongShapes) {
   using T = TypeParam;
   const auto inputs = AttentionInputs<T>::normal(20270311, 1, 2, 1, 3, 1100, 4, 5);
   Partials<T> right(2, 1, 2, 3, 5), one_chunk(1, 1, 2, 3, 5), narrow(2, 1, 2, 3, 4);
@@ -663,7 +663,7 @@ TYPED_TEST(AttentionMerge, PartialsRefuseSinksPackedSequencesAndWrongShapes) {
   EXPECT_EQ(right.accumulator.values(), std::vector<T>(60, 7));
 }
 
-TYPED_TEST(AttentionMerge, MergeRejectsWhatDoesNotFit) {
+TYPED_TEST(AttentionMerge, MergeRejectsInvalidArguments) {
   using T = TypeParam;
   Partials<T> partials(2, 1, 3, 4, 5), other(3, 1, 3, 4, 5);
   for (auto* array : {&partials.row_max, &partials.row_sum}) array->fill([] { return 1; });
@@ -716,7 +716,7 @@ TYPED_TEST(AttentionMerge, MergeRejectsWhatDoesNotFit) {
   EXPECT_EQ(outputs.context.values(), std::vector<T>(60, 7));
 }
 
-TYPED_TEST(AttentionMerge, MergeByLseRejectsWhatDoesNotFit) {
+TYPED_TEST(AttentionMerge, MergeByLseRejectsInvalidArguments) {
   using T = TypeParam;
   Partials<T> results(2, 1, 3, 4, 5), other(2, 1, 3, 3, 5);
   auto outputs = AttentionArrays<T>::dense(1, 3, 4, 6, 5);

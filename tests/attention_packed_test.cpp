@@ -10,9 +10,9 @@ namespace regard {
 namespace {
 
 template <class T>
-class Semantics2 : public testing::Test {};
+class PackedAttention : public testing::Test {};
 using Types = testing::Types<float, double>;
-TYPED_TEST_SUITE(Semantics2, Types);
+TYPED_TEST_SUITE(PackedAttention, Types);
 
 // ---- packed sequences
 
@@ -24,7 +24,7 @@ TensorView<T, 4> slice(TensorView<T, 4> view, Index first, Index count) {
   return view;
 }
 
-TYPED_TEST(Semantics2, APackedSequenceHasTheBitsThatItHasAlone) {
+TYPED_TEST(PackedAttention, PackedSequenceMatchesASeparateCall) {
   using T = TypeParam;
   const std::vector<Index> query_starts{0, 5, 5, 130, 131, 140}, key_starts{0, 70, 75, 1175, 1175, 1300};
   const auto inputs = AttentionInputs<T>::normal(1, 1, 4, 2, 140, 1300, 6, 5);
@@ -67,7 +67,7 @@ TYPED_TEST(Semantics2, APackedSequenceHasTheBitsThatItHasAlone) {
   });
 }
 
-TYPED_TEST(Semantics2, PackedOffsetsDefaultToZeroWhereEverySequenceIsSquare) {
+TYPED_TEST(PackedAttention, OffsetsDefaultToZeroIfEverySequenceIsSquare) {
   using T = TypeParam;
   const std::vector<Index> starts{0, 3, 9}, other{0, 4, 9};
   const auto inputs = AttentionInputs<T>::normal(2, 9, 9, 4);
@@ -84,7 +84,7 @@ TYPED_TEST(Semantics2, PackedOffsetsDefaultToZeroWhereEverySequenceIsSquare) {
             std::string::npos);
 }
 
-TYPED_TEST(Semantics2, DenseOptionsOfPackedSequencesAreIndexedByStoredRowAndKey) {
+TYPED_TEST(PackedAttention, DenseOptionsAreIndexedByStoredRowAndKey) {
   using T = TypeParam;
   const std::vector<Index> query_starts{0, 7, 20}, key_starts{0, 90, 170};
   const auto inputs = AttentionInputs<T>::normal(3, 1, 2, 1, 20, 170, 3, 3);
@@ -139,7 +139,7 @@ Index count_blocks(const AttentionInputs<T>& inputs, const AttentionOptions& opt
   return num_blocks_computed;
 }
 
-TYPED_TEST(Semantics2, ACausalRowCostsHalfOfAFullOne) {
+TYPED_TEST(PackedAttention, CausalMaskHalvesTheWork) {
   using T = TypeParam;
   const auto inputs = AttentionInputs<T>::normal(5, 1, 1, 1, 1920, 1920, 2, 1);
   const Index full = count_blocks<T>(inputs, {});
@@ -149,7 +149,7 @@ TYPED_TEST(Semantics2, ACausalRowCostsHalfOfAFullOne) {
   EXPECT_LE(causal, full / 2 + 1920 / kernels::kRows);
 }
 
-TYPED_TEST(Semantics2, InvisibleTilesAreNeverComputed) {
+TYPED_TEST(PackedAttention, FullyMaskedTilesAreNotComputed) {
   using T = TypeParam;
   const Index S = 4096, blocks = S / kernels::kBlockKeys;
   const auto inputs = AttentionInputs<T>::normal(6, 1, 1, 1, 60, S, 2, 1);

@@ -13,9 +13,9 @@ namespace regard {
 namespace {
 
 template <class T>
-class Semantics4 : public testing::Test {};
+class AttentionPrecision : public testing::Test {};
 using Types = testing::Types<float, double>;
-TYPED_TEST_SUITE(Semantics4, Types);
+TYPED_TEST_SUITE(AttentionPrecision, Types);
 
 // |error| of every context element in units of u Σ p |v|, sorted.
 template <class T>
@@ -30,7 +30,7 @@ std::vector<double> sorted_errors(const AttentionArrays<T>& got, const reference
   return errors;
 }
 
-TYPED_TEST(Semantics4, NormalInputsAreWithin8UnitsAndTheErrorDoesNotGrowWithS) {
+TYPED_TEST(AttentionPrecision, NormalInputsAreWithin8UnitsForEveryS) {
   using T = TypeParam;
   constexpr Index kRowsOfCall = 64, kHeadSize = 64;
   std::vector<std::vector<double>> percentiles(static_cast<std::size_t>(kernels::num_available()));
@@ -57,7 +57,7 @@ TYPED_TEST(Semantics4, NormalInputsAreWithin8UnitsAndTheErrorDoesNotGrowWithS) {
   }
 }
 
-TYPED_TEST(Semantics4, NormalInputsOfEveryHeadSize) {
+TYPED_TEST(AttentionPrecision, NormalInputsOfEveryHeadSize) {
   using T = TypeParam;
   for (const Index D : {1, 16, 128, 257, 512}) {
     const auto inputs = AttentionInputs<T>::normal(static_cast<std::uint64_t>(D), 60, 700, D);
@@ -79,7 +79,7 @@ TYPED_TEST(Semantics4, NormalInputsOfEveryHeadSize) {
 const std::vector<double> kStubbornValues{1 + 0x1p-17, 4.0 / 3, 5.0 / 3, 1 + 0x1p-23, 1 + 0x1p-12, 2 - 0x1p-20, 1,
                                           0.1,         1.9999,  7.0 / 9, -3.3,        1 + 0x1p-52, 1 + 0x1p-40};
 
-TYPED_TEST(Semantics4, ConstantValuesUnderEqualScores) {
+TYPED_TEST(AttentionPrecision, ConstantValuesUnderEqualScores) {
   using T = TypeParam;
   const Index columns = static_cast<Index>(kStubbornValues.size());
   for (const Index S : {1, 63, 64, 65, 127, 1000, 1023, 1024, 1025, 2048, 5000, 20000, 70000}) {
@@ -92,7 +92,7 @@ TYPED_TEST(Semantics4, ConstantValuesUnderEqualScores) {
   }
 }
 
-TYPED_TEST(Semantics4, ConstantValuesUnderNearlyEqualAndRisingScores) {
+TYPED_TEST(AttentionPrecision, ConstantValuesUnderNearlyEqualAndRisingScores) {
   using T = TypeParam;
   const Index columns = static_cast<Index>(kStubbornValues.size()), S = 6000;
   AttentionInputs<T> inputs = AttentionInputs<T>::normal(2, 1, 1, 1, 1, S, 1, columns);
@@ -117,7 +117,7 @@ TYPED_TEST(Semantics4, ConstantValuesUnderNearlyEqualAndRisingScores) {
   }
 }
 
-TYPED_TEST(Semantics4, OneScoreDominates) {
+TYPED_TEST(AttentionPrecision, OneDominantScore) {
   using T = TypeParam;
   for (const Index S : {2, 64, 1025, 3000}) {
     for (const double score : {5.0, 17.0, 60.0, 87.0, 104.0, 700.0, 1e6}) {
@@ -131,7 +131,7 @@ TYPED_TEST(Semantics4, OneScoreDominates) {
   }
 }
 
-TYPED_TEST(Semantics4, ProductsThatCancel) {
+TYPED_TEST(AttentionPrecision, CancellingProducts) {
   using T = TypeParam;
   // Σ |q k| is large, the score is small: the bound grows with the first.
   for (const Index D : {2, 64, 256, 257}) {
@@ -151,7 +151,7 @@ TYPED_TEST(Semantics4, ProductsThatCancel) {
   }
 }
 
-TYPED_TEST(Semantics4, LargeScoresOfEveryKind) {
+TYPED_TEST(AttentionPrecision, LargeScoresOfEveryKind) {
   using T = TypeParam;
   Random random(6);
   for (const double magnitude : {3.0, 10.0, 100.0, 1e4, 1e10, 1e18}) {
@@ -167,7 +167,7 @@ TYPED_TEST(Semantics4, LargeScoresOfEveryKind) {
   }
 }
 
-TYPED_TEST(Semantics4, SoftCapBiasAndAlibiOfEveryMagnitude) {
+TYPED_TEST(AttentionPrecision, SoftCapBiasAndAlibiOfEveryMagnitude) {
   using T = TypeParam;
   Array<float, 4> bias({1, 1, 20, 300});
   for (const double magnitude : {1e-3, 1.0, 30.0, 1e3, 1e6}) {
@@ -186,7 +186,7 @@ TYPED_TEST(Semantics4, SoftCapBiasAndAlibiOfEveryMagnitude) {
   }
 }
 
-TYPED_TEST(Semantics4, ValuesOfEveryMagnitudeSideBySide) {
+TYPED_TEST(AttentionPrecision, ValuesOfEveryMagnitudeInAdjacentColumns) {
   using T = TypeParam;
   AttentionInputs<T> inputs = AttentionInputs<T>::normal(9, 1, 1, 1, 10, 2100, 4, 40);
   const int lowest = std::numeric_limits<T>::min_exponent - 20, highest = std::numeric_limits<T>::max_exponent - 4;
@@ -205,7 +205,7 @@ TYPED_TEST(Semantics4, ValuesOfEveryMagnitudeSideBySide) {
   checked_attention(inputs);
 }
 
-TYPED_TEST(Semantics4, ValuesNearTheLargestNumber) {
+TYPED_TEST(AttentionPrecision, ValuesNearTheLargestFiniteNumber) {
   using T = TypeParam;
   for (const Index S : {2, 3, 64, 1024, 1025, 3000}) {
     AttentionInputs<T> inputs = AttentionInputs<T>::normal(10, 1, 1, 1, 5, S, 4, 6);
@@ -221,7 +221,7 @@ TYPED_TEST(Semantics4, ValuesNearTheLargestNumber) {
   }
 }
 
-TYPED_TEST(Semantics4, SinksOfEveryMagnitude) {
+TYPED_TEST(AttentionPrecision, SinksOfEveryMagnitude) {
   using T = TypeParam;
   const AttentionInputs<T> inputs = AttentionInputs<T>::normal(11, 1, 1, 1, 20, 1500, 16, 5);
   for (const double sink : {-1e30, -100.0, -5.0, 0.0, 3.0, 20.0, 80.0, 95.0, 1e4, 3e38}) {

@@ -100,8 +100,8 @@ class RandomCalls : public testing::TestWithParam<std::uint64_t> {
   }
 };
 
-TEST_P(RandomCalls, FloatAgreesWithTheReference) { run_shard<float>(); }
-TEST_P(RandomCalls, DoubleAgreesWithTheReference) { run_shard<double>(); }
+TEST_P(RandomCalls, FloatMatchesTheReference) { run_shard<float>(); }
+TEST_P(RandomCalls, DoubleMatchesTheReference) { run_shard<double>(); }
 
 INSTANTIATE_TEST_SUITE_P(Shard, RandomCalls, testing::Range(std::uint64_t{0}, kShards));
 

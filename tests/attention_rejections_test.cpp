@@ -76,7 +76,7 @@ std::string message_of(const std::function<void(Call&)>& spoil) {
 
 constexpr Index kMany = Index{1} << 40;
 
-TEST(Rejections, TheCallToBeSpoiledIsGood) {
+TEST(Rejections, UnmodifiedCallIsValid) {
   Call call;
   EXPECT_EQ(call.run(), "accepted");
   Call packed;
@@ -156,7 +156,7 @@ TEST(Rejections, Outputs) {
             "sink_weights has shape (1, 4, 3); expected (2, 4, 3)");
 }
 
-TEST(Rejections, NumbersPerBatchEntry) {
+TEST(Rejections, ValuesPerBatchEntry) {
   EXPECT_EQ(message_of([](Call& c) { c.lengths[1] = 6, c.options.key_lengths = c.lengths; }),
             "key_lengths[1] is 6; expected 0 to 5");
   EXPECT_EQ(message_of([](Call& c) { c.lengths[0] = -1, c.options.key_lengths = c.lengths; }),
@@ -238,7 +238,7 @@ TEST(Rejections, DenseOptions) {
             "block_mask has shape (2, 4, 2, 3); expected a shape that broadcasts to (2, 4, 3, 3)");
 }
 
-TEST(Rejections, NumbersPerHeadAndOfTheWholeCall) {
+TEST(Rejections, ValuesPerHeadAndPerCall) {
   EXPECT_EQ(message_of([](Call& c) { c.options.alibi_slopes.shape[0] = 3; }),
             "alibi_slopes has 3 entries; expected 4, one per query head");
   EXPECT_EQ(message_of([](Call& c) { c.options.sinks.shape[0] = 1; }),
@@ -385,14 +385,14 @@ void expect_wrong_types_are_rejected(std::initializer_list<std::pair<int, const 
   }
 }
 
-TEST(Rejections, ElementTypesThatAnOperatorDoesNotComputeWith) {
+TEST(Rejections, ElementTypesNotSupportedByAnOperator) {
   expect_wrong_types_are_rejected<float>({{2, "float64"}, {4, "int32"}, {8, "int8"}, {17, "17"}, {-1, "-1"}},
                                          "float32, bfloat16 or float16");
   expect_wrong_types_are_rejected<double>({{1, "float32"}, {6, "bfloat16"}, {7, "float16"}, {0, "0"}, {17, "17"}},
                                           "float64");
 }
 
-TEST(Rejections, ElementTypesThatACacheOfInt8DoesNotTake) {
+TEST(Rejections, ElementTypesNotSupportedByAnInt8Cache) {
   KvCache<std::int8_t> cache({.head_size = 8, .value_head_size = 8, .capacity = 64});
   std::vector<float> numbers(32, 1);
   const InputView<3> good(numbers.data(), {1, 4, 8});
@@ -414,7 +414,7 @@ TEST(Rejections, ElementTypesThatACacheOfInt8DoesNotTake) {
   EXPECT_EQ(cache.length(0), 0);
 }
 
-TEST(Rejections, WholeWeightsThatDoNotFitAreRejectedWithTheirSize) {
+TEST(Rejections, WeightsBeyondAvailableMemoryAreRejectedWithTheirSize) {
   // A million heads that all read the same numbers: 4 · 2^20 · 2^20 · 2^20 bytes of weights.
   std::vector<float> memory(16, 1);
   const Index million = Index{1} << 20;

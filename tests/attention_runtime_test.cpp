@@ -16,7 +16,7 @@ namespace {
 
 AttentionInputs<float> inputs_of_some_size() { return AttentionInputs<float>::normal(1, 2, 4, 2, 200, 1100, 16, 16); }
 
-TEST(AttentionRuntime, AStopThatWasRequestedIsCancelled) {
+TEST(AttentionRuntime, StopRequestedBeforeTheCallCancels) {
   const auto inputs = inputs_of_some_size();
   const auto before = all_bits(run_attention(inputs));
   std::stop_source source;
@@ -31,7 +31,7 @@ TEST(AttentionRuntime, AStopThatWasRequestedIsCancelled) {
   EXPECT_EQ(all_bits(run_attention(inputs)), before);
 }
 
-TEST(AttentionRuntime, AStopInTheMiddleIsCancelled) {
+TEST(AttentionRuntime, StopRequestedDuringTheCallCancels) {
   const auto inputs = inputs_of_some_size();
   const auto copies = inputs_of_some_size();
   std::stop_source source;
@@ -96,7 +96,7 @@ struct StoppingKernels {
   }
 };
 
-TEST(AttentionRuntime, EveryBlockOfKeysAndEveryPanelOfColumnsPollsStop) {
+TEST(AttentionRuntime, StopIsPolledPerKeyBlockAndColumnPanel) {
   const auto inputs = AttentionInputs<float>::normal(3, 1, 1, 1, 60, 1100, 16, 16);
   auto outputs = AttentionArrays<float>::dense(1, 1, 60, 1100, 16, true);
   EXPECT_EQ(StoppingKernels::until_cancelled([&](const Runtime& runtime) {
@@ -118,7 +118,7 @@ TEST(AttentionRuntime, EveryBlockOfKeysAndEveryPanelOfColumnsPollsStop) {
             2);
 }
 
-TEST(AttentionRuntime, WhatAnExecutorThrowsReachesTheCaller) {
+TEST(AttentionRuntime, ExceptionOfTheExecutorReachesTheCaller) {
   struct Broken {};
   const auto inputs = inputs_of_some_size();
   CountingMemory memory;
@@ -134,7 +134,7 @@ TEST(AttentionRuntime, WhatAnExecutorThrowsReachesTheCaller) {
   }
 }
 
-TEST(AttentionRuntime, MemoryThatRunsOutIsBadAllocAndLeavesNothingBehind) {
+TEST(AttentionRuntime, OutOfMemoryThrowsBadAllocAndReleasesEverything) {
   const auto inputs = inputs_of_some_size();
   CountingMemory enough;
   const auto expected = all_bits(run_attention(inputs, {}, Runtime{.num_threads = 2, .workspace = &enough}));
@@ -170,14 +170,14 @@ TEST(AttentionRuntime, ProgressCountsEveryRowOnce) {
   }
 }
 
-TEST(AttentionRuntime, AnExceptionOfProgressReachesTheCaller) {
+TEST(AttentionRuntime, ExceptionOfProgressReachesTheCaller) {
   struct Enough {};
   const auto inputs = inputs_of_some_size();
   const Runtime runtime{.num_threads = 2, .progress = [](Index, Index) { throw Enough(); }};
   EXPECT_THROW(run_attention(inputs, {}, runtime), Enough);
 }
 
-TEST(AttentionRuntime, ManyThreadsForALittleWork) {
+TEST(AttentionRuntime, ManyThreadsForLittleWork) {
   const auto inputs = AttentionInputs<float>::normal(2, 1, 1, 1);
   EXPECT_EQ(all_bits(run_attention(inputs, {}, Runtime{.num_threads = 10'000})), all_bits(run_attention(inputs)));
 }

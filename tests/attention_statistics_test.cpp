@@ -237,7 +237,7 @@ void expect_everything(const AttentionCase<T>& call, const Found<T>& found) {
   }
 }
 
-TYPED_TEST(Statistics, AreThoseOfTheWeights) {
+TYPED_TEST(Statistics, MatchTheWeights) {
   using T = TypeParam;
   on_every_instruction_set([](const kernels::KernelTable&) {
     for (std::uint64_t seed = 0; seed < num_random_calls(300); ++seed) {
@@ -263,7 +263,7 @@ TYPED_TEST(Statistics, AreThoseOfTheWeights) {
 }
 
 // Every row chooses its own keys, wherever they are.
-TYPED_TEST(Statistics, OfKeysOfEachRowAreThoseOfTheWeights) {
+TYPED_TEST(Statistics, ChosenRangesMatchTheWeights) {
   using T = TypeParam;
   on_every_instruction_set([](const kernels::KernelTable&) {
     for (std::uint64_t seed = 0; seed < num_random_calls(100); ++seed) {
@@ -290,7 +290,7 @@ TYPED_TEST(Statistics, OfKeysOfEachRowAreThoseOfTheWeights) {
 }
 
 // One offset for all rows, over packed sequences and one position for each, equals the same keys named one by one.
-TYPED_TEST(Statistics, AnOffsetFromThePositionNamesOneKeyARow) {
+TYPED_TEST(Statistics, OffsetFromThePositionSelectsOneKeyPerRow) {
   using T = TypeParam;
   AttentionCase<T> call = long_causal_case<T>(200, 700);
   for (const Index offset : {-1, 0, 1, -130, 5000}) {
@@ -358,7 +358,7 @@ TYPED_TEST(Statistics, TiesGoToTheLowerKey) {
   });
 }
 
-TYPED_TEST(Statistics, InfiniteScoresAndRowsOfNan) {
+TYPED_TEST(Statistics, InfiniteScoresAndNaNRows) {
   using T = TypeParam;
   const double infinity = std::numeric_limits<double>::infinity();
   std::vector<double> one(150, 1.0), two(150, 1.0), nan(150, 1.0), lost(150, -infinity);
@@ -376,7 +376,7 @@ TYPED_TEST(Statistics, InfiniteScoresAndRowsOfNan) {
 // ---- rows that see no key
 
 // Of four rows under a causal mask the first two stand before the first key; with a sink their row_sum is 1.
-TYPED_TEST(Statistics, HeadMeansLeaveOutRowsThatSeeNoKeyAlsoWithASink) {
+TYPED_TEST(Statistics, HeadMeansExcludeFullyMaskedRows) {
   using T = TypeParam;
   const double infinity = std::numeric_limits<double>::infinity();
   const std::vector<T> sinks{0};
@@ -400,7 +400,7 @@ TYPED_TEST(Statistics, HeadMeansLeaveOutRowsThatSeeNoKeyAlsoWithASink) {
 
 // ---- threads, long rows, memory
 
-TYPED_TEST(Statistics, ThreadsMoveNoBit) {
+TYPED_TEST(Statistics, ThreadsDoNotChangeBits) {
   using T = TypeParam;
   const AttentionCase<T> call = long_causal_case<T>(300, 3000);
   const Found<T> one = inspect(call, 8, {0, 1}, {.num_threads = 1});
@@ -421,7 +421,7 @@ TYPED_TEST(Statistics, ThreadsMoveNoBit) {
   }
 }
 
-TYPED_TEST(Statistics, OneOutputAloneHasTheSameBits) {
+TYPED_TEST(Statistics, SingleOutputsHaveTheSameBits) {
   using T = TypeParam;
   const AttentionCase<T> call = long_causal_case<T>(70, 1500);
   const Found<T> all = inspect(call, 8);
@@ -443,7 +443,7 @@ TYPED_TEST(Statistics, OneOutputAloneHasTheSameBits) {
   EXPECT_TRUE(same_bits(bits_of(heads), bits_of(all.head_mean_distance)));
 }
 
-TEST(StatisticsTypes, NarrowInputsHaveTheStatisticsOfTheWidenedOnes) {
+TEST(StatisticsTypes, NarrowInputsMatchConvertedInputs) {
   Random random(5);
   Array<float, 4> wide({1, 2, 100, 8});
   Array<float16, 4> narrow({1, 2, 100, 8}), rounded({1, 2, 100, 8});
@@ -476,7 +476,7 @@ TYPED_TEST(Statistics, MemoryGrowsWithRowsAndKeys) {
 
 // ---- nothing to write
 
-TEST(Statistics, OfNothingSucceed) {
+TEST(Statistics, EmptyInputsSucceed) {
   for (const std::array<Index, 3>& extents :
        {std::array<Index, 3>{0, 2, 3}, std::array<Index, 3>{1, 0, 3}, std::array<Index, 3>{1, 2, 0}}) {
     const auto [B, H, L] = extents;
@@ -541,7 +541,7 @@ TEST(Statistics, Rejections) {
 }
 
 // Keys that are not there have no weight.
-TEST(Statistics, ChosenKeysBeyondTheLastAreAbsent) {
+TEST(Statistics, ChosenKeysBeyondTheLastHaveNoWeight) {
   const AttentionCase<float> call = long_causal_case<float>(5, 9);
   const Found<float> some = inspect(call, 1, {8, 2}), more = inspect(call, 1, {9, 2, 8, 1000, Index{1} << 62});
   EXPECT_EQ(bits_of(some.chosen_weight), bits_of(more.chosen_weight));

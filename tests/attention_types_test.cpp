@@ -85,7 +85,7 @@ void widens_every_number(const kernels::WideningKernels<S>& kernel) {
   }
 }
 
-TEST(Widening, EveryNumberOnEveryInstructionSet) {
+TEST(Widening, EveryValueOnEveryInstructionSet) {
   on_every_instruction_set([](const kernels::KernelTable& table) {
     widens_every_number<kernels::Bfloat16, bfloat16>(table.bf16);
     widens_every_number<kernels::Float16, float16>(table.f16);
@@ -93,7 +93,7 @@ TEST(Widening, EveryNumberOnEveryInstructionSet) {
 }
 
 // Whatever the processor is told about subnormal numbers: an operator sets its own state.
-TEST(Widening, SubnormalNumbersAreKeptUnderTheCallersFlushing) {
+TEST(Widening, SubnormalsAreKeptWhateverTheCallersFlushing) {
   Array<float16, 4> value({1, 1, 1, 40});
   for (Index c = 0; c < 40; ++c) {
     float16 x;
@@ -122,7 +122,7 @@ struct Combination {
 };
 
 template <class Combined>
-class SemanticsTypes : public testing::Test {};
+class AttentionTypes : public testing::Test {};
 using B16 = bfloat16;
 using F16 = float16;
 using Combinations = testing::Types<
@@ -132,7 +132,7 @@ using Combinations = testing::Types<
     Combination<F16, B16, float, float>, Combination<F16, float, F16, F16>, Combination<float, B16, B16, float>,
     Combination<float, F16, F16, float>, Combination<float, B16, F16, float>, Combination<float, float, B16, float>,
     Combination<float, F16, float, float>, Combination<float, float, float, float>>;
-TYPED_TEST_SUITE(SemanticsTypes, Combinations);
+TYPED_TEST_SUITE(AttentionTypes, Combinations);
 
 template <class C>
 struct TypedArrays {
@@ -159,7 +159,7 @@ struct TypedArrays {
 
 // Every random call: strided, misaligned, packed, masked, biased, with sinks and poison. The bits of the floats, and
 // nothing beside the context's elements is written.
-TYPED_TEST(SemanticsTypes, BitsOfTheWidenedNumbersRoundedOnce) {
+TYPED_TEST(AttentionTypes, MatchConvertedInputsRoundedOnce) {
   using Query = typename TypeParam::Query;
   using Key = typename TypeParam::Key;
   using Value = typename TypeParam::Value;
@@ -190,7 +190,7 @@ TYPED_TEST(SemanticsTypes, BitsOfTheWidenedNumbersRoundedOnce) {
 }
 
 // Sums and scores are in float: the error before the last rounding is within the bound of float (section 4).
-TYPED_TEST(SemanticsTypes, WithinTheBoundOfFloat) {
+TYPED_TEST(AttentionTypes, ErrorIsWithinTheFloatBound) {
   const auto inputs = AttentionInputs<float>::normal(7, 1, 4, 2, 61, 1100, 64, 48);
   const auto query = rounded<typename TypeParam::Query>(inputs.query);
   const auto key = rounded<typename TypeParam::Key>(inputs.key);
@@ -203,7 +203,7 @@ TYPED_TEST(SemanticsTypes, WithinTheBoundOfFloat) {
   });
 }
 
-TYPED_TEST(SemanticsTypes, WeightsPartialsAndWholeResults) {
+TYPED_TEST(AttentionTypes, WeightsAndPartialsMatchConvertedInputs) {
   using Query = typename TypeParam::Query;
   const auto inputs = AttentionInputs<float>::normal(8, 1, 4, 2, 9, 1500, 20, 33);
   const auto query = rounded<Query>(inputs.query);
@@ -244,7 +244,7 @@ TYPED_TEST(SemanticsTypes, WeightsPartialsAndWholeResults) {
 // ---- rounding
 
 // A mean whose double rounding, first to a type between, would differ: the float lies just beside a midpoint.
-TEST(ContextTypes, RoundedOnceFromFloat) {
+TEST(ContextTypes, AreRoundedOnceFromFloat) {
   // float16: 1 + 2⁻¹¹ is the midpoint of 1 and 1 + 2⁻¹⁰. In bfloat16 first, all of these would be 1.
   const std::array<float, 4> values{1 + 0x1p-11f, 1 + 0x1p-11f + 0x1p-23f, 1 + 0x1p-11f - 0x1p-23f, 1 + 3 * 0x1p-11f};
   const std::array<float, 4> expected{1, 1 + 0x1p-10f, 1, 1 + 0x1p-9f};
@@ -258,7 +258,7 @@ TEST(ContextTypes, RoundedOnceFromFloat) {
   }
 }
 
-TEST(ContextTypes, BeyondTheLargestNumberLiesInfinity) {
+TEST(ContextTypes, OverflowBecomesInfinity) {
   const std::array<float, 6> values{65504, 65519.99f, 65520, -65520, 1e30f, -3e38f};
   const std::array<float, 6> halves{65504, 65504, INFINITY, -INFINITY, INFINITY, -INFINITY};
   const Array<float16, 4> zero = zeros<float16>({1, 1, 1, 1});
@@ -283,7 +283,7 @@ TEST(ContextTypes, BeyondTheLargestNumberLiesInfinity) {
 
 // ---- bias
 
-TEST(BiasTypes, FloatOrTheQuerys) {
+TEST(BiasTypes, FloatOrTypeOfQuery) {
   const auto inputs = AttentionInputs<float>::normal(9, 1, 2, 2, 5, 70, 8, 8);
   Random random(10);
   const Array<float, 4> bias = normal_array<float, 4>(random, {1, 2, 5, 70}, 3);
@@ -309,7 +309,7 @@ TEST(BiasTypes, FloatOrTheQuerys) {
 
 // ---- rejections
 
-TEST(Rejections, TypesThatDoNotFitTheQuery) {
+TEST(Rejections, TypesIncompatibleWithTheQuery) {
   const Array<bfloat16, 4> b16({1, 1, 4, 4});
   const Array<float16, 4> f16({1, 1, 4, 4});
   const Array<float, 4> f32({1, 1, 4, 4});
@@ -364,7 +364,7 @@ TEST(Rejections, OverlapIsCountedInBytes) {
 
 // ---- what options and arguments are made of
 
-TEST(ArgumentTypes, TensorsAndMatricesAreArgumentsAsTheyAre) {
+TEST(ArgumentTypes, TensorsAndMatricesConvertToViews) {
   const auto inputs = AttentionInputs<float>::normal(20261125, 1, 1, 1, 4, 6, 8, 5);
   Tensor<float, 2> query({4, 8}), key({6, 8}), value({6, 5}), context({4, 5});
   for (Index i = 0; i < 6; ++i) {
@@ -381,7 +381,7 @@ TEST(ArgumentTypes, TensorsAndMatricesAreArgumentsAsTheyAre) {
   }
 }
 
-TEST(ArgumentTypes, ListsOf32BitIntegersMeanThoseOf64) {
+TEST(ArgumentTypes, ListsOf32BitIntegersEqualListsOf64Bits) {
   const auto inputs = AttentionInputs<float>::normal(7, 2, 2, 1, 5, 70, 8, 8);
   const std::vector<std::int32_t> lengths{66, 0}, prefix{3, 60}, offsets{-2, 40};
   const std::vector<Index> long_lengths{66, 0}, long_prefix{3, 60}, long_offsets{-2, 40};
@@ -403,7 +403,7 @@ TEST(ArgumentTypes, ListsOf32BitIntegersMeanThoseOf64) {
       bits_of(run_attention(packed, {.query_starts = long_query_starts, .key_starts = long_key_starts}).context));
 }
 
-TEST(ArgumentTypes, BytesOfAMaskAreTrueUnlessTheyAre0) {
+TEST(ArgumentTypes, NonzeroMaskBytesAreTrue) {
   const auto inputs = AttentionInputs<float>::normal(9, 2, 2, 2, 7, 70, 8, 8);
   Tensor<std::uint8_t, 4> bytes({2, 1, 7, 70}), block_bytes({1, 1, 2, 3});
   const auto bools = std::make_unique<bool[]>(static_cast<std::size_t>(bytes.size()));
@@ -427,7 +427,7 @@ TEST(ArgumentTypes, BytesOfAMaskAreTrueUnlessTheyAre0) {
   EXPECT_EQ(of_bytes, of_bools);
 }
 
-TEST(ArgumentTypes, SegmentsOf64BitsMeanThoseOf32) {
+TEST(ArgumentTypes, SegmentsOf64BitsEqualSegmentsOf32Bits) {
   const auto inputs = AttentionInputs<float>::normal(10, 1, 2, 2, 6, 6, 8, 8);
   const std::vector<std::int32_t> narrow{0, 0, 1, 1, -1, 2};
   const std::vector<std::int64_t> wide{0, 0, 1, 1, -1, 2};
@@ -439,7 +439,7 @@ TEST(ArgumentTypes, SegmentsOf64BitsMeanThoseOf32) {
             bits_of(expected.context));
 }
 
-TEST(ArgumentTypes, OthersAreRejectedByName) {
+TEST(ArgumentTypes, OtherTypesAreRejectedByName) {
   const auto inputs = AttentionInputs<float>::normal(11, 1, 1, 1, 3, 3, 4, 4);
   const std::vector<double> doubles{3};
   const std::vector<std::uint8_t> bytes{3};

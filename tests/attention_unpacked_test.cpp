@@ -170,13 +170,13 @@ void expect_all_shapes() {
   });
 }
 
-TEST(AttentionInPlace, FloatRowsHaveTheBitsOfPackedOnes) { expect_all_shapes<float, float>(); }
-TEST(AttentionInPlace, Bfloat16RowsHaveTheBitsOfPackedOnes) { expect_all_shapes<float, bfloat16>(); }
-TEST(AttentionInPlace, Float16RowsHaveTheBitsOfPackedOnes) { expect_all_shapes<float, float16>(); }
-TEST(AttentionInPlace, DoubleRowsHaveTheBitsOfPackedOnes) { expect_all_shapes<double, double>(); }
+TEST(AttentionUnpacked, FloatMatchesPacked) { expect_all_shapes<float, float>(); }
+TEST(AttentionUnpacked, Bfloat16MatchesPacked) { expect_all_shapes<float, bfloat16>(); }
+TEST(AttentionUnpacked, Float16MatchesPacked) { expect_all_shapes<float, float16>(); }
+TEST(AttentionUnpacked, DoubleMatchesPacked) { expect_all_shapes<double, double>(); }
 
 // Values that are finite and sums that are not: the sums of a row are taken again, scaled.
-TEST(AttentionInPlace, SumsThatOverflowAreScaled) {
+TEST(AttentionUnpacked, OverflowingSumsAreScaled) {
   const Index keys = 200, depth = 32, columns = 32;
   const std::vector<float> key(static_cast<std::size_t>(keys * depth), 0.0f), query(depth, 1.0f);
   const std::vector<float> value(static_cast<std::size_t>(keys * columns), 3e38f);
@@ -191,7 +191,7 @@ TEST(AttentionInPlace, SumsThatOverflowAreScaled) {
 }
 
 // No copy of keys and values: a partial of Dv + 2 numbers a chunk and row, and less than 4 MiB a thread.
-TEST(AttentionInPlace, NeedsNoCopy) {
+TEST(AttentionUnpacked, WorkspaceHoldsNoCopyOfKeysAndValues) {
   struct Shape {
     Index heads, key_heads, rows, width;
   };
@@ -225,7 +225,7 @@ void expect_packed(const std::string& way, const char* why) {
   }
 }
 
-TEST(AttentionInPlace, PlansSayWhyFewRowsArePacked) {
+TEST(AttentionUnpacked, PlansReportWhyFewRowsArePacked) {
   struct Case {
     Index heads, key_heads, rows, keys, depth, columns;
     const char* why;
@@ -248,7 +248,7 @@ TEST(AttentionInPlace, PlansSayWhyFewRowsArePacked) {
   }
 }
 
-TEST(AttentionInPlace, PlansSayWhichOptionOrLayoutPacks) {
+TEST(AttentionUnpacked, PlansReportWhichOptionOrLayoutRequiresPacking) {
   const std::vector<float> numbers(64 * 64 * 2);
   const std::array<Index, 4> shape{1, 1, 64, 64};
   const TensorView<const float, 4> rows(numbers.data(), shape);

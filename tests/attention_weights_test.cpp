@@ -58,7 +58,7 @@ const std::vector<std::vector<RowRange>> kChoices{{{0, 1}},                     
                                                   {{3, 3}, {10, 75}, {80, 80}},             // empty ranges among them
                                                   {{40, 40}}};                              // nothing at all
 
-TYPED_TEST(Weights, ChosenRowsHaveTheBitsOfTheWhole) {
+TYPED_TEST(Weights, ChosenRowsMatchAllWeights) {
   using T = TypeParam;
   const auto inputs = AttentionInputs<T>::normal(1, 1, 4, 2, 150, 1100, 9, 3);
   Array<bool, 4> mask({1, 1, 150, 1100});
@@ -89,7 +89,7 @@ TYPED_TEST(Weights, ChosenRowsHaveTheBitsOfTheWhole) {
   });
 }
 
-TYPED_TEST(Weights, RangesRunAcrossPackedSequences) {
+TYPED_TEST(Weights, RangesSpanPackedSequences) {
   using T = TypeParam;
   const std::vector<Index> query_starts{0, 40, 40, 110, 150}, key_starts{0, 130, 135, 135, 1300};
   const auto inputs = AttentionInputs<T>::normal(3, 1, 2, 1, 150, 1300, 5, 3);
@@ -107,7 +107,7 @@ TYPED_TEST(Weights, RangesRunAcrossPackedSequences) {
 }
 
 // Tiles of rows by keys; one column is a tile of all rows by one key.
-TYPED_TEST(Weights, ChosenKeysHaveTheBitsOfTheWhole) {
+TYPED_TEST(Weights, ChosenKeysMatchAllWeights) {
   using T = TypeParam;
   const std::vector<Index> query_starts{0, 40, 40, 110, 150}, key_starts{0, 130, 135, 135, 1300};
   const auto inputs = AttentionInputs<T>::normal(6, 1, 2, 1, 150, 1300, 5, 3);
@@ -142,7 +142,7 @@ TYPED_TEST(Weights, ChosenKeysHaveTheBitsOfTheWhole) {
 }
 
 // Heads that fit into one wave are one parallel phase of packing and one of weights, however many and short they are.
-TEST(WeightsPhases, ManyShortHeadsAreOneWave) {
+TEST(WeightsPhases, ManyShortHeadsFormOneWave) {
   const auto inputs = AttentionInputs<float>::normal(8, 1, 64, 64, 64, 64, 16, 16);
   const AttentionArrays<float> whole = run_attention(inputs);
   int phases = 0;
@@ -156,7 +156,7 @@ TEST(WeightsPhases, ManyShortHeadsAreOneWave) {
   EXPECT_LE(phases, 2);
 }
 
-TEST(WeightsRejections, KeysOutsideTheirRange) {
+TEST(WeightsRejections, KeyRangesOutsideTheKeys) {
   const auto inputs = AttentionInputs<float>::normal(6, 3, 70, 5);
   Array<float, 4> output({1, 1, 3, 2});
   const auto message = [&](const RowRange& keys) {
@@ -189,7 +189,7 @@ TYPED_TEST(Weights, ScoresAreMinusInfinityAtInvisibleKeys) {
   });
 }
 
-TYPED_TEST(Weights, ScoresNeedNoStatistics) {
+TYPED_TEST(Weights, ScoresDoNotNeedSoftmaxState) {
   using T = TypeParam;
   const auto inputs = AttentionInputs<T>::normal(5, 3, 70, 5);
   Array<T, 4> without({1, 1, 3, 70});
@@ -199,7 +199,7 @@ TYPED_TEST(Weights, ScoresNeedNoStatistics) {
   });
 }
 
-TYPED_TEST(Weights, StatisticsMayHaveAnyLayoutAndAreNotRecomputed) {
+TYPED_TEST(Weights, SoftmaxStateMayHaveAnyLayoutAndIsNotRecomputed) {
   using T = TypeParam;
   const auto inputs = AttentionInputs<T>::normal(6, 2, 2, 2, 9, 80, 5, 3);
   on_every_instruction_set([&](const kernels::KernelTable&) {
@@ -222,7 +222,7 @@ TYPED_TEST(Weights, StatisticsMayHaveAnyLayoutAndAreNotRecomputed) {
   });
 }
 
-TYPED_TEST(Weights, TheyRebuildTheContext) {
+TYPED_TEST(Weights, WeightsTimesValuesEqualsContext) {
   using T = TypeParam;
   const auto inputs = AttentionInputs<T>::normal(7, 1, 2, 1, 30, 1500, 16, 8);
   const auto expected = reference::attention<T>(inputs.query.view(), inputs.key.view(), inputs.value.view());
@@ -241,7 +241,7 @@ TYPED_TEST(Weights, TheyRebuildTheContext) {
   });
 }
 
-TYPED_TEST(Weights, AttentionWithWeightsReturnsContextAndWholeWeights) {
+TYPED_TEST(Weights, AttentionWithWeightsReturnsContextAndAllWeights) {
   using T = TypeParam;
   const auto inputs = AttentionInputs<T>::normal(8, 2, 4, 2, 7, 90, 5, 3);
   const AttentionOptions options{.causal = true, .query_offset = QueryAlignment::bottom_right};
@@ -258,7 +258,7 @@ TYPED_TEST(Weights, AttentionWithWeightsReturnsContextAndWholeWeights) {
   });
 }
 
-TYPED_TEST(Weights, OutputsThatOverlapAreRejected) {
+TYPED_TEST(Weights, OverlappingOutputsAreRejected) {
   using T = TypeParam;
   const auto inputs = AttentionInputs<T>::normal(9, 4, 6, 5);
   std::vector<T> memory(100, 1);

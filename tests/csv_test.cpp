@@ -40,7 +40,7 @@ TEST(Csv, ReadsNonFiniteNumbers) {
   EXPECT_TRUE(std::isnan(m.numbers[2]));
 }
 
-TEST(Csv, NamesLineAndColumnOfEveryMistake) {
+TEST(Csv, ReportsLineAndColumnOfEveryError) {
   EXPECT_EQ(rejection(""), "m.csv: line 1, column 1: the file is empty");
   EXPECT_EQ(rejection("\r\n \n"), "m.csv: line 1, column 1: the file is empty");
   EXPECT_EQ(rejection("1,2\n3\n"), "m.csv: line 2, column 2: the row has 1 cells and the first row has 2");
@@ -63,7 +63,7 @@ TEST(Csv, NamesLineAndColumnOfEveryMistake) {
   EXPECT_EQ(rejection("=1+1\n"), "m.csv: line 1, column 1: \"=1+1\" is not a number; header rows are not supported");
 }
 
-TEST(Csv, EscapesWhatItQuotes) {
+TEST(Csv, EscapesQuotedText) {
   EXPECT_EQ(rejection("\x1b]0;x\x07\n"),
             "m.csv: line 1, column 1: \"\\u{1b}]0;x\\u{7}\" is not a number; header rows are not supported");
   EXPECT_EQ(rejection("\xe2\x80\xae"

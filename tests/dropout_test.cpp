@@ -31,7 +31,7 @@ double factor(double rate, std::uint64_t seed, Index b, Index h, Index i, Index 
   return words[static_cast<std::size_t>(j % 4)] < std::nearbyint(rate * 0x1p32) ? 0 : 1 / (1 - rate);
 }
 
-TEST(Dropout, WordsAreThePublishedOnes) {
+TEST(Dropout, WordsMatchThePublishedVectors) {
   // Known answers of Random123's philox4x32-10.
   EXPECT_EQ(philox({0, 0, 0, 0}, 0), (Words{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
   constexpr std::uint32_t kOnes = 0xffffffff;
@@ -102,7 +102,7 @@ reference::Attention<T> dropped_reference(const AttentionCase<T>& call, std::vec
   return expected;
 }
 
-TYPED_TEST(DropoutOf, ContextIsThatOfTheKeptWeights) {
+TYPED_TEST(DropoutOf, ContextUsesOnlyKeptWeights) {
   using T = TypeParam;
   for (const double rate : {0.1, 0.5, 1.0}) {
     const AttentionCase<T> call = dropped_case<T>(rate);
@@ -119,7 +119,7 @@ TYPED_TEST(DropoutOf, ContextIsThatOfTheKeptWeights) {
   }
 }
 
-TYPED_TEST(DropoutOf, ThreadsMoveNoBit) {
+TYPED_TEST(DropoutOf, ThreadsDoNotChangeBits) {
   using T = TypeParam;
   const BackwardCase<T> test(dropped_case<T>(0.3));
   std::vector<std::uint64_t> forward, backward;
@@ -136,7 +136,7 @@ TYPED_TEST(DropoutOf, ThreadsMoveNoBit) {
   }
 }
 
-TYPED_TEST(DropoutOf, GradientsAreThoseOfTheKeptWeights) {
+TYPED_TEST(DropoutOf, GradientsUseOnlyKeptWeights) {
   using T = TypeParam;
   using W = reference::Wide<T>;
   BackwardCase<T> test(dropped_case<T>(0.4));
@@ -184,7 +184,7 @@ TYPED_TEST(DropoutOf, GradientsAreThoseOfTheKeptWeights) {
 }
 
 // Batch entry b, heads from `head` on and rows from `row` on of a whole call, in a call of their own.
-TYPED_TEST(DropoutOf, APartDropsWhatTheWholeDrops) {
+TYPED_TEST(DropoutOf, PartOfACallDropsTheSameWeights) {
   using T = TypeParam;
   constexpr Index kBatch = 1, kHead = 2, kRow = 30;
   constexpr std::array<Index, 4> kRows{kBatch, kHead, kRow, 0}, kKeys{kBatch, kHead / 2, 0, 0};
@@ -222,7 +222,7 @@ TYPED_TEST(DropoutOf, APartDropsWhatTheWholeDrops) {
 }
 
 // What a sum over rows or batch entries becomes when micro-batches add to it one after the other.
-TEST(Dropout, MicroBatchesAccumulateTheGradientOfTheWhole) {
+TEST(Dropout, MicroBatchesAccumulateTheFullGradient) {
   const BackwardCase<double> whole(dropped_case<double>(0.4));
   GradientArrays<double> of_whole = outputs_of(whole.call);
   whole.run(of_whole);
@@ -255,7 +255,7 @@ TEST(Dropout, MicroBatchesAccumulateTheGradientOfTheWhole) {
   expect(g.value, of_whole.value);
 }
 
-TEST(Dropout, IsRejectedWhereItCannotBe) {
+TEST(Dropout, InvalidRatesAndOperatorsWithoutDropoutAreRejected) {
   BackwardCase<float> test(dropped_case<float>(0));
   auto& call = test.call;
   const auto message = [&](double rate) {

@@ -198,7 +198,7 @@ class Elementwise : public testing::Test {};
 using Types = testing::Types<float, double>;
 TYPED_TEST_SUITE(Elementwise, Types);
 
-TYPED_TEST(Elementwise, ExpAtItsCorners) {
+TYPED_TEST(Elementwise, ExpSpecialValues) {
   using T = TypeParam;
   const T least_normal = std::numeric_limits<T>::min();
   const T largest = std::numeric_limits<T>::max();
@@ -218,7 +218,7 @@ TYPED_TEST(Elementwise, ExpAtItsCorners) {
   });
 }
 
-TYPED_TEST(Elementwise, ExpOfOneNumberDoesNotDependOnTheOthers) {
+TYPED_TEST(Elementwise, ExpDoesNotDependOnOtherElements) {
   using T = TypeParam;
   constexpr std::size_t kCount = 64;
   const T subnormal = sizeof(T) == 4 ? static_cast<T>(-100) : static_cast<T>(-740);
@@ -241,7 +241,7 @@ TYPED_TEST(Elementwise, ExpOfOneNumberDoesNotDependOnTheOthers) {
   });
 }
 
-TYPED_TEST(Elementwise, TanhAtItsCorners) {
+TYPED_TEST(Elementwise, TanhSpecialValues) {
   using T = TypeParam;
   const T tiny = std::numeric_limits<T>::denorm_min();
   on_every_instruction_set([&](const kernels::KernelTable& table) {
@@ -255,7 +255,7 @@ TYPED_TEST(Elementwise, TanhAtItsCorners) {
   });
 }
 
-TYPED_TEST(Elementwise, LogAtItsCorners) {
+TYPED_TEST(Elementwise, LogSpecialValues) {
   using T = TypeParam;
   on_every_instruction_set([&](const kernels::KernelTable& table) {
     const std::vector<T> y =
@@ -285,11 +285,11 @@ void expect_corners_of_gelu(const Function& gelu) {
   });
 }
 
-TYPED_TEST(Elementwise, GeluAtItsCorners) { expect_corners_of_gelu<TypeParam>(gelu_function<TypeParam>()); }
+TYPED_TEST(Elementwise, GeluSpecialValues) { expect_corners_of_gelu<TypeParam>(gelu_function<TypeParam>()); }
 
-TYPED_TEST(Elementwise, GeluTanhAtItsCorners) { expect_corners_of_gelu<TypeParam>(gelu_tanh_function<TypeParam>()); }
+TYPED_TEST(Elementwise, GeluTanhSpecialValues) { expect_corners_of_gelu<TypeParam>(gelu_tanh_function<TypeParam>()); }
 
-TYPED_TEST(Elementwise, GeluRoundPowersOfTwoAndTheEndsOfItsExponential) {
+TYPED_TEST(Elementwise, GeluAroundPowersOfTwoAndTheEndsOfItsExponential) {
   using T = TypeParam;
   std::vector<Wide<T>> below, above;
   for (int n = -30; n <= 5; ++n) above.push_back(std::ldexp(Wide<T>{1}, n));
@@ -299,7 +299,7 @@ TYPED_TEST(Elementwise, GeluRoundPowersOfTwoAndTheEndsOfItsExponential) {
   check_neighbourhoods<T>(gelu_function<T>(), below, -kInfinity<T>, static_cast<T>(-0.0));
 }
 
-TYPED_TEST(Elementwise, AnElementHasTheSameBitsInAnyPlaceOfAnyArray) {
+TYPED_TEST(Elementwise, BitsDoNotDependOnThePositionInAnArray) {
   using T = TypeParam;
   Random random(20270101);
   std::vector<T> x(70);
@@ -326,7 +326,7 @@ TYPED_TEST(Elementwise, AnElementHasTheSameBitsInAnyPlaceOfAnyArray) {
   });
 }
 
-TYPED_TEST(Elementwise, ExpAroundTheEndsOfItsReduction) {
+TYPED_TEST(Elementwise, ExpAtReductionBoundaries) {
   using T = TypeParam;
   std::vector<Wide<T>> centres;
   const int last = sizeof(T) == 4 ? 151 : 1076;
@@ -334,14 +334,14 @@ TYPED_TEST(Elementwise, ExpAroundTheEndsOfItsReduction) {
   check_neighbourhoods<T>(exp_function<T>(), centres, -kInfinity<T>, static_cast<T>(-0.0));
 }
 
-TYPED_TEST(Elementwise, TanhAroundTheEndsOfItsReduction) {
+TYPED_TEST(Elementwise, TanhAtReductionBoundaries) {
   using T = TypeParam;
   std::vector<Wide<T>> centres;
   for (int n = 1; n <= 120; ++n) centres.push_back(std::numbers::ln2_v<Wide<T>> * n / 4);
   check_neighbourhoods<T>(tanh_function<T>(), centres, 0, kInfinity<T>);
 }
 
-TYPED_TEST(Elementwise, LogAroundTheEndsOfItsReduction) {
+TYPED_TEST(Elementwise, LogAtReductionBoundaries) {
   using T = TypeParam;
   std::vector<Wide<T>> centres{1};
   const int reach = sizeof(T) == 4 ? 120 : 1000;
@@ -369,31 +369,29 @@ TYPED_TEST(Elementwise, TanhIsOddAndAtMostOne) {
 
 // ---- float: every number, or a sample
 
-TEST(ElementwiseFloat, ExpOfAllThatIsNotAboveZero) {
+TEST(ElementwiseFloat, ExpOfNonPositiveValues) {
   check_range<float>(exp_function<float>(), -kInfinity<float>, -0.0f, exhaustive() ? 1 : 97);
 }
-TEST(ElementwiseFloat, ExpOfEveryNumberFromMinusAHalfToMinusAQuarter) {
+TEST(ElementwiseFloat, ExpFromMinusAHalfToMinusAQuarter) {
   check_range<float>(exp_function<float>(), -0.5f, -0.25f, 1);
 }
-TEST(ElementwiseFloat, ExpOfEveryNumberWhoseResultIsSubnormal) {
-  check_range<float>(exp_function<float>(), -106, -87, 1);
-}
-TEST(ElementwiseFloat, TanhOfAllThatIsNotBelowZero) {
+TEST(ElementwiseFloat, ExpWithSubnormalResults) { check_range<float>(exp_function<float>(), -106, -87, 1); }
+TEST(ElementwiseFloat, TanhOfNonNegativeValues) {
   check_range<float>(tanh_function<float>(), 0, kInfinity<float>, exhaustive() ? 1 : 997);
 }
-TEST(ElementwiseFloat, LogOfAllThatIsNotBelowZero) {
+TEST(ElementwiseFloat, LogOfNonNegativeValues) {
   check_range<float>(log_function<float>(), 0, kInfinity<float>, exhaustive() ? 1 : 997);
 }
-TEST(ElementwiseFloat, LogRoundOne) { check_range<float>(log_function<float>(), 0.70f, 1.42f, 29); }
-TEST(ElementwiseFloat, GeluOfEveryNumber) {
+TEST(ElementwiseFloat, LogAroundOne) { check_range<float>(log_function<float>(), 0.70f, 1.42f, 29); }
+TEST(ElementwiseFloat, GeluOfEveryValue) {
   check_range<float>(gelu_function<float>(), 0, kInfinity<float>, exhaustive() ? 1 : 997);
   check_range<float>(gelu_function<float>(), -kInfinity<float>, -0.0f, exhaustive() ? 1 : 997);
 }
-TEST(ElementwiseFloat, GeluWhereItTurns) {
+TEST(ElementwiseFloat, GeluBetweenItsAsymptotes) {
   check_range<float>(gelu_function<float>(), -15, -0.01f, 41);
   check_range<float>(gelu_function<float>(), 0.01f, 15, 41);
 }
-TEST(ElementwiseFloat, GeluTanhOfEveryNumber) {
+TEST(ElementwiseFloat, GeluTanhOfEveryValue) {
   check_range<float>(gelu_tanh_function<float>(), 0, kInfinity<float>, exhaustive() ? 1 : 997);
   check_range<float>(gelu_tanh_function<float>(), -kInfinity<float>, -0.0f, exhaustive() ? 1 : 997);
   check_range<float>(gelu_tanh_function<float>(), -11, -0.01f, 41);
@@ -402,30 +400,30 @@ TEST(ElementwiseFloat, GeluTanhOfEveryNumber) {
 
 // ---- double: samples
 
-TEST(ElementwiseDouble, ExpOfAllThatIsNotAboveZero) {
+TEST(ElementwiseDouble, ExpOfNonPositiveValues) {
   check_range<double>(exp_function<double>(), -kInfinity<double>, -0.0, 0x0010'0123'4567'89ab >> 8);
   check_range<double>(exp_function<double>(), -746, -1e-3, 0x0010'0123'4567'89ab >> 14);
 }
-TEST(ElementwiseDouble, ExpWhereItsResultIsSubnormal) {
+TEST(ElementwiseDouble, ExpWithSubnormalResults) {
   check_range<double>(exp_function<double>(), -746, -708, 0x0123'4567'89ab >> 12);
 }
-TEST(ElementwiseDouble, TanhOfAllThatIsNotBelowZero) {
+TEST(ElementwiseDouble, TanhOfNonNegativeValues) {
   check_range<double>(tanh_function<double>(), 0, kInfinity<double>, 0x0010'0123'4567'89ab >> 7);
   check_range<double>(tanh_function<double>(), 1e-3, 30, 0x0010'0123'4567'89ab >> 14);
 }
-TEST(ElementwiseDouble, GeluOfManyNumbers) {
+TEST(ElementwiseDouble, GeluOfManyValues) {
   check_range<double>(gelu_function<double>(), 0, kInfinity<double>, 0x0010'0123'4567'89ab >> 7);
   check_range<double>(gelu_function<double>(), 0.01, 39, 0x0123'4567'89ab >> 7);
   check_range<double>(gelu_function<double>(), -kInfinity<double>, -0.0, 0x0010'0123'4567'89ab >> 7);
   check_range<double>(gelu_function<double>(), -39, -0.01, 0x0123'4567'89ab >> 7);
 }
-TEST(ElementwiseDouble, GeluTanhOfManyNumbers) {
+TEST(ElementwiseDouble, GeluTanhOfManyValues) {
   check_range<double>(gelu_tanh_function<double>(), 0, kInfinity<double>, 0x0010'0123'4567'89ab >> 7);
   check_range<double>(gelu_tanh_function<double>(), 0.01, 22, 0x0123'4567'89ab >> 7);
   check_range<double>(gelu_tanh_function<double>(), -kInfinity<double>, -0.0, 0x0010'0123'4567'89ab >> 7);
   check_range<double>(gelu_tanh_function<double>(), -22, -0.01, 0x0123'4567'89ab >> 7);
 }
-TEST(ElementwiseDouble, LogOfAllThatIsNotBelowZero) {
+TEST(ElementwiseDouble, LogOfNonNegativeValues) {
   check_range<double>(log_function<double>(), 0, kInfinity<double>, 0x0010'0123'4567'89ab >> 8);
   check_range<double>(log_function<double>(), 0.70, 1.42, 0x0010'0123'4567'89ab >> 18);
 }

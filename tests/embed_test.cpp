@@ -42,7 +42,7 @@ std::vector<float> row(const Tensor<float, 2>& vectors, std::size_t index) {
   return {vectors.data() + index * width, vectors.data() + (index + 1) * width};
 }
 
-TEST(EmbedTokens, EachTextHasTheBitsOfItAlone) {
+TEST(EmbedTokens, EachTextMatchesASeparateCall) {
   const Texts texts = random_texts(70, 20270301);
   std::vector<std::uint64_t> fused;
   on_every_instruction_set([&](const kernels::KernelTable& table) {
@@ -59,7 +59,7 @@ TEST(EmbedTokens, EachTextHasTheBitsOfItAlone) {
   });
 }
 
-TEST(EmbedTokens, MoreTokensThanAGroupHoldsInAnyOrder) {
+TEST(EmbedTokens, MoreTokensThanFitInAGroupInAnyOrder) {
   Texts texts = random_texts(900, 20270302);
   Index tokens = 0;
   for (const auto& ids : texts) tokens += static_cast<Index>(ids.size());
@@ -72,7 +72,7 @@ TEST(EmbedTokens, MoreTokensThanAGroupHoldsInAnyOrder) {
   }
 }
 
-TEST(EmbedTokens, VectorsHaveLengthOneAndATextWithoutIdsIsZero) {
+TEST(EmbedTokens, VectorsHaveNormOneAndEmptyTextsGiveZeros) {
   const Texts texts{{1, 2, 3}, {}, {5}};
   const Tensor<float, 2> vectors = embed_tokens(tiny(), texts);
   for (const std::size_t n : {0u, 2u}) {
@@ -85,7 +85,7 @@ TEST(EmbedTokens, VectorsHaveLengthOneAndATextWithoutIdsIsZero) {
   EXPECT_EQ(embed_tokens(tiny(), {}).size(), 0);
 }
 
-TEST(EmbedTokens, RejectsIdsAndLengthsThatTheModelLacksBeforeAnyWork) {
+TEST(EmbedTokens, RejectsInvalidIdsAndLengthsBeforeAnyWork) {
   const Index V = tiny().config.vocabulary;
   const Index P = tiny().config.max_positions;
   EXPECT_EQ(rejection([&] { embed_tokens(tiny(), Texts{{1}, {2, V}}); }),
@@ -95,7 +95,7 @@ TEST(EmbedTokens, RejectsIdsAndLengthsThatTheModelLacksBeforeAnyWork) {
       "embed_tokens: text 0: " + std::to_string(P + 1) + " tokens; this model has " + std::to_string(P) + " positions");
 }
 
-TEST(EmbedTokens, StopsWhenAsked) {
+TEST(EmbedTokens, StopsOnRequest) {
   std::stop_source source;
   source.request_stop();
   EXPECT_THROW(embed_tokens(tiny(), Texts{{1, 2}}, {.stop = source.get_token()}), Cancelled);

@@ -122,7 +122,7 @@ TEST(EncoderLoad, ReadsConfigAndHash) {
   EXPECT_EQ(encoder.checkpoint->sha256(), "72996caf631517e28a1bcf7363d7757eb65f9a16ea9e81e29cd926bd6b412daa");
 }
 
-TEST(EncoderLoad, ACopyOutlivesTheOriginal) {
+TEST(EncoderLoad, CopyOutlivesTheOriginal) {
   auto original = std::make_unique<Encoder>(load_encoder(kTiny));
   const std::vector<float> expected = output_of(*original);
   const Encoder copy = *original;
@@ -130,7 +130,7 @@ TEST(EncoderLoad, ACopyOutlivesTheOriginal) {
   EXPECT_EQ(output_of(copy), expected);
 }
 
-TEST(EncoderLoad, ReadsNamesInOtherDress) {
+TEST(EncoderLoad, ReadsPrefixedAndOlderNames) {
   const std::vector<float> expected = output_of(load_encoder(kTiny));
   const Parts plain = tiny_parts();
   EXPECT_EQ(output_of(plain), expected);
@@ -156,7 +156,7 @@ TEST(EncoderLoad, ReadsNamesInOtherDress) {
   EXPECT_EQ(output_of(older), expected);
 }
 
-TEST(EncoderLoad, ReadsOtherTypesOfNumbers) {
+TEST(EncoderLoad, ReadsOtherElementTypes) {
   const std::vector<float> expected = output_of(load_encoder(kTiny));
   Parts doubles = tiny_parts();
   for (auto& [name, part] : doubles) {
@@ -220,7 +220,7 @@ TEST(EncoderLoad, RejectsFieldsByName) {
   expect("\"model_type\": \"bert\"", R"("model_type": {})", "model_type is an object; expected \"bert\"");
 }
 
-TEST(EncoderLoad, NamesThePlaceInTheConfig) {
+TEST(EncoderLoad, ReportsTheOffsetInTheConfig) {
   const std::string config = with(tiny_config(), "\"num_attention_heads\": 4", "\"num_attention_heads\": 0");
   const std::string place = std::to_string(config.find('0', config.find("num_attention_heads")));
   EXPECT_EQ(rejection(config, tiny_parts()).substr(0, 40),
@@ -228,7 +228,7 @@ TEST(EncoderLoad, NamesThePlaceInTheConfig) {
   EXPECT_EQ(rejection("[1]", tiny_parts()), "FOLDER/config.json: byte 0: expected an object");
 }
 
-TEST(EncoderLoad, ListsEveryTensorThatIsWrong) {
+TEST(EncoderLoad, ListsEveryInvalidTensor) {
   EXPECT_EQ(rejection(with(tiny_config(), "\"vocab_size\": 60", "\"vocab_size\": 61"), tiny_parts()),
             "FOLDER: 1 tensor is not as config.json describes the model: embeddings.word_embeddings.weight has shape "
             "(60, 40), expected (61, 40) = (vocab_size, hidden_size)");
@@ -246,7 +246,7 @@ TEST(EncoderLoad, ListsEveryTensorThatIsWrong) {
             "encoder.layer.3.output.LayerNorm.weight is not a tensor of a bert encoder with 3 layers");
 }
 
-TEST(EncoderLoad, TakesEachTensorOnce) {
+TEST(EncoderLoad, UsesEachTensorOnce) {
   Parts parts = tiny_parts();
   parts["embeddings.LayerNorm.gamma"] = parts["embeddings.LayerNorm.weight"];
   EXPECT_EQ(
@@ -259,7 +259,7 @@ TEST(EncoderLoad, TakesEachTensorOnce) {
 constexpr std::string_view kControls = "\\u001b]0;x\\u0007\\u202e";
 constexpr std::string_view kShownControls = "\\u{1b}]0;x\\u{7}\\u{202e}";
 
-TEST(EncoderLoad, MessagesEscapeWhatFilesHold) {
+TEST(EncoderLoad, MessagesEscapeFileContents) {
   const std::string text = '"' + std::string(kControls) + '"';
   const std::string shown = " is \"" + std::string(kShownControls) + "\"; ";
   EXPECT_EQ(config_rejection("\"bert\"", text), "model_type" + shown + "expected \"bert\"");
@@ -297,14 +297,14 @@ TEST(EncoderLoad, MessagesEscapeTheFoldersName) {
   }
 }
 
-TEST(EncoderLoad, TextsAreTruncatedWhereACharacterEnds) {
+TEST(EncoderLoad, TextsAreTruncatedAtCharacterBoundaries) {
   std::string word = "a";
   for (int i = 0; i < 60; ++i) word += "é";
   EXPECT_EQ(config_rejection("\"bert\"", '"' + word + '"'),
             "model_type is \"" + word.substr(0, 79) + "\"; expected \"bert\"");
 }
 
-TEST(EncoderLoad, CountsProblemsBeyondAHundred) {
+TEST(EncoderLoad, CountsMismatchesBeyondAHundred) {
   const std::string text =
       rejection(with(tiny_config(), "\"num_hidden_layers\": 3", "\"num_hidden_layers\": 4096"), tiny_parts());
   EXPECT_TRUE(text.starts_with("FOLDER: 65488 tensors are not")) << text.substr(0, 100);
@@ -317,7 +317,7 @@ std::uint64_t data_bytes(const Parts& parts) {
   return sum;
 }
 
-TEST(EncoderLoad, RejectsMoreMemoryThanThereIs) {
+TEST(EncoderLoad, RejectsModelsLargerThanAvailableMemory) {
   Parts parts = tiny_parts();
   for (auto& [name, part] : parts) part = {"F16", part.shape, std::string(part.bytes.size() / 2, '\0')};
   const std::uint64_t stored = data_bytes(parts);

@@ -72,7 +72,7 @@ std::string list_of(std::string_view item, std::size_t count) {
 }
 
 // A hash table takes minutes, since each name is compared with all before it: this test ends within its limit.
-TEST(Json, NamesWithEqualHashesTakeNoLonger) {
+TEST(Json, NamesWithEqualHashesAreNotSlower) {
   const CollidingNames names(512);
   EXPECT_TRUE(names.collide());
   std::string text = "{";
@@ -83,7 +83,7 @@ TEST(Json, NamesWithEqualHashesTakeNoLonger) {
       "j: byte " + std::to_string(text.size() + 1) + ": the name \"" + names[0] + "\" occurs twice in one object");
 }
 
-TEST(Json, TokensWithEqualHashesTakeNoLonger) {
+TEST(Json, TokensWithEqualHashesAreNotSlower) {
   const CollidingNames names(512);
   std::string vocabulary = R"({"[UNK]":0)";
   std::string added;
@@ -110,7 +110,7 @@ TEST(Json, TokensWithEqualHashesTakeNoLonger) {
   EXPECT_EQ(tokenizer.token(tokenizer.vocabulary_size() - 1), names[names.size() - 1]);
 }
 
-TEST(Json, TheFirstMistakeIsReported) {
+TEST(Json, FirstErrorIsReported) {
   EXPECT_EQ(rejection_of(R"({"a": 1, "a": 2, "b": 1, "b": 2})"),
             "j: byte 9: the name \"a\" occurs twice in one object");
   EXPECT_EQ(rejection_of(R"({"b": 1, "a": 2, "a" : 1, "b": 2})"),
@@ -127,7 +127,7 @@ TEST(Json, TheFirstMistakeIsReported) {
   EXPECT_EQ(rejection_of(R"({"": 1, "": null})"), "j: byte 8: the name \"\" occurs twice in one object");
 }
 
-TEST(Json, ValuesKeepTheirKindsAndPlaces) {
+TEST(Json, ValuesKeepKindAndOffset) {
   const JsonValue root =
       read_json(R"({"a": [1, 2.5], "b": [1, "x", true], "c": [], "d": [[]], "e": null, "f": {}})", "j");
   EXPECT_EQ(root.kind(), JsonValue::Kind::object);
@@ -152,7 +152,7 @@ TEST(Json, ValuesKeepTheirKindsAndPlaces) {
   EXPECT_TRUE(root.find("e")->members().empty());
 }
 
-TEST(Json, MemoryIsAskedForAndNoMoreIsTaken) {
+TEST(Json, MemoryIsCheckedAndNotExceeded) {
   const std::string long_text = '"' + std::string(100, 'x') + '"';
   const std::string texts[] = {
       list_of("[]", 100000),
@@ -191,7 +191,7 @@ TEST(Json, MemoryIsAskedForAndNoMoreIsTaken) {
   EXPECT_EQ(read_json("[1]", "j", 64, {}, 0).numbers().size(), 1u);
 }
 
-TEST(Json, ReadersAskForMemory) {
+TEST(Json, ReadersCheckMemory) {
   const std::string many = list_of("[]", 10000);
   const auto needs = [](const std::string& message, const std::string& source) {
     return message.starts_with(source + ": needs ") && message.ends_with(" bytes of memory; 100000 are available");
@@ -205,7 +205,7 @@ TEST(Json, ReadersAskForMemory) {
   EXPECT_TRUE(needs(message, "t")) << message;
 }
 
-TEST(Json, WhatIsMadeFromTheTreeIsAskedForToo) {
+TEST(Json, StructuresBuiltFromTheTreeAreIncludedInTheCheck) {
   // The limit that lets a text pass, found by asking: what is taken under it is no more.
   const auto check = [](const std::string& what, const auto& read, std::uint64_t tree) {
     std::uint64_t limit = tree;
@@ -259,7 +259,7 @@ TEST(Json, WhatIsMadeFromTheTreeIsAskedForToo) {
   }
 }
 
-TEST(Json, MessagesShowTheEndOfALongText) {
+TEST(Json, MessagesShowTheEndOfLongTexts) {
   EXPECT_EQ(rejection_of("[1, x]"), "j: byte 4: syntax error while parsing value - invalid literal; last read: '1, x'");
   const std::string message = rejection_of("[" + repeated("[],", 100000) + "x");
   EXPECT_TRUE(message.starts_with("j: byte 300001: syntax error while parsing value - invalid literal; last read: '…"));
@@ -268,7 +268,7 @@ TEST(Json, MessagesShowTheEndOfALongText) {
 }
 
 // The name is longer than what is shown, and é is cut off as a whole.
-TEST(Json, NamesAreTruncatedWhereACharacterEnds) {
+TEST(Json, NamesAreTruncatedAtCharacterBoundaries) {
   const std::string name = "a" + repeated("é", 60);
   EXPECT_EQ(rejection_of("{\"" + name + "\":1,\"" + name + "\":1}"),
             "j: byte 127: the name \"a" + repeated("é", 39) + "\" occurs twice in one object");

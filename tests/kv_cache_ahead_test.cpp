@@ -105,12 +105,12 @@ void expect_all() {
   });
 }
 
-TEST(KvCacheAhead, Float) { expect_all<float, float, float>(); }
-TEST(KvCacheAhead, Double) { expect_all<double, double, double>(); }
-TEST(KvCacheAhead, Bfloat16) { expect_all<float, float, bfloat16>(); }
-TEST(KvCacheAhead, Bfloat16Pairs) { expect_all<float, bfloat16, bfloat16>(); }
-TEST(KvCacheAhead, Float16) { expect_all<float, float, float16>(); }
-TEST(KvCacheAhead, Int8) { expect_all<float, float, std::int8_t>(); }
+TEST(OverlappedDecode, FloatMatchesManyRows) { expect_all<float, float, float>(); }
+TEST(OverlappedDecode, DoubleMatchesManyRows) { expect_all<double, double, double>(); }
+TEST(OverlappedDecode, Bfloat16MatchesManyRows) { expect_all<float, float, bfloat16>(); }
+TEST(OverlappedDecode, Bfloat16PairsMatchManyRows) { expect_all<float, bfloat16, bfloat16>(); }
+TEST(OverlappedDecode, Float16MatchesManyRows) { expect_all<float, float, float16>(); }
+TEST(OverlappedDecode, Int8MatchesManyRows) { expect_all<float, float, std::int8_t>(); }
 
 }  // namespace
 }  // namespace regard

@@ -105,7 +105,7 @@ TEST(KvCacheInt8, ScaleAndRounding) {
   }
 }
 
-TEST(KvCacheInt8, TheCallersRoundingDoesNotMatter) {
+TEST(KvCacheInt8, CallersRoundingModeDoesNotMatter) {
   Random random(2);
   const auto key = normal_array<float, 4>(random, {kSequences, kKeyHeads, 40, kDepth});
   const auto value = normal_array<float, 4>(random, {kSequences, kKeyHeads, 40, kColumns});
@@ -118,7 +118,7 @@ TEST(KvCacheInt8, TheCallersRoundingDoesNotMatter) {
   EXPECT_TRUE(std::ranges::equal(usual.memory(), unusual.memory()));
 }
 
-TEST(KvCacheInt8, DecodesToTheBitsOfForwardOverWhatItHolds) {
+TEST(KvCacheInt8, DecodeMatchesForwardOverStoredValues) {
   Random random(3);
   const auto key = normal_array<float, 4>(random, {kSequences, kKeyHeads, 1150, kDepth});
   const auto value = normal_array<float, 4>(random, {kSequences, kKeyHeads, 1150, kColumns}, 3);
@@ -158,7 +158,7 @@ TEST(KvCacheInt8, DecodesToTheBitsOfForwardOverWhatItHolds) {
   });
 }
 
-TEST(KvCacheInt8, TakesOtherTypesAndAnswersInThem) {
+TEST(KvCacheInt8, AcceptsAndReturnsOtherTypes) {
   Random random(4);
   Array<bfloat16, 4> key({kSequences, kKeyHeads, 50, kDepth});
   Array<float16, 4> value({kSequences, kKeyHeads, 50, kColumns});
@@ -180,7 +180,7 @@ TEST(KvCacheInt8, TakesOtherTypesAndAnswersInThem) {
   context.for_each_index([&](const auto& at) { EXPECT_EQ(context.get(at).bits, bfloat16(unrounded.get(at)).bits); });
 }
 
-TEST(KvCacheInt8, ForkTruncateAndOpenAgain) {
+TEST(KvCacheInt8, ForkTruncateAndReopen) {
   Random random(5);
   const auto key = normal_array<float, 4>(random, {1, kKeyHeads, 300, kDepth});
   const auto value = normal_array<float, 4>(random, {1, kKeyHeads, 300, kColumns});
@@ -214,7 +214,7 @@ TEST(KvCacheInt8, ForkTruncateAndOpenAgain) {
             "KvCache: byte 12: holds int8; expected float32");
 }
 
-TEST(KvCacheInt8, RejectsWhatNoScaleCanHold) {
+TEST(KvCacheInt8, RejectsNonFiniteValues) {
   KvCache<std::int8_t> cache(contiguous(64));
   Random random(6);
   auto key = normal_array<float, 4>(random, {kSequences, kKeyHeads, 3, kDepth});

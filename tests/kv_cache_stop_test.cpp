@@ -175,14 +175,14 @@ KvCacheShape shape_of(Index page_keys) {
           .num_pages = page_keys > 0 ? kLong / page_keys + 20 : 0};
 }
 
-TYPED_TEST(StoppedAppend, OfAContiguousCacheChangesNothing) { stop_and_compare<TypeParam>(shape_of(0), false); }
+TYPED_TEST(StoppedAppend, LeavesAContiguousCacheUnchanged) { stop_and_compare<TypeParam>(shape_of(0), false); }
 
-TYPED_TEST(StoppedAppend, OfAPagedCacheGivesItsPagesBack) { stop_and_compare<TypeParam>(shape_of(96), false); }
+TYPED_TEST(StoppedAppend, ReturnsThePagesOfAPagedCache) { stop_and_compare<TypeParam>(shape_of(96), false); }
 
-TYPED_TEST(StoppedAppend, OfAForkedSequenceSharesItsLastPanelAgain) { stop_and_compare<TypeParam>(shape_of(64), true); }
+TYPED_TEST(StoppedAppend, RestoresTheSharedPanelOfAForkedSequence) { stop_and_compare<TypeParam>(shape_of(64), true); }
 
 // A ring forgets its oldest keys as it writes: it stops before that or not at all.
-TYPED_TEST(StoppedAppend, OfARingWritesAllOrNothing) {
+TYPED_TEST(StoppedAppend, WritesAllOrNothingToARing) {
   using T = TypeParam;
   const KvCacheShape shape{.num_sequences = 1,
                            .num_kv_heads = kHeads,
@@ -215,7 +215,7 @@ TYPED_TEST(StoppedAppend, OfARingWritesAllOrNothing) {
   }
 }
 
-TYPED_TEST(StoppedAppend, AForkWithoutMemorySharesNothing) {
+TYPED_TEST(StoppedAppend, ForkWithoutMemorySharesNothing) {
   using T = TypeParam;
   KvCache<T> cache(shape_of(96));
   const Index all_pages = cache.num_free_pages();
@@ -234,7 +234,7 @@ TYPED_TEST(StoppedAppend, AForkWithoutMemorySharesNothing) {
   EXPECT_EQ(cache.num_free_pages(), all_pages);
 }
 
-TYPED_TEST(StoppedAppend, MakingAndOpeningStop) {
+TYPED_TEST(StoppedAppend, CreatingAndOpeningCanBeStopped) {
   using T = TypeParam;
   std::stop_source source;
   source.request_stop();

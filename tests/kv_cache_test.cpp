@@ -114,7 +114,7 @@ std::vector<KvCacheShape> kinds(Index sequences, Index key_heads, Index depth, I
           of(128, sequences * ((capacity + 127) / 128), false), of(0, 0, true)};
 }
 
-TYPED_TEST(KvCacheOf, DecodesToTheBitsOfForward) {
+TYPED_TEST(KvCacheOf, DecodeMatchesForward) {
   using T = TypeParam;
   on_every_instruction_set([&](const kernels::KernelTable&) {
     for (const KvCacheShape& shape : kinds(3, 2, 11, 37, 1300)) {
@@ -228,7 +228,7 @@ TYPED_TEST(KvCacheOf, ForkCopiesAtMostTheLastPanel) {
   EXPECT_EQ(cache.num_free_pages(), free);  // sequence 0 gave its last page back; there was nothing to copy
 }
 
-TYPED_TEST(KvCacheOf, ARingGoesOnForEver) {
+TYPED_TEST(KvCacheOf, RingKeepsTheLatestKeysIndefinitely) {
   using T = TypeParam;
   on_every_instruction_set([&](const kernels::KernelTable&) {
     Random random(4);
@@ -249,7 +249,7 @@ TYPED_TEST(KvCacheOf, ARingGoesOnForEver) {
   });
 }
 
-TYPED_TEST(KvCacheOf, ARingRejectsAWindowThatItNoLongerHas) {
+TYPED_TEST(KvCacheOf, RingRejectsAWindowBeyondItsKeys) {
   using T = TypeParam;
   Random random(5);
   const KvCacheShape shape{.num_sequences = 1, .head_size = 3, .value_head_size = 3, .capacity = 64, .ring = true};
@@ -276,7 +276,7 @@ TYPED_TEST(KvCacheOf, ARingRejectsAWindowThatItNoLongerHas) {
 }
 
 // The capacity decides, not where the panels of the moment end.
-TYPED_TEST(KvCacheOf, ARingOfWindowAndQueriesLessOneIsEnoughAndOneLessIsNot) {
+TYPED_TEST(KvCacheOf, RingNeedsACapacityOfWindowPlusQueriesMinusOne) {
   using T = TypeParam;
   constexpr Index kWindow = 64, kQueries = 20;
   for (const Index missing : {0, 1}) {
@@ -301,7 +301,7 @@ TYPED_TEST(KvCacheOf, ARingOfWindowAndQueriesLessOneIsEnoughAndOneLessIsNot) {
 }
 
 // A mean of the largest numbers is finite although the sum is not: also where the chunks are cut over threads.
-TYPED_TEST(KvCacheOf, SumsThatOverflowAreCutLikeTheWhole) {
+TYPED_TEST(KvCacheOf, OverflowingSumsMatchWhenSplitOverThreads) {
   using T = TypeParam;
   const KvCacheShape shape{.num_sequences = 1, .head_size = 4, .value_head_size = 3, .capacity = 40000};
   KvCache<T> cache(shape);
@@ -353,7 +353,7 @@ TYPED_TEST(KvCacheOf, AppendsToAllSequencesAtOnce) {
 }
 
 // The bytes are the same whatever instruction set wrote them.
-TYPED_TEST(KvCacheOf, TheBlockIsTheSameOnEveryInstructionSet) {
+TYPED_TEST(KvCacheOf, BlockIsTheSameOnEveryInstructionSet) {
   using T = TypeParam;
   std::vector<std::vector<std::byte>> blocks;
   on_every_instruction_set([&](const kernels::KernelTable&) {
@@ -370,7 +370,7 @@ TYPED_TEST(KvCacheOf, TheBlockIsTheSameOnEveryInstructionSet) {
 }
 
 // Any byte of the book changed: rejected with its offset, or read without a fault.
-TYPED_TEST(KvCacheOf, AFileMappedReadOnlyIsTheCache) {
+TYPED_TEST(KvCacheOf, ReadOnlyMappedFileCanBeDecoded) {
   using T = TypeParam;
   Random random(14);
   for (const KvCacheShape& shape : kinds(2, 2, 5, 4, 200)) {
@@ -392,7 +392,7 @@ TYPED_TEST(KvCacheOf, AFileMappedReadOnlyIsTheCache) {
   }
 }
 
-TYPED_TEST(KvCacheOf, ABrokenBlockIsRejected) {
+TYPED_TEST(KvCacheOf, CorruptBlocksAreRejected) {
   using T = TypeParam;
   Random random(10);
   const KvCacheShape shape{
@@ -430,7 +430,7 @@ TYPED_TEST(KvCacheOf, ABrokenBlockIsRejected) {
 }
 
 // What a ring will write belongs to it alone, and so do the panels past the last of any other sequence.
-TYPED_TEST(KvCacheOf, ABookThatSharesPanelsToBeWrittenIsRejected) {
+TYPED_TEST(KvCacheOf, SharedWritablePanelsAreRejected) {
   using T = TypeParam;
   for (const bool ring : {true, false}) {
     Random random(10);
@@ -467,7 +467,7 @@ TYPED_TEST(KvCacheOf, ABookThatSharesPanelsToBeWrittenIsRejected) {
 }
 
 // Two sequences that share a half-filled panel need one copy of it between them.
-TYPED_TEST(KvCacheOf, AppendsToAllCountsASharedPanelOnce) {
+TYPED_TEST(KvCacheOf, AppendToAllCountsASharedPanelOnce) {
   using T = TypeParam;
   Random random(12);
   const KvCacheShape shape{
@@ -490,7 +490,7 @@ TYPED_TEST(KvCacheOf, AppendsToAllCountsASharedPanelOnce) {
 }
 
 // The executor's tasks run within attention_decode.
-TYPED_TEST(KvCacheOf, IsNotChangedWhileItIsDecoded) {
+TYPED_TEST(KvCacheOf, CannotBeChangedDuringDecode) {
   using T = TypeParam;
   Random random(13);
   const KvCacheShape shape{
@@ -521,7 +521,7 @@ TYPED_TEST(KvCacheOf, IsNotChangedWhileItIsDecoded) {
 }
 
 // Of all that may be called at once, changes alone are turned away, whichever sequences they are of.
-TYPED_TEST(KvCacheOf, IsDecodedByManyAtOnceWhileChangesAreTurnedAway) {
+TYPED_TEST(KvCacheOf, ConcurrentDecodesSucceedWhileChangesAreRejected) {
   using T = TypeParam;
   Random random(17);
   const KvCacheShape shape{
@@ -569,7 +569,7 @@ TYPED_TEST(KvCacheOf, IsDecodedByManyAtOnceWhileChangesAreTurnedAway) {
 }
 
 // Readers of one sequence while another grows; a second writer is turned away.
-TYPED_TEST(KvCacheOf, OneWriterManyReaders) {
+TYPED_TEST(KvCacheOf, OneWriterAndManyReaders) {
   using T = TypeParam;
   Random random(11);
   const KvCacheShape shape{.num_sequences = 2,
@@ -683,7 +683,7 @@ TEST(KvCacheRejections, NameTheArgument) {
 }
 
 // Of what the caller gave: a query and a cache.
-TEST(KvCacheRejections, OfAQueryNameTheCache) {
+TEST(KvCacheRejections, QueryErrorsNameTheCache) {
   const KvCache<float> cache(
       {.num_sequences = 4, .num_kv_heads = 2, .head_size = 8, .value_head_size = 3, .capacity = 40});
   const KvCache<float> single(
@@ -741,7 +741,7 @@ TYPED_TEST(KvCacheOf, QueriesAreTheNewestRowsByDefault) {
 }
 
 // Sequences without keys, beside others and alone, are rows that see no key.
-TYPED_TEST(KvCacheOf, WithoutKeysGivesZeros) {
+TYPED_TEST(KvCacheOf, SequencesWithoutKeysGiveZeros) {
   using T = TypeParam;
   Random random(15);
   const KvCacheShape shape{
@@ -770,7 +770,7 @@ TYPED_TEST(KvCacheOf, WithoutKeysGivesZeros) {
 }
 
 // docs/guide/kv-caches.md: the prompt of one of several sequences is attended with attention_forward.
-TYPED_TEST(KvCacheOf, PrefillsOneOfSeveralSequencesWithForward) {
+TYPED_TEST(KvCacheOf, PrefillWithForwardForOneOfSeveralSequences) {
   using T = TypeParam;
   Random random(16);
   KvCache<T> cache({.num_sequences = 3, .num_kv_heads = 2, .head_size = 8, .value_head_size = 5, .capacity = 100});

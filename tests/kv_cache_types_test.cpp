@@ -77,7 +77,7 @@ void expect_forward_bits(const KvCache<K>& cache, const Array<Q, 4>& query, cons
   EXPECT_EQ(bits_of(got_lse), bits_of(expected_lse));
 }
 
-TYPED_TEST(KvCacheTypes, DecodesToTheBitsOfForward) {
+TYPED_TEST(KvCacheTypes, DecodeMatchesForward) {
   using Q = typename TypeParam::Query;
   using K = typename TypeParam::Stored;
   using C = typename TypeParam::Context;
@@ -113,11 +113,11 @@ TYPED_TEST(KvCacheTypes, DecodesToTheBitsOfForward) {
 }
 
 template <class K>
-class KvCacheOfTwoBytes : public testing::Test {};
+class KvCacheOf16Bits : public testing::Test {};
 using TwoBytes = testing::Types<bfloat16, float16>;
-TYPED_TEST_SUITE(KvCacheOfTwoBytes, TwoBytes);
+TYPED_TEST_SUITE(KvCacheOf16Bits, TwoBytes);
 
-TYPED_TEST(KvCacheOfTwoBytes, ForkTruncateAndOpenAgain) {
+TYPED_TEST(KvCacheOf16Bits, ForkTruncateAndReopen) {
   using K = TypeParam;
   Random random(4);
   const auto key = random_numbers<K, 4>(random, {kSequences, kKeyHeads, 300, kDepth});
@@ -148,7 +148,7 @@ TYPED_TEST(KvCacheOfTwoBytes, ForkTruncateAndOpenAgain) {
   check(KvCache<K>::open(block));
 }
 
-TYPED_TEST(KvCacheOfTwoBytes, RejectsABlockOfAnotherType) {
+TYPED_TEST(KvCacheOf16Bits, RejectsBlocksOfAnotherType) {
   using K = TypeParam;
   using Other = std::conditional_t<std::is_same_v<K, bfloat16>, float16, bfloat16>;
   KvCache<K> cache(kinds()[0]);
@@ -163,7 +163,7 @@ TYPED_TEST(KvCacheOfTwoBytes, RejectsABlockOfAnotherType) {
   EXPECT_TRUE(opened(K{}).starts_with("KvCache: byte 12: holds type ")) << opened(K{});
 }
 
-TYPED_TEST(KvCacheOfTwoBytes, RejectsAContextThatFitsNeitherTypeOfTheQuery) {
+TYPED_TEST(KvCacheOf16Bits, RejectsUnsupportedContextTypes) {
   using K = TypeParam;
   Random random(5);
   KvCache<K> cache(kinds()[0]);
@@ -239,7 +239,7 @@ void expect_rounded_appends() {
   }
 }
 
-TEST(KvCacheTypes, AppendRoundsWhatItIsGiven) {
+TEST(KvCacheTypes, AppendRoundsToTheCacheType) {
   expect_rounded_appends<float, bfloat16>();
   expect_rounded_appends<float, float16>();
   expect_rounded_appends<float16, bfloat16>();

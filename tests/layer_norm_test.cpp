@@ -56,7 +56,7 @@ class LayerNorm : public testing::Test {};
 using Types = testing::Types<float, double>;
 TYPED_TEST_SUITE(LayerNorm, Types);
 
-TYPED_TEST(LayerNorm, IsTheFormulaRoundedOnce) {
+TYPED_TEST(LayerNorm, MatchesTheFormulaRoundedOnce) {
   using T = TypeParam;
   using W = reference::Wide<T>;
   for (const Index E : {1, 2, 15, 16, 17, 31, 33, 384, 1000}) {
@@ -93,7 +93,7 @@ TYPED_TEST(LayerNorm, IsTheFormulaRoundedOnce) {
   }
 }
 
-TYPED_TEST(LayerNorm, AnyLayoutAnyThreadsAndAnyCompanyHaveTheSameBits) {
+TYPED_TEST(LayerNorm, LayoutsThreadsAndOtherRowsDoNotChangeBits) {
   using T = TypeParam;
   Random random(20270220);
   for (int n = 0; n < 60; ++n) {
@@ -159,7 +159,7 @@ TYPED_TEST(LayerNorm, HasTheSameBitsOnEveryInstructionSet) {
   }
 }
 
-TYPED_TEST(LayerNorm, NaNStaysInItsRowAndEqualNumbersGiveTheBias) {
+TYPED_TEST(LayerNorm, NaNStaysInItsRowAndConstantRowsGiveTheBias) {
   using T = TypeParam;
   auto inputs = normal_inputs<T>(20270222, 5, 33, false);
   const std::vector<T> clean = run(inputs);
@@ -180,7 +180,7 @@ TYPED_TEST(LayerNorm, NaNStaysInItsRowAndEqualNumbersGiveTheBias) {
   }
 }
 
-TYPED_TEST(LayerNorm, WrongArgumentsAreRejectedBeforeAnyWork) {
+TYPED_TEST(LayerNorm, InvalidArgumentsAreRejectedBeforeAnyWork) {
   using T = TypeParam;
   const std::vector<T> numbers(200, 1);
   std::vector<T> output(200, 7);

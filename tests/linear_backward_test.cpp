@@ -57,7 +57,7 @@ TensorView<const T, 2> transposed(const Array<T, 2>& array) {
   return {view.data, {view.shape[1], view.shape[0]}, {view.strides[1], view.strides[0]}};
 }
 
-TYPED_TEST(LinearBackward, AgreesWithPlainLoops) {
+TYPED_TEST(LinearBackward, MatchesPlainLoops) {
   using T = TypeParam;
   Layout<2> turned = Layout<2>::dense();
   std::swap(turned.order[0], turned.order[1]);
@@ -81,7 +81,7 @@ TYPED_TEST(LinearBackward, AgreesWithPlainLoops) {
   }
 }
 
-TYPED_TEST(LinearBackward, AccumulatedGradientsAreTheOldNumbersPlusTheNew) {
+TYPED_TEST(LinearBackward, AccumulationAddsToExistingValues) {
   using T = TypeParam;
   Layout<2> turned = Layout<2>::dense();
   std::swap(turned.order[0], turned.order[1]);
@@ -123,7 +123,7 @@ TYPED_TEST(LinearBackward, AccumulatedGradientsAreTheOldNumbersPlusTheNew) {
   }
 }
 
-TYPED_TEST(LinearBackward, ThreadsMoveNoBit) {
+TYPED_TEST(LinearBackward, ThreadsDoNotChangeBits) {
   using T = TypeParam;
   std::vector<std::uint64_t> input, weight, bias;
   for (const int threads : {1, 2, 5}) {
@@ -161,7 +161,7 @@ TEST(LinearBackwardRejections, NameTheArgument) {
   EXPECT_EQ(run({}, weight), "linear_backward: grad_input overlaps grad_output; expected separate memory");
 }
 
-TEST(LinearBackwardTypes, NarrowGradientsAreTheWideOnesRoundedOnce) {
+TEST(LinearBackwardTypes, NarrowGradientsEqualWideOnesRoundedOnce) {
   on_every_instruction_set([&](const kernels::KernelTable& table) {
     if (table.bf16_dot) return;
     Call<float> wide(70, 20, 33);

@@ -112,7 +112,7 @@ void on_every_table(F f) {
   on_every_dot_table([&](const kernels::KernelTable& table) { f(table, true); });
 }
 
-TEST(LinearBf16, EverySizeRoundEveryEdge) {
+TEST(LinearBf16, SizesAroundEveryTileEdge) {
   constexpr Index kEdges[] = {1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 13, 31, 32, 33, 59, 60, 61, 64, 65, 121, 127};
   std::vector<std::array<Index, 3>> shapes{{3, 513, 520}, {70, 40, 550}};
   for (const Index n : kEdges) {
@@ -143,7 +143,7 @@ TEST(LinearBf16, EverySizeRoundEveryEdge) {
 }
 
 // The chain of pairs that the dot product means, and 128 pairs a segment.
-TEST(LinearBf16, AnElementIsChainsOf128PairsTheSecondOfEachFirst) {
+TEST(LinearBf16, ElementsAreChainsOf128PairsWithTheSecondElementFirst) {
   const Inputs inputs = Inputs::normal(20270302, 13, 601, 37);
   std::vector<float> expected;
   for (Index r = 0; r < 13; ++r) {
@@ -169,7 +169,7 @@ TEST(LinearBf16, AnElementIsChainsOf128PairsTheSecondOfEachFirst) {
   });
 }
 
-TEST(LinearBf16, AnyLayoutHasTheBitsOfTheDenseOne) {
+TEST(LinearBf16, LayoutsDoNotChangeBits) {
   Random random(20270303);
   for (int n = 0; n < 60; ++n) {
     const Index R = random.integer(1, 70), I = random.integer(1, 40), O = random.integer(1, 70);
@@ -188,7 +188,7 @@ TEST(LinearBf16, AnyLayoutHasTheBitsOfTheDenseOne) {
   }
 }
 
-TEST(LinearBf16, TheActivationIsThatOfTheUnroundedElement) {
+TEST(LinearBf16, ActivationIsAppliedBeforeRounding) {
   for (const auto& [R, I, O] : {std::array<Index, 3>{1, 3, 1}, {13, 17, 33}, {61, 300, 65}, {130, 64, 530}}) {
     const Inputs inputs = Inputs::normal(20270304, R, I, O);
     on_every_table([&](const kernels::KernelTable& table, bool) {
@@ -209,7 +209,7 @@ TEST(LinearBf16, TheActivationIsThatOfTheUnroundedElement) {
   }
 }
 
-TEST(LinearBf16, TheSameBitsForAnyNumberOfThreadsAndForARowAlone) {
+TEST(LinearBf16, ThreadsAndOtherRowsDoNotChangeBits) {
   const Inputs inputs = Inputs::normal(20270305, 130, 91, 530);
   on_every_table([&](const kernels::KernelTable&, bool) {
     const std::vector<float> whole =
@@ -240,7 +240,7 @@ TEST(LinearBf16, SmallIntegersTimesPowersOfTwoAreExact) {
   }
 }
 
-TEST(LinearBf16, SubnormalNumbersAreKeptWhereTheyAreWidenedAndZeroInPairs) {
+TEST(LinearBf16, SubnormalsAreKeptWhenConvertedAndZeroInPairs) {
   const B16 tiny(0x1p-133f), one(1.0f);
   const B16 input[] = {tiny, one}, weight[] = {one, B16(0.0f)};
   on_every_table([&](const kernels::KernelTable&, bool pairs) {
@@ -254,7 +254,7 @@ TEST(LinearBf16, SubnormalNumbersAreKeptWhereTheyAreWidenedAndZeroInPairs) {
   });
 }
 
-TEST(LinearBf16, NaNAndInfinityReachTheirRowOrColumnAndNoOther) {
+TEST(LinearBf16, NonFiniteValuesAffectOnlyTheirRowOrColumn) {
   Inputs inputs = Inputs::normal(20270307, 65, 21, 40);
   on_every_table([&](const kernels::KernelTable&, bool) {
     inputs = Inputs::normal(20270307, 65, 21, 40);
@@ -276,7 +276,7 @@ TEST(LinearBf16, NaNAndInfinityReachTheirRowOrColumnAndNoOther) {
   });
 }
 
-TEST(LinearBf16, NoColumnsOfInputGiveTheBias) {
+TEST(LinearBf16, EmptyInputRowsGiveTheBias) {
   const Inputs inputs = Inputs::normal(20270308, 61, 0, 33);
   on_every_table([&](const kernels::KernelTable&, bool) {
     const std::vector<B16> output = run<B16>(inputs), packed = run<B16>(inputs, Packed::once);

@@ -83,7 +83,7 @@ class LinearForward : public testing::Test {};
 using Types = testing::Types<float, double>;
 TYPED_TEST_SUITE(LinearForward, Types);
 
-TYPED_TEST(LinearForward, EverySizeRoundEveryEdge) {
+TYPED_TEST(LinearForward, SizesAroundEveryTileEdge) {
   using T = TypeParam;
   constexpr Index kEdges[] = {1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 13, 31, 32, 33, 59, 60, 61, 64, 65, 120, 121, 127};
   std::vector<std::array<Index, 3>> shapes;
@@ -117,7 +117,7 @@ TYPED_TEST(LinearForward, EverySizeRoundEveryEdge) {
   }
 }
 
-TYPED_TEST(LinearForward, AnElementIsChainsOf256AddedInOrderThenTheBias) {
+TYPED_TEST(LinearForward, ElementsAreChainsOf256AddedInOrderThenTheBias) {
   using T = TypeParam;
   const auto inputs = LinearInputs<T>::normal(20270202, 13, 600, 37);
   std::vector<T> expected;
@@ -141,7 +141,7 @@ TYPED_TEST(LinearForward, AnElementIsChainsOf256AddedInOrderThenTheBias) {
   }
 }
 
-TYPED_TEST(LinearForward, AnyLayoutHasTheBitsOfTheDenseOne) {
+TYPED_TEST(LinearForward, LayoutsDoNotChangeBits) {
   using T = TypeParam;
   Random random(20270203);
   for (int n = 0; n < 120; ++n) {
@@ -193,7 +193,7 @@ TYPED_TEST(LinearForward, WithoutBiasNothingIsAdded) {
   });
 }
 
-TYPED_TEST(LinearForward, NoColumnsOfInputGiveTheBiasOrPlusZero) {
+TYPED_TEST(LinearForward, EmptyInputRowsGiveTheBiasOrPlusZero) {
   using T = TypeParam;
   const auto with_bias = LinearInputs<T>::normal(20270205, 61, 0, 33);
   const auto without = LinearInputs<T>::normal(20270205, 61, 0, 33, false);
@@ -210,7 +210,7 @@ TYPED_TEST(LinearForward, NoColumnsOfInputGiveTheBiasOrPlusZero) {
   });
 }
 
-TYPED_TEST(LinearForward, NoRowsOrNoColumnsOfOutputWriteNothing) {
+TYPED_TEST(LinearForward, EmptyOutputsWriteNothing) {
   using T = TypeParam;
   on_every_instruction_set([&](const kernels::KernelTable&) {
     EXPECT_TRUE(run(LinearInputs<T>::normal(1, 0, 7, 5)).empty());
@@ -219,7 +219,7 @@ TYPED_TEST(LinearForward, NoRowsOrNoColumnsOfOutputWriteNothing) {
   });
 }
 
-TYPED_TEST(LinearForward, TheSameBitsForAnyNumberOfThreads) {
+TYPED_TEST(LinearForward, ThreadsDoNotChangeBits) {
   using T = TypeParam;
   const auto inputs = LinearInputs<T>::normal(20270206, 130, 90, 530);
   on_every_instruction_set([&](const kernels::KernelTable&) {
@@ -235,7 +235,7 @@ TYPED_TEST(LinearForward, TheSameBitsForAnyNumberOfThreads) {
   });
 }
 
-TYPED_TEST(LinearForward, ARowHasTheSameBitsAloneAndInAnyPlace) {
+TYPED_TEST(LinearForward, OtherRowsAndRowPositionDoNotChangeBits) {
   using T = TypeParam;
   const auto inputs = LinearInputs<T>::normal(20270207, 75, 300, 37);
   const TensorView<const T, 2> input = inputs.input.view();
@@ -277,7 +277,7 @@ TYPED_TEST(LinearForward, SmallIntegersTimesPowersOfTwoAreExact) {
   }
 }
 
-TYPED_TEST(LinearForward, SubnormalNumbersAreKept) {
+TYPED_TEST(LinearForward, SubnormalsAreKept) {
   using T = TypeParam;
   const T tiny = std::numeric_limits<T>::denorm_min();
   const T input[] = {tiny, 3 * tiny, 5 * tiny};
@@ -289,7 +289,7 @@ TYPED_TEST(LinearForward, SubnormalNumbersAreKept) {
   });
 }
 
-TYPED_TEST(LinearForward, NaNAndInfinityReachTheirRowOrColumnAndNoOther) {
+TYPED_TEST(LinearForward, NonFiniteValuesAffectOnlyTheirRowOrColumn) {
   using T = TypeParam;
   const T kInfinity = std::numeric_limits<T>::infinity();
   const T kNaN = std::numeric_limits<T>::quiet_NaN();
@@ -339,7 +339,7 @@ std::vector<T> run_packed(const LinearInputs<T>& inputs, Activation activation =
   return values;
 }
 
-TYPED_TEST(LinearForward, PackedOnceHasTheBitsOfPackedAtTheCall) {
+TYPED_TEST(LinearForward, PackedLinearMatchesPackingDuringTheCall) {
   using T = TypeParam;
   Random random(20270210);
   for (int n = 0; n < 60; ++n) {
@@ -356,7 +356,7 @@ TYPED_TEST(LinearForward, PackedOnceHasTheBitsOfPackedAtTheCall) {
   }
 }
 
-TYPED_TEST(LinearForward, TheActivationIsThatOfEachFinishedElement) {
+TYPED_TEST(LinearForward, ActivationIsAppliedToFinishedElements) {
   using T = TypeParam;
   for (const auto& [R, I, O] : {std::array<Index, 3>{1, 3, 1}, {13, 17, 33}, {61, 300, 65}, {130, 64, 530}}) {
     const auto inputs = LinearInputs<T>::normal(20270211, R, I, O);
@@ -402,7 +402,7 @@ TYPED_TEST(LinearForward, PanelsAreTheSameOnEveryInstructionSetAndSharedByCopies
   });
 }
 
-TYPED_TEST(LinearForward, PackedLinearAndTheActivationDependOnNoThread) {
+TYPED_TEST(LinearForward, ThreadsDoNotChangePackedLinearOrActivation) {
   using T = TypeParam;
   const auto inputs = LinearInputs<T>::normal(20270213, 130, 90, 530);
   on_every_instruction_set([&](const kernels::KernelTable&) {
@@ -414,7 +414,7 @@ TYPED_TEST(LinearForward, PackedLinearAndTheActivationDependOnNoThread) {
   });
 }
 
-TYPED_TEST(LinearForward, AMisalignedOutputHasTheSameBits) {
+TYPED_TEST(LinearForward, MisalignedOutputHasTheSameBits) {
   using T = TypeParam;
   const auto inputs = LinearInputs<T>::normal(20270214, 61, 20, 40);
   Layout<2> misaligned = Layout<2>::dense();
@@ -456,7 +456,7 @@ TYPED_TEST(LinearForward, WrongShapesAreRejectedBeforeAnyWork) {
   EXPECT_EQ(output, std::vector<T>(200, 7));
 }
 
-TYPED_TEST(LinearForward, MissingMemoryAndSizesBeyondTheMachineAreRejected) {
+TYPED_TEST(LinearForward, NullPointersAndOverflowingSizesAreRejected) {
   using T = TypeParam;
   const std::vector<T> numbers(200, 1);
   std::vector<T> output(200, 7);
@@ -478,7 +478,7 @@ TYPED_TEST(LinearForward, MissingMemoryAndSizesBeyondTheMachineAreRejected) {
   EXPECT_EQ(output, std::vector<T>(200, 7));
 }
 
-TYPED_TEST(LinearForward, AnOutputThatMeetsAnInputOrItselfIsRejected) {
+TYPED_TEST(LinearForward, OverlappingOutputsAreRejected) {
   using T = TypeParam;
   std::vector<T> memory(400, 1);
   T* const at = memory.data();
@@ -504,7 +504,7 @@ TYPED_TEST(LinearForward, AnOutputThatMeetsAnInputOrItselfIsRejected) {
             "accepted");
 }
 
-TYPED_TEST(LinearForward, PackedLinearRefuseWhatTheCallWouldRefuse) {
+TYPED_TEST(LinearForward, PackedLinearRejectsInvalidArguments) {
   using T = TypeParam;
   const std::vector<T> numbers(200, 1);
   std::vector<T> output(200, 7);

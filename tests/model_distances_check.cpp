@@ -54,7 +54,7 @@ void write(const DistanceSums& sums, const std::string& path) {
   std::ofstream(path) << text << "};\n\n}  // namespace v0\n}  // namespace regard\n";
 }
 
-TEST(DistanceWeights, AreTheMeansOverTheThirtySentences) {
+TEST(DistanceWeights, MatchTheMeansOverTheThirtySentences) {
   const std::string folder = environment("REGARD_TEST_MODEL");
   ASSERT_FALSE(folder.empty()) << "REGARD_TEST_MODEL names no folder";
   const SentenceModel model = load_sentence_model(folder);
@@ -76,7 +76,7 @@ TEST(DistanceWeights, AreTheMeansOverTheThirtySentences) {
 }
 
 // L0H2 attends to the word before; in a long text it lands, in a few positions, on a word hundreds of words away.
-TEST(RankedHeads, AreNotFooledByRareDistancesInLongTexts) {
+TEST(RankedHeads, IgnoreRareDistancesInLongTexts) {
   const SentenceModel model = load_sentence_model(environment("REGARD_TEST_MODEL"));
   std::string text;
   for (int n = 0; n < 60; ++n) text += "the quick brown fox jumps over the lazy dog. ";

@@ -44,7 +44,7 @@ const EncoderTrace& trace_of(int sentence) {
   return traces[sentence] = encode(minilm(), ids_of(sentence));
 }
 
-TEST(ModelEncoder, TheModelIsTheOneOfTheReference) {
+TEST(ModelEncoder, ModelHashMatchesTheReference) {
   EXPECT_EQ(minilm().checkpoint->sha256(), "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db");
   int lines = 0;
   std::ifstream sentences(kData + "/sentences.txt");
@@ -52,7 +52,7 @@ TEST(ModelEncoder, TheModelIsTheOneOfTheReference) {
   EXPECT_EQ(lines, kNumSentences);
 }
 
-TEST(ModelEncoder, EveryNumberOfASentence) {
+TEST(ModelEncoder, AllValuesOfASentenceMatchTransformers) {
   const EncoderTrace& trace = trace_of(0);
   std::vector<float> states;
   std::vector<float> weights;
@@ -68,7 +68,7 @@ TEST(ModelEncoder, EveryNumberOfASentence) {
   EXPECT_TRUE(near_reference(weights, reference().numbers("all_weights")));
 }
 
-TEST(ModelEncoder, PooledVectors) {
+TEST(ModelEncoder, PooledVectorsMatchTransformers) {
   for (int sentence = 0; sentence < kNumSentences; ++sentence) {
     const std::vector<float> expected = reference().numbers(std::to_string(sentence) + ".pooled");
     EXPECT_TRUE(near_reference(mean_pooled(trace_of(sentence)), expected)) << sentence;
@@ -80,7 +80,7 @@ TEST(ModelEncoder, PooledVectors) {
   }
 }
 
-TEST(ModelEncoder, LengthsOfAllStates) {
+TEST(ModelEncoder, NormsOfAllStatesMatchTransformers) {
   for (int sentence = 0; sentence < kNumSentences; ++sentence) {
     const EncoderTrace& trace = trace_of(sentence);
     std::vector<float> lengths;
@@ -102,7 +102,7 @@ TEST(ModelEncoder, LengthsOfAllStates) {
   }
 }
 
-TEST(ModelEncoder, SamplesOfStatesAndWeights) {
+TEST(ModelEncoder, SamplesOfStatesAndWeightsMatchTransformers) {
   for (int sentence = 0; sentence < kNumSentences; ++sentence) {
     const EncoderTrace& trace = trace_of(sentence);
     const auto length = static_cast<Index>(trace.ids.size());
@@ -162,12 +162,12 @@ std::vector<long> bank_cosines(int other) {
   return thousandths;
 }
 
-TEST(ModelEncoder, ARiverBankAndAMoneyBankPartAndTwoRiverBanksStayClose) {
+TEST(ModelEncoder, RiverBankAndMoneyBankDivergeWhileTwoRiverBanksStayClose) {
   EXPECT_EQ(bank_cosines(1), (std::vector<long>{966, 883, 853, 846, 872, 892, 849}));
   EXPECT_EQ(bank_cosines(2), (std::vector<long>{988, 955, 914, 922, 941, 951, 920}));
 }
 
-TEST(ModelEncoder, BankListensToRiverInTwoHeadsOfLayerZero) {
+TEST(ModelEncoder, BankAttendsToRiverInTwoHeadsOfLayerZero) {
   constexpr Index kRiver = 8;  // [CLS] he sat on the bank of the river [SEP]
   const Tensor<float, 3> weights = encoder_weights(trace_of(0), 0);
   EXPECT_EQ(std::lround(100 * weights(4, bank_in(0), kRiver)), 71);

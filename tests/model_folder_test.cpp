@@ -29,7 +29,7 @@ std::string shard(const std::string& tensor, float first) {
 }
 constexpr const char* kIndex = "model.safetensors.index.json";
 
-TEST(ModelFolder, OneFileReadOrMapped) {
+TEST(ModelFolder, ReadsOrMapsASingleFile) {
   const TestFolder folder;
   const std::string bytes = shard("w", 1);
   const std::string path = folder.write("model.safetensors", bytes);
@@ -48,7 +48,7 @@ TEST(ModelFolder, OneFileReadOrMapped) {
   EXPECT_EQ(static_cast<const void*>(checkpoint.share_float32(w).get()), static_cast<const void*>(w.bytes.data()));
 }
 
-TEST(ModelFolder, Shards) {
+TEST(ModelFolder, ReadsShards) {
   const TestFolder folder;
   const std::string first = shard("b", 10);
   const std::string second = shard("a", 20);
@@ -67,7 +67,7 @@ TEST(ModelFolder, Shards) {
   EXPECT_EQ(checkpoint.sha256(), sha256(std::as_bytes(std::span(lines))));
 }
 
-TEST(ModelFolder, NothingThere) {
+TEST(ModelFolder, ReportsMissingFiles) {
   const TestFolder folder;
   EXPECT_EQ(folder_rejection(folder.path()),
             folder.path() + ": contains neither model.safetensors nor model.safetensors.index.json");
@@ -82,7 +82,7 @@ TEST(ModelFolder, NothingThere) {
   EXPECT_EQ(folder_rejection(file), file + ": is not a folder; expected a model folder");
 }
 
-TEST(ModelFolder, LinksThatTheFolderHoldsAreFollowed) {
+TEST(ModelFolder, FollowsSymbolicLinks) {
   const TestFolder blobs;
   const TestFolder folder;
   blobs.write("53aa51172d", shard("w", 1));
@@ -91,7 +91,7 @@ TEST(ModelFolder, LinksThatTheFolderHoldsAreFollowed) {
 }
 
 // None of these is opened, let alone waited for.
-TEST(ModelFolder, WhatIsNoFile) {
+TEST(ModelFolder, RejectsAnythingButRegularFiles) {
   const TestFolder folder;
   const std::string path = folder / "model.safetensors";
   const auto with = [&](auto make) {
@@ -123,7 +123,7 @@ TEST(ModelFolder, WhatIsNoFile) {
   EXPECT_EQ(open(folder / "\xff"), "accepted");
 }
 
-TEST(ModelFolder, ShardsElsewhereAreNotOpened) {
+TEST(ModelFolder, DoesNotOpenShardsOutsideTheFolder) {
   const TestFolder folder;
   const std::string path = folder / kIndex;
   const auto named = [&](std::string_view file) {
@@ -145,7 +145,7 @@ TEST(ModelFolder, ShardsElsewhereAreNotOpened) {
   EXPECT_EQ(named("größe-00001.safetensors"), "accepted");
 }
 
-TEST(ModelFolder, Index) {
+TEST(ModelFolder, ReadsTheShardIndex) {
   const auto read = [](std::string_view text) {
     return rejection<std::runtime_error>([&] { read_shard_index(text, "i"); });
   };
@@ -159,7 +159,7 @@ TEST(ModelFolder, Index) {
   EXPECT_TRUE(read("{").starts_with("i: byte 1: syntax error"));
 }
 
-TEST(ModelFolder, IndexAndShardsAgree) {
+TEST(ModelFolder, RejectsMismatchOfIndexAndShards) {
   const TestFolder folder;
   folder.write("one.safetensors", shard("a", 1));
   folder.write("two.safetensors", shard("b", 2));
@@ -192,7 +192,7 @@ TEST(ModelFolder, IndexAndShardsAgree) {
   EXPECT_EQ(mapped(both), path + ": tensor \"a\" is in two shards, one.safetensors and two.safetensors");
 }
 
-TEST(ModelFolder, TooManyShards) {
+TEST(ModelFolder, RejectsTooManyShards) {
   const TestFolder folder;
   std::string map;
   for (int i = 0; i <= 4096; ++i) {
@@ -202,7 +202,7 @@ TEST(ModelFolder, TooManyShards) {
   EXPECT_EQ(folder_rejection(folder.path()), folder / kIndex + ": lists 4097 shards; the limit is 4096");
 }
 
-TEST(ModelFolder, MemoryIsAskedForBeforeItIsTaken) {
+TEST(ModelFolder, ChecksMemoryBeforeAllocating) {
   const TestFolder folder;
   const std::string path = folder.write("model.safetensors", shard("w", 1));
   // Three times the header and the data.
@@ -238,7 +238,7 @@ TEST(ModelFolder, MemoryIsAskedForBeforeItIsTaken) {
 }
 
 // Written to and cut while it is read, again and again: an error, or as many numbers as the header says.
-TEST(ModelFolder, FilesThatChange) {
+TEST(ModelFolder, DetectsFilesThatChange) {
   const TestFolder folder;
   const std::size_t count = 1 << 16;
   const auto made_of = [&](float number) {
@@ -272,7 +272,7 @@ TEST(ModelFolder, FilesThatChange) {
   EXPECT_EQ(rejection<std::runtime_error>([&] { Checkpoint::read_file(path); }), "accepted");
 }
 
-TEST(ModelFolder, Texts) {
+TEST(ModelFolder, ReadsTextFiles) {
   const TestFolder folder;
   const auto read = [&](std::string_view bytes, std::uint64_t most = 1000) {
     folder.write("config.json", bytes);

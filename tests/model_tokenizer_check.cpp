@@ -13,7 +13,7 @@ namespace {
 
 using regard::Index;
 
-TEST(ModelTokenizer, GivesTransformersIds) {
+TEST(ModelTokenizer, MatchesTransformers) {
   const char* folder = std::getenv("REGARD_TEST_MODEL");
   ASSERT_NE(folder, nullptr) << "REGARD_TEST_MODEL names no folder";
   const regard::Tokenizer tokenizer = regard::Tokenizer::read_folder(folder);

@@ -159,7 +159,7 @@ class MultiHead : public testing::Test {
 using Types = testing::Types<float, double>;
 TYPED_TEST_SUITE(MultiHead, Types);
 
-TYPED_TEST(MultiHead, EqualsPlainLoopsAndTheAskedForValuesChangeNoBit) {
+TYPED_TEST(MultiHead, MatchesPlainLoopsWhateverOutputsAreRequested) {
   using T = TypeParam;
   for (int isa = 0; isa < kernels::num_available(); ++isa) {
     kernels::set_active(&kernels::available(isa));
@@ -198,7 +198,7 @@ TYPED_TEST(MultiHead, EqualsPlainLoopsAndTheAskedForValuesChangeNoBit) {
 }
 
 // The same numbers in layouts that a matrix of rows can or cannot describe: all the same bits.
-TYPED_TEST(MultiHead, LayoutsMoveNoBit) {
+TYPED_TEST(MultiHead, LayoutsDoNotChangeBits) {
   using T = TypeParam;
   const Sizes s{2, 5, 7, 6, 4, 6, 2, 3, 5, 9};
   const Block<T> block(s, false);
@@ -299,7 +299,7 @@ TYPED_TEST(MultiHead, AbsentMemoryIsSelfAttention) {
   EXPECT_NE(named(0, 0, 0), T(0));
 }
 
-TEST(MultiHeadWorkspace, HoldsWhatWasNotAskedForAndComesBack) {
+TEST(MultiHeadWorkspace, HoldsUnrequestedOutputsAndIsReturned) {
   const Sizes s{2, 5, 7, 6, 4, 6, 2, 3, 5, 9};
   const Block<float> block(s, false);
   CountingMemory meter;
@@ -324,7 +324,7 @@ TEST(MultiHeadWorkspace, HoldsWhatWasNotAskedForAndComesBack) {
   }
 }
 
-TEST(MultiHeadStop, Cancels) {
+TEST(MultiHeadStop, CancelsTheCall) {
   const Block<float> block({1, 4, 4, 8, 8, 2, 2, 4, 4, 8}, false);
   std::stop_source source;
   source.request_stop();
@@ -369,7 +369,7 @@ TEST(MultiHeadEmpty, ExtentsOfZeroSucceed) {
 }
 
 // Each mistake: its text, and outputs that nobody has touched.
-TEST(MultiHeadErrors, AreNamedBeforeAnythingIsWritten) {
+TEST(MultiHeadErrors, AreReportedBeforeAnythingIsWritten) {
   const Sizes s{2, 5, 7, 6, 4, 6, 2, 3, 5, 9};
   const Block<float> block(s, false);
   Tensor<float, 3> output({s.batch, s.length, s.output_width});

@@ -101,7 +101,7 @@ TEST(NpyRead, EveryTypeInBothByteOrders) {
 }
 
 // 1.5, −2⁻²⁴ (the smallest), ∞ and 65504 (the largest).
-TEST(NpyRead, Float16IsWidened) {
+TEST(NpyRead, Float16IsConverted) {
   const std::string little = "\x00\x3e\x01\x80\x00\x7c\xff\x7b"s, big = "\x3e\x00\x80\x01\x7c\x00\x7b\xff"s;
   for (const auto& [order, bytes] : {std::pair{"<", little}, {">", big}}) {
     const NpyArray array = read(file_of(header_of("'" + std::string(order) + "f2'", "(2, 2)"), bytes));
@@ -120,7 +120,7 @@ TEST(NpyRead, BoolIsZeroOrOne) {
   EXPECT_EQ(std::memcmp(array.data.get(), "\0\1\1", 3), 0);
 }
 
-TEST(NpyRead, Versions) {
+TEST(NpyRead, EveryVersion) {
   for (char version : {'\1', '\2', '\3'}) {
     EXPECT_EQ(read(file_of(header_of("'<f4'", "()"), "\0\0\x80\x3f"s, version)).elements<float>()[0], 1.0F);
   }
@@ -143,7 +143,7 @@ TEST(NpyRead, EmptyAndManyAxes) {
             "x.npy: byte 85: the shape has more than 8 axes");
 }
 
-TEST(NpyRead, LargerThanTheFirstPieceOfAPipe) {
+TEST(NpyRead, LargerThanTheFirstChunkOfAPipe) {
   std::vector<double> numbers(400000);  // 3.2 MB: a pipe is read in pieces of 1, 2 and the rest
   for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<double>(i);
   const std::string bytes = file_of(header_of("'<f8'", "(400000,)"), bytes_of(numbers));
@@ -152,7 +152,7 @@ TEST(NpyRead, LargerThanTheFirstPieceOfAPipe) {
   EXPECT_TRUE(bytes_of(std::vector<double>(read, read + numbers.size())) == bytes_of(numbers));
 }
 
-TEST(NpyRefuse, OtherFiles) {
+TEST(NpyReject, OtherKindsOfFiles) {
   EXPECT_EQ(error_of(""), "x.npy: byte 0: the file is empty; expected an NPY file (numpy.save)");
   for (const char* bytes : {"\x93", "\x93NUMP", "PK\3\4....", "{\"a\": 1}"}) {
     EXPECT_EQ(error_of(bytes), "x.npy: byte 0: the first six bytes are not those of an NPY file (numpy.save)");
@@ -162,7 +162,7 @@ TEST(NpyRefuse, OtherFiles) {
   EXPECT_EQ(error_of("\x93NUMPY\1\0\x76\0{'d"s), "x.npy: byte 13: the file ends inside the header of an NPY file");
 }
 
-TEST(NpyRefuse, LongHeaders) {
+TEST(NpyReject, LongHeaders) {
   // The longest that is read, and one byte more, in version 2, whose length has 32 bits.
   std::string header = header_of("'<f4'", "(1,)");
   header.resize(64 * 1024, ' ');
@@ -174,7 +174,7 @@ TEST(NpyRefuse, LongHeaders) {
             "x.npy: byte 8: the header is 4294967295 bytes long; at most 65536 are supported");
 }
 
-TEST(NpyRefuse, TypesByName) {
+TEST(NpyReject, UnsupportedTypesByName) {
   const auto type_error = [](const std::string& descr) { return header_error(header_of(descr, "(1,)")); };
   EXPECT_EQ(type_error("'|O'"), "x.npy: byte 20: type '|O' holds Python objects, which are never read; save numbers");
   EXPECT_EQ(type_error("[('a', '<f4'), ('b', '<i4')]"),
@@ -193,7 +193,7 @@ TEST(NpyRefuse, TypesByName) {
   EXPECT_EQ(type_error("''"), named("", "unknown"));
 }
 
-TEST(NpyRefuse, Grammar) {
+TEST(NpyReject, MalformedHeaders) {
   const std::string good = "'descr': '<f4', 'fortran_order': False, 'shape': (1,)";
   const auto error = [](const std::string& text) {
     const std::string whole = header_error(text);
@@ -221,7 +221,7 @@ TEST(NpyRefuse, Grammar) {
   }
 }
 
-TEST(NpyRefuse, SizesBeforeMemory) {
+TEST(NpyReject, ImpossibleSizesBeforeAllocating) {
   const auto size_error = [](const std::string& shape) { return header_error(header_of("'<f8'", shape)); };
   const auto too_large = [](const std::string& shape) {
     return "x.npy: byte 60: shape " + shape + " does not fit in 63 bits";
@@ -238,7 +238,7 @@ TEST(NpyRefuse, SizesBeforeMemory) {
   EXPECT_EQ(error_of(petabyte, false), "x.npy: byte 85: the file ends after 3 of 1125899906842624 bytes of data");
 }
 
-TEST(NpyRefuse, DataOfAnotherLength) {
+TEST(NpyReject, DataOfTheWrongLength) {
   const std::string header = header_of("'<f4'", "(2,)");
   const std::string whole = file_of(header, "abcdefgh");
   const std::size_t data = whole.size() - 8;
@@ -254,7 +254,7 @@ TEST(NpyRefuse, DataOfAnotherLength) {
 }
 
 // Every prefix of a good file is rejected, with an offset inside it.
-TEST(NpyRefuse, EveryPrefix) {
+TEST(NpyReject, EveryPrefixOfAValidFile) {
   const std::string whole = file_of(header_of("'<f4'", "(2, 3)"), std::string(24, 'x'));
   for (std::size_t length = 0; length < whole.size(); ++length) {
     for (bool known : {true, false}) {
@@ -266,7 +266,7 @@ TEST(NpyRefuse, EveryPrefix) {
 }
 
 // The bytes that numpy.save writes (NumPy 2.4); cli/attend_test.py compares more shapes with NumPy itself.
-TEST(NpyWrite, NumpysBytes) {
+TEST(NpyWrite, MatchesNumpyBytes) {
   const std::string expected = "\x93NUMPY\1\0\x76\0{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }"s;
   const std::string header = regard::npy_header(ElementType::float32, std::vector<Index>{2, 3});
   EXPECT_EQ(header.substr(0, expected.size()), expected);
@@ -276,12 +276,12 @@ TEST(NpyWrite, NumpysBytes) {
             "{'descr': '|b1', 'fortran_order': False, 'shape': (), }  ");
 }
 
-TEST(NpyWrite, RejectsTypesThatAreNotRead) {
+TEST(NpyWrite, RejectsUnsupportedTypes) {
   EXPECT_EQ(regard::rejection([] { regard::npy_header(ElementType::uint8, {}); }),
             "npy_header: type is uint8; expected float32, float64, int32, int64 or bool");
 }
 
-TEST(NpyWrite, ReadsBack) {
+TEST(NpyWrite, RoundTrips) {
   for (ElementType type :
        {ElementType::float32, ElementType::float64, ElementType::int32, ElementType::int64, ElementType::boolean}) {
     for (const std::vector<Index>& shape : {std::vector<Index>{}, {0}, {7}, {2, 3}, {1, 2, 3, 4}}) {

@@ -78,7 +78,7 @@ int threads_of_this_process() {
   return count;
 }
 
-TEST(ForEachItem, TakesEveryItemOnce) {
+TEST(ForEachItem, ProcessesEveryItemOnce) {
   for (int workers : {1, 2, 3, 7, 16}) {
     for (Index num_items : {0, 1, 2, 15, 1000}) {
       EXPECT_TRUE(each_item_once({}, workers, num_items)) << workers << " workers, " << num_items << " items";
@@ -115,7 +115,7 @@ TEST(Fork, ThreadsStartWithTheFirstLoopThatNeedsThem) {
             0);
 }
 
-TEST(ForEachItem, LeavesTheApplicationsSignalsToItsOwnThreads) {
+TEST(ForEachItem, HelpersBlockTheApplicationsSignals) {
   std::latch both(2);
   std::array<int, 2> user_signal{}, fault{};
   for_each_item({}, 2, 2, [&](Index, int worker) {
@@ -147,7 +147,7 @@ std::vector<int> processors_of_helper(int callers, const std::vector<int>& wante
   return found;
 }
 
-TEST(ForEachItem, KeepsASleepingHelperAwayFromTheProcessorOfTheCaller) {
+TEST(ForEachItem, KeepsASleepingHelperOffTheProcessorOfTheCaller) {
   EXPECT_EQ(exit_status_of([] {
               const std::vector<int> all = internal::affinity_cpus();
               std::latch both(2);
@@ -201,7 +201,7 @@ TEST(ForEachItem, Nests) {
   EXPECT_EQ(sum, 124 * 125 / 2);
 }
 
-TEST(ForEachItem, ConcurrentCallersAllGetTheirItems) {
+TEST(ForEachItem, ConcurrentCallersProcessAllTheirItems) {
   std::atomic<int> wrong = 0;
   std::vector<std::thread> callers;
   for (int caller = 0; caller < 8; ++caller) {
@@ -215,7 +215,7 @@ TEST(ForEachItem, ConcurrentCallersAllGetTheirItems) {
   EXPECT_EQ(wrong, 0);
 }
 
-TEST(ForEachItem, ACallerDoesNotWaitForAnother) {
+TEST(ForEachItem, CallersDoNotWaitForEachOther) {
   std::latch first_is_stuck(3), second_is_done(1);
   std::thread first([&] {
     for_each_item({}, 3, 3, [&](Index, int) {
@@ -229,7 +229,7 @@ TEST(ForEachItem, ACallerDoesNotWaitForAnother) {
   first.join();
 }
 
-TEST(Executor, GetsOneTaskAWorker) {
+TEST(Executor, GetsOneTaskPerWorker) {
   for (int workers : {2, 5}) {
     Index asked = 0;
     Runtime runtime;
@@ -261,7 +261,7 @@ TEST(Executor, MayRunTasksInAnyOrderOnAnyThreads) {
   }
 }
 
-TEST(Executor, ThatRunsTooFewTasksLeavesTheRestToTheCaller) {
+TEST(Executor, CallerProcessesTheRestIfTooFewTasksRun) {
   Runtime none, one, twice;
   none.executor = [](Index, const Task&) {};
   one.executor = [](Index, const Task& task) { task(0); };
@@ -271,7 +271,7 @@ TEST(Executor, ThatRunsTooFewTasksLeavesTheRestToTheCaller) {
   for (const Runtime* runtime : {&none, &one, &twice}) EXPECT_TRUE(each_item_once(*runtime, 3, 40));
 }
 
-TEST(Executor, ItsOwnExceptionReachesTheCallerAndLateTasksDoNothing) {
+TEST(Executor, ExceptionReachesTheCallerAndLateTasksDoNothing) {
   std::vector<Task> kept;
   Runtime runtime;
   runtime.executor = [&](Index n, const Task& task) {
@@ -284,7 +284,7 @@ TEST(Executor, ItsOwnExceptionReachesTheCallerAndLateTasksDoNothing) {
   EXPECT_EQ(calls, 0);
 }
 
-TEST(Executor, ThatReturnsEarlyIsWaitedFor) {
+TEST(Executor, CallerWaitsIfTheExecutorReturnsEarly) {
   std::vector<std::thread> threads;
   Runtime runtime;
   runtime.executor = [&](Index n, const Task& task) {
@@ -294,7 +294,7 @@ TEST(Executor, ThatReturnsEarlyIsWaitedFor) {
   for (std::thread& thread : threads) thread.join();
 }
 
-TEST(Stop, IsSeenBeforeTheFirstItem) {
+TEST(Stop, IsCheckedBeforeTheFirstItem) {
   std::stop_source source;
   Runtime runtime;
   runtime.stop = source.get_token();
@@ -343,7 +343,7 @@ class NumWorkers : public testing::Test {
   std::string before_;
 };
 
-TEST_F(NumWorkers, IsTheLowerOfThreadsAndItems) {
+TEST_F(NumWorkers, IsTheMinimumOfThreadsAndItems) {
   EXPECT_EQ(num_workers(with_threads(4), 100), 4);
   EXPECT_EQ(num_workers(with_threads(4), 3), 3);
   EXPECT_EQ(num_workers(with_threads(4), 1), 1);
@@ -375,7 +375,7 @@ TEST_F(NumWorkers, RejectsNegativeNumbersAndAMalformedVariable) {
 }
 
 // In a child, because the size holds for the whole process: no address space has room for such a stack.
-TEST(Fork, WithoutThreadsToBeHadTheLoopGoesOnWithThoseThereAre) {
+TEST(Fork, LoopContinuesIfThreadsCannotBeStarted) {
   EXPECT_EQ(exit_status_of([] {
               pthread_attr_t attributes;
               pthread_attr_init(&attributes);
@@ -387,7 +387,7 @@ TEST(Fork, WithoutThreadsToBeHadTheLoopGoesOnWithThoseThereAre) {
             0);
 }
 
-TEST(Fork, TheChildGetsAPoolOfItsOwnWhileTheParentsIsBusy) {
+TEST(Fork, ChildHasItsOwnPoolWhileTheParentIsBusy) {
   std::atomic<bool> done = false;
   std::vector<std::thread> callers;
   for (int caller = 0; caller < 3; ++caller) {
@@ -413,7 +413,7 @@ TEST(Fork, TheChildGetsAPoolOfItsOwnWhileTheParentsIsBusy) {
   EXPECT_TRUE(each_item_once({}, 4, 100));
 }
 
-TEST(Fork, ExitJoinsThePoolAlsoWhileACallIsRunning) {
+TEST(Fork, ExitJoinsThePoolEvenDuringACall) {
   EXPECT_EQ(exit_status_of([]() -> int {
               std::atomic<bool> started = false;
               std::thread([&started] {
@@ -437,7 +437,7 @@ struct CallAfterExit {
 };
 __attribute__((init_priority(101))) CallAfterExit call_after_exit;
 
-TEST(Fork, ACallAfterThePoolIsGoneRunsInTheCaller) {
+TEST(Fork, CallsAfterExitRunInTheCaller) {
   EXPECT_EQ(exit_status_of([]() -> int {
               if (!each_item_once({}, 4, 100)) return 1;
               call_after_exit.armed = true;
@@ -446,7 +446,7 @@ TEST(Fork, ACallAfterThePoolIsGoneRunsInTheCaller) {
             11);
 }
 
-TEST(FloatingPointScope, HidesTheCallersStateFromEveryWorkerAndRestoresIt) {
+TEST(FloatingPointScope, EveryWorkerUsesDefaultsAndTheCallersStateIsRestored) {
   Runtime inline_executor, threads;
   inline_executor.executor = [](Index n, const Task& task) {
     for (Index i = 0; i < n; ++i) task(i);
@@ -482,7 +482,7 @@ TEST(FloatingPointScope, HidesTheCallersStateFromEveryWorkerAndRestoresIt) {
   }
 }
 
-TEST(FloatingPointScope, RestoresWhenTheBodyThrows) {
+TEST(FloatingPointScope, IsRestoredWhenTheBodyThrows) {
   const std::uint64_t before = floating_point_state();
   const std::uint64_t unusual = kExceptionsOff | kFlushSubnormals | kRoundUp | kOverflowFlag;
   set_floating_point_state(unusual);
@@ -498,7 +498,7 @@ TEST(FloatingPointScope, RestoresWhenTheBodyThrows) {
   EXPECT_EQ(after, unusual);
 }
 
-TEST(ParallelFor, EveryIndexOnceWithARuntimeOfOneThread) {
+TEST(ParallelFor, CallsEveryIndexOnceWithASingleThreadedRuntime) {
   for (const int threads : {0, 1, 2, 5}) {
     std::vector<std::atomic<int>> calls(97);
     Runtime runtime = with_threads(threads);

@@ -60,7 +60,7 @@ class Plans : public testing::Test {};
 using Types = testing::Types<float, double>;
 TYPED_TEST_SUITE(Plans, Types);
 
-TYPED_TEST(Plans, OfRandomAttention) {
+TYPED_TEST(Plans, RandomAttentionCalls) {
   using T = TypeParam;
   for (std::uint64_t seed = 0; seed < num_random_calls(400); ++seed) {
     const AttentionCase<T> call = random_attention_case<T>(seed);
@@ -112,7 +112,7 @@ TYPED_TEST(Plans, OfRandomAttention) {
   }
 }
 
-TYPED_TEST(Plans, OfLongAndOfManyHeads) {
+TYPED_TEST(Plans, LongHeadsAndManyHeads) {
   using T = TypeParam;
   struct Shape {
     Index B, H, Hkv, L, S;
@@ -146,7 +146,7 @@ TYPED_TEST(Plans, OfLongAndOfManyHeads) {
   }
 }
 
-TYPED_TEST(Plans, OfDecoding) {
+TYPED_TEST(Plans, Decoding) {
   using T = TypeParam;
   const KvCacheShape shape{
       .num_sequences = 3, .num_kv_heads = 2, .head_size = 16, .value_head_size = 16, .capacity = 4096};
@@ -178,7 +178,7 @@ TYPED_TEST(Plans, OfDecoding) {
   }
 }
 
-TYPED_TEST(Plans, OfLinearLayersAndBlocks) {
+TYPED_TEST(Plans, LinearLayersAndBlocks) {
   using T = TypeParam;
   Random random(1);
   auto input = normal_array<T, 2>(random, {300, 48});
@@ -206,7 +206,7 @@ TYPED_TEST(Plans, OfLinearLayersAndBlocks) {
   EXPECT_THROW(plan([&](const Runtime& r) { PackedLinear<T>(parameters.view(), r); }), std::logic_error);
 }
 
-TYPED_TEST(Plans, OfPartialsAndTheirMerge) {
+TYPED_TEST(Plans, PartialsAndTheirMerge) {
   using T = TypeParam;
   auto inputs = AttentionInputs<T>::normal(9, 1, 2, 2, 100, 2500, 8, 8);
   Array<T, 5> sums({3, 1, 2, 100, 8});
@@ -231,7 +231,7 @@ TensorView<float, Rank> nowhere(const std::array<Index, static_cast<std::size_t>
 
 // No more than a packed copy of keys and values, a partial of Dv + 2 numbers for each chunk and query row where there
 // are several chunks, and 4 MiB a thread.
-TEST(Plan, MemoryHasItsBound) {
+TEST(Plan, WorkspaceIsWithinItsBound) {
   std::size_t calls = 0;
   for (Index L : {1, 7, 60, 61, 200, 1024, 16384, 1'000'000}) {
     for (Index S : {1, 100, 1024, 3000, 16384, 100'000, 1'000'000}) {
@@ -266,7 +266,7 @@ TEST(Plan, MemoryHasItsBound) {
 }
 
 // Heads of one task, which one thread attends: more threads must not make them be packed whole.
-TEST(Plan, FewRowsOverVeryLongKeysHoldWhatOneThreadHolds) {
+TEST(Plan, FewRowsOverVeryLongKeysNeedNoMoreMemoryWithMoreThreads) {
   for (const Index D : {1, 7, 33}) {
     for (const Index L : {1, 12, 60}) {
       for (const Index heads : {1, 3}) {
@@ -292,7 +292,7 @@ TEST(Plan, FewRowsOverVeryLongKeysHoldWhatOneThreadHolds) {
   }
 }
 
-TYPED_TEST(Plans, OfFewRowsOverKeysThatAreNotPackedWhole) {
+TYPED_TEST(Plans, FewRowsOverKeysPackedByBlock) {
   using T = TypeParam;
   const Index S = 400'003, L = 13;
   auto inputs = AttentionInputs<T>::normal(5, 1, 1, 1, L, S, 1, 1);
@@ -329,7 +329,7 @@ TYPED_TEST(Plans, OfFewRowsOverKeysThatAreNotPackedWhole) {
 
 // By its rows forward, by its chunks of keys where there is one row, by its six pieces backward: with a depth of 32
 // delta alone would not be worth a second thread.
-TEST(Plan, OneHeadOverLongKeysTakesEveryThread) {
+TEST(Plan, OneHeadOverLongKeysUsesEveryThread) {
   constexpr Index S = 16384, D = 32;
   const auto threads_of = [](const Call& call, int threads) {
     const Plan made = plan(call, {.num_threads = threads});
@@ -373,7 +373,7 @@ TEST(Plan, OneHeadOverLongKeysTakesEveryThread) {
   }
 }
 
-TEST(Plan, LeavesOutputsAlone) {
+TEST(Plan, DoesNotTouchOutputs) {
   auto inputs = AttentionInputs<float>::normal(2, 200, 200, 8);
   const auto marked = [](auto array) {
     array.fill([] { return 7; });
@@ -422,7 +422,7 @@ TEST(Plan, NamesTheInstructionSet) {
   });
 }
 
-TEST(Plan, ErrorsAreThoseOfTheCall) {
+TEST(Plan, ReportsTheErrorsOfTheCall) {
   const auto inputs = AttentionInputs<float>::normal(2, 3, 4, 8);
   const Call call = [&](const Runtime& r) {
     attention_forward(inputs.query.view(), inputs.key.view(), inputs.value.view(), {}, {}, r);

@@ -71,7 +71,7 @@ Matrix linear_parameters(regard::TorchGenerator& torch, Index num_inputs, Index 
       from_rows(torch.linear(num_inputs, num_outputs, false).parameters, static_cast<std::size_t>(num_inputs)));
 }
 
-TEST(TorchGenerator, Seed42GivesTheTokensOfDocument003) {
+TEST(TorchGenerator, Seed42GivesTheTokensOfTheNotebook) {
   const Matrix printed = {{0.3367, 0.1288, 0.2345, 0.2303, -1.1229},
                           {-0.1863, 2.2082, -0.6380, 0.4617, 0.2674},
                           {0.5349, 0.8094, 1.1103, -1.6898, -0.9890}};
@@ -80,7 +80,7 @@ TEST(TorchGenerator, Seed42GivesTheTokensOfDocument003) {
   for (std::size_t i = 0; i < 3; ++i) expect_row(printed[i], tokens[i]);
 }
 
-TEST(TorchGenerator, TheMatricesDrawnAfterTheTokensGiveTheKeysQueriesAndValuesOfDocument003) {
+TEST(TorchGenerator, NextMatricesGiveKeysQueriesAndValuesOfTheNotebook) {
   regard::TorchGenerator torch(42);
   const Matrix tokens = from_rows(torch.normal(15), 5);
   const Matrix w_key = from_rows(torch.normal(20), 4);
@@ -99,7 +99,7 @@ TEST(TorchGenerator, TheMatricesDrawnAfterTheTokensGiveTheKeysQueriesAndValuesOf
   }
 }
 
-TEST(TorchGenerator, SplitDrawsKeepTheSineOfThePair) {
+TEST(TorchGenerator, SplitDrawsKeepTheSecondNormalOfAPair) {
   regard::TorchGenerator whole(42);
   regard::TorchGenerator split(42);
   const std::vector<float> expected = whole.normal(15);
@@ -108,7 +108,7 @@ TEST(TorchGenerator, SplitDrawsKeepTheSineOfThePair) {
   EXPECT_EQ(expected, joined);
 }
 
-TEST(TorchGenerator, KeepsTheSineAcrossALongDraw) {
+TEST(TorchGenerator, LongDrawsKeepTheSecondNormalOfAPair) {
   // Fifteen normals leave one sine over; a draw of sixteen or more neither uses nor drops it.
   regard::TorchGenerator all_short(42);
   const std::vector<float> first_sixteen = [&] {
@@ -122,7 +122,7 @@ TEST(TorchGenerator, KeepsTheSineAcrossALongDraw) {
   EXPECT_EQ(torch.normal(1)[0], first_sixteen[15]);
 }
 
-TEST(TorchGenerator, NormalsAboveSixteenPairElementsEightApartAndRedrawTheTail) {
+TEST(TorchGenerator, DrawsOfSixteenOrMorePairElementsEightApartAndRedrawTheTail) {
   regard::TorchGenerator uniforms(7);
   const std::vector<float> u = uniforms.uniform(20 + 16);
   regard::TorchGenerator torch(7);
@@ -206,14 +206,14 @@ TEST(TorchGenerator, Seed123GivesMultiHeadAttentionOfTheBook) {
   for (std::size_t i = 0; i < 6; ++i) expect_row(printed[i], output[i]);
 }
 
-TEST(TorchGenerator, DropoutOfTheBook) {
+TEST(TorchGenerator, DropoutMatchesTheBook) {
   const std::array<const char*, 6> printed = {"110110", "000101", "111101", "011001", "010101", "011110"};
   regard::TorchGenerator torch(123);
   const std::vector<float> factors = torch.dropout_factors(36, 0.5);
   for (std::size_t i = 0; i < 36; ++i) EXPECT_EQ(factors[i], printed[i / 6][i % 6] == '1' ? 2.0f : 0.0f) << i;
 }
 
-TEST(TorchGenerator, RejectsWhatItCannotDraw) {
+TEST(TorchGenerator, RejectsInvalidArguments) {
   regard::TorchGenerator torch(1);
   EXPECT_THROW(torch.normal(-1), std::invalid_argument);
   EXPECT_THROW(torch.uniform(-1), std::invalid_argument);
@@ -223,7 +223,7 @@ TEST(TorchGenerator, RejectsWhatItCannotDraw) {
   EXPECT_TRUE(torch.normal(0).empty());
 }
 
-TEST(NumpyRandomState, Seed0) {
+TEST(NumpyRandomState, Seed0MatchesNumpy) {
   // Printed by NumPy 2.4.6 in full digits.
   const std::vector<double> normals = {1.764052345967664, 0.4001572083672233, 0.9787379841057392, 2.240893199201458,
                                        1.8675579901499675};

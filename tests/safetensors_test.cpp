@@ -98,7 +98,7 @@ TEST(Safetensors, ReadsEveryType) {
 }
 
 // Every half: the number that its bits mean, by the formula.
-TEST(Safetensors, EveryHalf) {
+TEST(Safetensors, ConvertsEveryFloat16) {
   std::vector<std::uint16_t> halves;
   for (int bits = 0; bits < 0x10000; ++bits) halves.push_back(static_cast<std::uint16_t>(bits));
   const Checkpoint checkpoint =
@@ -120,7 +120,7 @@ TEST(Safetensors, EveryHalf) {
   }
 }
 
-TEST(Safetensors, LengthOfTheHeader) {
+TEST(Safetensors, HeaderLength) {
   EXPECT_EQ(rejection(""), "m: byte 0: the file is empty; expected safetensors");
   for (std::size_t n = 1; n < 8; ++n) {
     EXPECT_EQ(rejection(std::string(n, '\0')),
@@ -137,7 +137,7 @@ TEST(Safetensors, LengthOfTheHeader) {
   EXPECT_EQ(header_rejection("{" + std::string(30, ' ') + "}", 0, {.max_header_bytes = 32}), "accepted");
 }
 
-TEST(Safetensors, WhatStandsRoundTheHeader) {
+TEST(Safetensors, BytesAroundTheHeader) {
   EXPECT_EQ(header_rejection("{}"), "accepted");
   EXPECT_EQ(header_rejection("{}    "), "accepted");
   const std::string no_brace = "m: byte 8: the header does not begin with {; not a safetensors file";
@@ -175,7 +175,7 @@ TEST(Safetensors, Nesting) {
   EXPECT_EQ(header_rejection(braces), "m: byte 28: metadata \"a\" must be a string, not an object");
 }
 
-TEST(Safetensors, NamesGivenTwice) {
+TEST(Safetensors, DuplicateNames) {
   EXPECT_EQ(header_rejection(braced(entry("a", "U8", "[1]", "[0,1]") + "," + entry("a", "U8", "[1]", "[1,2]")), 2),
             "m: byte 61: tensor \"a\" occurs twice, first at byte 9");
   // The same name, once with an escape.
@@ -291,7 +291,7 @@ TEST(Safetensors, Shapes) {
   EXPECT_EQ(shaped("[true]"), "m: byte 39: " + must + "true or false");
 }
 
-TEST(Safetensors, NumberOfTensors) {
+TEST(Safetensors, LimitOfTensors) {
   std::string header = "{";
   for (int i = 0; i < 5; ++i) header.append(i == 0 ? "" : ",").append(entry(std::to_string(i), "U8", "[0]", "[0,0]"));
   header += "}";
@@ -301,7 +301,7 @@ TEST(Safetensors, NumberOfTensors) {
 }
 
 // The default limit, on a header of 70 MB, in the time of a parse.
-TEST(Safetensors, AMillionTensors) {
+TEST(Safetensors, ReadsAMillionTensors) {
   std::string header = "{";
   for (int i = 0; i <= 1 << 20; ++i) {
     header.append(i == 0 ? "" : ",").append(entry("layer." + std::to_string(i), "U8", "[0]", "[0,0]"));
@@ -312,7 +312,7 @@ TEST(Safetensors, AMillionTensors) {
       << rejected;
 }
 
-TEST(Safetensors, NamesOfTensors) {
+TEST(Safetensors, TensorNames) {
   const auto named = [](std::string_view name) { return header_rejection(braced(entry(name, "U8", "[0]", "[0,0]"))); };
   EXPECT_EQ(named("../../x"), "accepted");
   EXPECT_EQ(named("größe 日本 \\u202e"), "accepted");
@@ -331,7 +331,7 @@ TEST(Safetensors, NamesOfTensors) {
             "m: byte 9: tensor \"\\u{202e}x\": shape [1] of U8 takes 1 bytes; data_offsets [0, 0] hold 0");
 }
 
-TEST(Safetensors, NumbersThatAreNotFinite) {
+TEST(Safetensors, NonFiniteValues) {
   const auto with = [](std::string_view type, const std::string& data, std::string_view shape) {
     return safetensors_bytes(braced(entry("w", type, shape, "[0," + std::to_string(data.size()) + "]")), data);
   };
@@ -383,7 +383,7 @@ TEST(Safetensors, OtherKindsOfFiles) {
   EXPECT_EQ(header_rejection(header), "accepted");
 }
 
-TEST(Safetensors, BytesLiveAsLongAsWhatPointsToThem) {
+TEST(Safetensors, BytesOutliveTheCheckpoint) {
   std::shared_ptr<const float> shared;
   {
     const Checkpoint checkpoint =

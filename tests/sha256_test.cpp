@@ -27,7 +27,7 @@ TEST(Sha256, PublishedExamples) {
 }
 
 // The same NIST page: lengths at which the padding changes its form.
-TEST(Sha256, LengthsRoundABlock) {
+TEST(Sha256, LengthsAroundABlock) {
   const std::vector<std::pair<std::size_t, std::string_view>> zeros = {
       {55, "02779466cdec163811d078815c633f21901413081449002f24aa3e80f0b88ef7"},
       {56, "d4817aa5497628e7c77e6b606107042bbba3130888c5f47a375e6179be789fbb"},
@@ -37,7 +37,7 @@ TEST(Sha256, LengthsRoundABlock) {
   for (const auto& [count, expected] : zeros) EXPECT_EQ(sum_of(std::string(count, '\0')), expected) << count;
 }
 
-TEST(Sha256, InPieces) {
+TEST(Sha256, MatchesWhenHashedInPieces) {
   std::string text;
   for (int i = 0; i < 200; ++i) text += static_cast<char>(i * 7);
   const std::string whole = sum_of(text);

@@ -180,7 +180,7 @@ void check_layers() {
   }
 }
 
-TEST(TinyCalls, StartNoThread) {
+TEST(TinyCalls, DoNotStartThreads) {
   check_attention<float>();
   check_attention<double>();
   check_layers<float>();

@@ -71,7 +71,7 @@ TEST(TokenizerFile, AcceptsBertsFile) {
   EXPECT_EQ(rejection({{kRest, R"("unknown": [1, {"deep": null}])"}}), "accepted");
 }
 
-TEST(TokenizerFile, RejectsWhatIsNoTokenizer) {
+TEST(TokenizerFile, RejectsTextThatIsNotATokenizer) {
   EXPECT_NE(rejection(""), "accepted");
   EXPECT_NE(rejection("\xEF\xBB\xBF{}"), "accepted");
   EXPECT_EQ(rejection("[]"), "a tokenizer must be an object");
@@ -91,7 +91,7 @@ TEST(TokenizerFile, BoundsTheDepthOfJson) {
   EXPECT_EQ(rejection({{kRest, nested(1'000'000)}}), "nested deeper than 128");
 }
 
-TEST(TokenizerFile, RejectsOtherKindsByName) {
+TEST(TokenizerFile, RejectsUnsupportedKindsByName) {
   EXPECT_EQ(rejection({{kModel, R"("type": "BPE", "merges": [])"}}),
             "model \"BPE\" is not supported; expected WordPiece");
   EXPECT_EQ(rejection({{kModel, R"("merges": [])"}}), "model has no type and is not WordPiece");
@@ -107,7 +107,7 @@ TEST(TokenizerFile, RejectsOtherKindsByName) {
             "post_processor \"RobertaProcessing\" is not supported; expected TemplateProcessing or BertProcessing");
 }
 
-TEST(TokenizerFile, RejectsVocabulariesThatAreNone) {
+TEST(TokenizerFile, RejectsInvalidVocabularies) {
   EXPECT_EQ(rejection({{kVocab, "{}"}}), "vocab is empty");
   EXPECT_EQ(rejection({{kVocab, "[]"}}), "vocab is an array, not an object");
   EXPECT_EQ(rejection({{kVocab, R"({"[UNK]": 0, "a": 1, "a": 2})"}}), "the name \"a\" occurs twice in one object");
@@ -125,7 +125,7 @@ TEST(TokenizerFile, RejectsVocabulariesThatAreNone) {
   EXPECT_EQ(rejection({{kVocab, R"({"[UNK]": 0, "a": 1e999})"}}), "a number is out of the range of double");
 }
 
-TEST(TokenizerFile, RejectsModelsThatDoNotFit) {
+TEST(TokenizerFile, RejectsInvalidModels) {
   const std::string model = TokenizerText{}.model_rest;
   EXPECT_EQ(rejection({{kModel, replaced(model, "[UNK]", "[unk]")}}), "unk_token \"[unk]\" is not in vocab");
   EXPECT_EQ(rejection({{kModel, R"("type": "WordPiece", "max_input_chars_per_word": 100)"}}), "unk_token is missing");
@@ -145,7 +145,7 @@ std::string added(const std::string& content, const std::string& id) {
     "lstrip": false, "rstrip": false, "normalized": false})";
 }
 
-TEST(TokenizerFile, RejectsAddedTokensThatContradict) {
+TEST(TokenizerFile, RejectsContradictoryAddedTokens) {
   const auto with = [](const std::string& tokens) { return rejection({{kAdded, std::string("[") + tokens + "]"}}); };
   EXPECT_EQ(with(added("[MASK]", "5")), "accepted");
   EXPECT_EQ(with(added("[UNK]", "0")), "accepted");
@@ -170,7 +170,7 @@ TEST(TokenizerFile, RejectsAddedTokensThatContradict) {
             std::string("the added token \"") + std::string(60, 'x') + "…\" (257 bytes) is longer than 256 bytes");
 }
 
-TEST(TokenizerFile, RejectsAddedTokensThatNormalisationConfuses) {
+TEST(TokenizerFile, RejectsAddedTokensThatNormalizationMakesAmbiguous) {
   const auto with = [](const std::string& first, const std::string& second) {
     const auto normalized = [](const std::string& token) {
       return replaced(token, "\"normalized\": false", "\"normalized\": true");
@@ -194,7 +194,7 @@ TEST(TokenizerFile, RejectsNormalizersWithoutTheirFlags) {
   EXPECT_EQ(rejection({{kNormalizer, replaced(good, "\"strip_accents\": null, ", "")}}), "accepted");
 }
 
-TEST(TokenizerFile, RejectsTemplatesThatContradict) {
+TEST(TokenizerFile, RejectsInvalidTemplates) {
   const std::string good = R"({"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "C", "type_id": 0}},
     {"Sequence": {"id": "A", "type_id": 0}}], "pair": "not read",
     "special_tokens": {"C": {"id": "C", "ids": [1, 2], "tokens": ["[CLS]", "[SEP]"]}}})";
@@ -234,7 +234,7 @@ TEST(TokenizerFile, RejectsTemplatesThatContradict) {
   EXPECT_EQ(bert(R"(["[CLS]", "1"])"), "an id of post_processor is a string, not a number");
 }
 
-TEST(TokenizerFile, HoldsItsLimits) {
+TEST(TokenizerFile, EnforcesItsLimits) {
   TokenizerText text;
   text.vocabulary = kVocabulary;
   const std::string json = tokenizer_json(text);
@@ -257,7 +257,7 @@ TEST(TokenizerFile, HoldsItsLimits) {
   EXPECT_EQ(rejection(tokenizer_json(text), {.max_token_bytes = 4097}), "accepted");
 }
 
-TEST(TokenizerFile, ReadsAFolderAndNamesItsFile) {
+TEST(TokenizerFile, ReadsAFolderAndReportsItsFile) {
   namespace fs = std::filesystem;
   const fs::path folder = fs::temp_directory_path() / ("regard_tokenizer_" + std::to_string(::getpid()));
   fs::create_directory(folder);

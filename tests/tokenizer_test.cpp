@@ -112,7 +112,7 @@ void expect_consistent(const TokenizedText& found, std::string_view text) {
   EXPECT_EQ(last, static_cast<Index>(found.words.size()) - 1);
 }
 
-TEST(Tokenizer, GivesTheIdsWordsAndPlacesOfHuggingFace) {
+TEST(Tokenizer, MatchesHuggingFaceIdsWordsAndPositions) {
   const regard::JsonValue root = regard::read_json(read_data("texts.json"), "texts.json");
   ASSERT_GE(root.items().size(), 300u);
   std::size_t num_long = 0;
@@ -147,7 +147,7 @@ TEST(Tokenizer, GivesTheIdsWordsAndPlacesOfHuggingFace) {
 }
 
 // What becomes of every code point between two letters, by a vocabulary of everything that a character can turn into.
-TEST(Tokenizer, TreatsEveryCodePointLikeHuggingFace) {
+TEST(Tokenizer, MatchesHuggingFaceForEveryCodePoint) {
   const std::vector<std::string> lines = lines_of(read_data("characters.txt"));
   std::vector<std::string> vocabulary;
   const regard::JsonValue tokens = regard::read_json(lines.front(), "characters.txt");
@@ -179,7 +179,7 @@ TEST(Tokenizer, TreatsEveryCodePointLikeHuggingFace) {
   }
 }
 
-TEST(Tokenizer, SplitsWordsAsTheyAreWritten) {
+TEST(Tokenizer, SplitsTextIntoWords) {
   const std::string text = "Don't re\u0301sume\u0301, \u4e2d\u6587!";
   const TokenizedText found = bert().encode(text);
   EXPECT_EQ(joined(found.words), "Don|'|t|re\u0301sume\u0301|,|\u4e2d|\u6587|!");
@@ -189,7 +189,7 @@ TEST(Tokenizer, SplitsWordsAsTheyAreWritten) {
   EXPECT_EQ(found.byte_ranges[6], (std::array<Index, 2>{18, 21}));
 }
 
-TEST(Tokenizer, PlacesPiecesInTheirWord) {
+TEST(Tokenizer, PiecesHaveByteRangesInTheirWord) {
   const TokenizedText found = bert().encode("My Embe\u0301ddings");
   EXPECT_EQ(joined(found.tokens), "[CLS]|my|em|##bed|##ding|##s|[SEP]");
   EXPECT_EQ(found.byte_ranges[2], (std::array<Index, 2>{3, 5}));
@@ -197,7 +197,7 @@ TEST(Tokenizer, PlacesPiecesInTheirWord) {
   EXPECT_EQ(found.byte_ranges[5], (std::array<Index, 2>{14, 15}));
 }
 
-TEST(Tokenizer, PiecesOfOneCharacterShareItsPlace) {
+TEST(Tokenizer, PiecesOfOneCharacterShareItsByteRange) {
   const TokenizedText found = bert().encode("\ud55c");  // three jamo
   ASSERT_EQ(found.ids.size(), 5u);
   for (std::size_t i = 1; i <= 3; ++i) EXPECT_EQ(found.byte_ranges[i], (std::array<Index, 2>{0, 3}));
@@ -206,7 +206,7 @@ TEST(Tokenizer, PiecesOfOneCharacterShareItsPlace) {
 
 // The few combining characters that are no accents stay, in canonical order: a smaller class first, one class as it
 // was.
-TEST(Tokenizer, PutsMarksThatStayInCanonicalOrder) {
+TEST(Tokenizer, SortsRemainingMarksInCanonicalOrder) {
   const Tokenizer tokenizer = small({"[UNK]", "a", "##\u302e", "##\u302f", "##\U0001d165", "##\U0001d165\u302e",
                                      "##\U00016ff0", "##\U00011938", "##\U00011935"});
   EXPECT_EQ(tokenizer.encode("a\u302e\U0001d165 a\U0001d165\u302f").ids, (std::vector<Index>{1, 5, 1, 4, 3}));
@@ -223,7 +223,7 @@ TEST(Tokenizer, PutsMarksThatStayInCanonicalOrder) {
   EXPECT_EQ(moved.byte_ranges[2], (std::array<Index, 2>{1, 4}));
 }
 
-TEST(Tokenizer, TakesBytesThatAreNoUtf8ForReplacementCharacters) {
+TEST(Tokenizer, TreatsInvalidUtf8AsReplacementCharacters) {
   // Removed by clean_text, with what they would have separated.
   const std::string cut_short =
       "ri\xE4\xB8"
@@ -242,7 +242,7 @@ TEST(Tokenizer, TakesBytesThatAreNoUtf8ForReplacementCharacters) {
   EXPECT_EQ(raw.encode("a\ufffd").ids, (std::vector<Index>{1, 2}));
 }
 
-TEST(Tokenizer, TakesTheLongestPieceAtEachPlace) {
+TEST(Tokenizer, TakesTheLongestPieceAtEachPosition) {
   const Tokenizer tokenizer = small({"[UNK]", "a", "ab", "##c", "##bc", "##cd", "abcde"});
   EXPECT_EQ(joined(tokenizer.encode("a ab abc abcde").tokens), "a|ab|ab|##c|abcde");
   // "ab" then "##cd" uses the word up; "ab" then "##c" does not, though "a" "##bc" would: the longest first, no way
@@ -251,7 +251,7 @@ TEST(Tokenizer, TakesTheLongestPieceAtEachPlace) {
   EXPECT_EQ(joined(tokenizer.encode("abce c").tokens), "[UNK]|[UNK]");
 }
 
-TEST(Tokenizer, ContinuesPiecesByAnyPrefix) {
+TEST(Tokenizer, SupportsAnyContinuationPrefix) {
   TokenizerText text;
   text.vocabulary = {"[UNK]", "a", "b", "\u00e9a", "\u00e9\u00e9", "ba"};
   text.post_processor = "null";
@@ -274,7 +274,7 @@ std::string added(const std::string& content, Index id, const std::string& flags
   return text + "}";
 }
 
-TEST(Tokenizer, MatchesAddedTokensAsTheyStand) {
+TEST(Tokenizer, MatchesAddedTokensLiterally) {
   const std::vector<std::string> vocabulary = {"[UNK]", "a", "b", "[", "]"};
   const std::string tokens =
       std::string("[") + added("[M]", 5, "") + "," + added("[M]]", 6, "") + "," + added("[M]a", 7, "") + "]";
@@ -327,7 +327,7 @@ TEST(Tokenizer, HonoursTheFlagsOfAddedTokens) {
   EXPECT_EQ(spaced.encode("n  n n").ids, (std::vector<Index>{6, 8, 8}));
 }
 
-TEST(Tokenizer, SetsBertProcessingRoundTheText) {
+TEST(Tokenizer, AddsTokensOfBertProcessing) {
   TokenizerText text;
   text.vocabulary = {"[UNK]", "a", "<s>", "</s>"};
   text.added_tokens = "[]";
@@ -359,7 +359,7 @@ TEST(Tokenizer, FollowsTheNormalizersFlags) {
             (std::vector<Index>{0, 1, 1}));
 }
 
-TEST(Tokenizer, RejectsWhatTheCallerGetsWrong) {
+TEST(Tokenizer, RejectsInvalidArguments) {
   EXPECT_EQ(bert().vocabulary_size(), 30522);
   EXPECT_EQ(bert().token(30521), "##\uff5e");
   EXPECT_THROW(bert().token(-1), std::invalid_argument);

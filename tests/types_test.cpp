@@ -64,7 +64,7 @@ class Types : public testing::Test {};
 using TwoBytes = testing::Types<bfloat16, float16>;
 TYPED_TEST_SUITE(Types, TwoBytes);
 
-TYPED_TEST(Types, EveryValueIsItsNumberAsFloat) {
+TYPED_TEST(Types, EveryValueConvertsExactlyToFloat) {
   for (unsigned bits = 0; bits < 0x10000; ++bits) {
     const float got = static_cast<float>(of_bits<TypeParam>(bits));
     const double expected = number_of<TypeParam>(bits);
@@ -77,7 +77,7 @@ TYPED_TEST(Types, EveryValueIsItsNumberAsFloat) {
   }
 }
 
-TYPED_TEST(Types, EveryValueComesBack) {
+TYPED_TEST(Types, EveryValueRoundTrips) {
   for (unsigned bits = 0; bits < 0x10000; ++bits) {
     const TypeParam back(static_cast<float>(of_bits<TypeParam>(bits)));
     if (std::isnan(number_of<TypeParam>(bits))) {
@@ -91,7 +91,7 @@ TYPED_TEST(Types, EveryValueComesBack) {
 
 // Between neighbours a < b of one sign: below the middle is a, above it b, the middle the one whose last bit is 0. The
 // neighbour of the largest number is, for rounding, the next number that the exponent would give.
-TYPED_TEST(Types, EveryMiddleGoesToTheEvenNeighbour) {
+TYPED_TEST(Types, MidpointsRoundToEven) {
   for (const unsigned sign : {0u, kSign}) {
     for (unsigned low = 0; low < kInfinityBits<TypeParam>; ++low) {
       const double a = number_of<TypeParam>(low);
@@ -108,7 +108,7 @@ TYPED_TEST(Types, EveryMiddleGoesToTheEvenNeighbour) {
   }
 }
 
-TYPED_TEST(Types, EndsOfTheRange) {
+TYPED_TEST(Types, OverflowUnderflowAndNaN) {
   const float infinity = std::numeric_limits<float>::infinity();
   EXPECT_EQ(TypeParam(infinity).bits, kInfinityBits<TypeParam>);
   EXPECT_EQ(TypeParam(-infinity).bits, kInfinityBits<TypeParam> | kSign);
@@ -127,7 +127,7 @@ TYPED_TEST(Types, EndsOfTheRange) {
 }
 
 // Floats of any bits: the result is a neighbour, and none is nearer.
-TYPED_TEST(Types, RandomFloatsGoToTheNearest) {
+TYPED_TEST(Types, RandomFloatsRoundToNearest) {
   std::mt19937 random(20);
   const double largest = number_of<TypeParam>(kInfinityBits<TypeParam> - 1);
   for (int n = 0; n < 300000; ++n) {
@@ -147,7 +147,7 @@ TYPED_TEST(Types, RandomFloatsGoToTheNearest) {
   }
 }
 
-TYPED_TEST(Types, TheRoundingModeDoesNotMatter) {
+TYPED_TEST(Types, RoundingModeDoesNotMatter) {
   const float third = 1.0f / 3, middle = 1 + std::ldexp(1.0f, -Format<TypeParam>::kFraction - 1);
   const TypeParam expected(third);
   for (const int mode : {FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO}) {
@@ -160,7 +160,7 @@ TYPED_TEST(Types, TheRoundingModeDoesNotMatter) {
   }
 }
 
-TYPED_TEST(Types, ConvertOnPurposeOnly) {
+TYPED_TEST(Types, ConversionsAreExplicit) {
   EXPECT_FALSE((std::is_convertible_v<float, TypeParam>));
   EXPECT_FALSE((std::is_convertible_v<TypeParam, float>));
   EXPECT_FALSE((std::is_constructible_v<TypeParam, double>));  // would round twice
@@ -192,7 +192,7 @@ TEST(ElementType, HasAName) {
 
 // ---- views
 
-TEST(Views, OfLowerRankHaveLeadingExtentsOf1) {
+TEST(Views, LowerRanksHaveLeadingExtentsOf1) {
   Tensor<float, 2> matrix({3, 5});
   matrix(2, 1) = 7;
   const InputView<4> view = matrix;
@@ -205,7 +205,7 @@ TEST(Views, OfLowerRankHaveLeadingExtentsOf1) {
   EXPECT_TRUE(InputView<4>(TensorView<const float, 2>()).absent());
 }
 
-TEST(Views, OfContiguousRanges) {
+TEST(Views, ConvertFromContiguousRanges) {
   const std::vector<std::int32_t> list{4, -5, 6};
   const InputView<1> view = list;
   EXPECT_EQ(view.type, ElementType::int32);

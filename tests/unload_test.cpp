@@ -45,7 +45,7 @@ bool multiply(void* library) {
   return linear(&a, &b, nullptr, &c, &runtime) == REGARD_OK && product == std::vector<float>(256 * 256, 768.0f);
 }
 
-TEST(Unload, JoinsThreadsAndLeavesNothingMapped) {
+TEST(Unload, JoinsThreadsAndUnmapsTheLibrary) {
   const int before = threads_of_this_process();
   for (int round = 0; round < 3; ++round) {
     void* library = dlopen(REGARD_MODULE, RTLD_NOW | RTLD_LOCAL);
