@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// attention_columns against the whole weights: the mass of each key is their sum, row by row in double, rounded once,
-// to the bit; the pooled map is their mean over each cell. Every option, layout, type of number and instruction set.
-// Read next: attention_weights_test.cpp.
+// attention_columns compared with all weights: the mass of each key is their sum, row by row in double, rounded once,
+// bit by bit; the pooled map is their mean over each cell. Every option, layout, element type and instruction set. Read
+// next: attention_weights_test.cpp.
 #include "regard/attention_statistics.h"
 #include "support/attention_cases.h"
 #include "support/attention_checks.h"
@@ -18,7 +18,7 @@ class Columns : public testing::Test {};
 using Types = testing::Types<float, double>;
 TYPED_TEST_SUITE(Columns, Types);
 
-// What a call leaves, and its weights as attention_weights has them.
+// The results of a call, and its weights from attention_weights.
 template <class T>
 struct Inspected {
   Array<T, 4> weights;
@@ -63,7 +63,8 @@ void expect_mass(const AttentionCase<T>& call, const Inspected<T>& made) {
   }
 }
 
-// Cells straight from their definition. Their order of addition is not promised, and in double costs at most n · 2⁻⁵³.
+// Cells directly from their definition. Their order of addition is not guaranteed, and in double contributes at most n
+// · 2⁻⁵³.
 template <class T>
 void expect_map(const AttentionCase<T>& call, const Inspected<T>& made, CoarseCells cells) {
   const Index ga = made.pooled_map.shape()[2], gb = made.pooled_map.shape()[3];

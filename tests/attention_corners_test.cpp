@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// docs/reference/semantics.md section 3, the rows about numbers: rows that see nothing, poison at invisible keys, NaN
-// and ∞ at visible ones, scores of ±∞ and near the largest number, empty extents. Read next: attention_memory_test.cpp.
+// docs/reference/semantics.md section 3, the rows about values: fully masked rows, poison at invisible keys, NaN and ∞
+// at visible ones, scores of ±∞ and near the largest number, empty extents. Read next: attention_memory_test.cpp.
 #include "support/attention_checks.h"
 
 namespace regard {
@@ -24,7 +24,7 @@ Array<float, 4> bias_of(const std::array<Index, 4>& shape, T value) {
   return bias;
 }
 
-// A bias of one row that makes the scores these numbers, where the scale is 0.
+// A bias of one row that gives exactly these scores if the scale is 0.
 template <class T>
 Array<T, 4> scores_as_bias(const std::vector<T>& scores) {
   Array<T, 4> bias({1, 1, 1, static_cast<Index>(scores.size())});
@@ -33,7 +33,7 @@ Array<T, 4> scores_as_bias(const std::vector<T>& scores) {
   return bias;
 }
 
-// ---- a row that sees no key
+// ---- fully masked rows
 
 template <class T>
 void expect_empty_row(const AttentionArrays<T>& got, Index b, Index h, Index i) {
@@ -51,7 +51,7 @@ void expect_empty_row(const AttentionArrays<T>& got, Index b, Index h, Index i) 
 TYPED_TEST(AttentionEdgeCases, FullyMaskedRowsHaveZeroContextAndLseMinusInfinity) {
   using T = TypeParam;
   auto inputs = AttentionInputs<T>::normal(1, 1, 1, 1, 9, 100, 4, 5);
-  // A negative value must not leave its sign behind.
+  // The sign of a negative value must not remain.
   inputs.value.fill([] { return -1; });
   Array<bool, 4> none({1, 1, 1, 1}), blocks({1, 1, 1, 1}), alternating({1, 1, 9, 1}), last({1, 1, 9, 100});
   none.fill([] { return false; });
@@ -87,7 +87,8 @@ TYPED_TEST(AttentionEdgeCases, FullyMaskedRowsHaveZeroContextAndLseMinusInfinity
 
 // ---- poison
 
-// Each way of hiding keys 2, 64 … 69 and all from 100 on from every row, but the first, which hides them from odd rows.
+// Different ways to hide keys 2, 64 … 69 and all from 100 on from every row, except the first, which hides them only
+// from odd rows.
 template <class T>
 struct Hiding {
   Array<bool, 4> odd_rows_mask{{1, 1, 8, 130}}, mask{{1, 1, 1, 130}}, blocks{{1, 1, 1, 65}};
@@ -140,10 +141,10 @@ TYPED_TEST(AttentionEdgeCases, NonFiniteInvisibleKeysAndValuesHaveNoEffect) {
         on_every_instruction_set([&](const kernels::KernelTable&) {
           const AttentionArrays<T> a = run_attention(clean, hiding.of(way)),
                                    b = run_attention(poisoned, hiding.of(way));
-          // Odd rows never see the poison; even ones only in the first way.
+          // Odd rows never attend to the poison; even rows do only in the first case.
           for (Index i = 0; i < 8; ++i) {
             if (way == 0 && i % 2 == 0) {
-              // An infinite key may be a score of −∞, but NaN is NaN.
+              // An infinite key may give a score of −∞, but NaN remains NaN.
               EXPECT_TRUE(!std::isnan(poison) || std::isnan(b.context.get({0, 0, i, 0})));
               continue;
             }
@@ -193,7 +194,7 @@ TYPED_TEST(AttentionEdgeCases, NaNInAQueryAffectsOnlyItsRow) {
     EXPECT_TRUE(std::isnan((*rows)->get({0, 1, 33})));
     EXPECT_FALSE(std::isnan((*rows)->get({0, 1, 32})));
   }
-  // A row that sees nothing reads no query.
+  // A fully masked row does not read its query.
   const std::vector<Index> lengths{0};
   checked_attention(inputs, {.key_lengths = lengths});
 }
@@ -228,14 +229,14 @@ TYPED_TEST(AttentionEdgeCases, InfinityInAValueAffectsOnlyItsColumn) {
   EXPECT_TRUE(std::isfinite(got.context.get({0, 0, 65, 37})));
 }
 
-// Values whose sum overflows, beside values that other rows see or none.
+// Values whose sum overflows, next to values that other rows or no rows attend to.
 TYPED_TEST(AttentionEdgeCases, MeanOfLargeValuesIsFiniteNextToNonFiniteValues) {
   using T = TypeParam;
   AttentionInputs<T> inputs = AttentionInputs<T>::normal(8, 70, 130, 4);
   for (Index j = 0; j < 60; ++j) inputs.value.set({0, 0, j, 2}, this->kLargest);
-  inputs.value.set({0, 0, 65, 1}, this->kNaN);       // seen by rows from 5 on
-  inputs.value.set({0, 0, 66, 2}, this->kInfinity);  // by rows from 6 on
-  inputs.value.set({0, 0, 131 - 1, 2}, this->kNaN);  // by none
+  inputs.value.set({0, 0, 65, 1}, this->kNaN);       // visible to rows from 5 on
+  inputs.value.set({0, 0, 66, 2}, this->kInfinity);  // to rows from 6 on
+  inputs.value.set({0, 0, 131 - 1, 2}, this->kNaN);  // to no row
   const AttentionOptions options{.causal = true, .query_offset = Index{60}, .scale = 0.0};
   const AttentionArrays<T> got = checked_attention(inputs, options);
   EXPECT_TRUE(std::isfinite(got.context.get({0, 0, 0, 2})));
@@ -255,7 +256,7 @@ TYPED_TEST(AttentionEdgeCases, AScoreOfMinusInfinityHasWeightZero) {
   const auto bias = scores_as_bias(scores);
   AttentionArrays<T> got = checked_attention(inputs, {.bias = bias.view(), .scale = 0.0});
   for (Index j = 0; j < 70; ++j) EXPECT_EQ(got.weights->get({0, 0, 1, j}) > 0, j != 0 && j != 65);
-  // By overflow of the product: a query and a key of opposite signs near the largest number.
+  // By overflow of the product: a query and a key with opposite signs near the largest number.
   for (Index d = 0; d < 4; ++d) {
     for (Index i = 0; i < 2; ++i) inputs.query.set({0, 0, i, d}, this->kLargest / 8);
     inputs.key.set({0, 0, 5, d}, -100);
@@ -282,7 +283,7 @@ TYPED_TEST(AttentionEdgeCases, RowOfLowestFiniteScoresIsAUniformAverage) {
     const auto inputs = AttentionInputs<T>::normal(10, 2, S, 4);
     Array<T, 4> bias({1, 1, 1, S});
     bias.fill([&] { return std::numeric_limits<T>::lowest(); });
-    // Scores of the order of 1 vanish beside the lowest number.
+    // Scores of the order of 1 are lost next to the lowest number.
     on_every_instruction_set([&](const kernels::KernelTable&) {
       const AttentionArrays<T> got = run_attention(inputs, {.bias = std::as_const(bias).view()});
       for (const T weight : got.weights->values()) EXPECT_EQ(weight, 1 / static_cast<T>(S));
@@ -363,8 +364,8 @@ TYPED_TEST(AttentionEdgeCases, ScoresNearTheLargestFiniteNumberAreWithinTheBound
   rows[2].assign(static_cast<std::size_t>(S), -huge);
   rows[2][700] = huge;
   for (std::size_t j = 0; j < static_cast<std::size_t>(S); ++j) {
-    rows[3][j] = static_cast<T>(j) / static_cast<T>(S) * huge;  // strictly rising by much
-    rows[4][j] = static_cast<T>(j % 2 == 0 ? 1 : -1) * huge;    // both ends in turn
+    rows[3][j] = static_cast<T>(j) / static_cast<T>(S) * huge;  // strictly increasing in large steps
+    rows[4][j] = static_cast<T>(j % 2 == 0 ? 1 : -1) * huge;    // alternating between both ends
   }
   for (const std::vector<T>& scores : rows) {
     const auto bias = scores_as_bias(scores);
@@ -375,14 +376,14 @@ TYPED_TEST(AttentionEdgeCases, ScoresNearTheLargestFiniteNumberAreWithinTheBound
   }
 }
 
-// Section 4 holds up to the largest number, where the products are summed before they are scaled, and not beyond it.
+// Section 4 applies up to the largest number, where the products are summed before they are scaled, and not beyond it.
 TYPED_TEST(AttentionEdgeCases, DotProductsOverflowOnlyBeyondTheLargestFiniteNumber) {
   using T = TypeParam;
   const T half = std::sqrt(std::ldexp(static_cast<T>(1), std::numeric_limits<T>::max_exponent - 2));
-  const T most = this->kLargest / half / 2;  // half · most + half · most is the largest number, exactly
+  const T most = this->kLargest / half / 2;  // half · most + half · most is exactly the largest number
   const double scale = std::ldexp(8.0, -std::numeric_limits<T>::max_exponent);
   const Index S = 70, D = 32;
-  // A few rows are attended unpacked, many packed.
+  // With few rows keys are read unpacked, with many they are packed.
   for (const Index L : {2, 70}) {
     const auto with_keys = [&](T key) {
       AttentionInputs<T> inputs = AttentionInputs<T>::normal(19, L, S, D);
@@ -401,9 +402,9 @@ TYPED_TEST(AttentionEdgeCases, DotProductsOverflowOnlyBeyondTheLargestFiniteNumb
     AttentionInputs<T> beyond = with_keys(std::nextafter(most, this->kLargest));
     on_every_instruction_set([&](const kernels::KernelTable&) {
       const AttentionArrays<T> got = run_attention(beyond, {.scale = scale});
-      for (const T x : got.context.values()) EXPECT_TRUE(std::isnan(x));  // two scores of +infinity
+      for (const T x : got.context.values()) EXPECT_TRUE(std::isnan(x));  // two scores of +∞
     });
-    // The remedy that the header names: a power of two taken from the query and given to the scale.
+    // The workaround that the header documents: move a power of two from the query to the scale.
     beyond.query.for_each_index([&](const auto& at) { beyond.query.set(at, beyond.query.get(at) / 256); });
     expect_finite(beyond, 256);
   }
@@ -465,7 +466,7 @@ TYPED_TEST(AttentionEdgeCases, NullPointersAreAllowedForEmptyTensors) {
       "accepted");
 }
 
-// As many heads as are packed one by one, and rows enough for theirs to be fetched ahead.
+// Enough heads to be packed one by one, and enough rows to prefetch theirs.
 TYPED_TEST(AttentionEdgeCases, NullKeysAndValuesAreAllowedForManyHeadsWithoutKeys) {
   using T = TypeParam;
   const Tensor<T, 4> query({1, 64, 100, 64});
@@ -498,11 +499,11 @@ TYPED_TEST(AttentionEdgeCases, HeadSizeZeroIsRejected) {
 
 TYPED_TEST(AttentionEdgeCases, SubnormalsAreKept) {
   using T = TypeParam;
-  // One key: the context is the value itself, down to the smallest subnormal.
+  // With one key, the context is the value itself, down to the smallest subnormal.
   AttentionInputs<T> inputs = AttentionInputs<T>::normal(21, 1, 1, 4);
   inputs.value.fill([] { return std::numeric_limits<T>::denorm_min(); });
   for (const T x : checked_attention(inputs).context.values()) EXPECT_EQ(x, std::numeric_limits<T>::denorm_min());
-  // A subnormal query makes a score of −1 with a large key and a larger scale.
+  // A subnormal query gives a score of −1 with a large key and a larger scale.
   const int exponent = sizeof(T) == 4 ? 40 : 100;
   AttentionInputs<T> scores = AttentionInputs<T>::normal(22, 1, 2, 1);
   scores.query.set({0, 0, 0, 0}, std::numeric_limits<T>::denorm_min());

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // docs/reference/semantics.md section 1, clause by clause: the order of operations, scale and soft cap, row_max,
-// row_sum and the weights made of them, grouped heads, sinks. Every clause for float and double on every instruction
-// set.
-// Read next: attention_visibility_test.cpp.
+// row_sum and the weights computed from them, grouped heads, sinks. Every clause for float and double on every
+// instruction set. Read next: attention_visibility_test.cpp.
 #include "support/attention_checks.h"
 
 namespace regard {
@@ -17,7 +16,7 @@ class AttentionFormula : public testing::Test {
 using Types = testing::Types<float, double>;
 TYPED_TEST_SUITE(AttentionFormula, Types);
 
-// Scores of every row, by attention_weights.
+// Scores of every row, from attention_weights.
 template <class T>
 std::vector<T> scores_of(const AttentionInputs<T>& inputs, const AttentionOptions& options) {
   Array<T, 4> scores(
@@ -94,7 +93,7 @@ TYPED_TEST(AttentionFormula, HugeAndTinyScalesAreDefined) {
   using T = TypeParam;
   const auto inputs = AttentionInputs<T>::normal(6, 5, 8, 4);
   checked_attention(inputs, {.scale = 1e-42});
-  // One score towers over all others: its weight is 1, exactly.
+  // One score dominates: its weight is exactly 1.
   const AttentionArrays<T> got = checked_attention(inputs, {.scale = 1e30});
   for (const T weight : got.weights->values()) EXPECT_TRUE(weight == 0 || weight == 1);
   for (const T row_sum : got.row_sum->values()) EXPECT_EQ(row_sum, 1);
@@ -230,7 +229,7 @@ TYPED_TEST(AttentionFormula, SinksOfNaNAndInfinityAreRejected) {
   }
 }
 
-// ---- what follows from the formula
+// ---- consequences of the formula
 
 TYPED_TEST(AttentionFormula, PermutingKeysWithTheirValuesStaysWithinTheBound) {
   using T = TypeParam;
@@ -250,7 +249,7 @@ TYPED_TEST(AttentionFormula, PermutingKeysWithTheirValuesStaysWithinTheBound) {
 
 TYPED_TEST(AttentionFormula, AddingAConstantToTheScoresChangesOnlyRowMaxAndLse) {
   using T = TypeParam;
-  // Small whole scores, so that the constant is added without rounding.
+  // Small integer scores, so that the constant is added without rounding.
   AttentionInputs<T> inputs = AttentionInputs<T>::normal(18, 5, 200, 4);
   Random random(19);
   for (auto* array : {&inputs.query, &inputs.key}) array->fill([&] { return random.integer(-3, 3); });

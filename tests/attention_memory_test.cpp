@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// docs/reference/semantics.md section 3, the rows about memory: pages before and after every array that may not be
-// touched, misaligned pointers, strides of every kind, views of more than 2³¹ elements, long rows, many rows; and
-// which overlaps are rejected. Read next: attention_rejections_test.cpp.
+// docs/reference/semantics.md section 3, the rows about memory: inaccessible pages before and after every array,
+// misaligned pointers, strides of every kind, views of more than 2³¹ elements, long rows, many rows; and which overlaps
+// are rejected. Read next: attention_rejections_test.cpp.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -16,9 +16,9 @@ class AttentionMemory : public testing::Test {};
 using Types = testing::Types<float, double>;
 TYPED_TEST_SUITE(AttentionMemory, Types);
 
-// ---- what is touched
+// ---- accessed memory
 
-// Memory of exactly the asked size with a forbidden page right behind it, or right before it.
+// Memory of exactly the requested size, with an inaccessible page directly after it or before it.
 class GuardedMemory {
  public:
   GuardedMemory(std::size_t bytes, bool guard_behind) {
@@ -131,7 +131,7 @@ TYPED_TEST(AttentionMemory, NothingOutsideTheArgumentsIsAccessed) {
   }
 }
 
-// Keys and values that few rows read in place, of types that are computed with and others.
+// Keys and values that few rows read unpacked, in the compute types and in others.
 template <class E>
 void expect_nothing_beside_rows_is_read() {
   for (const auto& extents : {std::array<Index, 3>{33, 40, 72}, {70, 104, 56}, {129, 264, 48}, {64, 64, 96}}) {
@@ -246,7 +246,7 @@ TYPED_TEST(AttentionMemory, StrideZeroBroadcastsAnInput) {
 
 TYPED_TEST(AttentionMemory, ViewsOfMoreThanTwoToThe31Elements) {
   using T = TypeParam;
-  // Rows 2³⁰ elements apart in memory that is never touched between them; the last row first.
+  // Rows are 2³⁰ elements apart, in memory that is never touched between them; the last row comes first.
   const Index apart = Index{1} << 30, S = 5, D = 3;
   const std::size_t bytes = static_cast<std::size_t>(apart * S) * sizeof(T);
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -284,8 +284,8 @@ TYPED_TEST(AttentionMemory, LengthsAround65536AreCorrect) {
   }
 }
 
-// One row of a million keys against plain loops in double. Rows overlap: key j is numbers j … j + 31. 32 columns are
-// read where they lie; 8 are packed, on the best instruction set alone, as that fills 160 MB.
+// One row of a million keys compared with plain loops in double. Rows overlap: key j consists of elements j … j + 31.
+// 32 columns are read unpacked; 8 are packed, only on the best instruction set, because that takes 160 MB.
 TEST(LongRows, MillionKeysMatchTheReference) {
   constexpr Index L = 2, S = 1'000'000, D = 32, kWindow = 300'000;
   Random random(14);
@@ -307,7 +307,7 @@ TEST(LongRows, MillionKeysMatchTheReference) {
     }
     largest = std::max(largest, size);
   }
-  // Row 0 of two stands at key S − 2.
+  // Row 0 of two is at key S − 2.
   struct Seen {
     AttentionOptions options;
     std::size_t begin, end;
@@ -439,7 +439,7 @@ TYPED_TEST(AttentionMemory, InterleavedOutputOverlappingAnInputIsRejected) {
   EXPECT_EQ(call(at(12, 16)), "accepted");
   EXPECT_EQ(call(at(12 + 16, -16 + 32)), "accepted");
   for (const Index offset : {9, 11, 13, 15}) EXPECT_NE(call(at(offset, 16)), "accepted") << offset;
-  // Other strides: nothing proves that the elements do not meet.
+  // With other strides, nothing proves that the elements do not overlap.
   EXPECT_NE(call(at(12, 17)), "accepted");
   EXPECT_NE(call(at(12, 15)), "accepted");
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// docs/reference/semantics.md section 2: packed sequences, and that tiles which nobody sees are never computed. A
-// packed sequence must have the bits that it has alone; the work is counted by kernels that count their calls.
-// Read next: attention_corners_test.cpp.
+// docs/reference/semantics.md section 2: packed sequences, and that fully masked tiles are never computed. A packed
+// sequence must have the bits of a separate call; the work is measured by kernels that count their calls. Read next:
+// attention_corners_test.cpp.
 #include "support/attention_cases.h"
 #include "support/attention_checks.h"
 
@@ -58,7 +58,7 @@ TYPED_TEST(PackedAttention, PackedSequenceMatchesASeparateCall) {
         EXPECT_EQ(weights.get(at), packed.weights->get({0, at[1], query_starts[n] + at[2], key_starts[n] + at[3]}));
       });
     }
-    // A query sees only its own sequence.
+    // A query attends only to its own sequence.
     packed.weights->for_each_index([&](const std::array<Index, 4>& at) {
       const auto own = std::upper_bound(query_starts.begin(), query_starts.end(), at[2]) - query_starts.begin();
       const auto n = static_cast<std::size_t>(own);
@@ -112,7 +112,7 @@ TYPED_TEST(PackedAttention, DenseOptionsAreIndexedByStoredRowAndKey) {
   });
 }
 
-// ---- the work
+// ---- amount of work
 
 Index num_blocks_computed = 0;
 const kernels::KernelTable* counted = nullptr;
@@ -123,7 +123,7 @@ void count_and_compute(const kernels::AttentionBlock<T>& block) {
   counted->of<T>().attention_block(block);
 }
 
-// How many blocks of keys attention_forward computes.
+// The number of key blocks that attention_forward computes.
 template <class T>
 Index count_blocks(const AttentionInputs<T>& inputs, const AttentionOptions& options) {
   counted = &kernels::active();
@@ -145,7 +145,7 @@ TYPED_TEST(PackedAttention, CausalMaskHalvesTheWork) {
   const Index full = count_blocks<T>(inputs, {});
   const Index causal = count_blocks<T>(inputs, {.causal = true});
   EXPECT_EQ(full, 1920 / kernels::kRows * (1920 / kernels::kBlockKeys));
-  // Half of them, and one more for each task, whose last block is cut by the diagonal.
+  // Half of them, plus one for each task, whose last block is crossed by the diagonal.
   EXPECT_LE(causal, full / 2 + 1920 / kernels::kRows);
 }
 

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// docs/reference/semantics.md section 4: how far the context may be from the formula.
+// docs/reference/semantics.md section 4: how far the context may deviate from the formula.
 //
-//   first bullet    normal inputs: 99.9 % of results within 8 u Σ p |v|, all within 32, whatever S
+//   first bullet    normal inputs: 99.9 % of results within 8 u Σ p |v|, all within 32, for every S
 //   second bullet   every finite input: u (32 + 4 √D max_j(|scale| Σ |q k| + |bias| + |slope · distance|)) Σ p |v|
 //
-// The second one is tried on what makes sums drift: equal addends, rising maxima, cancelling products, huge numbers.
+// The second is tested with inputs that make sums drift: equal addends, rising maxima, cancelling products, huge
+// values.
 // Read next: docs/derivations/attention.md, section 5.
 #include "support/attention_checks.h"
 
@@ -75,7 +76,7 @@ TYPED_TEST(AttentionPrecision, NormalInputsOfEveryHeadSize) {
 
 // ---- every finite input
 
-// Numbers whose sums round to the same side again and again, and ordinary ones.
+// Values whose sums repeatedly round in the same direction, and ordinary ones.
 const std::vector<double> kStubbornValues{1 + 0x1p-17, 4.0 / 3, 5.0 / 3, 1 + 0x1p-23, 1 + 0x1p-12, 2 - 0x1p-20, 1,
                                           0.1,         1.9999,  7.0 / 9, -3.3,        1 + 0x1p-52, 1 + 0x1p-40};
 
@@ -99,7 +100,7 @@ TYPED_TEST(AttentionPrecision, ConstantValuesUnderNearlyEqualAndRisingScores) {
   inputs.value.for_each_index(
       [&](const auto& at) { inputs.value.set(at, static_cast<T>(kStubbornValues[static_cast<std::size_t>(at[3])])); });
   inputs.query.fill([] { return 1; });
-  // Each step a new maximum: the running sum is rescaled at every block.
+  // Each step is a new maximum: the running sum is rescaled at every block.
   for (const double step : {1e-7, 1e-5, 1e-4, 1e-3, 0.01, 0.1, 1.0, -1e-5, -1e-3, -0.1}) {
     SCOPED_TRACE(step);
     inputs.key.for_each_index(
@@ -133,7 +134,7 @@ TYPED_TEST(AttentionPrecision, OneDominantScore) {
 
 TYPED_TEST(AttentionPrecision, CancellingProducts) {
   using T = TypeParam;
-  // Σ |q k| is large, the score is small: the bound grows with the first.
+  // Σ |q k| is large but the score is small: the bound grows with the former.
   for (const Index D : {2, 64, 256, 257}) {
     for (const double magnitude : {10.0, 1e3, 1e5}) {
       AttentionInputs<T> inputs = AttentionInputs<T>::normal(4, 5, 300, D);
@@ -190,7 +191,7 @@ TYPED_TEST(AttentionPrecision, ValuesOfEveryMagnitudeInAdjacentColumns) {
   using T = TypeParam;
   AttentionInputs<T> inputs = AttentionInputs<T>::normal(9, 1, 1, 1, 10, 2100, 4, 40);
   const int lowest = std::numeric_limits<T>::min_exponent - 20, highest = std::numeric_limits<T>::max_exponent - 4;
-  // A column for every magnitude from subnormal to the largest, and inside each column all signs.
+  // A column for every magnitude from subnormal to the largest, with both signs in each column.
   inputs.value.for_each_index([&](const auto& at) {
     const int exponent = lowest + static_cast<int>(at[3]) * (highest - lowest) / 39;
     inputs.value.set(at, std::ldexp(inputs.value.get(at), exponent));
@@ -211,7 +212,7 @@ TYPED_TEST(AttentionPrecision, ValuesNearTheLargestFiniteNumber) {
     AttentionInputs<T> inputs = AttentionInputs<T>::normal(10, 1, 1, 1, 5, S, 4, 6);
     inputs.value.for_each_index([&](const auto& at) {
       const T sign = at[3] < 2 || at[2] % 2 == 0 ? static_cast<T>(1) : static_cast<T>(-1);
-      // Whole columns of one sign, of both, and beside them one of ordinary numbers.
+      // Whole columns of one sign, of both, and a column of ordinary values next to them.
       const T part = at[3] == 0 ? static_cast<T>(0.999) : static_cast<T>(0.5);
       if (at[3] < 5) inputs.value.set(at, sign * std::numeric_limits<T>::max() * part);
     });

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// docs/reference/semantics.md section 3: a caller's mistake is std::invalid_argument that names operator, argument,
-// actual and expected, before any work. Each mistake is one change to a good call; the whole message is compared, and
-// nothing may have been written. Read next: attention_bits_test.cpp.
+// docs/reference/semantics.md section 3: a caller's mistake throws std::invalid_argument, which names the operator, the
+// argument, the actual and the expected value, before any work. Each mistake is one change to a valid call; the
+// complete message is compared, and nothing may have been written. Read next: attention_bits_test.cpp.
 #include <functional>
 
 #include "regard/attention_backward.h"
@@ -13,7 +13,7 @@
 namespace regard {
 namespace {
 
-// A good call with every option, for a test to spoil. B 2, H 4, Hkv 2, L 3, S 5, D 6, Dv 7.
+// A valid call with every option, to be modified by a test. B 2, H 4, Hkv 2, L 3, S 5, D 6, Dv 7.
 struct Call {
   AttentionInputs<float> inputs = AttentionInputs<float>::normal(1, 2, 4, 2, 3, 5, 6, 7);
   AttentionArrays<float> arrays = AttentionArrays<float>::dense(2, 4, 3, 5, 7);
@@ -63,7 +63,7 @@ struct Call {
   }
 };
 
-// The message without the operator's name, once spoil has been applied to a good call.
+// The message without the operator's name, after spoil has modified a valid call.
 std::string message_of(const std::function<void(Call&)>& spoil) {
   Call call;
   spoil(call);
@@ -124,7 +124,7 @@ TEST(Rejections, NullAndOverflow) {
             "context is null; expected memory for shape (2, 4, 3, 7)");
   EXPECT_EQ(message_of([](Call& c) { c.options.mask.data = nullptr; }),
             "mask is null; expected memory for shape (2, 4, 3, 5)");
-  // 2^40 · 2^40 queries and channels do not fit, whatever the strides; nor does a stride that leaves the address space.
+  // 2^40 · 2^40 queries and columns do not fit, whatever the strides; nor does a stride that exceeds the address space.
   EXPECT_NE(message_of([](Call& c) {
               c.options = {};
               c.query.shape = {2, 4, kMany, kMany};
@@ -286,7 +286,7 @@ TEST(Rejections, EveryOperatorNamesItself) {
             0u);
 }
 
-// Every operator that takes an InputView, with good arguments for the test to exchange. T is float or double.
+// Every operator that takes an InputView, with valid arguments for the test to replace. T is float or double.
 template <class T>
 class TypedArguments {
  public:
@@ -329,7 +329,7 @@ class TypedArguments {
              }},
             {"attention_decode", {{"query", &query_}}, [=, this] { attention_decode(query_, cache_, outputs); }}};
   }
-  // Whether no output has been written.
+  // True if no output has been written.
   bool untouched() const {
     return std::ranges::all_of(output_.values(), [](T x) { return x == 0; }) &&
            std::ranges::all_of(rows_.values(), [](T x) { return x == 0; }) &&
@@ -364,9 +364,9 @@ void expect_wrong_types_are_rejected(std::initializer_list<std::pair<int, const 
     for (const auto& [argument, view] : inputs) {
       const InputView<4> good = *view;
       for (const auto& [number, type] : wrong) {
-        // An address that nobody may read.
+        // An address that must not be read.
         *view = {reinterpret_cast<const void*>(64), static_cast<ElementType>(number), good.shape, good.strides};
-        // The type of query decides what is computed with: another valid one makes the others wrong.
+        // The type of query determines the compute type: with another valid type, the other arguments become invalid.
         const bool decides = std::string(argument) == "query" && std::string(name) != "attention_decode";
         if (decides && (number < 3 || number == 6 || number == 7) && number > 0) {
           const std::string is = std::string("key has type ") + (std::is_same_v<T, double> ? "float64" : "float32");
@@ -415,7 +415,7 @@ TEST(Rejections, ElementTypesNotSupportedByAnInt8Cache) {
 }
 
 TEST(Rejections, WeightsBeyondAvailableMemoryAreRejectedWithTheirSize) {
-  // A million heads that all read the same numbers: 4 · 2^20 · 2^20 · 2^20 bytes of weights.
+  // A million heads that all read the same elements: 4 · 2^20 · 2^20 · 2^20 bytes of weights.
   std::vector<float> memory(16, 1);
   const Index million = Index{1} << 20;
   const TensorView<const float, 4> all(memory.data(), {1, million, million, 4}, {0, 0, 0, 1});

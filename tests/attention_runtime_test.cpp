@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a call of attention ends early: cancelled, an executor that throws, memory that runs out. The inputs stay as they
-// are, every byte of the workspace comes back, and the next call works. Read next: parallel_test.cpp.
+// How a call of attention ends early: cancellation, an executor that throws, running out of memory. The inputs are
+// unchanged, every byte of the workspace is returned, and the next call works. Read next: parallel_test.cpp.
 #include <algorithm>
 #include <mutex>
 #include <new>
@@ -56,9 +56,9 @@ TEST(AttentionRuntime, StopRequestedDuringTheCallCancels) {
   EXPECT_EQ(bits_of(inputs.value), bits_of(copies.value));
 }
 
-// The active kernels, with those that take long requesting a stop at their second call. That they are not called a
-// third time is what "polled at least every 20 ms" rests on: at 5 GFLOP/s a block of 60 rows and 64 keys takes 20 ms
-// from D + Dv = 13,000 on, a tile of linear_forward (60 rows, 32 columns) from a depth of 26,000 on.
+// The active kernels, except that the long-running ones request a stop at their second call. That there is no third
+// call is the basis of "polled at least every 20 ms": at 5 GFLOP/s, a block of 60 rows and 64 keys takes 20 ms from D +
+// Dv = 13,000 on, and a tile of linear_forward (60 rows, 32 columns) from a depth of 26,000 on.
 struct StoppingKernels {
   static inline std::stop_source source;
   static inline int calls;
@@ -80,7 +80,7 @@ struct StoppingKernels {
     real->f32.linear_tile(rows, columns, depth, a, b, bias, activation, output, stride);
   }
 
-  // Calls of those kernels until `call` ended, cancelled.
+  // The number of calls of those kernels until `call` was cancelled.
   static int until_cancelled(const std::function<void(const Runtime&)>& call) {
     source = {};
     calls = 0;

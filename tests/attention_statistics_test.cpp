@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// attention_with_statistics: the best keys, the largest and the chosen weights against the whole weights, to the bit;
-// entropy and mean distance against the reference, within the bound of attention_statistics.h. Every option, layout and
-// instruction set; ties; rows of NaN and of ∞; threads; heads; memory; rejections. Read next:
+// attention_with_statistics: the best keys, the largest and the chosen weights compared with all weights, bit by bit;
+// entropy and mean distance compared with the reference, within the bound of attention_statistics.h. Every option,
+// layout and instruction set; ties; rows of NaN and ∞; threads; heads; memory; rejections. Read next:
 // attention_columns_test.cpp.
 #include <numeric>
 
@@ -22,7 +22,7 @@ class Statistics : public testing::Test {};
 using Types = testing::Types<float, double>;
 TYPED_TEST_SUITE(Statistics, Types);
 
-// Chosen keys of each row: (B or 1, L or 1, 2), where there are any.
+// Chosen keys of each row: (B or 1, L or 1, 2), if there are any.
 struct Ranges {
   std::optional<Array<Index, 3>> ends{};
   ChosenOrigin origin = ChosenOrigin::key_zero;
@@ -32,7 +32,7 @@ struct Ranges {
 
 const Ranges kNoRanges;
 
-// What a call leaves, beside the outputs of attention_forward with its weights and scores.
+// The results of a call besides the outputs of attention_forward with its weights and scores.
 template <class T>
 struct Found {
   AttentionArrays<T> whole, outputs;
@@ -106,7 +106,7 @@ void expect_best(const Found<T>& found, const std::array<Index, 3>& at) {
   ASSERT_TRUE(identical(found.largest_weight.get(at), largest));
 }
 
-// Of a row, in rising order, counted from the first key of its sequence.
+// Of a row, in ascending order, counted from the first key of its sequence.
 template <class T>
 std::vector<Index> chosen_keys_of(const Found<T>& found, const std::array<Index, 3>& at, const reference::Span& span) {
   std::vector<Index> keys;
@@ -180,7 +180,7 @@ void expect_sums(const Found<T>& found, const reference::Attention<T>& reference
       << got_distance << ", " << distance;
 }
 
-// Whether the row sees a key: a score above −∞, or NaN. row_sum does not say it where there is a sink.
+// True if the row attends to any key: a score above −∞, or NaN. With a sink, row_sum does not tell.
 template <class T>
 bool sees_key(const Found<T>& found, const std::array<Index, 3>& at) {
   for (Index j = 0; j < found.scores.shape()[3]; ++j) {
@@ -262,7 +262,7 @@ TYPED_TEST(Statistics, MatchTheWeights) {
   });
 }
 
-// Every row chooses its own keys, wherever they are.
+// Every row chooses its own keys.
 TYPED_TEST(Statistics, ChosenRangesMatchTheWeights) {
   using T = TypeParam;
   on_every_instruction_set([](const kernels::KernelTable&) {
@@ -289,7 +289,7 @@ TYPED_TEST(Statistics, ChosenRangesMatchTheWeights) {
   });
 }
 
-// One offset for all rows, over packed sequences and one position for each, equals the same keys named one by one.
+// One offset for all rows, over packed sequences and one position each, equals the same keys chosen one by one.
 TYPED_TEST(Statistics, OffsetFromThePositionSelectsOneKeyPerRow) {
   using T = TypeParam;
   AttentionCase<T> call = long_causal_case<T>(200, 700);
@@ -315,7 +315,7 @@ TYPED_TEST(Statistics, OffsetFromThePositionSelectsOneKeyPerRow) {
 
 // ---- ties
 
-// Rows of one head whose scores are these, whatever the row.
+// Rows of one head, all with these scores.
 template <class T>
 AttentionCase<T> scores_case(const std::vector<double>& scores, Index queries) {
   AttentionCase<T> call;
@@ -334,7 +334,8 @@ AttentionCase<T> scores_case(const std::vector<double>& scores, Index queries) {
 
 TYPED_TEST(Statistics, TiesGoToTheLowerKey) {
   using T = TypeParam;
-  const double lowest = sizeof(T) == 4 ? -100 : -740;  // its exponential is subnormal: few weights for many scores
+  const double lowest =
+      sizeof(T) == 4 ? -100 : -740;  // its exponential is subnormal: few distinct weights for many scores
   std::vector<double> equal(200, 0.5), pairs, rising, falling, nothing, subnormal;
   for (int j = 0; j < 3000; ++j) {
     pairs.push_back(j / 2 % 7);
@@ -373,15 +374,15 @@ TYPED_TEST(Statistics, InfiniteScoresAndNaNRows) {
   });
 }
 
-// ---- rows that see no key
+// ---- fully masked rows
 
-// Of four rows under a causal mask the first two stand before the first key; with a sink their row_sum is 1.
+// Of four rows under a causal mask, the first two come before the first key; with a sink their row_sum is 1.
 TYPED_TEST(Statistics, HeadMeansExcludeFullyMaskedRows) {
   using T = TypeParam;
   const double infinity = std::numeric_limits<double>::infinity();
   const std::vector<T> sinks{0};
   on_every_instruction_set([&](const kernels::KernelTable&) {
-    // Two keys; one with a score of −∞, which counts as none; two whose weights beside the sink are 0.
+    // Two keys; one with a score of −∞, which counts as none; two whose weights are 0 next to the sink.
     for (const auto& scores : {std::vector<double>{1, 0}, {-infinity, 1}, {-2000, -2000}}) {
       AttentionCase<T> call = scores_case<T>(scores, 4);
       call.options.causal = true;
@@ -470,7 +471,7 @@ TYPED_TEST(Statistics, MemoryGrowsWithRowsAndKeys) {
                     {.num_threads = 2, .workspace = &plain});
   attention_with_statistics(call.query.view(), call.key.view(), call.value.view(), {.context = context.view()},
                             {.head_entropy = heads.view()}, call.options, {.num_threads = 2, .workspace = &counting});
-  const std::size_t rows = (sizeof(T) + 1) * 4 * 2000;  // entropy, and whether they see a key
+  const std::size_t rows = (sizeof(T) + 1) * 4 * 2000;  // entropy, and whether each row attends to any key
   EXPECT_LE(counting.largest, plain.largest + rows + 2 * sizeof(T) * 60 * 64 * 5);
 }
 
@@ -540,7 +541,7 @@ TEST(Statistics, Rejections) {
             "attention_with_statistics: top_keys overlaps chosen_ranges; expected separate memory");
 }
 
-// Keys that are not there have no weight.
+// Keys that do not exist have no weight.
 TEST(Statistics, ChosenKeysBeyondTheLastHaveNoWeight) {
   const AttentionCase<float> call = long_causal_case<float>(5, 9);
   const Found<float> some = inspect(call, 1, {8, 2}), more = inspect(call, 1, {9, 2, 8, 1000, Index{1} << 62});

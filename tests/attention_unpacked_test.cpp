@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// attention_forward with few rows a key head reads keys and values where they lie. What it gives has the bits of the
-// same rows among 61, which are packed: for every type, layout, length, number of rows and rule, with poison seen and
-// unseen, on every instruction set. Its scratch is bounded, and a plan says why other calls are packed.
+// attention_forward with few rows per key head reads keys and values unpacked. The results have the bits of the same
+// rows among 61 rows, which are packed: for every type, layout, length, number of rows and mask, with visible and
+// invisible poison, on every instruction set. Its scratch is bounded, and a plan reports why other calls are packed.
 // Read next: src/attention/unpacked_keys.cpp, kv_cache_test.cpp.
 #include <limits>
 
@@ -18,7 +18,7 @@ namespace regard {
 namespace {
 
 constexpr Index kRows = 61, kHeads = 8;
-constexpr Index kLastRows = 12;  // those that are compared, and a few before
+constexpr Index kLastRows = 12;  // the rows that are compared, and a few before them
 
 enum class Order { heads_outside, keys_outside, keys_reversed };
 
@@ -31,7 +31,7 @@ struct Rows {
   Rows(Index key_heads, Index keys, Index width, Order order, Random& random)
       : numbers(static_cast<std::size_t>(key_heads * keys * width + 1)) {
     for (E& x : numbers) x = static_cast<E>(static_cast<float>(random.normal()));
-    E* const first = numbers.data() + 1;  // aligned to nothing but the element
+    E* const first = numbers.data() + 1;  // aligned to nothing, not even to the element
     const Index all = key_heads * keys * width;
     view = {first, {1, key_heads, keys, width}};
     if (order == Order::keys_outside) view = {first, view.shape, {all, width, key_heads * width, 1}};
@@ -59,7 +59,7 @@ struct Results {
   }
 };
 
-// What a plan says of the only call in it.
+// The description of the only call in a plan.
 template <class Call>
 std::string way_of(const Call& call) {
   const Plan made = plan([&](const Runtime& runtime) { call(runtime); });
@@ -83,7 +83,7 @@ void expect_rows_alone_are_rows_among_many(Index key_heads, Index keys, Index de
   const T quarter = static_cast<T>(0.25), half = static_cast<T>(0.5);
   const std::vector<T> slopes{1, quarter, 0, half, quarter, 2, half, 0}, sinks{1, -1, 0, 2, 0, 1, -2, 0};
   const Index offset = keys - kRows;
-  // Poison at the last key, which only the last row sees where the call is causal, and in an early value.
+  // Poison at the last key, which only the last row attends to if the call is causal, and in an early value.
   if (keys > 20) {
     const auto poison = static_cast<E>(std::numeric_limits<float>::quiet_NaN());
     *value.view.pointer(0, 0, keys - 1, columns / 2) = poison;
@@ -149,7 +149,7 @@ void expect_all_shapes() {
       for (const Index keys : {12, 31, 33, 64, 65}) {
         expect_rows_alone_are_rows_among_many<T, E>(2, keys, 64, 96, order, {1});
       }
-      // Groups of 1 to 60 rows a key head, in chunks that begin with the first row's window or later.
+      // Groups of 1 to 60 rows per key head, in chunks that begin with the first row's window or later.
       expect_rows_alone_are_rows_among_many<T, E>(2, 1090, 32, 64, order, {1, 2, 3, 15});
     }
     expect_rows_alone_are_rows_among_many<T, E>(8, 33, 64, 32, Order::keys_outside, {1, 2, 4});
@@ -157,7 +157,7 @@ void expect_all_shapes() {
     expect_rows_alone_are_rows_among_many<T, E>(1, 200, 64, 32, Order::keys_outside, {1});
     expect_rows_alone_are_rows_among_many<T, E>(1, 1025, 32, 32, Order::heads_outside, {2, 7});
     expect_rows_alone_are_rows_among_many<T, E>(2, 130, 288, 64, Order::heads_outside, {1});  // two segments of D
-    // Rows that no whole number of vectors holds.
+    // Rows that are not a whole number of vectors.
     for (const Index width : {40, 48, 56, 72, 80, 104, 112, 264}) {
       expect_rows_alone_are_rows_among_many<T, E>(2, 70, width, width, Order::keys_reversed, {1});
     }
@@ -175,7 +175,7 @@ TEST(AttentionUnpacked, Bfloat16MatchesPacked) { expect_all_shapes<float, bfloat
 TEST(AttentionUnpacked, Float16MatchesPacked) { expect_all_shapes<float, float16>(); }
 TEST(AttentionUnpacked, DoubleMatchesPacked) { expect_all_shapes<double, double>(); }
 
-// Values that are finite and sums that are not: the sums of a row are taken again, scaled.
+// Finite values with sums that are not: the sums of a row are recomputed with scaling.
 TEST(AttentionUnpacked, OverflowingSumsAreScaled) {
   const Index keys = 200, depth = 32, columns = 32;
   const std::vector<float> key(static_cast<std::size_t>(keys * depth), 0.0f), query(depth, 1.0f);
@@ -190,7 +190,7 @@ TEST(AttentionUnpacked, OverflowingSumsAreScaled) {
   });
 }
 
-// No copy of keys and values: a partial of Dv + 2 numbers a chunk and row, and less than 4 MiB a thread.
+// No copy of keys and values: a partial of Dv + 2 values per chunk and row, and less than 4 MiB per thread.
 TEST(AttentionUnpacked, WorkspaceHoldsNoCopyOfKeysAndValues) {
   struct Shape {
     Index heads, key_heads, rows, width;
@@ -214,7 +214,7 @@ TEST(AttentionUnpacked, WorkspaceHoldsNoCopyOfKeysAndValues) {
   }
 }
 
-// why: nullptr: they are not packed; empty: nothing is said, their rows are many.
+// why: nullptr: keys are not packed; empty: packed without a reason, because there are many rows.
 void expect_packed(const std::string& way, const char* why) {
   const std::string said = "; few rows, but not read unpacked: ";
   EXPECT_EQ(is_unpacked(way), why == nullptr) << way;

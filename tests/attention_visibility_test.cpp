@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// docs/reference/semantics.md section 2, clause by clause: which keys a query sees. The pattern of weights above zero
-// is compared with the clause written as a condition on (b, h, i, j); the numbers are compared with reference.h; what
-// the clause calls the same is compared bit by bit. Read next: attention_packed_test.cpp, attention_corners_test.cpp.
+// docs/reference/semantics.md section 2, clause by clause: which keys a query attends to. The pattern of nonzero
+// weights is compared with the clause written as a condition on (b, h, i, j); the results are compared with
+// reference.h; forms that the clause calls equivalent are compared bit by bit. Read next: attention_packed_test.cpp,
+// attention_corners_test.cpp.
 #include "support/attention_cases.h"
 #include "support/attention_checks.h"
 
@@ -14,7 +15,7 @@ class VisibilityRules : public testing::Test {};
 using Types = testing::Types<float, double>;
 TYPED_TEST_SUITE(VisibilityRules, Types);
 
-// Runs the call on every instruction set and expects the key j to have weight in row i exactly where sees(b, h, i, j).
+// Runs the call on every instruction set and expects key j to have weight in row i exactly if sees(b, h, i, j).
 template <class T, class F>
 void expect_sees(const AttentionInputs<T>& inputs, const AttentionOptions& options, F sees) {
   const AttentionArrays<T> got = checked_attention(inputs, options);
@@ -31,7 +32,7 @@ void expect_same_bits(const AttentionInputs<T>& inputs, const AttentionOptions& 
   });
 }
 
-// A mask (B|1, H|1, L, S) that is true where sees(b, h, i, j).
+// A mask (B|1, H|1, L, S) that is true if sees(b, h, i, j).
 template <class F>
 Array<bool, 4> mask_where(const std::array<Index, 4>& shape, F sees) {
   Array<bool, 4> mask(shape);
@@ -207,7 +208,7 @@ TYPED_TEST(VisibilityRules, PrefixExtendsOnlyCausal) {
               [&](Index b, Index, Index i, Index j) {
                 return (j <= i || in_prefix(b, j)) && j < lengths[static_cast<std::size_t>(b)];
               });
-  // Without causal there is nothing to widen.
+  // Without causal there is nothing to extend.
   expect_same_bits(inputs, {.prefix = prefix}, {});
 }
 
@@ -298,7 +299,7 @@ TEST(VisibilityBias, BiasIsFloatOrHasTheTypeOfQuery) {
 TYPED_TEST(VisibilityRules, AlibiSubtractsSlopeTimesDistance) {
   using T = TypeParam;
   const auto inputs = AttentionInputs<T>::normal(24, 1, 2, 1, 6, 80, 4, 3);
-  // Powers of two, so that the products are exact and the bias means the same number.
+  // Powers of two, so that the products are exact and equal to the bias.
   const std::vector<T> slopes{static_cast<T>(0.5), static_cast<T>(0.03125)};
   Array<float, 4> bias({1, 2, 6, 80});
   bias.for_each_index([&](const std::array<Index, 4>& at) {
@@ -347,7 +348,7 @@ TYPED_TEST(VisibilityRules, AllOptionsCombine) {
                                                             .soft_cap = 20.0,
                                                             .scale = 0.4});
   got.weights->for_each_index([&](const std::array<Index, 4>& at) {
-    // Far keys may have a weight that rounds to zero.
+    // Distant keys may have a weight that rounds to zero.
     EXPECT_TRUE(got.weights->get(at) == 0 || seen(at[0], at[1], at[2], at[3]));
   });
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// attention_weights: the weights or scores of chosen rows have the bits of the whole, whichever rows are asked for, in
-// any order, repeated, one or a thousand; attention_with_weights returns what attention_forward writes.
+// attention_weights: the weights or scores of chosen rows match those of all rows bit by bit, for any choice of rows,
+// in any order, repeated, one or a thousand; attention_with_weights returns what attention_forward writes.
 // docs/reference/semantics.md section 1: "give equal bits for one row, a tile or the whole". Read next:
 // attention_merge_test.cpp.
 #include "support/attention_cases.h"
@@ -15,7 +15,7 @@ class Weights : public testing::Test {};
 using Types = testing::Types<float, double>;
 TYPED_TEST_SUITE(Weights, Types);
 
-// Weights or scores of these ranges; row_max and row_sum as a forward call wrote them.
+// Weights or scores of these ranges, with row_max and row_sum from a forward call.
 template <class T>
 Array<T, 4> weights_of(const AttentionInputs<T>& inputs, const AttentionArrays<T>& statistics,
                        const std::vector<RowRange>& ranges, WeightsKind kind, const AttentionOptions& options,
@@ -30,7 +30,7 @@ Array<T, 4> weights_of(const AttentionInputs<T>& inputs, const AttentionArrays<T
   return output;
 }
 
-// Row r of part is row rows[r] of whole, bit by bit.
+// Row r of part equals row rows[r] of whole, bit by bit.
 template <class T>
 void expect_rows(const Array<T, 4>& part, const Array<T, 4>& whole, const std::vector<Index>& rows) {
   ASSERT_EQ(part.shape()[2], static_cast<Index>(rows.size()));
@@ -56,7 +56,7 @@ const std::vector<std::vector<RowRange>> kChoices{{{0, 1}},                     
                                                   {{100, 150}, {0, 50}, {20, 30}, {7, 8}},  // out of order, overlapping
                                                   {{5, 6}, {5, 6}, {5, 6}},                 // repeated
                                                   {{3, 3}, {10, 75}, {80, 80}},             // empty ranges among them
-                                                  {{40, 40}}};                              // nothing at all
+                                                  {{40, 40}}};                              // empty
 
 TYPED_TEST(Weights, ChosenRowsMatchAllWeights) {
   using T = TypeParam;
@@ -141,7 +141,8 @@ TYPED_TEST(Weights, ChosenKeysMatchAllWeights) {
   });
 }
 
-// Heads that fit into one wave are one parallel phase of packing and one of weights, however many and short they are.
+// Heads that fit into one wave take one parallel phase for packing and one for weights, however many and short they
+// are.
 TEST(WeightsPhases, ManyShortHeadsFormOneWave) {
   const auto inputs = AttentionInputs<float>::normal(8, 1, 64, 64, 64, 64, 16, 16);
   const AttentionArrays<float> whole = run_attention(inputs);
@@ -213,7 +214,7 @@ TYPED_TEST(Weights, SoftmaxStateMayHaveAnyLayoutAndIsNotRecomputed) {
     attention_weights(inputs.query.view(), inputs.key.view(), {.row_max = row_max.view(), .row_sum = row_sum.view()},
                       got.view());
     EXPECT_EQ(bits_of(got), bits_of(*whole.weights));
-    // Twice the sum is half the weight: what is given is used.
+    // Twice the sum gives half the weight: the given state is used.
     Array<T, 3> doubled({2, 2, 9});
     doubled.for_each_index([&](const auto& at) { doubled.set(at, 2 * whole.row_sum->get(at)); });
     attention_weights(inputs.query.view(), inputs.key.view(),
@@ -234,7 +235,7 @@ TYPED_TEST(Weights, WeightsTimesValuesEqualsContext) {
         sum += static_cast<reference::Wide<T>>(got.weights->get({0, at[1], at[2], j})) *
                static_cast<reference::Wide<T>>(inputs.value.get({0, 0, j, at[3]}));
       }
-      // Both are off by at most the bound.
+      // Both deviate by at most the bound.
       EXPECT_TRUE(
           agrees<T>(got.context.get(at), sum, 2 * expected.context_bound(expected.row(0, at[1], at[2]), at[3])));
     });

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Dropout (docs/reference/semantics.md, section 1): which weights are dropped is Philox4x32-10 of (seed, b, h, i, j),
-// tested with the published vectors and against a plain implementation here; context and gradients are those of the
-// kept weights.
-// Read next: src/kernels/dropout.cpp, attention_backward_test.cpp.
+// Dropout (docs/reference/semantics.md, section 1): the dropped weights are determined by Philox4x32-10 of (seed, b, h,
+// i, j), tested with the published vectors and against a plain implementation here; context and gradients use only the
+// kept weights. Read next: src/kernels/dropout.cpp, attention_backward_test.cpp.
 #include "support/backward_cases.h"
 
 namespace regard {
@@ -11,7 +10,7 @@ namespace {
 
 using Words = std::array<std::uint32_t, 4>;
 
-// As in the paper: ten rounds, the key raised after each.
+// As in the paper: ten rounds, with the key incremented after each.
 Words philox(Words counter, std::uint64_t seed) {
   std::uint32_t low = static_cast<std::uint32_t>(seed), high = static_cast<std::uint32_t>(seed >> 32);
   for (int round = 0; round < 10; ++round) {
@@ -32,7 +31,7 @@ double factor(double rate, std::uint64_t seed, Index b, Index h, Index i, Index 
 }
 
 TEST(Dropout, WordsMatchThePublishedVectors) {
-  // Known answers of Random123's philox4x32-10.
+  // Known answers for Random123's philox4x32-10.
   EXPECT_EQ(philox({0, 0, 0, 0}, 0), (Words{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
   constexpr std::uint32_t kOnes = 0xffffffff;
   EXPECT_EQ(philox({kOnes, kOnes, kOnes, kOnes}, ~std::uint64_t{0}),
@@ -81,7 +80,7 @@ AttentionCase<T> dropped_case(double rate) {
   return call;
 }
 
-// The reference's weights times the factors, and the contexts that they make.
+// The reference's weights times the factors, and the resulting contexts.
 template <class T>
 reference::Attention<T> dropped_reference(const AttentionCase<T>& call, std::vector<reference::Wide<T>>& factors) {
   using W = reference::Wide<T>;
@@ -110,7 +109,7 @@ TYPED_TEST(DropoutOf, ContextUsesOnlyKeptWeights) {
     const auto expected = rate < 1 ? dropped_reference(call, factors) : reference::Attention<T>{};
     on_every_instruction_set([&](const kernels::KernelTable&) {
       const AttentionArrays<T> got = run_attention<T>(call.query, call.key, call.value, call.options);
-      // row_max, row_sum, lse and weights are compared with those of no dropout.
+      // row_max, row_sum, lse and weights are compared with those without dropout.
       const std::vector<T> context = got.context.values();
       const bool matches = rate < 1 ? matches_reference(got, expected)
                                     : std::all_of(context.begin(), context.end(), [](T x) { return x == 0; });
@@ -183,7 +182,7 @@ TYPED_TEST(DropoutOf, GradientsUseOnlyKeptWeights) {
   });
 }
 
-// Batch entry b, heads from `head` on and rows from `row` on of a whole call, in a call of their own.
+// Batch entry b, heads from `head` on and rows from `row` on of a call, as a separate call.
 TYPED_TEST(DropoutOf, PartOfACallDropsTheSameWeights) {
   using T = TypeParam;
   constexpr Index kBatch = 1, kHead = 2, kRow = 30;
@@ -215,13 +214,13 @@ TYPED_TEST(DropoutOf, PartOfACallDropsTheSameWeights) {
   part.run(g);
   EXPECT_TRUE(same_bits(bits_of(part.forward.context), bits_of(part_of(whole.forward.context, kRows))));
   EXPECT_TRUE(same_bits(bits_of(g.query), bits_of(part_of(of_whole.query, kRows))));
-  // Without the place, other weights are dropped.
+  // Without dropout_first, other weights are dropped.
   part.call.options.dropout_first = {};
   part.run_forward();
   EXPECT_FALSE(same_bits(bits_of(part.forward.context), bits_of(part_of(whole.forward.context, kRows))));
 }
 
-// What a sum over rows or batch entries becomes when micro-batches add to it one after the other.
+// Gradients that are sums over rows or batch entries, accumulated over successive micro-batches.
 TEST(Dropout, MicroBatchesAccumulateTheFullGradient) {
   const BackwardCase<double> whole(dropped_case<double>(0.4));
   GradientArrays<double> of_whole = outputs_of(whole.call);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// exp, tanh, log, gelu and gelu_tanh of every instruction set against the bounds that src/kernels/simd_math.h and
-// simd_gelu.h state, measured in ULP of the exact value: double stands for it where float is tested, long double where
-// double is.
+// exp, tanh, log, gelu and gelu_tanh of every instruction set, within the bounds stated in src/kernels/simd_math.h and
+// simd_gelu.h, measured in ULP of the exact value. The exact value is computed in double when testing float, and in
+// long double when testing double.
 //
-//   for each piece of the arguments, ascending:   exact values once, then every table:
-//     |kernel − exact| ≤ bound · ulp(exact), never falling (exp), the same bits as the other fused tables
+//   for each range of arguments, ascending:   exact values once, then for every table:
+//     |kernel − exact| ≤ bound · ulp(exact), monotone (exp), the same bits as the other fused tables
 //
 // REGARD_EXHAUSTIVE=1 takes every float instead of a sample. Read next: src/kernels/simd_math.h.
 #include <cstdlib>
@@ -38,7 +38,7 @@ constexpr T kInfinity = std::numeric_limits<T>::infinity();
 template <class T>
 constexpr T kNaN = std::numeric_limits<T>::quiet_NaN();
 
-// The distance of neighbouring numbers of type T round the exact value.
+// The distance of adjacent numbers of type T around the exact value.
 double ulp_float(double exact) {
   const std::uint64_t exponent = std::bit_cast<std::uint64_t>(exact) >> 52 & 0x7ff;
   constexpr std::uint64_t kLowest = 1023 - 126;
@@ -73,7 +73,7 @@ template <class T>
 Function<T> log_function() {
   return {"log", &kernels::Kernels<T>::log, [](Wide<T> x) { return std::log(x); }, sizeof(T) == 4 ? 1.0 : 2.0, false};
 }
-// Without a difference of near numbers: ½ x erfc(−x / √2).
+// Without subtracting nearly equal terms: ½ x erfc(−x / √2).
 template <class T>
 Function<T> gelu_function() {
   return {"gelu", &kernels::Kernels<T>::gelu,
@@ -90,7 +90,7 @@ Function<T> gelu_tanh_function() {
             if (std::isinf(x)) return std::max(x, Wide<T>{0});
             const Wide<T> third = static_cast<Wide<T>>(44715) / 1'000'000;
             const Wide<T> u = std::sqrt(2 / std::numbers::pi_v<Wide<T>>) * (x + third * x * x * x);
-            // The exponential of the positive: where u is far below zero that of 2u alone is left.
+            // With the exponential of the positive argument: for u far below zero, only that of 2u remains.
             return x < 0 ? x * std::exp(2 * u) / (1 + std::exp(2 * u)) : x / (1 + std::exp(-2 * u));
           },
           7, false};
@@ -103,7 +103,7 @@ std::vector<T> apply(const kernels::KernelTable& table, const Function<T>& funct
   return y;
 }
 
-// Checks piece after piece of ascending arguments without NaN; what holds between neighbours holds across pieces, too.
+// Checks range after range of ascending arguments without NaN; relations between neighbors hold across ranges, too.
 template <class T>
 class Checker {
  public:
@@ -131,7 +131,7 @@ class Checker {
 
  private:
   void check_table(const char* name, const std::vector<T>& x, const std::vector<T>& y, T& last) {
-    // Far more than what the exact value, of a wider type, is off itself: it decides every case.
+    // Far more than the error of the exact value, which has a wider type, so the comparison is always conclusive.
     const Wide<T> bound = static_cast<Wide<T>>(function_.ulps) - (sizeof(T) == 4 ? 0x1p-20 : 0);
     for (std::size_t i = 0; i < x.size(); ++i) {
       const Wide<T> error = std::abs(static_cast<Wide<T>>(y[i]) - exact_[i]);
@@ -153,7 +153,7 @@ class Checker {
   int num_faults_ = 0;
 };
 
-// Every step-th number from begin up to end, both of one sign.
+// Every step-th number from begin to end, both of the same sign.
 template <class T>
 void check_range(const Function<T>& function, T begin, T end, Word<T> step) {
   const bool falling_words = std::signbit(begin);
@@ -175,7 +175,7 @@ void check_range(const Function<T>& function, T begin, T end, Word<T> step) {
   }
 }
 
-// The numbers round each centre, as far as they lie in [low, high].
+// The numbers around each centre, as far as they are in [low, high].
 template <class T>
 void check_neighbourhoods(const Function<T>& function, const std::vector<Wide<T>>& centres, T low, T high) {
   std::vector<T> x;
@@ -191,7 +191,7 @@ void check_neighbourhoods(const Function<T>& function, const std::vector<Wide<T>
   Checker<T>(function).check(x);
 }
 
-// ---- what holds for both types
+// ---- common to both types
 
 template <class T>
 class Elementwise : public testing::Test {};
@@ -269,7 +269,7 @@ TYPED_TEST(Elementwise, LogSpecialValues) {
   });
 }
 
-// Both forms of gelu agree where x is 0, tiny, large or no number.
+// Both forms of gelu agree if x is 0, tiny, large or NaN.
 template <class T, class Function>
 void expect_corners_of_gelu(const Function& gelu) {
   const T tiny = std::numeric_limits<T>::denorm_min();
@@ -313,7 +313,7 @@ TYPED_TEST(Elementwise, BitsDoNotDependOnThePositionInAnArray) {
       }
       const std::vector<T> whole = apply(table, function, arguments);
       for (std::size_t count = 0; count < x.size(); ++count) {
-        // One number more than is written, and the arguments at the end of theirs: nothing beyond is touched.
+        // One element more than is written, and the arguments at the end of theirs: nothing beyond is accessed.
         const std::vector<T> part(arguments.end() - static_cast<Index>(count), arguments.end());
         std::vector<T> y(count + 1, 7);
         (table.of<T>().*function.kernel)(part.data(), y.data(), static_cast<Index>(count));

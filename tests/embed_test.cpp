@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// embed_tokens: texts side by side have the bits of each text alone, in any order and company, on every instruction
-// set and number of threads.
-// Read next: regard/model/embed.h, model_embed_check.py.
+// embed_tokens: texts embedded together have the bits of each text alone, in any order and combination, on every
+// instruction set and number of threads. Read next: regard/model/embed.h, model_embed_check.py.
 #include "regard/model/embed.h"
 
 #include <algorithm>
@@ -23,7 +22,7 @@ const Encoder& tiny() {
   return encoder;
 }
 
-// Lengths from 0 to all places of the model.
+// Lengths from 0 to the number of positions of the model.
 Texts random_texts(int count, std::uint64_t seed) {
   Random random(seed);
   Texts texts;

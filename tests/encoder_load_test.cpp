@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// load_encoder: what it reads in other dress (prefixes, older names, other types), and what it rejects in which words.
+// load_encoder: variants that it accepts (prefixes, older names, other types), and the messages for what it rejects.
 // Read next: encoder_test.cpp, src/model/encoder/encoder_family.cpp.
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ namespace {
 const std::string kTiny = std::string(REGARD_ENCODER_DATA) + "/tiny";
 
 struct Part {
-  std::string type;  // as the file has it
+  std::string type;  // as in the file
   std::vector<Index> shape;
   std::string bytes;
 };
@@ -42,7 +42,7 @@ std::string tiny_config() {
   return text.str();
 }
 
-// The text with one piece of it in another's place.
+// The text with one part replaced by another.
 std::string with(std::string text, std::string_view piece, std::string_view other) {
   const std::size_t at = text.find(piece);
   if (at == std::string::npos) throw std::logic_error("config.json has no such piece");
@@ -81,7 +81,7 @@ class Folder {
   std::string path_;
 };
 
-// What load_encoder says, with FOLDER for the folder's path.
+// The message of load_encoder, with FOLDER in place of the folder's path.
 std::string rejection(const std::string& config, const Parts& parts, const ModelFileOptions& options = {}) {
   const Folder folder(config, parts);
   const std::string text = regard::rejection<std::runtime_error>([&] { load_encoder(folder.path(), options); });
@@ -89,7 +89,7 @@ std::string rejection(const std::string& config, const Parts& parts, const Model
 }
 std::string rejection(const Parts& parts) { return rejection(tiny_config(), parts); }
 
-// What load_encoder says of the tiny model's config.json with one piece replaced, without the place.
+// The message of load_encoder for the tiny model's config.json with one part replaced, without its location.
 std::string config_rejection(std::string_view piece, std::string_view other) {
   std::string text = rejection(with(tiny_config(), piece, other), tiny_parts());
   const std::string start = "FOLDER/config.json: byte ";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which instruction set operators use: REGARD_FORCE_ISA, detection, and the floating-point state of each table.
+// The instruction set that operators use: REGARD_FORCE_ISA, detection, and the floating-point state of each table.
 #include "runtime/isa.h"
 
 #include <gtest/gtest.h>
@@ -61,7 +61,7 @@ TEST(ChooseTable, ErrorListsValidNames) {
   }
 }
 
-// Leaves the environment and the choice as they were.
+// Restores the environment and the choice.
 class ForcedIsa : public testing::Test {
  protected:
   void SetUp() override {
@@ -120,7 +120,8 @@ TEST_F(ForcedIsa, ListsEverySetBestLastWithOneActive) {
   EXPECT_TRUE(sets[0].available);
 }
 
-// The kernel's own list of features is a second witness of what the processor and the operating system can do.
+// The kernel's list of CPU features serves as an independent source for what the processor and operating system
+// support.
 TEST(Detection, AgreesWithProcCpuinfo) {
   std::ifstream file("/proc/cpuinfo");
   std::string line;
