@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// read_json: names that a hash table finds hard, the first mistake of several, the memory that is asked for and that is
-// taken, and texts that a message shows in part.
-// Read next: src/io/json.cpp, tests/support/collisions.h.
+// read_json: names with equal hashes, the first of several errors, the memory that is checked and used, and messages
+// that show only part of a text. Read next: src/io/json.cpp, tests/support/collisions.h.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -22,7 +21,7 @@ namespace {
 
 std::atomic<std::size_t> bytes_in_use{0}, most_bytes{0};  // of operator new
 
-// Before each piece of memory stands its size. What an allocator needs besides is about as much.
+// Each block of memory is preceded by its size. The overhead of an allocator is about as large.
 constexpr std::size_t kBefore = 16;
 
 }  // namespace
@@ -52,7 +51,7 @@ std::string rejection_of(std::string_view text) {
   return rejection<std::runtime_error>([&] { read_json(text, "j"); });
 }
 
-// What a call takes at most from operator new.
+// The peak memory that a call takes from operator new.
 template <class Call>
 std::size_t bytes_taken(Call call) {
   const std::size_t before = bytes_in_use;
@@ -71,7 +70,8 @@ std::string list_of(std::string_view item, std::size_t count) {
   return "[" + repeated(std::string(item) + ",", count - 1) + std::string(item) + "]";
 }
 
-// A hash table takes minutes, since each name is compared with all before it: this test ends within its limit.
+// With a hash table this takes minutes, because each name is compared with all earlier ones; the test ends within its
+// limit.
 TEST(Json, NamesWithEqualHashesAreNotSlower) {
   const CollidingNames names(512);
   EXPECT_TRUE(names.collide());
@@ -145,7 +145,7 @@ TEST(Json, ValuesKeepKindAndOffset) {
   EXPECT_EQ(root.find("e")->kind(), JsonValue::Kind::null);
   EXPECT_EQ(root.find("f")->kind(), JsonValue::Kind::object);
   EXPECT_EQ(root.find("g"), nullptr);
-  // What a value is not.
+  // Accessors for other kinds return empty values.
   EXPECT_EQ(root.text(), "");
   EXPECT_EQ(root.find("b")->number(), 0);
   EXPECT_FALSE(root.boolean());
@@ -174,7 +174,7 @@ TEST(Json, MemoryIsCheckedAndNotExceeded) {
   for (const std::string& text : texts) {
     const std::uint64_t asked = json_memory_bytes(text);
     EXPECT_LE(bytes_taken([&] { read_json(text, "j"); }), asked) << text.substr(0, 40);
-    // Errors at the end, whose message has a part of the text.
+    // Errors at the end, whose message contains part of the text.
     for (const std::string& broken :
          {text + "x", text.substr(0, text.size() - 1) + "x", text.substr(0, text.size() - 1)}) {
       EXPECT_LE(bytes_taken([&] { rejection_of(broken); }), json_memory_bytes(broken)) << text.substr(0, 40);
@@ -187,7 +187,7 @@ TEST(Json, MemoryIsCheckedAndNotExceeded) {
   }
   // A value in a list takes 48 bytes.
   EXPECT_LT(bytes_taken([&] { read_json(texts[0], "j"); }), 20 * texts[0].size());
-  // Little is not asked for.
+  // Small amounts are not checked.
   EXPECT_EQ(read_json("[1]", "j", 64, {}, 0).numbers().size(), 1u);
 }
 
@@ -206,7 +206,7 @@ TEST(Json, ReadersCheckMemory) {
 }
 
 TEST(Json, StructuresBuiltFromTheTreeAreIncludedInTheCheck) {
-  // The limit that lets a text pass, found by asking: what is taken under it is no more.
+  // Finds the limit at which a text passes, and checks that the memory used stays below it.
   const auto check = [](const std::string& what, const auto& read, std::uint64_t tree) {
     std::uint64_t limit = tree;
     for (;;) {
@@ -267,7 +267,7 @@ TEST(Json, MessagesShowTheEndOfLongTexts) {
   EXPECT_LT(message.size(), 300u);
 }
 
-// The name is longer than what is shown, and é is cut off as a whole.
+// The name is longer than what is shown, and é is removed as a whole.
 TEST(Json, NamesAreTruncatedAtCharacterBoundaries) {
   const std::string name = "a" + repeated("é", 60);
   EXPECT_EQ(rejection_of("{\"" + name + "\":1,\"" + name + "\":1}"),

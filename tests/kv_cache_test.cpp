@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Caches: whatever was appended, in whatever pieces, to whatever kind of cache, forked and truncated, attention_decode
-// gives the bits of attention_forward over the same keys; and what a cache rejects, it rejects whole.
-// Read next: attention_bits_test.cpp.
+// Caches: for any sequence of appends, to any kind of cache, forked and truncated, attention_decode gives the bits of
+// attention_forward over the same keys; and a rejected call leaves the cache unchanged. Read next:
+// attention_bits_test.cpp.
 #include "regard/kv_cache.h"
 
 #include <sys/mman.h>
@@ -23,7 +23,7 @@ class KvCacheOf : public testing::Test {};
 using Types = testing::Types<float, double>;
 TYPED_TEST_SUITE(KvCacheOf, Types);
 
-// Keys and values of all sequences as they should be: (B, Hkv, S, …), S the longest.
+// The expected keys and values of all sequences: (B, Hkv, S, …), where S is the longest.
 template <class T>
 struct Ground {
   Index key_heads, depth, columns;
@@ -37,7 +37,7 @@ struct Ground {
   }
   Array<T, 4> dense(const std::vector<std::vector<T>>& from, Index width) const {
     Array<T, 4> array({static_cast<Index>(from.size()), key_heads, longest(), width});
-    // What stands beyond a sequence's end must not matter.
+    // What is stored beyond the end of a sequence must not matter.
     array.fill([] { return std::numeric_limits<double>::quiet_NaN(); });
     for (std::size_t s = 0; s < from.size(); ++s) {
       for (std::size_t i = 0; i < from[s].size(); ++i) {
@@ -47,7 +47,7 @@ struct Ground {
     }
     return array;
   }
-  // n more keys of sequence s, as (Hkv, n, …) views want them.
+  // n more keys of sequence s, as (Hkv, n, …) arrays.
   std::pair<Array<T, 3>, Array<T, 3>> more(Random& random, std::size_t s, Index n) {
     auto key = normal_array<T, 3>(random, {key_heads, n, depth});
     auto value = normal_array<T, 3>(random, {key_heads, n, columns});
@@ -79,7 +79,7 @@ void append(KvCache<T>& cache, Ground<T>& ground, Random& random, Index s, Index
   cache.append(s, key.view(), value.view());
 }
 
-// attention_decode over the cache and attention_forward over the ground: every output, bit by bit.
+// Compares attention_decode over the cache with attention_forward over the expected keys: every output, bit by bit.
 template <class T>
 void expect_forward_bits(const KvCache<T>& cache, const Ground<T>& ground, const Array<T, 4>& query,
                          AttentionOptions options, const Runtime& runtime = {}) {
@@ -153,13 +153,13 @@ TYPED_TEST(KvCacheOf, DecodeMatchesForward) {
   });
 }
 
-// Random lives: append, truncate, fork, and the bits after each; the block opens again, too.
+// Random sequences of append, truncate and fork, comparing bits after each; the block is also reopened.
 TYPED_TEST(KvCacheOf, LivesAtRandom) {
   using T = TypeParam;
   for (const KvCacheShape& kind : kinds(4, 2, 5, 7, 300)) {
     if (kind.ring) continue;
     KvCacheShape shape = kind;
-    if (shape.page_keys == 32) shape.num_pages = 10;  // too few for all: some appends fail
+    if (shape.page_keys == 32) shape.num_pages = 10;  // too few for all sequences: some appends fail
     Random random(7);
     KvCache<T> cache(shape);
     Ground<T> ground = empty_ground<T>(shape);
@@ -225,7 +225,7 @@ TYPED_TEST(KvCacheOf, ForkCopiesAtMostTheLastPanel) {
   EXPECT_NE(cache.key_panel(1, 0, 6), cache.key_panel(0, 0, 6));
   cache.truncate(0, 192);
   cache.fork(0, 2);
-  EXPECT_EQ(cache.num_free_pages(), free);  // sequence 0 gave its last page back; there was nothing to copy
+  EXPECT_EQ(cache.num_free_pages(), free);  // sequence 0 returned its last page; there was nothing to copy
 }
 
 TYPED_TEST(KvCacheOf, RingKeepsTheLatestKeysIndefinitely) {
@@ -267,7 +267,7 @@ TYPED_TEST(KvCacheOf, RingRejectsAWindowBeyondItsKeys) {
             "attention_decode: query 0 of sequence 0 attends to key 0, but the ring keeps only keys from 448 on; a "
             "window of w keys with L queries needs a capacity of w + L - 1");
   EXPECT_NE(rejection([&] { decode({.left = 200, .right = 0}); }).find("attends to key 308, but"), std::string::npos);
-  // Rows before the first key see nothing; those after them see keys that have gone.
+  // Rows before the first key are fully masked; later rows attend to keys that have been overwritten.
   EXPECT_NE(rejection([&] {
               attention_decode(query.view(), cache, outputs.views(),
                                {.causal = true, .query_offset = Index{-2}, .window = {.left = 60, .right = 0}});
@@ -275,7 +275,7 @@ TYPED_TEST(KvCacheOf, RingRejectsAWindowBeyondItsKeys) {
             std::string::npos);
 }
 
-// The capacity decides, not where the panels of the moment end.
+// The capacity decides, not the current panel boundaries.
 TYPED_TEST(KvCacheOf, RingNeedsACapacityOfWindowPlusQueriesMinusOne) {
   using T = TypeParam;
   constexpr Index kWindow = 64, kQueries = 20;
@@ -300,7 +300,7 @@ TYPED_TEST(KvCacheOf, RingNeedsACapacityOfWindowPlusQueriesMinusOne) {
   }
 }
 
-// A mean of the largest numbers is finite although the sum is not: also where the chunks are cut over threads.
+// A mean of the largest numbers is finite although the sum is not, also if the chunks are split over threads.
 TYPED_TEST(KvCacheOf, OverflowingSumsMatchWhenSplitOverThreads) {
   using T = TypeParam;
   const KvCacheShape shape{.num_sequences = 1, .head_size = 4, .value_head_size = 3, .capacity = 40000};
@@ -352,7 +352,7 @@ TYPED_TEST(KvCacheOf, AppendsToAllSequencesAtOnce) {
   }
 }
 
-// The bytes are the same whatever instruction set wrote them.
+// The bytes are the same whichever instruction set wrote them.
 TYPED_TEST(KvCacheOf, BlockIsTheSameOnEveryInstructionSet) {
   using T = TypeParam;
   std::vector<std::vector<std::byte>> blocks;
@@ -369,7 +369,7 @@ TYPED_TEST(KvCacheOf, BlockIsTheSameOnEveryInstructionSet) {
   for (const auto& block : blocks) EXPECT_EQ(block, blocks.front());
 }
 
-// Any byte of the book changed: rejected with its offset, or read without a fault.
+// Any byte of the records changed: rejected with its offset, or read without a fault.
 TYPED_TEST(KvCacheOf, ReadOnlyMappedFileCanBeDecoded) {
   using T = TypeParam;
   Random random(14);
@@ -429,7 +429,7 @@ TYPED_TEST(KvCacheOf, CorruptBlocksAreRejected) {
   EXPECT_NO_THROW(KvCache<T>::open(block));
 }
 
-// What a ring will write belongs to it alone, and so do the panels past the last of any other sequence.
+// Panels that a ring will write must not be shared, nor those past the last key of any other sequence.
 TYPED_TEST(KvCacheOf, SharedWritablePanelsAreRejected) {
   using T = TypeParam;
   for (const bool ring : {true, false}) {
@@ -466,7 +466,7 @@ TYPED_TEST(KvCacheOf, SharedWritablePanelsAreRejected) {
   }
 }
 
-// Two sequences that share a half-filled panel need one copy of it between them.
+// Two sequences that share a partially filled panel need a single copy of it.
 TYPED_TEST(KvCacheOf, AppendToAllCountsASharedPanelOnce) {
   using T = TypeParam;
   Random random(12);
@@ -489,7 +489,7 @@ TYPED_TEST(KvCacheOf, AppendToAllCountsASharedPanelOnce) {
   }
 }
 
-// The executor's tasks run within attention_decode.
+// The executor's tasks run during attention_decode.
 TYPED_TEST(KvCacheOf, CannotBeChangedDuringDecode) {
   using T = TypeParam;
   Random random(13);
@@ -520,7 +520,7 @@ TYPED_TEST(KvCacheOf, CannotBeChangedDuringDecode) {
   EXPECT_EQ(cache.length(0), 0);
 }
 
-// Of all that may be called at once, changes alone are turned away, whichever sequences they are of.
+// Of concurrent calls, only changes are rejected, whichever sequence they affect.
 TYPED_TEST(KvCacheOf, ConcurrentDecodesSucceedWhileChangesAreRejected) {
   using T = TypeParam;
   Random random(17);
@@ -538,7 +538,7 @@ TYPED_TEST(KvCacheOf, ConcurrentDecodesSucceedWhileChangesAreRejected) {
   const std::vector<T> expected = context_of({});
   const auto key = normal_array<T, 3>(random, {2, 1, 32});
   std::atomic<int> inside = 0, rejected = 0;
-  // Each of two threads decodes, and tries to change a sequence that has no keys, while both decode.
+  // Two threads decode, and meanwhile each tries to change a sequence that has no keys.
   const auto decode = [&] {
     bool tried = false;
     Runtime runtime{.num_threads = 2};
@@ -568,7 +568,7 @@ TYPED_TEST(KvCacheOf, ConcurrentDecodesSucceedWhileChangesAreRejected) {
   EXPECT_EQ(cache.length(2), 1);
 }
 
-// Readers of one sequence while another grows; a second writer is turned away.
+// Readers of one sequence while another sequence grows; a second writer is rejected.
 TYPED_TEST(KvCacheOf, OneWriterAndManyReaders) {
   using T = TypeParam;
   Random random(11);
@@ -597,7 +597,7 @@ TYPED_TEST(KvCacheOf, OneWriterAndManyReaders) {
   std::atomic<bool> writing = true;
   int rejected = 0;
   Index read = 0;
-  // Until the other thread is not just there.
+  // Retries until the other thread is not using the cache.
   const auto insist = [](auto change) {
     for (;;) {
       try {
@@ -682,7 +682,7 @@ TEST(KvCacheRejections, NameTheArgument) {
             "attention_decode: context overlaps the cache; expected separate memory");
 }
 
-// Of what the caller gave: a query and a cache.
+// Errors in the caller's arguments: a query and a cache.
 TEST(KvCacheRejections, QueryErrorsNameTheCache) {
   const KvCache<float> cache(
       {.num_sequences = 4, .num_kv_heads = 2, .head_size = 8, .value_head_size = 3, .capacity = 40});
@@ -708,7 +708,7 @@ TEST(KvCacheRejections, QueryErrorsNameTheCache) {
             "attention_decode: query is missing; expected (B, H, L, D) with B = number of sequences in the cache");
 }
 
-// Rows stand at the newest positions, whatever the lengths of the sequences, unless query_offset says otherwise.
+// By default, rows are at the newest positions, whatever the lengths of the sequences.
 TYPED_TEST(KvCacheOf, QueriesAreTheNewestRowsByDefault) {
   using T = TypeParam;
   Random random(14);
@@ -740,7 +740,7 @@ TYPED_TEST(KvCacheOf, QueriesAreTheNewestRowsByDefault) {
   }
 }
 
-// Sequences without keys, beside others and alone, are rows that see no key.
+// Sequences without keys, with others or alone, give fully masked rows.
 TYPED_TEST(KvCacheOf, SequencesWithoutKeysGiveZeros) {
   using T = TypeParam;
   Random random(15);
@@ -769,7 +769,7 @@ TYPED_TEST(KvCacheOf, SequencesWithoutKeysGiveZeros) {
   expect_zeros_from(1);
 }
 
-// docs/guide/kv-caches.md: the prompt of one of several sequences is attended with attention_forward.
+// docs/guide/kv-caches.md: the prompt of one of several sequences is processed with attention_forward.
 TYPED_TEST(KvCacheOf, PrefillWithForwardForOneOfSeveralSequences) {
   using T = TypeParam;
   Random random(16);

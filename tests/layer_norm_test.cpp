@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// layer_norm_forward against the formula in a wider type, in every layout, with bits that depend on a row alone, and
-// every rejection.
+// layer_norm_forward compared with the formula in a wider type, in every layout, with bits that depend only on the row;
+// and every rejection.
 //
 //   error ≤ u · |result| + 2⁻⁵⁰ · (|gain| · (√E + max |x| / deviation) + |bias|): rounded once
 //
@@ -125,7 +125,7 @@ TYPED_TEST(LayerNorm, LayoutsThreadsAndOtherRowsDoNotChangeBits) {
   EXPECT_EQ(bits_of(alone), bits_of(std::vector<T>(whole.begin() + 217 * 90, whole.begin() + 218 * 90)));
 }
 
-// The order that src/kernels/layer_norm_row.cpp promises, one number after the other.
+// The order documented in src/kernels/layer_norm_row.cpp, one element after another.
 template <class Term>
 double sum_in_lanes(Index count, const Term& term) {
   double lanes[16] = {};

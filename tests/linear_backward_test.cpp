@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// linear_backward against plain loops in a wider type, in every layout and on every instruction set; threads move no
-// bit; mistakes are rejected. Read next: linear_test.cpp.
+// linear_backward compared with plain loops in a wider type, in every layout and on every instruction set; threads do
+// not change bits; mistakes are rejected. Read next: linear_test.cpp.
 #include "regard/linear_backward.h"
 
 #include "support/arrays.h"
@@ -184,7 +184,7 @@ TEST(LinearBackwardTypes, NarrowGradientsEqualWideOnesRoundedOnce) {
     wide.run();
     EXPECT_TRUE(same_bits(bits_of(narrow.grad_input), bits_of(round(wide.grad_input))));
     EXPECT_TRUE(same_bits(bits_of(narrow.grad_weight), bits_of(round(wide.grad_weight))));
-    // Accumulated, the sum of floats is rounded, not the gradient before it.
+    // When accumulating, the sum of floats is rounded, not the gradient before it.
     const std::vector<bfloat16> old_input = narrow.grad_input.values(), old_weight = narrow.grad_weight.values(),
                                 old_bias = narrow.grad_bias.values();
     LinearGradients<bfloat16> views = narrow.views();

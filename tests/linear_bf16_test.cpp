@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// linear_forward of bfloat16: against double where pairs are multiplied as they are (on every table, with its own dot
-// product or the plain one in its place), the bits of the widened call elsewhere, outputs of float and of bfloat16.
+// linear_forward of bfloat16: compared with double where pairs are multiplied without conversion (on every table, with
+// its own dot product or its emulation), and bit by bit with the converted call elsewhere; outputs of float and of
+// bfloat16.
 //
 //   error of a float output ≤ max(2 · error of one chain of products in float,  8u · Σ |input · weight|)
 //   an output of bfloat16 is that of float, rounded once
@@ -64,7 +65,7 @@ std::vector<Output> run(const Inputs& inputs, Packed packed = Packed::at_the_cal
   return values;
 }
 
-// The same call of the same numbers as float.
+// The same call with the same values as float.
 std::vector<float> run_widened(const Inputs& inputs, Activation activation = Activation::none) {
   const Array<float, 2> input = converted<float>(inputs.input), weight = converted<float>(inputs.weight);
   std::optional<Array<float, 1>> bias;
@@ -105,7 +106,7 @@ void expect_close(const Inputs& inputs, const std::vector<float>& output) {
   }
 }
 
-// On every table as it is, and with pairs; pairs says whether the dot product is used.
+// On every table as it is, and with pairs; `pairs` tells whether the dot product is used.
 template <class F>
 void on_every_table(F f) {
   on_every_instruction_set([&](const kernels::KernelTable& table) { f(table, table.bf16_dot); });
@@ -142,7 +143,7 @@ TEST(LinearBf16, SizesAroundEveryTileEdge) {
   }
 }
 
-// The chain of pairs that the dot product means, and 128 pairs a segment.
+// The chain of pairs that the dot product defines, with 128 pairs per segment.
 TEST(LinearBf16, ElementsAreChainsOf128PairsWithTheSecondElementFirst) {
   const Inputs inputs = Inputs::normal(20270302, 13, 601, 37);
   std::vector<float> expected;
@@ -247,7 +248,7 @@ TEST(LinearBf16, SubnormalsAreKeptWhenConvertedAndZeroInPairs) {
     float output = 7;
     linear_forward({input, {1, 2}}, {weight, {2, 1}}, {}, TensorView<float, 2>(&output, {1, 1}));
     EXPECT_EQ(output, pairs ? 0 : 0x1p-133f);
-    // A subnormal result of bfloat16 is rounded, not lost.
+    // A subnormal result in bfloat16 is rounded, not lost.
     B16 narrow(7.0f);
     linear_forward({input + 1, {1, 1}}, {weight + 1, {1, 1}}, {&tiny, {1}}, TensorView<B16, 2>(&narrow, {1, 1}));
     EXPECT_EQ(narrow.bits, tiny.bits);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// linear_forward on every instruction set: sizes round the edges of tiles (12), panels (32), tasks (60) and chains
-// (256), every layout, packed once or at the call, activations, bits that depend on nothing but a row and a column,
-// exact small integers, and every rejection.
+// linear_forward on every instruction set: sizes around the edges of tiles (12), panels (32), tasks (60) and chains
+// (256), every layout, packed once or during the call, activations, bits that depend only on a row and a column, exact
+// small integers, and every rejection.
 //
 //   error ≤ max(2 · error of one chain of products in T,  8u · Σ |input · weight|)
 //
@@ -48,7 +48,7 @@ std::vector<T> run(const LinearInputs<T>& inputs, const Layout<2>& layout = Layo
   return values;
 }
 
-// The plainest way to compute it in T.
+// The simplest way to compute it in T.
 template <class T>
 std::vector<T> naive(const LinearInputs<T>& inputs) {
   std::vector<T> output;
@@ -203,7 +203,7 @@ TYPED_TEST(LinearForward, EmptyInputRowsGiveTheBiasOrPlusZero) {
     ASSERT_EQ(output.size(), 61u * 33u);
     for (std::size_t at = 0; at < output.size(); ++at) EXPECT_EQ(output[at], bias[at % 33]);
     EXPECT_EQ(bits_of(run(without)), bits_of(std::vector<T>(61 * 33, 0)));
-    // Null pointers to nothing are no mistake.
+    // Null pointers are allowed for empty tensors.
     T zero = 5;
     linear_forward<T>({nullptr, {1, 0}}, {nullptr, {0, 1}}, {}, TensorView<T, 2>(&zero, {1, 1}));
     EXPECT_EQ(zero, 0);
@@ -227,7 +227,7 @@ TYPED_TEST(LinearForward, ThreadsDoNotChangeBits) {
     for (const int threads : {2, 3, 8}) {
       EXPECT_TRUE(bits_of(run(inputs, Layout<2>::dense(), {.num_threads = threads})) == expected) << threads;
     }
-    // Last task first, and all in the caller's own thread.
+    // Last task first, and all in the caller's thread.
     const Executor backwards = [](Index n, const Task& task) {
       while (n-- > 0) task(n);
     };
@@ -251,7 +251,7 @@ TYPED_TEST(LinearForward, OtherRowsAndRowPositionDoNotChangeBits) {
             << "rows " << first << " to " << first + count;
       }
     }
-    // A column alone, too.
+    // A single column, too.
     for (Index o = 0; o < 37; ++o) {
       std::vector<T> column(75);
       linear_forward<T>(input, {inputs.weight.view().pointer(0, o), {300, 1}, {37, 1}},
@@ -311,7 +311,7 @@ TYPED_TEST(LinearForward, NonFiniteValuesAffectOnlyTheirRowOrColumn) {
         if (nan) {
           EXPECT_TRUE(std::isnan(got)) << r << " " << o;
         } else if (r == 2 && o == 6) {
-          // Two infinities meet: their signs decide.
+          // The result of two infinities depends on their signs.
           const bool opposite = (clean.weight.get({0, 6}) > 0) == (clean.input.get({2, 7}) > 0);
           EXPECT_EQ(std::isnan(got), opposite);
         } else if (r == 2) {
@@ -426,7 +426,7 @@ TYPED_TEST(LinearForward, MisalignedOutputHasTheSameBits) {
 
 // ---- rejections
 
-// True when the message begins with the operator's name and has every part.
+// True if the message begins with the operator's name and contains every part.
 testing::AssertionResult says(const std::string& message, const std::vector<std::string>& parts) {
   if (message.rfind("linear_forward: ", 0) != 0) return testing::AssertionFailure() << message;
   for (const std::string& part : parts) {
@@ -494,7 +494,7 @@ TYPED_TEST(LinearForward, OverlappingOutputsAreRejected) {
   EXPECT_TRUE(says(call(at, at + 50, at + 100, {free, {3, 6}, {5, 1}}), {"output overlaps itself"}));
   EXPECT_TRUE(says(call(at, at + 50, at + 100, {free, {3, 6}, {1, 2}}), {"output overlaps itself"}));
   EXPECT_EQ(memory, std::vector<T>(400, 1));
-  // Side by side is no overlap; nor are inputs that are the same memory, nor an output between the input's rows.
+  // Adjacent memory is not an overlap; nor are inputs that share memory, nor an output between the input's rows.
   EXPECT_EQ(call(at, at + 12, at + 36, {at + 42, {3, 6}}), "accepted");
   EXPECT_EQ(call(at, at, at, {free, {3, 6}}), "accepted");
   EXPECT_EQ(rejection([&] {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The encoder on all-MiniLM-L6-v2 against transformers: 30 sentences, every layer and head. REGARD_TEST_MODEL names the
-// folder of the model; the stage `./check model` fetches it and runs this.
+// The encoder on all-MiniLM-L6-v2 compared with transformers: 30 sentences, every layer and head. REGARD_TEST_MODEL
+// names the folder of the model; the stage `./check model` downloads it and runs this.
 //
-//     everything of sentence 0; of each sentence: pooled vector, lengths of all states, samples of states and weights
+//     all values of sentence 0; of each sentence: pooled vector, norms of all states, samples of states and weights
 //
 // Read next: encoder_reference.h, encoder/make_reference.py.
 #include <cstdlib>
@@ -94,7 +94,8 @@ TEST(ModelEncoder, NormsOfAllStatesMatchTransformers) {
         lengths.push_back(static_cast<float>(std::sqrt(squares)));
       }
     }
-    // A length is the sum of 384 states, each of them as far from the reference as may be: as shares of it.
+    // A norm is computed from 384 states, each of which may deviate from the reference by the bound, relative to the
+    // norm.
     const std::vector<float> expected = reference().numbers(std::to_string(sentence) + ".norms");
     ASSERT_EQ(lengths.size(), expected.size());
     for (std::size_t i = 0; i < lengths.size(); ++i) lengths[i] /= expected[i];
@@ -144,14 +145,14 @@ double cosine(std::span<const float> a, std::span<const float> b) {
   return ab / std::sqrt(aa * bb);
 }
 
-// Where the word "bank" stands in sentence 0 to 2.
+// The position of the word "bank" in sentences 0 to 2.
 constexpr Index kBankId = 2924;
 Index bank_in(int sentence) {
   const std::vector<Index> ids = ids_of(sentence);
   return std::find(ids.begin(), ids.end(), kBankId) - ids.begin();
 }
 
-// Cosine of bank in sentence 0 and in another, with place and norm, then after each layer, in thousandths.
+// Cosine of bank in sentence 0 and in another, with position and norm, then after each layer, in thousandths.
 std::vector<long> bank_cosines(int other) {
   std::vector<long> thousandths;
   for (std::size_t n = 0; n <= 6; ++n) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Models on disk: one file or shards with their index, read or mapped; what stands under a name that should be a file
-// and is none; an index that leads elsewhere or disagrees with its shards; a file that changes while it is read.
+// Models on disk: one file or shards with their index, read or mapped; file names that refer to something other than a
+// regular file; an index that refers to other folders or contradicts its shards; a file that changes while it is read.
 // Read next: src/io/model_folder.cpp.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -22,7 +22,7 @@ std::string folder_rejection(const std::string& folder, const ModelFileOptions& 
   return rejection<std::runtime_error>([&] { Checkpoint::read_folder(folder, options); });
 }
 
-// One f32 tensor of three numbers.
+// One float32 tensor of three elements.
 std::string shard(const std::string& tensor, float first) {
   return safetensors_bytes("{\"" + tensor + "\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[0,12]}}",
                            bytes_of<float>({first, first + 1, first + 2}));
@@ -41,7 +41,7 @@ TEST(ModelFolder, ReadsOrMapsASingleFile) {
     EXPECT_EQ(checkpoint.share_float32(checkpoint.tensors()[0]).get()[1], 2.0f);
     EXPECT_EQ(checkpoint.sha256(), sha256(std::as_bytes(std::span(bytes))));
   }
-  // Numbers that were read lie aligned and are not copied, wherever the header ends.
+  // Elements that were read are aligned and not copied, wherever the header ends.
   const Checkpoint checkpoint = Checkpoint::read_file(path);
   const StoredTensor& w = checkpoint.tensors()[0];
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(w.bytes.data()) % 64, 0u);
@@ -90,7 +90,7 @@ TEST(ModelFolder, FollowsSymbolicLinks) {
   EXPECT_EQ(Checkpoint::read_folder(folder.path()).tensors().size(), 1u);
 }
 
-// None of these is opened, let alone waited for.
+// None of these is opened, so none can block.
 TEST(ModelFolder, RejectsAnythingButRegularFiles) {
   const TestFolder folder;
   const std::string path = folder / "model.safetensors";
@@ -118,7 +118,7 @@ TEST(ModelFolder, RejectsAnythingButRegularFiles) {
   EXPECT_EQ(open(folder / "\xff\xe2\x80\xae"),
             folder / "\\x{ff}\\u{202e}" + ": cannot be opened: No such file or directory");
   EXPECT_EQ(open(folder / std::string("a\0b", 3)), folder / "a\\u{0}b" + ": the path contains a NUL character");
-  // Under such a name a file is read all the same.
+  // A file with such a name is readable.
   folder.write("\xff", shard("w", 1));
   EXPECT_EQ(open(folder / "\xff"), "accepted");
 }
@@ -205,7 +205,7 @@ TEST(ModelFolder, RejectsTooManyShards) {
 TEST(ModelFolder, ChecksMemoryBeforeAllocating) {
   const TestFolder folder;
   const std::string path = folder.write("model.safetensors", shard("w", 1));
-  // Three times the header and the data.
+  // Three times the header, plus the data.
   const std::uint64_t header = shard("w", 1).size() - 8 - 12;
   const std::uint64_t needed = 3 * header + 12;
   EXPECT_EQ(folder_rejection(folder.path(), {.max_memory_bytes = needed}), "accepted");
@@ -214,7 +214,7 @@ TEST(ModelFolder, ChecksMemoryBeforeAllocating) {
                 " are available");
   EXPECT_EQ(folder_rejection(folder.path(), {.map = true, .max_memory_bytes = 3 * header}), "accepted");
 
-  // A file with a hole of 1 TiB takes no room on the disk, and would take that much memory.
+  // A sparse file of 1 TiB takes no disk space, but reading it would take that much memory.
   const std::uint64_t terabyte = std::uint64_t{1} << 40;
   const std::string text = "{\"w\":{\"dtype\":\"U8\",\"shape\":[1099511627776],\"data_offsets\":[0,1099511627776]}}";
   folder.write("model.safetensors", safetensors_bytes(text, ""));
@@ -237,7 +237,7 @@ TEST(ModelFolder, ChecksMemoryBeforeAllocating) {
                 " are available");
 }
 
-// Written to and cut while it is read, again and again: an error, or as many numbers as the header says.
+// Repeatedly written to and truncated while it is read: an error, or as many elements as the header says.
 TEST(ModelFolder, DetectsFilesThatChange) {
   const TestFolder folder;
   const std::size_t count = 1 << 16;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What reads a model, its texts or JSON, and what writes about a sentence as text, ends where a stop is requested; and
-// a call that follows gives what it would have given. Read next: python/calls_test.py, which stops them midway.
+// Calls that read a model, its text files or JSON, and calls that render sentences as text, end if a stop is requested;
+// and a call that follows gives the normal result. Read next: python/calls_test.py, which stops them midway.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -27,7 +27,7 @@ Runtime stopped() {
   return {.stop = source.get_token()};
 }
 
-// Stops, and then goes through.
+// Is cancelled, and then succeeds without a stop request.
 void stops(const char* name, const std::function<void(const Runtime&)>& call) {
   EXPECT_THROW(call(stopped()), Cancelled) << name;
   EXPECT_NO_THROW(call({})) << name;
@@ -52,7 +52,7 @@ TEST(ModelStop, ReadingTensors) {
         [&](const Runtime& r) { EXPECT_EQ(half.read_float32(stored, r.stop), (std::vector<float>{1, -2})); });
   stops("share_float32", [&](const Runtime& r) { EXPECT_EQ(half.share_float32(stored, r.stop).get()[1], -2); });
   stops("sha256", [&](const Runtime& r) { EXPECT_EQ(tiny.sha256(r.stop), kHash); });
-  EXPECT_EQ(tiny.sha256(stopped().stop), kHash);  // known by now
+  EXPECT_EQ(tiny.sha256(stopped().stop), kHash);  // already computed
 }
 
 TEST(ModelStop, ReadingShards) {

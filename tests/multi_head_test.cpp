@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The multi-head block against plain loops in double, in every layout, and its rejections before anything is written.
+// The multi-head block compared with plain loops in double, in every layout, and its rejections before anything is
+// written.
 #include "regard/multi_head.h"
 
 #include <gtest/gtest.h>
@@ -129,7 +130,7 @@ struct Block {
   Tensor<double, 3> row_max, row_sum, output;
 };
 
-// Scores are of the size of E, and the error of a weight is that of its score.
+// Scores have the magnitude of E, and the error of a weight is that of its score.
 template <class T>
 double tolerance(const Sizes& s) {
   return 64 * static_cast<double>(std::numeric_limits<T>::epsilon()) * static_cast<double>(s.width + s.key_width) *
@@ -197,7 +198,7 @@ TYPED_TEST(MultiHead, MatchesPlainLoopsWhateverOutputsAreRequested) {
   }
 }
 
-// The same numbers in layouts that a matrix of rows can or cannot describe: all the same bits.
+// The same values in layouts that a matrix of rows can or cannot describe: all give the same bits.
 TYPED_TEST(MultiHead, LayoutsDoNotChangeBits) {
   using T = TypeParam;
   const Sizes s{2, 5, 7, 6, 4, 6, 2, 3, 5, 9};
@@ -250,7 +251,7 @@ TYPED_TEST(MultiHead, LayoutsDoNotChangeBits) {
     }
   }
 
-  // The joined context, asked for as such, is used in place.
+  // A joined context requested by the caller is used without a copy.
   std::vector<T> joined(static_cast<std::size_t>(s.batch * s.length * s.heads * s.value_depth));
   const Index row = s.heads * s.value_depth;
   outputs.context.data = joined.data();
@@ -368,7 +369,7 @@ TEST(MultiHeadEmpty, ExtentsOfZeroSucceed) {
   for (Index i = 0; i < without.size(); ++i) EXPECT_EQ(without.data()[i], block.b_output(i % 4));
 }
 
-// Each mistake: its text, and outputs that nobody has touched.
+// Each mistake: its message, and outputs that are unchanged.
 TEST(MultiHeadErrors, AreReportedBeforeAnythingIsWritten) {
   const Sizes s{2, 5, 7, 6, 4, 6, 2, 3, 5, 9};
   const Block<float> block(s, false);
@@ -420,7 +421,7 @@ TEST(MultiHeadErrors, AreReportedBeforeAnythingIsWritten) {
                   [](auto&, auto&, auto& parameters, auto&, auto&) { parameters.w_key.data = nullptr; });
   expect_rejected("query overlaps w_output; expected separate memory",
                   [&](auto&, auto&, auto& parameters, auto&, auto&) { parameters.w_output.data = query.data(); });
-  // What only attention itself would notice, after the projections.
+  // Mistakes that only attention itself would detect, after the projections.
   expect_rejected(
       "causal needs an explicit query_offset when query and key lengths differ (5 and 7); "
       "expected top_left, bottom_right or numbers",

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // NPY files: what NumPy writes is read in every type, order and version, what we write has NumPy's bytes, and every
-// untrusted header is rejected with the offset of the byte at fault.
+// malformed header is rejected with the offset of the invalid byte.
 #include "regard/io/npy.h"
 
 #include <gtest/gtest.h>
@@ -45,7 +45,7 @@ std::string bytes_of(const std::vector<T>& numbers) {
 }
 
 NpyArray read(const std::string& bytes) {
-  // As a file, whose length is known, and as a pipe: both must see the same.
+  // Read as a file, whose length is known, and as a pipe: both must give the same result.
   NpyArray pipe = NpyReader(source_of(bytes), "x.npy").read();
   NpyArray file = NpyReader(source_of(bytes), "x.npy", bytes.size()).read();
   EXPECT_EQ(file.shape, pipe.shape);
@@ -58,7 +58,7 @@ std::string error_of(const std::string& bytes, bool known_length) {
       [&] { NpyReader(source_of(bytes), "x.npy", known_length ? std::optional(bytes.size()) : std::nullopt).read(); });
 }
 
-// The error of a file and of a pipe, which must be the same.
+// The error for a file and for a pipe, which must be the same.
 std::string error_of(const std::string& bytes) {
   const std::string error = error_of(bytes, true);
   EXPECT_EQ(error, error_of(bytes, false));
@@ -144,7 +144,7 @@ TEST(NpyRead, EmptyAndManyAxes) {
 }
 
 TEST(NpyRead, LargerThanTheFirstChunkOfAPipe) {
-  std::vector<double> numbers(400000);  // 3.2 MB: a pipe is read in pieces of 1, 2 and the rest
+  std::vector<double> numbers(400000);  // 3.2 MB: a pipe is read in chunks of 1, 2 and the rest
   for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<double>(i);
   const std::string bytes = file_of(header_of("'<f8'", "(400000,)"), bytes_of(numbers));
   const NpyArray pipe = NpyReader(source_of(bytes), "x.npy").read();
@@ -163,7 +163,7 @@ TEST(NpyReject, OtherKindsOfFiles) {
 }
 
 TEST(NpyReject, LongHeaders) {
-  // The longest that is read, and one byte more, in version 2, whose length has 32 bits.
+  // The longest header that is supported, and one byte more, in version 2, whose length field has 32 bits.
   std::string header = header_of("'<f4'", "(1,)");
   header.resize(64 * 1024, ' ');
   EXPECT_EQ(read(file_of(header, "abcd", 2)).shape, std::vector<Index>{1});
@@ -231,7 +231,7 @@ TEST(NpyReject, ImpossibleSizesBeforeAllocating) {
   EXPECT_EQ(size_error("(0, 9223372036854775807)"), too_large("(0, 9223372036854775807)"));
   EXPECT_EQ(size_error("(9223372036854775808,)"), "x.npy: byte 61: extent 9223372036854775808 does not fit in 63 bits");
 
-  // A petabyte that a short file cannot hold, and a pipe never brings.
+  // A petabyte that a short file cannot contain and a pipe never delivers.
   const std::string petabyte = file_of(header_of("'<f8'", "(140737488355328,)"), "abc");
   EXPECT_EQ(error_of(petabyte, true),
             "x.npy: byte 85: the file holds 3 bytes of data; shape (140737488355328,) of float64 has 1125899906842624");
@@ -253,7 +253,7 @@ TEST(NpyReject, DataOfTheWrongLength) {
             at + std::to_string(data + 8) + ": the file has extra bytes after the last element of shape (2,)");
 }
 
-// Every prefix of a good file is rejected, with an offset inside it.
+// Every prefix of a valid file is rejected, with an offset inside it.
 TEST(NpyReject, EveryPrefixOfAValidFile) {
   const std::string whole = file_of(header_of("'<f4'", "(2, 3)"), std::string(24, 'x'));
   for (std::size_t length = 0; length < whole.size(); ++length) {
@@ -265,7 +265,7 @@ TEST(NpyReject, EveryPrefixOfAValidFile) {
   }
 }
 
-// The bytes that numpy.save writes (NumPy 2.4); cli/attend_test.py compares more shapes with NumPy itself.
+// The bytes written by numpy.save (NumPy 2.4); cli/attend_test.py compares more shapes with NumPy itself.
 TEST(NpyWrite, MatchesNumpyBytes) {
   const std::string expected = "\x93NUMPY\1\0\x76\0{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }"s;
   const std::string header = regard::npy_header(ElementType::float32, std::vector<Index>{2, 3});

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The loop over items and the pool behind it: every item once, whatever thread computes it; exceptions, nesting,
-// concurrent callers, foreign executors, cancellation, fork, exit, and the floating-point state inside.
+// The loop over items and its thread pool: every item once, whichever thread computes it; exceptions, nesting,
+// concurrent callers, foreign executors, cancellation, fork, exit, and the floating-point state in workers.
 #include "runtime/parallel.h"
 
 #include <gtest/gtest.h>
@@ -41,7 +41,7 @@ Runtime with_threads(int num_threads) {
   return runtime;
 }
 
-// Every item once, every worker in range and never in two places; true when all of that held.
+// Returns true if every item was processed once and every worker was in range and never active twice at the same time.
 bool each_item_once(const Runtime& runtime, int workers, Index num_items) {
   std::vector<std::atomic<int>> times(static_cast<std::size_t>(num_items));
   std::vector<std::atomic<bool>> busy(static_cast<std::size_t>(workers));
@@ -58,8 +58,8 @@ bool each_item_once(const Runtime& runtime, int workers, Index num_items) {
   return good && std::all_of(times.begin(), times.end(), [](const std::atomic<int>& n) { return n == 1; });
 }
 
-// Runs `child` in a forked process (the test is then named Fork…, and not run with the thread sanitizer, which does
-// not know forks of processes with threads) and returns its exit status; −1 when it was killed or took more than 30 s.
+// Runs `child` in a forked process and returns its exit status; −1 if it was killed or took more than 30 s. Such tests
+// are named Fork…, and are not run with the thread sanitizer, which does not support forks of multithreaded processes.
 template <class Child>
 int exit_status_of(Child child) {
   const pid_t pid = fork();
@@ -87,7 +87,7 @@ TEST(ForEachItem, ProcessesEveryItemOnce) {
 }
 
 TEST(ForEachItem, UsesAsManyThreadsAsWorkers) {
-  // Each item waits until all are taken, which needs four threads at once.
+  // Each item waits until all have started, which needs four threads at once.
   std::latch all(4);
   for_each_item({}, 4, 4, [&](Index, int) { all.arrive_and_wait(); });
   EXPECT_TRUE(all.try_wait());
@@ -129,7 +129,7 @@ TEST(ForEachItem, HelpersBlockTheApplicationsSignals) {
   EXPECT_EQ(fault, (std::array<int, 2>{0, 0}));
 }
 
-// The processors of the only helper, found when it has fallen asleep before the loop, while the caller stays on one.
+// The processors of the only helper, recorded after it slept before the loop, while the caller stays on one.
 std::vector<int> processors_of_helper(int callers, const std::vector<int>& wanted) {
   cpu_set_t one;
   CPU_ZERO(&one);
@@ -374,7 +374,7 @@ TEST_F(NumWorkers, RejectsNegativeNumbersAndAMalformedVariable) {
   }
 }
 
-// In a child, because the size holds for the whole process: no address space has room for such a stack.
+// In a child process, because the size applies to the whole process: no address space can hold such a stack.
 TEST(Fork, LoopContinuesIfThreadsCannotBeStarted) {
   EXPECT_EQ(exit_status_of([] {
               pthread_attr_t attributes;
@@ -403,7 +403,7 @@ TEST(Fork, ChildHasItsOwnPoolWhileTheParentIsBusy) {
                 for (int i = 0; i < 5; ++i) {
                   if (!each_item_once({}, 3, 100)) return 1;
                 }
-                // The child's own child as well.
+                // The same for the child of the child.
                 return exit_status_of([] { return each_item_once({}, 4, 100) ? 0 : 1; }) == 0 ? 0 : 2;
               }),
               0);
@@ -428,7 +428,7 @@ TEST(Fork, ExitJoinsThePoolEvenDuringACall) {
             9);
 }
 
-// Destroyed after everything of the library, when its threads have been joined.
+// Destroyed after all objects of the library, when its threads have been joined.
 struct CallAfterExit {
   bool armed = false;
   ~CallAfterExit() {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The loops behind regard/peaks.h compute what they say on every instruction set, so that nothing of them was left out;
-// the rates are positive and finite, and nothing is said of how high. Read next: src/runtime/peaks.cpp.
+// The loops behind regard/peaks.h compute the documented results on every instruction set, so that no part was
+// optimized away; the rates are positive and finite, without any expectation of their size. Read next:
+// src/runtime/peaks.cpp.
 #include "regard/peaks.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +29,7 @@ namespace {
 
 constexpr double kSeconds = 0.003;
 
-// Chain c begins at (c + 1) / (2 · chains).
+// Chain c starts at (c + 1) / (2 · chains).
 double sum_of_beginnings(double chains) { return (chains + 1) / 4; }
 
 TEST(Peaks, MultiplyAddRunsEveryTurnOfEveryChain) {
@@ -45,7 +46,7 @@ TEST(Peaks, MultiplyAddRunsEveryTurnOfEveryChain) {
 
 TEST(Peaks, DotRunsBothProductsOfEveryTurnOfEveryChain) {
   const kernels::PeakLoop* loop = kernels::bf16_dot_loop();
-  if (loop == nullptr) return;  // RatesArePositive says what is seen of it then
+  if (loop == nullptr) return;  // RatesArePositive checks the rate in that case
   const double chains = 24, begin = sum_of_beginnings(chains);
   EXPECT_EQ(loop->operations, 4 * 24 * 16);
   EXPECT_FLOAT_EQ(loop->run(0, 1.0f, 1.0f), static_cast<float>(begin));
@@ -105,7 +106,7 @@ TEST(Peaks, RejectsInvalidArguments) {
   }
 }
 
-// Each would go on for hours.
+// Each would otherwise run for hours.
 TEST(Peaks, StopEndsTheMeasurement) {
   constexpr double kLong = 1e5;
   const auto stops = [](const auto& measure) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// plan(): the workspace that it says is the most that the call then holds, to the byte, for every operator, hundreds of
-// random calls, threads and types, and the call takes nothing from operator new beside it; a plan touches no output,
-// and needs no memory however large the call. Read next: attention_memory_test.cpp.
+// plan(): the workspace that it reports is exactly the peak that the call then uses, for every operator, hundreds of
+// random calls, threads and types, and the call takes nothing else from operator new; a plan touches no output, and
+// needs no memory however large the call. Read next: attention_memory_test.cpp.
 #include "regard/plan.h"
 #include <atomic>
 #include <cstdlib>
@@ -18,7 +18,7 @@
 #include "support/rejection.h"
 
 namespace {
-std::atomic<std::size_t> num_news{0};  // calls of operator new, of whatever thread
+std::atomic<std::size_t> num_news{0};  // calls of operator new, from any thread
 }
 
 [[gnu::noinline]] void* operator new(std::size_t bytes) {
@@ -42,7 +42,7 @@ namespace {
 
 using Call = std::function<void(const Runtime&)>;
 
-// Plans the call, makes it, and compares what it held.
+// Plans the call, runs it, and compares the memory that it used.
 Plan expect_to_the_byte(const Call& call, Runtime runtime = {}) {
   const Plan made = plan(call, runtime);
   CountingMemory counting;
@@ -137,7 +137,7 @@ TYPED_TEST(Plans, LongHeadsAndManyHeads) {
       // One row of 5000 keys is 160,000 products, too few for a second thread.
       EXPECT_EQ(made.operators[0].num_threads, s.S == 5000 ? 1 : threads);
       EXPECT_FALSE(made.operators[0].way.empty());
-      // Row i sees keys 0 … i + S − L.
+      // Row i attends to keys 0 … i + S − L.
       const double pairs = static_cast<double>(s.L) * static_cast<double>(2 * (s.S - s.L) + s.L + 1) / 2;
       EXPECT_EQ(made.operators[0].operations, 2 * pairs * static_cast<double>(s.B * s.H * 32));
       const double bytes = static_cast<double>(16 * s.B * (2 * s.H * s.L + 2 * s.Hkv * s.S)) * sizeof(T);
@@ -223,14 +223,14 @@ TYPED_TEST(Plans, PartialsAndTheirMerge) {
   });
 }
 
-// A view of so many elements at an address where nothing is: a plan looks at no element.
+// A view of the given number of elements at an invalid address: a plan reads no element.
 template <int Rank>
 TensorView<float, Rank> nowhere(const std::array<Index, static_cast<std::size_t>(Rank)>& shape, int place) {
   return {reinterpret_cast<float*>(static_cast<std::uintptr_t>(place + 1) << 43), shape};
 }
 
-// No more than a packed copy of keys and values, a partial of Dv + 2 numbers for each chunk and query row where there
-// are several chunks, and 4 MiB a thread.
+// At most a packed copy of keys and values, a partial of Dv + 2 values for each chunk and query row if there are
+// several chunks, and 4 MiB per thread.
 TEST(Plan, WorkspaceIsWithinItsBound) {
   std::size_t calls = 0;
   for (Index L : {1, 7, 60, 61, 200, 1024, 16384, 1'000'000}) {
@@ -265,7 +265,7 @@ TEST(Plan, WorkspaceIsWithinItsBound) {
   EXPECT_EQ(calls, 8u * 7u * 5u * 3u);
 }
 
-// Heads of one task, which one thread attends: more threads must not make them be packed whole.
+// Heads with a single task, which one thread processes: more threads must not cause them to be packed whole.
 TEST(Plan, FewRowsOverVeryLongKeysNeedNoMoreMemoryWithMoreThreads) {
   for (const Index D : {1, 7, 33}) {
     for (const Index L : {1, 12, 60}) {
@@ -327,8 +327,8 @@ TYPED_TEST(Plans, FewRowsOverKeysPackedByBlock) {
   EXPECT_EQ(first, contexts.front());
 }
 
-// By its rows forward, by its chunks of keys where there is one row, by its six pieces backward: with a depth of 32
-// delta alone would not be worth a second thread.
+// Divided by rows in the forward pass, by chunks of keys with one row, and by six pieces in the backward pass: with a
+// depth of 32, delta alone would not be worth a second thread.
 TEST(Plan, OneHeadOverLongKeysUsesEveryThread) {
   constexpr Index S = 16384, D = 32;
   const auto threads_of = [](const Call& call, int threads) {
@@ -430,7 +430,7 @@ TEST(Plan, ReportsTheErrorsOfTheCall) {
   EXPECT_EQ(rejection<std::invalid_argument>([&] { plan(call); }), rejection<std::invalid_argument>([&] { call({}); }));
   EXPECT_EQ(rejection<std::logic_error>([&] { plan([&](const Runtime&) { plan(call); }); }),
             "plan: called inside a plan");
-  // After an error everything computes again.
+  // After an error, calls compute normally again.
   EXPECT_EQ(plan([](const Runtime&) {}).workspace_bytes, 0u);
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The generators against the numbers that tutorials print: the notebook of lesson from-seed (seed 42), chapter 3 of
-// S. Raschka, "Build a Large Language Model (From Scratch)", notebook ch03.ipynb (seeds 123 and 789), and NumPy's
-// own RandomState(0). A printed number holds when ours rounds to it, so the tolerance is half its last digit.
+// The generators compared with the numbers printed in tutorials: the notebook of lesson from-seed (seed 42), chapter 3
+// of S. Raschka, "Build a Large Language Model (From Scratch)", notebook ch03.ipynb (seeds 123 and 789), and NumPy's
+// RandomState(0). A printed number matches if ours rounds to it, so the tolerance is half its last digit.
 #include "regard/explain/random.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ using Matrix = std::vector<std::vector<double>>;
 
 constexpr double kHalfDigit4 = 0.5e-4 + 1e-9;
 
-// Six words of three numbers: Your journey starts with one step.
+// Six words of three values: Your journey starts with one step.
 const Matrix kSentence = {{0.43, 0.15, 0.89}, {0.55, 0.87, 0.66}, {0.57, 0.85, 0.64},
                           {0.22, 0.58, 0.33}, {0.77, 0.25, 0.10}, {0.05, 0.80, 0.55}};
 
@@ -109,7 +109,7 @@ TEST(TorchGenerator, SplitDrawsKeepTheSecondNormalOfAPair) {
 }
 
 TEST(TorchGenerator, LongDrawsKeepTheSecondNormalOfAPair) {
-  // Fifteen normals leave one sine over; a draw of sixteen or more neither uses nor drops it.
+  // Fifteen normals leave one sine unused; a draw of sixteen or more neither uses nor drops it.
   regard::TorchGenerator all_short(42);
   const std::vector<float> first_sixteen = [&] {
     std::vector<float> numbers = all_short.normal(15);
@@ -132,7 +132,7 @@ TEST(TorchGenerator, DrawsOfSixteenOrMorePairElementsEightApartAndRedrawTheTail)
     const double turn = 2.0 * std::acos(-1.0) * static_cast<double>(u[angle]);
     return std::array<double, 2>{r * std::cos(turn), r * std::sin(turn)};
   };
-  // Elements 4 to 19 are made of the sixteen uniforms drawn after the first twenty; 0 to 3 keep the first block.
+  // Elements 4 to 19 come from the sixteen uniforms drawn after the first twenty; 0 to 3 keep the first block.
   for (std::size_t j = 0; j < 4; ++j) EXPECT_FLOAT_EQ(normals[j], static_cast<float>(pair(j, j + 8)[0]));
   for (std::size_t j = 0; j < 8; ++j) {
     EXPECT_FLOAT_EQ(normals[4 + j], static_cast<float>(pair(20 + j, 28 + j)[0]));

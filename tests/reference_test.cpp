@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The reference itself, against what can be known without it: weights that are simple fractions, the derivative of
-// log_sum_exp (which is the weight), and a second way of saying which keys a query sees.
+// The reference itself, compared with facts that do not depend on it: weights that are simple fractions, the derivative
+// of log_sum_exp (which is the weight), and a second definition of which keys a query attends to.
 #include "support/reference.h"
 
 #include <gtest/gtest.h>
@@ -89,7 +89,7 @@ TEST(Reference, ContextIsTheSumOfWeightsTimesValues) {
   }
 }
 
-// The keys that a row sees, as a set from which each option takes away: the definition read the other way round.
+// The keys that a row attends to, as a set from which each option removes some: the inverse formulation.
 template <class T>
 std::set<Index> seen_keys(const AttentionCase<T>& call, const reference::Span& span, Index h, Index i) {
   std::set<Index> keys;

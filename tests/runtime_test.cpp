@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Threads and memory that the machine grants: made-up /proc and /sys trees, and the environment.
+// The threads and memory that the machine grants: simulated /proc and /sys trees, and the environment.
 #include "regard/runtime.h"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ using internal::cgroup_memory_bytes;
 using internal::physical_cores;
 using internal::system_memory_bytes;
 
-// A folder that stands for /.
+// A folder that serves as /.
 class FakeMachine : public testing::Test {
  protected:
   void SetUp() override {
@@ -166,10 +166,10 @@ TEST(Memory, IsPositiveAndAtMostMemAvailable) {
   EXPECT_GT(bytes, 0u);
   const auto system = system_memory_bytes("");
   ASSERT_TRUE(system.has_value());
-  EXPECT_LE(bytes, 2 * *system);  // twice: other processes move it between the two readings
+  EXPECT_LE(bytes, 2 * *system);  // twice: other processes change it between the two readings
 }
 
-// Leaves REGARD_THREADS as it was.
+// Restores REGARD_THREADS.
 class Threads : public testing::Test {
  protected:
   void SetUp() override {
@@ -231,7 +231,7 @@ TEST(Version, HasThreeNumbers) {
   EXPECT_TRUE(major >= 0 && minor >= 0 && patch >= 0);
 }
 
-// Thrown as itself, caught as the standard type and as Error, with the text and the code that C shares.
+// Thrown as itself, caught as the standard type and as Error, with its text and the code shared with C.
 template <class Thrown, class Standard>
 void expect_error_type(ErrorCode code, std::int32_t status) {
   const auto expect = [&](const auto& error) { EXPECT_STREQ(error.what(), "what is wrong"); };

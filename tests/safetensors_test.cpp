@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// safetensors files in memory: what is read, number by number, and one rejection for each rule of the format, its text
-// and place included. The bad inputs are those published against such readers: lengths and products that wrap,
-// overlaps, holes, tails, names given twice, nesting, other kinds of files under the name.
-// Read next: src/io/safetensors_header.cpp.
+// safetensors files in memory: what is read, value by value, and one rejection for each rule of the format, including
+// its text and offset. The invalid inputs are known attacks on such readers: lengths and products that wrap, overlaps,
+// gaps, trailing bytes, duplicate names, nesting, other kinds of files under the name. Read next:
+// src/io/safetensors_header.cpp.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -26,7 +26,7 @@ std::string rejection(std::string_view bytes, const ModelFileOptions& options = 
   return regard::rejection<std::runtime_error>([&] { parse(bytes, options); });
 }
 
-// Of a header with that many bytes of data behind it.
+// The rejection of a header followed by that many bytes of data.
 std::string header_rejection(std::string_view header, std::size_t num_data_bytes = 0,
                              const ModelFileOptions& options = {}) {
   return rejection(safetensors_bytes(header, std::string(num_data_bytes, '\0')), options);
@@ -97,7 +97,7 @@ TEST(Safetensors, ReadsEveryType) {
             "m: tensor \"i64\" is of type I64, which is not a floating-point type; expected F32, F16, BF16 or F64");
 }
 
-// Every half: the number that its bits mean, by the formula.
+// Every float16, compared with the value of its bits by the formula.
 TEST(Safetensors, ConvertsEveryFloat16) {
   std::vector<std::uint16_t> halves;
   for (int bits = 0; bits < 0x10000; ++bits) halves.push_back(static_cast<std::uint16_t>(bits));
@@ -178,7 +178,7 @@ TEST(Safetensors, Nesting) {
 TEST(Safetensors, DuplicateNames) {
   EXPECT_EQ(header_rejection(braced(entry("a", "U8", "[1]", "[0,1]") + "," + entry("a", "U8", "[1]", "[1,2]")), 2),
             "m: byte 61: tensor \"a\" occurs twice, first at byte 9");
-  // The same name, once with an escape.
+  // The same name, once written with an escape.
   EXPECT_EQ(
       header_rejection(braced(entry("a", "U8", "[1]", "[0,1]") + "," + entry("\\u0061", "U8", "[1]", "[1,2]")), 2),
       "m: byte 61: tensor \"a\" occurs twice, first at byte 9");
@@ -300,7 +300,7 @@ TEST(Safetensors, LimitOfTensors) {
             "m: byte 217: more than 4 tensors; the option max_tensors raises this limit");
 }
 
-// The default limit, on a header of 70 MB, in the time of a parse.
+// The default limit: a header of 70 MB is parsed in reasonable time.
 TEST(Safetensors, ReadsAMillionTensors) {
   std::string header = "{";
   for (int i = 0; i <= 1 << 20; ++i) {
@@ -326,7 +326,7 @@ TEST(Safetensors, TensorNames) {
   EXPECT_EQ(named("\\u007f"), "m: byte 9: the name \"\\u{7f}\" of a tensor contains a control character");
   EXPECT_EQ(named("\\u009b2J"), "m: byte 9: the name \"\\u{9b}2J\" of a tensor contains a control character");
   EXPECT_EQ(named("\xc2\xa0"), "accepted");
-  // What is shown is escaped.
+  // Names in messages are escaped.
   EXPECT_EQ(header_rejection(braced(entry("\\u202ex", "U8", "[1]", "[0,0]"))),
             "m: byte 9: tensor \"\\u{202e}x\": shape [1] of U8 takes 1 bytes; data_offsets [0, 0] hold 0");
 }
@@ -351,7 +351,7 @@ TEST(Safetensors, NonFiniteValues) {
             "m: byte 65: tensor \"w\" holds nan at [1]; the option allow_nonfinite (--allow-nonfinite) permits it");
   const Checkpoint allowed = parse(with("F32", bytes_of(many), "[50,100]"), {.allow_nonfinite = true});
   EXPECT_TRUE(std::isnan(allowed.read_float32(allowed.tensors()[0])[4777]));
-  // Integers have no such numbers.
+  // Integers have no non-finite values.
   EXPECT_EQ(rejection(with("I32", bytes_of<std::uint32_t>({0xffffffff}), "[1]")), "accepted");
 
   const Checkpoint large = parse(with("F64", bytes_of<double>({1, 1e300}), "[2]"));
@@ -376,9 +376,9 @@ TEST(Safetensors, OtherKindsOfFiles) {
   EXPECT_EQ(kind("<!DOCTYPE html><html>"), page);
   EXPECT_EQ(kind("\n  <HTML lang=en>"), page);
   EXPECT_EQ(kind("GGUF\3"), "m: byte 0: this is a GGUF file, not safetensors");
-  // Short ones too.
+  // Short files, too.
   EXPECT_EQ(rejection("PK\3\4"), kind("PK\3\4"));
-  // A header whose length has a pickle's first bytes is a header.
+  // A header whose length has the first bytes of a pickle is a valid header.
   std::string header = "{" + std::string(0x0280 - 2, ' ') + "}";
   EXPECT_EQ(header_rejection(header), "accepted");
 }

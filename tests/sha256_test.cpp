@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SHA-256 against NIST's examples (csrc.nist.gov, "SHA-256" example values; FIPS 180-2, appendix B) and against itself
-// in pieces of every length round a block.
+// SHA-256 compared with NIST's examples (csrc.nist.gov, "SHA-256" example values; FIPS 180-2, appendix B), and with
+// itself in pieces of every length around a block.
 #include "regard/io/sha256.h"
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ TEST(Sha256, PublishedExamples) {
   EXPECT_EQ(sum_of(std::string(1'000'000, 'a')), "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
 }
 
-// The same NIST page: lengths at which the padding changes its form.
+// The same NIST page: lengths at which the padding changes.
 TEST(Sha256, LengthsAroundABlock) {
   const std::vector<std::pair<std::size_t, std::string_view>> zeros = {
       {55, "02779466cdec163811d078815c633f21901413081449002f24aa3e80f0b88ef7"},

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What tokenizer.json files are rejected for, with the words and the place, and what is accepted at each limit.
-// Read next: tests/support/tokenizer_files.h, src/model/tokenizer/tokenizer_json.cpp.
+// Why tokenizer.json files are rejected, with messages and offsets, and what is accepted at each limit. Read next:
+// tests/support/tokenizer_files.h, src/model/tokenizer/tokenizer_json.cpp.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -25,7 +25,7 @@ using regard_tokenizer::TokenizerText;
 
 const std::vector<std::string> kVocabulary = {"[UNK]", "[CLS]", "[SEP]", "a", "##b"};
 
-// "accepted", or the message without "t: byte N: "; the byte must lie in the text.
+// "accepted", or the message without "t: byte N: "; the byte must be within the text.
 std::string rejection(const std::string& json, const TokenizerOptions& options = {}) {
   std::string what = regard::rejection<std::runtime_error>(
       [&] { Tokenizer::read(json, "t", options).encode("a ab [MASK] \u4e2d\u00e9"); });
@@ -282,7 +282,8 @@ TEST(TokenizerFile, ReadsAFolderAndReportsItsFile) {
   fs::remove_all(folder);
 }
 
-// Each special token may have a list of ids, and the template may repeat it: a small file could ask for any memory.
+// Each special token may have a list of ids, and the template may repeat it: without a limit, a small file could
+// require any amount of memory.
 TEST(TokenizerFile, RejectsTemplatesWithManyTokens) {
   const auto template_with = [](std::size_t pieces, std::size_t ids) {
     std::string single, list, tokens;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Text to ids as Hugging Face's tokenizer does it: 320 texts (tests/tokenizer/make_texts.py), every code point there is
-// (make_tables.py), the places of pieces in the text, and long texts of the kinds that make tokenisers slow.
-// Read next: tests/tokenizer_file_test.cpp, include/regard/model/tokenizer.h.
+// Text to ids compared with Hugging Face's tokenizer: 320 texts (tests/tokenizer/make_texts.py), every code point
+// (make_tables.py), the byte ranges of pieces, and long texts of kinds that make tokenizers slow. Read next:
+// tests/tokenizer_file_test.cpp, include/regard/model/tokenizer.h.
 #include "regard/model/tokenizer.h"
 
 #include <gtest/gtest.h>
@@ -51,7 +51,7 @@ const Tokenizer& bert() {
   return tokenizer;
 }
 
-// A tokenizer of few tokens and no template.
+// A tokenizer with few tokens and no template.
 Tokenizer small(std::vector<std::string> vocabulary, const std::string& added = "[]",
                 const std::string& normalizer = regard_tokenizer::kUncased) {
   TokenizerText text;
@@ -88,7 +88,7 @@ std::string repeated(std::string_view text, Index times) {
   return result;
 }
 
-// Whatever the text: places lie within it, in words in order, and words are the bytes of their places.
+// For any text: byte ranges are within it, words are in order, and words equal the bytes of their ranges.
 void expect_consistent(const TokenizedText& found, std::string_view text) {
   ASSERT_EQ(found.tokens.size(), found.ids.size());
   ASSERT_EQ(found.word.size(), found.ids.size());
@@ -146,7 +146,7 @@ TEST(Tokenizer, MatchesHuggingFaceIdsWordsAndPositions) {
   EXPECT_GE(num_placed, 250u);
 }
 
-// What becomes of every code point between two letters, by a vocabulary of everything that a character can turn into.
+// The result for every code point between two letters, with a vocabulary of everything that a character can become.
 TEST(Tokenizer, MatchesHuggingFaceForEveryCodePoint) {
   const std::vector<std::string> lines = lines_of(read_data("characters.txt"));
   std::vector<std::string> vocabulary;
@@ -193,7 +193,7 @@ TEST(Tokenizer, PiecesHaveByteRangesInTheirWord) {
   const TokenizedText found = bert().encode("My Embe\u0301ddings");
   EXPECT_EQ(joined(found.tokens), "[CLS]|my|em|##bed|##ding|##s|[SEP]");
   EXPECT_EQ(found.byte_ranges[2], (std::array<Index, 2>{3, 5}));
-  EXPECT_EQ(found.byte_ranges[3], (std::array<Index, 2>{5, 10}));  // with the accent that stands on the e
+  EXPECT_EQ(found.byte_ranges[3], (std::array<Index, 2>{5, 10}));  // including the accent on the e
   EXPECT_EQ(found.byte_ranges[5], (std::array<Index, 2>{14, 15}));
 }
 
@@ -204,14 +204,14 @@ TEST(Tokenizer, PiecesOfOneCharacterShareItsByteRange) {
   EXPECT_EQ(joined(found.words), "\ud55c");
 }
 
-// The few combining characters that are no accents stay, in canonical order: a smaller class first, one class as it
-// was.
+// The few combining characters that are not accents are kept, in canonical order: smaller classes first, stable within
+// a class.
 TEST(Tokenizer, SortsRemainingMarksInCanonicalOrder) {
   const Tokenizer tokenizer = small({"[UNK]", "a", "##\u302e", "##\u302f", "##\U0001d165", "##\U0001d165\u302e",
                                      "##\U00016ff0", "##\U00011938", "##\U00011935"});
   EXPECT_EQ(tokenizer.encode("a\u302e\U0001d165 a\U0001d165\u302f").ids, (std::vector<Index>{1, 5, 1, 4, 3}));
   EXPECT_EQ(tokenizer.encode("a\u302f\u302e a\u302e\u302f").ids, (std::vector<Index>{1, 3, 2, 1, 2, 3}));
-  // A mark that is dropped parts them if its class is 0, like any letter.
+  // A mark that is dropped separates them if its class is 0, like any letter.
   EXPECT_EQ(tokenizer.encode("a\u302e\u0941\U0001d165 a\u302e\u0301\U0001d165").ids,
             (std::vector<Index>{1, 2, 4, 1, 5}));
   // Hugging Face's tables know neither the class of U+16FF0 nor the decomposition of U+11938.
@@ -224,7 +224,7 @@ TEST(Tokenizer, SortsRemainingMarksInCanonicalOrder) {
 }
 
 TEST(Tokenizer, TreatsInvalidUtf8AsReplacementCharacters) {
-  // Removed by clean_text, with what they would have separated.
+  // Removed by clean_text, so that the words on both sides join.
   const std::string cut_short =
       "ri\xE4\xB8"
       "ver";
@@ -245,8 +245,8 @@ TEST(Tokenizer, TreatsInvalidUtf8AsReplacementCharacters) {
 TEST(Tokenizer, TakesTheLongestPieceAtEachPosition) {
   const Tokenizer tokenizer = small({"[UNK]", "a", "ab", "##c", "##bc", "##cd", "abcde"});
   EXPECT_EQ(joined(tokenizer.encode("a ab abc abcde").tokens), "a|ab|ab|##c|abcde");
-  // "ab" then "##cd" uses the word up; "ab" then "##c" does not, though "a" "##bc" would: the longest first, no way
-  // back.
+  // "ab" then "##cd" completes the word; "ab" then "##c" does not, although "a" "##bc" would: the longest piece is
+  // taken without backtracking.
   EXPECT_EQ(joined(tokenizer.encode("abcd abcc abcbc").tokens), "ab|##cd|ab|##c|##c|ab|##c|##bc");
   EXPECT_EQ(joined(tokenizer.encode("abce c").tokens), "[UNK]|[UNK]");
 }
@@ -281,7 +281,7 @@ TEST(Tokenizer, MatchesAddedTokensLiterally) {
   const Tokenizer tokenizer = small(vocabulary, tokens);
   EXPECT_EQ(tokenizer.vocabulary_size(), 8);
   EXPECT_EQ(tokenizer.token(6), "[M]]");
-  // The leftmost, and of those the longest.
+  // The leftmost match, and of several the longest.
   const TokenizedText found = tokenizer.encode("a[M]]b [M]a[M]");
   EXPECT_EQ(found.ids, (std::vector<Index>{1, 6, 2, 7, 5}));
   EXPECT_EQ(joined(found.words), "a|[M]]|b|[M]a|[M]");
