@@ -377,7 +377,7 @@ class Reader {
   std::vector<std::string_view> tokens_;  // those with ids below most_tokens_, by id
   std::map<Index, std::string_view> tokens_beyond_;
   Index num_tokens_ = 0;
-  std::vector<std::size_t> added_items_;  // where file_.added stand in the text
+  std::vector<std::size_t> added_items_;  // the offsets of file_.added in the text
 };
 
 }  // namespace
