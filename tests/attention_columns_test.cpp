@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // attention_columns compared with all weights: the mass of each key is their sum, row by row in double, rounded once,
-// bit by bit; the pooled map is their mean over each cell. Every option, layout, element type and instruction set. Read
-// next: attention_weights_test.cpp.
+// bit by bit; the pooled map is their mean over each cell. Every option, layout, element type and instruction set.
+// Read next: attention_weights_test.cpp.
 #include "regard/attention_statistics.h"
 #include "support/attention_cases.h"
 #include "support/attention_checks.h"

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // docs/reference/semantics.md section 3, the rows about values: fully masked rows, poison at invisible keys, NaN and ∞
-// at visible ones, scores of ±∞ and near the largest number, empty extents. Read next: attention_memory_test.cpp.
+// at visible ones, scores of ±∞ and near the largest number, empty extents.
+// Read next: attention_memory_test.cpp.
 #include "support/attention_checks.h"
 
 namespace regard {

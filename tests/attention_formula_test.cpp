@@ -2,7 +2,8 @@
 //
 // docs/reference/semantics.md section 1, clause by clause: the order of operations, scale and soft cap, row_max,
 // row_sum and the weights computed from them, grouped heads, sinks. Every clause for float and double on every
-// instruction set. Read next: attention_visibility_test.cpp.
+// instruction set.
+// Read next: attention_visibility_test.cpp.
 #include "support/attention_checks.h"
 
 namespace regard {

@@ -2,7 +2,8 @@
 //
 // docs/reference/semantics.md section 3, the rows about memory: inaccessible pages before and after every array,
 // misaligned pointers, strides of every kind, views of more than 2³¹ elements, long rows, many rows; and which overlaps
-// are rejected. Read next: attention_rejections_test.cpp.
+// are rejected.
+// Read next: attention_rejections_test.cpp.
 #include <sys/mman.h>
 #include <unistd.h>
 

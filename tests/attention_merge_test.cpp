@@ -658,7 +658,8 @@ TYPED_TEST(AttentionMerge, PartialsRejectSinksPackedSequencesAndWrongShapes) {
   partials = right.views();
   partials.row_sum = partials.row_max;
   EXPECT_TRUE(says(call(partials), {"attention_partials: row_max overlaps row_sum"}));
-  EXPECT_TRUE(says(call(right.views(), {.causal = true}), {"attention_partials: causal needs an explicit query_offset"}));
+  EXPECT_TRUE(
+      says(call(right.views(), {.causal = true}), {"attention_partials: causal needs an explicit query_offset"}));
   EXPECT_EQ(right.accumulator.values(), std::vector<T>(60, 7));
 }
 

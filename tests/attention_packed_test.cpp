@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // docs/reference/semantics.md section 2: packed sequences, and that fully masked tiles are never computed. A packed
-// sequence must have the bits of a separate call; the work is measured by kernels that count their calls. Read next:
-// attention_corners_test.cpp.
+// sequence must have the bits of a separate call; the work is measured by kernels that count their calls.
+// Read next: attention_corners_test.cpp.
 #include "support/attention_cases.h"
 #include "support/attention_checks.h"
 

@@ -2,7 +2,8 @@
 //
 // docs/reference/semantics.md section 3: a caller's mistake throws std::invalid_argument, which names the operator, the
 // argument, the actual and the expected value, before any work. Each mistake is one change to a valid call; the
-// complete message is compared, and nothing may have been written. Read next: attention_bits_test.cpp.
+// complete message is compared, and nothing may have been written.
+// Read next: attention_bits_test.cpp.
 #include <functional>
 
 #include "regard/attention_backward.h"

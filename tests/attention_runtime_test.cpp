@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // How a call of attention ends early: cancellation, an executor that throws, running out of memory. The inputs are
-// unchanged, every byte of the workspace is returned, and the next call works. Read next: parallel_test.cpp.
+// unchanged, every byte of the workspace is returned, and the next call works.
+// Read next: parallel_test.cpp.
 #include <algorithm>
 #include <mutex>
 #include <new>

@@ -2,8 +2,8 @@
 //
 // attention_with_statistics: the best keys, the largest and the chosen weights compared with all weights, bit by bit;
 // entropy and mean distance compared with the reference, within the bound of attention_statistics.h. Every option,
-// layout and instruction set; ties; rows of NaN and ∞; threads; heads; memory; rejections. Read next:
-// attention_columns_test.cpp.
+// layout and instruction set; ties; rows of NaN and ∞; threads; heads; memory; rejections.
+// Read next: attention_columns_test.cpp.
 #include <numeric>
 
 #include "regard/attention_statistics.h"

@@ -2,8 +2,8 @@
 //
 // docs/reference/semantics.md section 2, clause by clause: which keys a query attends to. The pattern of nonzero
 // weights is compared with the clause written as a condition on (b, h, i, j); the results are compared with
-// reference.h; forms that the clause calls equivalent are compared bit by bit. Read next: attention_packed_test.cpp,
-// attention_corners_test.cpp.
+// reference.h; forms that the clause calls equivalent are compared bit by bit.
+// Read next: attention_packed_test.cpp, attention_corners_test.cpp.
 #include "support/attention_cases.h"
 #include "support/attention_checks.h"
 

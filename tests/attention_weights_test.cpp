@@ -2,8 +2,8 @@
 //
 // attention_weights: the weights or scores of chosen rows match those of all rows bit by bit, for any choice of rows,
 // in any order, repeated, one or a thousand; attention_with_weights returns what attention_forward writes.
-// docs/reference/semantics.md section 1: "give equal bits for one row, a tile or the whole". Read next:
-// attention_merge_test.cpp.
+// docs/reference/semantics.md section 1: "give equal bits for one row, a tile or the whole".
+// Read next: attention_merge_test.cpp.
 #include "support/attention_cases.h"
 #include "support/attention_checks.h"
 

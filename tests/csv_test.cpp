@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Matrices from CSV: what is accepted, and the line and column of everything that is rejected. Read next:
-// src/io/csv.cpp.
+// Matrices from CSV: what is accepted, and the line and column of everything that is rejected.
+// Read next: src/io/csv.cpp.
 #include "regard/io/csv.h"
 
 #include <gtest/gtest.h>

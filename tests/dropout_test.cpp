@@ -2,7 +2,8 @@
 //
 // Dropout (docs/reference/semantics.md, section 1): the dropped weights are determined by Philox4x32-10 of (seed, b, h,
 // i, j), tested with the published vectors and against a plain implementation here; context and gradients use only the
-// kept weights. Read next: src/kernels/dropout.cpp, attention_backward_test.cpp.
+// kept weights.
+// Read next: src/kernels/dropout.cpp, attention_backward_test.cpp.
 #include "support/backward_cases.h"
 
 namespace regard {

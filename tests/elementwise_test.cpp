@@ -7,7 +7,8 @@
 //   for each range of arguments, ascending:   exact values once, then for every table:
 //     |kernel − exact| ≤ bound · ulp(exact), monotone (exp), the same bits as the other fused tables
 //
-// REGARD_EXHAUSTIVE=1 takes every float instead of a sample. Read next: src/kernels/simd_math.h.
+// REGARD_EXHAUSTIVE=1 takes every float instead of a sample.
+// Read next: src/kernels/simd_math.h.
 #include <cstdlib>
 
 #include "support/arrays.h"

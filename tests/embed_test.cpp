@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // embed_tokens: texts embedded together have the bits of each text alone, in any order and combination, on every
-// instruction set and number of threads. Read next: regard/model/embed.h, model_embed_check.py.
+// instruction set and number of threads.
+// Read next: regard/model/embed.h, model_embed_check.py.
 #include "regard/model/embed.h"
 
 #include <algorithm>

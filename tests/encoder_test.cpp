@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The encoder compared with transformers on a small BERT with random parameters, and the views of its trace compared
-// with the formulas in double. Read next: encoder_reference.h, encoder_load_test.cpp.
+// with the formulas in double.
+// Read next: encoder_reference.h, encoder_load_test.cpp.
 #include "regard/model/encoder.h"
 
 #include <algorithm>

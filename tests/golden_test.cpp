@@ -7,7 +7,8 @@
 //   hash     FNV-1a 64 over the bytes of the result, little-endian, with all NaN alike
 //
 // REGARD_GOLDEN_WRITE=PATH writes the file instead of comparing. A changed line means that the arithmetic has changed,
-// which docs/reference/semantics.md section 5 rules out. Read next: docs/developer/adding-a-kernel.md.
+// which docs/reference/semantics.md section 5 rules out.
+// Read next: docs/developer/adding-a-kernel.md.
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // read_json: names with equal hashes, the first of several errors, the memory that is checked and used, and messages
-// that show only part of a text. Read next: src/io/json.cpp, tests/support/collisions.h.
+// that show only part of a text.
+// Read next: src/io/json.cpp, tests/support/collisions.h.
 #include <gtest/gtest.h>
 
 #include <atomic>

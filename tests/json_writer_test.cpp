@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// JsonWriter: the exact bytes of layouts, escapes and numbers, and how it is stopped. Read next:
-// src/io/json_writer.cpp; read_json reads some of it back.
+// JsonWriter: the exact bytes of layouts, escapes and numbers, and how it is stopped.
+// Read next: src/io/json_writer.cpp; read_json reads some of it back.
 #include "regard/io/json_writer.h"
 
 #include <gtest/gtest.h>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Calls that end early leave the cache unchanged: a stopped append, for every kind of cache and with shared panels, and
-// a fork that runs out of memory. Creating and opening a cache can also be stopped. Read next: kv_cache_test.cpp.
+// a fork that runs out of memory. Creating and opening a cache can also be stopped.
+// Read next: kv_cache_test.cpp.
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>

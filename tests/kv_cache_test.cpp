@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Caches: for any sequence of appends, to any kind of cache, forked and truncated, attention_decode gives the bits of
-// attention_forward over the same keys; and a rejected call leaves the cache unchanged. Read next:
-// attention_bits_test.cpp.
+// attention_forward over the same keys; and a rejected call leaves the cache unchanged.
+// Read next: attention_bits_test.cpp.
 #include "regard/kv_cache.h"
 
 #include <sys/mman.h>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // linear_backward compared with plain loops in a wider type, in every layout and on every instruction set; threads do
-// not change bits; mistakes are rejected. Read next: linear_test.cpp.
+// not change bits; mistakes are rejected.
+// Read next: linear_test.cpp.
 #include "regard/linear_backward.h"
 
 #include "support/arrays.h"

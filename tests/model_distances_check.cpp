@@ -2,8 +2,8 @@
 //
 // Recomputes the means of src/explain/sentence/minilm_distance_weights.h from the real model (REGARD_TEST_MODEL) and
 // the 30 sentences, and compares them. To regenerate the file:
-// REGARD_WRITE_DISTANCES=src/explain/sentence/minilm_distance_weights.h, then clang-format-19 -i. Read next:
-// regard/explain/sentence_row.h.
+// REGARD_WRITE_DISTANCES=src/explain/sentence/minilm_distance_weights.h, then clang-format-19 -i.
+// Read next: regard/explain/sentence_row.h.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Calls that read a model, its text files or JSON, and calls that render sentences as text, end if a stop is requested;
-// and a call that follows gives the normal result. Read next: python/calls_test.py, which stops them midway.
+// and a call that follows gives the normal result.
+// Read next: python/calls_test.py, which stops them midway.
 #include <gtest/gtest.h>
 
 #include <filesystem>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The real tokenizer.json in the folder that REGARD_TEST_MODEL names: a few ids from transformers, independent of the
-// padding and truncation settings of the file. All other texts are covered by tests/tokenizer_test.cpp. Read next:
-// include/regard/model/tokenizer.h.
+// padding and truncation settings of the file. All other texts are covered by tests/tokenizer_test.cpp.
+// Read next: include/regard/model/tokenizer.h.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The loops behind regard/peaks.h compute the documented results on every instruction set, so that no part was
-// optimized away; the rates are positive and finite, without any expectation of their size. Read next:
-// src/runtime/peaks.cpp.
+// optimized away; the rates are positive and finite, without any expectation of their size.
+// Read next: src/runtime/peaks.cpp.
 #include "regard/peaks.h"
 
 #include <gtest/gtest.h>

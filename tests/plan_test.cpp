@@ -2,7 +2,8 @@
 //
 // plan(): the workspace that it reports is exactly the peak that the call then uses, for every operator, hundreds of
 // random calls, threads and types, and the call takes nothing else from operator new; a plan touches no output, and
-// needs no memory however large the call. Read next: attention_memory_test.cpp.
+// needs no memory however large the call.
+// Read next: attention_memory_test.cpp.
 #include "regard/plan.h"
 #include <atomic>
 #include <cstdlib>

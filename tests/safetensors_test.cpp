@@ -2,8 +2,8 @@
 //
 // safetensors files in memory: what is read, value by value, and one rejection for each rule of the format, including
 // its text and offset. The invalid inputs are known attacks on such readers: lengths and products that wrap, overlaps,
-// gaps, trailing bytes, duplicate names, nesting, other kinds of files under the name. Read next:
-// src/io/safetensors_header.cpp.
+// gaps, trailing bytes, duplicate names, nesting, other kinds of files under the name.
+// Read next: src/io/safetensors_header.cpp.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Why tokenizer.json files are rejected, with messages and offsets, and what is accepted at each limit. Read next:
-// tests/support/tokenizer_files.h, src/model/tokenizer/tokenizer_json.cpp.
+// Why tokenizer.json files are rejected, with messages and offsets, and what is accepted at each limit.
+// Read next: tests/support/tokenizer_files.h, src/model/tokenizer/tokenizer_json.cpp.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Text to ids compared with Hugging Face's tokenizer: 320 texts (tests/tokenizer/make_texts.py), every code point
-// (make_tables.py), the byte ranges of pieces, and long texts of kinds that make tokenizers slow. Read next:
-// tests/tokenizer_file_test.cpp, include/regard/model/tokenizer.h.
+// (make_tables.py), the byte ranges of pieces, and long texts of kinds that make tokenizers slow.
+// Read next: tests/tokenizer_file_test.cpp, include/regard/model/tokenizer.h.
 #include "regard/model/tokenizer.h"
 
 #include <gtest/gtest.h>

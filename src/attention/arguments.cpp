@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The checks declared in arguments.h, in the order of the arguments: shapes, sequences, positions, dense options,
-// scalars and per-head values; then memory: sizes, null pointers, overlap. Read next: visibility.cpp.
+// scalars and per-head values; then memory: sizes, null pointers, overlap.
+// Read next: visibility.cpp.
 #include "arguments.h"
 
 #include <algorithm>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Shared by the attention operators before any work starts: the checks of every argument, and the arguments with all
-// defaults filled in. From here on, a batch entry and a packed sequence are the same thing: a Sequence. Read next:
-// visibility.h.
+// defaults filled in. From here on, a batch entry and a packed sequence are the same thing: a Sequence.
+// Read next: visibility.h.
 #pragma once
 
 #include <array>

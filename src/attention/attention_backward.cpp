@@ -12,8 +12,8 @@
 //     for each 60 rows: grad_query = Σ over slots, in order      one parallel phase, where there are several
 //
 // Each slot has its own partial sum of grad_query, so one head keeps six threads busy, and the result does not depend
-// on which thread runs a slot. The derivation is in docs/derivations/attention_backward.md. Read next:
-// backward_tiles.h.
+// on which thread runs a slot. The derivation is in docs/derivations/attention_backward.md.
+// Read next: backward_tiles.h.
 #include "regard/attention_backward.h"
 
 #include <algorithm>
@@ -323,8 +323,7 @@ class Backward {
 template <class T>
 void check_weights(const AttentionCall& call, const ResolvedAttention<T>& r, const TypedForwardState<T>& saved,
                    const AttentionOptions& options, const Runtime& runtime) {
-  constexpr T kMaxWeightSum =
-      static_cast<T>(1.0625);  // row_max and row_sum may come from another implementation, with its own rounding errors
+  constexpr T kMaxWeightSum = static_cast<T>(1.0625);  // allows for rounding errors of other implementations
   const Index rows = r.batch * r.num_heads * r.num_queries;
   const Workspace<T> numbers(runtime, rows * (r.value_head_size + 2));
   const TensorView<T, 4> context(numbers.data(), {r.batch, r.num_heads, r.num_queries, r.value_head_size});

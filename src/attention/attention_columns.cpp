@@ -9,8 +9,8 @@
 //     the tasks' strips of the map, added in order
 //
 // Each key belongs to one task, which adds its weights row by row, so the result does not depend on which thread runs
-// the task. Map cells shared by two tasks are added after the tasks have finished. Read next: attention_weights.cpp,
-// row_task.cpp.
+// the task. Map cells shared by two tasks are added after the tasks have finished.
+// Read next: attention_weights.cpp, row_task.cpp.
 #include <algorithm>
 #include <array>
 #include <memory>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// attention_decode: attention over keys and values that are already packed in a cache. Read next: few_row_schedule.h,
-// kv_cache.cpp.
+// attention_decode: attention over keys and values that are already packed in a cache.
+// Read next: few_row_schedule.h, kv_cache.cpp.
 #include <algorithm>
 #include <array>
 #include <string>

@@ -10,7 +10,8 @@
 //       kernels::finish_rows                                  merge of the chunks, sink, division
 //
 // Calls with few rows per key head use a different schedule, which packs nothing: unpacked_keys.h. The result does not
-// depend on which thread runs a task: tasks share only read-only data. Read next: kernels/attention_tile.cpp.
+// depend on which thread runs a task: tasks share only read-only data.
+// Read next: kernels/attention_tile.cpp.
 #include <algorithm>
 #include <array>
 #include <limits>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The arguments of attention_backward beyond those of the forward call: the state saved by the forward pass, and the
-// gradients to write. Read next: arguments.h.
+// gradients to write.
+// Read next: arguments.h.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Packing of keys and rows for the backward passes, and the scores of their blocks. Read next: backward_tiles.h.
+// Packing of keys and rows for the backward passes, and the scores of their blocks.
+// Read next: backward_tiles.h.
 #include "backward_tiles.h"
 
 #include <algorithm>

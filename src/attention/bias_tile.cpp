@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Converts the bias of a tile to the compute type; see bias_tile.h. Read next: row_task.cpp.
+// Converts the bias of a tile to the compute type; see bias_tile.h.
+// Read next: row_task.cpp.
 #include "bias_tile.h"
 
 #include <algorithm>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The additive bias of a tile of scores. Read next: bias_tile.cpp.
+// The additive bias of a tile of scores.
+// Read next: bias_tile.cpp.
 #pragma once
 
 #include <variant>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Dropout of a tile of weights, in the forward and the backward pass. Read next: kernels/dropout.cpp.
+// Dropout of a tile of weights, in the forward and the backward pass.
+// Read next: kernels/dropout.cpp.
 #pragma once
 
 #include "arguments.h"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Turns the chunk results of a task into finished rows: merges them, divides, and writes the rows to the caller's
-// outputs. If a sum overflowed although the context itself does not, the sums are recomputed with scaling. Read next:
-// kernels/attention_finish.cpp.
+// outputs. If a sum overflowed although the context itself does not, the sums are recomputed with scaling.
+// Read next: kernels/attention_finish.cpp.
 #include <algorithm>
 
 #include "kernels/table.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The schedules of forward_schedule.h: which worker packs what, and which tasks form a group. Read next: row_blocks.h,
-// prefetch.cpp, packed_kv.cpp, row_task.cpp.
+// The schedules of forward_schedule.h: which worker packs what, and which tasks form a group.
+// Read next: row_blocks.h, prefetch.cpp, packed_kv.cpp, row_task.cpp.
 #include "forward_schedule.h"
 
 #include <algorithm>

@@ -6,8 +6,8 @@
 //   heads      a worker takes a head, packs it, and runs its tasks while it is in the worker's second-level cache
 //   blocks     a worker takes a head with a single task, and packs 64 keys at a time for the block that it computes
 //
-// While a worker computes a task, it prefetches the inputs of its next one (kernels::PrefetchPlan). Read next:
-// forward_schedule.cpp, packed_kv.h, row_task.h.
+// While a worker computes a task, it prefetches the inputs of its next one (kernels::PrefetchPlan).
+// Read next: forward_schedule.cpp, packed_kv.h, row_task.h.
 #pragma once
 
 #include <span>

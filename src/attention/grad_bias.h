@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The gradient of an additive bias: grad_scores summed over the axes along which the bias is broadcast. Read next:
-// grad_bias.cpp.
+// The gradient of an additive bias: grad_scores summed over the axes along which the bias is broadcast.
+// Read next: grad_bias.cpp.
 #pragma once
 
 #include "backward_tiles.h"

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Interface through which the rows of a task read keys and values: in panels of 32 that were packed for the call, in a
-// cache, or in the caller's tensors. Read next: packed_kv.h, unpacked_keys.h, attention_decode.cpp.
+// cache, or in the caller's tensors.
+// Read next: packed_kv.h, unpacked_keys.h, attention_decode.cpp.
 #pragma once
 
 #include "kernels/table.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Packs keys and values into panels, in waves or by the worker that computes with them; see packed_kv.h. Read next:
-// row_task.cpp.
+// Packs keys and values into panels, in waves or by the worker that computes with them; see packed_kv.h.
+// Read next: row_task.cpp.
 #include "packed_kv.h"
 
 #include "runtime/parallel.h"

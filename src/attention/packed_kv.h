@@ -5,7 +5,8 @@
 //     kv_head = one key/value head of one sequence; a wave = the consecutive kv_heads that fit the budget
 //
 // Packing is either a separate parallel phase before the wave's rows are computed, or each worker packs for itself into
-// its own buffer, one kv_head or one block at a time. Read next: packed_kv.cpp.
+// its own buffer, one kv_head or one block at a time.
+// Read next: packed_kv.cpp.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Counts operations and bytes of an attention call for a plan. Read next: runtime/plan.h.
+// Counts operations and bytes of an attention call for a plan.
+// Read next: runtime/plan.h.
 #include "plan.h"
 
 #include <string>

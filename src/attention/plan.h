@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the attention operators report while a plan is being made. Read next: runtime/plan.h.
+// What the attention operators report while a plan is being made.
+// Read next: runtime/plan.h.
 #pragma once
 
 #include <string>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The rows, keys and values of a worker's next task, and how many of them are prefetched with each register tile. Read
-// next: kernels/table.h (PrefetchPlan).
+// The rows, keys and values of a worker's next task, and how many of them are prefetched with each register tile.
+// Read next: kernels/table.h (PrefetchPlan).
 #include "prefetch.h"
 
 #include <algorithm>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a worker prefetches while it computes a task: the inputs of its next task. Read next: forward_schedule.h.
+// What a worker prefetches while it computes a task: the inputs of its next task.
+// Read next: forward_schedule.h.
 #pragma once
 
 #include "arguments.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Divides the rows of a key head into tasks: the rows of each of its query heads, up to 60 per task. Read next:
-// forward_schedule.h.
+// Divides the rows of a key head into tasks: the rows of each of its query heads, up to 60 per task.
+// Read next: forward_schedule.h.
 #pragma once
 
 #include <algorithm>

@@ -9,8 +9,8 @@
 //
 // All sums are in double. Weights of single keys equal those of attention_weights: they come from the same scores by
 // the same kernel. Keys are ordered by score, which also orders their weights, except that different scores may give
-// the same weight. If that happens at the end of the best keys, the row is processed again and ordered by weight. Read
-// next: kernels/softmax_rows.h.
+// the same weight. If that happens at the end of the best keys, the row is processed again and ordered by weight.
+// Read next: kernels/softmax_rows.h.
 #include "row_statistics.h"
 
 #include <algorithm>

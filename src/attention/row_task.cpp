@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The loop of a task over its chunks and blocks of keys. Read next: finish_rows.cpp.
+// The loop of a task over its chunks and blocks of keys.
+// Read next: finish_rows.cpp.
 #include "row_task.h"
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One task: up to 60 query rows of one head, processed over the chunks and blocks of keys that they attend to. Read
-// next: row_task.cpp.
+// One task: up to 60 query rows of one head, processed over the chunks and blocks of keys that they attend to.
+// Read next: row_task.cpp.
 #pragma once
 
 #include <algorithm>

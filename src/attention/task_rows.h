@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The query rows of a task. Read next: visibility.h, row_task.h.
+// The query rows of a task.
+// Read next: visibility.h, row_task.h.
 #pragma once
 
 #include "regard/tensor.h"

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // attention_forward with few rows per key head, for which packing keys and values would take longer than reading them
-// unpacked. Read next: unpacked_keys.cpp.
+// unpacked.
+// Read next: unpacked_keys.cpp.
 #pragma once
 
 #include "arguments.h"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Options, outputs, runtimes and plans of the C interface, and the last error of each thread. Read next: attention.cpp.
+// Options, outputs, runtimes and plans of the C interface, and the last error of each thread.
+// Read next: attention.cpp.
 #include "descriptors.h"
 
 #include <limits>

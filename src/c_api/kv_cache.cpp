@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// KV caches and decoding for C. Read next: descriptors.h, src/kv_cache/kv_cache.cpp.
+// KV caches and decoding for C.
+// Read next: descriptors.h, src/kv_cache/kv_cache.cpp.
 #include "regard/kv_cache.h"
 
 #include <variant>

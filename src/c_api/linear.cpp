@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Linear layers for C. Read next: descriptors.h, src/layers/linear.cpp.
+// Linear layers for C.
+// Read next: descriptors.h, src/layers/linear.cpp.
 #include "regard/linear.h"
 
 #include <variant>

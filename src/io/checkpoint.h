@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The contents of a Checkpoint, and the reader of one of its files. Read next: safetensors.cpp, model_folder.cpp.
+// The contents of a Checkpoint, and the reader of one of its files.
+// Read next: safetensors.cpp, model_folder.cpp.
 #pragma once
 
 #include <cstdint>

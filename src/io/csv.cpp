@@ -4,7 +4,8 @@
 //
 //     text → cells, one at a time → numbers → rows of one length
 //
-// One pass, no recursion, memory proportional to the text. Read next: input_json.cpp, which reads matrices from JSON.
+// One pass, no recursion, memory proportional to the text.
+// Read next: input_json.cpp, which reads matrices from JSON.
 #include "regard/io/csv.h"
 
 #include <fmt/format.h>

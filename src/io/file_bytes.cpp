@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Opens and reads files of models; see file_bytes.h. The bytes are read once, so that they cannot change after a check;
-// the length and time of the file, compared before and after, reveal a file that was written to in the meantime. Read
-// next: safetensors.cpp.
+// the length and time of the file, compared before and after, reveal a file that was written to in the meantime.
+// Read next: safetensors.cpp.
 #include "file_bytes.h"
 
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// JSON output: commas, line breaks and shortest number formatting; see regard/io/json_writer.h. Read next: utf8.cpp
-// (json_string, which escapes).
+// JSON output: commas, line breaks and shortest number formatting; see regard/io/json_writer.h.
+// Read next: utf8.cpp (json_string, which escapes).
 #include "regard/io/json_writer.h"
 
 #include <array>

@@ -6,7 +6,8 @@
 //     descr   a quoted type: optional byte order < > = |, a letter, a size
 //     shape   ( ), ( n , ), ( n , m , … )
 //
-// Every error states the file and the offset of the invalid byte. Read next: include/regard/io/npy.h.
+// Every error states the file and the offset of the invalid byte.
+// Read next: include/regard/io/npy.h.
 #include "regard/io/npy.h"
 
 #include <algorithm>

@@ -94,8 +94,7 @@ template <class Bits>
 std::optional<std::size_t> first_nonfinite(std::span<const std::byte> bytes, Bits exponent,
                                            const std::stop_token& stop) {
   const std::size_t count = bytes.size() / sizeof(Bits);
-  constexpr std::size_t kBlock =
-      4096;  // small enough for L1, large enough to make the search within a block negligible
+  constexpr std::size_t kBlock = 4096;  // fits L1, and searching within a block takes negligible time
   for (std::size_t begin = 0; begin < count; begin += kBlock) {
     throw_if_stopped(stop, "reading a model");
     const std::size_t end = std::min(begin + kBlock, count);

@@ -7,7 +7,8 @@
 //       root            metadata                 entry            shape           offsets
 //
 // Then, over all entries: names are unique; sorted by offset, the tensors cover the data from its first byte to its
-// last, without gaps or overlaps. Read next: safetensors.cpp.
+// last, without gaps or overlaps.
+// Read next: safetensors.cpp.
 #include "safetensors_header.h"
 
 #include <fmt/format.h>

@@ -13,8 +13,8 @@
 //   once to its destination. Passes 2, 4 and 5 multiply words: values of T, or pairs of bf16 values (tile.h).
 //
 // Invisible elements have P = dS = 0 exactly, and adding 0 · x does not change a finite sum. If query, key or
-// grad_context are not finite, passes 4 and 5 go element by element over the visible pairs, with the same chains. Read
-// next: attention_tile.cpp, tile_epilogue.h.
+// grad_context are not finite, passes 4 and 5 go element by element over the visible pairs, with the same chains.
+// Read next: attention_tile.cpp, tile_epilogue.h.
 #include "kernels.h"
 #include "simd_math.h"
 #include "tile_epilogue.h"

@@ -8,7 +8,8 @@
 //   value  [panel][⌈Dv/32⌉][16][32][2]      keys 2i and 2i + 1 are adjacent
 //
 // Rows, keys and columns past the end are zero, and so is the missing second value of an odd pair. A pair is moved as
-// the bits of a float and never used in float arithmetic. Read next: attention_tile.cpp.
+// the bits of a float and never used in float arithmetic.
+// Read next: attention_tile.cpp.
 #include "kernels.h"
 #include "simd_convert.h"
 #include "tile.h"

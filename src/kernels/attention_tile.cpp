@@ -15,8 +15,8 @@
 //   the keys that contribute, with the same chains.
 //
 // Passes 1 and 4 multiply words: values of T, or pairs of bf16 values (tile.h); scores and sums are the same either
-// way. Algorithm 3 of Milakov and Gimelshein, arXiv 1805.02867, with blocks in place of elements. Read next:
-// attention_finish.cpp.
+// way. Algorithm 3 of Milakov and Gimelshein, arXiv 1805.02867, with blocks in place of elements.
+// Read next: attention_finish.cpp.
 #include "decode_overlapped.h"
 #include "kernels.h"
 #include "simd_math.h"

@@ -8,7 +8,8 @@
 //                                   one line of each at a time  softmax
 //
 // Two streams that run from the first block to the last suit the hardware prefetcher. Alternating between keys and
-// values would make it restart twice per block. The chains are those of decode_packed.h. Read next: attention_tile.cpp.
+// values would make it restart twice per block. The chains are those of decode_packed.h.
+// Read next: attention_tile.cpp.
 #pragma once
 
 #include "decode_unpacked.h"

@@ -8,8 +8,8 @@
 // Keys and values are read as they are stored (StoredPanels, table.h) and converted in registers. Panels are read in
 // address order, one line of 32 elements per step. While a block is read, the same location of the next block is
 // prefetched, and before that, the first lines of its pages, so that memory is never idle (kFewFetches: unless the
-// hardware prefetcher does better). The chains are those of tile.h: both give the same bits. Read next:
-// decode_unpacked.h.
+// hardware prefetcher does better). The chains are those of tile.h: both give the same bits.
+// Read next: decode_unpacked.h.
 #pragma once
 
 #include "simd_convert.h"

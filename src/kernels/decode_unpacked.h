@@ -5,7 +5,8 @@
 //
 // Rows of keys are transposed in registers, as many at a time as a vector has lanes (up to sixteen); a row of values is
 // read from beginning to end. Values have not been checked for NaN and infinity: if a sum is not finite, its columns
-// are recomputed from only those keys that have weight. Read next: attention_tile.cpp.
+// are recomputed from only those keys that have weight.
+// Read next: attention_tile.cpp.
 #pragma once
 
 #include "decode_packed.h"

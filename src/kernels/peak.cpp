@@ -9,7 +9,8 @@
 // Twelve chains hide a latency of four cycles on two units (eight in flight), and leave registers for factor and addend
 // among the sixteen of avx2. With factor −1 and addend 1, x and 1 − x alternate: always finite, never equal from turn
 // to turn. Several streams keep more lines in flight if one prefetcher is not enough; src/runtime/peaks.cpp tries which
-// number is fastest. Read next: peak_bf16.cpp, src/runtime/peaks.cpp.
+// number is fastest.
+// Read next: peak_bf16.cpp, src/runtime/peaks.cpp.
 #include "kernels.h"
 #include "simd.h"
 

@@ -6,8 +6,8 @@
 //   for each turn:  for each of 24 independent chains, in each lane:  x ← x + a · factor + a · addend,  with a = 1 and
 //                   all three rounded to bf16
 //
-// Twenty-four chains hide a latency of six cycles on up to four units, and leave eight of 32 registers. Read next:
-// peak.cpp.
+// Twenty-four chains hide a latency of six cycles on up to four units, and leave eight of 32 registers.
+// Read next: peak.cpp.
 #include "simd.h"
 
 namespace regard::kernels::avx512_bf16 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The vectors that kernels are written in: Vec<float> and Vec<double>, as wide as the instruction set allows, with + −
-// * / and comparisons from the compiler (GNU vector types), and the few named operations below, each a single
+// The vectors that kernels are written in: Vec<float> and Vec<double>, as wide as the instruction set allows, with the
+// arithmetic and comparison operators of GNU vector types, and the few named operations below, each a single
 // instruction where one exists. Products and sums are fused only where fma() is written.
 //
 //   generic   4 floats    2 doubles   no fused multiply-add: fma(a, b, c) rounds twice
@@ -275,7 +275,7 @@ REGARD_INLINE Vec<float> without_subnormals(Vec<float> x) {
 
 // A pair is two bf16 values in place of a float; the first is the lower half. Computes in every lane
 //   sum + a₁ · b₁ + a₀ · b₀
-// from left to right, with both sums rounded to nearest whatever the processor's rounding mode. Subnormal values are
+// from left to right, with both sums rounded to nearest in every rounding mode. Subnormal values are
 // treated as zero: in the bf16 operands, in the sum and in the result.
 REGARD_INLINE Vec<float> dot_pairs(Vec<float> a, Vec<float> b, Vec<float> sum) {
 #if defined(REGARD_ISA_avx512_bf16)

@@ -6,7 +6,8 @@
 //   float16    one instruction with F16C, which keeps subnormals in every processor state;
 //              elsewhere with integers: the exponent changes by 127 − 15, a subnormal is its fraction · 2⁻²⁴
 //
-// Tested for all values on every instruction set: tests/attention_types_test.cpp. Read next: attention_pack.cpp.
+// Tested for all values on every instruction set: tests/attention_types_test.cpp.
+// Read next: attention_pack.cpp.
 #pragma once
 
 #include "simd.h"

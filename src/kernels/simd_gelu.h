@@ -10,14 +10,14 @@
 //
 //   t = |x|,  Q(t) = 1 − Φ(t) = exp(−t²/2) · M(t):     gelu(x) = max(x, 0) − t · Q(t)
 //
-// No nearly equal terms are subtracted: for x < 0 the first term is 0, otherwise it is at least twice the second. M(t)
-// = ½ exp(t²/2) erfc(t/√2) decreases slowly and equals u · p(u − ½) with u = k / (t + k); p was fitted by the Remez
-// exchange for the smallest relative error (2^−30.0 and 2^−57.3 before its coefficients were rounded).
+// No nearly equal terms are subtracted: for x < 0 the first term is 0, otherwise it is at least twice the second.
+// M(t) = ½ exp(t²/2) erfc(t/√2) decreases slowly and equals u · p(u − ½) with u = k / (t + k); p was fitted by
+// the Remez exchange for the smallest relative error (2^−30.0 and 2^−57.3 before its coefficients were rounded).
 //
 //   u = √(2/π) (t + 0.044715 t³),  y = exp(−u):     gelu_tanh(x) = max(x, 0) − t · y / (1 + y²) · y
 //
-// An absolute error of u is a relative error of y, and u grows to 50 before y² is 0, so u is a sum of two
-// floating-point values. Read next: linear_tile.cpp.
+// An absolute error of u is a relative error of y, and u grows to 50 before y² is 0, so u is a sum of two values.
+// Read next: linear_tile.cpp.
 #pragma once
 
 #include "simd_math.h"

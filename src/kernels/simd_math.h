@@ -9,7 +9,8 @@
 //
 // exp: x = n·ln 2 + r with |r| ≤ ln 2 / 2 (Cody and Waite 1980), a polynomial in r fitted by the Remez exchange for the
 // smallest relative error (2^−28.3 and 2^−55.7), and a scaling by 2ⁿ that rounds once, also for subnormal results. All
-// three return NaN for NaN. Read next: attention_tile.cpp.
+// three return NaN for NaN.
+// Read next: attention_tile.cpp.
 #pragma once
 
 #include "simd.h"

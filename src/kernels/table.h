@@ -10,7 +10,8 @@
 //   … of pairs     [panel of 32 keys][⌈D/2⌉][32][2]  and  [panel of 32 keys][⌈Dv/32⌉][16][32][2]  of bf16
 //   a task         up to kRows query rows of one head, which process the keys block by block, chunk by chunk
 //
-// All strides count elements. Read next: attention_tile.cpp.
+// All strides count elements.
+// Read next: attention_tile.cpp.
 #pragma once
 
 #include <cstddef>
@@ -64,8 +65,7 @@ struct ScoreRules {
 // The keys or values of a block as stored in a cache or in the caller's tensor, for tasks of few rows, which read them
 // once and convert them in registers.
 inline constexpr Index kFewRows = 4;
-inline constexpr Index kRowStep =
-    8;  // divides row widths, so that whole or overlapping vectors cover them; even, for pairs
+inline constexpr Index kRowStep = 8;    // divides row widths, for whole or overlapping vectors; even, for pairs
 inline constexpr Index kLeastRow = 32;  // the number of 16-bit elements in the widest vector
 enum class Stored { compute_type, bfloat16, float16, int8 };
 struct StoredPanels {
@@ -326,9 +326,8 @@ struct PeakLoops {
 
 struct KernelTable {
   const char* name;
-  bool fused_multiply_add;  // the results of all tables that have it are bit-identical
-  std::uint64_t (
-      *enter_floating_point)();  // saves the state; sets round to nearest, subnormals kept, exceptions masked
+  bool fused_multiply_add;                  // the results of all tables that have it are bit-identical
+  std::uint64_t (*enter_floating_point)();  // saves the state; round to nearest, subnormals kept, exceptions masked
   void (*leave_floating_point)(std::uint64_t);
   Kernels<float> f32;
   Kernels<double> f64;

@@ -7,7 +7,8 @@
 //   k = 0 … depth − 4      all rows, as in multiply()            (tile.h)
 //   the last three k       row 0, finish(0), row 1, finish(1), …
 //
-// Each element is still one chain in the order of k, so the bits are unchanged. Read next: attention_tile.cpp.
+// Each element is still one chain in the order of k, so the bits are unchanged.
+// Read next: attention_tile.cpp.
 #pragma once
 
 #include "tile.h"

@@ -8,8 +8,8 @@
 //     panels[page][head]     = keys [panels of a page][D][32], then values [panels of a page][⌈Dv/32⌉][32][32]
 //
 // A page taken by a sequence also reserves slots for its next panels: a sequence uses a slot if its table refers to it.
-// Slots with several users are never written; a page without users is free. Read next: kv_cache.cpp, format.h (the
-// header).
+// Slots with several users are never written; a page without users is free.
+// Read next: kv_cache.cpp, format.h (the header).
 #pragma once
 
 #include <algorithm>

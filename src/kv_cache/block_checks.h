@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Consistency checks for a block that is opened, so that no missing panel is ever read. All throw DataError with the
-// offset of the error; Block is KvCache<T>::Block. Read next: kv_cache.cpp.
+// offset of the error; Block is KvCache<T>::Block.
+// Read next: kv_cache.cpp.
 #pragma once
 
 #include <algorithm>

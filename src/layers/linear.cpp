@@ -8,7 +8,8 @@
 //
 // The bits of an element depend only on its row of input and its column of weight. Panels of bfloat16 hold pairs: if
 // dot products of pairs are a single instruction, rows are also packed as pairs; otherwise rows and panels are
-// converted to float, one panel at a time. Read next: kernels/linear_tile.cpp.
+// converted to float, one panel at a time.
+// Read next: kernels/linear_tile.cpp.
 #include "regard/linear.h"
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The product of linear_forward in the form that linear_backward needs: written, or added to existing values. Read
-// next: linear.cpp.
+// The product of linear_forward in the form that linear_backward needs: written, or added to existing values.
+// Read next: linear.cpp.
 #pragma once
 
 #include "regard/runtime.h"

@@ -8,8 +8,8 @@
 //
 // Heads are split and joined by strides. Intermediate results that the caller did not request are in workspace as (B,
 // L, H·D), so that one product computes all heads of all batch entries. If a caller's layout cannot be viewed as such a
-// matrix, it is written head by head and batch entry by batch entry, with the same bits. Read next: linear.cpp,
-// attention_forward.cpp.
+// matrix, it is written head by head and batch entry by batch entry, with the same bits.
+// Read next: linear.cpp, attention_forward.cpp.
 #include "regard/multi_head.h"
 
 #include <algorithm>

@@ -9,7 +9,8 @@
 //     -march=armv8-a ("neon"):     features of every aarch64 processor
 //
 // A kernel may use any instruction that its -march allows, so each feature is checked. To add an instruction set, add a
-// line in candidates() and one in cmake/kernels.cmake. Read next: kernels/table.h.
+// line in candidates() and one in cmake/kernels.cmake.
+// Read next: kernels/table.h.
 #include "isa.h"
 
 #if !defined(__aarch64__)

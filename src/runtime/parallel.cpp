@@ -7,7 +7,8 @@
 //
 // A caller always works on its own loop and waits only for helpers that hold one of its items; a helper waits in the
 // same way only for loops nested in its item. Callers therefore never wait for one another, and there is no deadlock.
-// With a foreign executor, task i is worker i of the same loop. Read next: parallel.h, regard/parallel.h.
+// With a foreign executor, task i is worker i of the same loop.
+// Read next: parallel.h, regard/parallel.h.
 #include "parallel.h"
 
 #include <pthread.h>

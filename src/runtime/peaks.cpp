@@ -5,7 +5,8 @@
 //
 //   each thread:  wait for the others ─ loop in slices until the time is over ─ record slices and end time
 //
-// The threads are not those of the pool, which may run tasks one after another. Read next: kernels/peak.cpp.
+// The threads are not those of the pool, which may run tasks one after another.
+// Read next: kernels/peak.cpp.
 #include "regard/peaks.h"
 
 #include <algorithm>

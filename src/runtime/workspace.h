@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Scratch memory of an operator call: every byte comes from Runtime::workspace and is returned when the call ends. Read
-// next: workspace.cpp (the default memory resource).
+// Scratch memory of an operator call: every byte comes from Runtime::workspace and is returned when the call ends.
+// Read next: workspace.cpp (the default memory resource).
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The checks of checks.h. Overlap is decided in constant time, from byte ranges and strides only. Read next:
-// attention/arguments.cpp.
+// The checks of checks.h. Overlap is decided in constant time, from byte ranges and strides only.
+// Read next: attention/arguments.cpp.
 #include "checks.h"
 
 #include <algorithm>

@@ -2,7 +2,8 @@
 //
 // Outputs of attention_forward with their memory, and their comparison with reference.h within the bounds of
 // docs/reference/semantics.md section 4: NaN exactly where the reference has NaN, infinities equal, fully masked rows
-// +0. Read next: attention_random_test.cpp, attention_formula_test.cpp.
+// +0.
+// Read next: attention_random_test.cpp, attention_formula_test.cpp.
 #pragma once
 
 #include <optional>

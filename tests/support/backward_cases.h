@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // One call of attention_backward with everything that it needs: inputs, the outputs of their forward pass, random
-// gradients of these, and memory for the results; and the checks of these results. Read next:
-// attention_backward_test.cpp.
+// gradients of these, and memory for the results; and the checks of these results.
+// Read next: attention_backward_test.cpp.
 #pragma once
 
 #include "attention_checks.h"

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Results of transformers, stored in tests/encoder (the script that made them documents the names), and the deviation
-// of an array from them. Read next: encoder/make_reference.py, encoder_test.cpp, model_encoder_check.cpp.
+// of an array from them.
+// Read next: encoder/make_reference.py, encoder_test.cpp, model_encoder_check.cpp.
 #pragma once
 
 #include <gtest/gtest.h>

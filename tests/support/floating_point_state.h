@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The calling thread's floating-point control and status bits, as a caller may have set them: rounding, flushing of
-// subnormals, exceptions, flags. On x86-64 the bits of MXCSR; on aarch64 those of FPCR, with FPSR above them. Read
-// next: attention_bits_test.cpp.
+// subnormals, exceptions, flags. On x86-64 the bits of MXCSR; on aarch64 those of FPCR, with FPSR above them.
+// Read next: attention_bits_test.cpp.
 #pragma once
 
 #include <cstdint>

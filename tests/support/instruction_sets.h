@@ -4,7 +4,8 @@
 //
 //     on_every_instruction_set([&](const kernels::KernelTable& table) { … });
 //
-// A failure names the set. Read next: src/kernels/table.h.
+// A failure names the set.
+// Read next: src/kernels/table.h.
 #pragma once
 
 #include <gtest/gtest.h>

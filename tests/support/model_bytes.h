@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Files of models, made in memory and on disk, for the tests of their readers. Read next: safetensors_test.cpp,
-// model_folder_test.cpp.
+// Files of models, made in memory and on disk, for the tests of their readers.
+// Read next: safetensors_test.cpp, model_folder_test.cpp.
 #pragma once
 
 #include <unistd.h>

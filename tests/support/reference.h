@@ -8,8 +8,8 @@
 //                  context = Σ exp(scores − m) · v / l
 //
 // Each result comes with the quantity in which docs/reference/semantics.md section 4 measures errors: Σ p |v| per
-// element, and per row max_j(|scale| Σ |q k| + |bias| + |slope · distance|). Read next: reference_test.cpp,
-// attention_cases.h.
+// element, and per row max_j(|scale| Σ |q k| + |bias| + |slope · distance|).
+// Read next: reference_test.cpp, attention_cases.h.
 #pragma once
 
 #include <algorithm>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The small BERT with random parameters in tests/encoder/tiny, and a tokenizer with a few words: a model for tests of
-// sentences that needs no download. tests/support/sentence_model.py creates the same as a folder. Read next:
-// regard/explain/sentence.h, tokenizer_files.h.
+// sentences that needs no download. tests/support/sentence_model.py creates the same as a folder.
+// Read next: regard/explain/sentence.h, tokenizer_files.h.
 #pragma once
 
 #include <string>

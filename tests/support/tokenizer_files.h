@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Contents of tokenizer.json files, composed of parts that a test replaces. Read next: tests/tokenizer_test.cpp,
-// tests/tokenizer_file_test.cpp.
+// Contents of tokenizer.json files, composed of parts that a test replaces.
+// Read next: tests/tokenizer_test.cpp, tests/tokenizer_file_test.cpp.
 #pragma once
 
 #include <algorithm>

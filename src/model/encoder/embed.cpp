@@ -6,7 +6,8 @@
 //     starts     0        9                 25   31      attention: a query attends to the keys of its own text
 //     rows       [ text 0 ][     text 1     ][ 2 ]       linear layers and norms: independent rows
 //
-// No row depends on other texts, to the bit. Read next: encoder_layers.cpp.
+// No row depends on other texts, to the bit.
+// Read next: encoder_layers.cpp.
 #include "regard/model/embed.h"
 
 #include <fmt/format.h>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The supported families of encoders, one table each. BERT: Devlin et al., arXiv 1810.04805; names as in files written
-// by Hugging Face's transformers. Read next: encoder_load.cpp.
+// by Hugging Face's transformers.
+// Read next: encoder_load.cpp.
 #include "encoder_family.h"
 
 #include <fmt/format.h>

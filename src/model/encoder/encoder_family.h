@@ -7,8 +7,8 @@
 //      name, {layer} from 0                                |      |               the view that it fills, here (E, F)
 //                                                          shape in the file, by the symbols of the config fields
 //
-// To support another family that computes what encode() computes, add a table in encoder_family.cpp. Read next:
-// encoder_family.cpp, encoder_load.cpp.
+// To support another family that computes what encode() computes, add a table in encoder_family.cpp.
+// Read next: encoder_family.cpp, encoder_load.cpp.
 #pragma once
 
 #include <optional>
