@@ -206,8 +206,8 @@ TEST(TokenizerFile, RejectsInvalidTemplates) {
   EXPECT_EQ(with("[1, 2]", "[-1, 2]"),
             "the id of post_processor's \"[CLS]\" is -1; expected a whole number from 0 to 4");
   EXPECT_EQ(with("[1, 2]", "[1, 3]"), "post_processor gives \"[SEP]\" id 3, which is \"a\"");
-  EXPECT_EQ(with("[1, 2]", "[1]"), "ids and tokens of a special token must have the same length");
-  EXPECT_EQ(with("[1, 2]", "[1, \"2\"]"), "ids and tokens of a special token must have the same length");
+  EXPECT_EQ(with("[1, 2]", "[1]"), "a special token must have as many numeric ids as string tokens");
+  EXPECT_EQ(with("[1, 2]", "[1, \"2\"]"), "a special token must have as many numeric ids as string tokens");
   EXPECT_EQ(with("\"[SEP]\"]", "null]"), "a token of post_processor is null, not a string");
   EXPECT_EQ(with("{\"C\"", "{\"D\""), "special_tokens does not contain \"C\"");
   EXPECT_EQ(with("\"A\"", "\"B\""), "single must contain sequence A exactly once and no other sequence");

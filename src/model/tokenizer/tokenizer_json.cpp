@@ -337,7 +337,7 @@ class Reader {
     const JsonValue& ids = member(special, "ids", Kind::array);
     const JsonValue& tokens = member(special, "tokens", Kind::array);
     if (ids.numbers().size() != tokens.items().size() || !ids.items().empty() || !tokens.numbers().empty())
-      fail(special, "ids and tokens of a special token must have the same length");
+      fail(special, "a special token must have as many numeric ids as string tokens");
     if (ids.numbers().size() > kMaxTemplateTokens)
       fail(special, fmt::format("a special token has more than {} ids", kMaxTemplateTokens));
     for (std::size_t i = 0; i < ids.numbers().size(); ++i)
