@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A command line whose help texts hold what a shell or roff would take for its own, as `regard completion` and
+// A command line whose help texts contain characters that a shell or roff would interpret, as `regard completion` and
 // `regard manpage` would write it; run by cli/completion_test.py.
 //
 //     adverse_options bash|zsh|fish|manpage TEXT     a program with subcommand "run", options --file, --word and --flag
@@ -20,7 +20,7 @@ int main(int count, char** arguments) {
   using namespace regard::program;
   if (count != 3) return 2;
   const std::string format = arguments[1], text = arguments[2];
-  std::string value, title = text;  // in which CLI11 takes no new line
+  std::string value, title = text;  // CLI11 does not accept newlines in it
   std::replace(title.begin(), title.end(), '\n', ' ');
   bool flag = false;
   CLI::App app(text, "regard");

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What attention_backward promises beside its numbers:
+// Guarantees of attention_backward besides its numerical results:
 //
-//   bits     the same for any threads, batch, layout and every instruction set with fused multiply-add; narrow types
-//   are
-//            the wide ones, rounded once; grouped heads are the sum of their heads
-//   corners  rows and keys that see nothing have gradients of exactly 0, whatever is stored there; no rows, no keys
-//   memory   a bound on the workspace, and what plan() says of it
+//   bits     the same for all threads, batches, layouts and instruction sets with fused multiply-add; narrow types are
+//            the wide ones rounded once; grouped heads are the sum of their heads
+//   corners  fully masked rows and keys have gradients of exactly 0, whatever is stored there; no rows, no keys
+//   memory   a bound on the workspace, and what plan() reports
 //   errors   a caller's mistake is rejected before any work
 //   options  those of the forward call, or they are rejected by name
 //
@@ -24,7 +23,7 @@ class BackwardBits : public testing::Test {};
 using Types = testing::Types<float, double>;
 TYPED_TEST_SUITE(BackwardBits, Types);
 
-// Many key blocks and row blocks, four heads on two.
+// Several key blocks and row blocks; four query heads, two key heads.
 template <class T>
 AttentionCase<T> long_case(Index queries, Index keys, Index depth = 8) {
   Random random(5);
@@ -37,12 +36,12 @@ AttentionCase<T> long_case(Index queries, Index keys, Index depth = 8) {
   return call;
 }
 
-TYPED_TEST(BackwardBits, ThreadsAndInstructionSetsMoveNone) {
+TYPED_TEST(BackwardBits, ThreadsAndInstructionSetsDoNotChangeBits) {
   using T = TypeParam;
   std::vector<std::uint64_t> first;
   for (const kernels::KernelTable* table : fused_instruction_sets()) {
     const ActiveTable active(*table);
-    // 2,100 keys are nine blocks of 256: three slots have two of them.
+    // 2,100 keys are nine blocks of 256, so three slots have two blocks each.
     BackwardCase<T> test(long_case<T>(190, 2100));
     test.call.bias_f32 = Array<float, 4>({1, 1, 190, 2100});
     test.call.bias_f32.fill([n = 0]() mutable { return (n++ % 17) * 0.25; });
@@ -60,7 +59,7 @@ TYPED_TEST(BackwardBits, ThreadsAndInstructionSetsMoveNone) {
   }
 }
 
-TYPED_TEST(BackwardBits, OtherBatchEntriesAndLayoutsMoveNone) {
+TYPED_TEST(BackwardBits, OtherBatchEntriesAndLayoutsDoNotChangeBits) {
   using T = TypeParam;
   Random random(9);
   AttentionCase<T> both;
@@ -89,7 +88,7 @@ TYPED_TEST(BackwardBits, OtherBatchEntriesAndLayoutsMoveNone) {
   }
 }
 
-TYPED_TEST(BackwardBits, WhatIsNotAskedForIsNotNeeded) {
+TYPED_TEST(BackwardBits, EachGradientCanBeRequestedAlone) {
   using T = TypeParam;
   const BackwardCase<T> test(long_case<T>(70, 300));
   GradientArrays<T> all = outputs_of(test.call);
@@ -99,7 +98,7 @@ TYPED_TEST(BackwardBits, WhatIsNotAskedForIsNotNeeded) {
 
 template <class E>
 void narrow_gradients_are_rounded_once() {
-  // Where pairs of bfloat16 numbers are multiplied as they are, scores have other bits.
+  // On sets that multiply pairs of bfloat16 values, the scores have different bits.
   on_every_instruction_set([&](const kernels::KernelTable& table) {
     if (table.bf16_dot && std::same_as<E, bfloat16>) return;
     BackwardCase<float> wide(long_case<float>(70, 300, 33));
@@ -132,14 +131,14 @@ void narrow_gradients_are_rounded_once() {
   });
 }
 
-TEST(BackwardTypes, NarrowGradientsAreTheWideOnesRoundedOnce) {
+TEST(BackwardTypes, NarrowGradientsEqualWideOnesRoundedOnce) {
   narrow_gradients_are_rounded_once<bfloat16>();
   narrow_gradients_are_rounded_once<float16>();
 }
 
 // ---- accumulation
 
-// Numbers that the gradients are added to.
+// Existing values to which the gradients are added.
 template <class T, int Rank>
 Array<T, Rank> filled(const std::array<Index, Rank>& shape, const Layout<Rank>& layout = Layout<Rank>::dense()) {
   Random random(11);
@@ -149,7 +148,7 @@ Array<T, Rank> filled(const std::array<Index, Rank>& shape, const Layout<Rank>& 
   return rounded;
 }
 
-// The same for a whole call's query, key and value.
+// The same for query, key and value of a call.
 template <class T, class Case>
 GradientArrays<T> filled_outputs(const Case& call, const Layout<4>& layout = Layout<4>::dense()) {
   GradientArrays<T> g;
@@ -159,7 +158,7 @@ GradientArrays<T> filled_outputs(const Case& call, const Layout<4>& layout = Lay
   return g;
 }
 
-// old + gradient, added as the gradient's type and rounded once to that of old.
+// old + gradient, added in the type of the gradient and rounded once to the type of old.
 template <class S, class T, int Rank>
 Array<S, Rank> sum_of(const Array<S, Rank>& old, const Array<T, Rank>& gradient) {
   Array<S, Rank> sum(old.shape());
@@ -167,13 +166,13 @@ Array<S, Rank> sum_of(const Array<S, Rank>& old, const Array<T, Rank>& gradient)
   return sum;
 }
 
-TYPED_TEST(BackwardBits, AccumulatedGradientsAreTheOldNumbersPlusTheNew) {
+TYPED_TEST(BackwardBits, AccumulationAddsToExistingValues) {
   using T = TypeParam;
   Layout<4> turned = Layout<4>::dense();
   std::swap(turned.order[1], turned.order[3]);
   turned.lead_bytes = 3;
   on_every_instruction_set([&](const kernels::KernelTable&) {
-    // The last keys are seen by no row; of 5 keys, the first rows see none.
+    // No row attends to the last keys; with 5 keys, the first rows are fully masked.
     for (const auto& [queries, keys] : {std::pair<Index, Index>{70, 700}, {64, 5}, {9, 0}}) {
       AttentionCase<T> call = long_case<T>(queries, keys);
       call.options.query_offset = Index{keys > 64 ? keys - 2 * queries : -queries / 2};
@@ -210,7 +209,7 @@ TYPED_TEST(BackwardBits, AccumulatedGradientsAreTheOldNumbersPlusTheNew) {
   });
 }
 
-TEST(BackwardAccumulation, IsOfEachGradientByItself) {
+TEST(BackwardAccumulation, IsSetPerGradient) {
   BackwardCase<float> test(long_case<float>(70, 300));
   const GradientArrays<float> old = filled_outputs<float>(test.call);
   GradientArrays<float> fresh = outputs_of(test.call);
@@ -233,7 +232,7 @@ template <class E>
 void narrow_sums_are_rounded_once() {
   on_every_instruction_set([&](const kernels::KernelTable&) {
     BackwardCase<float> test(long_case<float>(70, 300, 33));
-    // A query of the narrow type lets gradients be narrow.
+    // A query of the narrow type permits narrow gradients.
     const auto round = [](const Array<float, 4>& from) {
       Array<E, 4> to(from.shape());
       to.for_each_index([&](const auto& at) { to.set(at, E(from.get(at))); });
@@ -274,10 +273,10 @@ void expect_zeros(const Array<T, 4>& array, Index from_row, Index end_row) {
   });
 }
 
-TYPED_TEST(BackwardBits, WhatNobodySeesHasNoEffectAndNoGradient) {
+TYPED_TEST(BackwardBits, InvisibleRowsAndKeysHaveNoEffectAndZeroGradient) {
   using T = TypeParam;
   on_every_instruction_set([&](const kernels::KernelTable&) {
-    // Rows 0 … 9 see nothing; keys 150 … 199 are seen by nobody; keys 100 … 109 by no row before 40.
+    // Rows 0 … 9 are fully masked; no row attends to keys 150 … 199, and none before row 40 to keys 100 … 109.
     AttentionCase<T> call = long_case<T>(80, 200);
     call.options.causal = false;
     call.mask = Array<bool, 4>({1, 1, 80, 200});
@@ -301,7 +300,7 @@ TYPED_TEST(BackwardBits, WhatNobodySeesHasNoEffectAndNoGradient) {
     poisoned.run(g);
     EXPECT_TRUE(same_bits(all_bits(g), all_bits(expected)));
 
-    // Rows that see keys 100 … 109 have the poison; those before 40 do not.
+    // Only rows from 40 on attend to the poisoned keys 100 … 109.
     poison(poisoned.call.key, 100, 110);
     poisoned.run(g);
     const auto before_40 = [](const Array<T, 4>& array) {
@@ -319,7 +318,7 @@ TYPED_TEST(BackwardBits, WhatNobodySeesHasNoEffectAndNoGradient) {
   });
 }
 
-TYPED_TEST(BackwardBits, NoRowsOrNoKeysWriteZeros) {
+TYPED_TEST(BackwardBits, EmptyExtentsWriteZeros) {
   using T = TypeParam;
   for (const auto& [queries, keys] : {std::pair<Index, Index>{0, 5}, {5, 0}, {0, 0}}) {
     AttentionCase<T> call = long_case<T>(queries, keys);
@@ -333,7 +332,7 @@ TYPED_TEST(BackwardBits, NoRowsOrNoKeysWriteZeros) {
   }
 }
 
-TYPED_TEST(BackwardBits, WithoutBatchEntriesWhatTheyShareHasZeros) {
+TYPED_TEST(BackwardBits, SharedGradientsOfAnEmptyBatchAreZero) {
   using T = TypeParam;
   AttentionCase<T> call;
   call.query = Array<T, 4>({0, 2, 70, 4});
@@ -358,7 +357,7 @@ TYPED_TEST(BackwardBits, WithoutBatchEntriesWhatTheyShareHasZeros) {
 
 // ---- memory
 
-TEST(BackwardMemory, WorkspaceStaysWithinEightTimesTheGradientOfQuery) {
+TEST(BackwardMemory, WorkspaceIsAtMostEightTimesGradQuery) {
   for (const Index length : {Index{64}, Index{1000}, Index{4096}}) {
     AttentionCase<float> call = long_case<float>(length, length, 64);
     const BackwardCase<float> test(std::move(call));
@@ -382,7 +381,7 @@ TEST(BackwardMemory, WorkspaceStaysWithinEightTimesTheGradientOfQuery) {
 
 // ---- errors
 
-TEST(BackwardRejections, NameTheArgumentTheActualAndTheExpected) {
+TEST(BackwardRejections, NameArgumentActualAndExpectedValue) {
   const auto message = [](auto spoil) {
     BackwardCase<float> test(long_case<float>(3, 5));
     GradientArrays<float> g = outputs_of(test.call);
@@ -404,9 +403,9 @@ TEST(BackwardRejections, NameTheArgumentTheActualAndTheExpected) {
   EXPECT_EQ(message([](Saved& s, Views&, Call&) { s.grad_context.shape[3] = 8; }),
             "attention_backward: grad_context has shape (1, 4, 3, 8); expected (1, 4, 3, 9)");
   EXPECT_EQ(message([](Saved& s, Views&, Call&) { s.row_sum = {}; }),
-            "attention_backward: row_sum is missing; expected (1, 4, 3) as attention_forward wrote it");
+            "attention_backward: row_sum is missing; expected (1, 4, 3) as written by attention_forward");
   EXPECT_EQ(message([](Saved& s, Views&, Call&) { s.fingerprint = {}; }),
-            "attention_backward: fingerprint is missing; expected the one that attention_forward wrote");
+            "attention_backward: fingerprint is missing; expected the one written by attention_forward");
   EXPECT_EQ(message([](Saved& s, Views&, Call&) { s.grad_lse.shape[0] = 2; }),
             "attention_backward: grad_lse has shape (2, 4, 3); expected (1, 4, 3)");
   EXPECT_EQ(message([](Saved&, Views& v, Call&) { v.grad_key.shape[2] = 6; }),
@@ -416,9 +415,9 @@ TEST(BackwardRejections, NameTheArgumentTheActualAndTheExpected) {
             "expected distinct elements");
   float number = 0;
   EXPECT_EQ(message([&](Saved&, Views& v, Call&) { v.grad_bias = {&number, {1, 1, 1, 1}}; }),
-            "attention_backward: grad_bias is given and bias is not; expected both");
+            "attention_backward: grad_bias is given without bias; expected both");
   EXPECT_EQ(message([&](Saved&, Views& v, Call&) { v.grad_sinks = {&number, {1}}; }),
-            "attention_backward: grad_sinks is given and sinks are not; expected both");
+            "attention_backward: grad_sinks is given without sinks; expected both");
   EXPECT_EQ(message([&](Saved&, Views& v, Call& c) {
               c.bias_f32 = Array<float, 4>({1, 1, 1, 1});
               c.bias_f32.fill([] { return 0; });
@@ -497,7 +496,7 @@ std::string differs(const std::string& what) {
   return "attention_backward: " + what + " from the forward call that wrote the fingerprint; expected the same options";
 }
 
-TEST(BackwardOptions, EachThatDiffersFromTheForwardCallIsNamed) {
+TEST(BackwardOptions, EachDifferenceFromTheForwardCallIsNamed) {
   const OptionsCase good;
   EXPECT_EQ(good.message(), "accepted");
   const auto message = [](const std::function<void(AttentionCase<float>&)>& change) {
@@ -541,7 +540,7 @@ TEST(BackwardOptions, EachThatDiffersFromTheForwardCallIsNamed) {
        [](Call& c) { c.options.causal = false, c.options.window = {}, c.options.scale = 1.0; }},
   };
   for (const auto& [what, change] : changes) EXPECT_EQ(message(change), differs(what));
-  // Fewer heads of key and value, whose shapes nothing else says.
+  // Fewer heads of key and value, whose number is not part of any other option.
   EXPECT_EQ(message([](Call& c) {
               for (auto* array : {&c.key, &c.value}) {
                 auto shape = array->shape();
@@ -553,7 +552,7 @@ TEST(BackwardOptions, EachThatDiffersFromTheForwardCallIsNamed) {
             differs("the shape of query, key or value differs"));
 }
 
-TEST(BackwardOptions, PackedSequencesOfTheForwardCall) {
+TEST(BackwardOptions, DifferentPackedSequencesAreNamed) {
   AttentionCase<float> call = long_case<float>(10, 10);
   call.query_starts = call.key_starts = {0, 4, 10};
   call.options = {.query_starts = call.query_starts, .key_starts = call.key_starts};
@@ -569,7 +568,7 @@ TEST(BackwardOptions, PackedSequencesOfTheForwardCall) {
   EXPECT_NE(rejection([&] { test.run(g); }).find("query_starts or key_starts"), std::string::npos);
 }
 
-TEST(BackwardOptions, StatedInAnotherWayAreTheSame) {
+TEST(BackwardOptions, EquivalentFormsHaveTheSameFingerprint) {
   AttentionCase<float> call = long_case<float>(64, 64, 16);
   call.options = {.causal = true};
   BackwardCase<float> test(std::move(call));
@@ -585,11 +584,11 @@ TEST(BackwardOptions, StatedInAnotherWayAreTheSame) {
   options.key_lengths = lengths;
   accepted();
   options.scale = 0.25;
-  options.dropout_seed = 5;  // of no dropout
+  options.dropout_seed = 5;  // of no effect without dropout
   options.weights_in_float32 = true;
   accepted();
 
-  // A mask for all heads, and the same for each; a bias of either type.
+  // A mask broadcast over all heads, and one per head; a bias of either type.
   Array<bool, 4> row({1, 1, 1, 64}), whole({1, 4, 64, 64});
   row.for_each_index([&](const auto& at) { row.set(at, at[3] % 3 != 0); });
   whole.for_each_index([&](const auto& at) { whole.set(at, at[3] % 3 != 0); });
@@ -597,20 +596,20 @@ TEST(BackwardOptions, StatedInAnotherWayAreTheSame) {
   test.run_forward();
   options.mask = std::as_const(whole).view();
   accepted();
-  // One of 64 keys: of 16,384 elements, 1024 are compared.
+  // A difference in one of 64 keys: of 16,384 elements, 1024 are compared.
   whole.for_each_index([&](const auto& at) { whole.set(at, at[3] % 3 != 0 || at[3] == 9); });
   EXPECT_EQ(rejection([&] { test.run(g); }), differs("mask differs"));
 }
 
-TEST(BackwardOptions, AreNotComparedWhereTheCallerSaysSo) {
+TEST(BackwardOptions, AreNotComparedWithTheUncheckedFingerprint) {
   OptionsCase test;
   test.fingerprint = kUncheckedFingerprint;
   test.call.options.dropout_seed = 8;
   EXPECT_EQ(test.message(), "accepted");
 }
 
-// A query over a cache is a query over its keys; merged partial results are of no call whose options are known.
-TEST(BackwardOptions, OfACacheAreThoseOfItsKeysAndOfAMergeNone) {
+// A query over a cache equals a query over its keys; merged partial results do not come from a call with known options.
+TEST(BackwardOptions, CachesHaveTheFingerprintOfTheirKeysAndMergesHaveNone) {
   AttentionCase<float> call = long_case<float>(3, 40);
   const std::vector<Index> lengths{40};
   call.options.key_lengths = lengths;
@@ -630,11 +629,11 @@ TEST(BackwardOptions, OfACacheAreThoseOfItsKeysAndOfAMergeNone) {
               attention_merge({.accumulator = sums.view(), .row_max = rows.view(), .row_sum = rows.view()}, {},
                               {.context = context.view(), .fingerprint = &merged});
             }),
-            "attention_merge: fingerprint is given; expected none: no options are known");
+            "attention_merge: fingerprint is given; expected none: the options of the partial results are unknown");
 }
 
-// The same number stands in the tests of C and Python.
-TEST(BackwardOptions, HaveTheSameFingerprintInEveryLanguage) {
+// The tests of C and Python check the same number.
+TEST(BackwardOptions, FingerprintIsTheSameInEveryLanguage) {
   AttentionCase<float> call;
   for (auto* array : {&call.query, &call.key, &call.value}) *array = Array<float, 4>({1, 1, 4, 8});
   call.options = {.causal = true, .window = {2, {}}, .scale = 0.5};
@@ -649,7 +648,7 @@ TEST(BackwardOptions, HaveTheSameFingerprintInEveryLanguage) {
 
 // ---- row_max and row_sum of another call
 
-TEST(BackwardStatistics, ThoseOfAnotherForwardPassAreRejectedInDebugBuilds) {
+TEST(BackwardStatistics, SoftmaxStateOfAnotherCallIsRejectedInDebugBuilds) {
   const BackwardCase<float> test(long_case<float>(70, 90, 16));
   AttentionCase<float> other = long_case<float>(70, 90, 16);
   other.options.scale = -0.25;
@@ -666,12 +665,12 @@ TEST(BackwardStatistics, ThoseOfAnotherForwardPassAreRejectedInDebugBuilds) {
   EXPECT_EQ(text, "accepted");
 #else
   EXPECT_TRUE(text.starts_with("attention_backward: row_max and row_sum make the weights of row (0, 0, ")) << text;
-  EXPECT_TRUE(text.ends_with("; expected those that attention_forward wrote for the same call")) << text;
+  EXPECT_TRUE(text.ends_with("; expected the values that attention_forward wrote for the same call")) << text;
 #endif
 }
 
-// As in ring attention, where each part of the keys is elsewhere.
-TEST(BackwardStatistics, ThoseOfAllKeysServeAPartOfThem) {
+// As in ring attention, where each device has only part of the keys.
+TEST(BackwardStatistics, SoftmaxStateOfAllKeysIsValidForASubset) {
   constexpr Index kPart = 256;
   AttentionCase<float> call = long_case<float>(70, 2 * kPart, 16);
   call.options.causal = false;
@@ -698,7 +697,7 @@ TEST(BackwardStatistics, ThoseOfAllKeysServeAPartOfThem) {
   for (std::size_t n = 0; n < expected.size(); ++n) EXPECT_NEAR(of_query[n], expected[n], 1e-5) << n;
 }
 
-TEST(BackwardStatistics, NaNIsNaNInItsRowAlone) {
+TEST(BackwardStatistics, NaNAffectsOnlyItsOwnRow) {
   BackwardCase<float> test(long_case<float>(70, 90, 16));
   GradientArrays<float> clean = outputs_of(test.call), g = outputs_of(test.call);
   test.run(clean);

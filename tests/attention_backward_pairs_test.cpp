@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// attention_backward where query, key, value and the gradient of the context are bfloat16 and multiplied as they are:
-// weights and the gradients of scores are rounded to bf16 for the three products that are added, subnormal numbers are
-// zero, sums are float (docs/derivations/attention_backward.md, section 4).
+// attention_backward with query, key, value and the gradient of the context in bfloat16, multiplied without conversion:
+// weights and score gradients are rounded to bf16 for the three accumulated products, subnormals are zero, sums are
+// float (docs/derivations/attention_backward.md, section 4).
 //
-//     every table      with its own dot product or the plain one in its place (instruction_sets.h)
-//     against double   random calls, every head size, odd numbers of rows and keys, huge and tiny numbers
-//     bits             threads, strides, batch, what is not asked for
-//     poison           in each place of a pair
+//     every table      with its own dot product, or with the emulation in its place (instruction_sets.h)
+//     against double   random calls, every head size, odd numbers of rows and keys, huge and tiny values
+//     bits             threads, strides, batch, unrequested outputs
+//     poison           in either element of a pair
 //
 // Read next: attention_backward_test.cpp, attention_bf16_test.cpp, kernels/attention_backward.cpp.
 #include "support/backward_cases.h"
@@ -23,7 +23,7 @@ Array<B16, 4> rounded(const Array<float, 4>& from, const Layout<4>& layout = Lay
   return to;
 }
 
-// Makes the numbers those that the dot product takes.
+// Rounds the values to those that the dot product uses.
 void round_as_pairs(Array<float, 4>& array) {
   array.for_each_index([&](const auto& at) {
     const float x = static_cast<float>(B16(array.get(at)));
@@ -31,7 +31,7 @@ void round_as_pairs(Array<float, 4>& array) {
   });
 }
 
-// A call of bfloat16, whose numbers are kept as float, too.
+// A call in bfloat16, whose values are also kept as float.
 struct PairCase {
   AttentionCase<float> call;
   Array<float, 4> grad_context;
@@ -63,7 +63,7 @@ struct PairCase {
     return reference::attention_backward(call, forward, grad_context, grad_lse, bias_shape);
   }
 
-  // Forward and backward.
+  // Forward and backward pass.
   void run(const AttentionGradients& views, const Runtime& runtime = {}) const {
     AttentionArrays<float> forward = AttentionArrays<float>::dense(call.B(), call.H(), call.L(), call.S(), call.Dv());
     AttentionOutputs outputs = forward.views();
@@ -103,7 +103,7 @@ AttentionCase<float> plain_case(Index heads, Index key_heads, Index queries, Ind
 
 // ---- against double
 
-TEST(BackwardPairs, RandomCallsAgreeWithTheFormula) {
+TEST(BackwardPairs, RandomCallsMatchTheReference) {
   for (std::uint64_t seed = 20261101; seed < 20261101 + num_random_calls(200); ++seed) {
     const PairCase test(random_attention_case<float>(seed), seed, true);
     const AttentionCase<float>& call = test.call;
@@ -135,12 +135,12 @@ TEST(BackwardPairs, EveryHeadSizeAndLength) {
   }
 }
 
-TEST(BackwardPairs, NumbersOfEveryMagnitude) {
+TEST(BackwardPairs, ValuesOfEveryMagnitude) {
   for (const double magnitude : {1e-30, 1e-19, 1e-5, 3.0}) check(PairCase(plain_case(2, 1, 37, 70, 8, 9, magnitude)));
 }
 
-// Weights and gradients of scores are rounded indeed, and only where all four are bfloat16 and the caller lets them.
-TEST(BackwardPairs, RoundingIsWhatTheBoundSays) {
+// Weights and score gradients are rounded only if all four inputs are bfloat16 and the caller permits it.
+TEST(BackwardPairs, RoundingStaysWithinItsBound) {
   const auto largest = [](const GradientArrays<float>& g, const reference::AttentionBackward<float>& expected) {
     double found = 0;
     const std::vector<float> x = g.key.values();
@@ -164,8 +164,8 @@ TEST(BackwardPairs, RoundingIsWhatTheBoundSays) {
 
 // ---- bits
 
-TEST(BackwardPairs, ThreadsStridesAndWhatIsNotAskedForMoveNoBit) {
-  // 3,300 keys are seven blocks of 512: one slot has two of them.
+TEST(BackwardPairs, ThreadsStridesAndUnrequestedOutputsDoNotChangeBits) {
+  // 3,300 keys are seven blocks of 512, so one slot has two.
   AttentionCase<float> call = plain_case(4, 2, 131, 3300, 33, 40);
   call.options.causal = true;
   call.options.query_offset = QueryAlignment::bottom_right;
@@ -181,7 +181,7 @@ TEST(BackwardPairs, ThreadsStridesAndWhatIsNotAskedForMoveNoBit) {
   });
 }
 
-TEST(BackwardPairs, OtherBatchEntriesMoveNoBit) {
+TEST(BackwardPairs, OtherBatchEntriesDoNotChangeBits) {
   Random random(9);
   const auto make = [&](Index heads, Index rows, Index columns) {
     return normal_array<float, 4>(random, {2, heads, rows, columns});
@@ -212,12 +212,13 @@ TEST(BackwardPairs, OtherBatchEntriesMoveNoBit) {
 
 // ---- poison
 
-// Stored where nobody sees it, it leaves no trace, whichever place of a pair it has; seen, it reaches its rows alone.
-TEST(BackwardPairs, PoisonInEachPlaceOfAPair) {
+// Poison at an invisible position has no effect, in either element of a pair; at a visible one it affects only its
+// rows.
+TEST(BackwardPairs, PoisonInEitherElementOfAPair) {
   for (const Index first : {0, 1}) {
     AttentionCase<float> call = plain_case(1, 1, 80, 200, 7, 9);
-    // Rows 10 + first … 12 see nothing; keys from 150 + first on are seen by nobody; keys 100 … 104 by no row
-    // before 41.
+    // Rows 10 + first … 12 are fully masked; no row attends to keys from 150 + first on, and none before row 41 to keys
+    // 100 … 104.
     call.mask = Array<bool, 4>({1, 1, 80, 200});
     call.mask.for_each_index([&](const auto& at) {
       call.mask.set(
@@ -249,7 +250,7 @@ TEST(BackwardPairs, PoisonInEachPlaceOfAPair) {
           EXPECT_EQ(g.key.get(at), 0);
         }
       });
-      // One gradient alone.
+      // Each gradient requested alone.
       GradientArrays<float> alone = outputs_of(test.call);
       test.run({.grad_value = alone.value.view()});
       EXPECT_TRUE(same_bits(bits_of(alone.value), bits_of(reached.value)));

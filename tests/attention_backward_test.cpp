@@ -3,7 +3,7 @@
 // attention_backward: every mask, option, layout and type of the forward pass, on every instruction set.
 //
 //   random calls         attention_cases.h, against the plain loops of backward_reference.h
-//   central differences  of the forward pass in long double: what a gradient is
+//   central differences  of the forward pass in long double: the definition of a gradient
 //   PyTorch              autograd in double (tests/backward/make_torch.py)
 //
 // Read next: attention_backward_bits_test.cpp, src/attention/attention_backward.cpp,
@@ -49,7 +49,7 @@ void run_case(std::uint64_t seed) {
   });
 }
 
-TYPED_TEST(Backward, RandomCallsAgreeWithTheFormula) {
+TYPED_TEST(Backward, RandomCallsMatchTheReference) {
   for (std::uint64_t seed = 20260701; seed < 20260701 + num_random_calls(400); ++seed) run_case<TypeParam>(seed);
 }
 
@@ -67,7 +67,7 @@ long double loss(const AttentionCase<double>& call, const Array<double, 4>& grad
   return sum;
 }
 
-// Options and lengths that make a few hundred numbers, so that each can be moved.
+// Options and lengths that give a few hundred values, so that each can be varied.
 std::vector<BackwardCase<double>> small_cases() {
   std::vector<BackwardCase<double>> cases;
   for (int variant = 0; variant < 4; ++variant) {
@@ -93,14 +93,15 @@ std::vector<BackwardCase<double>> small_cases() {
       options.scale = -0.6;
     }
     cases.emplace_back(std::move(call), 3);
-    // The spans point into vectors, whose memory has moved along.
+    // The spans refer to vectors whose memory has moved.
     if (variant > 1) cases.back().call.options.sinks = cases.back().call.sinks;
     if (variant > 2) cases.back().call.options.alibi_slopes = cases.back().call.alibi_slopes;
   }
   return cases;
 }
 
-// Moves every number of an input by ±h and compares the change of the loss with the gradient: 10⁻⁶ of the largest.
+// Moves every value of an input by ±h and compares the change of the loss with the gradient, within 10⁻⁶ of the
+// largest.
 template <int Rank>
 void expect_central_differences(const char* name, BackwardCase<double>& test, Array<double, Rank>& input,
                                 const Array<double, Rank>& gradient) {
@@ -123,7 +124,7 @@ void expect_central_differences(const char* name, BackwardCase<double>& test, Ar
   });
 }
 
-TEST(BackwardInDouble, GradientsAreCentralDifferencesOfTheLoss) {
+TEST(BackwardInDouble, GradientsMatchCentralDifferences) {
   for (BackwardCase<double>& test : small_cases()) {
     AttentionCase<double>& call = test.call;
     GradientArrays<double> g = outputs_of(call);
@@ -151,7 +152,7 @@ TEST(BackwardInDouble, GradientsAreCentralDifferencesOfTheLoss) {
 
 // ---- PyTorch
 
-// The numbers of make_torch.py.
+// The values written by make_torch.py.
 template <int Rank>
 Array<double, Rank> numbers(Index k, const typename TensorView<double, Rank>::Shape& shape) {
   Array<double, Rank> array(shape);
@@ -168,7 +169,7 @@ struct TorchCase {
   bool has_bias, has_sinks;
 };
 
-TEST(BackwardInDouble, AgreesWithAutogradOfPyTorch) {
+TEST(BackwardInDouble, MatchesPyTorchAutograd) {
   std::map<std::string, std::vector<double>> expected;
   std::ifstream file(REGARD_BACKWARD_DATA "/torch.txt");
   std::string line, name;

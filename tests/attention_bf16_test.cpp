@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Query, key and value of bfloat16 where they are multiplied as they are (docs/reference/semantics.md, section 4):
-// weights are rounded to bf16 for the product with value, subnormal numbers are zero, all else is as in float.
+// Query, key and value in bfloat16, multiplied without conversion (docs/reference/semantics.md, section 4): weights are
+// rounded to bf16 for the product with value, subnormals are zero, and everything else is as in float.
 //
-//     every table      with its own dot product or the plain one in its place (instruction_sets.h)
-//     against double   random calls, huge and tiny numbers, poison, sums that overflow
-//     bits             threads, strides, batch, cuts of the queries, caches, weights, columns and statistics
+//     every table      with its own dot product, or with the emulation in its place (instruction_sets.h)
+//     against double   random calls, huge and tiny values, poison, sums that overflow
+//     bits             threads, strides, batch, split queries, caches, weights, columns and statistics
 //
 // Read next: attention_types_test.cpp, kernels/attention_pack_pairs.cpp.
 #include "regard/attention_statistics.h"
@@ -27,7 +27,7 @@ Array<B16, 4> rounded(const Array<float, 4>& from, const Layout<4>& layout = Lay
   return to;
 }
 
-// The numbers as the dot product takes them.
+// The values as the dot product uses them.
 Array<float, 4> widened(const Array<B16, 4>& from) {
   Array<float, 4> to(from.shape());
   from.for_each_index([&](const auto& at) {
@@ -55,7 +55,7 @@ struct Inputs {
   }
 };
 
-// Rounds the weights unless options say otherwise.
+// Rounds the weights unless the options say otherwise.
 AttentionArrays<float> run(const Inputs& inputs, AttentionOptions options = {}, const Runtime& runtime = {}) {
   options.weights_in_float32 = options.weights_in_float32.value_or(false);
   AttentionArrays<float> outputs =
@@ -72,7 +72,7 @@ void check(const Inputs& inputs, const AttentionOptions& options = {}) {
 
 // ---- against double
 
-TEST(SemanticsBf16, RandomCalls) {
+TEST(Bfloat16Pairs, RandomCallsMatchTheReference) {
   for (std::uint64_t seed = 1; seed <= num_random_calls(500); ++seed) {
     AttentionCase<float> call = random_attention_case<float>(seed);
     SCOPED_TRACE("seed " + std::to_string(seed) + ": " + call.text);
@@ -85,7 +85,7 @@ TEST(SemanticsBf16, RandomCalls) {
   }
 }
 
-TEST(SemanticsBf16, EveryHeadSizeAndLength) {
+TEST(Bfloat16Pairs, EveryHeadSizeAndLength) {
   for (const Index D : {1, 2, 3, 15, 16, 17, 31, 32, 33, 63, 64, 65, 96, 127, 128, 129, 255, 256, 257}) {
     for (const Index S : {1, 2, 31, 33, 64, 65, 129}) {
       SCOPED_TRACE("D " + std::to_string(D) + ", S " + std::to_string(S));
@@ -94,8 +94,8 @@ TEST(SemanticsBf16, EveryHeadSizeAndLength) {
   }
 }
 
-// Beside the bound: no more than a tenth worse than the formula whose weights are rounded after the division.
-TEST(SemanticsBf16, NoWorseThanTheNaiveFormula) {
+// In addition to the bound: at most a tenth worse than the formula whose weights are rounded after the division.
+TEST(Bfloat16Pairs, ErrorIsNotMuchLargerThanThatOfTheNaiveFormula) {
   const Inputs inputs(AttentionInputs<float>::normal(5, 1, 2, 2, 60, 1500, 64, 64));
   const auto expected = inputs.expected();
   const Array<float, 4> value = widened(inputs.value);
@@ -123,11 +123,11 @@ TEST(SemanticsBf16, NoWorseThanTheNaiveFormula) {
       EXPECT_LE(std::abs(error), (0x1p-8 + 32 * 0x1p-24) * expected.magnitude[at]);
     }
     EXPECT_LE(std::sqrt(ours), 1.1 * std::sqrt(naive));
-    EXPECT_GT(ours, 0.1 * naive);  // weights are rounded indeed
+    EXPECT_GT(ours, 0.1 * naive);  // the weights are actually rounded
   });
 }
 
-TEST(SemanticsBf16, AFloatContextHasTheBoundOfFloatUnlessRoundingIsAskedFor) {
+TEST(Bfloat16Pairs, FloatContextMeetsTheFloatBoundUnlessRoundingIsRequested) {
   const Inputs inputs(AttentionInputs<float>::normal(6, 1, 4, 2, 61, 1100, 64, 48));
   auto expected = inputs.expected();
   expected.weight_rounding = 0;
@@ -164,7 +164,7 @@ TEST(SemanticsBf16, AFloatContextHasTheBoundOfFloatUnlessRoundingIsAskedFor) {
                      .row_sum = std::as_const(row_sum).view()},
                     {}, {.context = context.view()});
     EXPECT_EQ(bits_of(context), bits_of(got.context));
-    // A context of bfloat16 has weights of bfloat16 unless float ones are asked for.
+    // A context of bfloat16 has weights of bfloat16 unless float weights are requested.
     Array<B16, 4> narrow({1, 4, 61, 48});
     const auto expect_rounded = [&](const Array<float, 4>& from) {
       narrow.for_each_index([&](const auto& at) { ASSERT_EQ(narrow.get(at).bits, B16(from.get(at)).bits); });
@@ -176,8 +176,8 @@ TEST(SemanticsBf16, AFloatContextHasTheBoundOfFloatUnlessRoundingIsAskedFor) {
   });
 }
 
-// A value of another type keeps the scores, and the weights in float.
-TEST(SemanticsBf16, FloatValuesKeepTheScores) {
+// A value of another type does not change the scores, and keeps the weights in float.
+TEST(Bfloat16Pairs, FloatValuesKeepTheScores) {
   const Inputs inputs(AttentionInputs<float>::normal(7, 1, 4, 2, 61, 300, 33, 48));
   const Array<float, 4> value = widened(inputs.value);
   auto expected = inputs.expected();
@@ -190,9 +190,9 @@ TEST(SemanticsBf16, FloatValuesKeepTheScores) {
   });
 }
 
-TEST(SemanticsBf16, NumbersOfEveryMagnitude) {
+TEST(Bfloat16Pairs, ValuesOfEveryMagnitude) {
   AttentionInputs<float> inputs = AttentionInputs<float>::normal(8, 1, 1, 1, 10, 1300, 4, 41);
-  // A column for every magnitude from subnormal to the largest, and inside each column all signs.
+  // A column for every magnitude from subnormal to the largest, with both signs in each column.
   inputs.value.for_each_index([&](const auto& at) {
     inputs.value.set(at, std::ldexp(inputs.value.get(at), -140 + static_cast<int>(at[3]) * 6));
   });
@@ -208,7 +208,7 @@ TEST(SemanticsBf16, NumbersOfEveryMagnitude) {
   }
 }
 
-TEST(SemanticsBf16, SubnormalNumbersAreZero) {
+TEST(Bfloat16Pairs, SubnormalsAreTreatedAsZero) {
   Array<B16, 4> query({1, 1, 3, 2}), key({1, 1, 5, 2}), value({1, 1, 5, 2});
   for (auto* array : {&query, &key, &value}) array->for_each_index([&](const auto& at) { array->set(at, B16(1.0f)); });
   B16 subnormal;
@@ -227,7 +227,7 @@ TEST(SemanticsBf16, SubnormalNumbersAreZero) {
   });
 }
 
-TEST(SemanticsBf16, ValuesNearTheLargestNumber) {
+TEST(Bfloat16Pairs, ValuesNearTheLargestFiniteNumber) {
   for (const Index S : {2, 3, 64, 1024, 1025, 2100}) {
     AttentionInputs<float> inputs = AttentionInputs<float>::normal(10, 1, 1, 1, 5, S, 4, 6);
     inputs.value.for_each_index([&](const auto& at) {
@@ -243,8 +243,9 @@ TEST(SemanticsBf16, ValuesNearTheLargestNumber) {
   }
 }
 
-// Odd keys beside even ones in a pair: what one row does not see leaves no trace, what it sees reaches its columns.
-TEST(SemanticsBf16, PoisonInEachPlaceOfAPair) {
+// Odd keys next to even ones in a pair: poison has no effect on rows that do not attend to it, and affects its columns
+// in the others.
+TEST(Bfloat16Pairs, PoisonInEitherElementOfAPair) {
   const float nan = std::numeric_limits<float>::quiet_NaN(), infinity = std::numeric_limits<float>::infinity();
   for (const Index poisoned : {0, 1, 30, 31, 32, 63, 64, 69}) {
     for (const float poison : {nan, infinity, -infinity}) {
@@ -260,7 +261,7 @@ TEST(SemanticsBf16, PoisonInEachPlaceOfAPair) {
 
 // ---- bits
 
-TEST(SemanticsBf16Bits, ThreadsStridesBatchAndCuts) {
+TEST(Bfloat16PairsBits, ThreadsStridesBatchAndSplitsDoNotChangeBits) {
   const auto plain = AttentionInputs<float>::normal(12, 2, 4, 2, 130, 1100, 33, 40);
   const Inputs inputs(plain);
   on_every_dot_table([&](const kernels::KernelTable&) {
@@ -274,7 +275,7 @@ TEST(SemanticsBf16Bits, ThreadsStridesBatchAndCuts) {
                            rounded(plain.value, random_layout<4>(random, true)));
       EXPECT_EQ(all_bits(run(strided, options)), all_bits(whole));
     }
-    // One batch entry, some of its rows.
+    // One batch entry, with some of its rows.
     for (const auto& [first, count] : {std::pair<Index, Index>{0, 1}, {7, 1}, {59, 3}, {60, 70}, {129, 1}}) {
       Array<float, 4> context({1, 4, count, 40});
       const auto rows = [&](const Array<B16, 4>& of, Index at, Index n) {
@@ -290,7 +291,7 @@ TEST(SemanticsBf16Bits, ThreadsStridesBatchAndCuts) {
   });
 }
 
-TEST(SemanticsBf16Bits, ACacheGivesThoseOfTheForwardPass) {
+TEST(Bfloat16PairsBits, DecodingFromACacheMatchesTheForwardPass) {
   for (const Index D : {1, 7, 64}) {
     const auto plain = AttentionInputs<float>::normal(14, 1, 6, 2, 70, 1090, D, 37);
     const Inputs inputs(plain);
@@ -323,7 +324,7 @@ TEST(SemanticsBf16Bits, ACacheGivesThoseOfTheForwardPass) {
   }
 }
 
-// Few rows a key head read keys and values where they lie.
+// With few rows per key head, keys and values are read unpacked.
 void expect_few_rows_give_those_of_many(Index depth, Index columns) {
   auto plain = AttentionInputs<float>::normal(18, 1, 4, 2, 70, 1091, depth, columns);
   plain.value.set({0, 1, 1090, 5}, std::numeric_limits<float>::infinity());
@@ -349,7 +350,7 @@ void expect_few_rows_give_those_of_many(Index depth, Index columns) {
   });
 }
 
-TEST(SemanticsBf16Bits, FewRowsGiveThoseOfMany) {
+TEST(Bfloat16PairsBits, FewRowsMatchManyRows) {
   expect_few_rows_give_those_of_many(64, 96);
   expect_few_rows_give_those_of_many(40, 72);
   expect_few_rows_give_those_of_many(88, 56);
@@ -357,7 +358,7 @@ TEST(SemanticsBf16Bits, FewRowsGiveThoseOfMany) {
 }
 
 // Weights, partials, columns and statistics come from the scores of the forward pass.
-TEST(SemanticsBf16Bits, EverythingAgreesOnTheScores) {
+TEST(Bfloat16PairsBits, AllOperatorsUseTheSameScores) {
   const Inputs inputs(AttentionInputs<float>::normal(15, 1, 4, 2, 65, 1200, 19, 33));
   on_every_dot_table([&](const kernels::KernelTable&) {
     AttentionArrays<float> whole = run(inputs);
@@ -369,7 +370,7 @@ TEST(SemanticsBf16Bits, EverythingAgreesOnTheScores) {
       ASSERT_EQ(whole.row_max->get(at), largest);
     });
     const AttentionArrays<float>& done = whole;
-    // Columns, summed as they are documented to be.
+    // Columns, summed as documented.
     Array<float, 3> mass({1, 4, 1200}), sums({1, 4, 1200});
     attention_columns(inputs.query.view(), inputs.key.view(),
                       {.row_max = done.row_max->view(), .row_sum = done.row_sum->view()}, {.key_mass = mass.view()});
@@ -390,7 +391,7 @@ TEST(SemanticsBf16Bits, EverythingAgreesOnTheScores) {
       for (Index j = 0; j < 1200; ++j) weight = std::max(weight, done.weights->get({0, at[1], at[2], j}));
       ASSERT_EQ(largest.get(at), weight);
     });
-    // Partials merge to the whole.
+    // Partials merge to the full result.
     Array<float, 5> accumulator({2, 1, 4, 65, 33});
     Array<float, 4> row_max({2, 1, 4, 65}), row_sum({2, 1, 4, 65});
     attention_partials(inputs.query.view(), inputs.key.view(), inputs.value.view(),
@@ -402,9 +403,9 @@ TEST(SemanticsBf16Bits, EverythingAgreesOnTheScores) {
   });
 }
 
-// The instruction and the plain arithmetic in its place: within twice the bound, and on the sets with fused
-// multiply-add the plain arithmetic gives the same bits.
-TEST(SemanticsBf16Bits, TheInstructionAndItsTwin) {
+// The instruction and its emulation: within twice the bound; on sets with fused multiply-add, the emulation gives the
+// same bits everywhere.
+TEST(Bfloat16PairsBits, InstructionMatchesItsEmulation) {
   const Inputs inputs(AttentionInputs<float>::normal(16, 1, 2, 1, 70, 700, 65, 40));
   const auto expected = inputs.expected();
   std::vector<std::vector<std::uint64_t>> twins;
@@ -425,8 +426,8 @@ TEST(SemanticsBf16Bits, TheInstructionAndItsTwin) {
   for (const auto& bits : twins) EXPECT_EQ(bits, twins.front());
 }
 
-// A table that has no such instruction widens, and one that has uses it.
-TEST(SemanticsBf16Bits, OnlySetsWithTheInstructionUseIt) {
+// A table without the instruction converts to float; one with it uses it.
+TEST(Bfloat16PairsBits, OnlySetsWithTheInstructionUsePairs) {
   const Inputs inputs(AttentionInputs<float>::normal(17, 1, 1, 1, 5, 70, 8, 8));
   on_every_instruction_set([&](const kernels::KernelTable& table) {
     EXPECT_EQ(table.bf16_dot, std::string(table.name) == "avx512_bf16");

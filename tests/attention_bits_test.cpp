@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// docs/reference/semantics.md section 5: what does not change a bit. Threads, executors, the batch and the heads
-// beside it, a row's position in the call, repetition, the contents of the workspace, the caller's floating-point
-// state; and the instruction set, between those with fused multiply-add. Each test compares every output of whole
-// calls, bit by bit.
+// docs/reference/semantics.md section 5: what does not change a bit. Threads, executors, other batch entries and heads,
+// a row's position in the call, repetition, the contents of the workspace, the caller's floating-point state; and the
+// instruction set, among those with fused multiply-add. Each test compares every output of whole calls, bit by bit.
 // Read next: golden_test.cpp.
 #include <cfenv>
 #include <cstring>
@@ -18,11 +17,11 @@ namespace regard {
 namespace {
 
 template <class T>
-class Semantics5 : public testing::Test {};
+class BitExactness : public testing::Test {};
 using Types = testing::Types<float, double>;
-TYPED_TEST_SUITE(Semantics5, Types);
+TYPED_TEST_SUITE(BitExactness, Types);
 
-// Large enough that the work is shared out: several heads, tasks, blocks and chunks.
+// Large enough to be distributed: several heads, tasks, blocks and chunks.
 constexpr Index kB = 2, kH = 2, kHkv = 1, kL = 130, kS = 1100, kD = 11, kDv = 37;
 
 template <class T>
@@ -30,7 +29,7 @@ AttentionInputs<T> large_inputs() {
   return AttentionInputs<T>::normal(1, kB, kH, kHkv, kL, kS, kD, kDv);
 }
 
-// Options that touch every path: positions, a mask, a bias, sinks, a cap.
+// Options that exercise every path: positions, a mask, a bias, sinks, a cap.
 template <class T>
 struct LargeOptions {
   Array<bool, 4> mask{{kB, 1, kL, kS}};
@@ -56,7 +55,7 @@ struct LargeOptions {
   }
 };
 
-// What run(runtime or nothing) gives must not depend on how it is run.
+// The result of run(runtime or nothing) must not depend on the runtime.
 template <class T>
 void expect_runtime_moves_no_bit(const std::vector<Runtime>& runtimes) {
   const AttentionInputs<T> inputs = large_inputs<T>();
@@ -70,7 +69,7 @@ void expect_runtime_moves_no_bit(const std::vector<Runtime>& runtimes) {
   });
 }
 
-TYPED_TEST(Semantics5, ThreadsMoveNoBit) {
+TYPED_TEST(BitExactness, ThreadsDoNotChangeBits) {
   expect_runtime_moves_no_bit<TypeParam>(
       {{.num_threads = 1}, {.num_threads = 2}, {.num_threads = 3}, {.num_threads = 8}});
 }
@@ -87,13 +86,13 @@ void run_on_threads(Index n, const Task& task) {
   for (Index i = 0; i < n; ++i) threads.emplace_back([&task, i] { task(i); });
 }
 
-TYPED_TEST(Semantics5, ExecutorsMoveNoBit) {
+TYPED_TEST(BitExactness, ExecutorsDoNotChangeBits) {
   expect_runtime_moves_no_bit<TypeParam>({{.executor = run_inline, .num_threads = 3},
                                           {.executor = run_reversed, .num_threads = 5},
                                           {.executor = run_on_threads, .num_threads = 4}});
 }
 
-// Hands out memory that is full of one byte, so that whatever is read before it is written shows.
+// Provides memory filled with one byte value, so that reads of uninitialized memory become visible.
 class FilledMemory : public std::pmr::memory_resource {
  public:
   explicit FilledMemory(int byte) : byte_(byte) {}
@@ -111,7 +110,7 @@ class FilledMemory : public std::pmr::memory_resource {
   int byte_;
 };
 
-TYPED_TEST(Semantics5, TheContentsOfTheWorkspaceMoveNoBit) {
+TYPED_TEST(BitExactness, WorkspaceContentsDoNotChangeBits) {
   using T = TypeParam;
   FilledMemory zero(0), ones(0xff), large(0x7e);
   expect_runtime_moves_no_bit<T>({{.workspace = &zero}, {.workspace = &ones}, {.workspace = &large}});
@@ -125,7 +124,7 @@ TYPED_TEST(Semantics5, TheContentsOfTheWorkspaceMoveNoBit) {
   }
 }
 
-TYPED_TEST(Semantics5, RepetitionMovesNoBit) {
+TYPED_TEST(BitExactness, RepeatedCallsGiveTheSameBits) {
   using T = TypeParam;
   const AttentionInputs<T> inputs = large_inputs<T>();
   const LargeOptions<T> options;
@@ -135,7 +134,7 @@ TYPED_TEST(Semantics5, RepetitionMovesNoBit) {
   });
 }
 
-// The part of a view with these extents, from these indices on.
+// The part of a view with these extents, starting at these indices.
 template <class T>
 TensorView<T, 4> part(TensorView<T, 4> view, const std::array<Index, 4>& from, const std::array<Index, 4>& shape) {
   for (std::size_t axis = 0; axis < 4; ++axis) view.data += from[axis] * view.strides[axis];
@@ -143,7 +142,7 @@ TensorView<T, 4> part(TensorView<T, 4> view, const std::array<Index, 4>& from, c
   return view;
 }
 
-TYPED_TEST(Semantics5, TheBatchAndTheHeadsBesideItMoveNoBit) {
+TYPED_TEST(BitExactness, OtherBatchEntriesAndHeadsDoNotChangeBits) {
   using T = TypeParam;
   const AttentionInputs<T> inputs = large_inputs<T>();
   on_every_instruction_set([&](const kernels::KernelTable&) {
@@ -169,7 +168,7 @@ TYPED_TEST(Semantics5, TheBatchAndTheHeadsBesideItMoveNoBit) {
   });
 }
 
-TYPED_TEST(Semantics5, ARowsPlaceAndTheChunkingOfTheQueriesMoveNoBit) {
+TYPED_TEST(BitExactness, RowPositionAndQuerySplitsDoNotChangeBits) {
   using T = TypeParam;
   const AttentionInputs<T> inputs = large_inputs<T>();
   const Index offset = 700;
@@ -200,14 +199,15 @@ TYPED_TEST(Semantics5, ARowsPlaceAndTheChunkingOfTheQueriesMoveNoBit) {
   });
 }
 
-// A block of few keys against one of which a mask hides the others: exponentials of all 64 scores, or of some.
-TYPED_TEST(Semantics5, HowFewKeysABlockHasMovesNoBit) {
+// A block of few keys, compared with a full block in which a mask hides the others: exponentials of some or of all 64
+// scores.
+TYPED_TEST(BitExactness, PartialKeyBlocksDoNotChangeBits) {
   using T = TypeParam;
   constexpr Index kMaxKeys = 130, kSize = 32;
   on_every_instruction_set([&](const kernels::KernelTable&) {
     for (const Index rows : {1, 3, 7, 13}) {
       AttentionInputs<T> inputs = AttentionInputs<T>::normal(5, 1, 2, 2, rows, kMaxKeys, kSize, kSize);
-      // Weights from 1 down to subnormal numbers and 0.
+      // Weights from 1 down to subnormals and 0.
       inputs.query.for_each_index([&](const auto& at) { inputs.query.set(at, 7 * inputs.query.get(at)); });
       for (Index keys = 1; keys <= kMaxKeys; keys += keys < 66 ? 1 : 9) {
         Array<bool, 4> mask({1, 1, 1, kMaxKeys});
@@ -229,8 +229,8 @@ TYPED_TEST(Semantics5, HowFewKeysABlockHasMovesNoBit) {
   });
 }
 
-// Keys of which so many are packed that tasks walk them together, four at a time where one thread has 66 of them.
-TYPED_TEST(Semantics5, RowsThatWalkTheKeysTogetherHaveTheBitsOfRowsAlone) {
+// Enough packed keys for tasks to form groups of four, if one thread has 66 of them.
+TYPED_TEST(BitExactness, GroupedTasksMatchSingleTasks) {
   using T = TypeParam;
   constexpr Index kRows = 1980, kKeys = 40'000, kSize = 8, kOffset = 37'000;
   const AttentionInputs<T> inputs = AttentionInputs<T>::normal(3, 1, 2, 1, kRows, kKeys, kSize, kSize);
@@ -270,7 +270,7 @@ class FloatingPointState {
   fenv_t environment_;
 };
 
-// Rounding modes, flushing and unmasked exceptions, as a caller may have set them.
+// Rounding modes, flushing and unmasked exceptions that a caller may have set.
 std::vector<std::uint64_t> unusual_states() {
   std::vector<std::uint64_t> states;
   for (const std::uint64_t rounding : {std::uint64_t{0}, kRoundDown, kRoundUp, kRoundToZero}) {
@@ -282,7 +282,7 @@ std::vector<std::uint64_t> unusual_states() {
   return states;
 }
 
-// Inputs that raise every flag and whose results change with rounding and flushing; enough for several threads.
+// Inputs that raise every flag and whose results change with rounding and flushing; enough work for several threads.
 template <class T>
 AttentionInputs<T> delicate_inputs() {
   AttentionInputs<T> inputs = AttentionInputs<T>::normal(3, 2, 2, 2, 70, 500, 8, 9);
@@ -296,7 +296,7 @@ AttentionInputs<T> delicate_inputs() {
   return inputs;
 }
 
-TYPED_TEST(Semantics5, TheCallersFloatingPointStateMovesNoBitAndIsRestored) {
+TYPED_TEST(BitExactness, CallersFloatingPointStateDoesNotChangeBitsAndIsRestored) {
   using T = TypeParam;
   const AttentionInputs<T> inputs = delicate_inputs<T>();
   const AttentionOptions options{.causal = true, .query_offset = Index{430}, .soft_cap = 30.0};
@@ -311,7 +311,7 @@ TYPED_TEST(Semantics5, TheCallersFloatingPointStateMovesNoBitAndIsRestored) {
           std::uint64_t after = 0;
           {
             const FloatingPointState restored;
-            // A raised flag under an open mask is legal as long as no operation raises it anew.
+            // A raised flag with its exception unmasked is legal as long as no operation raises it again.
             set_floating_point_state(state | flags);
             attention_forward(inputs.query.view(), inputs.key.view(), inputs.value.view(), got.views(), options,
                               Runtime{.num_threads = num_threads});
@@ -325,7 +325,7 @@ TYPED_TEST(Semantics5, TheCallersFloatingPointStateMovesNoBitAndIsRestored) {
   });
 }
 
-TYPED_TEST(Semantics5, TasksOnForeignThreadsKeepTheirThreadsStateApart) {
+TYPED_TEST(BitExactness, TasksOnForeignThreadsKeepTheirThreadsState) {
   using T = TypeParam;
   const AttentionInputs<T> inputs = large_inputs<T>();
   on_every_instruction_set([&](const kernels::KernelTable&) {
@@ -350,7 +350,7 @@ TYPED_TEST(Semantics5, TasksOnForeignThreadsKeepTheirThreadsStateApart) {
   });
 }
 
-TYPED_TEST(Semantics5, EveryOperatorKeepsTheCallersFloatingPointState) {
+TYPED_TEST(BitExactness, EveryOperatorRestoresTheFloatingPointState) {
   using T = TypeParam;
   const auto inputs = AttentionInputs<T>::normal(4, 1, 1, 1, 3, 1030, 4, 5);
   const AttentionArrays<T> plain = run_attention(inputs);
@@ -378,7 +378,7 @@ TYPED_TEST(Semantics5, EveryOperatorKeepsTheCallersFloatingPointState) {
 
 // ---- instruction sets
 
-TYPED_TEST(Semantics5, InstructionSetsWithFusedMultiplyAddAgreeOnEveryBit) {
+TYPED_TEST(BitExactness, InstructionSetsWithFmaAreBitIdentical) {
   using T = TypeParam;
   const auto tables = fused_instruction_sets();
   ASSERT_GE(tables.size(), 1u);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// attention_columns against the whole weights: the mass of each key is their sum, row by row in double, rounded once,
-// to the bit; the pooled map is their mean over each cell. Every option, layout, type of number and instruction set.
+// attention_columns compared with all weights: the mass of each key is their sum, row by row in double, rounded once,
+// bit by bit; the pooled map is their mean over each cell. Every option, layout, element type and instruction set.
 // Read next: attention_weights_test.cpp.
 #include "regard/attention_statistics.h"
 #include "support/attention_cases.h"
@@ -18,7 +18,7 @@ class Columns : public testing::Test {};
 using Types = testing::Types<float, double>;
 TYPED_TEST_SUITE(Columns, Types);
 
-// What a call leaves, and its weights as attention_weights has them.
+// The results of a call, and its weights from attention_weights.
 template <class T>
 struct Inspected {
   Array<T, 4> weights;
@@ -63,7 +63,8 @@ void expect_mass(const AttentionCase<T>& call, const Inspected<T>& made) {
   }
 }
 
-// Cells straight from their definition. Their order of addition is not promised, and in double costs at most n · 2⁻⁵³.
+// Cells directly from their definition. Their order of addition is not guaranteed, and in double contributes at most n
+// · 2⁻⁵³.
 template <class T>
 void expect_map(const AttentionCase<T>& call, const Inspected<T>& made, CoarseCells cells) {
   const Index ga = made.pooled_map.shape()[2], gb = made.pooled_map.shape()[3];
@@ -91,7 +92,7 @@ void expect_map(const AttentionCase<T>& call, const Inspected<T>& made, CoarseCe
   }
 }
 
-TYPED_TEST(Columns, AreTheSumsAndMeansOfTheWeights) {
+TYPED_TEST(Columns, MatchSumsAndMeansOfTheWeights) {
   using T = TypeParam;
   on_every_instruction_set([](const kernels::KernelTable&) {
     for (std::uint64_t seed = 0; seed < num_random_calls(300); ++seed) {
@@ -108,7 +109,7 @@ TYPED_TEST(Columns, AreTheSumsAndMeansOfTheWeights) {
   });
 }
 
-TYPED_TEST(Columns, ThreadsAndWhatElseIsAskedForMoveNoBit) {
+TYPED_TEST(Columns, ThreadsAndOtherOutputsDoNotChangeBits) {
   using T = TypeParam;
   const AttentionCase<T> call = long_causal_case<T>(700, 3000);
   const Inspected<T> one = inspect(call, {7, 11}, CoarseCells::means, {.num_threads = 1});
@@ -156,7 +157,7 @@ TEST(Columns, Rejections) {
   };
   const ColumnsRequest request{.row_max = row_max.view(), .row_sum = row_sum.view()};
   EXPECT_EQ(message({.row_max = row_max.view()}, {.key_mass = mass.view()}),
-            "attention_columns: row_sum is missing; expected (1, 4, 5) as attention_forward wrote it");
+            "attention_columns: row_sum is missing; expected (1, 4, 5) as written by attention_forward");
   EXPECT_EQ(message(request, {.key_mass = short_mass.view()}),
             "attention_columns: key_mass has shape (1, 4, 8); expected (1, 4, 9)");
   EXPECT_EQ(

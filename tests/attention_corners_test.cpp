@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// docs/reference/semantics.md section 3, the rows about numbers: rows that see nothing, poison at invisible keys, NaN
-// and ∞ at visible ones, scores of ±∞ and near the largest number, empty extents. Read next: attention_memory_test.cpp.
+// docs/reference/semantics.md section 3, the rows about values: fully masked rows, poison at invisible keys, NaN and ∞
+// at visible ones, scores of ±∞ and near the largest number, empty extents.
+// Read next: attention_memory_test.cpp.
 #include "support/attention_checks.h"
 
 namespace regard {
 namespace {
 
 template <class T>
-class Semantics3 : public testing::Test {
+class AttentionEdgeCases : public testing::Test {
  protected:
   static constexpr T kInfinity = std::numeric_limits<T>::infinity();
   static constexpr T kNaN = std::numeric_limits<T>::quiet_NaN();
   static constexpr T kLargest = std::numeric_limits<T>::max();
 };
 using Types = testing::Types<float, double>;
-TYPED_TEST_SUITE(Semantics3, Types);
+TYPED_TEST_SUITE(AttentionEdgeCases, Types);
 
 template <class T>
 Array<float, 4> bias_of(const std::array<Index, 4>& shape, T value) {
@@ -24,7 +25,7 @@ Array<float, 4> bias_of(const std::array<Index, 4>& shape, T value) {
   return bias;
 }
 
-// A bias of one row that makes the scores these numbers, where the scale is 0.
+// A bias of one row that gives exactly these scores if the scale is 0.
 template <class T>
 Array<T, 4> scores_as_bias(const std::vector<T>& scores) {
   Array<T, 4> bias({1, 1, 1, static_cast<Index>(scores.size())});
@@ -33,7 +34,7 @@ Array<T, 4> scores_as_bias(const std::vector<T>& scores) {
   return bias;
 }
 
-// ---- a row that sees no key
+// ---- fully masked rows
 
 template <class T>
 void expect_empty_row(const AttentionArrays<T>& got, Index b, Index h, Index i) {
@@ -48,10 +49,10 @@ void expect_empty_row(const AttentionArrays<T>& got, Index b, Index h, Index i) 
   EXPECT_EQ(got.row_sum->get({b, h, i}), 0);
 }
 
-TYPED_TEST(Semantics3, ARowThatSeesNoKeyHasContextPlusZeroAndLseMinusInfinity) {
+TYPED_TEST(AttentionEdgeCases, FullyMaskedRowsHaveZeroContextAndLseMinusInfinity) {
   using T = TypeParam;
   auto inputs = AttentionInputs<T>::normal(1, 1, 1, 1, 9, 100, 4, 5);
-  // A negative value must not leave its sign behind.
+  // The sign of a negative value must not remain.
   inputs.value.fill([] { return -1; });
   Array<bool, 4> none({1, 1, 1, 1}), blocks({1, 1, 1, 1}), alternating({1, 1, 9, 1}), last({1, 1, 9, 100});
   none.fill([] { return false; });
@@ -87,7 +88,8 @@ TYPED_TEST(Semantics3, ARowThatSeesNoKeyHasContextPlusZeroAndLseMinusInfinity) {
 
 // ---- poison
 
-// Each way of hiding keys 2, 64 … 69 and all from 100 on from every row, but the first, which hides them from odd rows.
+// Different ways to hide keys 2, 64 … 69 and all from 100 on from every row, except the first, which hides them only
+// from odd rows.
 template <class T>
 struct Hiding {
   Array<bool, 4> odd_rows_mask{{1, 1, 8, 130}}, mask{{1, 1, 1, 130}}, blocks{{1, 1, 1, 65}};
@@ -124,7 +126,7 @@ struct Hiding {
   }
 };
 
-TYPED_TEST(Semantics3, NaNOrInfinityAtAnInvisibleKeyOrValueHasNoEffect) {
+TYPED_TEST(AttentionEdgeCases, NonFiniteInvisibleKeysAndValuesHaveNoEffect) {
   using T = TypeParam;
   const Hiding<T> hiding;
   for (int way = 0; way <= 6; ++way) {
@@ -140,10 +142,10 @@ TYPED_TEST(Semantics3, NaNOrInfinityAtAnInvisibleKeyOrValueHasNoEffect) {
         on_every_instruction_set([&](const kernels::KernelTable&) {
           const AttentionArrays<T> a = run_attention(clean, hiding.of(way)),
                                    b = run_attention(poisoned, hiding.of(way));
-          // Odd rows never see the poison; even ones only in the first way.
+          // Odd rows never attend to the poison; even rows do only in the first case.
           for (Index i = 0; i < 8; ++i) {
             if (way == 0 && i % 2 == 0) {
-              // An infinite key may be a score of −∞, but NaN is NaN.
+              // An infinite key may give a score of −∞, but NaN remains NaN.
               EXPECT_TRUE(!std::isnan(poison) || std::isnan(b.context.get({0, 0, i, 0})));
               continue;
             }
@@ -157,7 +159,7 @@ TYPED_TEST(Semantics3, NaNOrInfinityAtAnInvisibleKeyOrValueHasNoEffect) {
   }
 }
 
-TYPED_TEST(Semantics3, NaNOrInfinityBehindACausalDiagonalHasNoEffect) {
+TYPED_TEST(AttentionEdgeCases, NonFiniteKeysAndValuesAfterTheCausalDiagonalHaveNoEffect) {
   using T = TypeParam;
   const auto clean = AttentionInputs<T>::normal(3, 150, 150, 5);
   for (const Index last : {Index{3}, Index{63}, Index{64}, Index{100}}) {
@@ -182,7 +184,7 @@ TYPED_TEST(Semantics3, NaNOrInfinityBehindACausalDiagonalHasNoEffect) {
   }
 }
 
-TYPED_TEST(Semantics3, NaNInAVisibleQueryReachesItsRowAlone) {
+TYPED_TEST(AttentionEdgeCases, NaNInAQueryAffectsOnlyItsRow) {
   using T = TypeParam;
   auto inputs = AttentionInputs<T>::normal(4, 1, 2, 1, 70, 80, 5, 6);
   inputs.query.set({0, 1, 33, 2}, this->kNaN);
@@ -193,12 +195,12 @@ TYPED_TEST(Semantics3, NaNInAVisibleQueryReachesItsRowAlone) {
     EXPECT_TRUE(std::isnan((*rows)->get({0, 1, 33})));
     EXPECT_FALSE(std::isnan((*rows)->get({0, 1, 32})));
   }
-  // A row that sees nothing reads no query.
+  // A fully masked row does not read its query.
   const std::vector<Index> lengths{0};
   checked_attention(inputs, {.key_lengths = lengths});
 }
 
-TYPED_TEST(Semantics3, NaNInAVisibleKeyReachesTheRowsThatSeeIt) {
+TYPED_TEST(AttentionEdgeCases, NaNInAKeyAffectsOnlyRowsThatAttendToIt) {
   using T = TypeParam;
   auto inputs = AttentionInputs<T>::normal(5, 1, 4, 2, 90, 90, 5, 6);
   inputs.key.set({0, 1, 66, 0}, this->kNaN);
@@ -207,7 +209,7 @@ TYPED_TEST(Semantics3, NaNInAVisibleKeyReachesTheRowsThatSeeIt) {
       [&](const auto& at) { EXPECT_EQ(std::isnan(got.context.get(at)), at[1] >= 2 && at[2] >= 66); });
 }
 
-TYPED_TEST(Semantics3, NaNInAVisibleValueReachesItsColumnAlone) {
+TYPED_TEST(AttentionEdgeCases, NaNInAValueAffectsOnlyItsColumn) {
   using T = TypeParam;
   auto inputs = AttentionInputs<T>::normal(6, 1, 1, 1, 90, 90, 5, 70);
   inputs.value.set({0, 0, 66, 37}, this->kNaN);
@@ -217,7 +219,7 @@ TYPED_TEST(Semantics3, NaNInAVisibleValueReachesItsColumnAlone) {
   for (const T lse : got.lse->values()) EXPECT_FALSE(std::isnan(lse));
 }
 
-TYPED_TEST(Semantics3, InfinityInAVisibleValueReachesItsColumnAlone) {
+TYPED_TEST(AttentionEdgeCases, InfinityInAValueAffectsOnlyItsColumn) {
   using T = TypeParam;
   auto inputs = AttentionInputs<T>::normal(7, 1, 1, 1, 90, 90, 5, 70);
   inputs.value.set({0, 0, 66, 37}, this->kInfinity);
@@ -228,14 +230,14 @@ TYPED_TEST(Semantics3, InfinityInAVisibleValueReachesItsColumnAlone) {
   EXPECT_TRUE(std::isfinite(got.context.get({0, 0, 65, 37})));
 }
 
-// Values whose sum overflows, beside values that other rows see or none.
-TYPED_TEST(Semantics3, AMeanOfLargeValuesIsFiniteWhateverStandsBesideThem) {
+// Values whose sum overflows, next to values that other rows or no rows attend to.
+TYPED_TEST(AttentionEdgeCases, MeanOfLargeValuesIsFiniteNextToNonFiniteValues) {
   using T = TypeParam;
   AttentionInputs<T> inputs = AttentionInputs<T>::normal(8, 70, 130, 4);
   for (Index j = 0; j < 60; ++j) inputs.value.set({0, 0, j, 2}, this->kLargest);
-  inputs.value.set({0, 0, 65, 1}, this->kNaN);       // seen by rows from 5 on
-  inputs.value.set({0, 0, 66, 2}, this->kInfinity);  // by rows from 6 on
-  inputs.value.set({0, 0, 131 - 1, 2}, this->kNaN);  // by none
+  inputs.value.set({0, 0, 65, 1}, this->kNaN);       // visible to rows from 5 on
+  inputs.value.set({0, 0, 66, 2}, this->kInfinity);  // to rows from 6 on
+  inputs.value.set({0, 0, 131 - 1, 2}, this->kNaN);  // to no row
   const AttentionOptions options{.causal = true, .query_offset = Index{60}, .scale = 0.0};
   const AttentionArrays<T> got = checked_attention(inputs, options);
   EXPECT_TRUE(std::isfinite(got.context.get({0, 0, 0, 2})));
@@ -247,7 +249,7 @@ TYPED_TEST(Semantics3, AMeanOfLargeValuesIsFiniteWhateverStandsBesideThem) {
 
 // ---- scores of −∞ and of the lowest number
 
-TYPED_TEST(Semantics3, AScoreOfMinusInfinityHasWeightZero) {
+TYPED_TEST(AttentionEdgeCases, AScoreOfMinusInfinityHasWeightZero) {
   using T = TypeParam;
   AttentionInputs<T> inputs = AttentionInputs<T>::normal(8, 2, 70, 4);
   std::vector<T> scores(70, 1);
@@ -255,7 +257,7 @@ TYPED_TEST(Semantics3, AScoreOfMinusInfinityHasWeightZero) {
   const auto bias = scores_as_bias(scores);
   AttentionArrays<T> got = checked_attention(inputs, {.bias = bias.view(), .scale = 0.0});
   for (Index j = 0; j < 70; ++j) EXPECT_EQ(got.weights->get({0, 0, 1, j}) > 0, j != 0 && j != 65);
-  // By overflow of the product: a query and a key of opposite signs near the largest number.
+  // By overflow of the product: a query and a key with opposite signs near the largest number.
   for (Index d = 0; d < 4; ++d) {
     for (Index i = 0; i < 2; ++i) inputs.query.set({0, 0, i, d}, this->kLargest / 8);
     inputs.key.set({0, 0, 5, d}, -100);
@@ -268,7 +270,7 @@ TYPED_TEST(Semantics3, AScoreOfMinusInfinityHasWeightZero) {
   EXPECT_EQ(got.row_sum->get({0, 0, 0}), 69);
 }
 
-TYPED_TEST(Semantics3, ARowWhoseMaximumIsMinusInfinityCountsAsEmpty) {
+TYPED_TEST(AttentionEdgeCases, RowWithMaximumMinusInfinityCountsAsFullyMasked) {
   using T = TypeParam;
   const auto inputs = AttentionInputs<T>::normal(9, 3, 1100, 4);
   const auto bias = bias_of({1, 1, 1, 1}, -HUGE_VALF);
@@ -276,13 +278,13 @@ TYPED_TEST(Semantics3, ARowWhoseMaximumIsMinusInfinityCountsAsEmpty) {
   for (Index i = 0; i < 3; ++i) expect_empty_row(got, 0, 0, i);
 }
 
-TYPED_TEST(Semantics3, ARowOfAllLowestIsAUniformAverage) {
+TYPED_TEST(AttentionEdgeCases, RowOfLowestFiniteScoresIsAUniformAverage) {
   using T = TypeParam;
   for (const Index S : {1, 2, 64, 100, 1500}) {
     const auto inputs = AttentionInputs<T>::normal(10, 2, S, 4);
     Array<T, 4> bias({1, 1, 1, S});
     bias.fill([&] { return std::numeric_limits<T>::lowest(); });
-    // Scores of the order of 1 vanish beside the lowest number.
+    // Scores of the order of 1 are lost next to the lowest number.
     on_every_instruction_set([&](const kernels::KernelTable&) {
       const AttentionArrays<T> got = run_attention(inputs, {.bias = std::as_const(bias).view()});
       for (const T weight : got.weights->values()) EXPECT_EQ(weight, 1 / static_cast<T>(S));
@@ -295,7 +297,7 @@ TYPED_TEST(Semantics3, ARowOfAllLowestIsAUniformAverage) {
 
 // ---- scores of +∞ and NaN
 
-TYPED_TEST(Semantics3, OneScoreOfPlusInfinityHasWeightOne) {
+TYPED_TEST(AttentionEdgeCases, OneScoreOfPlusInfinityHasWeightOne) {
   using T = TypeParam;
   for (const std::size_t place : {0u, 31u, 64u, 1023u, 1024u, 2999u}) {
     const auto inputs = AttentionInputs<T>::normal(11, 2, 3000, 4);
@@ -311,7 +313,7 @@ TYPED_TEST(Semantics3, OneScoreOfPlusInfinityHasWeightOne) {
   }
 }
 
-TYPED_TEST(Semantics3, SeveralScoresOfPlusInfinityAreNaN) {
+TYPED_TEST(AttentionEdgeCases, SeveralScoresOfPlusInfinityAreNaN) {
   using T = TypeParam;
   for (const auto& [first, second] : {std::pair<std::size_t, std::size_t>{0, 1}, {3, 70}, {10, 1030}, {2000, 2999}}) {
     const auto inputs = AttentionInputs<T>::normal(12, 2, 3000, 4);
@@ -324,7 +326,7 @@ TYPED_TEST(Semantics3, SeveralScoresOfPlusInfinityAreNaN) {
   }
 }
 
-TYPED_TEST(Semantics3, PlusInfinityBeatsAFiniteSinkAndABiasOfNaNIsANaNRow) {
+TYPED_TEST(AttentionEdgeCases, PlusInfinityOutweighsAFiniteSinkAndNaNBiasGivesANaNRow) {
   using T = TypeParam;
   const auto inputs = AttentionInputs<T>::normal(13, 2, 70, 4);
   const std::vector<T> sinks{this->kLargest};
@@ -342,7 +344,7 @@ TYPED_TEST(Semantics3, PlusInfinityBeatsAFiniteSinkAndABiasOfNaNIsANaNRow) {
   }
 }
 
-TYPED_TEST(Semantics3, ABiasOfMinusZeroChangesNoBit) {
+TYPED_TEST(AttentionEdgeCases, BiasOfMinusZeroDoesNotChangeBits) {
   using T = TypeParam;
   const auto inputs = AttentionInputs<T>::normal(14, 5, 70, 4);
   const auto bias = bias_of({1, 1, 1, 1}, -0.0f);
@@ -353,7 +355,7 @@ TYPED_TEST(Semantics3, ABiasOfMinusZeroChangesNoBit) {
 
 // ---- scores near the largest number
 
-TYPED_TEST(Semantics3, ScoresNearTheLargestNumberAreFiniteAndWithinTheBound) {
+TYPED_TEST(AttentionEdgeCases, ScoresNearTheLargestFiniteNumberAreWithinTheBound) {
   using T = TypeParam;
   const T huge = static_cast<T>(this->kLargest * static_cast<T>(0.9));
   const Index S = 1200;
@@ -363,8 +365,8 @@ TYPED_TEST(Semantics3, ScoresNearTheLargestNumberAreFiniteAndWithinTheBound) {
   rows[2].assign(static_cast<std::size_t>(S), -huge);
   rows[2][700] = huge;
   for (std::size_t j = 0; j < static_cast<std::size_t>(S); ++j) {
-    rows[3][j] = static_cast<T>(j) / static_cast<T>(S) * huge;  // strictly rising by much
-    rows[4][j] = static_cast<T>(j % 2 == 0 ? 1 : -1) * huge;    // both ends in turn
+    rows[3][j] = static_cast<T>(j) / static_cast<T>(S) * huge;  // strictly increasing in large steps
+    rows[4][j] = static_cast<T>(j % 2 == 0 ? 1 : -1) * huge;    // alternating between both ends
   }
   for (const std::vector<T>& scores : rows) {
     const auto bias = scores_as_bias(scores);
@@ -375,14 +377,14 @@ TYPED_TEST(Semantics3, ScoresNearTheLargestNumberAreFiniteAndWithinTheBound) {
   }
 }
 
-// Section 4 holds up to the largest number, where the products are summed before they are scaled, and not beyond it.
-TYPED_TEST(Semantics3, SumsOfProductsUpToTheLargestNumberAreFiniteAndThoseBeyondItAreNot) {
+// Section 4 applies up to the largest number, where the products are summed before they are scaled, and not beyond it.
+TYPED_TEST(AttentionEdgeCases, DotProductsOverflowOnlyBeyondTheLargestFiniteNumber) {
   using T = TypeParam;
   const T half = std::sqrt(std::ldexp(static_cast<T>(1), std::numeric_limits<T>::max_exponent - 2));
-  const T most = this->kLargest / half / 2;  // half · most + half · most is the largest number, exactly
+  const T most = this->kLargest / half / 2;  // half · most + half · most is exactly the largest number
   const double scale = std::ldexp(8.0, -std::numeric_limits<T>::max_exponent);
   const Index S = 70, D = 32;
-  // A few rows are attended unpacked, many packed.
+  // With few rows keys are read unpacked, with many they are packed.
   for (const Index L : {2, 70}) {
     const auto with_keys = [&](T key) {
       AttentionInputs<T> inputs = AttentionInputs<T>::normal(19, L, S, D);
@@ -401,15 +403,15 @@ TYPED_TEST(Semantics3, SumsOfProductsUpToTheLargestNumberAreFiniteAndThoseBeyond
     AttentionInputs<T> beyond = with_keys(std::nextafter(most, this->kLargest));
     on_every_instruction_set([&](const kernels::KernelTable&) {
       const AttentionArrays<T> got = run_attention(beyond, {.scale = scale});
-      for (const T x : got.context.values()) EXPECT_TRUE(std::isnan(x));  // two scores of +infinity
+      for (const T x : got.context.values()) EXPECT_TRUE(std::isnan(x));  // two scores of +∞
     });
-    // The remedy that the header names: a power of two taken from the query and given to the scale.
+    // The workaround that the header documents: move a power of two from the query to the scale.
     beyond.query.for_each_index([&](const auto& at) { beyond.query.set(at, beyond.query.get(at) / 256); });
     expect_finite(beyond, 256);
   }
 }
 
-TYPED_TEST(Semantics3, ValuesNearTheLargestNumberHaveAFiniteMean) {
+TYPED_TEST(AttentionEdgeCases, ValuesNearTheLargestFiniteNumberHaveAFiniteMean) {
   using T = TypeParam;
   for (const Index S : {2, 65, 1500}) {
     AttentionInputs<T> inputs = AttentionInputs<T>::normal(16, 3, S, 4);
@@ -422,7 +424,7 @@ TYPED_TEST(Semantics3, ValuesNearTheLargestNumberHaveAFiniteMean) {
   }
 }
 
-TYPED_TEST(Semantics3, StrictlyRisingScoresChangeTheMaximumAtEveryKey) {
+TYPED_TEST(AttentionEdgeCases, StrictlyRisingScoresAreWithinTheBound) {
   using T = TypeParam;
   const Index S = 2500;
   const auto inputs = AttentionInputs<T>::normal(17, 2, S, 4);
@@ -441,7 +443,7 @@ TYPED_TEST(Semantics3, StrictlyRisingScoresChangeTheMaximumAtEveryKey) {
 
 // ---- empty extents
 
-TYPED_TEST(Semantics3, NoQueriesNoBatchAndNoHeadsSucceedAndWriteNothing) {
+TYPED_TEST(AttentionEdgeCases, EmptyQueriesBatchAndHeadsSucceedAndWriteNothing) {
   using T = TypeParam;
   for (const auto& [B, H, Hkv, L] : {std::array<Index, 4>{0, 2, 1, 3}, {2, 0, 1, 3}, {2, 0, 0, 3}, {2, 2, 1, 0}}) {
     const auto inputs = AttentionInputs<T>::normal(18, B, H, Hkv, L, 5, 4, 3);
@@ -457,7 +459,7 @@ TYPED_TEST(Semantics3, NoQueriesNoBatchAndNoHeadsSucceedAndWriteNothing) {
   }
 }
 
-TYPED_TEST(Semantics3, NullIsFineWhereNothingIsStored) {
+TYPED_TEST(AttentionEdgeCases, NullPointersAreAllowedForEmptyTensors) {
   using T = TypeParam;
   const TensorView<const T, 4> none(nullptr, {2, 4, 0, 3});
   EXPECT_EQ(
@@ -465,8 +467,8 @@ TYPED_TEST(Semantics3, NullIsFineWhereNothingIsStored) {
       "accepted");
 }
 
-// As many heads as are packed one by one, and rows enough for theirs to be fetched ahead.
-TYPED_TEST(Semantics3, NoKeysOfManyHeadsMayLieNowhere) {
+// Enough heads to be packed one by one, and enough rows to prefetch theirs.
+TYPED_TEST(AttentionEdgeCases, NullKeysAndValuesAreAllowedForManyHeadsWithoutKeys) {
   using T = TypeParam;
   const Tensor<T, 4> query({1, 64, 100, 64});
   Tensor<T, 4> context({1, 64, 100, 64});
@@ -476,7 +478,7 @@ TYPED_TEST(Semantics3, NoKeysOfManyHeadsMayLieNowhere) {
   EXPECT_EQ(std::count(context.data(), context.data() + context.size(), static_cast<T>(0)), context.size());
 }
 
-TYPED_TEST(Semantics3, NoKeysAreRowsThatSeeNoKey) {
+TYPED_TEST(AttentionEdgeCases, WithoutKeysAllRowsAreFullyMasked) {
   using T = TypeParam;
   const auto inputs = AttentionInputs<T>::normal(19, 2, 4, 2, 3, 0, 4, 3);
   const std::vector<T> sinks{1, 2, 3, 4};
@@ -486,7 +488,7 @@ TYPED_TEST(Semantics3, NoKeysAreRowsThatSeeNoKey) {
   checked_attention(inputs, {.causal = true, .query_offset = QueryAlignment::bottom_right});
 }
 
-TYPED_TEST(Semantics3, HeadSizeZeroIsRejected) {
+TYPED_TEST(AttentionEdgeCases, HeadSizeZeroIsRejected) {
   using T = TypeParam;
   const auto no_depth = AttentionInputs<T>::normal(20, 1, 1, 1, 2, 2, 0, 3);
   const auto no_columns = AttentionInputs<T>::normal(20, 1, 1, 1, 2, 2, 3, 0);
@@ -496,13 +498,13 @@ TYPED_TEST(Semantics3, HeadSizeZeroIsRejected) {
             "attention_forward: value has head size 0 in shape (1, 1, 2, 0); expected at least 1");
 }
 
-TYPED_TEST(Semantics3, SubnormalsAreKept) {
+TYPED_TEST(AttentionEdgeCases, SubnormalsAreKept) {
   using T = TypeParam;
-  // One key: the context is the value itself, down to the smallest subnormal.
+  // With one key, the context is the value itself, down to the smallest subnormal.
   AttentionInputs<T> inputs = AttentionInputs<T>::normal(21, 1, 1, 4);
   inputs.value.fill([] { return std::numeric_limits<T>::denorm_min(); });
   for (const T x : checked_attention(inputs).context.values()) EXPECT_EQ(x, std::numeric_limits<T>::denorm_min());
-  // A subnormal query makes a score of −1 with a large key and a larger scale.
+  // A subnormal query gives a score of −1 with a large key and a larger scale.
   const int exponent = sizeof(T) == 4 ? 40 : 100;
   AttentionInputs<T> scores = AttentionInputs<T>::normal(22, 1, 2, 1);
   scores.query.set({0, 0, 0, 0}, std::numeric_limits<T>::denorm_min());

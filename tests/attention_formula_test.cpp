@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // docs/reference/semantics.md section 1, clause by clause: the order of operations, scale and soft cap, row_max,
-// row_sum and the weights made of them, grouped heads, sinks. Every clause for float and double on every instruction
-// set.
+// row_sum and the weights computed from them, grouped heads, sinks. Every clause for float and double on every
+// instruction set.
 // Read next: attention_visibility_test.cpp.
 #include "support/attention_checks.h"
 
@@ -10,14 +10,14 @@ namespace regard {
 namespace {
 
 template <class T>
-class Semantics1 : public testing::Test {
+class AttentionFormula : public testing::Test {
  protected:
   static constexpr T kInfinity = std::numeric_limits<T>::infinity();
 };
 using Types = testing::Types<float, double>;
-TYPED_TEST_SUITE(Semantics1, Types);
+TYPED_TEST_SUITE(AttentionFormula, Types);
 
-// Scores of every row, by attention_weights.
+// Scores of every row, from attention_weights.
 template <class T>
 std::vector<T> scores_of(const AttentionInputs<T>& inputs, const AttentionOptions& options) {
   Array<T, 4> scores(
@@ -26,7 +26,7 @@ std::vector<T> scores_of(const AttentionInputs<T>& inputs, const AttentionOption
   return scores.values();
 }
 
-TYPED_TEST(Semantics1, ProductThenScaleThenSoftCapThenAlibiAndBiasThenVisibility) {
+TYPED_TEST(AttentionFormula, AppliesScaleSoftCapAlibiBiasAndVisibilityInOrder) {
   using T = TypeParam;
   AttentionInputs<T> inputs = AttentionInputs<T>::normal(1, 3, 4, 2);
   Array<float, 4> bias({1, 1, 3, 4});
@@ -61,7 +61,7 @@ TYPED_TEST(Semantics1, ProductThenScaleThenSoftCapThenAlibiAndBiasThenVisibility
   checked_attention(inputs, options);
 }
 
-TYPED_TEST(Semantics1, TheDefaultScaleIsOneOverTheRootOfD) {
+TYPED_TEST(AttentionFormula, DefaultScaleIsOneOverSqrtD) {
   using T = TypeParam;
   for (const Index D : {1, 4, 16, 256}) {
     const auto inputs = AttentionInputs<T>::normal(3, 5, 7, D);
@@ -72,7 +72,7 @@ TYPED_TEST(Semantics1, TheDefaultScaleIsOneOverTheRootOfD) {
   }
 }
 
-TYPED_TEST(Semantics1, ScaleZeroMakesAllWeightsEqual) {
+TYPED_TEST(AttentionFormula, ScaleZeroMakesAllWeightsEqual) {
   using T = TypeParam;
   const auto inputs = AttentionInputs<T>::normal(4, 3, 4, 5);
   const AttentionArrays<T> got = checked_attention(inputs, {.scale = 0.0});
@@ -80,7 +80,7 @@ TYPED_TEST(Semantics1, ScaleZeroMakesAllWeightsEqual) {
   for (const T row_sum : got.row_sum->values()) EXPECT_EQ(row_sum, 4);
 }
 
-TYPED_TEST(Semantics1, ANegativeScaleIsThePositiveOneOfNegatedKeys) {
+TYPED_TEST(AttentionFormula, NegativeScaleEqualsPositiveScaleOfNegatedKeys) {
   using T = TypeParam;
   const auto inputs = AttentionInputs<T>::normal(5, 6, 9, 7);
   auto negated = AttentionInputs<T>::normal(5, 6, 9, 7);
@@ -90,17 +90,17 @@ TYPED_TEST(Semantics1, ANegativeScaleIsThePositiveOneOfNegatedKeys) {
   });
 }
 
-TYPED_TEST(Semantics1, HugeAndTinyScalesAreDefined) {
+TYPED_TEST(AttentionFormula, HugeAndTinyScalesAreDefined) {
   using T = TypeParam;
   const auto inputs = AttentionInputs<T>::normal(6, 5, 8, 4);
   checked_attention(inputs, {.scale = 1e-42});
-  // One score towers over all others: its weight is 1, exactly.
+  // One score dominates: its weight is exactly 1.
   const AttentionArrays<T> got = checked_attention(inputs, {.scale = 1e30});
   for (const T weight : got.weights->values()) EXPECT_TRUE(weight == 0 || weight == 1);
   for (const T row_sum : got.row_sum->values()) EXPECT_EQ(row_sum, 1);
 }
 
-TYPED_TEST(Semantics1, ScaleMustBeFinite) {
+TYPED_TEST(AttentionFormula, ScaleMustBeFinite) {
   using T = TypeParam;
   const auto inputs = AttentionInputs<T>::normal(7, 2, 2, 2);
   for (const double scale : {std::nan(""), HUGE_VAL, -HUGE_VAL}) {
@@ -109,7 +109,7 @@ TYPED_TEST(Semantics1, ScaleMustBeFinite) {
   }
 }
 
-TYPED_TEST(Semantics1, SoftCapBoundsScoresAndIsOffByDefault) {
+TYPED_TEST(AttentionFormula, SoftCapBoundsScoresAndIsOffByDefault) {
   using T = TypeParam;
   const auto inputs = AttentionInputs<T>::normal(8, 20, 30, 8);
   on_every_instruction_set([&](const kernels::KernelTable&) {
@@ -125,7 +125,7 @@ TYPED_TEST(Semantics1, SoftCapBoundsScoresAndIsOffByDefault) {
   checked_attention(inputs, {.soft_cap = 2.0, .scale = 10.0});
 }
 
-TYPED_TEST(Semantics1, SoftCapMustBePositiveAndFinite) {
+TYPED_TEST(AttentionFormula, SoftCapMustBePositiveAndFinite) {
   using T = TypeParam;
   const auto inputs = AttentionInputs<T>::normal(9, 2, 2, 2);
   for (const double cap : {0.0, -0.0, -1.0, std::nan(""), HUGE_VAL}) {
@@ -134,7 +134,7 @@ TYPED_TEST(Semantics1, SoftCapMustBePositiveAndFinite) {
   }
 }
 
-TYPED_TEST(Semantics1, AWeightIsExpOfScoreMinusRowMaxOverRowSum) {
+TYPED_TEST(AttentionFormula, WeightIsExpOfScoreMinusRowMaxOverRowSum) {
   using T = TypeParam;
   const auto inputs = AttentionInputs<T>::normal(10, 1, 2, 1, 67, 1100, 9, 3);
   const AttentionOptions options{.causal = true, .query_offset = QueryAlignment::bottom_right};
@@ -155,7 +155,7 @@ TYPED_TEST(Semantics1, AWeightIsExpOfScoreMinusRowMaxOverRowSum) {
   checked_attention(inputs, options);
 }
 
-TYPED_TEST(Semantics1, LseIsRowMaxPlusLogOfRowSum) {
+TYPED_TEST(AttentionFormula, LseIsRowMaxPlusLogOfRowSum) {
   using T = TypeParam;
   const auto inputs = AttentionInputs<T>::normal(11, 40, 50, 6);
   on_every_instruction_set([&](const kernels::KernelTable& table) {
@@ -167,7 +167,7 @@ TYPED_TEST(Semantics1, LseIsRowMaxPlusLogOfRowSum) {
   });
 }
 
-TYPED_TEST(Semantics1, QueryHeadReadsKeyHeadOfItsGroup) {
+TYPED_TEST(AttentionFormula, QueryHeadUsesKeyHeadOfItsGroup) {
   using T = TypeParam;
   for (const Index Hkv : {1, 2, 3, 6}) {
     const auto inputs = AttentionInputs<T>::normal(12, 2, 6, Hkv, 5, 9, 4, 3);
@@ -183,7 +183,7 @@ TYPED_TEST(Semantics1, QueryHeadReadsKeyHeadOfItsGroup) {
   }
 }
 
-TYPED_TEST(Semantics1, SinkJoinsMaximumAndSumAndTakesNoValue) {
+TYPED_TEST(AttentionFormula, SinkEntersMaximumAndSumButHasNoValue) {
   using T = TypeParam;
   const auto inputs = AttentionInputs<T>::normal(13, 2, 4, 2, 6, 1030, 4, 5);
   const std::vector<T> sinks{static_cast<T>(-2), static_cast<T>(0.5), static_cast<T>(30), static_cast<T>(3e38)};
@@ -197,7 +197,7 @@ TYPED_TEST(Semantics1, SinkJoinsMaximumAndSumAndTakesNoValue) {
   }
 }
 
-TYPED_TEST(Semantics1, AnEmptyRowWithASinkHasContextZeroAndLseSink) {
+TYPED_TEST(AttentionFormula, FullyMaskedRowWithASinkHasZeroContextAndLseOfTheSink) {
   using T = TypeParam;
   const auto inputs = AttentionInputs<T>::normal(14, 3, 4, 2);
   const std::vector<T> sinks{static_cast<T>(-1.25)};
@@ -211,7 +211,7 @@ TYPED_TEST(Semantics1, AnEmptyRowWithASinkHasContextZeroAndLseSink) {
   EXPECT_EQ(bits_of(*got.weights), bits_of(std::vector<T>(12, 0)));
 }
 
-TYPED_TEST(Semantics1, ASinkOfMinusInfinityIsNoSink) {
+TYPED_TEST(AttentionFormula, SinkOfMinusInfinityHasNoEffect) {
   using T = TypeParam;
   const auto inputs = AttentionInputs<T>::normal(15, 5, 70, 3);
   const std::vector<T> sinks{-this->kInfinity};
@@ -220,7 +220,7 @@ TYPED_TEST(Semantics1, ASinkOfMinusInfinityIsNoSink) {
   });
 }
 
-TYPED_TEST(Semantics1, SinksOfNaNAndInfinityAreRejected) {
+TYPED_TEST(AttentionFormula, SinksOfNaNAndInfinityAreRejected) {
   using T = TypeParam;
   const auto inputs = AttentionInputs<T>::normal(16, 2, 2, 2);
   for (const T sink : {this->kInfinity, std::numeric_limits<T>::quiet_NaN()}) {
@@ -230,9 +230,9 @@ TYPED_TEST(Semantics1, SinksOfNaNAndInfinityAreRejected) {
   }
 }
 
-// ---- what follows from the formula
+// ---- consequences of the formula
 
-TYPED_TEST(Semantics1, PermutingKeysWithTheirValuesStaysWithinTheBound) {
+TYPED_TEST(AttentionFormula, PermutingKeysWithTheirValuesStaysWithinTheBound) {
   using T = TypeParam;
   const auto inputs = AttentionInputs<T>::normal(17, 4, 1500, 8);
   auto permuted = AttentionInputs<T>::normal(17, 4, 1500, 8);
@@ -248,9 +248,9 @@ TYPED_TEST(Semantics1, PermutingKeysWithTheirValuesStaysWithinTheBound) {
   });
 }
 
-TYPED_TEST(Semantics1, AConstantAddedToTheScoresMovesOnlyRowMaxAndLse) {
+TYPED_TEST(AttentionFormula, AddingAConstantToTheScoresChangesOnlyRowMaxAndLse) {
   using T = TypeParam;
-  // Small whole scores, so that the constant is added without rounding.
+  // Small integer scores, so that the constant is added without rounding.
   AttentionInputs<T> inputs = AttentionInputs<T>::normal(18, 5, 200, 4);
   Random random(19);
   for (auto* array : {&inputs.query, &inputs.key}) array->fill([&] { return random.integer(-3, 3); });
@@ -270,7 +270,7 @@ TYPED_TEST(Semantics1, AConstantAddedToTheScoresMovesOnlyRowMaxAndLse) {
   });
 }
 
-TYPED_TEST(Semantics1, SmallIntegersTimesPowersOfTwoHaveExactScores) {
+TYPED_TEST(AttentionFormula, SmallIntegersTimesPowersOfTwoHaveExactScores) {
   using T = TypeParam;
   for (const Index D : {1, 7, 64, 256, 257, 300}) {
     AttentionInputs<T> inputs = AttentionInputs<T>::normal(20, 13, 70, D);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// docs/reference/semantics.md section 3, the rows about memory: pages before and after every array that may not be
-// touched, misaligned pointers, strides of every kind, views of more than 2³¹ elements, long rows, many rows; and
-// which overlaps are rejected. Read next: attention_rejections_test.cpp.
+// docs/reference/semantics.md section 3, the rows about memory: inaccessible pages before and after every array,
+// misaligned pointers, strides of every kind, views of more than 2³¹ elements, long rows, many rows; and which overlaps
+// are rejected.
+// Read next: attention_rejections_test.cpp.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -12,13 +13,13 @@ namespace regard {
 namespace {
 
 template <class T>
-class Semantics3 : public testing::Test {};
+class AttentionMemory : public testing::Test {};
 using Types = testing::Types<float, double>;
-TYPED_TEST_SUITE(Semantics3, Types);
+TYPED_TEST_SUITE(AttentionMemory, Types);
 
-// ---- what is touched
+// ---- accessed memory
 
-// Memory of exactly the asked size with a forbidden page right behind it, or right before it.
+// Memory of exactly the requested size, with an inaccessible page directly after it or before it.
 class GuardedMemory {
  public:
   GuardedMemory(std::size_t bytes, bool guard_behind) {
@@ -80,7 +81,7 @@ class GuardedCopies {
   std::vector<GuardedMemory> memory_;
 };
 
-TYPED_TEST(Semantics3, NothingOutsideAnArgumentIsTouched) {
+TYPED_TEST(AttentionMemory, NothingOutsideTheArgumentsIsAccessed) {
   using T = TypeParam;
   for (const auto& extents :
        {std::array<Index, 4>{1, 1, 1, 1}, {3, 33, 7, 5}, {61, 65, 33, 31}, {7, 1025, 3, 40}, {2, 33, 40, 72}}) {
@@ -131,7 +132,7 @@ TYPED_TEST(Semantics3, NothingOutsideAnArgumentIsTouched) {
   }
 }
 
-// Keys and values that few rows read in place, of types that are computed with and others.
+// Keys and values that few rows read unpacked, in the compute types and in others.
 template <class E>
 void expect_nothing_beside_rows_is_read() {
   for (const auto& extents : {std::array<Index, 3>{33, 40, 72}, {70, 104, 56}, {129, 264, 48}, {64, 64, 96}}) {
@@ -152,13 +153,13 @@ void expect_nothing_beside_rows_is_read() {
   }
 }
 
-TEST(Semantics3InPlace, NothingBesideRowsIsRead) {
+TEST(AttentionMemoryUnpacked, NothingOutsideTheRowsIsRead) {
   expect_nothing_beside_rows_is_read<float>();
   expect_nothing_beside_rows_is_read<bfloat16>();
   expect_nothing_beside_rows_is_read<float16>();
 }
 
-TYPED_TEST(Semantics3, MisalignmentMovesNoBit) {
+TYPED_TEST(AttentionMemory, MisalignmentDoesNotChangeBits) {
   using T = TypeParam;
   const auto inputs = AttentionInputs<T>::normal(3, 1, 2, 1, 13, 70, 17, 35);
   Array<float, 4> bias({1, 1, 13, 70});
@@ -198,7 +199,7 @@ TYPED_TEST(Semantics3, MisalignmentMovesNoBit) {
   });
 }
 
-TYPED_TEST(Semantics3, StridesOfEveryKindMoveNoBit) {
+TYPED_TEST(AttentionMemory, StridesDoNotChangeBits) {
   using T = TypeParam;
   const auto inputs = AttentionInputs<T>::normal(5, 2, 4, 2, 7, 70, 5, 9);
   std::vector<Layout<4>> layouts;
@@ -228,7 +229,7 @@ TYPED_TEST(Semantics3, StridesOfEveryKindMoveNoBit) {
   });
 }
 
-TYPED_TEST(Semantics3, StrideZeroRepeatsAnInput) {
+TYPED_TEST(AttentionMemory, StrideZeroBroadcastsAnInput) {
   using T = TypeParam;
   const std::array<Index, 4> query_shape{2, 4, 7, 5}, key_shape{2, 2, 70, 5};
   for (std::size_t axis = 0; axis < 4; ++axis) {
@@ -244,9 +245,9 @@ TYPED_TEST(Semantics3, StrideZeroRepeatsAnInput) {
 
 // ---- sizes
 
-TYPED_TEST(Semantics3, ViewsOfMoreThanTwoToThe31Elements) {
+TYPED_TEST(AttentionMemory, ViewsOfMoreThanTwoToThe31Elements) {
   using T = TypeParam;
-  // Rows 2³⁰ elements apart in memory that is never touched between them; the last row first.
+  // Rows are 2³⁰ elements apart, in memory that is never touched between them; the last row comes first.
   const Index apart = Index{1} << 30, S = 5, D = 3;
   const std::size_t bytes = static_cast<std::size_t>(apart * S) * sizeof(T);
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -274,7 +275,7 @@ TYPED_TEST(Semantics3, ViewsOfMoreThanTwoToThe31Elements) {
   munmap(memory, bytes);
 }
 
-TYPED_TEST(Semantics3, LengthsAcross65536AreRight) {
+TYPED_TEST(AttentionMemory, LengthsAround65536AreCorrect) {
   using T = TypeParam;
   for (const Index n : {65535, 65536, 65537}) {
     checked_attention(AttentionInputs<T>::normal(8, 2, n, 2));               // keys
@@ -284,9 +285,9 @@ TYPED_TEST(Semantics3, LengthsAcross65536AreRight) {
   }
 }
 
-// One row of a million keys against plain loops in double. Rows overlap: key j is numbers j … j + 31. 32 columns are
-// read where they lie; 8 are packed, on the best instruction set alone, as that fills 160 MB.
-TEST(LongRows, OfAMillionKeysAreRight) {
+// One row of a million keys compared with plain loops in double. Rows overlap: key j consists of elements j … j + 31.
+// 32 columns are read unpacked; 8 are packed, only on the best instruction set, because that takes 160 MB.
+TEST(LongRows, MillionKeysMatchTheReference) {
   constexpr Index L = 2, S = 1'000'000, D = 32, kWindow = 300'000;
   Random random(14);
   std::vector<float> keys(S + D), values(S + D);
@@ -307,7 +308,7 @@ TEST(LongRows, OfAMillionKeysAreRight) {
     }
     largest = std::max(largest, size);
   }
-  // Row 0 of two stands at key S − 2.
+  // Row 0 of two is at key S − 2.
   struct Seen {
     AttentionOptions options;
     std::size_t begin, end;
@@ -349,7 +350,7 @@ TEST(LongRows, OfAMillionKeysAreRight) {
 
 // ---- overlap
 
-TYPED_TEST(Semantics3, InputsMayBeTheSameMemory) {
+TYPED_TEST(AttentionMemory, InputsMayShareMemory) {
   using T = TypeParam;
   const auto inputs = AttentionInputs<T>::normal(12, 1, 2, 2, 9, 9, 5, 5);
   on_every_instruction_set([&](const kernels::KernelTable&) {
@@ -362,7 +363,7 @@ TYPED_TEST(Semantics3, InputsMayBeTheSameMemory) {
 }
 
 // (B, L, 4, H, D) in one array: query, key, value and context of a position are contiguous.
-TYPED_TEST(Semantics3, InterleavedQueryKeyValueAndContextAreAllowed) {
+TYPED_TEST(AttentionMemory, InterleavedQueryKeyValueAndContextAreAllowed) {
   using T = TypeParam;
   const Index B = 2, L = 70, H = 3, D = 5;
   Random random(13);
@@ -385,7 +386,7 @@ TYPED_TEST(Semantics3, InterleavedQueryKeyValueAndContextAreAllowed) {
   });
 }
 
-TYPED_TEST(Semantics3, AnOutputThatMeetsAnInputOrAnotherOutputIsRejected) {
+TYPED_TEST(AttentionMemory, OutputOverlappingAnotherArgumentIsRejected) {
   using T = TypeParam;
   const Index L = 6, D = 4;
   const std::array<Index, 4> shape{1, 1, L, D};
@@ -426,7 +427,7 @@ TYPED_TEST(Semantics3, AnOutputThatMeetsAnInputOrAnotherOutputIsRejected) {
   }
 }
 
-TYPED_TEST(Semantics3, AnInterleavedOutputIsRejectedWhereItMeetsAnInput) {
+TYPED_TEST(AttentionMemory, InterleavedOutputOverlappingAnInputIsRejected) {
   using T = TypeParam;
   const Index L = 6, D = 4;
   std::vector<T> memory(1000, 1);
@@ -439,12 +440,12 @@ TYPED_TEST(Semantics3, AnInterleavedOutputIsRejectedWhereItMeetsAnInput) {
   EXPECT_EQ(call(at(12, 16)), "accepted");
   EXPECT_EQ(call(at(12 + 16, -16 + 32)), "accepted");
   for (const Index offset : {9, 11, 13, 15}) EXPECT_NE(call(at(offset, 16)), "accepted") << offset;
-  // Other strides: nothing proves that the elements do not meet.
+  // With other strides, nothing proves that the elements do not overlap.
   EXPECT_NE(call(at(12, 17)), "accepted");
   EXPECT_NE(call(at(12, 15)), "accepted");
 }
 
-TYPED_TEST(Semantics3, AnOutputThatOverlapsItselfIsRejected) {
+TYPED_TEST(AttentionMemory, OutputOverlappingItselfIsRejected) {
   using T = TypeParam;
   const auto inputs = AttentionInputs<T>::normal(14, 2, 2, 2, 6, 6, 4, 4);
   std::vector<T> memory(1000);

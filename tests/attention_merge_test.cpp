@@ -2,11 +2,10 @@
 //
 // attention_partials, attention_merge and attention_merge_lse (docs/reference/semantics.md sections 1 and 5):
 //
-//   keys cut at multiples of 1024, partials of the pieces one after the other, merged   = attention_forward, every bit
-//   finished results of any disjoint key sets, merged by lse                            within 4u · (1 + |lse|) · Σ p
-//   |v|
+//   keys split at multiples of 1024, partials of consecutive pieces, merged         = attention_forward, bit by bit
+//   finished results of any disjoint key sets, merged by lse                        within 4u · (1 + |lse|) · Σ p |v|
 //
-// and the corners of both: infinities, NaN, partials that see nothing, no partials, layouts, rejections.
+// and the corner cases of both: infinities, NaN, fully masked partials, no partials, layouts, rejections.
 // Read next: src/attention/attention_merge.cpp, src/kernels/attention_finish.cpp.
 #include "support/attention_cases.h"
 #include "support/attention_checks.h"
@@ -24,7 +23,7 @@ class AttentionMerge : public testing::Test {};
 using Types = testing::Types<float, double>;
 TYPED_TEST_SUITE(AttentionMerge, Types);
 
-// Memory for N partials, or for N finished results: then row_max is their lse and row_sum is not used.
+// Memory for N partials, or for N finished results: then row_max is their lse, and row_sum is not used.
 template <class T>
 struct Partials {
   Array<T, 5> accumulator, scaled;
@@ -37,7 +36,7 @@ struct Partials {
         row_max({N, B, H, L}, row_layout),
         row_sum({N, B, H, L}, row_layout) {}
 
-  // Without the scaled sums: made-up partials have none.
+  // Without the scaled sums, which synthetic partials do not have.
   AttentionPartialOutputs views() { return {accumulator.view(), row_max.view(), row_sum.view()}; }
   AttentionPartials inputs() const { return {accumulator.view(), row_max.view(), row_sum.view()}; }
   AttentionPartials inputs_with_scaled() const {
@@ -45,7 +44,7 @@ struct Partials {
   }
 };
 
-// All outputs of a merge but the weights.
+// All outputs of a merge except the weights.
 template <class T>
 AttentionArrays<T> merged(const AttentionPartials& partials, const InputView<1>& sinks = {},
                           const Runtime& runtime = {}) {
@@ -68,7 +67,7 @@ AttentionArrays<T> merged_by_lse(const Partials<T>& results, const Runtime& runt
   return outputs;
 }
 
-// Elements first … first + count − 1 of an axis; an axis that broadcasts stays.
+// Elements first … first + count − 1 of an axis; an axis that broadcasts is kept.
 template <int Rank>
 InputView<Rank> cut(InputView<Rank> view, std::size_t axis, Index first, Index count) {
   if (view.absent() || view.shape[axis] == 1) return view;
@@ -85,7 +84,7 @@ TensorView<E, Rank> cut(TensorView<E, Rank> view, std::size_t axis, Index first,
   return {static_cast<E*>(const_cast<void*>(part.data)), part.shape, part.strides};
 }
 
-// The options of a call for its keys from first on, count of them.
+// The options of a call restricted to `count` keys from `first` on.
 template <class T>
 struct CutOptions {
   std::vector<Index> offsets, key_lengths, prefix;
@@ -111,7 +110,7 @@ struct CutOptions {
   }
 };
 
-// The partials of a call whose keys come in pieces that end at these keys.
+// The partials of a call whose keys are split into pieces that end at these keys.
 template <class T>
 Partials<T> partials_in_pieces(const AttentionCase<T>& call, const std::vector<Index>& ends, Random& random) {
   Partials<T> partials(attention_num_chunks(call.S()), call.B(), call.H(), call.L(), call.Dv(),
@@ -136,7 +135,7 @@ AttentionCase<T> random_long_case(std::uint64_t seed) {
   Random random(seed);
   AttentionCase<T> call;
   std::ostringstream text;
-  // Two batch entries: never packed.
+  // Two batch entries, so never packed sequences.
   const Index H = random.one_of({1, 2, 4}), Hkv = random.one_of({1, H});
   const Index L = random.one_of({1, 3, 61}), D = random.integer(1, 9), Dv = random.integer(1, 40);
   const Index S = random.one_of({1, 700, 1023, 1024, 1025, 2047, 2048, 2049, 3072, 3100});
@@ -148,7 +147,7 @@ AttentionCase<T> random_long_case(std::uint64_t seed) {
   }
   random_positions(random, call, text);
   random_dense_options(random, call, text);
-  // A block of keys must not span two chunks.
+  // A block of the block mask must not span two chunks.
   if (!call.options.block_mask.absent() && kAttentionChunkKeys % call.options.block_size[1] != 0) {
     call.options.block_mask = {};
     call.options.block_size = {};
@@ -172,7 +171,7 @@ AttentionCase<T> random_long_case(std::uint64_t seed) {
 
 // ---- by row_max and row_sum
 
-TYPED_TEST(AttentionMerge, PartialsOfAnyPiecesCutAtChunksGiveTheBitsOfTheWhole) {
+TYPED_TEST(AttentionMerge, PartialsSplitAtChunksMatchTheWholeCall) {
   using T = TypeParam;
   for (std::uint64_t seed = 20270301; seed < 20270361; ++seed) {
     const AttentionCase<T> call = random_long_case<T>(seed);
@@ -201,8 +200,8 @@ TYPED_TEST(AttentionMerge, PartialsOfAnyPiecesCutAtChunksGiveTheBitsOfTheWhole) 
   }
 }
 
-// Column 0: sums of one chunk overflow. 1: only the sum over chunks does. 2: sums overflow and would cancel.
-// 3: numbers that would vanish if they were scaled.
+// Column 0: sums of one chunk overflow. 1: only the sum over chunks does. 2: sums overflow and would cancel. 3: values
+// that would vanish if they were scaled.
 template <class T>
 AttentionCase<T> case_near_the_largest_number() {
   const Index S = 3 * kAttentionChunkKeys + 5;
@@ -222,7 +221,7 @@ AttentionCase<T> case_near_the_largest_number() {
   return call;
 }
 
-TYPED_TEST(AttentionMerge, SumsBeyondTheLargestNumberMergeLikeTheWhole) {
+TYPED_TEST(AttentionMerge, OverflowingSumsMergeLikeTheWholeCall) {
   using T = TypeParam;
   const AttentionCase<T> call = case_near_the_largest_number<T>();
   const auto exact = reference::attention<T>(call.query.view(), call.key.view(), call.value.view(), call.options);
@@ -242,7 +241,7 @@ TYPED_TEST(AttentionMerge, SumsBeyondTheLargestNumberMergeLikeTheWhole) {
             << i << " " << c;
       }
     }
-    // Without the scaled sums the first column is lost, and no other.
+    // Without the scaled sums, only the first column is lost.
     const AttentionArrays<T> without = merged<T>(partials.inputs());
     EXPECT_EQ(without.context.get({0, 0, 0, 0}), kInfinity<T>);
     EXPECT_EQ(without.context.get({0, 0, 0, 1}), whole.context.get({0, 0, 0, 1}));
@@ -250,7 +249,7 @@ TYPED_TEST(AttentionMerge, SumsBeyondTheLargestNumberMergeLikeTheWhole) {
   });
 }
 
-TYPED_TEST(AttentionMerge, APartialHoldsTheSumsOfItsChunk) {
+TYPED_TEST(AttentionMerge, PartialContainsTheSumsOfItsChunk) {
   using T = TypeParam;
   const Index L = 70, S = 2100, Dv = 33;
   AttentionCase<T> call;
@@ -276,7 +275,7 @@ TYPED_TEST(AttentionMerge, APartialHoldsTheSumsOfItsChunk) {
             const T row_max = partials.row_max.get({n, b, h, i}), row_sum = partials.row_sum.get({n, b, h, i});
             ASSERT_TRUE(agrees<T>(row_max, exact.row_max[at], exact.score_bound(r))) << n << " " << i;
             ASSERT_TRUE(agrees<T>(row_sum, exact.row_sum[at], exact.relative_bound(r) * exact.row_sum[at]));
-            // Nobody reaches beyond key 990 + 69.
+            // No row attends to a key beyond 990 + 69.
             if (n == 2 || (n == 1 && 990 + i < first)) {
               ASSERT_EQ(row_max, -kInfinity<T>);
               ASSERT_EQ(row_sum, 0);
@@ -294,7 +293,7 @@ TYPED_TEST(AttentionMerge, APartialHoldsTheSumsOfItsChunk) {
   });
 }
 
-// N partials of one row each, of plain numbers.
+// N partials of one row each, with ordinary values.
 template <class T>
 Partials<T> random_partials(Random& random, Index N, Index L, Index Dv) {
   Partials<T> partials(N, 1, 1, L, Dv);
@@ -304,7 +303,7 @@ Partials<T> random_partials(Random& random, Index N, Index L, Index Dv) {
   return partials;
 }
 
-// What the partials amount to, from the formula: context, lse and Σ p |v| of row i.
+// The result of the partials, from the formula: context, lse and Σ p |v| of row i.
 template <class T>
 struct ExactRow {
   using W = reference::Wide<T>;
@@ -332,7 +331,7 @@ struct ExactRow {
   W lse() const { return row_max + std::log(row_sum); }
 };
 
-TYPED_TEST(AttentionMerge, TheErrorDoesNotGrowWithTheNumberOfPartials) {
+TYPED_TEST(AttentionMerge, ErrorDoesNotGrowWithTheNumberOfPartials) {
   using T = TypeParam;
   using W = reference::Wide<T>;
   const Index L = 20, Dv = 50;
@@ -341,7 +340,7 @@ TYPED_TEST(AttentionMerge, TheErrorDoesNotGrowWithTheNumberOfPartials) {
       Random random(20270303);
       Partials<T> partials = random_partials<T>(random, N, L, Dv);
       if (equal) {
-        // The same number again and again: a plain sum drifts.
+        // The same value repeatedly: a plain sum drifts.
         partials.accumulator.for_each_index([&](const std::array<Index, 5>& at) {
           partials.accumulator.set(at, static_cast<T>(1.1 + static_cast<double>(at[4]) / 60));
         });
@@ -369,7 +368,7 @@ TYPED_TEST(AttentionMerge, TheErrorDoesNotGrowWithTheNumberOfPartials) {
   }
 }
 
-TYPED_TEST(AttentionMerge, PartialsThatSeeNothingMoveNoBit) {
+TYPED_TEST(AttentionMerge, FullyMaskedPartialsDoNotChangeBits) {
   using T = TypeParam;
   Random random(20270304);
   const Partials<T> partials = random_partials<T>(random, 3, 61, 7);
@@ -397,7 +396,7 @@ TYPED_TEST(AttentionMerge, PartialsThatSeeNothingMoveNoBit) {
   });
 }
 
-TYPED_TEST(AttentionMerge, NoPartialsAreARowThatSeesNothing) {
+TYPED_TEST(AttentionMerge, WithoutPartialsRowsAreFullyMasked) {
   using T = TypeParam;
   const std::vector<T> sinks{static_cast<T>(-2.5)};
   on_every_instruction_set([&](const kernels::KernelTable&) {
@@ -428,7 +427,7 @@ TYPED_TEST(AttentionMerge, NoPartialsAreARowThatSeesNothing) {
   });
 }
 
-TYPED_TEST(AttentionMerge, ScoresOfInfinityAndNaNMergeLikeTheWhole) {
+TYPED_TEST(AttentionMerge, InfiniteAndNaNScoresMergeLikeTheWholeCall) {
   using T = TypeParam;
   const Index S = 3000;
   auto inputs = AttentionInputs<T>::normal(20270306, 6, S, 4);
@@ -470,7 +469,7 @@ TYPED_TEST(AttentionMerge, ScoresOfInfinityAndNaNMergeLikeTheWhole) {
   });
 }
 
-TYPED_TEST(AttentionMerge, AnyLayoutThreadsAndExecutorGiveTheSameBits) {
+TYPED_TEST(AttentionMerge, LayoutsThreadsAndExecutorsDoNotChangeBits) {
   using T = TypeParam;
   Random random(20270307);
   const Index N = 5, B = 2, H = 3, L = 130, Dv = 37;
@@ -505,7 +504,7 @@ TYPED_TEST(AttentionMerge, AnyLayoutThreadsAndExecutorGiveTheSameBits) {
       EXPECT_TRUE(outputs.context.surroundings_untouched());
       EXPECT_TRUE(outputs.lse->surroundings_untouched());
     }
-    // One partial for all, by stride 0, is the same as its copies.
+    // One partial repeated by stride 0 equals its copies.
     Partials<T> copies(3, B, H, L, Dv);
     copies.accumulator.for_each_index([&](std::array<Index, 5> at) {
       const auto to = at;
@@ -522,7 +521,7 @@ TYPED_TEST(AttentionMerge, AnyLayoutThreadsAndExecutorGiveTheSameBits) {
     auto outputs = AttentionArrays<T>::dense(B, H, L, 0, Dv, false);
     attention_merge(repeated, sinks, outputs.views());
     EXPECT_TRUE(all_bits(outputs) == all_bits(merged<T>(copies, sinks)));
-    // Context alone.
+    // Only the context.
     Array<T, 4> context({B, H, L, Dv});
     attention_merge(dense.inputs(), sinks, AttentionOutputs{.context = context.view()});
     EXPECT_TRUE(bits_of(context) == bits_of(merged<T>(dense, sinks).context));
@@ -531,7 +530,7 @@ TYPED_TEST(AttentionMerge, AnyLayoutThreadsAndExecutorGiveTheSameBits) {
 
 // ---- by lse
 
-TYPED_TEST(AttentionMerge, ResultsOfAnyKeySetsMergeByLseWithinTheirBound) {
+TYPED_TEST(AttentionMerge, ResultsOfAnyKeySetsMergeByLseWithinTheBound) {
   using T = TypeParam;
   using W = reference::Wide<T>;
   const Index L = 30, S = 1500, D = 8, Dv = 6;
@@ -571,7 +570,7 @@ TYPED_TEST(AttentionMerge, ResultsOfAnyKeySetsMergeByLseWithinTheirBound) {
   }
 }
 
-TYPED_TEST(AttentionMerge, TheErrorByLseDoesNotGrowWithTheNumberOfResults) {
+TYPED_TEST(AttentionMerge, ErrorByLseDoesNotGrowWithTheNumberOfResults) {
   using T = TypeParam;
   using W = reference::Wide<T>;
   for (const Index N : {1, 16, 1000}) {
@@ -592,7 +591,7 @@ TYPED_TEST(AttentionMerge, TheErrorByLseDoesNotGrowWithTheNumberOfResults) {
   }
 }
 
-TYPED_TEST(AttentionMerge, OneResultPassesThroughUnchanged) {
+TYPED_TEST(AttentionMerge, SingleResultPassesThroughUnchanged) {
   using T = TypeParam;
   Random random(20270310);
   Partials<T> one = random_partials<T>(random, 1, 61, 33);
@@ -604,16 +603,16 @@ TYPED_TEST(AttentionMerge, OneResultPassesThroughUnchanged) {
   });
 }
 
-TYPED_TEST(AttentionMerge, InfiniteAndMissingLse) {
+TYPED_TEST(AttentionMerge, MergeByLseHandlesInfinityAndNaN) {
   using T = TypeParam;
-  // Rows: one +∞, two +∞, one NaN, one −∞ beside a number, one far below the other.
+  // Rows: one +∞, two +∞, one NaN, one −∞ and a finite value, one far below the other.
   Partials<T> results(2, 1, 1, 5, 1);
   const T lse[2][5] = {{3, kInfinity<T>, kNaN<T>, -kInfinity<T>, static_cast<T>(-1e6)},
                        {kInfinity<T>, kInfinity<T>, 1, 5, static_cast<T>(1e6)}};
   for (Index n = 0; n < 2; ++n) {
     for (Index i = 0; i < 5; ++i) {
       results.row_max.set({n, 0, 0, i}, lse[n][i]);
-      // A result that sees nothing has no share, whatever stands in its context.
+      // A fully masked result has no weight, whatever its context contains.
       results.accumulator.set({n, 0, 0, i, 0}, lse[n][i] == -kInfinity<T> ? kNaN<T> : static_cast<T>(n + 1));
     }
   }
@@ -634,7 +633,7 @@ testing::AssertionResult says(const std::string& message, const std::vector<std:
   return testing::AssertionSuccess();
 }
 
-TYPED_TEST(AttentionMerge, PartialsRefuseSinksPackedSequencesAndWrongShapes) {
+TYPED_TEST(AttentionMerge, PartialsRejectSinksPackedSequencesAndWrongShapes) {
   using T = TypeParam;
   const auto inputs = AttentionInputs<T>::normal(20270311, 1, 2, 1, 3, 1100, 4, 5);
   Partials<T> right(2, 1, 2, 3, 5), one_chunk(1, 1, 2, 3, 5), narrow(2, 1, 2, 3, 4);
@@ -659,11 +658,12 @@ TYPED_TEST(AttentionMerge, PartialsRefuseSinksPackedSequencesAndWrongShapes) {
   partials = right.views();
   partials.row_sum = partials.row_max;
   EXPECT_TRUE(says(call(partials), {"attention_partials: row_max overlaps row_sum"}));
-  EXPECT_TRUE(says(call(right.views(), {.causal = true}), {"attention_partials: causal needs query_offset"}));
+  EXPECT_TRUE(
+      says(call(right.views(), {.causal = true}), {"attention_partials: causal needs an explicit query_offset"}));
   EXPECT_EQ(right.accumulator.values(), std::vector<T>(60, 7));
 }
 
-TYPED_TEST(AttentionMerge, MergeRejectsWhatDoesNotFit) {
+TYPED_TEST(AttentionMerge, MergeRejectsInvalidArguments) {
   using T = TypeParam;
   Partials<T> partials(2, 1, 3, 4, 5), other(3, 1, 3, 4, 5);
   for (auto* array : {&partials.row_max, &partials.row_sum}) array->fill([] { return 1; });
@@ -716,7 +716,7 @@ TYPED_TEST(AttentionMerge, MergeRejectsWhatDoesNotFit) {
   EXPECT_EQ(outputs.context.values(), std::vector<T>(60, 7));
 }
 
-TYPED_TEST(AttentionMerge, MergeByLseRejectsWhatDoesNotFit) {
+TYPED_TEST(AttentionMerge, MergeByLseRejectsInvalidArguments) {
   using T = TypeParam;
   Partials<T> results(2, 1, 3, 4, 5), other(2, 1, 3, 3, 5);
   auto outputs = AttentionArrays<T>::dense(1, 3, 4, 6, 5);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// docs/reference/semantics.md section 2: packed sequences, and that tiles which nobody sees are never computed. A
-// packed sequence must have the bits that it has alone; the work is counted by kernels that count their calls.
+// docs/reference/semantics.md section 2: packed sequences, and that fully masked tiles are never computed. A packed
+// sequence must have the bits of a separate call; the work is measured by kernels that count their calls.
 // Read next: attention_corners_test.cpp.
 #include "support/attention_cases.h"
 #include "support/attention_checks.h"
@@ -10,9 +10,9 @@ namespace regard {
 namespace {
 
 template <class T>
-class Semantics2 : public testing::Test {};
+class PackedAttention : public testing::Test {};
 using Types = testing::Types<float, double>;
-TYPED_TEST_SUITE(Semantics2, Types);
+TYPED_TEST_SUITE(PackedAttention, Types);
 
 // ---- packed sequences
 
@@ -24,7 +24,7 @@ TensorView<T, 4> slice(TensorView<T, 4> view, Index first, Index count) {
   return view;
 }
 
-TYPED_TEST(Semantics2, APackedSequenceHasTheBitsThatItHasAlone) {
+TYPED_TEST(PackedAttention, PackedSequenceMatchesASeparateCall) {
   using T = TypeParam;
   const std::vector<Index> query_starts{0, 5, 5, 130, 131, 140}, key_starts{0, 70, 75, 1175, 1175, 1300};
   const auto inputs = AttentionInputs<T>::normal(1, 1, 4, 2, 140, 1300, 6, 5);
@@ -58,7 +58,7 @@ TYPED_TEST(Semantics2, APackedSequenceHasTheBitsThatItHasAlone) {
         EXPECT_EQ(weights.get(at), packed.weights->get({0, at[1], query_starts[n] + at[2], key_starts[n] + at[3]}));
       });
     }
-    // A query sees only its own sequence.
+    // A query attends only to its own sequence.
     packed.weights->for_each_index([&](const std::array<Index, 4>& at) {
       const auto own = std::upper_bound(query_starts.begin(), query_starts.end(), at[2]) - query_starts.begin();
       const auto n = static_cast<std::size_t>(own);
@@ -67,7 +67,7 @@ TYPED_TEST(Semantics2, APackedSequenceHasTheBitsThatItHasAlone) {
   });
 }
 
-TYPED_TEST(Semantics2, PackedOffsetsDefaultToZeroWhereEverySequenceIsSquare) {
+TYPED_TEST(PackedAttention, OffsetsDefaultToZeroIfEverySequenceIsSquare) {
   using T = TypeParam;
   const std::vector<Index> starts{0, 3, 9}, other{0, 4, 9};
   const auto inputs = AttentionInputs<T>::normal(2, 9, 9, 4);
@@ -84,7 +84,7 @@ TYPED_TEST(Semantics2, PackedOffsetsDefaultToZeroWhereEverySequenceIsSquare) {
             std::string::npos);
 }
 
-TYPED_TEST(Semantics2, DenseOptionsOfPackedSequencesAreIndexedByStoredRowAndKey) {
+TYPED_TEST(PackedAttention, DenseOptionsAreIndexedByStoredRowAndKey) {
   using T = TypeParam;
   const std::vector<Index> query_starts{0, 7, 20}, key_starts{0, 90, 170};
   const auto inputs = AttentionInputs<T>::normal(3, 1, 2, 1, 20, 170, 3, 3);
@@ -112,7 +112,7 @@ TYPED_TEST(Semantics2, DenseOptionsOfPackedSequencesAreIndexedByStoredRowAndKey)
   });
 }
 
-// ---- the work
+// ---- amount of work
 
 Index num_blocks_computed = 0;
 const kernels::KernelTable* counted = nullptr;
@@ -123,7 +123,7 @@ void count_and_compute(const kernels::AttentionBlock<T>& block) {
   counted->of<T>().attention_block(block);
 }
 
-// How many blocks of keys attention_forward computes.
+// The number of key blocks that attention_forward computes.
 template <class T>
 Index count_blocks(const AttentionInputs<T>& inputs, const AttentionOptions& options) {
   counted = &kernels::active();
@@ -139,17 +139,17 @@ Index count_blocks(const AttentionInputs<T>& inputs, const AttentionOptions& opt
   return num_blocks_computed;
 }
 
-TYPED_TEST(Semantics2, ACausalRowCostsHalfOfAFullOne) {
+TYPED_TEST(PackedAttention, CausalMaskHalvesTheWork) {
   using T = TypeParam;
   const auto inputs = AttentionInputs<T>::normal(5, 1, 1, 1, 1920, 1920, 2, 1);
   const Index full = count_blocks<T>(inputs, {});
   const Index causal = count_blocks<T>(inputs, {.causal = true});
   EXPECT_EQ(full, 1920 / kernels::kRows * (1920 / kernels::kBlockKeys));
-  // Half of them, and one more for each task, whose last block is cut by the diagonal.
+  // Half of them, plus one for each task, whose last block is crossed by the diagonal.
   EXPECT_LE(causal, full / 2 + 1920 / kernels::kRows);
 }
 
-TYPED_TEST(Semantics2, InvisibleTilesAreNeverComputed) {
+TYPED_TEST(PackedAttention, FullyMaskedTilesAreNotComputed) {
   using T = TypeParam;
   const Index S = 4096, blocks = S / kernels::kBlockKeys;
   const auto inputs = AttentionInputs<T>::normal(6, 1, 1, 1, 60, S, 2, 1);

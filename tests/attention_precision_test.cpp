@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// docs/reference/semantics.md section 4: how far the context may be from the formula.
+// docs/reference/semantics.md section 4: how far the context may deviate from the formula.
 //
-//   first bullet    normal inputs: 99.9 % of results within 8 u Σ p |v|, all within 32, whatever S
+//   first bullet    normal inputs: 99.9 % of results within 8 u Σ p |v|, all within 32, for every S
 //   second bullet   every finite input: u (32 + 4 √D max_j(|scale| Σ |q k| + |bias| + |slope · distance|)) Σ p |v|
 //
-// The second one is tried on what makes sums drift: equal addends, rising maxima, cancelling products, huge numbers.
+// The second is tested with inputs that make sums drift: equal addends, rising maxima, cancelling products, huge
+// values.
 // Read next: docs/derivations/attention.md, section 5.
 #include "support/attention_checks.h"
 
@@ -13,9 +14,9 @@ namespace regard {
 namespace {
 
 template <class T>
-class Semantics4 : public testing::Test {};
+class AttentionPrecision : public testing::Test {};
 using Types = testing::Types<float, double>;
-TYPED_TEST_SUITE(Semantics4, Types);
+TYPED_TEST_SUITE(AttentionPrecision, Types);
 
 // |error| of every context element in units of u Σ p |v|, sorted.
 template <class T>
@@ -30,7 +31,7 @@ std::vector<double> sorted_errors(const AttentionArrays<T>& got, const reference
   return errors;
 }
 
-TYPED_TEST(Semantics4, NormalInputsAreWithin8UnitsAndTheErrorDoesNotGrowWithS) {
+TYPED_TEST(AttentionPrecision, NormalInputsAreWithin8UnitsForEveryS) {
   using T = TypeParam;
   constexpr Index kRowsOfCall = 64, kHeadSize = 64;
   std::vector<std::vector<double>> percentiles(static_cast<std::size_t>(kernels::num_available()));
@@ -57,7 +58,7 @@ TYPED_TEST(Semantics4, NormalInputsAreWithin8UnitsAndTheErrorDoesNotGrowWithS) {
   }
 }
 
-TYPED_TEST(Semantics4, NormalInputsOfEveryHeadSize) {
+TYPED_TEST(AttentionPrecision, NormalInputsOfEveryHeadSize) {
   using T = TypeParam;
   for (const Index D : {1, 16, 128, 257, 512}) {
     const auto inputs = AttentionInputs<T>::normal(static_cast<std::uint64_t>(D), 60, 700, D);
@@ -75,11 +76,11 @@ TYPED_TEST(Semantics4, NormalInputsOfEveryHeadSize) {
 
 // ---- every finite input
 
-// Numbers whose sums round to the same side again and again, and ordinary ones.
+// Values whose sums repeatedly round in the same direction, and ordinary ones.
 const std::vector<double> kStubbornValues{1 + 0x1p-17, 4.0 / 3, 5.0 / 3, 1 + 0x1p-23, 1 + 0x1p-12, 2 - 0x1p-20, 1,
                                           0.1,         1.9999,  7.0 / 9, -3.3,        1 + 0x1p-52, 1 + 0x1p-40};
 
-TYPED_TEST(Semantics4, ConstantValuesUnderEqualScores) {
+TYPED_TEST(AttentionPrecision, ConstantValuesUnderEqualScores) {
   using T = TypeParam;
   const Index columns = static_cast<Index>(kStubbornValues.size());
   for (const Index S : {1, 63, 64, 65, 127, 1000, 1023, 1024, 1025, 2048, 5000, 20000, 70000}) {
@@ -92,14 +93,14 @@ TYPED_TEST(Semantics4, ConstantValuesUnderEqualScores) {
   }
 }
 
-TYPED_TEST(Semantics4, ConstantValuesUnderNearlyEqualAndRisingScores) {
+TYPED_TEST(AttentionPrecision, ConstantValuesUnderNearlyEqualAndRisingScores) {
   using T = TypeParam;
   const Index columns = static_cast<Index>(kStubbornValues.size()), S = 6000;
   AttentionInputs<T> inputs = AttentionInputs<T>::normal(2, 1, 1, 1, 1, S, 1, columns);
   inputs.value.for_each_index(
       [&](const auto& at) { inputs.value.set(at, static_cast<T>(kStubbornValues[static_cast<std::size_t>(at[3])])); });
   inputs.query.fill([] { return 1; });
-  // Each step a new maximum: the running sum is rescaled at every block.
+  // Each step is a new maximum: the running sum is rescaled at every block.
   for (const double step : {1e-7, 1e-5, 1e-4, 1e-3, 0.01, 0.1, 1.0, -1e-5, -1e-3, -0.1}) {
     SCOPED_TRACE(step);
     inputs.key.for_each_index(
@@ -117,7 +118,7 @@ TYPED_TEST(Semantics4, ConstantValuesUnderNearlyEqualAndRisingScores) {
   }
 }
 
-TYPED_TEST(Semantics4, OneScoreDominates) {
+TYPED_TEST(AttentionPrecision, OneDominantScore) {
   using T = TypeParam;
   for (const Index S : {2, 64, 1025, 3000}) {
     for (const double score : {5.0, 17.0, 60.0, 87.0, 104.0, 700.0, 1e6}) {
@@ -131,9 +132,9 @@ TYPED_TEST(Semantics4, OneScoreDominates) {
   }
 }
 
-TYPED_TEST(Semantics4, ProductsThatCancel) {
+TYPED_TEST(AttentionPrecision, CancellingProducts) {
   using T = TypeParam;
-  // Σ |q k| is large, the score is small: the bound grows with the first.
+  // Σ |q k| is large but the score is small: the bound grows with the former.
   for (const Index D : {2, 64, 256, 257}) {
     for (const double magnitude : {10.0, 1e3, 1e5}) {
       AttentionInputs<T> inputs = AttentionInputs<T>::normal(4, 5, 300, D);
@@ -151,7 +152,7 @@ TYPED_TEST(Semantics4, ProductsThatCancel) {
   }
 }
 
-TYPED_TEST(Semantics4, LargeScoresOfEveryKind) {
+TYPED_TEST(AttentionPrecision, LargeScoresOfEveryKind) {
   using T = TypeParam;
   Random random(6);
   for (const double magnitude : {3.0, 10.0, 100.0, 1e4, 1e10, 1e18}) {
@@ -167,7 +168,7 @@ TYPED_TEST(Semantics4, LargeScoresOfEveryKind) {
   }
 }
 
-TYPED_TEST(Semantics4, SoftCapBiasAndAlibiOfEveryMagnitude) {
+TYPED_TEST(AttentionPrecision, SoftCapBiasAndAlibiOfEveryMagnitude) {
   using T = TypeParam;
   Array<float, 4> bias({1, 1, 20, 300});
   for (const double magnitude : {1e-3, 1.0, 30.0, 1e3, 1e6}) {
@@ -186,11 +187,11 @@ TYPED_TEST(Semantics4, SoftCapBiasAndAlibiOfEveryMagnitude) {
   }
 }
 
-TYPED_TEST(Semantics4, ValuesOfEveryMagnitudeSideBySide) {
+TYPED_TEST(AttentionPrecision, ValuesOfEveryMagnitudeInAdjacentColumns) {
   using T = TypeParam;
   AttentionInputs<T> inputs = AttentionInputs<T>::normal(9, 1, 1, 1, 10, 2100, 4, 40);
   const int lowest = std::numeric_limits<T>::min_exponent - 20, highest = std::numeric_limits<T>::max_exponent - 4;
-  // A column for every magnitude from subnormal to the largest, and inside each column all signs.
+  // A column for every magnitude from subnormal to the largest, with both signs in each column.
   inputs.value.for_each_index([&](const auto& at) {
     const int exponent = lowest + static_cast<int>(at[3]) * (highest - lowest) / 39;
     inputs.value.set(at, std::ldexp(inputs.value.get(at), exponent));
@@ -205,13 +206,13 @@ TYPED_TEST(Semantics4, ValuesOfEveryMagnitudeSideBySide) {
   checked_attention(inputs);
 }
 
-TYPED_TEST(Semantics4, ValuesNearTheLargestNumber) {
+TYPED_TEST(AttentionPrecision, ValuesNearTheLargestFiniteNumber) {
   using T = TypeParam;
   for (const Index S : {2, 3, 64, 1024, 1025, 3000}) {
     AttentionInputs<T> inputs = AttentionInputs<T>::normal(10, 1, 1, 1, 5, S, 4, 6);
     inputs.value.for_each_index([&](const auto& at) {
       const T sign = at[3] < 2 || at[2] % 2 == 0 ? static_cast<T>(1) : static_cast<T>(-1);
-      // Whole columns of one sign, of both, and beside them one of ordinary numbers.
+      // Whole columns of one sign, of both, and a column of ordinary values next to them.
       const T part = at[3] == 0 ? static_cast<T>(0.999) : static_cast<T>(0.5);
       if (at[3] < 5) inputs.value.set(at, sign * std::numeric_limits<T>::max() * part);
     });
@@ -221,7 +222,7 @@ TYPED_TEST(Semantics4, ValuesNearTheLargestNumber) {
   }
 }
 
-TYPED_TEST(Semantics4, SinksOfEveryMagnitude) {
+TYPED_TEST(AttentionPrecision, SinksOfEveryMagnitude) {
   using T = TypeParam;
   const AttentionInputs<T> inputs = AttentionInputs<T>::normal(11, 1, 1, 1, 20, 1500, 16, 5);
   for (const double sink : {-1e30, -100.0, -5.0, 0.0, 3.0, 20.0, 80.0, 95.0, 1e4, 3e38}) {

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Ten thousand random calls for float and ten thousand for double: shapes, layouts, options and poison of
-// attention_cases.h, each run on every instruction set with outputs in random layouts, compared with reference.h within
-// the bounds of docs/reference/semantics.md section 4. No byte beside an output's elements may change, and
-// attention_weights of chosen rows must have the bits of the whole. A failure prints the seed that makes the call
-// again.
+// Ten thousand random calls each for float and double: shapes, layouts, options and poison of attention_cases.h, run on
+// every instruction set with outputs in random layouts, and compared with reference.h within the bounds of
+// docs/reference/semantics.md section 4. No byte between an output's elements may change, and attention_weights of
+// chosen rows must match all weights bit by bit. A failure prints the seed that reproduces the call.
 #include "support/attention_cases.h"
 #include "support/attention_checks.h"
 
@@ -16,7 +15,7 @@ constexpr std::uint64_t kShards = 20;
 
 std::uint64_t num_calls() {
   const std::uint64_t calls = num_random_calls(10'000);
-  // Fewer would leave a shard with nothing to do.
+  // With fewer calls, a shard would have nothing to do.
   EXPECT_GE(calls, kShards);
   return calls;
 }
@@ -35,7 +34,7 @@ AttentionArrays<T> random_outputs(Random& random, const AttentionCase<T>& call) 
   return outputs;
 }
 
-// Weights and scores of chosen rows: the weights have the bits of the whole, the scores are the reference's.
+// Weights and scores of chosen rows: the weights match all weights bit by bit, the scores match the reference.
 template <class T>
 void check_chosen_rows(Random& random, const AttentionCase<T>& call, AttentionArrays<T>& outputs,
                        const reference::Attention<T>& expected) {
@@ -100,8 +99,8 @@ class RandomCalls : public testing::TestWithParam<std::uint64_t> {
   }
 };
 
-TEST_P(RandomCalls, FloatAgreesWithTheReference) { run_shard<float>(); }
-TEST_P(RandomCalls, DoubleAgreesWithTheReference) { run_shard<double>(); }
+TEST_P(RandomCalls, FloatMatchesTheReference) { run_shard<float>(); }
+TEST_P(RandomCalls, DoubleMatchesTheReference) { run_shard<double>(); }
 
 INSTANTIATE_TEST_SUITE_P(Shard, RandomCalls, testing::Range(std::uint64_t{0}, kShards));
 

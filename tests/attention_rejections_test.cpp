@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// docs/reference/semantics.md section 3: a caller's mistake is std::invalid_argument that names operator, argument,
-// actual and expected, before any work. Each mistake is one change to a good call; the whole message is compared, and
-// nothing may have been written. Read next: attention_bits_test.cpp.
+// docs/reference/semantics.md section 3: a caller's mistake throws std::invalid_argument, which names the operator, the
+// argument, the actual and the expected value, before any work. Each mistake is one change to a valid call; the
+// complete message is compared, and nothing may have been written.
+// Read next: attention_bits_test.cpp.
 #include <functional>
 
 #include "regard/attention_backward.h"
@@ -13,7 +14,7 @@
 namespace regard {
 namespace {
 
-// A good call with every option, for a test to spoil. B 2, H 4, Hkv 2, L 3, S 5, D 6, Dv 7.
+// A valid call with every option, to be modified by a test. B 2, H 4, Hkv 2, L 3, S 5, D 6, Dv 7.
 struct Call {
   AttentionInputs<float> inputs = AttentionInputs<float>::normal(1, 2, 4, 2, 3, 5, 6, 7);
   AttentionArrays<float> arrays = AttentionArrays<float>::dense(2, 4, 3, 5, 7);
@@ -63,7 +64,7 @@ struct Call {
   }
 };
 
-// The message without the operator's name, once spoil has been applied to a good call.
+// The message without the operator's name, after spoil has modified a valid call.
 std::string message_of(const std::function<void(Call&)>& spoil) {
   Call call;
   spoil(call);
@@ -76,7 +77,7 @@ std::string message_of(const std::function<void(Call&)>& spoil) {
 
 constexpr Index kMany = Index{1} << 40;
 
-TEST(Rejections, TheCallToBeSpoiledIsGood) {
+TEST(Rejections, UnmodifiedCallIsValid) {
   Call call;
   EXPECT_EQ(call.run(), "accepted");
   Call packed;
@@ -124,7 +125,7 @@ TEST(Rejections, NullAndOverflow) {
             "context is null; expected memory for shape (2, 4, 3, 7)");
   EXPECT_EQ(message_of([](Call& c) { c.options.mask.data = nullptr; }),
             "mask is null; expected memory for shape (2, 4, 3, 5)");
-  // 2^40 · 2^40 queries and channels do not fit, whatever the strides; nor does a stride that leaves the address space.
+  // 2^40 · 2^40 queries and columns do not fit, whatever the strides; nor does a stride that exceeds the address space.
   EXPECT_NE(message_of([](Call& c) {
               c.options = {};
               c.query.shape = {2, 4, kMany, kMany};
@@ -156,7 +157,7 @@ TEST(Rejections, Outputs) {
             "sink_weights has shape (1, 4, 3); expected (2, 4, 3)");
 }
 
-TEST(Rejections, NumbersPerBatchEntry) {
+TEST(Rejections, ValuesPerBatchEntry) {
   EXPECT_EQ(message_of([](Call& c) { c.lengths[1] = 6, c.options.key_lengths = c.lengths; }),
             "key_lengths[1] is 6; expected 0 to 5");
   EXPECT_EQ(message_of([](Call& c) { c.lengths[0] = -1, c.options.key_lengths = c.lengths; }),
@@ -231,14 +232,14 @@ TEST(Rejections, DenseOptions) {
   EXPECT_EQ(message_of([](Call& c) { c.options.block_size = {2, -1}; }),
             "block_size is (2, -1); expected two positive numbers");
   EXPECT_EQ(message_of([](Call& c) { c.options.block_mask = {}; }),
-            "block_size is given and block_mask is not; expected both");
+            "block_size is given without block_mask; expected both");
   EXPECT_EQ(message_of([](Call& c) { c.options.block_mask.shape = {2, 4, 2, 1}; }),
             "block_mask has shape (2, 4, 2, 1); expected (2, 3) blocks in its last two axes");
   EXPECT_EQ(message_of([](Call& c) { c.options.block_size = {1, 2}; }),
             "block_mask has shape (2, 4, 2, 3); expected a shape that broadcasts to (2, 4, 3, 3)");
 }
 
-TEST(Rejections, NumbersPerHeadAndOfTheWholeCall) {
+TEST(Rejections, ValuesPerHeadAndPerCall) {
   EXPECT_EQ(message_of([](Call& c) { c.options.alibi_slopes.shape[0] = 3; }),
             "alibi_slopes has 3 entries; expected 4, one per query head");
   EXPECT_EQ(message_of([](Call& c) { c.options.sinks.shape[0] = 1; }),
@@ -249,9 +250,9 @@ TEST(Rejections, NumbersPerHeadAndOfTheWholeCall) {
             "sinks[3] is nan; expected a finite number, or −inf for no sink");
   EXPECT_EQ(message_of([](Call& c) { c.options.scale = -HUGE_VAL; }), "scale is -inf; expected a finite number");
   EXPECT_EQ(message_of([](Call& c) { c.options.scale = 1e39; }), "scale is 1e+39; expected a finite number");
-  EXPECT_EQ(message_of([](Call& c) { c.options.soft_cap = -0.5; }), "soft_cap is -0.5; expected a number above 0");
-  EXPECT_EQ(message_of([](Call& c) { c.options.soft_cap = 0.0; }), "soft_cap is 0; expected a number above 0");
-  EXPECT_EQ(message_of([](Call& c) { c.options.soft_cap = 1e-60; }), "soft_cap is 1e-60; expected a number above 0");
+  EXPECT_EQ(message_of([](Call& c) { c.options.soft_cap = -0.5; }), "soft_cap is -0.5; expected a positive number");
+  EXPECT_EQ(message_of([](Call& c) { c.options.soft_cap = 0.0; }), "soft_cap is 0; expected a positive number");
+  EXPECT_EQ(message_of([](Call& c) { c.options.soft_cap = 1e-60; }), "soft_cap is 1e-60; expected a positive number");
 }
 
 TEST(Rejections, NegativeThreads) {
@@ -274,7 +275,7 @@ TEST(Rejections, EveryOperatorNamesItself) {
             }),
             "attention_weights: rows[0] is 2 to 1; expected a half-open range within 0 to 3");
   EXPECT_EQ(rejection([&] { attention_weights(call.query, call.key, {}, call.bias.view()); }),
-            "attention_weights: row_max is missing; expected (2, 4, 3) as attention_forward wrote it");
+            "attention_weights: row_max is missing; expected (2, 4, 3) as written by attention_forward");
   call.key.shape[3] = 5;
   EXPECT_EQ(rejection([&] {
               attention_with_weights<float>(call.query, call.key, call.value);
@@ -286,7 +287,7 @@ TEST(Rejections, EveryOperatorNamesItself) {
             0u);
 }
 
-// Every operator that takes an InputView, with good arguments for the test to exchange. T is float or double.
+// Every operator that takes an InputView, with valid arguments for the test to replace. T is float or double.
 template <class T>
 class TypedArguments {
  public:
@@ -329,7 +330,7 @@ class TypedArguments {
              }},
             {"attention_decode", {{"query", &query_}}, [=, this] { attention_decode(query_, cache_, outputs); }}};
   }
-  // Whether no output has been written.
+  // True if no output has been written.
   bool untouched() const {
     return std::ranges::all_of(output_.values(), [](T x) { return x == 0; }) &&
            std::ranges::all_of(rows_.values(), [](T x) { return x == 0; }) &&
@@ -364,9 +365,9 @@ void expect_wrong_types_are_rejected(std::initializer_list<std::pair<int, const 
     for (const auto& [argument, view] : inputs) {
       const InputView<4> good = *view;
       for (const auto& [number, type] : wrong) {
-        // An address that nobody may read.
+        // An address that must not be read.
         *view = {reinterpret_cast<const void*>(64), static_cast<ElementType>(number), good.shape, good.strides};
-        // The type of query decides what is computed with: another valid one makes the others wrong.
+        // The type of query determines the compute type: with another valid type, the other arguments become invalid.
         const bool decides = std::string(argument) == "query" && std::string(name) != "attention_decode";
         if (decides && (number < 3 || number == 6 || number == 7) && number > 0) {
           const std::string is = std::string("key has type ") + (std::is_same_v<T, double> ? "float64" : "float32");
@@ -385,14 +386,14 @@ void expect_wrong_types_are_rejected(std::initializer_list<std::pair<int, const 
   }
 }
 
-TEST(Rejections, ElementTypesThatAnOperatorDoesNotComputeWith) {
+TEST(Rejections, ElementTypesNotSupportedByAnOperator) {
   expect_wrong_types_are_rejected<float>({{2, "float64"}, {4, "int32"}, {8, "int8"}, {17, "17"}, {-1, "-1"}},
                                          "float32, bfloat16 or float16");
   expect_wrong_types_are_rejected<double>({{1, "float32"}, {6, "bfloat16"}, {7, "float16"}, {0, "0"}, {17, "17"}},
                                           "float64");
 }
 
-TEST(Rejections, ElementTypesThatACacheOfInt8DoesNotTake) {
+TEST(Rejections, ElementTypesNotSupportedByAnInt8Cache) {
   KvCache<std::int8_t> cache({.head_size = 8, .value_head_size = 8, .capacity = 64});
   std::vector<float> numbers(32, 1);
   const InputView<3> good(numbers.data(), {1, 4, 8});
@@ -414,8 +415,8 @@ TEST(Rejections, ElementTypesThatACacheOfInt8DoesNotTake) {
   EXPECT_EQ(cache.length(0), 0);
 }
 
-TEST(Rejections, WholeWeightsThatDoNotFitAreRejectedWithTheirSize) {
-  // A million heads that all read the same numbers: 4 · 2^20 · 2^20 · 2^20 bytes of weights.
+TEST(Rejections, WeightsBeyondAvailableMemoryAreRejectedWithTheirSize) {
+  // A million heads that all read the same elements: 4 · 2^20 · 2^20 · 2^20 bytes of weights.
   std::vector<float> memory(16, 1);
   const Index million = Index{1} << 20;
   const TensorView<const float, 4> all(memory.data(), {1, million, million, 4}, {0, 0, 0, 1});

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a call of attention ends early: cancelled, an executor that throws, memory that runs out. The inputs stay as they
-// are, every byte of the workspace comes back, and the next call works. Read next: parallel_test.cpp.
+// How a call of attention ends early: cancellation, an executor that throws, running out of memory. The inputs are
+// unchanged, every byte of the workspace is returned, and the next call works.
+// Read next: parallel_test.cpp.
 #include <algorithm>
 #include <mutex>
 #include <new>
@@ -16,7 +17,7 @@ namespace {
 
 AttentionInputs<float> inputs_of_some_size() { return AttentionInputs<float>::normal(1, 2, 4, 2, 200, 1100, 16, 16); }
 
-TEST(AttentionRuntime, AStopThatWasRequestedIsCancelled) {
+TEST(AttentionRuntime, StopRequestedBeforeTheCallCancels) {
   const auto inputs = inputs_of_some_size();
   const auto before = all_bits(run_attention(inputs));
   std::stop_source source;
@@ -31,7 +32,7 @@ TEST(AttentionRuntime, AStopThatWasRequestedIsCancelled) {
   EXPECT_EQ(all_bits(run_attention(inputs)), before);
 }
 
-TEST(AttentionRuntime, AStopInTheMiddleIsCancelled) {
+TEST(AttentionRuntime, StopRequestedDuringTheCallCancels) {
   const auto inputs = inputs_of_some_size();
   const auto copies = inputs_of_some_size();
   std::stop_source source;
@@ -56,9 +57,9 @@ TEST(AttentionRuntime, AStopInTheMiddleIsCancelled) {
   EXPECT_EQ(bits_of(inputs.value), bits_of(copies.value));
 }
 
-// The active kernels, with those that take long requesting a stop at their second call. That they are not called a
-// third time is what "polled at least every 20 ms" rests on: at 5 GFLOP/s a block of 60 rows and 64 keys takes 20 ms
-// from D + Dv = 13,000 on, a tile of linear_forward (60 rows, 32 columns) from a depth of 26,000 on.
+// The active kernels, except that the long-running ones request a stop at their second call. That there is no third
+// call is the basis of "polled at least every 20 ms": at 5 GFLOP/s, a block of 60 rows and 64 keys takes 20 ms from D +
+// Dv = 13,000 on, and a tile of linear_forward (60 rows, 32 columns) from a depth of 26,000 on.
 struct StoppingKernels {
   static inline std::stop_source source;
   static inline int calls;
@@ -80,7 +81,7 @@ struct StoppingKernels {
     real->f32.linear_tile(rows, columns, depth, a, b, bias, activation, output, stride);
   }
 
-  // Calls of those kernels until `call` ended, cancelled.
+  // The number of calls of those kernels until `call` was cancelled.
   static int until_cancelled(const std::function<void(const Runtime&)>& call) {
     source = {};
     calls = 0;
@@ -96,7 +97,7 @@ struct StoppingKernels {
   }
 };
 
-TEST(AttentionRuntime, EveryBlockOfKeysAndEveryPanelOfColumnsPollsStop) {
+TEST(AttentionRuntime, StopIsPolledPerKeyBlockAndColumnPanel) {
   const auto inputs = AttentionInputs<float>::normal(3, 1, 1, 1, 60, 1100, 16, 16);
   auto outputs = AttentionArrays<float>::dense(1, 1, 60, 1100, 16, true);
   EXPECT_EQ(StoppingKernels::until_cancelled([&](const Runtime& runtime) {
@@ -118,7 +119,7 @@ TEST(AttentionRuntime, EveryBlockOfKeysAndEveryPanelOfColumnsPollsStop) {
             2);
 }
 
-TEST(AttentionRuntime, WhatAnExecutorThrowsReachesTheCaller) {
+TEST(AttentionRuntime, ExceptionOfTheExecutorReachesTheCaller) {
   struct Broken {};
   const auto inputs = inputs_of_some_size();
   CountingMemory memory;
@@ -134,7 +135,7 @@ TEST(AttentionRuntime, WhatAnExecutorThrowsReachesTheCaller) {
   }
 }
 
-TEST(AttentionRuntime, MemoryThatRunsOutIsBadAllocAndLeavesNothingBehind) {
+TEST(AttentionRuntime, OutOfMemoryThrowsBadAllocAndReleasesEverything) {
   const auto inputs = inputs_of_some_size();
   CountingMemory enough;
   const auto expected = all_bits(run_attention(inputs, {}, Runtime{.num_threads = 2, .workspace = &enough}));
@@ -170,14 +171,14 @@ TEST(AttentionRuntime, ProgressCountsEveryRowOnce) {
   }
 }
 
-TEST(AttentionRuntime, AnExceptionOfProgressReachesTheCaller) {
+TEST(AttentionRuntime, ExceptionOfProgressReachesTheCaller) {
   struct Enough {};
   const auto inputs = inputs_of_some_size();
   const Runtime runtime{.num_threads = 2, .progress = [](Index, Index) { throw Enough(); }};
   EXPECT_THROW(run_attention(inputs, {}, runtime), Enough);
 }
 
-TEST(AttentionRuntime, ManyThreadsForALittleWork) {
+TEST(AttentionRuntime, ManyThreadsForLittleWork) {
   const auto inputs = AttentionInputs<float>::normal(2, 1, 1, 1);
   EXPECT_EQ(all_bits(run_attention(inputs, {}, Runtime{.num_threads = 10'000})), all_bits(run_attention(inputs)));
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// attention_with_statistics: the best keys, the largest and the chosen weights against the whole weights, to the bit;
-// entropy and mean distance against the reference, within the bound of attention_statistics.h. Every option, layout and
-// instruction set; ties; rows of NaN and of ∞; threads; heads; memory; rejections. Read next:
-// attention_columns_test.cpp.
+// attention_with_statistics: the best keys, the largest and the chosen weights compared with all weights, bit by bit;
+// entropy and mean distance compared with the reference, within the bound of attention_statistics.h. Every option,
+// layout and instruction set; ties; rows of NaN and ∞; threads; heads; memory; rejections.
+// Read next: attention_columns_test.cpp.
 #include <numeric>
 
 #include "regard/attention_statistics.h"
@@ -22,7 +22,7 @@ class Statistics : public testing::Test {};
 using Types = testing::Types<float, double>;
 TYPED_TEST_SUITE(Statistics, Types);
 
-// Chosen keys of each row: (B or 1, L or 1, 2), where there are any.
+// Chosen keys of each row: (B or 1, L or 1, 2), if there are any.
 struct Ranges {
   std::optional<Array<Index, 3>> ends{};
   ChosenOrigin origin = ChosenOrigin::key_zero;
@@ -32,7 +32,7 @@ struct Ranges {
 
 const Ranges kNoRanges;
 
-// What a call leaves, beside the outputs of attention_forward with its weights and scores.
+// The results of a call besides the outputs of attention_forward with its weights and scores.
 template <class T>
 struct Found {
   AttentionArrays<T> whole, outputs;
@@ -106,7 +106,7 @@ void expect_best(const Found<T>& found, const std::array<Index, 3>& at) {
   ASSERT_TRUE(identical(found.largest_weight.get(at), largest));
 }
 
-// Of a row, in rising order, counted from the first key of its sequence.
+// Of a row, in ascending order, counted from the first key of its sequence.
 template <class T>
 std::vector<Index> chosen_keys_of(const Found<T>& found, const std::array<Index, 3>& at, const reference::Span& span) {
   std::vector<Index> keys;
@@ -180,7 +180,7 @@ void expect_sums(const Found<T>& found, const reference::Attention<T>& reference
       << got_distance << ", " << distance;
 }
 
-// Whether the row sees a key: a score above −∞, or NaN. row_sum does not say it where there is a sink.
+// True if the row attends to any key: a score above −∞, or NaN. With a sink, row_sum does not tell.
 template <class T>
 bool sees_key(const Found<T>& found, const std::array<Index, 3>& at) {
   for (Index j = 0; j < found.scores.shape()[3]; ++j) {
@@ -237,7 +237,7 @@ void expect_everything(const AttentionCase<T>& call, const Found<T>& found) {
   }
 }
 
-TYPED_TEST(Statistics, AreThoseOfTheWeights) {
+TYPED_TEST(Statistics, MatchTheWeights) {
   using T = TypeParam;
   on_every_instruction_set([](const kernels::KernelTable&) {
     for (std::uint64_t seed = 0; seed < num_random_calls(300); ++seed) {
@@ -262,8 +262,8 @@ TYPED_TEST(Statistics, AreThoseOfTheWeights) {
   });
 }
 
-// Every row chooses its own keys, wherever they are.
-TYPED_TEST(Statistics, OfKeysOfEachRowAreThoseOfTheWeights) {
+// Every row chooses its own keys.
+TYPED_TEST(Statistics, ChosenRangesMatchTheWeights) {
   using T = TypeParam;
   on_every_instruction_set([](const kernels::KernelTable&) {
     for (std::uint64_t seed = 0; seed < num_random_calls(100); ++seed) {
@@ -289,8 +289,8 @@ TYPED_TEST(Statistics, OfKeysOfEachRowAreThoseOfTheWeights) {
   });
 }
 
-// One offset for all rows, over packed sequences and one position for each, equals the same keys named one by one.
-TYPED_TEST(Statistics, AnOffsetFromThePositionNamesOneKeyARow) {
+// One offset for all rows, over packed sequences and one position each, equals the same keys chosen one by one.
+TYPED_TEST(Statistics, OffsetFromThePositionSelectsOneKeyPerRow) {
   using T = TypeParam;
   AttentionCase<T> call = long_causal_case<T>(200, 700);
   for (const Index offset : {-1, 0, 1, -130, 5000}) {
@@ -315,7 +315,7 @@ TYPED_TEST(Statistics, AnOffsetFromThePositionNamesOneKeyARow) {
 
 // ---- ties
 
-// Rows of one head whose scores are these, whatever the row.
+// Rows of one head, all with these scores.
 template <class T>
 AttentionCase<T> scores_case(const std::vector<double>& scores, Index queries) {
   AttentionCase<T> call;
@@ -334,7 +334,8 @@ AttentionCase<T> scores_case(const std::vector<double>& scores, Index queries) {
 
 TYPED_TEST(Statistics, TiesGoToTheLowerKey) {
   using T = TypeParam;
-  const double lowest = sizeof(T) == 4 ? -100 : -740;  // its exponential is subnormal: few weights for many scores
+  const double lowest =
+      sizeof(T) == 4 ? -100 : -740;  // its exponential is subnormal: few distinct weights for many scores
   std::vector<double> equal(200, 0.5), pairs, rising, falling, nothing, subnormal;
   for (int j = 0; j < 3000; ++j) {
     pairs.push_back(j / 2 % 7);
@@ -358,7 +359,7 @@ TYPED_TEST(Statistics, TiesGoToTheLowerKey) {
   });
 }
 
-TYPED_TEST(Statistics, InfiniteScoresAndRowsOfNan) {
+TYPED_TEST(Statistics, InfiniteScoresAndNaNRows) {
   using T = TypeParam;
   const double infinity = std::numeric_limits<double>::infinity();
   std::vector<double> one(150, 1.0), two(150, 1.0), nan(150, 1.0), lost(150, -infinity);
@@ -373,15 +374,15 @@ TYPED_TEST(Statistics, InfiniteScoresAndRowsOfNan) {
   });
 }
 
-// ---- rows that see no key
+// ---- fully masked rows
 
-// Of four rows under a causal mask the first two stand before the first key; with a sink their row_sum is 1.
-TYPED_TEST(Statistics, HeadMeansLeaveOutRowsThatSeeNoKeyAlsoWithASink) {
+// Of four rows under a causal mask, the first two come before the first key; with a sink their row_sum is 1.
+TYPED_TEST(Statistics, HeadMeansExcludeFullyMaskedRows) {
   using T = TypeParam;
   const double infinity = std::numeric_limits<double>::infinity();
   const std::vector<T> sinks{0};
   on_every_instruction_set([&](const kernels::KernelTable&) {
-    // Two keys; one with a score of −∞, which counts as none; two whose weights beside the sink are 0.
+    // Two keys; one with a score of −∞, which counts as none; two whose weights are 0 next to the sink.
     for (const auto& scores : {std::vector<double>{1, 0}, {-infinity, 1}, {-2000, -2000}}) {
       AttentionCase<T> call = scores_case<T>(scores, 4);
       call.options.causal = true;
@@ -400,7 +401,7 @@ TYPED_TEST(Statistics, HeadMeansLeaveOutRowsThatSeeNoKeyAlsoWithASink) {
 
 // ---- threads, long rows, memory
 
-TYPED_TEST(Statistics, ThreadsMoveNoBit) {
+TYPED_TEST(Statistics, ThreadsDoNotChangeBits) {
   using T = TypeParam;
   const AttentionCase<T> call = long_causal_case<T>(300, 3000);
   const Found<T> one = inspect(call, 8, {0, 1}, {.num_threads = 1});
@@ -421,7 +422,7 @@ TYPED_TEST(Statistics, ThreadsMoveNoBit) {
   }
 }
 
-TYPED_TEST(Statistics, OneOutputAloneHasTheSameBits) {
+TYPED_TEST(Statistics, SingleOutputsHaveTheSameBits) {
   using T = TypeParam;
   const AttentionCase<T> call = long_causal_case<T>(70, 1500);
   const Found<T> all = inspect(call, 8);
@@ -443,7 +444,7 @@ TYPED_TEST(Statistics, OneOutputAloneHasTheSameBits) {
   EXPECT_TRUE(same_bits(bits_of(heads), bits_of(all.head_mean_distance)));
 }
 
-TEST(StatisticsTypes, NarrowInputsHaveTheStatisticsOfTheWidenedOnes) {
+TEST(StatisticsTypes, NarrowInputsMatchConvertedInputs) {
   Random random(5);
   Array<float, 4> wide({1, 2, 100, 8});
   Array<float16, 4> narrow({1, 2, 100, 8}), rounded({1, 2, 100, 8});
@@ -470,13 +471,13 @@ TYPED_TEST(Statistics, MemoryGrowsWithRowsAndKeys) {
                     {.num_threads = 2, .workspace = &plain});
   attention_with_statistics(call.query.view(), call.key.view(), call.value.view(), {.context = context.view()},
                             {.head_entropy = heads.view()}, call.options, {.num_threads = 2, .workspace = &counting});
-  const std::size_t rows = (sizeof(T) + 1) * 4 * 2000;  // entropy, and whether they see a key
+  const std::size_t rows = (sizeof(T) + 1) * 4 * 2000;  // entropy, and whether each row attends to any key
   EXPECT_LE(counting.largest, plain.largest + rows + 2 * sizeof(T) * 60 * 64 * 5);
 }
 
 // ---- nothing to write
 
-TEST(Statistics, OfNothingSucceed) {
+TEST(Statistics, EmptyInputsSucceed) {
   for (const std::array<Index, 3>& extents :
        {std::array<Index, 3>{0, 2, 3}, std::array<Index, 3>{1, 0, 3}, std::array<Index, 3>{1, 2, 0}}) {
     const auto [B, H, L] = extents;
@@ -496,7 +497,7 @@ TEST(Statistics, OfNothingSucceed) {
     };
     EXPECT_NO_THROW(call({9, 0, 8})) << "B " << B << " H " << H << " L " << L;
     EXPECT_EQ(rejection<std::invalid_argument>([&] { call({0, -9}); }),
-              "attention_with_statistics: chosen_keys has -9; expected 0 or more");
+              "attention_with_statistics: chosen_keys contains -9; expected 0 or more");
   }
 }
 
@@ -514,17 +515,18 @@ TEST(Statistics, Rejections) {
     });
   };
   EXPECT_EQ(message({.top_keys = many.view()}),
-            "attention_with_statistics: top_keys has shape (1, 4, 5, 64); expected 1 to 63 keys a row");
+            "attention_with_statistics: top_keys has shape (1, 4, 5, 64); expected 1 to 63 keys per row");
   EXPECT_EQ(message({.top_weights = weights.view()}),
-            "attention_with_statistics: top_weights is given without top_keys; expected both, or top_keys alone");
+            "attention_with_statistics: top_weights is given without top_keys; expected both, or only top_keys");
   EXPECT_EQ(message({.entropy = wrong.view()}),
             "attention_with_statistics: entropy has shape (1, 4, 6); expected (1, 4, 5)");
   EXPECT_EQ(message({.largest_weight = {context.view().data, {1, 4, 5}}}),
             "attention_with_statistics: largest_weight overlaps context; expected separate memory");
   const std::vector<Index> twice{3, 1, 3}, negative{3, -1}, one{3};
   EXPECT_EQ(message({.chosen_keys = twice}),
-            "attention_with_statistics: chosen_keys has 3 more than once; expected distinct keys");
-  EXPECT_EQ(message({.chosen_keys = negative}), "attention_with_statistics: chosen_keys has -1; expected 0 or more");
+            "attention_with_statistics: chosen_keys contains 3 more than once; expected distinct keys");
+  EXPECT_EQ(message({.chosen_keys = negative}),
+            "attention_with_statistics: chosen_keys contains -1; expected 0 or more");
   const Array<Index, 3> all({1, 1, 2}), six({1, 6, 2}), three({1, 5, 3});
   EXPECT_EQ(message({.chosen_keys = one, .chosen_ranges = all.view()}),
             "attention_with_statistics: chosen_keys and chosen_ranges are given; expected one of them");
@@ -539,8 +541,8 @@ TEST(Statistics, Rejections) {
             "attention_with_statistics: top_keys overlaps chosen_ranges; expected separate memory");
 }
 
-// Keys that are not there have no weight.
-TEST(Statistics, ChosenKeysBeyondTheLastAreAbsent) {
+// Keys that do not exist have no weight.
+TEST(Statistics, ChosenKeysBeyondTheLastHaveNoWeight) {
   const AttentionCase<float> call = long_causal_case<float>(5, 9);
   const Found<float> some = inspect(call, 1, {8, 2}), more = inspect(call, 1, {9, 2, 8, 1000, Index{1} << 62});
   EXPECT_EQ(bits_of(some.chosen_weight), bits_of(more.chosen_weight));

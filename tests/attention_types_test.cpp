@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Types of query, key, value and context (docs/reference/semantics.md, section 4). What 16-bit elements give is
-// defined by what the same elements give as floats, so nearly every test compares bits:
+// Types of query, key, value and context (docs/reference/semantics.md, section 4). The result for 16-bit elements is
+// defined by the result for the same values as floats, so nearly every test compares bits:
 //
 //     attention_forward(bfloat16, float16, …) == attention_forward(float(bfloat16), float(float16), …), rounded once
 //
-//   widening      all 65,536 numbers of each type, by the kernels of every instruction set, in every alignment
+//   conversion    all 65,536 values of each type, by the kernels of every instruction set, in every alignment
 //   combinations  each type for query, key, value and context, on the random calls of attention_cases.h
 //   corners       poison, overflow of a context, rejections, overlap in bytes
 //
-// Where a processor multiplies bfloat16 numbers as they are, attention_bf16_test.cpp says what they give.
+// For processors that multiply bfloat16 values without conversion, see attention_bf16_test.cpp.
 // Read next: types_test.cpp, element_types.h.
 
 #include "support/attention_cases.h"
@@ -19,7 +19,7 @@
 namespace regard {
 namespace {
 
-// A float array rounded to E, in a layout of its own; the same numbers again as floats.
+// A float array rounded to E, in its own layout; and the same values as floats.
 template <class E>
 Array<E, 4> rounded(const Array<float, 4>& from, const Layout<4>& layout = Layout<4>::dense()) {
   Array<E, 4> to(from.shape(), layout);
@@ -56,7 +56,7 @@ void on_every_widening_set(F f) {
   });
 }
 
-// ---- widening
+// ---- conversion
 
 template <class S, class E>
 void widens_every_number(const kernels::WideningKernels<S>& kernel) {
@@ -73,7 +73,7 @@ void widens_every_number(const kernels::WideningKernels<S>& kernel) {
   std::vector<float> got(kAll);
   kernel.widen(numbers.data(), got.data(), static_cast<Index>(kAll));
   expect_equal(got);
-  // Every tail, from an address that is not a multiple of two.
+  // Every remainder, from an address that is not a multiple of two.
   std::vector<char> memory(2 * kAll + 1);
   std::memcpy(memory.data() + 1, numbers.data(), 2 * kAll);
   for (const Index step : {1, 3, 7, 15, 17, 31, 33}) {
@@ -85,15 +85,15 @@ void widens_every_number(const kernels::WideningKernels<S>& kernel) {
   }
 }
 
-TEST(Widening, EveryNumberOnEveryInstructionSet) {
+TEST(Widening, EveryValueOnEveryInstructionSet) {
   on_every_instruction_set([](const kernels::KernelTable& table) {
     widens_every_number<kernels::Bfloat16, bfloat16>(table.bf16);
     widens_every_number<kernels::Float16, float16>(table.f16);
   });
 }
 
-// Whatever the processor is told about subnormal numbers: an operator sets its own state.
-TEST(Widening, SubnormalNumbersAreKeptUnderTheCallersFlushing) {
+// Independent of the processor's treatment of subnormals: an operator sets its own state.
+TEST(Widening, SubnormalsAreKeptWhateverTheCallersFlushing) {
   Array<float16, 4> value({1, 1, 1, 40});
   for (Index c = 0; c < 40; ++c) {
     float16 x;
@@ -122,7 +122,7 @@ struct Combination {
 };
 
 template <class Combined>
-class SemanticsTypes : public testing::Test {};
+class AttentionTypes : public testing::Test {};
 using B16 = bfloat16;
 using F16 = float16;
 using Combinations = testing::Types<
@@ -132,7 +132,7 @@ using Combinations = testing::Types<
     Combination<F16, B16, float, float>, Combination<F16, float, F16, F16>, Combination<float, B16, B16, float>,
     Combination<float, F16, F16, float>, Combination<float, B16, F16, float>, Combination<float, float, B16, float>,
     Combination<float, F16, float, float>, Combination<float, float, float, float>>;
-TYPED_TEST_SUITE(SemanticsTypes, Combinations);
+TYPED_TEST_SUITE(AttentionTypes, Combinations);
 
 template <class C>
 struct TypedArrays {
@@ -157,9 +157,9 @@ struct TypedArrays {
   }
 };
 
-// Every random call: strided, misaligned, packed, masked, biased, with sinks and poison. The bits of the floats, and
-// nothing beside the context's elements is written.
-TYPED_TEST(SemanticsTypes, BitsOfTheWidenedNumbersRoundedOnce) {
+// Every random call: strided, misaligned, packed, masked, biased, with sinks and poison. The bits match those of float
+// inputs, and nothing between the context's elements is written.
+TYPED_TEST(AttentionTypes, MatchConvertedInputsRoundedOnce) {
   using Query = typename TypeParam::Query;
   using Key = typename TypeParam::Key;
   using Value = typename TypeParam::Value;
@@ -189,8 +189,8 @@ TYPED_TEST(SemanticsTypes, BitsOfTheWidenedNumbersRoundedOnce) {
   }
 }
 
-// Sums and scores are in float: the error before the last rounding is within the bound of float (section 4).
-TYPED_TEST(SemanticsTypes, WithinTheBoundOfFloat) {
+// Sums and scores are in float: the error before the final rounding is within the bound of float (section 4).
+TYPED_TEST(AttentionTypes, ErrorIsWithinTheFloatBound) {
   const auto inputs = AttentionInputs<float>::normal(7, 1, 4, 2, 61, 1100, 64, 48);
   const auto query = rounded<typename TypeParam::Query>(inputs.query);
   const auto key = rounded<typename TypeParam::Key>(inputs.key);
@@ -203,7 +203,7 @@ TYPED_TEST(SemanticsTypes, WithinTheBoundOfFloat) {
   });
 }
 
-TYPED_TEST(SemanticsTypes, WeightsPartialsAndWholeResults) {
+TYPED_TEST(AttentionTypes, WeightsAndPartialsMatchConvertedInputs) {
   using Query = typename TypeParam::Query;
   const auto inputs = AttentionInputs<float>::normal(8, 1, 4, 2, 9, 1500, 20, 33);
   const auto query = rounded<Query>(inputs.query);
@@ -222,7 +222,7 @@ TYPED_TEST(SemanticsTypes, WeightsPartialsAndWholeResults) {
     attention_weights(wide_query.view(), wide_key.view(), request, wide_weights.view());
     EXPECT_EQ(bits_of(weights), bits_of(wide_weights));
 
-    // Partial results are floats, and merge to the whole.
+    // Partial results are floats, and merge to the full result.
     Array<float, 5> sums({2, 1, 4, 9, 33});
     Array<float, 4> row_max({2, 1, 4, 9}), row_sum({2, 1, 4, 9});
     attention_partials(
@@ -243,9 +243,9 @@ TYPED_TEST(SemanticsTypes, WeightsPartialsAndWholeResults) {
 
 // ---- rounding
 
-// A mean whose double rounding, first to a type between, would differ: the float lies just beside a midpoint.
-TEST(ContextTypes, RoundedOnceFromFloat) {
-  // float16: 1 + 2⁻¹¹ is the midpoint of 1 and 1 + 2⁻¹⁰. In bfloat16 first, all of these would be 1.
+// A mean for which double rounding, through an intermediate type, would differ: the float is just next to a midpoint.
+TEST(ContextTypes, AreRoundedOnceFromFloat) {
+  // float16: 1 + 2⁻¹¹ is the midpoint of 1 and 1 + 2⁻¹⁰. Rounded to bfloat16 first, all of these would be 1.
   const std::array<float, 4> values{1 + 0x1p-11f, 1 + 0x1p-11f + 0x1p-23f, 1 + 0x1p-11f - 0x1p-23f, 1 + 3 * 0x1p-11f};
   const std::array<float, 4> expected{1, 1 + 0x1p-10f, 1, 1 + 0x1p-9f};
   const Array<float16, 4> zero = zeros<float16>({1, 1, 1, 1});
@@ -258,7 +258,7 @@ TEST(ContextTypes, RoundedOnceFromFloat) {
   }
 }
 
-TEST(ContextTypes, BeyondTheLargestNumberLiesInfinity) {
+TEST(ContextTypes, OverflowBecomesInfinity) {
   const std::array<float, 6> values{65504, 65519.99f, 65520, -65520, 1e30f, -3e38f};
   const std::array<float, 6> halves{65504, 65504, INFINITY, -INFINITY, INFINITY, -INFINITY};
   const Array<float16, 4> zero = zeros<float16>({1, 1, 1, 1});
@@ -272,7 +272,7 @@ TEST(ContextTypes, BeyondTheLargestNumberLiesInfinity) {
     EXPECT_EQ(static_cast<float>(context.get({0, 0, 0, static_cast<Index>(c)})), halves[c]) << c;
     EXPECT_EQ(wide.get({0, 0, 0, static_cast<Index>(c)}), values[c]) << c;
   }
-  // Means of the largest number stay it, although their sum is far beyond the type's range.
+  // Means of the largest number stay there, although their sum is far beyond the range of the type.
   Array<float16, 4> many({1, 1, 3000, 2});
   many.for_each_index([&](const auto& at) { many.set(at, float16(65504.0f)); });
   const Array<float16, 4> keys = zeros<float16>({1, 1, 3000, 1});
@@ -283,7 +283,7 @@ TEST(ContextTypes, BeyondTheLargestNumberLiesInfinity) {
 
 // ---- bias
 
-TEST(BiasTypes, FloatOrTheQuerys) {
+TEST(BiasTypes, FloatOrTypeOfQuery) {
   const auto inputs = AttentionInputs<float>::normal(9, 1, 2, 2, 5, 70, 8, 8);
   Random random(10);
   const Array<float, 4> bias = normal_array<float, 4>(random, {1, 2, 5, 70}, 3);
@@ -309,7 +309,7 @@ TEST(BiasTypes, FloatOrTheQuerys) {
 
 // ---- rejections
 
-TEST(Rejections, TypesThatDoNotFitTheQuery) {
+TEST(Rejections, TypesIncompatibleWithTheQuery) {
   const Array<bfloat16, 4> b16({1, 1, 4, 4});
   const Array<float16, 4> f16({1, 1, 4, 4});
   const Array<float, 4> f32({1, 1, 4, 4});
@@ -334,7 +334,7 @@ TEST(Rejections, TypesThatDoNotFitTheQuery) {
             begin + "bias has type float64; expected float32, or float16 as query");
   EXPECT_EQ(forward(b16, out_b16, {.bias = b16.view()}), "accepted");
   EXPECT_EQ(forward(f16, out_f32, {.bias = f32.view()}), "accepted");
-  // Double beside anything else.
+  // Double together with any other type.
   Tensor<double, 4> out_f64({1, 1, 3, 4});
   EXPECT_EQ(rejection([&] { attention_forward(f32.view(), f64.view(), f32.view(), {.context = out_f32.view()}); }),
             begin + "key has type float64; expected float32, bfloat16 or float16");
@@ -344,7 +344,7 @@ TEST(Rejections, TypesThatDoNotFitTheQuery) {
             begin + "context has type float64; expected float32 as query");
 }
 
-// Ranges of bytes, not of elements: two bytes of one array beside four of another.
+// Ranges of bytes, not of elements: 16-bit elements of one array next to 32-bit elements of another.
 TEST(Rejections, OverlapIsCountedInBytes) {
   constexpr Index L = 3, D = 4;
   std::vector<float> memory(64);
@@ -362,9 +362,9 @@ TEST(Rejections, OverlapIsCountedInBytes) {
   EXPECT_EQ(call(47, 0), overlap);
 }
 
-// ---- what options and arguments are made of
+// ---- types of options and arguments
 
-TEST(ArgumentTypes, TensorsAndMatricesAreArgumentsAsTheyAre) {
+TEST(ArgumentTypes, TensorsAndMatricesConvertToViews) {
   const auto inputs = AttentionInputs<float>::normal(20261125, 1, 1, 1, 4, 6, 8, 5);
   Tensor<float, 2> query({4, 8}), key({6, 8}), value({6, 5}), context({4, 5});
   for (Index i = 0; i < 6; ++i) {
@@ -381,7 +381,7 @@ TEST(ArgumentTypes, TensorsAndMatricesAreArgumentsAsTheyAre) {
   }
 }
 
-TEST(ArgumentTypes, ListsOf32BitIntegersMeanThoseOf64) {
+TEST(ArgumentTypes, ListsOf32BitIntegersEqualListsOf64Bits) {
   const auto inputs = AttentionInputs<float>::normal(7, 2, 2, 1, 5, 70, 8, 8);
   const std::vector<std::int32_t> lengths{66, 0}, prefix{3, 60}, offsets{-2, 40};
   const std::vector<Index> long_lengths{66, 0}, long_prefix{3, 60}, long_offsets{-2, 40};
@@ -403,7 +403,7 @@ TEST(ArgumentTypes, ListsOf32BitIntegersMeanThoseOf64) {
       bits_of(run_attention(packed, {.query_starts = long_query_starts, .key_starts = long_key_starts}).context));
 }
 
-TEST(ArgumentTypes, BytesOfAMaskAreTrueUnlessTheyAre0) {
+TEST(ArgumentTypes, NonzeroMaskBytesAreTrue) {
   const auto inputs = AttentionInputs<float>::normal(9, 2, 2, 2, 7, 70, 8, 8);
   Tensor<std::uint8_t, 4> bytes({2, 1, 7, 70}), block_bytes({1, 1, 2, 3});
   const auto bools = std::make_unique<bool[]>(static_cast<std::size_t>(bytes.size()));
@@ -427,7 +427,7 @@ TEST(ArgumentTypes, BytesOfAMaskAreTrueUnlessTheyAre0) {
   EXPECT_EQ(of_bytes, of_bools);
 }
 
-TEST(ArgumentTypes, SegmentsOf64BitsMeanThoseOf32) {
+TEST(ArgumentTypes, SegmentsOf64BitsEqualSegmentsOf32Bits) {
   const auto inputs = AttentionInputs<float>::normal(10, 1, 2, 2, 6, 6, 8, 8);
   const std::vector<std::int32_t> narrow{0, 0, 1, 1, -1, 2};
   const std::vector<std::int64_t> wide{0, 0, 1, 1, -1, 2};
@@ -439,7 +439,7 @@ TEST(ArgumentTypes, SegmentsOf64BitsMeanThoseOf32) {
             bits_of(expected.context));
 }
 
-TEST(ArgumentTypes, OthersAreRejectedByName) {
+TEST(ArgumentTypes, OtherTypesAreRejectedByName) {
   const auto inputs = AttentionInputs<float>::normal(11, 1, 1, 1, 3, 3, 4, 4);
   const std::vector<double> doubles{3};
   const std::vector<std::uint8_t> bytes{3};
@@ -455,7 +455,7 @@ TEST(ArgumentTypes, OthersAreRejectedByName) {
             "attention_forward: query_segments has type uint32; expected int32 or int64");
   EXPECT_EQ(said({.alibi_slopes = doubles}),
             "attention_forward: alibi_slopes has type float64; expected float32, bfloat16 or float16");
-  // As many as no memory holds, rejected before one is read.
+  // More entries than fit into memory, rejected before one is read.
   const float slope = 1;
   EXPECT_EQ(said({.alibi_slopes = InputView<1>(&slope, {Index{1} << 50}, {0})}),
             "attention_forward: alibi_slopes has 1125899906842624 entries; expected 1, one per query head");

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// attention_forward with few rows a key head reads keys and values where they lie. What it gives has the bits of the
-// same rows among 61, which are packed: for every type, layout, length, number of rows and rule, with poison seen and
-// unseen, on every instruction set. Its scratch is bounded, and a plan says why other calls are packed.
+// attention_forward with few rows per key head reads keys and values unpacked. The results have the bits of the same
+// rows among 61 rows, which are packed: for every type, layout, length, number of rows and mask, with visible and
+// invisible poison, on every instruction set. Its scratch is bounded, and a plan reports why other calls are packed.
 // Read next: src/attention/unpacked_keys.cpp, kv_cache_test.cpp.
 #include <limits>
 
@@ -18,7 +18,7 @@ namespace regard {
 namespace {
 
 constexpr Index kRows = 61, kHeads = 8;
-constexpr Index kLastRows = 12;  // those that are compared, and a few before
+constexpr Index kLastRows = 12;  // the rows that are compared, and a few before them
 
 enum class Order { heads_outside, keys_outside, keys_reversed };
 
@@ -31,7 +31,7 @@ struct Rows {
   Rows(Index key_heads, Index keys, Index width, Order order, Random& random)
       : numbers(static_cast<std::size_t>(key_heads * keys * width + 1)) {
     for (E& x : numbers) x = static_cast<E>(static_cast<float>(random.normal()));
-    E* const first = numbers.data() + 1;  // aligned to nothing but the element
+    E* const first = numbers.data() + 1;  // aligned to nothing, not even to the element
     const Index all = key_heads * keys * width;
     view = {first, {1, key_heads, keys, width}};
     if (order == Order::keys_outside) view = {first, view.shape, {all, width, key_heads * width, 1}};
@@ -59,7 +59,7 @@ struct Results {
   }
 };
 
-// What a plan says of the only call in it.
+// The description of the only call in a plan.
 template <class Call>
 std::string way_of(const Call& call) {
   const Plan made = plan([&](const Runtime& runtime) { call(runtime); });
@@ -83,7 +83,7 @@ void expect_rows_alone_are_rows_among_many(Index key_heads, Index keys, Index de
   const T quarter = static_cast<T>(0.25), half = static_cast<T>(0.5);
   const std::vector<T> slopes{1, quarter, 0, half, quarter, 2, half, 0}, sinks{1, -1, 0, 2, 0, 1, -2, 0};
   const Index offset = keys - kRows;
-  // Poison at the last key, which only the last row sees where the call is causal, and in an early value.
+  // Poison at the last key, which only the last row attends to if the call is causal, and in an early value.
   if (keys > 20) {
     const auto poison = static_cast<E>(std::numeric_limits<float>::quiet_NaN());
     *value.view.pointer(0, 0, keys - 1, columns / 2) = poison;
@@ -149,7 +149,7 @@ void expect_all_shapes() {
       for (const Index keys : {12, 31, 33, 64, 65}) {
         expect_rows_alone_are_rows_among_many<T, E>(2, keys, 64, 96, order, {1});
       }
-      // Groups of 1 to 60 rows a key head, in chunks that begin with the first row's window or later.
+      // Groups of 1 to 60 rows per key head, in chunks that begin with the first row's window or later.
       expect_rows_alone_are_rows_among_many<T, E>(2, 1090, 32, 64, order, {1, 2, 3, 15});
     }
     expect_rows_alone_are_rows_among_many<T, E>(8, 33, 64, 32, Order::keys_outside, {1, 2, 4});
@@ -157,7 +157,7 @@ void expect_all_shapes() {
     expect_rows_alone_are_rows_among_many<T, E>(1, 200, 64, 32, Order::keys_outside, {1});
     expect_rows_alone_are_rows_among_many<T, E>(1, 1025, 32, 32, Order::heads_outside, {2, 7});
     expect_rows_alone_are_rows_among_many<T, E>(2, 130, 288, 64, Order::heads_outside, {1});  // two segments of D
-    // Rows that no whole number of vectors holds.
+    // Rows that are not a whole number of vectors.
     for (const Index width : {40, 48, 56, 72, 80, 104, 112, 264}) {
       expect_rows_alone_are_rows_among_many<T, E>(2, 70, width, width, Order::keys_reversed, {1});
     }
@@ -170,13 +170,13 @@ void expect_all_shapes() {
   });
 }
 
-TEST(AttentionInPlace, FloatRowsHaveTheBitsOfPackedOnes) { expect_all_shapes<float, float>(); }
-TEST(AttentionInPlace, Bfloat16RowsHaveTheBitsOfPackedOnes) { expect_all_shapes<float, bfloat16>(); }
-TEST(AttentionInPlace, Float16RowsHaveTheBitsOfPackedOnes) { expect_all_shapes<float, float16>(); }
-TEST(AttentionInPlace, DoubleRowsHaveTheBitsOfPackedOnes) { expect_all_shapes<double, double>(); }
+TEST(AttentionUnpacked, FloatMatchesPacked) { expect_all_shapes<float, float>(); }
+TEST(AttentionUnpacked, Bfloat16MatchesPacked) { expect_all_shapes<float, bfloat16>(); }
+TEST(AttentionUnpacked, Float16MatchesPacked) { expect_all_shapes<float, float16>(); }
+TEST(AttentionUnpacked, DoubleMatchesPacked) { expect_all_shapes<double, double>(); }
 
-// Values that are finite and sums that are not: the sums of a row are taken again, scaled.
-TEST(AttentionInPlace, SumsThatOverflowAreScaled) {
+// Finite values with sums that are not: the sums of a row are recomputed with scaling.
+TEST(AttentionUnpacked, OverflowingSumsAreScaled) {
   const Index keys = 200, depth = 32, columns = 32;
   const std::vector<float> key(static_cast<std::size_t>(keys * depth), 0.0f), query(depth, 1.0f);
   const std::vector<float> value(static_cast<std::size_t>(keys * columns), 3e38f);
@@ -190,8 +190,8 @@ TEST(AttentionInPlace, SumsThatOverflowAreScaled) {
   });
 }
 
-// No copy of keys and values: a partial of Dv + 2 numbers a chunk and row, and less than 4 MiB a thread.
-TEST(AttentionInPlace, NeedsNoCopy) {
+// No copy of keys and values: a partial of Dv + 2 values per chunk and row, and less than 4 MiB per thread.
+TEST(AttentionUnpacked, WorkspaceHoldsNoCopyOfKeysAndValues) {
   struct Shape {
     Index heads, key_heads, rows, width;
   };
@@ -214,7 +214,7 @@ TEST(AttentionInPlace, NeedsNoCopy) {
   }
 }
 
-// why: nullptr: they are not packed; empty: nothing is said, their rows are many.
+// why: nullptr: keys are not packed; empty: packed without a reason, because there are many rows.
 void expect_packed(const std::string& way, const char* why) {
   const std::string said = "; few rows, but not read unpacked: ";
   EXPECT_EQ(is_unpacked(way), why == nullptr) << way;
@@ -225,17 +225,17 @@ void expect_packed(const std::string& way, const char* why) {
   }
 }
 
-TEST(AttentionInPlace, PlansSayWhyFewRowsArePacked) {
+TEST(AttentionUnpacked, PlansReportWhyFewRowsArePacked) {
   struct Case {
     Index heads, key_heads, rows, keys, depth, columns;
     const char* why;
   };
-  const char* const kManyRows = "with so many rows and so few keys packing is faster";
+  const char* const kManyRows = "packing is faster for this number of rows and keys";
   for (const Case& c :
        {Case{8, 1, 1, 100, 64, 64, nullptr}, Case{8, 8, 4, 100, 72, 40, nullptr}, Case{8, 1, 7, 2000, 64, 64, nullptr},
-        Case{8, 1, 1, 100, 24, 64, "D is less than 32 or no multiple of 8"},
-        Case{8, 1, 1, 100, 36, 64, "D is less than 32 or no multiple of 8"},
-        Case{8, 8, 2, 100, 64, 60, "Dv is less than 32 or no multiple of 8"}, Case{8, 8, 5, 1000, 64, 64, kManyRows},
+        Case{8, 1, 1, 100, 24, 64, "D is less than 32 or not a multiple of 8"},
+        Case{8, 1, 1, 100, 36, 64, "D is less than 32 or not a multiple of 8"},
+        Case{8, 8, 2, 100, 64, 60, "Dv is less than 32 or not a multiple of 8"}, Case{8, 8, 5, 1000, 64, 64, kManyRows},
         Case{8, 8, 13, 2000, 64, 64, kManyRows}, Case{8, 8, 61, 2000, 64, 64, ""}}) {
     SCOPED_TRACE(testing::Message() << "Hkv " << c.key_heads << " L " << c.rows << " D " << c.depth);
     auto inputs = AttentionInputs<float>::normal(1, 1, c.heads, c.key_heads, c.rows, c.keys, c.depth, c.columns);
@@ -248,7 +248,7 @@ TEST(AttentionInPlace, PlansSayWhyFewRowsArePacked) {
   }
 }
 
-TEST(AttentionInPlace, PlansSayWhichOptionOrLayoutPacks) {
+TEST(AttentionUnpacked, PlansReportWhichOptionOrLayoutRequiresPacking) {
   const std::vector<float> numbers(64 * 64 * 2);
   const std::array<Index, 4> shape{1, 1, 64, 64};
   const TensorView<const float, 4> rows(numbers.data(), shape);
@@ -264,15 +264,15 @@ TEST(AttentionInPlace, PlansSayWhichOptionOrLayoutPacks) {
   expect_packed(way(strided, rows), "key's last axis is not contiguous");
   expect_packed(way(rows, strided), "value's last axis is not contiguous");
   expect_packed(way(one, rows), "key has stride 0 along S");
-  expect_packed(way(rows, one), "all values are one");
+  expect_packed(way(rows, one), "value has stride 0 along S");
   AttentionOptions dropout;
   dropout.dropout = 0.5;
-  expect_packed(way(rows, rows, dropout), "there is dropout");
+  expect_packed(way(rows, rows, dropout), "dropout is enabled");
   expect_packed(way_of([&](const Runtime& runtime) {
                   attention_with_statistics(query, rows, rows, outputs, {.entropy = {entropy.data(), {1, 1, 1}}}, {},
                                             runtime);
                 }),
-                "statistics ride along");
+                "statistics are requested");
 }
 
 }  // namespace

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// docs/reference/semantics.md section 2, clause by clause: which keys a query sees. The pattern of weights above zero
-// is compared with the clause written as a condition on (b, h, i, j); the numbers are compared with reference.h; what
-// the clause calls the same is compared bit by bit. Read next: attention_packed_test.cpp, attention_corners_test.cpp.
+// docs/reference/semantics.md section 2, clause by clause: which keys a query attends to. The pattern of nonzero
+// weights is compared with the clause written as a condition on (b, h, i, j); the results are compared with
+// reference.h; forms that the clause calls equivalent are compared bit by bit.
+// Read next: attention_packed_test.cpp, attention_corners_test.cpp.
 #include "support/attention_cases.h"
 #include "support/attention_checks.h"
 
@@ -10,11 +11,11 @@ namespace regard {
 namespace {
 
 template <class T>
-class Semantics2 : public testing::Test {};
+class VisibilityRules : public testing::Test {};
 using Types = testing::Types<float, double>;
-TYPED_TEST_SUITE(Semantics2, Types);
+TYPED_TEST_SUITE(VisibilityRules, Types);
 
-// Runs the call on every instruction set and expects the key j to have weight in row i exactly where sees(b, h, i, j).
+// Runs the call on every instruction set and expects key j to have weight in row i exactly if sees(b, h, i, j).
 template <class T, class F>
 void expect_sees(const AttentionInputs<T>& inputs, const AttentionOptions& options, F sees) {
   const AttentionArrays<T> got = checked_attention(inputs, options);
@@ -31,7 +32,7 @@ void expect_same_bits(const AttentionInputs<T>& inputs, const AttentionOptions& 
   });
 }
 
-// A mask (B|1, H|1, L, S) that is true where sees(b, h, i, j).
+// A mask (B|1, H|1, L, S) that is true if sees(b, h, i, j).
 template <class F>
 Array<bool, 4> mask_where(const std::array<Index, 4>& shape, F sees) {
   Array<bool, 4> mask(shape);
@@ -41,7 +42,7 @@ Array<bool, 4> mask_where(const std::array<Index, 4>& shape, F sees) {
 
 // ---- causal and the position of a query
 
-TYPED_TEST(Semantics2, CausalSeesKeysUpToThePosition) {
+TYPED_TEST(VisibilityRules, CausalShowsKeysUpToThePosition) {
   using T = TypeParam;
   const auto square = AttentionInputs<T>::normal(1, 2, 2, 1, 70, 70, 4, 3);
   expect_sees(square, {.causal = true}, [](Index, Index, Index i, Index j) { return j <= i; });
@@ -59,7 +60,7 @@ TYPED_TEST(Semantics2, CausalSeesKeysUpToThePosition) {
               [](Index, Index, Index i, Index j) { return j <= i - 3; });
 }
 
-TYPED_TEST(Semantics2, QueryOffsetMayBeOneNumberPerBatchEntry) {
+TYPED_TEST(VisibilityRules, QueryOffsetMayBeOneNumberPerBatchEntry) {
   using T = TypeParam;
   const auto inputs = AttentionInputs<T>::normal(4, 3, 2, 1, 4, 9, 4, 3);
   const std::vector<Index> offsets{-2, 0, 7};
@@ -67,7 +68,7 @@ TYPED_TEST(Semantics2, QueryOffsetMayBeOneNumberPerBatchEntry) {
               [&](Index b, Index, Index i, Index j) { return j <= i + offsets[static_cast<std::size_t>(b)]; });
 }
 
-TYPED_TEST(Semantics2, BottomRightCountsFromTheKeyLength) {
+TYPED_TEST(VisibilityRules, BottomRightCountsFromTheKeyLength) {
   using T = TypeParam;
   const auto inputs = AttentionInputs<T>::normal(5, 3, 1, 1, 4, 9, 4, 3);
   const std::vector<Index> lengths{9, 5, 2};
@@ -78,7 +79,7 @@ TYPED_TEST(Semantics2, BottomRightCountsFromTheKeyLength) {
               });
 }
 
-TYPED_TEST(Semantics2, WithLEqualSAndNoKeyLengthsTheOffsetIsZero) {
+TYPED_TEST(VisibilityRules, OffsetDefaultsToZeroIfLEqualsS) {
   using T = TypeParam;
   const auto inputs = AttentionInputs<T>::normal(6, 1, 2, 1, 9, 9, 4, 3);
   const std::vector<T> slopes{static_cast<T>(0.5), static_cast<T>(0.25)};
@@ -90,7 +91,7 @@ TYPED_TEST(Semantics2, WithLEqualSAndNoKeyLengthsTheOffsetIsZero) {
   }
 }
 
-TYPED_TEST(Semantics2, TheOffsetMustBeNamedWhenLengthsDifferOrKeyLengthsAreGiven) {
+TYPED_TEST(VisibilityRules, OffsetIsRequiredIfLengthsDifferOrKeyLengthsAreGiven) {
   using T = TypeParam;
   const auto wide = AttentionInputs<T>::normal(7, 1, 1, 1, 3, 4, 4, 3);
   const auto square = AttentionInputs<T>::normal(7, 1, 1, 1, 4, 4, 4, 3);
@@ -102,7 +103,7 @@ TYPED_TEST(Semantics2, TheOffsetMustBeNamedWhenLengthsDifferOrKeyLengthsAreGiven
                                                             {"alibi_slopes", {.alibi_slopes = slopes}},
                                                             {"prefix", {.prefix = prefix}}};
   for (auto [name, options] : users) {
-    const std::string start = "attention_forward: " + name + " needs query_offset to be named";
+    const std::string start = "attention_forward: " + name + " needs an explicit query_offset";
     EXPECT_EQ(rejection([&] { run_attention(wide, options); }).substr(0, start.size()), start);
     EXPECT_EQ(rejection([&] { run_attention(square, options); }), "accepted");
     options.key_lengths = lengths;
@@ -114,7 +115,7 @@ TYPED_TEST(Semantics2, TheOffsetMustBeNamedWhenLengthsDifferOrKeyLengthsAreGiven
   EXPECT_EQ(rejection([&] { run_attention(square, {.key_lengths = lengths}); }), "accepted");
 }
 
-TYPED_TEST(Semantics2, ACausalMaskGivenDenselyMovesNoBit) {
+TYPED_TEST(VisibilityRules, DenseCausalMaskIsBitIdenticalToCausal) {
   using T = TypeParam;
   const auto inputs = AttentionInputs<T>::normal(8, 1, 2, 1, 200, 1200, 5, 33);
   const auto mask = mask_where({1, 1, 200, 1200}, [](Index, Index, Index i, Index j) { return j <= i + 900; });
@@ -123,7 +124,7 @@ TYPED_TEST(Semantics2, ACausalMaskGivenDenselyMovesNoBit) {
 
 // ---- window
 
-TYPED_TEST(Semantics2, WindowSeesFromLeftToRightOfThePosition) {
+TYPED_TEST(VisibilityRules, WindowShowsKeysFromLeftToRightOfThePosition) {
   using T = TypeParam;
   const auto inputs = AttentionInputs<T>::normal(9, 1, 1, 1, 150, 150, 3, 3);
   expect_sees(inputs, {.window = {10, 70}}, [](Index, Index, Index i, Index j) { return i - 10 <= j && j <= i + 70; });
@@ -135,7 +136,7 @@ TYPED_TEST(Semantics2, WindowSeesFromLeftToRightOfThePosition) {
               [](Index, Index, Index, Index) { return true; });
 }
 
-TYPED_TEST(Semantics2, AWindowOfWKeysIncludingItselfIsLeftWMinusOneRightZero) {
+TYPED_TEST(VisibilityRules, WindowOfWKeysIsLeftWMinusOneAndRightZero) {
   using T = TypeParam;
   const auto inputs = AttentionInputs<T>::normal(10, 20, 20, 3);
   const AttentionArrays<T> got = checked_attention(inputs, {.window = {3, 0}});
@@ -146,7 +147,7 @@ TYPED_TEST(Semantics2, AWindowOfWKeysIncludingItselfIsLeftWMinusOneRightZero) {
   }
 }
 
-TYPED_TEST(Semantics2, WindowWithCausalAndANegativeOffsetLeavesEarlyRowsEmpty) {
+TYPED_TEST(VisibilityRules, WindowWithCausalAndANegativeOffsetLeavesEarlyRowsEmpty) {
   using T = TypeParam;
   const auto inputs = AttentionInputs<T>::normal(11, 12, 12, 3);
   const AttentionOptions options{.causal = true, .query_offset = Index{-5}, .window = {2, 4}};
@@ -158,7 +159,7 @@ TYPED_TEST(Semantics2, WindowWithCausalAndANegativeOffsetLeavesEarlyRowsEmpty) {
   }
 }
 
-TYPED_TEST(Semantics2, AWindowFarOutsideTheKeysSeesNothing) {
+TYPED_TEST(VisibilityRules, WindowOutsideTheKeysMasksEverything) {
   using T = TypeParam;
   const auto inputs = AttentionInputs<T>::normal(12, 4, 100, 3);
   for (const Index offset : {Index{1000}, Index{-1000}, Index{1} << 60, -(Index{1} << 60)}) {
@@ -168,7 +169,7 @@ TYPED_TEST(Semantics2, AWindowFarOutsideTheKeysSeesNothing) {
 
 // ---- key lengths and prefix
 
-TYPED_TEST(Semantics2, KeysFromTheKeyLengthOnAreInvisible) {
+TYPED_TEST(VisibilityRules, KeysFromKeyLengthOnAreInvisible) {
   using T = TypeParam;
   const auto inputs = AttentionInputs<T>::normal(13, 4, 2, 2, 5, 140, 3, 3);
   const std::vector<Index> lengths{140, 65, 1, 0};
@@ -176,7 +177,7 @@ TYPED_TEST(Semantics2, KeysFromTheKeyLengthOnAreInvisible) {
               [&](Index b, Index, Index, Index j) { return j < lengths[static_cast<std::size_t>(b)]; });
 }
 
-TYPED_TEST(Semantics2, KeyLengthsGiveTheBitsOfShorterKeys) {
+TYPED_TEST(VisibilityRules, KeyLengthsMatchShorterKeys) {
   using T = TypeParam;
   const auto inputs = AttentionInputs<T>::normal(14, 1, 1, 1, 5, 1100, 3, 3);
   for (const Index length : {1, 63, 64, 65, 1023, 1024, 1025}) {
@@ -192,7 +193,7 @@ TYPED_TEST(Semantics2, KeyLengthsGiveTheBitsOfShorterKeys) {
   }
 }
 
-TYPED_TEST(Semantics2, PrefixWidensCausalOnly) {
+TYPED_TEST(VisibilityRules, PrefixExtendsOnlyCausal) {
   using T = TypeParam;
   const auto inputs = AttentionInputs<T>::normal(15, 2, 1, 1, 90, 90, 3, 3);
   const std::vector<Index> prefix{70, 0};
@@ -207,13 +208,13 @@ TYPED_TEST(Semantics2, PrefixWidensCausalOnly) {
               [&](Index b, Index, Index i, Index j) {
                 return (j <= i || in_prefix(b, j)) && j < lengths[static_cast<std::size_t>(b)];
               });
-  // Without causal there is nothing to widen.
+  // Without causal there is nothing to extend.
   expect_same_bits(inputs, {.prefix = prefix}, {});
 }
 
 // ---- segments, block masks, masks, biases
 
-TYPED_TEST(Semantics2, EqualSegmentsAreSeenAndNegativeOnesSeeNothingAndAreUnseen) {
+TYPED_TEST(VisibilityRules, OnlyEqualNonNegativeSegmentsAreVisible) {
   using T = TypeParam;
   const auto inputs = AttentionInputs<T>::normal(16, 2, 2, 1, 80, 100, 3, 3);
   Random random(17);
@@ -224,7 +225,7 @@ TYPED_TEST(Semantics2, EqualSegmentsAreSeenAndNegativeOnesSeeNothingAndAreUnseen
       [&](Index b, Index, Index i, Index j) { return rows.get({b, i}) >= 0 && rows.get({b, i}) == keys.get({b, j}); });
 }
 
-TYPED_TEST(Semantics2, BlockMaskShowsWholeBlocks) {
+TYPED_TEST(VisibilityRules, BlockMaskAppliesToWholeBlocks) {
   using T = TypeParam;
   const auto inputs = AttentionInputs<T>::normal(18, 2, 4, 2, 70, 300, 3, 3);
   Random random(19);
@@ -245,7 +246,7 @@ TYPED_TEST(Semantics2, BlockMaskShowsWholeBlocks) {
   }
 }
 
-TYPED_TEST(Semantics2, MaskAndBiasAreBroadcastOverEveryAxis) {
+TYPED_TEST(VisibilityRules, MaskAndBiasAreBroadcastOverEveryAxis) {
   using T = TypeParam;
   const auto inputs = AttentionInputs<T>::normal(20, 2, 3, 3, 5, 70, 3, 3);
   const std::array<Index, 4> full{2, 3, 5, 70};
@@ -276,7 +277,7 @@ TYPED_TEST(Semantics2, MaskAndBiasAreBroadcastOverEveryAxis) {
   }
 }
 
-TEST(Semantics2Types, ABiasIsFloatOrTheQuerysType) {
+TEST(VisibilityBias, BiasIsFloatOrHasTheTypeOfQuery) {
   const auto inputs = AttentionInputs<double>::normal(22, 4, 70, 3);
   Random random(23);
   Array<float, 4> narrow({1, 1, 4, 70});
@@ -295,10 +296,10 @@ TEST(Semantics2Types, ABiasIsFloatOrTheQuerysType) {
             "attention_forward: bias has type float64; expected float32 as query");
 }
 
-TYPED_TEST(Semantics2, AlibiSubtractsSlopeTimesDistance) {
+TYPED_TEST(VisibilityRules, AlibiSubtractsSlopeTimesDistance) {
   using T = TypeParam;
   const auto inputs = AttentionInputs<T>::normal(24, 1, 2, 1, 6, 80, 4, 3);
-  // Powers of two, so that the products are exact and the bias means the same number.
+  // Powers of two, so that the products are exact and equal to the bias.
   const std::vector<T> slopes{static_cast<T>(0.5), static_cast<T>(0.03125)};
   Array<float, 4> bias({1, 2, 6, 80});
   bias.for_each_index([&](const std::array<Index, 4>& at) {
@@ -310,7 +311,7 @@ TYPED_TEST(Semantics2, AlibiSubtractsSlopeTimesDistance) {
                    {.bias = std::as_const(bias).view()});
 }
 
-TYPED_TEST(Semantics2, EverythingCombines) {
+TYPED_TEST(VisibilityRules, AllOptionsCombine) {
   using T = TypeParam;
   const Index B = 2, H = 4, L = 130, S = 1100;
   const auto inputs = AttentionInputs<T>::normal(25, B, H, 2, L, S, 5, 7);
@@ -347,7 +348,7 @@ TYPED_TEST(Semantics2, EverythingCombines) {
                                                             .soft_cap = 20.0,
                                                             .scale = 0.4});
   got.weights->for_each_index([&](const std::array<Index, 4>& at) {
-    // Far keys may have a weight that rounds to zero.
+    // Distant keys may have a weight that rounds to zero.
     EXPECT_TRUE(got.weights->get(at) == 0 || seen(at[0], at[1], at[2], at[3]));
   });
 }

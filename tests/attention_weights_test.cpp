@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// attention_weights: the weights or scores of chosen rows have the bits of the whole, whichever rows are asked for, in
-// any order, repeated, one or a thousand; attention_with_weights returns what attention_forward writes.
-// docs/reference/semantics.md section 1: "give equal bits for one row, a tile or the whole". Read next:
-// attention_merge_test.cpp.
+// attention_weights: the weights or scores of chosen rows match those of all rows bit by bit, for any choice of rows,
+// in any order, repeated, one or a thousand; attention_with_weights returns what attention_forward writes.
+// docs/reference/semantics.md section 1: "give equal bits for one row, a tile or the whole".
+// Read next: attention_merge_test.cpp.
 #include "support/attention_cases.h"
 #include "support/attention_checks.h"
 
@@ -15,7 +15,7 @@ class Weights : public testing::Test {};
 using Types = testing::Types<float, double>;
 TYPED_TEST_SUITE(Weights, Types);
 
-// Weights or scores of these ranges; row_max and row_sum as a forward call wrote them.
+// Weights or scores of these ranges, with row_max and row_sum from a forward call.
 template <class T>
 Array<T, 4> weights_of(const AttentionInputs<T>& inputs, const AttentionArrays<T>& statistics,
                        const std::vector<RowRange>& ranges, WeightsKind kind, const AttentionOptions& options,
@@ -30,7 +30,7 @@ Array<T, 4> weights_of(const AttentionInputs<T>& inputs, const AttentionArrays<T
   return output;
 }
 
-// Row r of part is row rows[r] of whole, bit by bit.
+// Row r of part equals row rows[r] of whole, bit by bit.
 template <class T>
 void expect_rows(const Array<T, 4>& part, const Array<T, 4>& whole, const std::vector<Index>& rows) {
   ASSERT_EQ(part.shape()[2], static_cast<Index>(rows.size()));
@@ -56,9 +56,9 @@ const std::vector<std::vector<RowRange>> kChoices{{{0, 1}},                     
                                                   {{100, 150}, {0, 50}, {20, 30}, {7, 8}},  // out of order, overlapping
                                                   {{5, 6}, {5, 6}, {5, 6}},                 // repeated
                                                   {{3, 3}, {10, 75}, {80, 80}},             // empty ranges among them
-                                                  {{40, 40}}};                              // nothing at all
+                                                  {{40, 40}}};                              // empty
 
-TYPED_TEST(Weights, ChosenRowsHaveTheBitsOfTheWhole) {
+TYPED_TEST(Weights, ChosenRowsMatchAllWeights) {
   using T = TypeParam;
   const auto inputs = AttentionInputs<T>::normal(1, 1, 4, 2, 150, 1100, 9, 3);
   Array<bool, 4> mask({1, 1, 150, 1100});
@@ -89,7 +89,7 @@ TYPED_TEST(Weights, ChosenRowsHaveTheBitsOfTheWhole) {
   });
 }
 
-TYPED_TEST(Weights, RangesRunAcrossPackedSequences) {
+TYPED_TEST(Weights, RangesSpanPackedSequences) {
   using T = TypeParam;
   const std::vector<Index> query_starts{0, 40, 40, 110, 150}, key_starts{0, 130, 135, 135, 1300};
   const auto inputs = AttentionInputs<T>::normal(3, 1, 2, 1, 150, 1300, 5, 3);
@@ -107,7 +107,7 @@ TYPED_TEST(Weights, RangesRunAcrossPackedSequences) {
 }
 
 // Tiles of rows by keys; one column is a tile of all rows by one key.
-TYPED_TEST(Weights, ChosenKeysHaveTheBitsOfTheWhole) {
+TYPED_TEST(Weights, ChosenKeysMatchAllWeights) {
   using T = TypeParam;
   const std::vector<Index> query_starts{0, 40, 40, 110, 150}, key_starts{0, 130, 135, 135, 1300};
   const auto inputs = AttentionInputs<T>::normal(6, 1, 2, 1, 150, 1300, 5, 3);
@@ -141,8 +141,9 @@ TYPED_TEST(Weights, ChosenKeysHaveTheBitsOfTheWhole) {
   });
 }
 
-// Heads that fit into one wave are one parallel phase of packing and one of weights, however many and short they are.
-TEST(WeightsPhases, ManyShortHeadsAreOneWave) {
+// Heads that fit into one wave take one parallel phase for packing and one for weights, however many and short they
+// are.
+TEST(WeightsPhases, ManyShortHeadsFormOneWave) {
   const auto inputs = AttentionInputs<float>::normal(8, 1, 64, 64, 64, 64, 16, 16);
   const AttentionArrays<float> whole = run_attention(inputs);
   int phases = 0;
@@ -156,7 +157,7 @@ TEST(WeightsPhases, ManyShortHeadsAreOneWave) {
   EXPECT_LE(phases, 2);
 }
 
-TEST(WeightsRejections, KeysOutsideTheirRange) {
+TEST(WeightsRejections, KeyRangesOutsideTheKeys) {
   const auto inputs = AttentionInputs<float>::normal(6, 3, 70, 5);
   Array<float, 4> output({1, 1, 3, 2});
   const auto message = [&](const RowRange& keys) {
@@ -189,7 +190,7 @@ TYPED_TEST(Weights, ScoresAreMinusInfinityAtInvisibleKeys) {
   });
 }
 
-TYPED_TEST(Weights, ScoresNeedNoStatistics) {
+TYPED_TEST(Weights, ScoresDoNotNeedSoftmaxState) {
   using T = TypeParam;
   const auto inputs = AttentionInputs<T>::normal(5, 3, 70, 5);
   Array<T, 4> without({1, 1, 3, 70});
@@ -199,7 +200,7 @@ TYPED_TEST(Weights, ScoresNeedNoStatistics) {
   });
 }
 
-TYPED_TEST(Weights, StatisticsMayHaveAnyLayoutAndAreNotRecomputed) {
+TYPED_TEST(Weights, SoftmaxStateMayHaveAnyLayoutAndIsNotRecomputed) {
   using T = TypeParam;
   const auto inputs = AttentionInputs<T>::normal(6, 2, 2, 2, 9, 80, 5, 3);
   on_every_instruction_set([&](const kernels::KernelTable&) {
@@ -213,7 +214,7 @@ TYPED_TEST(Weights, StatisticsMayHaveAnyLayoutAndAreNotRecomputed) {
     attention_weights(inputs.query.view(), inputs.key.view(), {.row_max = row_max.view(), .row_sum = row_sum.view()},
                       got.view());
     EXPECT_EQ(bits_of(got), bits_of(*whole.weights));
-    // Twice the sum is half the weight: what is given is used.
+    // Twice the sum gives half the weight: the given state is used.
     Array<T, 3> doubled({2, 2, 9});
     doubled.for_each_index([&](const auto& at) { doubled.set(at, 2 * whole.row_sum->get(at)); });
     attention_weights(inputs.query.view(), inputs.key.view(),
@@ -222,7 +223,7 @@ TYPED_TEST(Weights, StatisticsMayHaveAnyLayoutAndAreNotRecomputed) {
   });
 }
 
-TYPED_TEST(Weights, TheyRebuildTheContext) {
+TYPED_TEST(Weights, WeightsTimesValuesEqualsContext) {
   using T = TypeParam;
   const auto inputs = AttentionInputs<T>::normal(7, 1, 2, 1, 30, 1500, 16, 8);
   const auto expected = reference::attention<T>(inputs.query.view(), inputs.key.view(), inputs.value.view());
@@ -234,14 +235,14 @@ TYPED_TEST(Weights, TheyRebuildTheContext) {
         sum += static_cast<reference::Wide<T>>(got.weights->get({0, at[1], at[2], j})) *
                static_cast<reference::Wide<T>>(inputs.value.get({0, 0, j, at[3]}));
       }
-      // Both are off by at most the bound.
+      // Both deviate by at most the bound.
       EXPECT_TRUE(
           agrees<T>(got.context.get(at), sum, 2 * expected.context_bound(expected.row(0, at[1], at[2]), at[3])));
     });
   });
 }
 
-TYPED_TEST(Weights, AttentionWithWeightsReturnsContextAndWholeWeights) {
+TYPED_TEST(Weights, AttentionWithWeightsReturnsContextAndAllWeights) {
   using T = TypeParam;
   const auto inputs = AttentionInputs<T>::normal(8, 2, 4, 2, 7, 90, 5, 3);
   const AttentionOptions options{.causal = true, .query_offset = QueryAlignment::bottom_right};
@@ -258,7 +259,7 @@ TYPED_TEST(Weights, AttentionWithWeightsReturnsContextAndWholeWeights) {
   });
 }
 
-TYPED_TEST(Weights, OutputsThatOverlapAreRejected) {
+TYPED_TEST(Weights, OverlappingOutputsAreRejected) {
   using T = TypeParam;
   const auto inputs = AttentionInputs<T>::normal(9, 4, 6, 5);
   std::vector<T> memory(100, 1);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The C interface from C99: the numbers of the notebook "Self Attention in Transformers" (document 002), every option
- * against what it must do to them, and each error with its text. Prints what failed; exits 1 if anything did. */
+ * The C interface from C99: the results of the notebook "Self Attention in Transformers" (document 002), the effect of
+ * every option on them, and each error with its message. Prints failures; exits with 1 if there are any. */
 #include <stddef.h>
 #include <stdlib.h>
 
 #include "support/c_calls.h"
 
-/* Results as the notebook prints them. */
+/* Results as printed in the notebook. */
 static const double kScaled[16] = {0.19744348, -1.18494828, 0.2493719,   0.3656488,  0.66242327,  -0.04431963,
                                    1.24716282, 0.22174705,  -2.96126456, 0.22090417, -0.11055685, 0.53246682,
                                    0.84554697, -0.60004229, -0.20352798, -1.31295549};
@@ -26,7 +26,7 @@ static void test_version_and_errors_of_no_call(void) {
   expect(sscanf(regard_version(), "%d.%d.%d", &major, &minor, &patch) == 3, "version");
 }
 
-/* A float cut to its upper half is a bf16. */
+/* The upper half of a float is a bf16. */
 static float upper_half(double x, uint16_t* half) {
   float number = (float)x;
   uint32_t bits;
@@ -68,8 +68,8 @@ static void test_types_of_two_bytes(void) {
   expect(forward(&c) == REGARD_OK, "f32");
   memcpy(weights_of_16, weights, sizeof weights);
 
-  /* The same numbers as bf16: the same bits where they are widened, and a context of bf16 that is the one of f32,
-     rounded, where its weights are those of f32. */
+  /* The same values as bf16: the same bits if they are converted to float; a context of bf16 is that of f32, rounded,
+     if its weights are those of f32. */
   c.query = input_of(query16, REGARD_BF16, 4, kTokens);
   c.key = input_of(key16, REGARD_BF16, 4, kTokens);
   c.value = input_of(value16, REGARD_BF16, 4, kTokens);
@@ -168,7 +168,7 @@ static void test_weights_and_scores_of_chosen_rows(void) {
 }
 
 static void test_f32_and_strides(void) {
-  /* Query, key and value side by side in one array of rows, as a packed projection leaves them. */
+  /* Query, key and value concatenated in the rows of one array, as a packed projection writes them. */
   static float packed[4][24], context[8][4];
   static double wide[32];
   const int64_t packed_strides[4] = {0, 0, 24, 1}, transposed[4] = {0, 0, 1, 4};
@@ -201,7 +201,7 @@ static void test_f32_and_strides(void) {
                "Runtime: num_threads is -1; expected 0 (the default number) or more");
 }
 
-/* Each option must give what the same rows of scores say; softmax of kScaled with changes, by plain loops. */
+/* Each option must match the softmax of correspondingly modified rows of kScaled, by plain loops. */
 static void expect_softmax(call* c, double scores[16], const char* what) {
   double weights[16];
   int row, column;
@@ -355,10 +355,10 @@ static void test_linear(void) {
   expect_close(output, expected, 4, 0, "linear");
   expect(regard_linear_forward(&x, &w, NULL, &y, NULL) == REGARD_OK, "linear without bias");
   expect_close(output, without_bias, 4, 0, "linear without bias");
-  expect_error(regard_linear_forward(&x, NULL, NULL, &y, NULL), "linear_forward: weight is not given");
+  expect_error(regard_linear_forward(&x, NULL, NULL, &y, NULL), "linear_forward: weight is missing");
 }
 
-/* bf16 numbers that are exact, to bf16 and to f32. */
+/* Exact bf16 values, to bf16 and to f32. */
 static void test_linear_of_bf16(void) {
   const float input[6] = {1, 2, 3, 4, 5, 6}, parameters[6] = {1, 0, 2, -1, 0, 3}, bias[2] = {10, 20};
   const float expected[4] = {15, 27, 24, 33};
@@ -384,7 +384,7 @@ static void test_linear_of_bf16(void) {
                "linear_forward: output has type float64; expected bfloat16");
 }
 
-/* Statistics, masses and a map of one cell a pair, against the weights. */
+/* Statistics, key mass and a map with one cell per (query, key) pair, compared with the weights. */
 static void test_statistics_and_columns(void) {
   static call c, plain;
   static const int64_t chosen[2] = {0, 2}, two[1] = {2}, top_shape[4] = {1, 1, 4, 2}, heads[2] = {1, 1};
@@ -481,7 +481,7 @@ static void test_statistics_and_columns(void) {
                "attention_with_statistics: top_keys has type int32; expected int64");
 }
 
-/* A plan writes nothing but itself; a runtime of the first version has none. */
+/* A plan writes only itself; a runtime of the first version has no plan. */
 static void test_plan(void) {
   static call c;
   regard_plan plan;
@@ -506,8 +506,8 @@ static void test_plan(void) {
       "a plan that is too short");
 }
 
-/* Where pairs of bf16 are multiplied, weights stay f32 for a context of f32, and are rounded on request; elsewhere they
- * never are. */
+/* If pairs of bf16 are multiplied, weights remain f32 for a context of f32 and are rounded on request; otherwise they
+ * are never rounded. */
 static void test_weights_in_float32(void) {
   static call c;
   float query[32], key[32], value[32], exact[32], rounded[32], kept[32], again[32];
@@ -606,13 +606,13 @@ static void test_errors(void) {
          "both shapes are named");
   prepare(&c);
   memset(&c.outputs.context, 0, sizeof c.outputs.context);
-  expect_error(forward(&c), "attention_forward: context is not given");
+  expect_error(forward(&c), "attention_forward: context is missing");
   prepare(&c);
   c.outputs.context.data = c.weights;
   expect(forward(&c) == REGARD_INVALID_ARGUMENT && strstr(regard_last_error(), "overlaps") != NULL, "overlap");
   prepare(&c);
   expect_error(regard_attention_forward(NULL, &c.key, &c.value, &c.outputs, NULL, NULL),
-               "attention_forward: query is not given");
+               "attention_forward: query is missing");
   expect_error(regard_attention_forward(&c.query, &c.key, &c.value, NULL, NULL, NULL),
                "attention_forward: outputs is NULL");
   c.options.sinks = input_of(kKey, REGARD_F64, 1, one);
@@ -631,7 +631,7 @@ static void test_errors(void) {
   expect(regard_attention_options_init(&c.options, 8) == REGARD_INVALID_ARGUMENT, "a struct that is too short");
   expect(regard_attention_options_init(NULL, sizeof c.options) == REGARD_INVALID_ARGUMENT, "no struct");
 
-  /* A caller compiled with a later version, whose new field is not used, and then is. */
+  /* A caller compiled with a later version, which first leaves its new field zero and then sets it. */
   prepare(&c);
   newer.later = 3;
   expect(regard_attention_options_init(&newer.options, sizeof newer) == REGARD_OK && newer.later == 0, "longer struct");
@@ -644,7 +644,7 @@ static void test_errors(void) {
       regard_attention_forward(&c.query, &c.key, &c.value, &c.outputs, &newer.options, NULL) == REGARD_INVALID_ARGUMENT,
       "a later field in use");
 
-  /* A later success leaves the text as it is. */
+  /* A later success does not change the message. */
   prepare(&c);
   c.value.rank = 3;
   expect(forward(&c) == REGARD_INVALID_ARGUMENT, "rank");
@@ -653,7 +653,7 @@ static void test_errors(void) {
   expect(strcmp(regard_last_error(), "attention_forward: value has rank 3; expected 4") == 0, "the text stays");
 }
 
-/* Each input of each operator with each type that an f64 call does not take. */
+/* Each input of each operator, with each type that an f64 call does not accept. */
 static void test_types_of_every_argument(void) {
   static call c;
   static double rows[4], gradient[32];

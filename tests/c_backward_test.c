@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The backward passes from C99: gradients of attention, with a mask, a bias and dropout, against central differences of
- * what regard_attention_forward writes; gradients of a linear layer. Prints what failed; exits 1 if anything did.
+ * The backward passes from C99: gradients of attention, with a mask, a bias and dropout, compared with central
+ * differences of regard_attention_forward; gradients of a linear layer. Prints failures; exits with 1 if there are any.
  * Read next: c_api_test.c. */
 #include <stddef.h>
 
 #include "support/c_calls.h"
 
-/* The loss of test_backward: what kQuery weighs the context with, and lse. */
+/* The loss of test_backward: the context weighted by kQuery, and lse. */
 static double loss(call* c) {
   double sum = 0;
   int i;
@@ -90,7 +90,7 @@ static void test_backward(void) {
                "attention_backward: accumulate is 64; expected a sum of the flags within 31");
   g.accumulate = 0;
 
-  /* Options of another call; none to compare; a caller compiled before there were fingerprints. */
+  /* Options of another call; no comparison; a caller compiled before fingerprints existed. */
   c.options.causal = 0;
   expect_error(regard_attention_backward(&c.query, &c.key, &c.value, &saved, &g, &c.options, NULL),
                "attention_backward: causal differs from the forward call that wrote the fingerprint; expected the same "
@@ -104,7 +104,7 @@ static void test_backward(void) {
   c.options.dropout_first[1] = 2;
   saved.fingerprint = NULL;
   expect_error(regard_attention_backward(&c.query, &c.key, &c.value, &saved, &g, &c.options, NULL),
-               "attention_backward: fingerprint is missing; expected the one that attention_forward wrote");
+               "attention_backward: fingerprint is missing; expected the one written by attention_forward");
   memset(fingerprint, 0xff, sizeof fingerprint);
   saved.fingerprint = fingerprint;
   expect(regard_attention_backward(&c.query, &c.key, &c.value, &saved, &g, &c.options, NULL) == REGARD_OK,
@@ -114,10 +114,10 @@ static void test_backward(void) {
   saved.row_sum.dtype = saved.row_sum.rank = 0;
   saved.row_sum.shape = NULL;
   expect_error(regard_attention_backward(&c.query, &c.key, &c.value, &saved, &g, &c.options, NULL),
-               "attention_backward: row_sum is missing; expected (1, 1, 4) as attention_forward wrote it");
+               "attention_backward: row_sum is missing; expected (1, 1, 4) as written by attention_forward");
 }
 
-/* The same number stands in the tests of C++ and Python. */
+/* The tests of C++ and Python check the same number. */
 static void test_fingerprint(void) {
   static call c;
   uint32_t fingerprint[REGARD_FINGERPRINT_WORDS] = {0}, words = 0;
@@ -150,7 +150,7 @@ static void test_linear_backward(void) {
   expect_close(dx, of_input, 6, 0, "grad_input");
   expect_close(dw, of_parameters, 6, 0, "grad_weight");
   expect_close(db, of_bias, 2, 0, "grad_bias");
-  /* Once more, added to what is there but for grad_input. */
+  /* Again, accumulated, except for grad_input. */
   g.accumulate = REGARD_GRAD_WEIGHT | REGARD_GRAD_BIAS;
   expect(regard_linear_backward(&x, &w, &dy, &g, NULL) == REGARD_OK, "linear backward, accumulated");
   for (i = 0; i < 6; ++i) expect(dx[i] == of_input[i] && dw[i] == 2 * of_parameters[i], "a sum of gradients");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * KV caches, decoding, partial results, packed linear layers, and calls with threads, memory and a stop of the caller's
- * own through the C interface: the numbers of regard_attention_forward, and one error for each mistake.
+ * KV caches, decoding, partial results, packed linear layers, and calls with the caller's threads, memory and stop
+ * object through the C interface: the results of regard_attention_forward, and one error for each mistake.
  * Read next: c_api_test.c, include/regard/c_api.h. */
 #include <stdlib.h>
 
@@ -28,7 +28,7 @@ static void expect_code(int32_t status, int32_t code, const char* text) {
   }
 }
 
-/* Three keys, then one, decode to what all four give at once; so do a copy of the memory, and a fork. */
+/* Appending three keys, then one, decodes like all four at once; so do a copy of the memory and a fork. */
 static void test_cache(void) {
   static call c, d;
   static char copy[1 << 16] __attribute__((aligned(64)));
@@ -84,7 +84,7 @@ static void test_cache(void) {
   regard_kv_cache_free(cache);
   regard_kv_cache_free(NULL);
 
-  /* Of pages, one sequence of two and its fork; memory of the caller's. */
+  /* A paged cache, with one of two sequences and its fork; in the caller's memory. */
   shape = cache_shape(32, 1);
   shape.num_sequences = 2;
   expect(regard_kv_cache_create(&shape, REGARD_F64, copy, sizeof copy, NULL, &cache) == REGARD_OK, "create in memory");
@@ -98,12 +98,14 @@ static void test_cache(void) {
     expect(regard_kv_cache_append_all(cache, &batch, &batch, counts, NULL) == REGARD_OK, "append to all");
   }
   expect(regard_kv_cache_get_free_pages(cache, &free_pages) == REGARD_OK && free_pages == 0, "free pages");
-  expect_code(regard_kv_cache_append(cache, 1, &key, &value, NULL), REGARD_OUT_OF_PAGES,
-              "KvCache::append: 1 pages are needed and 0 are free; truncate a sequence, or make the cache with more "
-              "pages");
-  expect_code(regard_kv_cache_fork(cache, 0, 1), REGARD_OUT_OF_PAGES,
-              "KvCache::fork: 1 pages are needed and 0 are free; truncate a sequence, or make the cache with more "
-              "pages");
+  expect_code(
+      regard_kv_cache_append(cache, 1, &key, &value, NULL), REGARD_OUT_OF_PAGES,
+      "KvCache::append: 1 pages are needed, but only 0 are free; truncate a sequence or create the cache with more "
+      "pages");
+  expect_code(
+      regard_kv_cache_fork(cache, 0, 1), REGARD_OUT_OF_PAGES,
+      "KvCache::fork: 1 pages are needed, but only 0 are free; truncate a sequence or create the cache with more "
+      "pages");
   expect(regard_kv_cache_get_length(cache, 1, &length, &first_key) == REGARD_OK && length == 0, "nothing was appended");
   regard_kv_cache_free(cache);
 }
@@ -162,12 +164,12 @@ static void test_packed_linear(void) {
   expect_error(regard_packed_linear_forward(&x, packed, &b, 4, &y, NULL),
                "linear_forward: activation is 4; expected 0 (none), 1 (relu), 2 (gelu) or 3 (gelu_tanh)");
   expect_error(regard_packed_linear_forward(&x64, packed, NULL, REGARD_RELU, &y, NULL),
-               "linear_forward: weight is packed of another type than input has; expected the same");
+               "linear_forward: weight was packed with a different type than that of input; expected the same type");
   expect_error(regard_packed_linear_forward(&x, NULL, NULL, REGARD_RELU, &y, NULL), "linear_forward: weight is NULL");
   regard_packed_linear_free(packed);
 }
 
-/* An executor that counts what it is given and does it backwards; memory that counts what is out. */
+/* An executor that counts its tasks and runs them in reverse; memory that counts outstanding allocations. */
 typedef struct counts {
   int64_t tasks, bytes, most;
   int fails;
@@ -185,7 +187,7 @@ static void* allocate(void* data, size_t num_bytes, size_t alignment) {
   if (c->fails) return NULL;
   c->bytes += (int64_t)num_bytes;
   if (c->bytes > c->most) c->most = c->bytes;
-  /* What malloc gave lies before the aligned place. */
+  /* The pointer from malloc is stored before the aligned address. */
   begin = (char*)malloc(num_bytes + alignment + sizeof begin);
   aligned = begin + sizeof begin;
   aligned += (alignment - (uintptr_t)aligned % alignment) % alignment;
@@ -252,7 +254,7 @@ static void test_runtime(void) {
     plan.struct_size = sizeof plan;
     runtime.plan = &plan;
     expect_error(regard_kv_cache_create(&of_cache, REGARD_F32, NULL, 0, &runtime, &cache),
-                 "kv_cache_create: runtime->plan is given; expected NULL: this has no plan");
+                 "kv_cache_create: runtime->plan is given; expected NULL: this function cannot be planned");
   }
   regard_stop_free(stop);
   regard_stop_free(NULL);

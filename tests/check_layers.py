@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads every #include line and fails where a folder includes what its layer may not (docs/developer/architecture.md).
+"""Reads every #include line and fails if a folder includes a header that its layer may not (docs/developer/architecture.md).
 
-    level 0  src/kernels              its own headers, <cstddef> <cstdint> <cstring>; intrinsics in simd.h alone
+    level 0  src/kernels              its own headers, <cstddef> <cstdint> <cstring>; intrinsics only in simd.h
     level 1  src/attention, c_api, kv_cache, layers, runtime, tensor:  regard/*.h, each other, kernels/table.h
     level 2  src/io                   + regard/io/*; third party in .cpp
     level 3  src/model                + regard/model/*
     level 4  src/explain              + regard/explain/*
-    level 5  cli, python              public headers alone, their own, and their libraries
-    -        examples                 public headers alone
+    level 5  cli, python              only public headers, their own, and their libraries
+    -        examples                 only public headers
     -        tests, bench             public headers, kernels/table.h, headers of level 1; tests also those of cli
 
-Public headers follow the same order: regard/*.h includes no folder below it, regard/io/* none but io, and so on.
+Public headers follow the same order: regard/*.h includes no folder below it, regard/io/* only io, and so on.
 """
 
 import pathlib
@@ -22,7 +22,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 KERNEL_STANDARD = {"cstddef", "cstdint", "cstring"}
 INTRINSICS = {"immintrin.h", "arm_neon.h", "wasm_simd128.h"}
 POSIX = {"dlfcn.h", "fcntl.h", "pthread.h", "sched.h", "signal.h", "termios.h", "unistd.h", "stddef.h", "stdint.h"}
-# An attacker who chooses the keys of such a table chooses its time: names from files are sorted instead (regard/io/sorted_names.h).
+# An attacker who chooses the keys of a hash table controls its run time: names from files are sorted instead (regard/io/sorted_names.h).
 HASH_TABLES = {"unordered_map", "unordered_set"}
 C_STANDARD = {"math.h", "stdio.h", "stdlib.h", "string.h"}
 INSTRUCTION_SET_WORDS = re.compile(r"\b(avx2|avx512|sse\d?|neon|simd128)\b", re.IGNORECASE)
@@ -58,7 +58,7 @@ def is_public(name, folders):
 
 
 def is_private(path, name, folders):
-    """A header of the includer's own folder by its name, or of one of these folders of src by its path."""
+    """A header of the includer's own folder, by name, or of one of these folders of src, by path."""
     if "/" not in name:
         return (path.parent / name).is_file()
     return name.split("/")[0] in folders and (ROOT / "src" / name).is_file()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads what a run of ./check left behind (JUnit files of ctest and pytest).
+"""Evaluates the results of ./check (JUnit files of ctest and pytest).
 
     count FILE   prints `passed failed skipped` of one run; a skip that tests/allowed_skips.txt does not list fails
-    whole WORK   fails when a test file of the repository was run by no target of the last ./check in WORK
+    whole WORK   fails if no target of the last ./check in WORK ran some test file of the repository
 
 Read next: ../check.
 """

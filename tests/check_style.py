@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rules of style that no compiler knows, one a test.
+"""Style rules that no compiler checks, one per test.
 
     --list               prints the rules
-    RULE                 runs one: prints every place that breaks it, exit status 1
+    RULE                 runs one: prints every violation, with exit status 1
     program PROGRAM      the program's version agrees with the sources
-    pkg-config FILE      likewise a pkg-config file
+    pkg-config FILE      likewise for a pkg-config file
 """
 
 import importlib
@@ -43,7 +43,7 @@ def lines_matching(pattern, paths):
 
 
 def spdx(files):
-    """The licence on the first lines of every source file."""
+    """Every source file names the licence in its first lines."""
     for path in files:
         if path.suffix in CODE + SCRIPTS or path.name in ("demo", "check", "run"):
             if "SPDX-License-Identifier: Apache-2.0" not in "\n".join((text_of(path) or "").splitlines()[:3]):
@@ -51,12 +51,12 @@ def spdx(files):
 
 
 def promises(files):
-    """Nothing is left for later in a comment."""
+    """No comment postpones work."""
     pattern = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK)\b")
     yield from lines_matching(pattern, [path for path in files if path.suffix not in (".npy", ".png")])
 
 
-# What is not standard English in this field, and what is.
+# Phrases that are not standard English in this field, and their replacements.
 PHRASES = {
     r"numbers? of (two|four|eight|sixteen) bytes": "16-bit types, 32-bit elements",
     r"(lie|lies|lying|stand|stands) side by side": "contiguous",
@@ -81,7 +81,7 @@ PHRASES = {
 
 
 def phrases(files):
-    """Texts are written in the terms of the field; data that programs write is left alone."""
+    """Texts use the terms of the field; data written by programs is not checked."""
     pattern = re.compile(r"\b(" + "|".join(PHRASES) + r")\b", re.IGNORECASE)
     skipped = ("tests/check_style.py", "tests/encoder/", "tests/tokenizer/", "tests/fuzz/corpus/", "docs/notebooks/")
     texts = CODE + SCRIPTS + (".md", ".js", ".css", ".pyi", ".html")
@@ -94,7 +94,7 @@ def phrases(files):
 
 
 def names(files):
-    """A file is called after what is in it; C++ files are snake_case."""
+    """Files are named after their contents; C++ files are snake_case."""
     vague = re.compile(r"(^|_)(utils?|helpers?|common|misc|manager)($|_)")
     for path in files:
         for part in path.parts:
@@ -105,9 +105,9 @@ def names(files):
 
 
 def lengths(files):
-    """No source file is longer than can be read in one sitting; the README is a page; comments are 120 columns wide.
+    """Source files are short enough to read in one sitting; the README is a page; comments have at most 120 columns.
 
-    clang-format leaves comments as they are written, so that drawings survive."""
+    clang-format does not reflow comments, so that drawings survive."""
     for path in files:
         if path.suffix in CODE:
             for number, line in enumerate((text_of(path) or "").splitlines(), start=1):
@@ -124,7 +124,7 @@ def lengths(files):
 
 
 def opening(files):
-    """A C++ file says in 3 to 15 lines what it is, before anything else."""
+    """A C++ file begins with 3 to 20 lines of comment that describe it."""
     for path in files:
         if path.suffix not in CODE or "consumers" in path.parts:
             continue
@@ -138,7 +138,7 @@ def opening(files):
 
 
 def places(files):
-    """No path, host or neighbour of the machine that somebody worked on."""
+    """No file names a path or host of a developer's machine."""
     pattern = re.compile(r"/(home|root|work|Users)/\w+|\.\./sha" r"red|/tmp/\w|\blocalhost:\d+\b")
     documented = re.compile(r"/home/you\b")
     texts = [path for path in files if path.name != "check_style.py"]
@@ -146,7 +146,7 @@ def places(files):
 
 
 def text_files(files):
-    """UTF-8, line ends of Unix, no tabs in code, no blanks at line ends, a newline at the end."""
+    """UTF-8, Unix line ends, no tabs in code, no trailing spaces, a newline at the end."""
     for path in files:
         if "corpus" in path.parts or path.suffix in (".npy", ".safetensors", ".png", ".csv"):
             continue
@@ -163,7 +163,7 @@ def text_files(files):
 
 
 def links(files):
-    """Every file that a document points to exists, and every document is reachable from docs/README.md."""
+    """Every file that a document links to exists, and every document is reachable from docs/README.md."""
     known = {str(path) for path in files} | {str(parent) for path in files for parent in path.parents}
     targets = {}
     for path in files:

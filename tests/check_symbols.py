@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads symbol tables with nm and fails where a name is defined that should not be.
+"""Reads symbol tables with nm and fails if a name is defined that should not be.
 
     kernels ISA OBJECT…  the objects of one instruction set define nothing outside regard::kernels::ISA (a weak copy
-                         of std::max compiled for it could be handed to the whole program) and need nothing from
-                         outside but memcpy and its like
-    library FILE SAMPLE  a shared library shows the C interface and namespace regard::v0 and nothing else; SAMPLE, the
+                         of std::max compiled for it could end up in the whole program) and need nothing from
+                         outside except memcpy and similar functions
+    library FILE SAMPLE  a shared library exports only the C interface and namespace regard::v0; SAMPLE, the
                          name of one of its functions, is among them
     paths FOLDER FILE…   no file contains the name of the folder that it was built from
 """

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Dropout (docs/reference/semantics.md, section 1): which weights are dropped is Philox4x32-10 of (seed, b, h, i, j),
-// tested with the published vectors and against a plain implementation here; context and gradients are those of the
+// Dropout (docs/reference/semantics.md, section 1): the dropped weights are determined by Philox4x32-10 of (seed, b, h,
+// i, j), tested with the published vectors and against a plain implementation here; context and gradients use only the
 // kept weights.
 // Read next: src/kernels/dropout.cpp, attention_backward_test.cpp.
 #include "support/backward_cases.h"
@@ -11,7 +11,7 @@ namespace {
 
 using Words = std::array<std::uint32_t, 4>;
 
-// As in the paper: ten rounds, the key raised after each.
+// As in the paper: ten rounds, with the key incremented after each.
 Words philox(Words counter, std::uint64_t seed) {
   std::uint32_t low = static_cast<std::uint32_t>(seed), high = static_cast<std::uint32_t>(seed >> 32);
   for (int round = 0; round < 10; ++round) {
@@ -31,8 +31,8 @@ double factor(double rate, std::uint64_t seed, Index b, Index h, Index i, Index 
   return words[static_cast<std::size_t>(j % 4)] < std::nearbyint(rate * 0x1p32) ? 0 : 1 / (1 - rate);
 }
 
-TEST(Dropout, WordsAreThePublishedOnes) {
-  // Known answers of Random123's philox4x32-10.
+TEST(Dropout, WordsMatchThePublishedVectors) {
+  // Known answers for Random123's philox4x32-10.
   EXPECT_EQ(philox({0, 0, 0, 0}, 0), (Words{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
   constexpr std::uint32_t kOnes = 0xffffffff;
   EXPECT_EQ(philox({kOnes, kOnes, kOnes, kOnes}, ~std::uint64_t{0}),
@@ -81,7 +81,7 @@ AttentionCase<T> dropped_case(double rate) {
   return call;
 }
 
-// The reference's weights times the factors, and the contexts that they make.
+// The reference's weights times the factors, and the resulting contexts.
 template <class T>
 reference::Attention<T> dropped_reference(const AttentionCase<T>& call, std::vector<reference::Wide<T>>& factors) {
   using W = reference::Wide<T>;
@@ -102,7 +102,7 @@ reference::Attention<T> dropped_reference(const AttentionCase<T>& call, std::vec
   return expected;
 }
 
-TYPED_TEST(DropoutOf, ContextIsThatOfTheKeptWeights) {
+TYPED_TEST(DropoutOf, ContextUsesOnlyKeptWeights) {
   using T = TypeParam;
   for (const double rate : {0.1, 0.5, 1.0}) {
     const AttentionCase<T> call = dropped_case<T>(rate);
@@ -110,7 +110,7 @@ TYPED_TEST(DropoutOf, ContextIsThatOfTheKeptWeights) {
     const auto expected = rate < 1 ? dropped_reference(call, factors) : reference::Attention<T>{};
     on_every_instruction_set([&](const kernels::KernelTable&) {
       const AttentionArrays<T> got = run_attention<T>(call.query, call.key, call.value, call.options);
-      // row_max, row_sum, lse and weights are compared with those of no dropout.
+      // row_max, row_sum, lse and weights are compared with those without dropout.
       const std::vector<T> context = got.context.values();
       const bool matches = rate < 1 ? matches_reference(got, expected)
                                     : std::all_of(context.begin(), context.end(), [](T x) { return x == 0; });
@@ -119,7 +119,7 @@ TYPED_TEST(DropoutOf, ContextIsThatOfTheKeptWeights) {
   }
 }
 
-TYPED_TEST(DropoutOf, ThreadsMoveNoBit) {
+TYPED_TEST(DropoutOf, ThreadsDoNotChangeBits) {
   using T = TypeParam;
   const BackwardCase<T> test(dropped_case<T>(0.3));
   std::vector<std::uint64_t> forward, backward;
@@ -136,7 +136,7 @@ TYPED_TEST(DropoutOf, ThreadsMoveNoBit) {
   }
 }
 
-TYPED_TEST(DropoutOf, GradientsAreThoseOfTheKeptWeights) {
+TYPED_TEST(DropoutOf, GradientsUseOnlyKeptWeights) {
   using T = TypeParam;
   using W = reference::Wide<T>;
   BackwardCase<T> test(dropped_case<T>(0.4));
@@ -183,8 +183,8 @@ TYPED_TEST(DropoutOf, GradientsAreThoseOfTheKeptWeights) {
   });
 }
 
-// Batch entry b, heads from `head` on and rows from `row` on of a whole call, in a call of their own.
-TYPED_TEST(DropoutOf, APartDropsWhatTheWholeDrops) {
+// Batch entry b, heads from `head` on and rows from `row` on of a call, as a separate call.
+TYPED_TEST(DropoutOf, PartOfACallDropsTheSameWeights) {
   using T = TypeParam;
   constexpr Index kBatch = 1, kHead = 2, kRow = 30;
   constexpr std::array<Index, 4> kRows{kBatch, kHead, kRow, 0}, kKeys{kBatch, kHead / 2, 0, 0};
@@ -215,14 +215,14 @@ TYPED_TEST(DropoutOf, APartDropsWhatTheWholeDrops) {
   part.run(g);
   EXPECT_TRUE(same_bits(bits_of(part.forward.context), bits_of(part_of(whole.forward.context, kRows))));
   EXPECT_TRUE(same_bits(bits_of(g.query), bits_of(part_of(of_whole.query, kRows))));
-  // Without the place, other weights are dropped.
+  // Without dropout_first, other weights are dropped.
   part.call.options.dropout_first = {};
   part.run_forward();
   EXPECT_FALSE(same_bits(bits_of(part.forward.context), bits_of(part_of(whole.forward.context, kRows))));
 }
 
-// What a sum over rows or batch entries becomes when micro-batches add to it one after the other.
-TEST(Dropout, MicroBatchesAccumulateTheGradientOfTheWhole) {
+// Gradients that are sums over rows or batch entries, accumulated over successive micro-batches.
+TEST(Dropout, MicroBatchesAccumulateTheFullGradient) {
   const BackwardCase<double> whole(dropped_case<double>(0.4));
   GradientArrays<double> of_whole = outputs_of(whole.call);
   whole.run(of_whole);
@@ -255,7 +255,7 @@ TEST(Dropout, MicroBatchesAccumulateTheGradientOfTheWhole) {
   expect(g.value, of_whole.value);
 }
 
-TEST(Dropout, IsRejectedWhereItCannotBe) {
+TEST(Dropout, InvalidRatesAndOperatorsWithoutDropoutAreRejected) {
   BackwardCase<float> test(dropped_case<float>(0));
   auto& call = test.call;
   const auto message = [&](double rate) {

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// exp, tanh, log, gelu and gelu_tanh of every instruction set against the bounds that src/kernels/simd_math.h and
-// simd_gelu.h state, measured in ULP of the exact value: double stands for it where float is tested, long double where
-// double is.
+// exp, tanh, log, gelu and gelu_tanh of every instruction set, within the bounds stated in src/kernels/simd_math.h and
+// simd_gelu.h, measured in ULP of the exact value. The exact value is computed in double when testing float, and in
+// long double when testing double.
 //
-//   for each piece of the arguments, ascending:   exact values once, then every table:
-//     |kernel − exact| ≤ bound · ulp(exact), never falling (exp), the same bits as the other fused tables
+//   for each range of arguments, ascending:   exact values once, then for every table:
+//     |kernel − exact| ≤ bound · ulp(exact), monotone (exp), the same bits as the other fused tables
 //
-// REGARD_EXHAUSTIVE=1 takes every float instead of a sample. Read next: src/kernels/simd_math.h.
+// REGARD_EXHAUSTIVE=1 takes every float instead of a sample.
+// Read next: src/kernels/simd_math.h.
 #include <cstdlib>
 
 #include "support/arrays.h"
@@ -38,7 +39,7 @@ constexpr T kInfinity = std::numeric_limits<T>::infinity();
 template <class T>
 constexpr T kNaN = std::numeric_limits<T>::quiet_NaN();
 
-// The distance of neighbouring numbers of type T round the exact value.
+// The distance of adjacent numbers of type T around the exact value.
 double ulp_float(double exact) {
   const std::uint64_t exponent = std::bit_cast<std::uint64_t>(exact) >> 52 & 0x7ff;
   constexpr std::uint64_t kLowest = 1023 - 126;
@@ -73,7 +74,7 @@ template <class T>
 Function<T> log_function() {
   return {"log", &kernels::Kernels<T>::log, [](Wide<T> x) { return std::log(x); }, sizeof(T) == 4 ? 1.0 : 2.0, false};
 }
-// Without a difference of near numbers: ½ x erfc(−x / √2).
+// Without subtracting nearly equal terms: ½ x erfc(−x / √2).
 template <class T>
 Function<T> gelu_function() {
   return {"gelu", &kernels::Kernels<T>::gelu,
@@ -90,7 +91,7 @@ Function<T> gelu_tanh_function() {
             if (std::isinf(x)) return std::max(x, Wide<T>{0});
             const Wide<T> third = static_cast<Wide<T>>(44715) / 1'000'000;
             const Wide<T> u = std::sqrt(2 / std::numbers::pi_v<Wide<T>>) * (x + third * x * x * x);
-            // The exponential of the positive: where u is far below zero that of 2u alone is left.
+            // With the exponential of the positive argument: for u far below zero, only that of 2u remains.
             return x < 0 ? x * std::exp(2 * u) / (1 + std::exp(2 * u)) : x / (1 + std::exp(-2 * u));
           },
           7, false};
@@ -103,7 +104,7 @@ std::vector<T> apply(const kernels::KernelTable& table, const Function<T>& funct
   return y;
 }
 
-// Checks piece after piece of ascending arguments without NaN; what holds between neighbours holds across pieces, too.
+// Checks range after range of ascending arguments without NaN; relations between neighbors hold across ranges, too.
 template <class T>
 class Checker {
  public:
@@ -131,7 +132,7 @@ class Checker {
 
  private:
   void check_table(const char* name, const std::vector<T>& x, const std::vector<T>& y, T& last) {
-    // Far more than what the exact value, of a wider type, is off itself: it decides every case.
+    // Far more than the error of the exact value, which has a wider type, so the comparison is always conclusive.
     const Wide<T> bound = static_cast<Wide<T>>(function_.ulps) - (sizeof(T) == 4 ? 0x1p-20 : 0);
     for (std::size_t i = 0; i < x.size(); ++i) {
       const Wide<T> error = std::abs(static_cast<Wide<T>>(y[i]) - exact_[i]);
@@ -153,7 +154,7 @@ class Checker {
   int num_faults_ = 0;
 };
 
-// Every step-th number from begin up to end, both of one sign.
+// Every step-th number from begin to end, both of the same sign.
 template <class T>
 void check_range(const Function<T>& function, T begin, T end, Word<T> step) {
   const bool falling_words = std::signbit(begin);
@@ -175,7 +176,7 @@ void check_range(const Function<T>& function, T begin, T end, Word<T> step) {
   }
 }
 
-// The numbers round each centre, as far as they lie in [low, high].
+// The numbers around each centre, as far as they are in [low, high].
 template <class T>
 void check_neighbourhoods(const Function<T>& function, const std::vector<Wide<T>>& centres, T low, T high) {
   std::vector<T> x;
@@ -191,14 +192,14 @@ void check_neighbourhoods(const Function<T>& function, const std::vector<Wide<T>
   Checker<T>(function).check(x);
 }
 
-// ---- what holds for both types
+// ---- common to both types
 
 template <class T>
 class Elementwise : public testing::Test {};
 using Types = testing::Types<float, double>;
 TYPED_TEST_SUITE(Elementwise, Types);
 
-TYPED_TEST(Elementwise, ExpAtItsCorners) {
+TYPED_TEST(Elementwise, ExpSpecialValues) {
   using T = TypeParam;
   const T least_normal = std::numeric_limits<T>::min();
   const T largest = std::numeric_limits<T>::max();
@@ -218,7 +219,7 @@ TYPED_TEST(Elementwise, ExpAtItsCorners) {
   });
 }
 
-TYPED_TEST(Elementwise, ExpOfOneNumberDoesNotDependOnTheOthers) {
+TYPED_TEST(Elementwise, ExpDoesNotDependOnOtherElements) {
   using T = TypeParam;
   constexpr std::size_t kCount = 64;
   const T subnormal = sizeof(T) == 4 ? static_cast<T>(-100) : static_cast<T>(-740);
@@ -241,7 +242,7 @@ TYPED_TEST(Elementwise, ExpOfOneNumberDoesNotDependOnTheOthers) {
   });
 }
 
-TYPED_TEST(Elementwise, TanhAtItsCorners) {
+TYPED_TEST(Elementwise, TanhSpecialValues) {
   using T = TypeParam;
   const T tiny = std::numeric_limits<T>::denorm_min();
   on_every_instruction_set([&](const kernels::KernelTable& table) {
@@ -255,7 +256,7 @@ TYPED_TEST(Elementwise, TanhAtItsCorners) {
   });
 }
 
-TYPED_TEST(Elementwise, LogAtItsCorners) {
+TYPED_TEST(Elementwise, LogSpecialValues) {
   using T = TypeParam;
   on_every_instruction_set([&](const kernels::KernelTable& table) {
     const std::vector<T> y =
@@ -269,7 +270,7 @@ TYPED_TEST(Elementwise, LogAtItsCorners) {
   });
 }
 
-// Both forms of gelu agree where x is 0, tiny, large or no number.
+// Both forms of gelu agree if x is 0, tiny, large or NaN.
 template <class T, class Function>
 void expect_corners_of_gelu(const Function& gelu) {
   const T tiny = std::numeric_limits<T>::denorm_min();
@@ -285,11 +286,11 @@ void expect_corners_of_gelu(const Function& gelu) {
   });
 }
 
-TYPED_TEST(Elementwise, GeluAtItsCorners) { expect_corners_of_gelu<TypeParam>(gelu_function<TypeParam>()); }
+TYPED_TEST(Elementwise, GeluSpecialValues) { expect_corners_of_gelu<TypeParam>(gelu_function<TypeParam>()); }
 
-TYPED_TEST(Elementwise, GeluTanhAtItsCorners) { expect_corners_of_gelu<TypeParam>(gelu_tanh_function<TypeParam>()); }
+TYPED_TEST(Elementwise, GeluTanhSpecialValues) { expect_corners_of_gelu<TypeParam>(gelu_tanh_function<TypeParam>()); }
 
-TYPED_TEST(Elementwise, GeluRoundPowersOfTwoAndTheEndsOfItsExponential) {
+TYPED_TEST(Elementwise, GeluAroundPowersOfTwoAndTheEndsOfItsExponential) {
   using T = TypeParam;
   std::vector<Wide<T>> below, above;
   for (int n = -30; n <= 5; ++n) above.push_back(std::ldexp(Wide<T>{1}, n));
@@ -299,7 +300,7 @@ TYPED_TEST(Elementwise, GeluRoundPowersOfTwoAndTheEndsOfItsExponential) {
   check_neighbourhoods<T>(gelu_function<T>(), below, -kInfinity<T>, static_cast<T>(-0.0));
 }
 
-TYPED_TEST(Elementwise, AnElementHasTheSameBitsInAnyPlaceOfAnyArray) {
+TYPED_TEST(Elementwise, BitsDoNotDependOnThePositionInAnArray) {
   using T = TypeParam;
   Random random(20270101);
   std::vector<T> x(70);
@@ -313,7 +314,7 @@ TYPED_TEST(Elementwise, AnElementHasTheSameBitsInAnyPlaceOfAnyArray) {
       }
       const std::vector<T> whole = apply(table, function, arguments);
       for (std::size_t count = 0; count < x.size(); ++count) {
-        // One number more than is written, and the arguments at the end of theirs: nothing beyond is touched.
+        // One element more than is written, and the arguments at the end of theirs: nothing beyond is accessed.
         const std::vector<T> part(arguments.end() - static_cast<Index>(count), arguments.end());
         std::vector<T> y(count + 1, 7);
         (table.of<T>().*function.kernel)(part.data(), y.data(), static_cast<Index>(count));
@@ -326,7 +327,7 @@ TYPED_TEST(Elementwise, AnElementHasTheSameBitsInAnyPlaceOfAnyArray) {
   });
 }
 
-TYPED_TEST(Elementwise, ExpAroundTheEndsOfItsReduction) {
+TYPED_TEST(Elementwise, ExpAtReductionBoundaries) {
   using T = TypeParam;
   std::vector<Wide<T>> centres;
   const int last = sizeof(T) == 4 ? 151 : 1076;
@@ -334,14 +335,14 @@ TYPED_TEST(Elementwise, ExpAroundTheEndsOfItsReduction) {
   check_neighbourhoods<T>(exp_function<T>(), centres, -kInfinity<T>, static_cast<T>(-0.0));
 }
 
-TYPED_TEST(Elementwise, TanhAroundTheEndsOfItsReduction) {
+TYPED_TEST(Elementwise, TanhAtReductionBoundaries) {
   using T = TypeParam;
   std::vector<Wide<T>> centres;
   for (int n = 1; n <= 120; ++n) centres.push_back(std::numbers::ln2_v<Wide<T>> * n / 4);
   check_neighbourhoods<T>(tanh_function<T>(), centres, 0, kInfinity<T>);
 }
 
-TYPED_TEST(Elementwise, LogAroundTheEndsOfItsReduction) {
+TYPED_TEST(Elementwise, LogAtReductionBoundaries) {
   using T = TypeParam;
   std::vector<Wide<T>> centres{1};
   const int reach = sizeof(T) == 4 ? 120 : 1000;
@@ -369,31 +370,29 @@ TYPED_TEST(Elementwise, TanhIsOddAndAtMostOne) {
 
 // ---- float: every number, or a sample
 
-TEST(ElementwiseFloat, ExpOfAllThatIsNotAboveZero) {
+TEST(ElementwiseFloat, ExpOfNonPositiveValues) {
   check_range<float>(exp_function<float>(), -kInfinity<float>, -0.0f, exhaustive() ? 1 : 97);
 }
-TEST(ElementwiseFloat, ExpOfEveryNumberFromMinusAHalfToMinusAQuarter) {
+TEST(ElementwiseFloat, ExpFromMinusAHalfToMinusAQuarter) {
   check_range<float>(exp_function<float>(), -0.5f, -0.25f, 1);
 }
-TEST(ElementwiseFloat, ExpOfEveryNumberWhoseResultIsSubnormal) {
-  check_range<float>(exp_function<float>(), -106, -87, 1);
-}
-TEST(ElementwiseFloat, TanhOfAllThatIsNotBelowZero) {
+TEST(ElementwiseFloat, ExpWithSubnormalResults) { check_range<float>(exp_function<float>(), -106, -87, 1); }
+TEST(ElementwiseFloat, TanhOfNonNegativeValues) {
   check_range<float>(tanh_function<float>(), 0, kInfinity<float>, exhaustive() ? 1 : 997);
 }
-TEST(ElementwiseFloat, LogOfAllThatIsNotBelowZero) {
+TEST(ElementwiseFloat, LogOfNonNegativeValues) {
   check_range<float>(log_function<float>(), 0, kInfinity<float>, exhaustive() ? 1 : 997);
 }
-TEST(ElementwiseFloat, LogRoundOne) { check_range<float>(log_function<float>(), 0.70f, 1.42f, 29); }
-TEST(ElementwiseFloat, GeluOfEveryNumber) {
+TEST(ElementwiseFloat, LogAroundOne) { check_range<float>(log_function<float>(), 0.70f, 1.42f, 29); }
+TEST(ElementwiseFloat, GeluOfEveryValue) {
   check_range<float>(gelu_function<float>(), 0, kInfinity<float>, exhaustive() ? 1 : 997);
   check_range<float>(gelu_function<float>(), -kInfinity<float>, -0.0f, exhaustive() ? 1 : 997);
 }
-TEST(ElementwiseFloat, GeluWhereItTurns) {
+TEST(ElementwiseFloat, GeluBetweenItsAsymptotes) {
   check_range<float>(gelu_function<float>(), -15, -0.01f, 41);
   check_range<float>(gelu_function<float>(), 0.01f, 15, 41);
 }
-TEST(ElementwiseFloat, GeluTanhOfEveryNumber) {
+TEST(ElementwiseFloat, GeluTanhOfEveryValue) {
   check_range<float>(gelu_tanh_function<float>(), 0, kInfinity<float>, exhaustive() ? 1 : 997);
   check_range<float>(gelu_tanh_function<float>(), -kInfinity<float>, -0.0f, exhaustive() ? 1 : 997);
   check_range<float>(gelu_tanh_function<float>(), -11, -0.01f, 41);
@@ -402,30 +401,30 @@ TEST(ElementwiseFloat, GeluTanhOfEveryNumber) {
 
 // ---- double: samples
 
-TEST(ElementwiseDouble, ExpOfAllThatIsNotAboveZero) {
+TEST(ElementwiseDouble, ExpOfNonPositiveValues) {
   check_range<double>(exp_function<double>(), -kInfinity<double>, -0.0, 0x0010'0123'4567'89ab >> 8);
   check_range<double>(exp_function<double>(), -746, -1e-3, 0x0010'0123'4567'89ab >> 14);
 }
-TEST(ElementwiseDouble, ExpWhereItsResultIsSubnormal) {
+TEST(ElementwiseDouble, ExpWithSubnormalResults) {
   check_range<double>(exp_function<double>(), -746, -708, 0x0123'4567'89ab >> 12);
 }
-TEST(ElementwiseDouble, TanhOfAllThatIsNotBelowZero) {
+TEST(ElementwiseDouble, TanhOfNonNegativeValues) {
   check_range<double>(tanh_function<double>(), 0, kInfinity<double>, 0x0010'0123'4567'89ab >> 7);
   check_range<double>(tanh_function<double>(), 1e-3, 30, 0x0010'0123'4567'89ab >> 14);
 }
-TEST(ElementwiseDouble, GeluOfManyNumbers) {
+TEST(ElementwiseDouble, GeluOfManyValues) {
   check_range<double>(gelu_function<double>(), 0, kInfinity<double>, 0x0010'0123'4567'89ab >> 7);
   check_range<double>(gelu_function<double>(), 0.01, 39, 0x0123'4567'89ab >> 7);
   check_range<double>(gelu_function<double>(), -kInfinity<double>, -0.0, 0x0010'0123'4567'89ab >> 7);
   check_range<double>(gelu_function<double>(), -39, -0.01, 0x0123'4567'89ab >> 7);
 }
-TEST(ElementwiseDouble, GeluTanhOfManyNumbers) {
+TEST(ElementwiseDouble, GeluTanhOfManyValues) {
   check_range<double>(gelu_tanh_function<double>(), 0, kInfinity<double>, 0x0010'0123'4567'89ab >> 7);
   check_range<double>(gelu_tanh_function<double>(), 0.01, 22, 0x0123'4567'89ab >> 7);
   check_range<double>(gelu_tanh_function<double>(), -kInfinity<double>, -0.0, 0x0010'0123'4567'89ab >> 7);
   check_range<double>(gelu_tanh_function<double>(), -22, -0.01, 0x0123'4567'89ab >> 7);
 }
-TEST(ElementwiseDouble, LogOfAllThatIsNotBelowZero) {
+TEST(ElementwiseDouble, LogOfNonNegativeValues) {
   check_range<double>(log_function<double>(), 0, kInfinity<double>, 0x0010'0123'4567'89ab >> 8);
   check_range<double>(log_function<double>(), 0.70, 1.42, 0x0010'0123'4567'89ab >> 18);
 }

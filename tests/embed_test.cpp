@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// embed_tokens: texts side by side have the bits of each text alone, in any order and company, on every instruction
-// set and number of threads.
+// embed_tokens: texts embedded together have the bits of each text alone, in any order and combination, on every
+// instruction set and number of threads.
 // Read next: regard/model/embed.h, model_embed_check.py.
 #include "regard/model/embed.h"
 
@@ -23,7 +23,7 @@ const Encoder& tiny() {
   return encoder;
 }
 
-// Lengths from 0 to all places of the model.
+// Lengths from 0 to the number of positions of the model.
 Texts random_texts(int count, std::uint64_t seed) {
   Random random(seed);
   Texts texts;
@@ -42,7 +42,7 @@ std::vector<float> row(const Tensor<float, 2>& vectors, std::size_t index) {
   return {vectors.data() + index * width, vectors.data() + (index + 1) * width};
 }
 
-TEST(EmbedTokens, EachTextHasTheBitsOfItAlone) {
+TEST(EmbedTokens, EachTextMatchesASeparateCall) {
   const Texts texts = random_texts(70, 20270301);
   std::vector<std::uint64_t> fused;
   on_every_instruction_set([&](const kernels::KernelTable& table) {
@@ -59,7 +59,7 @@ TEST(EmbedTokens, EachTextHasTheBitsOfItAlone) {
   });
 }
 
-TEST(EmbedTokens, MoreTokensThanAGroupHoldsInAnyOrder) {
+TEST(EmbedTokens, MoreTokensThanFitInAGroupInAnyOrder) {
   Texts texts = random_texts(900, 20270302);
   Index tokens = 0;
   for (const auto& ids : texts) tokens += static_cast<Index>(ids.size());
@@ -72,7 +72,7 @@ TEST(EmbedTokens, MoreTokensThanAGroupHoldsInAnyOrder) {
   }
 }
 
-TEST(EmbedTokens, VectorsHaveLengthOneAndATextWithoutIdsIsZero) {
+TEST(EmbedTokens, VectorsHaveNormOneAndEmptyTextsGiveZeros) {
   const Texts texts{{1, 2, 3}, {}, {5}};
   const Tensor<float, 2> vectors = embed_tokens(tiny(), texts);
   for (const std::size_t n : {0u, 2u}) {
@@ -85,7 +85,7 @@ TEST(EmbedTokens, VectorsHaveLengthOneAndATextWithoutIdsIsZero) {
   EXPECT_EQ(embed_tokens(tiny(), {}).size(), 0);
 }
 
-TEST(EmbedTokens, RejectsIdsAndLengthsThatTheModelLacksBeforeAnyWork) {
+TEST(EmbedTokens, RejectsInvalidIdsAndLengthsBeforeAnyWork) {
   const Index V = tiny().config.vocabulary;
   const Index P = tiny().config.max_positions;
   EXPECT_EQ(rejection([&] { embed_tokens(tiny(), Texts{{1}, {2, V}}); }),
@@ -95,7 +95,7 @@ TEST(EmbedTokens, RejectsIdsAndLengthsThatTheModelLacksBeforeAnyWork) {
       "embed_tokens: text 0: " + std::to_string(P + 1) + " tokens; this model has " + std::to_string(P) + " positions");
 }
 
-TEST(EmbedTokens, StopsWhenAsked) {
+TEST(EmbedTokens, StopsOnRequest) {
   std::stop_source source;
   source.request_stop();
   EXPECT_THROW(embed_tokens(tiny(), Texts{{1, 2}}, {.stop = source.get_token()}), Cancelled);

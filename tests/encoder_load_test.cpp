@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// load_encoder: what it reads in other dress (prefixes, older names, other types), and what it rejects in which words.
+// load_encoder: variants that it accepts (prefixes, older names, other types), and the messages for what it rejects.
 // Read next: encoder_test.cpp, src/model/encoder/encoder_family.cpp.
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ namespace {
 const std::string kTiny = std::string(REGARD_ENCODER_DATA) + "/tiny";
 
 struct Part {
-  std::string type;  // as the file has it
+  std::string type;  // as in the file
   std::vector<Index> shape;
   std::string bytes;
 };
@@ -42,7 +42,7 @@ std::string tiny_config() {
   return text.str();
 }
 
-// The text with one piece of it in another's place.
+// The text with one part replaced by another.
 std::string with(std::string text, std::string_view piece, std::string_view other) {
   const std::size_t at = text.find(piece);
   if (at == std::string::npos) throw std::logic_error("config.json has no such piece");
@@ -81,7 +81,7 @@ class Folder {
   std::string path_;
 };
 
-// What load_encoder says, with FOLDER for the folder's path.
+// The message of load_encoder, with FOLDER in place of the folder's path.
 std::string rejection(const std::string& config, const Parts& parts, const ModelFileOptions& options = {}) {
   const Folder folder(config, parts);
   const std::string text = regard::rejection<std::runtime_error>([&] { load_encoder(folder.path(), options); });
@@ -89,7 +89,7 @@ std::string rejection(const std::string& config, const Parts& parts, const Model
 }
 std::string rejection(const Parts& parts) { return rejection(tiny_config(), parts); }
 
-// What load_encoder says of the tiny model's config.json with one piece replaced, without the place.
+// The message of load_encoder for the tiny model's config.json with one part replaced, without its location.
 std::string config_rejection(std::string_view piece, std::string_view other) {
   std::string text = rejection(with(tiny_config(), piece, other), tiny_parts());
   const std::string start = "FOLDER/config.json: byte ";
@@ -122,7 +122,7 @@ TEST(EncoderLoad, ReadsConfigAndHash) {
   EXPECT_EQ(encoder.checkpoint->sha256(), "72996caf631517e28a1bcf7363d7757eb65f9a16ea9e81e29cd926bd6b412daa");
 }
 
-TEST(EncoderLoad, ACopyOutlivesTheOriginal) {
+TEST(EncoderLoad, CopyOutlivesTheOriginal) {
   auto original = std::make_unique<Encoder>(load_encoder(kTiny));
   const std::vector<float> expected = output_of(*original);
   const Encoder copy = *original;
@@ -130,7 +130,7 @@ TEST(EncoderLoad, ACopyOutlivesTheOriginal) {
   EXPECT_EQ(output_of(copy), expected);
 }
 
-TEST(EncoderLoad, ReadsNamesInOtherDress) {
+TEST(EncoderLoad, ReadsPrefixedAndOlderNames) {
   const std::vector<float> expected = output_of(load_encoder(kTiny));
   const Parts plain = tiny_parts();
   EXPECT_EQ(output_of(plain), expected);
@@ -156,7 +156,7 @@ TEST(EncoderLoad, ReadsNamesInOtherDress) {
   EXPECT_EQ(output_of(older), expected);
 }
 
-TEST(EncoderLoad, ReadsOtherTypesOfNumbers) {
+TEST(EncoderLoad, ReadsOtherElementTypes) {
   const std::vector<float> expected = output_of(load_encoder(kTiny));
   Parts doubles = tiny_parts();
   for (auto& [name, part] : doubles) {
@@ -207,19 +207,20 @@ TEST(EncoderLoad, RejectsFieldsByName) {
          "num_hidden_layers is 9.223372036854776e+18; expected a whole number from 1 to 4096");
   for (const char* epsilon : {"0", "-1e-12"}) {
     expect("\"layer_norm_eps\": 0.001", "\"layer_norm_eps\": " + std::string(epsilon),
-           "layer_norm_eps is " + std::string(epsilon) + "; expected a number above 0");
+           "layer_norm_eps is " + std::string(epsilon) + "; expected a positive number");
   }
-  expect("\"layer_norm_eps\": 0.001", R"("layer_norm_eps": null)", "layer_norm_eps is null; expected a number above 0");
+  expect("\"layer_norm_eps\": 0.001", R"("layer_norm_eps": null)",
+         "layer_norm_eps is null; expected a positive number");
   expect("\"hidden_act\": \"gelu\"", R"("hidden_act": "gelu_new")",
-         "hidden_act is \"gelu_new\"; only \"gelu\" is built");
-  expect("\"is_decoder\": false", R"("is_decoder": true)", "is_decoder is true; only false is built");
+         "hidden_act is \"gelu_new\"; only \"gelu\" is supported");
+  expect("\"is_decoder\": false", R"("is_decoder": true)", "is_decoder is true; only false is supported");
   expect("\"is_decoder\": false", R"("position_embedding_type": "relative_key")",
-         "position_embedding_type is \"relative_key\"; only \"absolute\" is built");
+         "position_embedding_type is \"relative_key\"; only \"absolute\" is supported");
   expect("\"model_type\": \"bert\"", R"("model_type": "gpt2")", "model_type is \"gpt2\"; expected \"bert\"");
   expect("\"model_type\": \"bert\"", R"("model_type": {})", "model_type is an object; expected \"bert\"");
 }
 
-TEST(EncoderLoad, NamesThePlaceInTheConfig) {
+TEST(EncoderLoad, ReportsTheOffsetInTheConfig) {
   const std::string config = with(tiny_config(), "\"num_attention_heads\": 4", "\"num_attention_heads\": 0");
   const std::string place = std::to_string(config.find('0', config.find("num_attention_heads")));
   EXPECT_EQ(rejection(config, tiny_parts()).substr(0, 40),
@@ -227,7 +228,7 @@ TEST(EncoderLoad, NamesThePlaceInTheConfig) {
   EXPECT_EQ(rejection("[1]", tiny_parts()), "FOLDER/config.json: byte 0: expected an object");
 }
 
-TEST(EncoderLoad, ListsEveryTensorThatIsWrong) {
+TEST(EncoderLoad, ListsEveryInvalidTensor) {
   EXPECT_EQ(rejection(with(tiny_config(), "\"vocab_size\": 60", "\"vocab_size\": 61"), tiny_parts()),
             "FOLDER: 1 tensor is not as config.json describes the model: embeddings.word_embeddings.weight has shape "
             "(60, 40), expected (61, 40) = (vocab_size, hidden_size)");
@@ -242,22 +243,23 @@ TEST(EncoderLoad, ListsEveryTensorThatIsWrong) {
             "encoder.layer.0.intermediate.dense.weight has shape (40, 72), expected (72, 40) = (intermediate_size, "
             "hidden_size); encoder.layer.1.attention.self.key.bias is missing, expected (40,) = (hidden_size); "
             "encoder.layer.2.output.LayerNorm.weight has type I32, expected F32, F64, F16 or BF16; "
-            "encoder.layer.3.output.LayerNorm.weight is no tensor of a bert encoder with 3 layers");
+            "encoder.layer.3.output.LayerNorm.weight is not a tensor of a bert encoder with 3 layers");
 }
 
-TEST(EncoderLoad, TakesEachTensorOnce) {
+TEST(EncoderLoad, UsesEachTensorOnce) {
   Parts parts = tiny_parts();
   parts["embeddings.LayerNorm.gamma"] = parts["embeddings.LayerNorm.weight"];
-  EXPECT_EQ(rejection(parts),
-            "FOLDER: 1 tensor is not as config.json describes the model: embeddings.LayerNorm.gamma is no tensor of a "
-            "bert encoder with 3 layers");
+  EXPECT_EQ(
+      rejection(parts),
+      "FOLDER: 1 tensor is not as config.json describes the model: embeddings.LayerNorm.gamma is not a tensor of a "
+      "bert encoder with 3 layers");
 }
 
 // An escape sequence that sets a terminal's title, and a bidirectional override.
 constexpr std::string_view kControls = "\\u001b]0;x\\u0007\\u202e";
 constexpr std::string_view kShownControls = "\\u{1b}]0;x\\u{7}\\u{202e}";
 
-TEST(EncoderLoad, MessagesEscapeWhatFilesHold) {
+TEST(EncoderLoad, MessagesEscapeFileContents) {
   const std::string text = '"' + std::string(kControls) + '"';
   const std::string shown = " is \"" + std::string(kShownControls) + "\"; ";
   EXPECT_EQ(config_rejection("\"bert\"", text), "model_type" + shown + "expected \"bert\"");
@@ -268,9 +270,10 @@ TEST(EncoderLoad, MessagesEscapeWhatFilesHold) {
             "layer_norm_eps" + shown);
   Parts parts = tiny_parts();
   parts["a\u202e\u2066b"] = parts["embeddings.LayerNorm.weight"];
-  EXPECT_EQ(rejection(parts),
-            "FOLDER: 1 tensor is not as config.json describes the model: a\\u{202e}\\u{2066}b is no tensor of a bert "
-            "encoder with 3 layers");
+  EXPECT_EQ(
+      rejection(parts),
+      "FOLDER: 1 tensor is not as config.json describes the model: a\\u{202e}\\u{2066}b is not a tensor of a bert "
+      "encoder with 3 layers");
 }
 
 TEST(EncoderLoad, MessagesEscapeTheFoldersName) {
@@ -294,14 +297,14 @@ TEST(EncoderLoad, MessagesEscapeTheFoldersName) {
   }
 }
 
-TEST(EncoderLoad, TextsAreTruncatedWhereACharacterEnds) {
+TEST(EncoderLoad, TextsAreTruncatedAtCharacterBoundaries) {
   std::string word = "a";
   for (int i = 0; i < 60; ++i) word += "é";
   EXPECT_EQ(config_rejection("\"bert\"", '"' + word + '"'),
             "model_type is \"" + word.substr(0, 79) + "\"; expected \"bert\"");
 }
 
-TEST(EncoderLoad, CountsProblemsBeyondAHundred) {
+TEST(EncoderLoad, CountsMismatchesBeyondAHundred) {
   const std::string text =
       rejection(with(tiny_config(), "\"num_hidden_layers\": 3", "\"num_hidden_layers\": 4096"), tiny_parts());
   EXPECT_TRUE(text.starts_with("FOLDER: 65488 tensors are not")) << text.substr(0, 100);
@@ -314,7 +317,7 @@ std::uint64_t data_bytes(const Parts& parts) {
   return sum;
 }
 
-TEST(EncoderLoad, RejectsMoreMemoryThanThereIs) {
+TEST(EncoderLoad, RejectsModelsLargerThanAvailableMemory) {
   Parts parts = tiny_parts();
   for (auto& [name, part] : parts) part = {"F16", part.shape, std::string(part.bytes.size() / 2, '\0')};
   const std::uint64_t stored = data_bytes(parts);
@@ -328,9 +331,9 @@ TEST(EncoderLoad, RejectsMoreMemoryThanThereIs) {
     }
   }
   options.max_memory_bytes = stored + needed - 1;
-  EXPECT_EQ(rejection(tiny_config(), parts, options), "FOLDER: takes " + std::to_string(needed) +
-                                                          " bytes of memory more to compute with; " +
-                                                          std::to_string(needed - 1) + " may be used");
+  EXPECT_EQ(rejection(tiny_config(), parts, options), "FOLDER: needs " + std::to_string(needed) +
+                                                          " more bytes of memory for computing; " +
+                                                          std::to_string(needed - 1) + " are available");
   options.max_memory_bytes = stored + needed;
   EXPECT_EQ(rejection(tiny_config(), parts, options), "accepted");
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The encoder against transformers on a small BERT of random numbers, and what is read off its trace against the
-// formulas in double.
+// The encoder compared with transformers on a small BERT with random parameters, and the views of its trace compared
+// with the formulas in double.
 // Read next: encoder_reference.h, encoder_load_test.cpp.
 #include "regard/model/encoder.h"
 
@@ -45,7 +45,7 @@ EncoderTrace trace_of(int number, const Runtime& runtime = {}) {
   return encode(tiny(), c.ids, c.options, runtime);
 }
 
-TEST(Encoder, HiddenStatesAreThoseOfTransformers) {
+TEST(Encoder, HiddenStatesMatchTransformers) {
   for (int number = 0; number < kNumCases; ++number) {
     const EncoderTrace trace = trace_of(number);
     std::vector<float> states;
@@ -57,7 +57,7 @@ TEST(Encoder, HiddenStatesAreThoseOfTransformers) {
   }
 }
 
-TEST(Encoder, EveryNumberOnTheWayIsThatOfTransformers) {
+TEST(Encoder, IntermediateValuesMatchTransformers) {
   int compared = 0;
   for (int number = 0; number < kNumCases; ++number) {
     const std::string name = std::to_string(number);
@@ -87,7 +87,7 @@ TEST(Encoder, EveryNumberOnTheWayIsThatOfTransformers) {
   EXPECT_EQ(compared, 4);
 }
 
-TEST(Encoder, KeepsTheRowsOfTheTables) {
+TEST(Encoder, KeepsTheRowsOfTheEmbeddingTables) {
   const Case c = case_of(0);
   const EncoderTrace trace = trace_of(0);
   EXPECT_EQ(trace.ids, c.ids);
@@ -116,7 +116,7 @@ TEST(Encoder, ContextIsWeightsTimesValue) {
   }
 }
 
-TEST(Encoder, HiddenKeysAreSeenByNoQueryOfAnyLayer) {
+TEST(Encoder, HiddenKeysAreMaskedInEveryLayer) {
   const EncoderTrace trace = trace_of(1);
   ASSERT_EQ(trace.hidden_keys, (std::vector<Index>{0, 5, 16}));
   for (Index layer = 0; layer < 3; ++layer) {
@@ -137,13 +137,13 @@ TEST(Encoder, HiddenKeysAreSeenByNoQueryOfAnyLayer) {
   }
 }
 
-TEST(Encoder, TheOrderOfHiddenKeysIsFree) {
+TEST(Encoder, OrderOfHiddenKeysDoesNotMatter) {
   const Case c = case_of(1);
   const EncoderTrace again = encode(tiny(), c.ids, {.hidden_keys = {16, 0, 5, 0}});
   EXPECT_EQ(joined(again.layers[2].context), joined(trace_of(1).layers[2].context));
 }
 
-TEST(Encoder, WhoSeesNoKeyGetsContextZero) {
+TEST(Encoder, FullyMaskedRowsHaveZeroContext) {
   const EncoderTrace trace = encode(tiny(), std::vector<Index>{3, 4}, {.hidden_keys = {0, 1}});
   for (const LayerTrace& t : trace.layers) {
     for (float x : elements(t.context)) EXPECT_EQ(x, 0);
@@ -170,7 +170,7 @@ TEST(Encoder, HeadsAndBiasSumToTheAttentionOutput) {
   }
 }
 
-TEST(Encoder, AddsIsTheLengthOfWhatAKeyBrings) {
+TEST(Encoder, ContributionIsTheNormOfTheWeightedKeyOutput) {
   const EncoderTrace trace = trace_of(1);
   const Index layer = 1;
   const LayerTrace& t = trace.layers[1];
@@ -233,7 +233,7 @@ std::vector<float> all_numbers(const EncoderTrace& trace) {
   return all;
 }
 
-TEST(Encoder, BitsDoNotMoveWithThreads) {
+TEST(Encoder, ThreadsDoNotChangeBits) {
   for (int number : {1, 3}) {
     const std::vector<float> one = all_numbers(trace_of(number, {.num_threads = 1}));
     const std::vector<float> five = all_numbers(trace_of(number, {.num_threads = 5}));
@@ -242,7 +242,7 @@ TEST(Encoder, BitsDoNotMoveWithThreads) {
   }
 }
 
-TEST(Encoder, NoTokensIsNoTrouble) {
+TEST(Encoder, EmptyInputSucceeds) {
   const EncoderTrace trace = encode(tiny(), {});
   ASSERT_EQ(trace.layers.size(), 3u);
   EXPECT_EQ(trace.output().shape(), (std::array<Index, 2>{0, 40}));
@@ -252,21 +252,21 @@ TEST(Encoder, NoTokensIsNoTrouble) {
   EXPECT_EQ(mean_pooled_normalised(trace), std::vector<float>(40));
 }
 
-TEST(Encoder, RejectsWhatItCannotEncode) {
+TEST(Encoder, RejectsInvalidIds) {
   const std::vector<Index> many(41, 7);
   EXPECT_EQ(rejection([&] { encode(tiny(), many); }), "encode: 41 tokens; this model has 40 positions");
   EXPECT_EQ(rejection([] { encode(tiny(), std::vector<Index>{1, 60}); }),
             "encode: token 1 has id 60; expected 0 to 59");
   EXPECT_EQ(rejection([] { encode(tiny(), std::vector<Index>{-1}); }), "encode: token 0 has id -1; expected 0 to 59");
   EXPECT_EQ(rejection([] { encode(tiny(), std::vector<Index>{1, 2}, {.hidden_keys = {2}}); }),
-            "encode: hidden key 2 is no token; the text has 2, counted from 0");
+            "encode: hidden key 2 does not exist; the text has 2 tokens, counted from 0");
   EXPECT_EQ(rejection([] { encode(tiny(), {}, {.hidden_keys = {0}}); }),
-            "encode: hidden key 0 is no token; the text has 0, counted from 0");
+            "encode: hidden key 0 does not exist; the text has 0 tokens, counted from 0");
   EXPECT_EQ(rejection([] { encode(tiny(), std::vector<Index>{1}, {.hidden_keys = {-1}}); }),
-            "encode: hidden key -1 is no token; the text has 1, counted from 0");
+            "encode: hidden key -1 does not exist; the text has 1 tokens, counted from 0");
 }
 
-TEST(Encoder, RejectsPlacesThatATraceDoesNotHave) {
+TEST(Encoder, RejectsIndicesOutsideTheTrace) {
   const EncoderTrace trace = trace_of(0);
   EXPECT_EQ(rejection([&] { encoder_weights(trace, 3); }),
             "encoder_weights: layer 3 does not exist; there are 3, counted from 0");
@@ -284,10 +284,10 @@ TEST(Encoder, RejectsPlacesThatATraceDoesNotHave) {
             "encoder_weights: hidden key 9 does not exist; there are 9, counted from 0");
   Encoder other = tiny();
   other.config.num_heads = 8;
-  EXPECT_EQ(rejection([&] { head_output(other, trace, 0, 0); }), "head_output: the trace is of another encoder");
+  EXPECT_EQ(rejection([&] { head_output(other, trace, 0, 0); }), "head_output: the trace comes from another encoder");
 }
 
-TEST(Encoder, StopsWhenAsked) {
+TEST(Encoder, StopsOnRequest) {
   std::stop_source source;
   source.request_stop();
   EXPECT_THROW(trace_of(0, {.stop = source.get_token()}), Cancelled);

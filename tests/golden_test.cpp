@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The bits of every operator, pinned: tests/golden_hashes.txt holds one line `name hash` for each result below, and
-// every instruction set with fused multiply-add, every compiler and every build type must reproduce all of them.
+// Pins the bits of every operator: tests/golden_hashes.txt has one line `name hash` for each result below, and every
+// instruction set with fused multiply-add, compiler and build type must reproduce all of them.
 //
-//   input    whole numbers from SplitMix64 times a power of two: made without rounding, the same everywhere
-//   hash     FNV-1a 64 over the bytes of the result, little-endian, all NaN alike
+//   input    integers from SplitMix64 times a power of two: exact, and the same everywhere
+//   hash     FNV-1a 64 over the bytes of the result, little-endian, with all NaN alike
 //
-// REGARD_GOLDEN_WRITE=PATH writes the file instead of comparing; a line that changes is a change of the arithmetic,
-// which docs/reference/semantics.md section 5 promises not to make. Read next: docs/developer/adding-a-kernel.md.
+// REGARD_GOLDEN_WRITE=PATH writes the file instead of comparing. A changed line means that the arithmetic has changed,
+// which docs/reference/semantics.md section 5 rules out.
+// Read next: docs/developer/adding-a-kernel.md.
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -26,7 +27,7 @@ namespace {
 template <class T>
 constexpr T kInfinity = std::numeric_limits<T>::infinity();
 
-// Results by name, in the order in which they are made.
+// Results by name, in the order of their creation.
 class Golden {
  public:
   template <class T>
@@ -45,7 +46,7 @@ class Golden {
   std::vector<std::pair<std::string, std::string>> lines_;
 };
 
-// In (−4, 4), denser round 0: a sum of two whole numbers times a power of two, which float holds exactly.
+// In (−4, 4), denser around 0: a sum of two integers times a power of two, which float represents exactly.
 template <class T>
 T number(Random& random) {
   constexpr int kBits = sizeof(T) == 4 ? 19 : 48;
@@ -346,7 +347,7 @@ void add_options(Golden& golden) {
   add_forward(golden, "forward/dropout", dropped);
   add_backward(golden, "backward/dropout", dropped);
 
-  // bias has the query's type here.
+  // Here, bias has the type of query.
   if constexpr (sizeof(T) == sizeof(double)) {
     AttentionCase<T> call = plain_case<T>(kExtents, 300);
     Random more(301);
@@ -433,7 +434,7 @@ void add_linear(Golden& golden) {
   }
 }
 
-// Every function on numbers of one magnitude after the other.
+// Every function on values of one magnitude after another.
 template <class T>
 void add_elementwise(Golden& golden, const kernels::KernelTable& table) {
   const kernels::Kernels<T>& kernel = table.of<T>();
@@ -476,7 +477,7 @@ std::map<std::string, std::string> pinned() {
   std::ifstream file(REGARD_GOLDEN_HASHES);
   std::map<std::string, std::string> hashes;
   std::string name, hash;
-  while (file >> name >> hash) EXPECT_TRUE(hashes.emplace(name, hash).second) << name << " stands twice";
+  while (file >> name >> hash) EXPECT_TRUE(hashes.emplace(name, hash).second) << name << " occurs twice";
   return hashes;
 }
 
@@ -508,8 +509,8 @@ TEST(Golden, EveryFusedInstructionSetReproducesEveryBit) {
   }
 }
 
-// The generator and the hash themselves, so that a wrong line is never the input's fault.
-TEST(Golden, InputsAndHashAreWhatTheyAreEverywhere) {
+// Tests the generator and the hash themselves, so that a mismatch is never caused by the input.
+TEST(Golden, GeneratorAndHashAreStable) {
   Random random(1);
   EXPECT_EQ(random.bits(), 0x910a2dec89025cc1u);
   for (int n = 0; n < 1000; ++n) {

@@ -93,8 +93,8 @@ TEST(Input, WritesWhatItReads) {
 TEST(Input, RejectsBrokenJsonWithTheByteOffset) {
   EXPECT_EQ(rejection("{\"Q\": [[1, 2], [3]]}"),
             "in.json: byte 15: Q is ragged: this row has 1 numbers and the first has 2");
-  EXPECT_EQ(rejection("{\"Q\": [[1]], \"Q\": [[2]]}"), "in.json: byte 13: the name \"Q\" stands twice in one object");
-  EXPECT_EQ(rejection("{\"Q\": [[1e999]]}"), "in.json: byte 12: a number is larger than a double can be");
+  EXPECT_EQ(rejection("{\"Q\": [[1]], \"Q\": [[2]]}"), "in.json: byte 13: the name \"Q\" occurs twice in one object");
+  EXPECT_EQ(rejection("{\"Q\": [[1e999]]}"), "in.json: byte 12: a number is out of the range of double");
   EXPECT_EQ(rejection("{\"tokens\": [\"\xff\"]}"), "in.json: byte 13: not UTF-8");
   EXPECT_EQ(rejection("{\"tokens\": [\"\xc0\xaf\"]}"), "in.json: byte 13: not UTF-8");
   EXPECT_EQ(rejection("{\"Q\": [[NaN]]}").find("in.json: byte 8: "), 0u) << rejection("{\"Q\": [[NaN]]}");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which instruction set operators use: REGARD_FORCE_ISA, detection, and the floating-point state of each table.
+// The instruction set that operators use: REGARD_FORCE_ISA, detection, and the floating-point state of each table.
 #include "runtime/isa.h"
 
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ std::string error_of(const char* forced, std::span<const Candidate> tables) {
   return rejection([&] { kernels::choose_table(forced, tables); });
 }
 
-TEST(ChooseTable, TakesTheBestAvailableOrTheOneThatIsForced) {
+TEST(ChooseTable, TakesTheBestAvailableOrTheForcedOne) {
   const KernelTable plain = named("plain"), wide = named("wide"), wider = named("wider");
   const Candidate tables[] = {{&plain, true}, {&wide, true}, {&wider, false}};
   EXPECT_EQ(&kernels::choose_table(nullptr, tables), &wide);
@@ -48,7 +48,7 @@ TEST(ChooseTable, TakesTheBestAvailableOrTheOneThatIsForced) {
   EXPECT_EQ(&kernels::choose_table("wide", tables), &wide);
 }
 
-TEST(ChooseTable, NamesWhatWouldDo) {
+TEST(ChooseTable, ErrorListsValidNames) {
   const KernelTable plain = named("plain"), wide = named("wide"), wider = named("wider");
   const Candidate tables[] = {{&plain, true}, {&wide, true}, {&wider, false}};
   EXPECT_EQ(error_of("wider", tables),
@@ -61,7 +61,7 @@ TEST(ChooseTable, NamesWhatWouldDo) {
   }
 }
 
-// Leaves the environment and the choice as they were.
+// Restores the environment and the choice.
 class ForcedIsa : public testing::Test {
  protected:
   void SetUp() override {
@@ -89,7 +89,7 @@ TEST_F(ForcedIsa, EveryAvailableOneCanBeForced) {
   }
 }
 
-TEST_F(ForcedIsa, AnUnknownNameIsAnErrorEveryTimeAndNotRemembered) {
+TEST_F(ForcedIsa, UnknownNameFailsEveryTime) {
   force("mmx");
   for (int i = 0; i < 2; ++i) {
     EXPECT_THROW(kernels::active(), std::invalid_argument);
@@ -100,7 +100,7 @@ TEST_F(ForcedIsa, AnUnknownNameIsAnErrorEveryTimeAndNotRemembered) {
   EXPECT_EQ(active_instruction_set(), "generic");
 }
 
-TEST_F(ForcedIsa, TheChoiceIsMadeOnce) {
+TEST_F(ForcedIsa, ChoiceIsMadeOnce) {
   force("generic");
   EXPECT_EQ(active_instruction_set(), "generic");
   setenv("REGARD_FORCE_ISA", "mmx", 1);
@@ -120,7 +120,8 @@ TEST_F(ForcedIsa, ListsEverySetBestLastWithOneActive) {
   EXPECT_TRUE(sets[0].available);
 }
 
-// The kernel's own list of features is a second witness of what the processor and the operating system can do.
+// The kernel's list of CPU features serves as an independent source for what the processor and operating system
+// support.
 TEST(Detection, AgreesWithProcCpuinfo) {
   std::ifstream file("/proc/cpuinfo");
   std::string line;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// read_json: names that a hash table finds hard, the first mistake of several, the memory that is asked for and that is
-// taken, and texts that a message shows in part.
+// read_json: names with equal hashes, the first of several errors, the memory that is checked and used, and messages
+// that show only part of a text.
 // Read next: src/io/json.cpp, tests/support/collisions.h.
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ namespace {
 
 std::atomic<std::size_t> bytes_in_use{0}, most_bytes{0};  // of operator new
 
-// Before each piece of memory stands its size. What an allocator needs besides is about as much.
+// Each block of memory is preceded by its size. The overhead of an allocator is about as large.
 constexpr std::size_t kBefore = 16;
 
 }  // namespace
@@ -52,7 +52,7 @@ std::string rejection_of(std::string_view text) {
   return rejection<std::runtime_error>([&] { read_json(text, "j"); });
 }
 
-// What a call takes at most from operator new.
+// The peak memory that a call takes from operator new.
 template <class Call>
 std::size_t bytes_taken(Call call) {
   const std::size_t before = bytes_in_use;
@@ -71,8 +71,9 @@ std::string list_of(std::string_view item, std::size_t count) {
   return "[" + repeated(std::string(item) + ",", count - 1) + std::string(item) + "]";
 }
 
-// A hash table takes minutes, since each name is compared with all before it: this test ends within its limit.
-TEST(Json, NamesWithEqualHashesTakeNoLonger) {
+// With a hash table this takes minutes, because each name is compared with all earlier ones; the test ends within its
+// limit.
+TEST(Json, NamesWithEqualHashesAreNotSlower) {
   const CollidingNames names(512);
   EXPECT_TRUE(names.collide());
   std::string text = "{";
@@ -80,10 +81,10 @@ TEST(Json, NamesWithEqualHashesTakeNoLonger) {
   EXPECT_EQ(read_json(text + "}", "j").members().size(), 512u * 512u);
   EXPECT_EQ(
       rejection_of(text + ",\"" + names[0] + "\":1}"),
-      "j: byte " + std::to_string(text.size() + 1) + ": the name \"" + names[0] + "\" stands twice in one object");
+      "j: byte " + std::to_string(text.size() + 1) + ": the name \"" + names[0] + "\" occurs twice in one object");
 }
 
-TEST(Json, TokensWithEqualHashesTakeNoLonger) {
+TEST(Json, TokensWithEqualHashesAreNotSlower) {
   const CollidingNames names(512);
   std::string vocabulary = R"({"[UNK]":0)";
   std::string added;
@@ -110,24 +111,24 @@ TEST(Json, TokensWithEqualHashesTakeNoLonger) {
   EXPECT_EQ(tokenizer.token(tokenizer.vocabulary_size() - 1), names[names.size() - 1]);
 }
 
-TEST(Json, TheFirstMistakeIsReported) {
+TEST(Json, FirstErrorIsReported) {
   EXPECT_EQ(rejection_of(R"({"a": 1, "a": 2, "b": 1, "b": 2})"),
-            "j: byte 9: the name \"a\" stands twice in one object");
+            "j: byte 9: the name \"a\" occurs twice in one object");
   EXPECT_EQ(rejection_of(R"({"b": 1, "a": 2, "a" : 1, "b": 2})"),
-            "j: byte 17: the name \"a\" stands twice in one object");
-  EXPECT_EQ(rejection_of(R"({"a": 1, "a": {"b": 1, "b": 2}})"), "j: byte 9: the name \"a\" stands twice in one object");
+            "j: byte 17: the name \"a\" occurs twice in one object");
+  EXPECT_EQ(rejection_of(R"({"a": 1, "a": {"b": 1, "b": 2}})"), "j: byte 9: the name \"a\" occurs twice in one object");
   EXPECT_EQ(rejection_of(R"({"a": 1, "c": {"b": 1, "b": 2}, "a": 1})"),
-            "j: byte 23: the name \"b\" stands twice in one object");
-  EXPECT_EQ(rejection_of(R"({"a": 1, "a" 2})"), "j: byte 9: the name \"a\" stands twice in one object");
-  EXPECT_EQ(rejection_of(R"({"a": 1, "a": 2, x)"), "j: byte 9: the name \"a\" stands twice in one object");
-  EXPECT_EQ(rejection_of(R"({"a": 1, "a": [{"b": x)"), "j: byte 9: the name \"a\" stands twice in one object");
-  EXPECT_EQ(rejection_of(R"({"a": 1, "a": -1e999})"), "j: byte 9: the name \"a\" stands twice in one object");
+            "j: byte 23: the name \"b\" occurs twice in one object");
+  EXPECT_EQ(rejection_of(R"({"a": 1, "a" 2})"), "j: byte 9: the name \"a\" occurs twice in one object");
+  EXPECT_EQ(rejection_of(R"({"a": 1, "a": 2, x)"), "j: byte 9: the name \"a\" occurs twice in one object");
+  EXPECT_EQ(rejection_of(R"({"a": 1, "a": [{"b": x)"), "j: byte 9: the name \"a\" occurs twice in one object");
+  EXPECT_EQ(rejection_of(R"({"a": 1, "a": -1e999})"), "j: byte 9: the name \"a\" occurs twice in one object");
   EXPECT_EQ(rejection_of(R"({"a\"": [":", {}] , "a\"" :  [1, 2, "\\"]})"),
-            "j: byte 20: the name \"a\"\" stands twice in one object");
-  EXPECT_EQ(rejection_of(R"({"": 1, "": null})"), "j: byte 8: the name \"\" stands twice in one object");
+            "j: byte 20: the name \"a\"\" occurs twice in one object");
+  EXPECT_EQ(rejection_of(R"({"": 1, "": null})"), "j: byte 8: the name \"\" occurs twice in one object");
 }
 
-TEST(Json, ValuesKeepTheirKindsAndPlaces) {
+TEST(Json, ValuesKeepKindAndOffset) {
   const JsonValue root =
       read_json(R"({"a": [1, 2.5], "b": [1, "x", true], "c": [], "d": [[]], "e": null, "f": {}})", "j");
   EXPECT_EQ(root.kind(), JsonValue::Kind::object);
@@ -145,14 +146,14 @@ TEST(Json, ValuesKeepTheirKindsAndPlaces) {
   EXPECT_EQ(root.find("e")->kind(), JsonValue::Kind::null);
   EXPECT_EQ(root.find("f")->kind(), JsonValue::Kind::object);
   EXPECT_EQ(root.find("g"), nullptr);
-  // What a value is not.
+  // Accessors for other kinds return empty values.
   EXPECT_EQ(root.text(), "");
   EXPECT_EQ(root.find("b")->number(), 0);
   EXPECT_FALSE(root.boolean());
   EXPECT_TRUE(root.find("e")->members().empty());
 }
 
-TEST(Json, MemoryIsAskedForAndNoMoreIsTaken) {
+TEST(Json, MemoryIsCheckedAndNotExceeded) {
   const std::string long_text = '"' + std::string(100, 'x') + '"';
   const std::string texts[] = {
       list_of("[]", 100000),
@@ -174,7 +175,7 @@ TEST(Json, MemoryIsAskedForAndNoMoreIsTaken) {
   for (const std::string& text : texts) {
     const std::uint64_t asked = json_memory_bytes(text);
     EXPECT_LE(bytes_taken([&] { read_json(text, "j"); }), asked) << text.substr(0, 40);
-    // Errors at the end, whose message has a part of the text.
+    // Errors at the end, whose message contains part of the text.
     for (const std::string& broken :
          {text + "x", text.substr(0, text.size() - 1) + "x", text.substr(0, text.size() - 1)}) {
       EXPECT_LE(bytes_taken([&] { rejection_of(broken); }), json_memory_bytes(broken)) << text.substr(0, 40);
@@ -187,11 +188,11 @@ TEST(Json, MemoryIsAskedForAndNoMoreIsTaken) {
   }
   // A value in a list takes 48 bytes.
   EXPECT_LT(bytes_taken([&] { read_json(texts[0], "j"); }), 20 * texts[0].size());
-  // Little is not asked for.
+  // Small amounts are not checked.
   EXPECT_EQ(read_json("[1]", "j", 64, {}, 0).numbers().size(), 1u);
 }
 
-TEST(Json, ReadersAskForMemory) {
+TEST(Json, ReadersCheckMemory) {
   const std::string many = list_of("[]", 10000);
   const auto needs = [](const std::string& message, const std::string& source) {
     return message.starts_with(source + ": needs ") && message.ends_with(" bytes of memory; 100000 are available");
@@ -205,8 +206,8 @@ TEST(Json, ReadersAskForMemory) {
   EXPECT_TRUE(needs(message, "t")) << message;
 }
 
-TEST(Json, WhatIsMadeFromTheTreeIsAskedForToo) {
-  // The limit that lets a text pass, found by asking: what is taken under it is no more.
+TEST(Json, StructuresBuiltFromTheTreeAreIncludedInTheCheck) {
+  // Finds the limit at which a text passes, and checks that the memory used stays below it.
   const auto check = [](const std::string& what, const auto& read, std::uint64_t tree) {
     std::uint64_t limit = tree;
     for (;;) {
@@ -259,7 +260,7 @@ TEST(Json, WhatIsMadeFromTheTreeIsAskedForToo) {
   }
 }
 
-TEST(Json, MessagesShowTheEndOfALongText) {
+TEST(Json, MessagesShowTheEndOfLongTexts) {
   EXPECT_EQ(rejection_of("[1, x]"), "j: byte 4: syntax error while parsing value - invalid literal; last read: '1, x'");
   const std::string message = rejection_of("[" + repeated("[],", 100000) + "x");
   EXPECT_TRUE(message.starts_with("j: byte 300001: syntax error while parsing value - invalid literal; last read: '…"));
@@ -267,11 +268,11 @@ TEST(Json, MessagesShowTheEndOfALongText) {
   EXPECT_LT(message.size(), 300u);
 }
 
-// The name is longer than what is shown, and é is cut off as a whole.
-TEST(Json, NamesAreTruncatedWhereACharacterEnds) {
+// The name is longer than what is shown, and é is removed as a whole.
+TEST(Json, NamesAreTruncatedAtCharacterBoundaries) {
   const std::string name = "a" + repeated("é", 60);
   EXPECT_EQ(rejection_of("{\"" + name + "\":1,\"" + name + "\":1}"),
-            "j: byte 127: the name \"a" + repeated("é", 39) + "\" stands twice in one object");
+            "j: byte 127: the name \"a" + repeated("é", 39) + "\" occurs twice in one object");
 }
 
 }  // namespace

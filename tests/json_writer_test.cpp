@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// JsonWriter: the exact bytes of layouts, escapes and numbers, and what stops it.
+// JsonWriter: the exact bytes of layouts, escapes and numbers, and how it is stopped.
 // Read next: src/io/json_writer.cpp; read_json reads some of it back.
 #include "regard/io/json_writer.h"
 
@@ -79,7 +79,7 @@ TEST(JsonWriter, LayoutsPlaceItemsAndTheClosingBracket) {
   EXPECT_EQ(write(JsonLayout::compact), "{\n  \"a\": [{\"x\": 1},{\"x\": 2}]\n}\n");
 }
 
-TEST(JsonWriter, AStyleHoldsForTheLevelsOpenedAfterIt) {
+TEST(JsonWriter, StyleAppliesToLevelsOpenedAfterwards) {
   JsonWriter json;
   json.begin_object();
   json.name("inner");
@@ -158,7 +158,7 @@ TEST(JsonWriter, MatricesWithAndWithoutHeads) {
   EXPECT_EQ(json.take(), "[\n  [\n    [1, 0.5],\n    [\"inf\", -1]\n  ]\n]\n");
 }
 
-TEST(JsonWriter, EmptyListsAreLeftOutOnlyWhereTheNameSaysSo) {
+TEST(JsonWriter, EmptyListsAreOmittedExceptByList) {
   JsonWriter json;
   json.begin_object();
   json.strings("strings", {});
@@ -169,7 +169,7 @@ TEST(JsonWriter, EmptyListsAreLeftOutOnlyWhereTheNameSaysSo) {
   EXPECT_EQ(json.take(), "{\n  \"list\": []\n}\n");
 }
 
-TEST(JsonWriter, PartsAddUpToTheWhole) {
+TEST(JsonWriter, PartsConcatenateToTheWhole) {
   const auto write = [](JsonWriter& json, int count) {
     std::string text;
     json.begin_array();
@@ -195,7 +195,7 @@ TEST(JsonWriter, SourceNamesSchemaCommandVersionAndInstructionSet) {
   EXPECT_EQ(json.take(), expected);
 }
 
-TEST(JsonWriter, EveryValueStopsWhereAStopIsRequested) {
+TEST(JsonWriter, StopIsCheckedAtEveryValue) {
   std::stop_source source;
   JsonWriter json({}, source.get_token());
   json.begin_array();

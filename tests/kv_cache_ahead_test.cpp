@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// attention_decode with one to 16 rows a key head takes four at a time and multiplies the keys of a block beside the
-// values of the one before. What it gives has the bits of the same rows among twenty, which take block after block: for
-// every type, number of rows, shape and rule, over pages of any size, with poison in a block between.
+// attention_decode with one to 16 rows per key head processes four rows at a time and multiplies the keys of a block
+// together with the values of the previous one. The results have the bits of the same rows among twenty, which are
+// processed block by block: for every type, number of rows, shape and mask, with pages of any size, and with poison in
+// an intermediate block.
 // Read next: src/kernels/decode_overlapped.h.
 #include <limits>
 
@@ -31,7 +32,7 @@ bool same(T a, T b) {
   return identical(static_cast<ComputeType<T>>(a), static_cast<ComputeType<T>>(b));
 }
 
-// T: what is computed and answered in; Q: the type of the queries; K: of the cache.
+// T: compute and result type; Q: type of the queries; K: type of the cache.
 template <class T, class Q, class K>
 void expect_few_are_many(const Case& c) {
   using Stored = std::conditional_t<std::same_as<K, std::int8_t>, float, K>;
@@ -105,12 +106,12 @@ void expect_all() {
   });
 }
 
-TEST(KvCacheAhead, Float) { expect_all<float, float, float>(); }
-TEST(KvCacheAhead, Double) { expect_all<double, double, double>(); }
-TEST(KvCacheAhead, Bfloat16) { expect_all<float, float, bfloat16>(); }
-TEST(KvCacheAhead, Bfloat16Pairs) { expect_all<float, bfloat16, bfloat16>(); }
-TEST(KvCacheAhead, Float16) { expect_all<float, float, float16>(); }
-TEST(KvCacheAhead, Int8) { expect_all<float, float, std::int8_t>(); }
+TEST(OverlappedDecode, FloatMatchesManyRows) { expect_all<float, float, float>(); }
+TEST(OverlappedDecode, DoubleMatchesManyRows) { expect_all<double, double, double>(); }
+TEST(OverlappedDecode, Bfloat16MatchesManyRows) { expect_all<float, float, bfloat16>(); }
+TEST(OverlappedDecode, Bfloat16PairsMatchManyRows) { expect_all<float, bfloat16, bfloat16>(); }
+TEST(OverlappedDecode, Float16MatchesManyRows) { expect_all<float, float, float16>(); }
+TEST(OverlappedDecode, Int8MatchesManyRows) { expect_all<float, float, std::int8_t>(); }
 
 }  // namespace
 }  // namespace regard

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Caches of int8: what append makes of numbers, against the formula in double, and attention_decode against
-// attention_forward over the numbers that the cache then holds, bit for bit.
+// Caches of int8: what append stores, compared with the formula in double; and attention_decode compared bit by bit
+// with attention_forward over the stored values.
 //
-//     scale = max |x| / 127 as float,   int8 = round(x / scale) to even,   held = float(int8) · scale
+//     scale = max |x| / 127 as float,   int8 = round(x / scale) to even,   stored value = float(int8) · scale
 //
 // Read next: kv_cache_types_test.cpp, src/kv_cache/kv_cache.cpp.
 
@@ -25,7 +25,7 @@ KvCacheShape contiguous(Index capacity) {
           .capacity = capacity};
 }
 
-// One row as the cache should hold it. The quotient is exact to far more digits than decide a tie.
+// One row as the cache should store it. The quotient is far more precise than needed to decide a tie.
 std::vector<float> held(const std::vector<float>& row) {
   float most = 0;
   for (const float x : row) most = std::max(most, std::abs(x));
@@ -66,7 +66,7 @@ TensorView<const E, 3> piece(const Array<E, 4>& from, Index sequence, Index firs
           {view.strides[1], view.strides[2], view.strides[3]}};
 }
 
-// The panels of a one-row cache, widened: what the cache holds of this row.
+// The panels of a one-row cache, converted to float: the values stored for this row.
 std::vector<float> row_of_cache(const std::vector<float>& row) {
   const auto depth = static_cast<Index>(row.size());
   KvCache<std::int8_t> cache(
@@ -86,7 +86,7 @@ std::vector<float> row_of_cache(const std::vector<float>& row) {
 
 TEST(KvCacheInt8, ScaleAndRounding) {
   const float tiny = std::numeric_limits<float>::denorm_min(), largest = std::numeric_limits<float>::max();
-  // 127 makes scale 1: the numbers are steps, and halves are ties.
+  // 127 gives scale 1: the values are steps, and halves are ties.
   EXPECT_EQ(row_of_cache({127, 0.5f, 1.5f, 2.5f, -0.5f, -1.5f, -2.5f, 126.5f, 0.49999997f, 0.50000006f}),
             (std::vector<float>{127, 0, 2, 2, 0, -2, -2, 126, 0, 1}));
   EXPECT_EQ(row_of_cache({0, -0.0f, 0}), (std::vector<float>{0, 0, 0}));
@@ -105,7 +105,7 @@ TEST(KvCacheInt8, ScaleAndRounding) {
   }
 }
 
-TEST(KvCacheInt8, TheCallersRoundingDoesNotMatter) {
+TEST(KvCacheInt8, CallersRoundingModeDoesNotMatter) {
   Random random(2);
   const auto key = normal_array<float, 4>(random, {kSequences, kKeyHeads, 40, kDepth});
   const auto value = normal_array<float, 4>(random, {kSequences, kKeyHeads, 40, kColumns});
@@ -118,7 +118,7 @@ TEST(KvCacheInt8, TheCallersRoundingDoesNotMatter) {
   EXPECT_TRUE(std::ranges::equal(usual.memory(), unusual.memory()));
 }
 
-TEST(KvCacheInt8, DecodesToTheBitsOfForwardOverWhatItHolds) {
+TEST(KvCacheInt8, DecodeMatchesForwardOverStoredValues) {
   Random random(3);
   const auto key = normal_array<float, 4>(random, {kSequences, kKeyHeads, 1150, kDepth});
   const auto value = normal_array<float, 4>(random, {kSequences, kKeyHeads, 1150, kColumns}, 3);
@@ -147,7 +147,7 @@ TEST(KvCacheInt8, DecodesToTheBitsOfForwardOverWhatItHolds) {
           attention_forward(query.view(), held_key.view(), held_value.view(), {.context = expected.view()}, options);
           EXPECT_EQ(bits_of(got), bits_of(expected));
         }
-        // Within the bound of float, against the formula over the numbers held.
+        // Within the bound of float, compared with the formula over the stored values.
         AttentionArrays<float> all;
         all.context = std::move(got);
         matches_reference(all,
@@ -158,7 +158,7 @@ TEST(KvCacheInt8, DecodesToTheBitsOfForwardOverWhatItHolds) {
   });
 }
 
-TEST(KvCacheInt8, TakesOtherTypesAndAnswersInThem) {
+TEST(KvCacheInt8, AcceptsAndReturnsOtherTypes) {
   Random random(4);
   Array<bfloat16, 4> key({kSequences, kKeyHeads, 50, kDepth});
   Array<float16, 4> value({kSequences, kKeyHeads, 50, kColumns});
@@ -180,7 +180,7 @@ TEST(KvCacheInt8, TakesOtherTypesAndAnswersInThem) {
   context.for_each_index([&](const auto& at) { EXPECT_EQ(context.get(at).bits, bfloat16(unrounded.get(at)).bits); });
 }
 
-TEST(KvCacheInt8, ForkTruncateAndOpenAgain) {
+TEST(KvCacheInt8, ForkTruncateAndReopen) {
   Random random(5);
   const auto key = normal_array<float, 4>(random, {1, kKeyHeads, 300, kDepth});
   const auto value = normal_array<float, 4>(random, {1, kKeyHeads, 300, kColumns});
@@ -214,7 +214,7 @@ TEST(KvCacheInt8, ForkTruncateAndOpenAgain) {
             "KvCache: byte 12: holds int8; expected float32");
 }
 
-TEST(KvCacheInt8, RejectsWhatNoScaleCanHold) {
+TEST(KvCacheInt8, RejectsNonFiniteValues) {
   KvCache<std::int8_t> cache(contiguous(64));
   Random random(6);
   auto key = normal_array<float, 4>(random, {kSequences, kKeyHeads, 3, kDepth});
@@ -231,7 +231,7 @@ TEST(KvCacheInt8, RejectsWhatNoScaleCanHold) {
   EXPECT_EQ(rejection([&] { cache.append(0, piece(key, 0, 0, 3), piece(value, 0, 0, 3)); }),
             "KvCache::append: key(1, 1, 4) is nan" + end);
   EXPECT_TRUE(std::ranges::equal(cache.memory(), before));
-  // What is not appended may be anything.
+  // Values that are not appended may be anything.
   const std::vector<Index> counts{1, 2};
   cache.append(key.view(), value.view(), counts);
   EXPECT_EQ(cache.length(1), 5);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Calls that end early leave the cache as it was: an append that is asked to stop, of any kind of cache and with shared
-// panels, and a fork without memory. Making and opening a cache can be stopped, too. Read next: kv_cache_test.cpp.
+// Calls that end early leave the cache unchanged: a stopped append, for every kind of cache and with shared panels, and
+// a fork that runs out of memory. Creating and opening a cache can also be stopped.
+// Read next: kv_cache_test.cpp.
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
@@ -44,7 +45,7 @@ template <class T>
 struct KeysAndValues {
   Array<Number<T>, 4> key, value;
 
-  // Numbers that differ from one another, cheaper than random ones.
+  // Distinct values, cheaper than random ones.
   KeysAndValues(Index num_sequences, Index length)
       : key({num_sequences, kHeads, length, kDepth}), value({num_sequences, kHeads, length, kColumns}) {
     int n = static_cast<int>(length);
@@ -67,7 +68,7 @@ struct KeysAndValues {
   }
 };
 
-// Everything of a cache that a caller can see: the numbers of the keys that are there, not of lanes beyond them.
+// Everything of a cache that a caller can observe: the elements of existing keys, but not of unused lanes.
 template <class T>
 std::vector<std::byte> seen(const KvCache<T>& cache) {
   std::vector<std::byte> bytes;
@@ -94,7 +95,8 @@ std::vector<std::byte> seen(const KvCache<T>& cache) {
   return bytes;
 }
 
-// What `make` makes, and an append to it that was stopped while it ran: in how many seconds from then on.
+// The cache from `make`, an append to it that was stopped while it ran, and the seconds from the stop request to its
+// end.
 template <class Make, class Append>
 auto stop_midway(const Make& make, const Append& append, double& seconds) {
   for (int attempt = 0;; ++attempt) {
@@ -122,7 +124,8 @@ auto stop_midway(const Make& make, const Append& append, double& seconds) {
   }
 }
 
-// The cache is as `before` says, its memory is one, and what is appended next is what a twin gets that nobody stopped.
+// The cache equals `before`, its memory opens as a cache, and the next append gives the same result as in an
+// undisturbed twin.
 template <class T>
 void expect_untouched(KvCache<T>& cache, KvCache<T>& twin, const std::vector<std::byte>& before) {
   EXPECT_EQ(seen(cache), before);
@@ -142,7 +145,7 @@ void stop_and_compare(const KvCacheShape& shape, bool shares_a_tail) {
     KvCache<T> cache(shape);
     some.append_to(cache, 0);
     if (shares_a_tail) {
-      // The half-filled panel of sequence 0 becomes one of sequence 1, too.
+      // The partially filled panel of sequence 0 is now shared with sequence 1.
       cache.truncate(0, 64);
       cache.fork(0, 1);
       cache.truncate(0, 50);
@@ -164,7 +167,7 @@ void stop_and_compare(const KvCacheShape& shape, bool shares_a_tail) {
   expect_untouched(all, twin, before);
 }
 
-// Two sequences with room for all that is appended. page_keys as in KvCacheShape.
+// Two sequences with capacity for everything that is appended. page_keys as in KvCacheShape.
 KvCacheShape shape_of(Index page_keys) {
   return {.num_sequences = 2,
           .num_kv_heads = kHeads,
@@ -175,14 +178,14 @@ KvCacheShape shape_of(Index page_keys) {
           .num_pages = page_keys > 0 ? kLong / page_keys + 20 : 0};
 }
 
-TYPED_TEST(StoppedAppend, OfAContiguousCacheChangesNothing) { stop_and_compare<TypeParam>(shape_of(0), false); }
+TYPED_TEST(StoppedAppend, LeavesAContiguousCacheUnchanged) { stop_and_compare<TypeParam>(shape_of(0), false); }
 
-TYPED_TEST(StoppedAppend, OfAPagedCacheGivesItsPagesBack) { stop_and_compare<TypeParam>(shape_of(96), false); }
+TYPED_TEST(StoppedAppend, ReturnsThePagesOfAPagedCache) { stop_and_compare<TypeParam>(shape_of(96), false); }
 
-TYPED_TEST(StoppedAppend, OfAForkedSequenceSharesItsLastPanelAgain) { stop_and_compare<TypeParam>(shape_of(64), true); }
+TYPED_TEST(StoppedAppend, RestoresTheSharedPanelOfAForkedSequence) { stop_and_compare<TypeParam>(shape_of(64), true); }
 
-// A ring forgets its oldest keys as it writes: it stops before that or not at all.
-TYPED_TEST(StoppedAppend, OfARingWritesAllOrNothing) {
+// A ring overwrites its oldest keys, so it stops before writing or not at all.
+TYPED_TEST(StoppedAppend, WritesAllOrNothingToARing) {
   using T = TypeParam;
   const KvCacheShape shape{.num_sequences = 1,
                            .num_kv_heads = kHeads,
@@ -215,11 +218,11 @@ TYPED_TEST(StoppedAppend, OfARingWritesAllOrNothing) {
   }
 }
 
-TYPED_TEST(StoppedAppend, AForkWithoutMemorySharesNothing) {
+TYPED_TEST(StoppedAppend, ForkWithoutMemorySharesNothing) {
   using T = TypeParam;
   KvCache<T> cache(shape_of(96));
   const Index all_pages = cache.num_free_pages();
-  KeysAndValues<T>(1, 200).append_to(cache, 0);  // 6 whole panels and a part
+  KeysAndValues<T>(1, 200).append_to(cache, 0);  // 6 whole panels and a partial one
   out_of_memory = true;
   bool failed = false;
   try {
@@ -234,7 +237,7 @@ TYPED_TEST(StoppedAppend, AForkWithoutMemorySharesNothing) {
   EXPECT_EQ(cache.num_free_pages(), all_pages);
 }
 
-TYPED_TEST(StoppedAppend, MakingAndOpeningStop) {
+TYPED_TEST(StoppedAppend, CreatingAndOpeningCanBeStopped) {
   using T = TypeParam;
   std::stop_source source;
   source.request_stop();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Caches: whatever was appended, in whatever pieces, to whatever kind of cache, forked and truncated, attention_decode
-// gives the bits of attention_forward over the same keys; and what a cache rejects, it rejects whole.
+// Caches: for any sequence of appends, to any kind of cache, forked and truncated, attention_decode gives the bits of
+// attention_forward over the same keys; and a rejected call leaves the cache unchanged.
 // Read next: attention_bits_test.cpp.
 #include "regard/kv_cache.h"
 
@@ -23,7 +23,7 @@ class KvCacheOf : public testing::Test {};
 using Types = testing::Types<float, double>;
 TYPED_TEST_SUITE(KvCacheOf, Types);
 
-// Keys and values of all sequences as they should be: (B, Hkv, S, …), S the longest.
+// The expected keys and values of all sequences: (B, Hkv, S, …), where S is the longest.
 template <class T>
 struct Ground {
   Index key_heads, depth, columns;
@@ -37,7 +37,7 @@ struct Ground {
   }
   Array<T, 4> dense(const std::vector<std::vector<T>>& from, Index width) const {
     Array<T, 4> array({static_cast<Index>(from.size()), key_heads, longest(), width});
-    // What stands beyond a sequence's end must not matter.
+    // What is stored beyond the end of a sequence must not matter.
     array.fill([] { return std::numeric_limits<double>::quiet_NaN(); });
     for (std::size_t s = 0; s < from.size(); ++s) {
       for (std::size_t i = 0; i < from[s].size(); ++i) {
@@ -47,7 +47,7 @@ struct Ground {
     }
     return array;
   }
-  // n more keys of sequence s, as (Hkv, n, …) views want them.
+  // n more keys of sequence s, as (Hkv, n, …) arrays.
   std::pair<Array<T, 3>, Array<T, 3>> more(Random& random, std::size_t s, Index n) {
     auto key = normal_array<T, 3>(random, {key_heads, n, depth});
     auto value = normal_array<T, 3>(random, {key_heads, n, columns});
@@ -79,7 +79,7 @@ void append(KvCache<T>& cache, Ground<T>& ground, Random& random, Index s, Index
   cache.append(s, key.view(), value.view());
 }
 
-// attention_decode over the cache and attention_forward over the ground: every output, bit by bit.
+// Compares attention_decode over the cache with attention_forward over the expected keys: every output, bit by bit.
 template <class T>
 void expect_forward_bits(const KvCache<T>& cache, const Ground<T>& ground, const Array<T, 4>& query,
                          AttentionOptions options, const Runtime& runtime = {}) {
@@ -114,7 +114,7 @@ std::vector<KvCacheShape> kinds(Index sequences, Index key_heads, Index depth, I
           of(128, sequences * ((capacity + 127) / 128), false), of(0, 0, true)};
 }
 
-TYPED_TEST(KvCacheOf, DecodesToTheBitsOfForward) {
+TYPED_TEST(KvCacheOf, DecodeMatchesForward) {
   using T = TypeParam;
   on_every_instruction_set([&](const kernels::KernelTable&) {
     for (const KvCacheShape& shape : kinds(3, 2, 11, 37, 1300)) {
@@ -153,13 +153,13 @@ TYPED_TEST(KvCacheOf, DecodesToTheBitsOfForward) {
   });
 }
 
-// Random lives: append, truncate, fork, and the bits after each; the block opens again, too.
+// Random sequences of append, truncate and fork, comparing bits after each; the block is also reopened.
 TYPED_TEST(KvCacheOf, LivesAtRandom) {
   using T = TypeParam;
   for (const KvCacheShape& kind : kinds(4, 2, 5, 7, 300)) {
     if (kind.ring) continue;
     KvCacheShape shape = kind;
-    if (shape.page_keys == 32) shape.num_pages = 10;  // too few for all: some appends fail
+    if (shape.page_keys == 32) shape.num_pages = 10;  // too few for all sequences: some appends fail
     Random random(7);
     KvCache<T> cache(shape);
     Ground<T> ground = empty_ground<T>(shape);
@@ -225,10 +225,10 @@ TYPED_TEST(KvCacheOf, ForkCopiesAtMostTheLastPanel) {
   EXPECT_NE(cache.key_panel(1, 0, 6), cache.key_panel(0, 0, 6));
   cache.truncate(0, 192);
   cache.fork(0, 2);
-  EXPECT_EQ(cache.num_free_pages(), free);  // sequence 0 gave its last page back; there was nothing to copy
+  EXPECT_EQ(cache.num_free_pages(), free);  // sequence 0 returned its last page; there was nothing to copy
 }
 
-TYPED_TEST(KvCacheOf, ARingGoesOnForEver) {
+TYPED_TEST(KvCacheOf, RingKeepsTheLatestKeysIndefinitely) {
   using T = TypeParam;
   on_every_instruction_set([&](const kernels::KernelTable&) {
     Random random(4);
@@ -249,7 +249,7 @@ TYPED_TEST(KvCacheOf, ARingGoesOnForEver) {
   });
 }
 
-TYPED_TEST(KvCacheOf, ARingRejectsAWindowThatItNoLongerHas) {
+TYPED_TEST(KvCacheOf, RingRejectsAWindowBeyondItsKeys) {
   using T = TypeParam;
   Random random(5);
   const KvCacheShape shape{.num_sequences = 1, .head_size = 3, .value_head_size = 3, .capacity = 64, .ring = true};
@@ -263,21 +263,20 @@ TYPED_TEST(KvCacheOf, ARingRejectsAWindowThatItNoLongerHas) {
                      {.causal = true, .query_offset = QueryAlignment::bottom_right, .window = window});
   };
   decode({.left = 60, .right = 0});
-  EXPECT_EQ(
-      rejection([&] { decode({}); }),
-      "attention_decode: query 0 of sequence 0 sees key 0 and the ring keeps those from key 448 on; a window of w "
-      "keys and L queries need a capacity of w + L - 1");
-  EXPECT_NE(rejection([&] { decode({.left = 200, .right = 0}); }).find("sees key 308 and"), std::string::npos);
-  // Rows before the first key see nothing; those after them see keys that have gone.
+  EXPECT_EQ(rejection([&] { decode({}); }),
+            "attention_decode: query 0 of sequence 0 attends to key 0, but the ring keeps only keys from 448 on; a "
+            "window of w keys with L queries needs a capacity of w + L - 1");
+  EXPECT_NE(rejection([&] { decode({.left = 200, .right = 0}); }).find("attends to key 308, but"), std::string::npos);
+  // Rows before the first key are fully masked; later rows attend to keys that have been overwritten.
   EXPECT_NE(rejection([&] {
               attention_decode(query.view(), cache, outputs.views(),
                                {.causal = true, .query_offset = Index{-2}, .window = {.left = 60, .right = 0}});
-            }).find("query 2 of sequence 0 sees key 0 and"),
+            }).find("query 2 of sequence 0 attends to key 0, but"),
             std::string::npos);
 }
 
-// The capacity decides, not where the panels of the moment end.
-TYPED_TEST(KvCacheOf, ARingOfWindowAndQueriesLessOneIsEnoughAndOneLessIsNot) {
+// The capacity decides, not the current panel boundaries.
+TYPED_TEST(KvCacheOf, RingNeedsACapacityOfWindowPlusQueriesMinusOne) {
   using T = TypeParam;
   constexpr Index kWindow = 64, kQueries = 20;
   for (const Index missing : {0, 1}) {
@@ -301,8 +300,8 @@ TYPED_TEST(KvCacheOf, ARingOfWindowAndQueriesLessOneIsEnoughAndOneLessIsNot) {
   }
 }
 
-// A mean of the largest numbers is finite although the sum is not: also where the chunks are cut over threads.
-TYPED_TEST(KvCacheOf, SumsThatOverflowAreCutLikeTheWhole) {
+// A mean of the largest numbers is finite although the sum is not, also if the chunks are split over threads.
+TYPED_TEST(KvCacheOf, OverflowingSumsMatchWhenSplitOverThreads) {
   using T = TypeParam;
   const KvCacheShape shape{.num_sequences = 1, .head_size = 4, .value_head_size = 3, .capacity = 40000};
   KvCache<T> cache(shape);
@@ -353,8 +352,8 @@ TYPED_TEST(KvCacheOf, AppendsToAllSequencesAtOnce) {
   }
 }
 
-// The bytes are the same whatever instruction set wrote them.
-TYPED_TEST(KvCacheOf, TheBlockIsTheSameOnEveryInstructionSet) {
+// The bytes are the same whichever instruction set wrote them.
+TYPED_TEST(KvCacheOf, BlockIsTheSameOnEveryInstructionSet) {
   using T = TypeParam;
   std::vector<std::vector<std::byte>> blocks;
   on_every_instruction_set([&](const kernels::KernelTable&) {
@@ -370,8 +369,8 @@ TYPED_TEST(KvCacheOf, TheBlockIsTheSameOnEveryInstructionSet) {
   for (const auto& block : blocks) EXPECT_EQ(block, blocks.front());
 }
 
-// Any byte of the book changed: rejected with its offset, or read without a fault.
-TYPED_TEST(KvCacheOf, AFileMappedReadOnlyIsTheCache) {
+// Any byte of the records changed: rejected with its offset, or read without a fault.
+TYPED_TEST(KvCacheOf, ReadOnlyMappedFileCanBeDecoded) {
   using T = TypeParam;
   Random random(14);
   for (const KvCacheShape& shape : kinds(2, 2, 5, 4, 200)) {
@@ -393,7 +392,7 @@ TYPED_TEST(KvCacheOf, AFileMappedReadOnlyIsTheCache) {
   }
 }
 
-TYPED_TEST(KvCacheOf, ABrokenBlockIsRejected) {
+TYPED_TEST(KvCacheOf, CorruptBlocksAreRejected) {
   using T = TypeParam;
   Random random(10);
   const KvCacheShape shape{
@@ -430,8 +429,8 @@ TYPED_TEST(KvCacheOf, ABrokenBlockIsRejected) {
   EXPECT_NO_THROW(KvCache<T>::open(block));
 }
 
-// What a ring will write belongs to it alone, and so do the panels past the last of any other sequence.
-TYPED_TEST(KvCacheOf, ABookThatSharesPanelsToBeWrittenIsRejected) {
+// Panels that a ring will write must not be shared, nor those past the last key of any other sequence.
+TYPED_TEST(KvCacheOf, SharedWritablePanelsAreRejected) {
   using T = TypeParam;
   for (const bool ring : {true, false}) {
     Random random(10);
@@ -450,14 +449,14 @@ TYPED_TEST(KvCacheOf, ABookThatSharesPanelsToBeWrittenIsRejected) {
     write(kTable, {0, 1, 1});
     write(kPanelUsers, {1, 2, 0});
     EXPECT_EQ(rejection<std::runtime_error>([&] { KvCache<T>::open(block); }),
-              "KvCache: byte 256: sequence 0 shares panel 1, which it will write");
+              "KvCache: byte 256: sequence 0 shares panel 1, which it will write to");
     write(kTable, {0, 1, -1});
     write(kPanelUsers, {1, 1, 0});
     const std::int32_t two = 2;
     std::memcpy(block.data() + 384, &two, sizeof two);
     if (ring) {
       EXPECT_EQ(rejection<std::runtime_error>([&] { KvCache<T>::open(block); }),
-                "KvCache: byte 256: sequence 0 lacks a panel of its ring");
+                "KvCache: byte 256: sequence 0 is missing a panel of its ring");
     } else {
       EXPECT_NO_THROW(KvCache<T>::open(block));
     }
@@ -467,8 +466,8 @@ TYPED_TEST(KvCacheOf, ABookThatSharesPanelsToBeWrittenIsRejected) {
   }
 }
 
-// Two sequences that share a half-filled panel need one copy of it between them.
-TYPED_TEST(KvCacheOf, AppendsToAllCountsASharedPanelOnce) {
+// Two sequences that share a partially filled panel need a single copy of it.
+TYPED_TEST(KvCacheOf, AppendToAllCountsASharedPanelOnce) {
   using T = TypeParam;
   Random random(12);
   const KvCacheShape shape{
@@ -490,8 +489,8 @@ TYPED_TEST(KvCacheOf, AppendsToAllCountsASharedPanelOnce) {
   }
 }
 
-// The executor's tasks run within attention_decode.
-TYPED_TEST(KvCacheOf, IsNotChangedWhileItIsDecoded) {
+// The executor's tasks run during attention_decode.
+TYPED_TEST(KvCacheOf, CannotBeChangedDuringDecode) {
   using T = TypeParam;
   Random random(13);
   const KvCacheShape shape{
@@ -521,8 +520,8 @@ TYPED_TEST(KvCacheOf, IsNotChangedWhileItIsDecoded) {
   EXPECT_EQ(cache.length(0), 0);
 }
 
-// Of all that may be called at once, changes alone are turned away, whichever sequences they are of.
-TYPED_TEST(KvCacheOf, IsDecodedByManyAtOnceWhileChangesAreTurnedAway) {
+// Of concurrent calls, only changes are rejected, whichever sequence they affect.
+TYPED_TEST(KvCacheOf, ConcurrentDecodesSucceedWhileChangesAreRejected) {
   using T = TypeParam;
   Random random(17);
   const KvCacheShape shape{
@@ -539,7 +538,7 @@ TYPED_TEST(KvCacheOf, IsDecodedByManyAtOnceWhileChangesAreTurnedAway) {
   const std::vector<T> expected = context_of({});
   const auto key = normal_array<T, 3>(random, {2, 1, 32});
   std::atomic<int> inside = 0, rejected = 0;
-  // Each of two threads decodes, and tries to change a sequence that has no keys, while both decode.
+  // Two threads decode, and meanwhile each tries to change a sequence that has no keys.
   const auto decode = [&] {
     bool tried = false;
     Runtime runtime{.num_threads = 2};
@@ -569,8 +568,8 @@ TYPED_TEST(KvCacheOf, IsDecodedByManyAtOnceWhileChangesAreTurnedAway) {
   EXPECT_EQ(cache.length(2), 1);
 }
 
-// Readers of one sequence while another grows; a second writer is turned away.
-TYPED_TEST(KvCacheOf, OneWriterManyReaders) {
+// Readers of one sequence while another sequence grows; a second writer is rejected.
+TYPED_TEST(KvCacheOf, OneWriterAndManyReaders) {
   using T = TypeParam;
   Random random(11);
   const KvCacheShape shape{.num_sequences = 2,
@@ -598,7 +597,7 @@ TYPED_TEST(KvCacheOf, OneWriterManyReaders) {
   std::atomic<bool> writing = true;
   int rejected = 0;
   Index read = 0;
-  // Until the other thread is not just there.
+  // Retries until the other thread is not using the cache.
   const auto insist = [](auto change) {
     for (;;) {
       try {
@@ -645,10 +644,10 @@ TEST(KvCacheRejections, NameTheArgument) {
   EXPECT_EQ(made([](auto& s) { s.num_sequences = -1; }), "KvCache: num_sequences is -1; expected 0 or more");
   EXPECT_EQ(made([](auto& s) { s.page_keys = 48; }), "KvCache: page_keys is 48; expected a multiple of 32");
   EXPECT_EQ(made([](auto& s) { s.num_pages = 4; }),
-            "KvCache: num_pages is given without page_keys; a contiguous cache has a page for each sequence");
+            "KvCache: num_pages is given without page_keys; a contiguous cache has one page per sequence");
   EXPECT_EQ(
       made([](auto& s) { s.capacity = std::numeric_limits<Index>::max(); }),
-      "KvCache: a cache of this shape has more bytes or panels than can be counted; expected fewer or smaller pages");
+      "KvCache: a cache of this shape is too large for its size to be represented; expected fewer or smaller pages");
   KvCache<float> cache(good);
   Array<float, 3> key({2, 5, 4}), value({2, 5, 3}), wide({2, 41, 4}), wide_value({2, 41, 3});
   const auto appended = [&](Index s, const Array<float, 3>& k, const Array<float, 3>& v) {
@@ -662,11 +661,11 @@ TEST(KvCacheRejections, NameTheArgument) {
   }
   EXPECT_EQ(appended(0, key, key), "KvCache::append: value has shape (2, 5, 4); expected (2, 5, 3)");
   EXPECT_EQ(appended(0, wide, wide_value),
-            "KvCache::append: sequence 0 holds 0 keys and 41 more are given; its capacity is 40");
+            "KvCache::append: sequence 0 holds 0 keys, and 41 more are given; its capacity is 40");
   cache.append(0, key.view(), value.view());
   EXPECT_EQ(rejection([&] { cache.truncate(0, 6); }), "KvCache::truncate: length is 6; sequence 0 has keys 0 to 5");
   EXPECT_EQ(rejection([&] { cache.fork(1, 0); }),
-            "KvCache::fork: sequence 0 has 5 keys; expected another, empty sequence");
+            "KvCache::fork: sequence 0 has 5 keys; expected a different, empty sequence");
   Array<float, 4> query({2, 2, 1, 4});
   auto outputs = AttentionArrays<float>::dense(2, 2, 1, 0, 3, false);
   const auto decoded = [&](const AttentionOptions& options) {
@@ -674,7 +673,7 @@ TEST(KvCacheRejections, NameTheArgument) {
   };
   const std::vector<Index> lengths{1, 1};
   EXPECT_EQ(decoded({.key_lengths = lengths}),
-            "attention_decode: key_lengths is given; expected none: the cache has them");
+            "attention_decode: key_lengths is given; expected none: the cache holds the lengths");
   EXPECT_EQ(decoded({.causal = true}), "accepted");
   EXPECT_EQ(decoded({.query_offset = Index{0}}), "accepted");
   AttentionOutputs inside = outputs.views();
@@ -683,8 +682,8 @@ TEST(KvCacheRejections, NameTheArgument) {
             "attention_decode: context overlaps the cache; expected separate memory");
 }
 
-// Of what the caller gave: a query and a cache.
-TEST(KvCacheRejections, OfAQueryNameTheCache) {
+// Errors in the caller's arguments: a query and a cache.
+TEST(KvCacheRejections, QueryErrorsNameTheCache) {
   const KvCache<float> cache(
       {.num_sequences = 4, .num_kv_heads = 2, .head_size = 8, .value_head_size = 3, .capacity = 40});
   const KvCache<float> single(
@@ -700,16 +699,16 @@ TEST(KvCacheRejections, OfAQueryNameTheCache) {
   EXPECT_EQ(decoded(single, {2, 4, 1, 8}),
             "attention_decode: query has batch 2 in shape (2, 4, 1, 8); the cache has 1 sequence");
   EXPECT_EQ(decoded(cache, {4, 3, 1, 8}),
-            "attention_decode: query has 3 heads in shape (4, 3, 1, 8); the cache has 2 key heads, expected a multiple "
-            "of them");
+            "attention_decode: query has 3 heads in shape (4, 3, 1, 8); the cache has 2 key heads; expected a multiple "
+            "of that number");
   EXPECT_EQ(decoded(cache, {4, 4, 1, 7}),
             "attention_decode: query has head size 7 in shape (4, 4, 1, 7); the cache has head size 8");
   auto outputs = AttentionArrays<float>::dense(4, 4, 1, 0, 3, false);
   EXPECT_EQ(rejection([&] { attention_decode(InputView<4>(), cache, outputs.views()); }),
-            "attention_decode: query is missing; expected (B, H, L, D), B the sequences of the cache");
+            "attention_decode: query is missing; expected (B, H, L, D) with B = number of sequences in the cache");
 }
 
-// Rows stand at the newest positions, whatever the lengths of the sequences, unless query_offset says otherwise.
+// By default, rows are at the newest positions, whatever the lengths of the sequences.
 TYPED_TEST(KvCacheOf, QueriesAreTheNewestRowsByDefault) {
   using T = TypeParam;
   Random random(14);
@@ -741,8 +740,8 @@ TYPED_TEST(KvCacheOf, QueriesAreTheNewestRowsByDefault) {
   }
 }
 
-// Sequences without keys, beside others and alone, are rows that see no key.
-TYPED_TEST(KvCacheOf, WithoutKeysGivesZeros) {
+// Sequences without keys, with others or alone, give fully masked rows.
+TYPED_TEST(KvCacheOf, SequencesWithoutKeysGiveZeros) {
   using T = TypeParam;
   Random random(15);
   const KvCacheShape shape{
@@ -770,8 +769,8 @@ TYPED_TEST(KvCacheOf, WithoutKeysGivesZeros) {
   expect_zeros_from(1);
 }
 
-// docs/guide/kv-caches.md: the prompt of one of several sequences is attended with attention_forward.
-TYPED_TEST(KvCacheOf, PrefillsOneOfSeveralSequencesWithForward) {
+// docs/guide/kv-caches.md: the prompt of one of several sequences is processed with attention_forward.
+TYPED_TEST(KvCacheOf, PrefillWithForwardForOneOfSeveralSequences) {
   using T = TypeParam;
   Random random(16);
   KvCache<T> cache({.num_sequences = 3, .num_kv_heads = 2, .head_size = 8, .value_head_size = 5, .capacity = 100});

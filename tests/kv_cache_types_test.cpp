@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Caches of bfloat16 and float16: half the bytes, and the bits of attention_forward over the same numbers, for every
-// type of query and context that fits.
+// Caches of bfloat16 and float16: half the bytes, and the bits of attention_forward over the same values, for every
+// supported type of query and context.
 //
-//     kinds of cache × (query, cache, context) × pieces, forks, cuts, threads, instruction sets
+//     kinds of cache × (query, cache, context) × pieces, forks, splits, threads, instruction sets
 //
 // Read next: kv_cache_test.cpp, attention_types_test.cpp.
 #include "regard/kv_cache.h"
@@ -77,14 +77,14 @@ void expect_forward_bits(const KvCache<K>& cache, const Array<Q, 4>& query, cons
   EXPECT_EQ(bits_of(got_lse), bits_of(expected_lse));
 }
 
-TYPED_TEST(KvCacheTypes, DecodesToTheBitsOfForward) {
+TYPED_TEST(KvCacheTypes, DecodeMatchesForward) {
   using Q = typename TypeParam::Query;
   using K = typename TypeParam::Stored;
   using C = typename TypeParam::Context;
   Random random(3);
   const auto key = random_numbers<K, 4>(random, {kSequences, kKeyHeads, 1150, kDepth});
   auto value = random_numbers<K, 4>(random, {kSequences, kKeyHeads, 1150, kColumns});
-  // Poison: later queries see it, earlier ones must not know of it.
+  // Poison: later queries attend to it, earlier ones must not be affected.
   value.set({0, 1, 900, 5}, K(std::numeric_limits<float>::infinity()));
   value.set({1, 0, 33, 36}, K(std::numeric_limits<float>::quiet_NaN()));
   on_every_instruction_set([&](const kernels::KernelTable&) {
@@ -113,11 +113,11 @@ TYPED_TEST(KvCacheTypes, DecodesToTheBitsOfForward) {
 }
 
 template <class K>
-class KvCacheOfTwoBytes : public testing::Test {};
+class KvCacheOf16Bits : public testing::Test {};
 using TwoBytes = testing::Types<bfloat16, float16>;
-TYPED_TEST_SUITE(KvCacheOfTwoBytes, TwoBytes);
+TYPED_TEST_SUITE(KvCacheOf16Bits, TwoBytes);
 
-TYPED_TEST(KvCacheOfTwoBytes, ForkTruncateAndOpenAgain) {
+TYPED_TEST(KvCacheOf16Bits, ForkTruncateAndReopen) {
   using K = TypeParam;
   Random random(4);
   const auto key = random_numbers<K, 4>(random, {kSequences, kKeyHeads, 300, kDepth});
@@ -148,7 +148,7 @@ TYPED_TEST(KvCacheOfTwoBytes, ForkTruncateAndOpenAgain) {
   check(KvCache<K>::open(block));
 }
 
-TYPED_TEST(KvCacheOfTwoBytes, RejectsABlockOfAnotherType) {
+TYPED_TEST(KvCacheOf16Bits, RejectsBlocksOfAnotherType) {
   using K = TypeParam;
   using Other = std::conditional_t<std::is_same_v<K, bfloat16>, float16, bfloat16>;
   KvCache<K> cache(kinds()[0]);
@@ -163,7 +163,7 @@ TYPED_TEST(KvCacheOfTwoBytes, RejectsABlockOfAnotherType) {
   EXPECT_TRUE(opened(K{}).starts_with("KvCache: byte 12: holds type ")) << opened(K{});
 }
 
-TYPED_TEST(KvCacheOfTwoBytes, RejectsAContextThatFitsNeitherTypeOfTheQuery) {
+TYPED_TEST(KvCacheOf16Bits, RejectsUnsupportedContextTypes) {
   using K = TypeParam;
   Random random(5);
   KvCache<K> cache(kinds()[0]);
@@ -176,7 +176,7 @@ TYPED_TEST(KvCacheOfTwoBytes, RejectsAContextThatFitsNeitherTypeOfTheQuery) {
       std::string("attention_decode: context has type ") + type_name(kElementType<K>) + "; expected float32 as query");
 }
 
-// A cache of any type is given any type: what it then holds is each element rounded once, to nearest even.
+// A cache of any type accepts any type, and stores each element rounded once to nearest even.
 template <class G, class K>
 void expect_rounded_appends() {
   using Wide = ComputeType<K>;
@@ -190,7 +190,7 @@ void expect_rounded_appends() {
   };
   auto key = random_numbers<G, 4>(random, {kSequences, kKeyHeads, 140, kDepth});
   auto value = random_numbers<G, 4>(random, {kSequences, kKeyHeads, 140, kColumns});
-  // Ties in both directions, subnormal numbers, and what is beyond the largest float16 but not the largest bfloat16.
+  // Ties in both directions, subnormals, and a value beyond the largest float16 but not the largest bfloat16.
   const std::array<float, 6> odd{1 + 0x1p-8f, 1 + 3 * 0x1p-8f, 1 + 0x1p-11f, 1 + 3 * 0x1p-11f, 0x1p-24f, -0x1.8p-25f};
   for (std::size_t n = 0; n < odd.size(); ++n) {
     key.set({0, 1, static_cast<Index>(20 * n), 3}, G(odd[n]));
@@ -203,7 +203,7 @@ void expect_rounded_appends() {
   for (const KvCacheShape& shape : kinds()) {
     KvCache<K> cache(shape), same(shape);
     Index at = 0;
-    // Panels begun and filled, of one sequence and of all.
+    // Partial and full panels, of one sequence and of all.
     for (const Index n : {5, 90, 1, 44}) {
       for (const Index s : {0, 1}) {
         cache.append(s, piece(key, s, at, n), piece(value, s, at, n));
@@ -239,7 +239,7 @@ void expect_rounded_appends() {
   }
 }
 
-TEST(KvCacheTypes, AppendRoundsWhatItIsGiven) {
+TEST(KvCacheTypes, AppendRoundsToTheCacheType) {
   expect_rounded_appends<float, bfloat16>();
   expect_rounded_appends<float, float16>();
   expect_rounded_appends<float16, bfloat16>();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// layer_norm_forward against the formula in a wider type, in every layout, with bits that depend on a row alone, and
-// every rejection.
+// layer_norm_forward compared with the formula in a wider type, in every layout, with bits that depend only on the row;
+// and every rejection.
 //
 //   error ≤ u · |result| + 2⁻⁵⁰ · (|gain| · (√E + max |x| / deviation) + |bias|): rounded once
 //
@@ -56,7 +56,7 @@ class LayerNorm : public testing::Test {};
 using Types = testing::Types<float, double>;
 TYPED_TEST_SUITE(LayerNorm, Types);
 
-TYPED_TEST(LayerNorm, IsTheFormulaRoundedOnce) {
+TYPED_TEST(LayerNorm, MatchesTheFormulaRoundedOnce) {
   using T = TypeParam;
   using W = reference::Wide<T>;
   for (const Index E : {1, 2, 15, 16, 17, 31, 33, 384, 1000}) {
@@ -93,7 +93,7 @@ TYPED_TEST(LayerNorm, IsTheFormulaRoundedOnce) {
   }
 }
 
-TYPED_TEST(LayerNorm, AnyLayoutAnyThreadsAndAnyCompanyHaveTheSameBits) {
+TYPED_TEST(LayerNorm, LayoutsThreadsAndOtherRowsDoNotChangeBits) {
   using T = TypeParam;
   Random random(20270220);
   for (int n = 0; n < 60; ++n) {
@@ -125,7 +125,7 @@ TYPED_TEST(LayerNorm, AnyLayoutAnyThreadsAndAnyCompanyHaveTheSameBits) {
   EXPECT_EQ(bits_of(alone), bits_of(std::vector<T>(whole.begin() + 217 * 90, whole.begin() + 218 * 90)));
 }
 
-// The order that src/kernels/layer_norm_row.cpp promises, one number after the other.
+// The order documented in src/kernels/layer_norm_row.cpp, one element after another.
 template <class Term>
 double sum_in_lanes(Index count, const Term& term) {
   double lanes[16] = {};
@@ -159,7 +159,7 @@ TYPED_TEST(LayerNorm, HasTheSameBitsOnEveryInstructionSet) {
   }
 }
 
-TYPED_TEST(LayerNorm, NaNStaysInItsRowAndEqualNumbersGiveTheBias) {
+TYPED_TEST(LayerNorm, NaNStaysInItsRowAndConstantRowsGiveTheBias) {
   using T = TypeParam;
   auto inputs = normal_inputs<T>(20270222, 5, 33, false);
   const std::vector<T> clean = run(inputs);
@@ -180,7 +180,7 @@ TYPED_TEST(LayerNorm, NaNStaysInItsRowAndEqualNumbersGiveTheBias) {
   }
 }
 
-TYPED_TEST(LayerNorm, WrongArgumentsAreRejectedBeforeAnyWork) {
+TYPED_TEST(LayerNorm, InvalidArgumentsAreRejectedBeforeAnyWork) {
   using T = TypeParam;
   const std::vector<T> numbers(200, 1);
   std::vector<T> output(200, 7);

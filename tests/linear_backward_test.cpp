@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// linear_backward against plain loops in a wider type, in every layout and on every instruction set; threads move no
-// bit; mistakes are rejected. Read next: linear_test.cpp.
+// linear_backward compared with plain loops in a wider type, in every layout and on every instruction set; threads do
+// not change bits; mistakes are rejected.
+// Read next: linear_test.cpp.
 #include "regard/linear_backward.h"
 
 #include "support/arrays.h"
@@ -57,7 +58,7 @@ TensorView<const T, 2> transposed(const Array<T, 2>& array) {
   return {view.data, {view.shape[1], view.shape[0]}, {view.strides[1], view.strides[0]}};
 }
 
-TYPED_TEST(LinearBackward, AgreesWithPlainLoops) {
+TYPED_TEST(LinearBackward, MatchesPlainLoops) {
   using T = TypeParam;
   Layout<2> turned = Layout<2>::dense();
   std::swap(turned.order[0], turned.order[1]);
@@ -81,7 +82,7 @@ TYPED_TEST(LinearBackward, AgreesWithPlainLoops) {
   }
 }
 
-TYPED_TEST(LinearBackward, AccumulatedGradientsAreTheOldNumbersPlusTheNew) {
+TYPED_TEST(LinearBackward, AccumulationAddsToExistingValues) {
   using T = TypeParam;
   Layout<2> turned = Layout<2>::dense();
   std::swap(turned.order[0], turned.order[1]);
@@ -123,7 +124,7 @@ TYPED_TEST(LinearBackward, AccumulatedGradientsAreTheOldNumbersPlusTheNew) {
   }
 }
 
-TYPED_TEST(LinearBackward, ThreadsMoveNoBit) {
+TYPED_TEST(LinearBackward, ThreadsDoNotChangeBits) {
   using T = TypeParam;
   std::vector<std::uint64_t> input, weight, bias;
   for (const int threads : {1, 2, 5}) {
@@ -161,7 +162,7 @@ TEST(LinearBackwardRejections, NameTheArgument) {
   EXPECT_EQ(run({}, weight), "linear_backward: grad_input overlaps grad_output; expected separate memory");
 }
 
-TEST(LinearBackwardTypes, NarrowGradientsAreTheWideOnesRoundedOnce) {
+TEST(LinearBackwardTypes, NarrowGradientsEqualWideOnesRoundedOnce) {
   on_every_instruction_set([&](const kernels::KernelTable& table) {
     if (table.bf16_dot) return;
     Call<float> wide(70, 20, 33);
@@ -184,7 +185,7 @@ TEST(LinearBackwardTypes, NarrowGradientsAreTheWideOnesRoundedOnce) {
     wide.run();
     EXPECT_TRUE(same_bits(bits_of(narrow.grad_input), bits_of(round(wide.grad_input))));
     EXPECT_TRUE(same_bits(bits_of(narrow.grad_weight), bits_of(round(wide.grad_weight))));
-    // Accumulated, the sum of floats is rounded, not the gradient before it.
+    // When accumulating, the sum of floats is rounded, not the gradient before it.
     const std::vector<bfloat16> old_input = narrow.grad_input.values(), old_weight = narrow.grad_weight.values(),
                                 old_bias = narrow.grad_bias.values();
     LinearGradients<bfloat16> views = narrow.views();

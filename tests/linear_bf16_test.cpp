@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// linear_forward of bfloat16: against double where pairs are multiplied as they are (on every table, with its own dot
-// product or the plain one in its place), the bits of the widened call elsewhere, outputs of float and of bfloat16.
+// linear_forward of bfloat16: compared with double where pairs are multiplied without conversion (on every table, with
+// its own dot product or its emulation), and bit by bit with the converted call elsewhere; outputs of float and of
+// bfloat16.
 //
 //   error of a float output ≤ max(2 · error of one chain of products in float,  8u · Σ |input · weight|)
 //   an output of bfloat16 is that of float, rounded once
@@ -64,7 +65,7 @@ std::vector<Output> run(const Inputs& inputs, Packed packed = Packed::at_the_cal
   return values;
 }
 
-// The same call of the same numbers as float.
+// The same call with the same values as float.
 std::vector<float> run_widened(const Inputs& inputs, Activation activation = Activation::none) {
   const Array<float, 2> input = converted<float>(inputs.input), weight = converted<float>(inputs.weight);
   std::optional<Array<float, 1>> bias;
@@ -105,14 +106,14 @@ void expect_close(const Inputs& inputs, const std::vector<float>& output) {
   }
 }
 
-// On every table as it is, and with pairs; pairs says whether the dot product is used.
+// On every table as it is, and with pairs; `pairs` tells whether the dot product is used.
 template <class F>
 void on_every_table(F f) {
   on_every_instruction_set([&](const kernels::KernelTable& table) { f(table, table.bf16_dot); });
   on_every_dot_table([&](const kernels::KernelTable& table) { f(table, true); });
 }
 
-TEST(LinearBf16, EverySizeRoundEveryEdge) {
+TEST(LinearBf16, SizesAroundEveryTileEdge) {
   constexpr Index kEdges[] = {1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 13, 31, 32, 33, 59, 60, 61, 64, 65, 121, 127};
   std::vector<std::array<Index, 3>> shapes{{3, 513, 520}, {70, 40, 550}};
   for (const Index n : kEdges) {
@@ -142,8 +143,8 @@ TEST(LinearBf16, EverySizeRoundEveryEdge) {
   }
 }
 
-// The chain of pairs that the dot product means, and 128 pairs a segment.
-TEST(LinearBf16, AnElementIsChainsOf128PairsTheSecondOfEachFirst) {
+// The chain of pairs that the dot product defines, with 128 pairs per segment.
+TEST(LinearBf16, ElementsAreChainsOf128PairsWithTheSecondElementFirst) {
   const Inputs inputs = Inputs::normal(20270302, 13, 601, 37);
   std::vector<float> expected;
   for (Index r = 0; r < 13; ++r) {
@@ -169,7 +170,7 @@ TEST(LinearBf16, AnElementIsChainsOf128PairsTheSecondOfEachFirst) {
   });
 }
 
-TEST(LinearBf16, AnyLayoutHasTheBitsOfTheDenseOne) {
+TEST(LinearBf16, LayoutsDoNotChangeBits) {
   Random random(20270303);
   for (int n = 0; n < 60; ++n) {
     const Index R = random.integer(1, 70), I = random.integer(1, 40), O = random.integer(1, 70);
@@ -188,7 +189,7 @@ TEST(LinearBf16, AnyLayoutHasTheBitsOfTheDenseOne) {
   }
 }
 
-TEST(LinearBf16, TheActivationIsThatOfTheUnroundedElement) {
+TEST(LinearBf16, ActivationIsAppliedBeforeRounding) {
   for (const auto& [R, I, O] : {std::array<Index, 3>{1, 3, 1}, {13, 17, 33}, {61, 300, 65}, {130, 64, 530}}) {
     const Inputs inputs = Inputs::normal(20270304, R, I, O);
     on_every_table([&](const kernels::KernelTable& table, bool) {
@@ -209,7 +210,7 @@ TEST(LinearBf16, TheActivationIsThatOfTheUnroundedElement) {
   }
 }
 
-TEST(LinearBf16, TheSameBitsForAnyNumberOfThreadsAndForARowAlone) {
+TEST(LinearBf16, ThreadsAndOtherRowsDoNotChangeBits) {
   const Inputs inputs = Inputs::normal(20270305, 130, 91, 530);
   on_every_table([&](const kernels::KernelTable&, bool) {
     const std::vector<float> whole =
@@ -240,21 +241,21 @@ TEST(LinearBf16, SmallIntegersTimesPowersOfTwoAreExact) {
   }
 }
 
-TEST(LinearBf16, SubnormalNumbersAreKeptWhereTheyAreWidenedAndZeroInPairs) {
+TEST(LinearBf16, SubnormalsAreKeptWhenConvertedAndZeroInPairs) {
   const B16 tiny(0x1p-133f), one(1.0f);
   const B16 input[] = {tiny, one}, weight[] = {one, B16(0.0f)};
   on_every_table([&](const kernels::KernelTable&, bool pairs) {
     float output = 7;
     linear_forward({input, {1, 2}}, {weight, {2, 1}}, {}, TensorView<float, 2>(&output, {1, 1}));
     EXPECT_EQ(output, pairs ? 0 : 0x1p-133f);
-    // A subnormal result of bfloat16 is rounded, not lost.
+    // A subnormal result in bfloat16 is rounded, not lost.
     B16 narrow(7.0f);
     linear_forward({input + 1, {1, 1}}, {weight + 1, {1, 1}}, {&tiny, {1}}, TensorView<B16, 2>(&narrow, {1, 1}));
     EXPECT_EQ(narrow.bits, tiny.bits);
   });
 }
 
-TEST(LinearBf16, NaNAndInfinityReachTheirRowOrColumnAndNoOther) {
+TEST(LinearBf16, NonFiniteValuesAffectOnlyTheirRowOrColumn) {
   Inputs inputs = Inputs::normal(20270307, 65, 21, 40);
   on_every_table([&](const kernels::KernelTable&, bool) {
     inputs = Inputs::normal(20270307, 65, 21, 40);
@@ -276,7 +277,7 @@ TEST(LinearBf16, NaNAndInfinityReachTheirRowOrColumnAndNoOther) {
   });
 }
 
-TEST(LinearBf16, NoColumnsOfInputGiveTheBias) {
+TEST(LinearBf16, EmptyInputRowsGiveTheBias) {
   const Inputs inputs = Inputs::normal(20270308, 61, 0, 33);
   on_every_table([&](const kernels::KernelTable&, bool) {
     const std::vector<B16> output = run<B16>(inputs), packed = run<B16>(inputs, Packed::once);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// linear_forward on every instruction set: sizes round the edges of tiles (12), panels (32), tasks (60) and chains
-// (256), every layout, packed once or at the call, activations, bits that depend on nothing but a row and a column,
-// exact small integers, and every rejection.
+// linear_forward on every instruction set: sizes around the edges of tiles (12), panels (32), tasks (60) and chains
+// (256), every layout, packed once or during the call, activations, bits that depend only on a row and a column, exact
+// small integers, and every rejection.
 //
 //   error ≤ max(2 · error of one chain of products in T,  8u · Σ |input · weight|)
 //
@@ -48,7 +48,7 @@ std::vector<T> run(const LinearInputs<T>& inputs, const Layout<2>& layout = Layo
   return values;
 }
 
-// The plainest way to compute it in T.
+// The simplest way to compute it in T.
 template <class T>
 std::vector<T> naive(const LinearInputs<T>& inputs) {
   std::vector<T> output;
@@ -83,7 +83,7 @@ class LinearForward : public testing::Test {};
 using Types = testing::Types<float, double>;
 TYPED_TEST_SUITE(LinearForward, Types);
 
-TYPED_TEST(LinearForward, EverySizeRoundEveryEdge) {
+TYPED_TEST(LinearForward, SizesAroundEveryTileEdge) {
   using T = TypeParam;
   constexpr Index kEdges[] = {1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 13, 31, 32, 33, 59, 60, 61, 64, 65, 120, 121, 127};
   std::vector<std::array<Index, 3>> shapes;
@@ -117,7 +117,7 @@ TYPED_TEST(LinearForward, EverySizeRoundEveryEdge) {
   }
 }
 
-TYPED_TEST(LinearForward, AnElementIsChainsOf256AddedInOrderThenTheBias) {
+TYPED_TEST(LinearForward, ElementsAreChainsOf256AddedInOrderThenTheBias) {
   using T = TypeParam;
   const auto inputs = LinearInputs<T>::normal(20270202, 13, 600, 37);
   std::vector<T> expected;
@@ -141,7 +141,7 @@ TYPED_TEST(LinearForward, AnElementIsChainsOf256AddedInOrderThenTheBias) {
   }
 }
 
-TYPED_TEST(LinearForward, AnyLayoutHasTheBitsOfTheDenseOne) {
+TYPED_TEST(LinearForward, LayoutsDoNotChangeBits) {
   using T = TypeParam;
   Random random(20270203);
   for (int n = 0; n < 120; ++n) {
@@ -193,7 +193,7 @@ TYPED_TEST(LinearForward, WithoutBiasNothingIsAdded) {
   });
 }
 
-TYPED_TEST(LinearForward, NoColumnsOfInputGiveTheBiasOrPlusZero) {
+TYPED_TEST(LinearForward, EmptyInputRowsGiveTheBiasOrPlusZero) {
   using T = TypeParam;
   const auto with_bias = LinearInputs<T>::normal(20270205, 61, 0, 33);
   const auto without = LinearInputs<T>::normal(20270205, 61, 0, 33, false);
@@ -203,14 +203,14 @@ TYPED_TEST(LinearForward, NoColumnsOfInputGiveTheBiasOrPlusZero) {
     ASSERT_EQ(output.size(), 61u * 33u);
     for (std::size_t at = 0; at < output.size(); ++at) EXPECT_EQ(output[at], bias[at % 33]);
     EXPECT_EQ(bits_of(run(without)), bits_of(std::vector<T>(61 * 33, 0)));
-    // Null pointers to nothing are no mistake.
+    // Null pointers are allowed for empty tensors.
     T zero = 5;
     linear_forward<T>({nullptr, {1, 0}}, {nullptr, {0, 1}}, {}, TensorView<T, 2>(&zero, {1, 1}));
     EXPECT_EQ(zero, 0);
   });
 }
 
-TYPED_TEST(LinearForward, NoRowsOrNoColumnsOfOutputWriteNothing) {
+TYPED_TEST(LinearForward, EmptyOutputsWriteNothing) {
   using T = TypeParam;
   on_every_instruction_set([&](const kernels::KernelTable&) {
     EXPECT_TRUE(run(LinearInputs<T>::normal(1, 0, 7, 5)).empty());
@@ -219,7 +219,7 @@ TYPED_TEST(LinearForward, NoRowsOrNoColumnsOfOutputWriteNothing) {
   });
 }
 
-TYPED_TEST(LinearForward, TheSameBitsForAnyNumberOfThreads) {
+TYPED_TEST(LinearForward, ThreadsDoNotChangeBits) {
   using T = TypeParam;
   const auto inputs = LinearInputs<T>::normal(20270206, 130, 90, 530);
   on_every_instruction_set([&](const kernels::KernelTable&) {
@@ -227,7 +227,7 @@ TYPED_TEST(LinearForward, TheSameBitsForAnyNumberOfThreads) {
     for (const int threads : {2, 3, 8}) {
       EXPECT_TRUE(bits_of(run(inputs, Layout<2>::dense(), {.num_threads = threads})) == expected) << threads;
     }
-    // Last task first, and all in the caller's own thread.
+    // Last task first, and all in the caller's thread.
     const Executor backwards = [](Index n, const Task& task) {
       while (n-- > 0) task(n);
     };
@@ -235,7 +235,7 @@ TYPED_TEST(LinearForward, TheSameBitsForAnyNumberOfThreads) {
   });
 }
 
-TYPED_TEST(LinearForward, ARowHasTheSameBitsAloneAndInAnyPlace) {
+TYPED_TEST(LinearForward, OtherRowsAndRowPositionDoNotChangeBits) {
   using T = TypeParam;
   const auto inputs = LinearInputs<T>::normal(20270207, 75, 300, 37);
   const TensorView<const T, 2> input = inputs.input.view();
@@ -251,7 +251,7 @@ TYPED_TEST(LinearForward, ARowHasTheSameBitsAloneAndInAnyPlace) {
             << "rows " << first << " to " << first + count;
       }
     }
-    // A column alone, too.
+    // A single column, too.
     for (Index o = 0; o < 37; ++o) {
       std::vector<T> column(75);
       linear_forward<T>(input, {inputs.weight.view().pointer(0, o), {300, 1}, {37, 1}},
@@ -277,7 +277,7 @@ TYPED_TEST(LinearForward, SmallIntegersTimesPowersOfTwoAreExact) {
   }
 }
 
-TYPED_TEST(LinearForward, SubnormalNumbersAreKept) {
+TYPED_TEST(LinearForward, SubnormalsAreKept) {
   using T = TypeParam;
   const T tiny = std::numeric_limits<T>::denorm_min();
   const T input[] = {tiny, 3 * tiny, 5 * tiny};
@@ -289,7 +289,7 @@ TYPED_TEST(LinearForward, SubnormalNumbersAreKept) {
   });
 }
 
-TYPED_TEST(LinearForward, NaNAndInfinityReachTheirRowOrColumnAndNoOther) {
+TYPED_TEST(LinearForward, NonFiniteValuesAffectOnlyTheirRowOrColumn) {
   using T = TypeParam;
   const T kInfinity = std::numeric_limits<T>::infinity();
   const T kNaN = std::numeric_limits<T>::quiet_NaN();
@@ -311,7 +311,7 @@ TYPED_TEST(LinearForward, NaNAndInfinityReachTheirRowOrColumnAndNoOther) {
         if (nan) {
           EXPECT_TRUE(std::isnan(got)) << r << " " << o;
         } else if (r == 2 && o == 6) {
-          // Two infinities meet: their signs decide.
+          // The result of two infinities depends on their signs.
           const bool opposite = (clean.weight.get({0, 6}) > 0) == (clean.input.get({2, 7}) > 0);
           EXPECT_EQ(std::isnan(got), opposite);
         } else if (r == 2) {
@@ -339,7 +339,7 @@ std::vector<T> run_packed(const LinearInputs<T>& inputs, Activation activation =
   return values;
 }
 
-TYPED_TEST(LinearForward, PackedOnceHasTheBitsOfPackedAtTheCall) {
+TYPED_TEST(LinearForward, PackedLinearMatchesPackingDuringTheCall) {
   using T = TypeParam;
   Random random(20270210);
   for (int n = 0; n < 60; ++n) {
@@ -356,7 +356,7 @@ TYPED_TEST(LinearForward, PackedOnceHasTheBitsOfPackedAtTheCall) {
   }
 }
 
-TYPED_TEST(LinearForward, TheActivationIsThatOfEachFinishedElement) {
+TYPED_TEST(LinearForward, ActivationIsAppliedToFinishedElements) {
   using T = TypeParam;
   for (const auto& [R, I, O] : {std::array<Index, 3>{1, 3, 1}, {13, 17, 33}, {61, 300, 65}, {130, 64, 530}}) {
     const auto inputs = LinearInputs<T>::normal(20270211, R, I, O);
@@ -402,7 +402,7 @@ TYPED_TEST(LinearForward, PanelsAreTheSameOnEveryInstructionSetAndSharedByCopies
   });
 }
 
-TYPED_TEST(LinearForward, PackedLinearAndTheActivationDependOnNoThread) {
+TYPED_TEST(LinearForward, ThreadsDoNotChangePackedLinearOrActivation) {
   using T = TypeParam;
   const auto inputs = LinearInputs<T>::normal(20270213, 130, 90, 530);
   on_every_instruction_set([&](const kernels::KernelTable&) {
@@ -414,7 +414,7 @@ TYPED_TEST(LinearForward, PackedLinearAndTheActivationDependOnNoThread) {
   });
 }
 
-TYPED_TEST(LinearForward, AMisalignedOutputHasTheSameBits) {
+TYPED_TEST(LinearForward, MisalignedOutputHasTheSameBits) {
   using T = TypeParam;
   const auto inputs = LinearInputs<T>::normal(20270214, 61, 20, 40);
   Layout<2> misaligned = Layout<2>::dense();
@@ -426,7 +426,7 @@ TYPED_TEST(LinearForward, AMisalignedOutputHasTheSameBits) {
 
 // ---- rejections
 
-// True when the message begins with the operator's name and has every part.
+// True if the message begins with the operator's name and contains every part.
 testing::AssertionResult says(const std::string& message, const std::vector<std::string>& parts) {
   if (message.rfind("linear_forward: ", 0) != 0) return testing::AssertionFailure() << message;
   for (const std::string& part : parts) {
@@ -456,7 +456,7 @@ TYPED_TEST(LinearForward, WrongShapesAreRejectedBeforeAnyWork) {
   EXPECT_EQ(output, std::vector<T>(200, 7));
 }
 
-TYPED_TEST(LinearForward, MissingMemoryAndSizesBeyondTheMachineAreRejected) {
+TYPED_TEST(LinearForward, NullPointersAndOverflowingSizesAreRejected) {
   using T = TypeParam;
   const std::vector<T> numbers(200, 1);
   std::vector<T> output(200, 7);
@@ -478,7 +478,7 @@ TYPED_TEST(LinearForward, MissingMemoryAndSizesBeyondTheMachineAreRejected) {
   EXPECT_EQ(output, std::vector<T>(200, 7));
 }
 
-TYPED_TEST(LinearForward, AnOutputThatMeetsAnInputOrItselfIsRejected) {
+TYPED_TEST(LinearForward, OverlappingOutputsAreRejected) {
   using T = TypeParam;
   std::vector<T> memory(400, 1);
   T* const at = memory.data();
@@ -494,7 +494,7 @@ TYPED_TEST(LinearForward, AnOutputThatMeetsAnInputOrItselfIsRejected) {
   EXPECT_TRUE(says(call(at, at + 50, at + 100, {free, {3, 6}, {5, 1}}), {"output overlaps itself"}));
   EXPECT_TRUE(says(call(at, at + 50, at + 100, {free, {3, 6}, {1, 2}}), {"output overlaps itself"}));
   EXPECT_EQ(memory, std::vector<T>(400, 1));
-  // Side by side is no overlap; nor are inputs that are the same memory, nor an output between the input's rows.
+  // Adjacent memory is not an overlap; nor are inputs that share memory, nor an output between the input's rows.
   EXPECT_EQ(call(at, at + 12, at + 36, {at + 42, {3, 6}}), "accepted");
   EXPECT_EQ(call(at, at, at, {free, {3, 6}}), "accepted");
   EXPECT_EQ(rejection([&] {
@@ -504,7 +504,7 @@ TYPED_TEST(LinearForward, AnOutputThatMeetsAnInputOrItselfIsRejected) {
             "accepted");
 }
 
-TYPED_TEST(LinearForward, PackedLinearRefuseWhatTheCallWouldRefuse) {
+TYPED_TEST(LinearForward, PackedLinearRejectsInvalidArguments) {
   using T = TypeParam;
   const std::vector<T> numbers(200, 1);
   std::vector<T> output(200, 7);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The means of src/explain/sentence/minilm_distance_weights.h, made anew from the real model (REGARD_TEST_MODEL) and
-// the 30 sentences, and compared. To make the file:
-// REGARD_WRITE_DISTANCES=src/explain/sentence/minilm_distance_weights.h, then clang-format-19 -i. Read next:
-// regard/explain/sentence_row.h.
+// Recomputes the means of src/explain/sentence/minilm_distance_weights.h from the real model (REGARD_TEST_MODEL) and
+// the 30 sentences, and compares them. To regenerate the file:
+// REGARD_WRITE_DISTANCES=src/explain/sentence/minilm_distance_weights.h, then clang-format-19 -i.
+// Read next: regard/explain/sentence_row.h.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -29,10 +29,10 @@ DistanceSums sums_of_the_sentences(const SentenceModel& model) {
   return sums;
 }
 
-// Ten-thousandths.
+// In units of 1/10000.
 long rounded(double mean) { return std::lround(mean * 10000); }
 
-// The head of the file stays; the numbers behind it are made anew.
+// Keeps the head of the file and regenerates the numbers after it.
 void write(const DistanceSums& sums, const std::string& path) {
   std::string text;
   std::ifstream old(path);
@@ -54,7 +54,7 @@ void write(const DistanceSums& sums, const std::string& path) {
   std::ofstream(path) << text << "};\n\n}  // namespace v0\n}  // namespace regard\n";
 }
 
-TEST(DistanceWeights, AreTheMeansOverTheThirtySentences) {
+TEST(DistanceWeights, MatchTheMeansOverTheThirtySentences) {
   const std::string folder = environment("REGARD_TEST_MODEL");
   ASSERT_FALSE(folder.empty()) << "REGARD_TEST_MODEL names no folder";
   const SentenceModel model = load_sentence_model(folder);
@@ -67,7 +67,7 @@ TEST(DistanceWeights, AreTheMeansOverTheThirtySentences) {
   for (Index layer = 0; layer < sums.num_layers; ++layer) {
     for (Index head = 0; head < sums.num_heads; ++head) {
       for (Index distance = -kFarthest; distance <= kFarthest; ++distance) {
-        // Half a ten-thousandth of rounding, and what another instruction set may move.
+        // Half a unit of rounding, plus the possible difference between instruction sets.
         EXPECT_NEAR(minilm_mean_weight(layer, head, distance), sums.mean(layer, head, distance), 0.5e-4 + 1e-6)
             << "L" << layer << "H" << head << " at " << distance;
       }
@@ -75,8 +75,8 @@ TEST(DistanceWeights, AreTheMeansOverTheThirtySentences) {
   }
 }
 
-// L0H2 attends to the word before; in a long text it lands, in a few positions, on a word hundreds of words away.
-TEST(RankedHeads, AreNotFooledByRareDistancesInLongTexts) {
+// L0H2 attends to the previous word; in a long text, at a few positions, it attends to a word hundreds of words away.
+TEST(RankedHeads, IgnoreRareDistancesInLongTexts) {
   const SentenceModel model = load_sentence_model(environment("REGARD_TEST_MODEL"));
   std::string text;
   for (int n = 0; n < 60; ++n) text += "the quick brown fox jumps over the lazy dog. ";

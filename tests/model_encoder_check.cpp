@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The encoder on all-MiniLM-L6-v2 against transformers: 30 sentences, every layer and head. REGARD_TEST_MODEL names the
-// folder of the model; the stage `./check model` fetches it and runs this.
+// The encoder on all-MiniLM-L6-v2 compared with transformers: 30 sentences, every layer and head. REGARD_TEST_MODEL
+// names the folder of the model; the stage `./check model` downloads it and runs this.
 //
-//     everything of sentence 0; of each sentence: pooled vector, lengths of all states, samples of states and weights
+//     all values of sentence 0; of each sentence: pooled vector, norms of all states, samples of states and weights
 //
 // Read next: encoder_reference.h, encoder/make_reference.py.
 #include <cstdlib>
@@ -44,7 +44,7 @@ const EncoderTrace& trace_of(int sentence) {
   return traces[sentence] = encode(minilm(), ids_of(sentence));
 }
 
-TEST(ModelEncoder, TheModelIsTheOneOfTheReference) {
+TEST(ModelEncoder, ModelHashMatchesTheReference) {
   EXPECT_EQ(minilm().checkpoint->sha256(), "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db");
   int lines = 0;
   std::ifstream sentences(kData + "/sentences.txt");
@@ -52,7 +52,7 @@ TEST(ModelEncoder, TheModelIsTheOneOfTheReference) {
   EXPECT_EQ(lines, kNumSentences);
 }
 
-TEST(ModelEncoder, EveryNumberOfASentence) {
+TEST(ModelEncoder, AllValuesOfASentenceMatchTransformers) {
   const EncoderTrace& trace = trace_of(0);
   std::vector<float> states;
   std::vector<float> weights;
@@ -68,7 +68,7 @@ TEST(ModelEncoder, EveryNumberOfASentence) {
   EXPECT_TRUE(near_reference(weights, reference().numbers("all_weights")));
 }
 
-TEST(ModelEncoder, PooledVectors) {
+TEST(ModelEncoder, PooledVectorsMatchTransformers) {
   for (int sentence = 0; sentence < kNumSentences; ++sentence) {
     const std::vector<float> expected = reference().numbers(std::to_string(sentence) + ".pooled");
     EXPECT_TRUE(near_reference(mean_pooled(trace_of(sentence)), expected)) << sentence;
@@ -80,7 +80,7 @@ TEST(ModelEncoder, PooledVectors) {
   }
 }
 
-TEST(ModelEncoder, LengthsOfAllStates) {
+TEST(ModelEncoder, NormsOfAllStatesMatchTransformers) {
   for (int sentence = 0; sentence < kNumSentences; ++sentence) {
     const EncoderTrace& trace = trace_of(sentence);
     std::vector<float> lengths;
@@ -94,7 +94,8 @@ TEST(ModelEncoder, LengthsOfAllStates) {
         lengths.push_back(static_cast<float>(std::sqrt(squares)));
       }
     }
-    // A length is the sum of 384 states, each of them as far from the reference as may be: as shares of it.
+    // A norm is computed from 384 states, each of which may deviate from the reference by the bound, relative to the
+    // norm.
     const std::vector<float> expected = reference().numbers(std::to_string(sentence) + ".norms");
     ASSERT_EQ(lengths.size(), expected.size());
     for (std::size_t i = 0; i < lengths.size(); ++i) lengths[i] /= expected[i];
@@ -102,7 +103,7 @@ TEST(ModelEncoder, LengthsOfAllStates) {
   }
 }
 
-TEST(ModelEncoder, SamplesOfStatesAndWeights) {
+TEST(ModelEncoder, SamplesOfStatesAndWeightsMatchTransformers) {
   for (int sentence = 0; sentence < kNumSentences; ++sentence) {
     const EncoderTrace& trace = trace_of(sentence);
     const auto length = static_cast<Index>(trace.ids.size());
@@ -144,14 +145,14 @@ double cosine(std::span<const float> a, std::span<const float> b) {
   return ab / std::sqrt(aa * bb);
 }
 
-// Where the word "bank" stands in sentence 0 to 2.
+// The position of the word "bank" in sentences 0 to 2.
 constexpr Index kBankId = 2924;
 Index bank_in(int sentence) {
   const std::vector<Index> ids = ids_of(sentence);
   return std::find(ids.begin(), ids.end(), kBankId) - ids.begin();
 }
 
-// Cosine of bank in sentence 0 and in another, with place and norm, then after each layer, in thousandths.
+// Cosine of bank in sentence 0 and in another, with position and norm, then after each layer, in thousandths.
 std::vector<long> bank_cosines(int other) {
   std::vector<long> thousandths;
   for (std::size_t n = 0; n <= 6; ++n) {
@@ -162,12 +163,12 @@ std::vector<long> bank_cosines(int other) {
   return thousandths;
 }
 
-TEST(ModelEncoder, ARiverBankAndAMoneyBankPartAndTwoRiverBanksStayClose) {
+TEST(ModelEncoder, RiverBankAndMoneyBankDivergeWhileTwoRiverBanksStayClose) {
   EXPECT_EQ(bank_cosines(1), (std::vector<long>{966, 883, 853, 846, 872, 892, 849}));
   EXPECT_EQ(bank_cosines(2), (std::vector<long>{988, 955, 914, 922, 941, 951, 920}));
 }
 
-TEST(ModelEncoder, BankListensToRiverInTwoHeadsOfLayerZero) {
+TEST(ModelEncoder, BankAttendsToRiverInTwoHeadsOfLayerZero) {
   constexpr Index kRiver = 8;  // [CLS] he sat on the bank of the river [SEP]
   const Tensor<float, 3> weights = encoder_weights(trace_of(0), 0);
   EXPECT_EQ(std::lround(100 * weights(4, bank_in(0), kRiver)), 71);

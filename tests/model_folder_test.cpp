@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Models on disk: one file or shards with their index, read or mapped; what stands under a name that should be a file
-// and is none; an index that leads elsewhere or disagrees with its shards; a file that changes while it is read.
+// Models on disk: one file or shards with their index, read or mapped; file names that refer to something other than a
+// regular file; an index that refers to other folders or contradicts its shards; a file that changes while it is read.
 // Read next: src/io/model_folder.cpp.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -22,14 +22,14 @@ std::string folder_rejection(const std::string& folder, const ModelFileOptions& 
   return rejection<std::runtime_error>([&] { Checkpoint::read_folder(folder, options); });
 }
 
-// One f32 tensor of three numbers.
+// One float32 tensor of three elements.
 std::string shard(const std::string& tensor, float first) {
   return safetensors_bytes("{\"" + tensor + "\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[0,12]}}",
                            bytes_of<float>({first, first + 1, first + 2}));
 }
 constexpr const char* kIndex = "model.safetensors.index.json";
 
-TEST(ModelFolder, OneFileReadOrMapped) {
+TEST(ModelFolder, ReadsOrMapsASingleFile) {
   const TestFolder folder;
   const std::string bytes = shard("w", 1);
   const std::string path = folder.write("model.safetensors", bytes);
@@ -41,14 +41,14 @@ TEST(ModelFolder, OneFileReadOrMapped) {
     EXPECT_EQ(checkpoint.share_float32(checkpoint.tensors()[0]).get()[1], 2.0f);
     EXPECT_EQ(checkpoint.sha256(), sha256(std::as_bytes(std::span(bytes))));
   }
-  // Numbers that were read lie aligned and are not copied, wherever the header ends.
+  // Elements that were read are aligned and not copied, wherever the header ends.
   const Checkpoint checkpoint = Checkpoint::read_file(path);
   const StoredTensor& w = checkpoint.tensors()[0];
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(w.bytes.data()) % 64, 0u);
   EXPECT_EQ(static_cast<const void*>(checkpoint.share_float32(w).get()), static_cast<const void*>(w.bytes.data()));
 }
 
-TEST(ModelFolder, Shards) {
+TEST(ModelFolder, ReadsShards) {
   const TestFolder folder;
   const std::string first = shard("b", 10);
   const std::string second = shard("a", 20);
@@ -67,22 +67,22 @@ TEST(ModelFolder, Shards) {
   EXPECT_EQ(checkpoint.sha256(), sha256(std::as_bytes(std::span(lines))));
 }
 
-TEST(ModelFolder, NothingThere) {
+TEST(ModelFolder, ReportsMissingFiles) {
   const TestFolder folder;
   EXPECT_EQ(folder_rejection(folder.path()),
-            folder.path() + ": holds neither model.safetensors nor model.safetensors.index.json");
+            folder.path() + ": contains neither model.safetensors nor model.safetensors.index.json");
   folder.write("pytorch_model.bin", "x");
   EXPECT_EQ(folder_rejection(folder.path()),
             folder.path() +
-                ": holds neither model.safetensors nor model.safetensors.index.json; pytorch_model.bin is a Python "
-                "pickle, which is never read: save the model as safetensors");
+                ": contains neither model.safetensors nor model.safetensors.index.json; pytorch_model.bin is a Python "
+                "pickle, which is never read; save the model as safetensors");
   EXPECT_EQ(folder_rejection("/nowhere"),
-            "/nowhere: cannot be opened: No such file or directory; expected the folder of a model");
+            "/nowhere: cannot be opened: No such file or directory; expected a model folder");
   const std::string file = folder.write("file", "x");
-  EXPECT_EQ(folder_rejection(file), file + ": is not a folder; expected the folder of a model");
+  EXPECT_EQ(folder_rejection(file), file + ": is not a folder; expected a model folder");
 }
 
-TEST(ModelFolder, LinksThatTheFolderHoldsAreFollowed) {
+TEST(ModelFolder, FollowsSymbolicLinks) {
   const TestFolder blobs;
   const TestFolder folder;
   blobs.write("53aa51172d", shard("w", 1));
@@ -90,8 +90,8 @@ TEST(ModelFolder, LinksThatTheFolderHoldsAreFollowed) {
   EXPECT_EQ(Checkpoint::read_folder(folder.path()).tensors().size(), 1u);
 }
 
-// None of these is opened, let alone waited for.
-TEST(ModelFolder, WhatIsNoFile) {
+// None of these is opened, so none can block.
+TEST(ModelFolder, RejectsAnythingButRegularFiles) {
   const TestFolder folder;
   const std::string path = folder / "model.safetensors";
   const auto with = [&](auto make) {
@@ -117,13 +117,13 @@ TEST(ModelFolder, WhatIsNoFile) {
             folder / std::string(5000, 'x') + ": cannot be opened: File name too long");
   EXPECT_EQ(open(folder / "\xff\xe2\x80\xae"),
             folder / "\\x{ff}\\u{202e}" + ": cannot be opened: No such file or directory");
-  EXPECT_EQ(open(folder / std::string("a\0b", 3)), folder / "a\\u{0}b" + ": the path holds a NUL");
-  // Under such a name a file is read all the same.
+  EXPECT_EQ(open(folder / std::string("a\0b", 3)), folder / "a\\u{0}b" + ": the path contains a NUL character");
+  // A file with such a name is readable.
   folder.write("\xff", shard("w", 1));
   EXPECT_EQ(open(folder / "\xff"), "accepted");
 }
 
-TEST(ModelFolder, ShardsElsewhereAreNotOpened) {
+TEST(ModelFolder, DoesNotOpenShardsOutsideTheFolder) {
   const TestFolder folder;
   const std::string path = folder / kIndex;
   const auto named = [&](std::string_view file) {
@@ -145,22 +145,21 @@ TEST(ModelFolder, ShardsElsewhereAreNotOpened) {
   EXPECT_EQ(named("größe-00001.safetensors"), "accepted");
 }
 
-TEST(ModelFolder, Index) {
+TEST(ModelFolder, ReadsTheShardIndex) {
   const auto read = [](std::string_view text) {
     return rejection<std::runtime_error>([&] { read_shard_index(text, "i"); });
   };
-  EXPECT_EQ(read("[]"), "i: byte 0: the index of shards must be an object");
-  EXPECT_EQ(read("{}"), "i: byte 0: the index of shards has no weight_map that says which file holds which tensor");
-  EXPECT_EQ(read(R"({"weight_map":[]})"),
-            "i: byte 0: the index of shards has no weight_map that says which file holds which tensor");
-  EXPECT_EQ(read(R"({"weight_map":{"w":3}})"), "i: byte 19: the file of tensor \"w\" must be text");
+  EXPECT_EQ(read("[]"), "i: byte 0: the shard index must be an object");
+  EXPECT_EQ(read("{}"), "i: byte 0: the shard index has no weight_map, which maps tensors to files");
+  EXPECT_EQ(read(R"({"weight_map":[]})"), "i: byte 0: the shard index has no weight_map, which maps tensors to files");
+  EXPECT_EQ(read(R"({"weight_map":{"w":3}})"), "i: byte 19: the file of tensor \"w\" must be a string");
   EXPECT_EQ(read(R"({"weight_map":{"w":"a.safetensors","w":"b.safetensors"}})"),
-            "i: byte 35: the name \"w\" stands twice in one object");
+            "i: byte 35: the name \"w\" occurs twice in one object");
   EXPECT_EQ(read("{\"a\":" + std::string(33, '[')), "i: byte 36: nested deeper than 32");
   EXPECT_TRUE(read("{").starts_with("i: byte 1: syntax error"));
 }
 
-TEST(ModelFolder, IndexAndShardsAgree) {
+TEST(ModelFolder, RejectsMismatchOfIndexAndShards) {
   const TestFolder folder;
   folder.write("one.safetensors", shard("a", 1));
   folder.write("two.safetensors", shard("b", 2));
@@ -172,9 +171,9 @@ TEST(ModelFolder, IndexAndShardsAgree) {
   const std::string both = R"("a":"one.safetensors","b":"two.safetensors")";
   EXPECT_EQ(mapped(both), "accepted");
   EXPECT_EQ(mapped(both + R"(,"c":"two.safetensors","d":"one.safetensors")"),
-            path + ": no shard holds what the index names: \"c\", \"d\"");
+            path + ": tensors in the index but in no shard: \"c\", \"d\"");
   EXPECT_EQ(mapped(R"("b":"one.safetensors","a":"two.safetensors")"),
-            path + ": tensor \"b\" is said to be in one.safetensors; it stands in two.safetensors");
+            path + ": tensor \"b\" should be in one.safetensors according to the index, but is in two.safetensors");
   EXPECT_EQ(mapped(both + R"(,"c":"three.safetensors")"),
             folder / "three.safetensors" + ": cannot be opened: No such file or directory");
   std::filesystem::create_directory(folder / "four.safetensors");
@@ -188,34 +187,34 @@ TEST(ModelFolder, IndexAndShardsAgree) {
   folder.write("two.safetensors", safetensors_bytes(R"({"b":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
                                                     R"("\u202ec":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})",
                                                     "xy"));
-  EXPECT_EQ(mapped(both), path + ": the shards hold what the index does not name: \"\\u{202e}c\"");
+  EXPECT_EQ(mapped(both), path + ": tensors in the shards but not in the index: \"\\u{202e}c\"");
   folder.write("two.safetensors", shard("a", 2));
-  EXPECT_EQ(mapped(both), path + ": tensor \"a\" stands in two shards, one.safetensors and two.safetensors");
+  EXPECT_EQ(mapped(both), path + ": tensor \"a\" is in two shards, one.safetensors and two.safetensors");
 }
 
-TEST(ModelFolder, TooManyShards) {
+TEST(ModelFolder, RejectsTooManyShards) {
   const TestFolder folder;
   std::string map;
   for (int i = 0; i <= 4096; ++i) {
     map += (i == 0 ? "\"" : ",\"") + std::to_string(i) + "\":\"" + std::to_string(i) + ".safetensors\"";
   }
   folder.write(kIndex, "{\"weight_map\":{" + map + "}}");
-  EXPECT_EQ(folder_rejection(folder.path()), folder / kIndex + ": names 4097 shards; at most 4096 are read");
+  EXPECT_EQ(folder_rejection(folder.path()), folder / kIndex + ": lists 4097 shards; the limit is 4096");
 }
 
-TEST(ModelFolder, MemoryIsAskedForBeforeItIsTaken) {
+TEST(ModelFolder, ChecksMemoryBeforeAllocating) {
   const TestFolder folder;
   const std::string path = folder.write("model.safetensors", shard("w", 1));
-  // Three times the header and the data.
+  // Three times the header, plus the data.
   const std::uint64_t header = shard("w", 1).size() - 8 - 12;
   const std::uint64_t needed = 3 * header + 12;
   EXPECT_EQ(folder_rejection(folder.path(), {.max_memory_bytes = needed}), "accepted");
-  EXPECT_EQ(
-      folder_rejection(folder.path(), {.max_memory_bytes = needed - 1}),
-      path + ": takes " + std::to_string(needed) + " bytes of memory; " + std::to_string(needed - 1) + " may be used");
+  EXPECT_EQ(folder_rejection(folder.path(), {.max_memory_bytes = needed - 1}),
+            path + ": needs " + std::to_string(needed) + " bytes of memory; " + std::to_string(needed - 1) +
+                " are available");
   EXPECT_EQ(folder_rejection(folder.path(), {.map = true, .max_memory_bytes = 3 * header}), "accepted");
 
-  // A file with a hole of 1 TiB takes no room on the disk, and would take that much memory.
+  // A sparse file of 1 TiB takes no disk space, but reading it would take that much memory.
   const std::uint64_t terabyte = std::uint64_t{1} << 40;
   const std::string text = "{\"w\":{\"dtype\":\"U8\",\"shape\":[1099511627776],\"data_offsets\":[0,1099511627776]}}";
   folder.write("model.safetensors", safetensors_bytes(text, ""));
@@ -224,7 +223,7 @@ TEST(ModelFolder, MemoryIsAskedForBeforeItIsTaken) {
   if (!unsupported) {
     const std::string rejected = folder_rejection(folder.path());
     EXPECT_TRUE(
-        rejected.starts_with(path + ": takes " + std::to_string(terabyte + 3 * text.size()) + " bytes of memory; "))
+        rejected.starts_with(path + ": needs " + std::to_string(terabyte + 3 * text.size()) + " bytes of memory; "))
         << rejected;
   }
 
@@ -234,12 +233,12 @@ TEST(ModelFolder, MemoryIsAskedForBeforeItIsTaken) {
   folder.write(kIndex, R"({"weight_map":{"a":"one.safetensors","b":"two.safetensors"}})");
   const std::uint64_t sum = 2 * shard("a", 1).size();
   EXPECT_EQ(folder_rejection(folder.path(), {.max_memory_bytes = sum - 1}),
-            folder.path() + ": takes " + std::to_string(sum) + " bytes of memory; " + std::to_string(sum - 1) +
-                " may be used");
+            folder.path() + ": needs " + std::to_string(sum) + " bytes of memory; " + std::to_string(sum - 1) +
+                " are available");
 }
 
-// Written to and cut while it is read, again and again: an error, or as many numbers as the header says.
-TEST(ModelFolder, FilesThatChange) {
+// Repeatedly written to and truncated while it is read: an error, or as many elements as the header says.
+TEST(ModelFolder, DetectsFilesThatChange) {
   const TestFolder folder;
   const std::size_t count = 1 << 16;
   const auto made_of = [&](float number) {
@@ -273,7 +272,7 @@ TEST(ModelFolder, FilesThatChange) {
   EXPECT_EQ(rejection<std::runtime_error>([&] { Checkpoint::read_file(path); }), "accepted");
 }
 
-TEST(ModelFolder, Texts) {
+TEST(ModelFolder, ReadsTextFiles) {
   const TestFolder folder;
   const auto read = [&](std::string_view bytes, std::uint64_t most = 1000) {
     folder.write("config.json", bytes);
@@ -283,10 +282,10 @@ TEST(ModelFolder, Texts) {
   const std::string path = folder / "config.json";
   EXPECT_EQ(read("{\"größe\": 1}"), "accepted");
   EXPECT_EQ(read(""), "accepted");
-  EXPECT_EQ(read(std::string(11, 'x'), 10), path + ": has 11 bytes; at most 10 are read");
+  EXPECT_EQ(read(std::string(11, 'x'), 10), path + ": has 11 bytes; the limit is 10");
   EXPECT_EQ(read("a\xff"), path + ": byte 1: not UTF-8");
   EXPECT_EQ(read("version https://git-lfs.github.com/spec/v1\n"),
-            path + ": byte 0: this is a Git LFS pointer, not text; git lfs pull fetches the file itself");
+            path + ": byte 0: this is a Git LFS pointer, not text; run git lfs pull to fetch the file");
   EXPECT_EQ(read("<!doctype html>"),
             path + ": byte 0: this is an HTML page, not text, perhaps a server's error; fetch the file again");
   std::filesystem::remove(path);

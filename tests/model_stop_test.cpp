@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What reads a model, its texts or JSON, and what writes about a sentence as text, ends where a stop is requested; and
-// a call that follows gives what it would have given. Read next: python/calls_test.py, which stops them midway.
+// Calls that read a model, its text files or JSON, and calls that render sentences as text, end if a stop is requested;
+// and a call that follows gives the normal result.
+// Read next: python/calls_test.py, which stops them midway.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -27,13 +28,13 @@ Runtime stopped() {
   return {.stop = source.get_token()};
 }
 
-// Stops, and then goes through.
+// Is cancelled, and then succeeds without a stop request.
 void stops(const char* name, const std::function<void(const Runtime&)>& call) {
   EXPECT_THROW(call(stopped()), Cancelled) << name;
   EXPECT_NO_THROW(call({})) << name;
 }
 
-TEST(ModelStop, FilesOfNumbers) {
+TEST(ModelStop, ReadingTensors) {
   const std::string header = R"({"half": {"dtype": "F16", "shape": [2], "data_offsets": [0, 4]}})";
   const std::vector<std::byte> bytes = to_bytes(safetensors_bytes(header, std::string("\x00\x3c\x00\xc0", 4)));
   const Checkpoint half = parse_safetensors(bytes, "half");
@@ -52,10 +53,10 @@ TEST(ModelStop, FilesOfNumbers) {
         [&](const Runtime& r) { EXPECT_EQ(half.read_float32(stored, r.stop), (std::vector<float>{1, -2})); });
   stops("share_float32", [&](const Runtime& r) { EXPECT_EQ(half.share_float32(stored, r.stop).get()[1], -2); });
   stops("sha256", [&](const Runtime& r) { EXPECT_EQ(tiny.sha256(r.stop), kHash); });
-  EXPECT_EQ(tiny.sha256(stopped().stop), kHash);  // known by now
+  EXPECT_EQ(tiny.sha256(stopped().stop), kHash);  // already computed
 }
 
-TEST(ModelStop, Shards) {
+TEST(ModelStop, ReadingShards) {
   const TestFolder folder;
   const std::string index = R"({"weight_map": {"a": "one.safetensors"}})";
   folder.write("one.safetensors", safetensors_bytes(R"({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}})",
@@ -65,7 +66,7 @@ TEST(ModelStop, Shards) {
   stops("read_shard_index", [&](const Runtime& r) { read_shard_index(index, "index", r.stop); });
 }
 
-TEST(ModelStop, Texts) {
+TEST(ModelStop, ReadingTexts) {
   const std::string tokenizer = small_tokenizer_json();
   stops("read_model_text", [](const Runtime& r) { read_model_text(kTiny, "config.json", 10000, r.stop); });
   stops("valid_utf8_bytes", [](const Runtime& r) { EXPECT_EQ(valid_utf8_bytes("text", r.stop), 4u); });
@@ -75,7 +76,7 @@ TEST(ModelStop, Texts) {
         [](const Runtime& r) { read_explain_input(R"({"Q": [[1]], "K": [[1]], "V": [[1]]})", "input", r.stop); });
 }
 
-TEST(ModelStop, Folders) {
+TEST(ModelStop, LoadingFolders) {
   const TestFolder folder;
   for (const char* name : {"config.json", "model.safetensors"}) {
     std::filesystem::copy_file(kTiny + "/" + name, folder / name);
@@ -86,7 +87,7 @@ TEST(ModelStop, Folders) {
   stops("load_sentence_model", [&](const Runtime& r) { load_sentence_model(folder.path(), {}, r); });
 }
 
-TEST(ModelStop, TextAboutSentences) {
+TEST(ModelStop, RenderingSentences) {
   const SentenceModel& model = small_sentence_model();
   const SentenceAnalysis analysis = analyze_sentence(model, "he sat on the bank", {.query = "bank", .full = true});
   const Comparison comparison = compare_word(model, "bank", {"he sat on the bank", "the bank of the river"});

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The real tokenizer.json, in the folder that REGARD_TEST_MODEL names: a few ids of transformers, whatever padding and
-// truncation the file asks for. What the rules make of all other texts, tests/tokenizer_test.cpp says.
+// The real tokenizer.json in the folder that REGARD_TEST_MODEL names: a few ids from transformers, independent of the
+// padding and truncation settings of the file. All other texts are covered by tests/tokenizer_test.cpp.
 // Read next: include/regard/model/tokenizer.h.
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@ namespace {
 
 using regard::Index;
 
-TEST(ModelTokenizer, GivesTransformersIds) {
+TEST(ModelTokenizer, MatchesTransformers) {
   const char* folder = std::getenv("REGARD_TEST_MODEL");
   ASSERT_NE(folder, nullptr) << "REGARD_TEST_MODEL names no folder";
   const regard::Tokenizer tokenizer = regard::Tokenizer::read_folder(folder);

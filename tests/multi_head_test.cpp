@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The multi-head block against plain loops in double, in every layout, and its rejections before anything is written.
+// The multi-head block compared with plain loops in double, in every layout, and its rejections before anything is
+// written.
 #include "regard/multi_head.h"
 
 #include <gtest/gtest.h>
@@ -129,7 +130,7 @@ struct Block {
   Tensor<double, 3> row_max, row_sum, output;
 };
 
-// Scores are of the size of E, and the error of a weight is that of its score.
+// Scores have the magnitude of E, and the error of a weight is that of its score.
 template <class T>
 double tolerance(const Sizes& s) {
   return 64 * static_cast<double>(std::numeric_limits<T>::epsilon()) * static_cast<double>(s.width + s.key_width) *
@@ -159,7 +160,7 @@ class MultiHead : public testing::Test {
 using Types = testing::Types<float, double>;
 TYPED_TEST_SUITE(MultiHead, Types);
 
-TYPED_TEST(MultiHead, EqualsPlainLoopsAndTheAskedForValuesChangeNoBit) {
+TYPED_TEST(MultiHead, MatchesPlainLoopsWhateverOutputsAreRequested) {
   using T = TypeParam;
   for (int isa = 0; isa < kernels::num_available(); ++isa) {
     kernels::set_active(&kernels::available(isa));
@@ -197,8 +198,8 @@ TYPED_TEST(MultiHead, EqualsPlainLoopsAndTheAskedForValuesChangeNoBit) {
   }
 }
 
-// The same numbers in layouts that a matrix of rows can or cannot describe: all the same bits.
-TYPED_TEST(MultiHead, LayoutsMoveNoBit) {
+// The same values in layouts that a matrix of rows can or cannot describe: all give the same bits.
+TYPED_TEST(MultiHead, LayoutsDoNotChangeBits) {
   using T = TypeParam;
   const Sizes s{2, 5, 7, 6, 4, 6, 2, 3, 5, 9};
   const Block<T> block(s, false);
@@ -250,7 +251,7 @@ TYPED_TEST(MultiHead, LayoutsMoveNoBit) {
     }
   }
 
-  // The joined context, asked for as such, is used in place.
+  // A joined context requested by the caller is used without a copy.
   std::vector<T> joined(static_cast<std::size_t>(s.batch * s.length * s.heads * s.value_depth));
   const Index row = s.heads * s.value_depth;
   outputs.context.data = joined.data();
@@ -299,7 +300,7 @@ TYPED_TEST(MultiHead, AbsentMemoryIsSelfAttention) {
   EXPECT_NE(named(0, 0, 0), T(0));
 }
 
-TEST(MultiHeadWorkspace, HoldsWhatWasNotAskedForAndComesBack) {
+TEST(MultiHeadWorkspace, HoldsUnrequestedOutputsAndIsReturned) {
   const Sizes s{2, 5, 7, 6, 4, 6, 2, 3, 5, 9};
   const Block<float> block(s, false);
   CountingMemory meter;
@@ -324,7 +325,7 @@ TEST(MultiHeadWorkspace, HoldsWhatWasNotAskedForAndComesBack) {
   }
 }
 
-TEST(MultiHeadStop, Cancels) {
+TEST(MultiHeadStop, CancelsTheCall) {
   const Block<float> block({1, 4, 4, 8, 8, 2, 2, 4, 4, 8}, false);
   std::stop_source source;
   source.request_stop();
@@ -368,8 +369,8 @@ TEST(MultiHeadEmpty, ExtentsOfZeroSucceed) {
   for (Index i = 0; i < without.size(); ++i) EXPECT_EQ(without.data()[i], block.b_output(i % 4));
 }
 
-// Each mistake: its text, and outputs that nobody has touched.
-TEST(MultiHeadErrors, AreNamedBeforeAnythingIsWritten) {
+// Each mistake: its message, and outputs that are unchanged.
+TEST(MultiHeadErrors, AreReportedBeforeAnythingIsWritten) {
   const Sizes s{2, 5, 7, 6, 4, 6, 2, 3, 5, 9};
   const Block<float> block(s, false);
   Tensor<float, 3> output({s.batch, s.length, s.output_width});
@@ -405,7 +406,7 @@ TEST(MultiHeadErrors, AreNamedBeforeAnythingIsWritten) {
                   [](auto&, auto&, auto& parameters, auto&, auto&) { parameters.w_value.shape[1] = 9; });
   expect_rejected("w_output has shape (29, 9); expected (30, 9)",
                   [](auto&, auto&, auto& parameters, auto&, auto&) { parameters.w_output.shape[0] = 29; });
-  expect_rejected("b_output is given and w_output is not; expected both or neither",
+  expect_rejected("b_output is given without w_output; expected both or neither",
                   [](auto&, auto&, auto& parameters, auto&, auto&) { parameters.w_output = {}; });
   expect_rejected("b_query has shape (17); expected (18)",
                   [](auto&, auto&, auto& parameters, auto&, auto&) { parameters.b_query.shape[0] = 17; });
@@ -420,9 +421,9 @@ TEST(MultiHeadErrors, AreNamedBeforeAnythingIsWritten) {
                   [](auto&, auto&, auto& parameters, auto&, auto&) { parameters.w_key.data = nullptr; });
   expect_rejected("query overlaps w_output; expected separate memory",
                   [&](auto&, auto&, auto& parameters, auto&, auto&) { parameters.w_output.data = query.data(); });
-  // What only attention itself would notice, after the projections.
+  // Mistakes that only attention itself would detect, after the projections.
   expect_rejected(
-      "causal needs query_offset to be named when query and key lengths differ (5 and 7); "
+      "causal needs an explicit query_offset when query and key lengths differ (5 and 7); "
       "expected top_left, bottom_right or numbers",
       [](auto&, auto&, auto&, auto&, auto& options) { options.causal = true; });
   const Index lengths[] = {7, 8};

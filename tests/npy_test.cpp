@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // NPY files: what NumPy writes is read in every type, order and version, what we write has NumPy's bytes, and every
-// untrusted header is rejected with the offset of the byte at fault.
+// malformed header is rejected with the offset of the invalid byte.
 #include "regard/io/npy.h"
 
 #include <gtest/gtest.h>
@@ -45,7 +45,7 @@ std::string bytes_of(const std::vector<T>& numbers) {
 }
 
 NpyArray read(const std::string& bytes) {
-  // As a file, whose length is known, and as a pipe: both must see the same.
+  // Read as a file, whose length is known, and as a pipe: both must give the same result.
   NpyArray pipe = NpyReader(source_of(bytes), "x.npy").read();
   NpyArray file = NpyReader(source_of(bytes), "x.npy", bytes.size()).read();
   EXPECT_EQ(file.shape, pipe.shape);
@@ -58,7 +58,7 @@ std::string error_of(const std::string& bytes, bool known_length) {
       [&] { NpyReader(source_of(bytes), "x.npy", known_length ? std::optional(bytes.size()) : std::nullopt).read(); });
 }
 
-// The error of a file and of a pipe, which must be the same.
+// The error for a file and for a pipe, which must be the same.
 std::string error_of(const std::string& bytes) {
   const std::string error = error_of(bytes, true);
   EXPECT_EQ(error, error_of(bytes, false));
@@ -101,7 +101,7 @@ TEST(NpyRead, EveryTypeInBothByteOrders) {
 }
 
 // 1.5, −2⁻²⁴ (the smallest), ∞ and 65504 (the largest).
-TEST(NpyRead, Float16IsWidened) {
+TEST(NpyRead, Float16IsConverted) {
   const std::string little = "\x00\x3e\x01\x80\x00\x7c\xff\x7b"s, big = "\x3e\x00\x80\x01\x7c\x00\x7b\xff"s;
   for (const auto& [order, bytes] : {std::pair{"<", little}, {">", big}}) {
     const NpyArray array = read(file_of(header_of("'" + std::string(order) + "f2'", "(2, 2)"), bytes));
@@ -120,7 +120,7 @@ TEST(NpyRead, BoolIsZeroOrOne) {
   EXPECT_EQ(std::memcmp(array.data.get(), "\0\1\1", 3), 0);
 }
 
-TEST(NpyRead, Versions) {
+TEST(NpyRead, EveryVersion) {
   for (char version : {'\1', '\2', '\3'}) {
     EXPECT_EQ(read(file_of(header_of("'<f4'", "()"), "\0\0\x80\x3f"s, version)).elements<float>()[0], 1.0F);
   }
@@ -143,8 +143,8 @@ TEST(NpyRead, EmptyAndManyAxes) {
             "x.npy: byte 85: the shape has more than 8 axes");
 }
 
-TEST(NpyRead, LargerThanTheFirstPieceOfAPipe) {
-  std::vector<double> numbers(400000);  // 3.2 MB: a pipe is read in pieces of 1, 2 and the rest
+TEST(NpyRead, LargerThanTheFirstChunkOfAPipe) {
+  std::vector<double> numbers(400000);  // 3.2 MB: a pipe is read in chunks of 1, 2 and the rest
   for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<double>(i);
   const std::string bytes = file_of(header_of("'<f8'", "(400000,)"), bytes_of(numbers));
   const NpyArray pipe = NpyReader(source_of(bytes), "x.npy").read();
@@ -152,7 +152,7 @@ TEST(NpyRead, LargerThanTheFirstPieceOfAPipe) {
   EXPECT_TRUE(bytes_of(std::vector<double>(read, read + numbers.size())) == bytes_of(numbers));
 }
 
-TEST(NpyRefuse, OtherFiles) {
+TEST(NpyReject, OtherKindsOfFiles) {
   EXPECT_EQ(error_of(""), "x.npy: byte 0: the file is empty; expected an NPY file (numpy.save)");
   for (const char* bytes : {"\x93", "\x93NUMP", "PK\3\4....", "{\"a\": 1}"}) {
     EXPECT_EQ(error_of(bytes), "x.npy: byte 0: the first six bytes are not those of an NPY file (numpy.save)");
@@ -162,27 +162,27 @@ TEST(NpyRefuse, OtherFiles) {
   EXPECT_EQ(error_of("\x93NUMPY\1\0\x76\0{'d"s), "x.npy: byte 13: the file ends inside the header of an NPY file");
 }
 
-TEST(NpyRefuse, LongHeaders) {
-  // The longest that is read, and one byte more, in version 2, whose length has 32 bits.
+TEST(NpyReject, LongHeaders) {
+  // The longest header that is supported, and one byte more, in version 2, whose length field has 32 bits.
   std::string header = header_of("'<f4'", "(1,)");
   header.resize(64 * 1024, ' ');
   EXPECT_EQ(read(file_of(header, "abcd", 2)).shape, std::vector<Index>{1});
   header += ' ';
   EXPECT_EQ(error_of(file_of(header, "abcd", 2)),
-            "x.npy: byte 8: the header is 65537 bytes long; at most 65536 are read");
+            "x.npy: byte 8: the header is 65537 bytes long; at most 65536 are supported");
   EXPECT_EQ(error_of("\x93NUMPY\2\0\xff\xff\xff\xff"s),
-            "x.npy: byte 8: the header is 4294967295 bytes long; at most 65536 are read");
+            "x.npy: byte 8: the header is 4294967295 bytes long; at most 65536 are supported");
 }
 
-TEST(NpyRefuse, TypesByName) {
+TEST(NpyReject, UnsupportedTypesByName) {
   const auto type_error = [](const std::string& descr) { return header_error(header_of(descr, "(1,)")); };
   EXPECT_EQ(type_error("'|O'"), "x.npy: byte 20: type '|O' holds Python objects, which are never read; save numbers");
-  EXPECT_EQ(
-      type_error("[('a', '<f4'), ('b', '<i4')]"),
-      "x.npy: byte 20: a structured type is not read; expected one of float16, float32, float64, int32, int64 or bool");
+  EXPECT_EQ(type_error("[('a', '<f4'), ('b', '<i4')]"),
+            "x.npy: byte 20: structured types are not supported; expected one of float16, float32, float64, int32, "
+            "int64 or bool");
   const auto named = [](const std::string& type, const std::string& name) {
     return "x.npy: byte 20: type '" + type + "' (" + name +
-           ") is not read; expected float16, float32, float64, int32, int64 or bool";
+           ") is not supported; expected float16, float32, float64, int32, int64 or bool";
   };
   EXPECT_EQ(type_error("'<c16'"), named("<c16", "complex128"));
   EXPECT_EQ(type_error("'|u1'"), named("|u1", "uint8"));
@@ -193,7 +193,7 @@ TEST(NpyRefuse, TypesByName) {
   EXPECT_EQ(type_error("''"), named("", "unknown"));
 }
 
-TEST(NpyRefuse, Grammar) {
+TEST(NpyReject, MalformedHeaders) {
   const std::string good = "'descr': '<f4', 'fortran_order': False, 'shape': (1,)";
   const auto error = [](const std::string& text) {
     const std::string whole = header_error(text);
@@ -202,17 +202,17 @@ TEST(NpyRefuse, Grammar) {
   };
   EXPECT_EQ(error(""), "expected the header's opening {");
   EXPECT_EQ(error("{" + good), "expected a comma or the header's closing }");
-  EXPECT_EQ(error("{" + good + "} + 1"), "the header goes on after its closing }");
-  EXPECT_EQ(error("{" + good + "}\0"s), "the header goes on after its closing }");
+  EXPECT_EQ(error("{" + good + "} + 1"), "unexpected characters after the header's closing }");
+  EXPECT_EQ(error("{" + good + "}\0"s), "unexpected characters after the header's closing }");
   EXPECT_EQ(error("{" + good + ", 'x': 1}"), "key 'x' is unknown; expected descr, fortran_order and shape");
-  EXPECT_EQ(error("{" + good + ", 'shape': (1,)}"), "key 'shape' stands twice");
+  EXPECT_EQ(error("{" + good + ", 'shape': (1,)}"), "key 'shape' occurs twice");
   EXPECT_EQ(error("{'descr': '<f4', 'shape': (1,)}"), "the header has no 'fortran_order'");
   EXPECT_EQ(error("{'descr': '<f4', 'fortran_order': 0, 'shape': (1,)}"), "fortran_order is neither True nor False");
   EXPECT_EQ(error("{descr: '<f4'}"), "expected a key in quotes");
   EXPECT_EQ(error("{'descr' '<f4'}"), "expected a colon after the key");
-  EXPECT_EQ(error("{'descr': '<f4}"), "a quote is never closed");
-  EXPECT_EQ(error("{'de\\x73cr': '<f4'}"), "a key holds a character not allowed");
-  EXPECT_EQ(error("{'descr': '\x1b]0;'}"), "a type holds a character not allowed");
+  EXPECT_EQ(error("{'descr': '<f4}"), "unterminated quote");
+  EXPECT_EQ(error("{'de\\x73cr': '<f4'}"), "a key contains an invalid character");
+  EXPECT_EQ(error("{'descr': '\x1b]0;'}"), "a type contains an invalid character");
   EXPECT_EQ(error(header_of("'<f4'", "(3)")), "expected a tuple as shape: (n,) for one axis");
   EXPECT_EQ(error(header_of("'<f4'", "[3]")), "expected a tuple such as (2, 3) as shape");
   EXPECT_EQ(error(header_of("'<f4'", "(2 3)")), "expected a comma or ) in the shape");
@@ -221,7 +221,7 @@ TEST(NpyRefuse, Grammar) {
   }
 }
 
-TEST(NpyRefuse, SizesBeforeMemory) {
+TEST(NpyReject, ImpossibleSizesBeforeAllocating) {
   const auto size_error = [](const std::string& shape) { return header_error(header_of("'<f8'", shape)); };
   const auto too_large = [](const std::string& shape) {
     return "x.npy: byte 60: shape " + shape + " does not fit in 63 bits";
@@ -231,14 +231,14 @@ TEST(NpyRefuse, SizesBeforeMemory) {
   EXPECT_EQ(size_error("(0, 9223372036854775807)"), too_large("(0, 9223372036854775807)"));
   EXPECT_EQ(size_error("(9223372036854775808,)"), "x.npy: byte 61: extent 9223372036854775808 does not fit in 63 bits");
 
-  // A petabyte that a short file cannot hold, and a pipe never brings.
+  // A petabyte that a short file cannot contain and a pipe never delivers.
   const std::string petabyte = file_of(header_of("'<f8'", "(140737488355328,)"), "abc");
   EXPECT_EQ(error_of(petabyte, true),
             "x.npy: byte 85: the file holds 3 bytes of data; shape (140737488355328,) of float64 has 1125899906842624");
   EXPECT_EQ(error_of(petabyte, false), "x.npy: byte 85: the file ends after 3 of 1125899906842624 bytes of data");
 }
 
-TEST(NpyRefuse, DataOfAnotherLength) {
+TEST(NpyReject, DataOfTheWrongLength) {
   const std::string header = header_of("'<f4'", "(2,)");
   const std::string whole = file_of(header, "abcdefgh");
   const std::size_t data = whole.size() - 8;
@@ -250,11 +250,11 @@ TEST(NpyRefuse, DataOfAnotherLength) {
   EXPECT_EQ(error_of(whole.substr(0, data + 7), false),
             at + std::to_string(data + 7) + ": the file ends after 7 of 8 bytes of data");
   EXPECT_EQ(error_of(whole + "i", false),
-            at + std::to_string(data + 8) + ": the file goes on after the last element of shape (2,)");
+            at + std::to_string(data + 8) + ": the file has extra bytes after the last element of shape (2,)");
 }
 
-// Every prefix of a good file is rejected, with an offset inside it.
-TEST(NpyRefuse, EveryPrefix) {
+// Every prefix of a valid file is rejected, with an offset inside it.
+TEST(NpyReject, EveryPrefixOfAValidFile) {
   const std::string whole = file_of(header_of("'<f4'", "(2, 3)"), std::string(24, 'x'));
   for (std::size_t length = 0; length < whole.size(); ++length) {
     for (bool known : {true, false}) {
@@ -265,8 +265,8 @@ TEST(NpyRefuse, EveryPrefix) {
   }
 }
 
-// The bytes that numpy.save writes (NumPy 2.4); cli/attend_test.py compares more shapes with NumPy itself.
-TEST(NpyWrite, NumpysBytes) {
+// The bytes written by numpy.save (NumPy 2.4); cli/attend_test.py compares more shapes with NumPy itself.
+TEST(NpyWrite, MatchesNumpyBytes) {
   const std::string expected = "\x93NUMPY\1\0\x76\0{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }"s;
   const std::string header = regard::npy_header(ElementType::float32, std::vector<Index>{2, 3});
   EXPECT_EQ(header.substr(0, expected.size()), expected);
@@ -276,12 +276,12 @@ TEST(NpyWrite, NumpysBytes) {
             "{'descr': '|b1', 'fortran_order': False, 'shape': (), }  ");
 }
 
-TEST(NpyWrite, RejectsTypesThatAreNotRead) {
+TEST(NpyWrite, RejectsUnsupportedTypes) {
   EXPECT_EQ(regard::rejection([] { regard::npy_header(ElementType::uint8, {}); }),
             "npy_header: type is uint8; expected float32, float64, int32, int64 or bool");
 }
 
-TEST(NpyWrite, ReadsBack) {
+TEST(NpyWrite, RoundTrips) {
   for (ElementType type :
        {ElementType::float32, ElementType::float64, ElementType::int32, ElementType::int64, ElementType::boolean}) {
     for (const std::vector<Index>& shape : {std::vector<Index>{}, {0}, {7}, {2, 3}, {1, 2, 3, 4}}) {

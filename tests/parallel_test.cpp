@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The loop over items and the pool behind it: every item once, whatever thread computes it; exceptions, nesting,
-// concurrent callers, foreign executors, cancellation, fork, exit, and the floating-point state inside.
+// The loop over items and its thread pool: every item once, whichever thread computes it; exceptions, nesting,
+// concurrent callers, foreign executors, cancellation, fork, exit, and the floating-point state in workers.
 #include "runtime/parallel.h"
 
 #include <gtest/gtest.h>
@@ -41,7 +41,7 @@ Runtime with_threads(int num_threads) {
   return runtime;
 }
 
-// Every item once, every worker in range and never in two places; true when all of that held.
+// Returns true if every item was processed once and every worker was in range and never active twice at the same time.
 bool each_item_once(const Runtime& runtime, int workers, Index num_items) {
   std::vector<std::atomic<int>> times(static_cast<std::size_t>(num_items));
   std::vector<std::atomic<bool>> busy(static_cast<std::size_t>(workers));
@@ -58,8 +58,8 @@ bool each_item_once(const Runtime& runtime, int workers, Index num_items) {
   return good && std::all_of(times.begin(), times.end(), [](const std::atomic<int>& n) { return n == 1; });
 }
 
-// Runs `child` in a forked process (the test is then named Fork…, and not run with the thread sanitizer, which does
-// not know forks of processes with threads) and returns its exit status; −1 when it was killed or took more than 30 s.
+// Runs `child` in a forked process and returns its exit status; −1 if it was killed or took more than 30 s. Such tests
+// are named Fork…, and are not run with the thread sanitizer, which does not support forks of multithreaded processes.
 template <class Child>
 int exit_status_of(Child child) {
   const pid_t pid = fork();
@@ -78,7 +78,7 @@ int threads_of_this_process() {
   return count;
 }
 
-TEST(ForEachItem, TakesEveryItemOnce) {
+TEST(ForEachItem, ProcessesEveryItemOnce) {
   for (int workers : {1, 2, 3, 7, 16}) {
     for (Index num_items : {0, 1, 2, 15, 1000}) {
       EXPECT_TRUE(each_item_once({}, workers, num_items)) << workers << " workers, " << num_items << " items";
@@ -87,7 +87,7 @@ TEST(ForEachItem, TakesEveryItemOnce) {
 }
 
 TEST(ForEachItem, UsesAsManyThreadsAsWorkers) {
-  // Each item waits until all are taken, which needs four threads at once.
+  // Each item waits until all have started, which needs four threads at once.
   std::latch all(4);
   for_each_item({}, 4, 4, [&](Index, int) { all.arrive_and_wait(); });
   EXPECT_TRUE(all.try_wait());
@@ -115,7 +115,7 @@ TEST(Fork, ThreadsStartWithTheFirstLoopThatNeedsThem) {
             0);
 }
 
-TEST(ForEachItem, LeavesTheApplicationsSignalsToItsOwnThreads) {
+TEST(ForEachItem, HelpersBlockTheApplicationsSignals) {
   std::latch both(2);
   std::array<int, 2> user_signal{}, fault{};
   for_each_item({}, 2, 2, [&](Index, int worker) {
@@ -129,7 +129,7 @@ TEST(ForEachItem, LeavesTheApplicationsSignalsToItsOwnThreads) {
   EXPECT_EQ(fault, (std::array<int, 2>{0, 0}));
 }
 
-// The processors of the only helper, found when it has fallen asleep before the loop, while the caller stays on one.
+// The processors of the only helper, recorded after it slept before the loop, while the caller stays on one.
 std::vector<int> processors_of_helper(int callers, const std::vector<int>& wanted) {
   cpu_set_t one;
   CPU_ZERO(&one);
@@ -147,7 +147,7 @@ std::vector<int> processors_of_helper(int callers, const std::vector<int>& wante
   return found;
 }
 
-TEST(ForEachItem, KeepsASleepingHelperAwayFromTheProcessorOfTheCaller) {
+TEST(ForEachItem, KeepsASleepingHelperOffTheProcessorOfTheCaller) {
   EXPECT_EQ(exit_status_of([] {
               const std::vector<int> all = internal::affinity_cpus();
               std::latch both(2);
@@ -201,7 +201,7 @@ TEST(ForEachItem, Nests) {
   EXPECT_EQ(sum, 124 * 125 / 2);
 }
 
-TEST(ForEachItem, ConcurrentCallersAllGetTheirItems) {
+TEST(ForEachItem, ConcurrentCallersProcessAllTheirItems) {
   std::atomic<int> wrong = 0;
   std::vector<std::thread> callers;
   for (int caller = 0; caller < 8; ++caller) {
@@ -215,7 +215,7 @@ TEST(ForEachItem, ConcurrentCallersAllGetTheirItems) {
   EXPECT_EQ(wrong, 0);
 }
 
-TEST(ForEachItem, ACallerDoesNotWaitForAnother) {
+TEST(ForEachItem, CallersDoNotWaitForEachOther) {
   std::latch first_is_stuck(3), second_is_done(1);
   std::thread first([&] {
     for_each_item({}, 3, 3, [&](Index, int) {
@@ -229,7 +229,7 @@ TEST(ForEachItem, ACallerDoesNotWaitForAnother) {
   first.join();
 }
 
-TEST(Executor, GetsOneTaskAWorker) {
+TEST(Executor, GetsOneTaskPerWorker) {
   for (int workers : {2, 5}) {
     Index asked = 0;
     Runtime runtime;
@@ -261,7 +261,7 @@ TEST(Executor, MayRunTasksInAnyOrderOnAnyThreads) {
   }
 }
 
-TEST(Executor, ThatRunsTooFewTasksLeavesTheRestToTheCaller) {
+TEST(Executor, CallerProcessesTheRestIfTooFewTasksRun) {
   Runtime none, one, twice;
   none.executor = [](Index, const Task&) {};
   one.executor = [](Index, const Task& task) { task(0); };
@@ -271,7 +271,7 @@ TEST(Executor, ThatRunsTooFewTasksLeavesTheRestToTheCaller) {
   for (const Runtime* runtime : {&none, &one, &twice}) EXPECT_TRUE(each_item_once(*runtime, 3, 40));
 }
 
-TEST(Executor, ItsOwnExceptionReachesTheCallerAndLateTasksDoNothing) {
+TEST(Executor, ExceptionReachesTheCallerAndLateTasksDoNothing) {
   std::vector<Task> kept;
   Runtime runtime;
   runtime.executor = [&](Index n, const Task& task) {
@@ -284,7 +284,7 @@ TEST(Executor, ItsOwnExceptionReachesTheCallerAndLateTasksDoNothing) {
   EXPECT_EQ(calls, 0);
 }
 
-TEST(Executor, ThatReturnsEarlyIsWaitedFor) {
+TEST(Executor, CallerWaitsIfTheExecutorReturnsEarly) {
   std::vector<std::thread> threads;
   Runtime runtime;
   runtime.executor = [&](Index n, const Task& task) {
@@ -294,7 +294,7 @@ TEST(Executor, ThatReturnsEarlyIsWaitedFor) {
   for (std::thread& thread : threads) thread.join();
 }
 
-TEST(Stop, IsSeenBeforeTheFirstItem) {
+TEST(Stop, IsCheckedBeforeTheFirstItem) {
   std::stop_source source;
   Runtime runtime;
   runtime.stop = source.get_token();
@@ -343,7 +343,7 @@ class NumWorkers : public testing::Test {
   std::string before_;
 };
 
-TEST_F(NumWorkers, IsTheLowerOfThreadsAndItems) {
+TEST_F(NumWorkers, IsTheMinimumOfThreadsAndItems) {
   EXPECT_EQ(num_workers(with_threads(4), 100), 4);
   EXPECT_EQ(num_workers(with_threads(4), 3), 3);
   EXPECT_EQ(num_workers(with_threads(4), 1), 1);
@@ -374,8 +374,8 @@ TEST_F(NumWorkers, RejectsNegativeNumbersAndAMalformedVariable) {
   }
 }
 
-// In a child, because the size holds for the whole process: no address space has room for such a stack.
-TEST(Fork, WithoutThreadsToBeHadTheLoopGoesOnWithThoseThereAre) {
+// In a child process, because the size applies to the whole process: no address space can hold such a stack.
+TEST(Fork, LoopContinuesIfThreadsCannotBeStarted) {
   EXPECT_EQ(exit_status_of([] {
               pthread_attr_t attributes;
               pthread_attr_init(&attributes);
@@ -387,7 +387,7 @@ TEST(Fork, WithoutThreadsToBeHadTheLoopGoesOnWithThoseThereAre) {
             0);
 }
 
-TEST(Fork, TheChildGetsAPoolOfItsOwnWhileTheParentsIsBusy) {
+TEST(Fork, ChildHasItsOwnPoolWhileTheParentIsBusy) {
   std::atomic<bool> done = false;
   std::vector<std::thread> callers;
   for (int caller = 0; caller < 3; ++caller) {
@@ -403,7 +403,7 @@ TEST(Fork, TheChildGetsAPoolOfItsOwnWhileTheParentsIsBusy) {
                 for (int i = 0; i < 5; ++i) {
                   if (!each_item_once({}, 3, 100)) return 1;
                 }
-                // The child's own child as well.
+                // The same for the child of the child.
                 return exit_status_of([] { return each_item_once({}, 4, 100) ? 0 : 1; }) == 0 ? 0 : 2;
               }),
               0);
@@ -413,7 +413,7 @@ TEST(Fork, TheChildGetsAPoolOfItsOwnWhileTheParentsIsBusy) {
   EXPECT_TRUE(each_item_once({}, 4, 100));
 }
 
-TEST(Fork, ExitJoinsThePoolAlsoWhileACallIsRunning) {
+TEST(Fork, ExitJoinsThePoolEvenDuringACall) {
   EXPECT_EQ(exit_status_of([]() -> int {
               std::atomic<bool> started = false;
               std::thread([&started] {
@@ -428,7 +428,7 @@ TEST(Fork, ExitJoinsThePoolAlsoWhileACallIsRunning) {
             9);
 }
 
-// Destroyed after everything of the library, when its threads have been joined.
+// Destroyed after all objects of the library, when its threads have been joined.
 struct CallAfterExit {
   bool armed = false;
   ~CallAfterExit() {
@@ -437,7 +437,7 @@ struct CallAfterExit {
 };
 __attribute__((init_priority(101))) CallAfterExit call_after_exit;
 
-TEST(Fork, ACallAfterThePoolIsGoneRunsInTheCaller) {
+TEST(Fork, CallsAfterExitRunInTheCaller) {
   EXPECT_EQ(exit_status_of([]() -> int {
               if (!each_item_once({}, 4, 100)) return 1;
               call_after_exit.armed = true;
@@ -446,7 +446,7 @@ TEST(Fork, ACallAfterThePoolIsGoneRunsInTheCaller) {
             11);
 }
 
-TEST(FloatingPointScope, HidesTheCallersStateFromEveryWorkerAndRestoresIt) {
+TEST(FloatingPointScope, EveryWorkerUsesDefaultsAndTheCallersStateIsRestored) {
   Runtime inline_executor, threads;
   inline_executor.executor = [](Index n, const Task& task) {
     for (Index i = 0; i < n; ++i) task(i);
@@ -482,7 +482,7 @@ TEST(FloatingPointScope, HidesTheCallersStateFromEveryWorkerAndRestoresIt) {
   }
 }
 
-TEST(FloatingPointScope, RestoresWhenTheBodyThrows) {
+TEST(FloatingPointScope, IsRestoredWhenTheBodyThrows) {
   const std::uint64_t before = floating_point_state();
   const std::uint64_t unusual = kExceptionsOff | kFlushSubnormals | kRoundUp | kOverflowFlag;
   set_floating_point_state(unusual);
@@ -498,7 +498,7 @@ TEST(FloatingPointScope, RestoresWhenTheBodyThrows) {
   EXPECT_EQ(after, unusual);
 }
 
-TEST(ParallelFor, EveryIndexOnceWithARuntimeOfOneThread) {
+TEST(ParallelFor, CallsEveryIndexOnceWithASingleThreadedRuntime) {
   for (const int threads : {0, 1, 2, 5}) {
     std::vector<std::atomic<int>> calls(97);
     Runtime runtime = with_threads(threads);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The loops behind regard/peaks.h compute what they say on every instruction set, so that nothing of them was left out;
-// the rates are positive and finite, and nothing is said of how high. Read next: src/runtime/peaks.cpp.
+// The loops behind regard/peaks.h compute the documented results on every instruction set, so that no part was
+// optimized away; the rates are positive and finite, without any expectation of their size.
+// Read next: src/runtime/peaks.cpp.
 #include "regard/peaks.h"
 
 #include <gtest/gtest.h>
@@ -28,10 +29,10 @@ namespace {
 
 constexpr double kSeconds = 0.003;
 
-// Chain c begins at (c + 1) / (2 · chains).
+// Chain c starts at (c + 1) / (2 · chains).
 double sum_of_beginnings(double chains) { return (chains + 1) / 4; }
 
-TEST(Peaks, MultiplyAddTakesEveryTurnOfEveryChain) {
+TEST(Peaks, MultiplyAddRunsEveryTurnOfEveryChain) {
   on_every_instruction_set([](const kernels::KernelTable& table) {
     const kernels::PeakLoop& loop = table.peak.multiply_add;
     const double chains = 12, begin = sum_of_beginnings(chains);
@@ -43,9 +44,9 @@ TEST(Peaks, MultiplyAddTakesEveryTurnOfEveryChain) {
   });
 }
 
-TEST(Peaks, DotTakesBothProductsOfEveryTurnOfEveryChain) {
+TEST(Peaks, DotRunsBothProductsOfEveryTurnOfEveryChain) {
   const kernels::PeakLoop* loop = kernels::bf16_dot_loop();
-  if (loop == nullptr) return;  // RatesArePositive says what is seen of it then
+  if (loop == nullptr) return;  // RatesArePositive checks the rate in that case
   const double chains = 24, begin = sum_of_beginnings(chains);
   EXPECT_EQ(loop->operations, 4 * 24 * 16);
   EXPECT_FLOAT_EQ(loop->run(0, 1.0f, 1.0f), static_cast<float>(begin));
@@ -53,7 +54,7 @@ TEST(Peaks, DotTakesBothProductsOfEveryTurnOfEveryChain) {
   EXPECT_FLOAT_EQ(loop->run(10, -0.25f, 4.0f), static_cast<float>(begin + 10 * 3.75 * chains));
 }
 
-TEST(Peaks, ReadsEachNumberOnce) {
+TEST(Peaks, ReadsEachElementOnce) {
   std::mt19937 generator(7);
   on_every_instruction_set([&](const kernels::KernelTable& table) {
     const auto width = static_cast<std::size_t>(table.peak.multiply_add.operations / 24);
@@ -85,7 +86,7 @@ TEST(Peaks, RatesArePositive) {
   });
 }
 
-TEST(Peaks, RejectsWhatCannotBeMeasured) {
+TEST(Peaks, RejectsInvalidArguments) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   for (const int threads : {0, -1, 4097}) {
     EXPECT_THROW(fma_gflops(threads, kSeconds), std::invalid_argument);
@@ -105,8 +106,8 @@ TEST(Peaks, RejectsWhatCannotBeMeasured) {
   }
 }
 
-// Each would go on for hours.
-TEST(Peaks, AStopEndsThem) {
+// Each would otherwise run for hours.
+TEST(Peaks, StopEndsTheMeasurement) {
   constexpr double kLong = 1e5;
   const auto stops = [](const auto& measure) {
     std::stop_source source;
@@ -125,7 +126,7 @@ TEST(Peaks, AStopEndsThem) {
   }
 }
 
-TEST(Peaks, MemoryThatCannotBeHadIsTold) {
+TEST(Peaks, OutOfMemoryIsReported) {
   EXPECT_THROW(read_gigabytes_per_second(std::numeric_limits<std::size_t>::max(), 3, kSeconds), std::bad_alloc);
 }
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// plan(): the workspace that it says is the most that the call then holds, to the byte, for every operator, hundreds of
-// random calls, threads and types, and the call takes nothing from operator new beside it; a plan touches no output,
-// and needs no memory however large the call. Read next: attention_memory_test.cpp.
+// plan(): the workspace that it reports is exactly the peak that the call then uses, for every operator, hundreds of
+// random calls, threads and types, and the call takes nothing else from operator new; a plan touches no output, and
+// needs no memory however large the call.
+// Read next: attention_memory_test.cpp.
 #include "regard/plan.h"
 #include <atomic>
 #include <cstdlib>
@@ -18,7 +19,7 @@
 #include "support/rejection.h"
 
 namespace {
-std::atomic<std::size_t> num_news{0};  // calls of operator new, of whatever thread
+std::atomic<std::size_t> num_news{0};  // calls of operator new, from any thread
 }
 
 [[gnu::noinline]] void* operator new(std::size_t bytes) {
@@ -42,7 +43,7 @@ namespace {
 
 using Call = std::function<void(const Runtime&)>;
 
-// Plans the call, makes it, and compares what it held.
+// Plans the call, runs it, and compares the memory that it used.
 Plan expect_to_the_byte(const Call& call, Runtime runtime = {}) {
   const Plan made = plan(call, runtime);
   CountingMemory counting;
@@ -60,7 +61,7 @@ class Plans : public testing::Test {};
 using Types = testing::Types<float, double>;
 TYPED_TEST_SUITE(Plans, Types);
 
-TYPED_TEST(Plans, OfRandomAttention) {
+TYPED_TEST(Plans, RandomAttentionCalls) {
   using T = TypeParam;
   for (std::uint64_t seed = 0; seed < num_random_calls(400); ++seed) {
     const AttentionCase<T> call = random_attention_case<T>(seed);
@@ -112,7 +113,7 @@ TYPED_TEST(Plans, OfRandomAttention) {
   }
 }
 
-TYPED_TEST(Plans, OfLongAndOfManyHeads) {
+TYPED_TEST(Plans, LongHeadsAndManyHeads) {
   using T = TypeParam;
   struct Shape {
     Index B, H, Hkv, L, S;
@@ -137,7 +138,7 @@ TYPED_TEST(Plans, OfLongAndOfManyHeads) {
       // One row of 5000 keys is 160,000 products, too few for a second thread.
       EXPECT_EQ(made.operators[0].num_threads, s.S == 5000 ? 1 : threads);
       EXPECT_FALSE(made.operators[0].way.empty());
-      // Row i sees keys 0 … i + S − L.
+      // Row i attends to keys 0 … i + S − L.
       const double pairs = static_cast<double>(s.L) * static_cast<double>(2 * (s.S - s.L) + s.L + 1) / 2;
       EXPECT_EQ(made.operators[0].operations, 2 * pairs * static_cast<double>(s.B * s.H * 32));
       const double bytes = static_cast<double>(16 * s.B * (2 * s.H * s.L + 2 * s.Hkv * s.S)) * sizeof(T);
@@ -146,7 +147,7 @@ TYPED_TEST(Plans, OfLongAndOfManyHeads) {
   }
 }
 
-TYPED_TEST(Plans, OfDecoding) {
+TYPED_TEST(Plans, Decoding) {
   using T = TypeParam;
   const KvCacheShape shape{
       .num_sequences = 3, .num_kv_heads = 2, .head_size = 16, .value_head_size = 16, .capacity = 4096};
@@ -178,7 +179,7 @@ TYPED_TEST(Plans, OfDecoding) {
   }
 }
 
-TYPED_TEST(Plans, OfLinearLayersAndBlocks) {
+TYPED_TEST(Plans, LinearLayersAndBlocks) {
   using T = TypeParam;
   Random random(1);
   auto input = normal_array<T, 2>(random, {300, 48});
@@ -206,7 +207,7 @@ TYPED_TEST(Plans, OfLinearLayersAndBlocks) {
   EXPECT_THROW(plan([&](const Runtime& r) { PackedLinear<T>(parameters.view(), r); }), std::logic_error);
 }
 
-TYPED_TEST(Plans, OfPartialsAndTheirMerge) {
+TYPED_TEST(Plans, PartialsAndTheirMerge) {
   using T = TypeParam;
   auto inputs = AttentionInputs<T>::normal(9, 1, 2, 2, 100, 2500, 8, 8);
   Array<T, 5> sums({3, 1, 2, 100, 8});
@@ -223,15 +224,15 @@ TYPED_TEST(Plans, OfPartialsAndTheirMerge) {
   });
 }
 
-// A view of so many elements at an address where nothing is: a plan looks at no element.
+// A view of the given number of elements at an invalid address: a plan reads no element.
 template <int Rank>
 TensorView<float, Rank> nowhere(const std::array<Index, static_cast<std::size_t>(Rank)>& shape, int place) {
   return {reinterpret_cast<float*>(static_cast<std::uintptr_t>(place + 1) << 43), shape};
 }
 
-// No more than a packed copy of keys and values, a partial of Dv + 2 numbers for each chunk and query row where there
-// are several chunks, and 4 MiB a thread.
-TEST(Plan, MemoryHasItsBound) {
+// At most a packed copy of keys and values, a partial of Dv + 2 values for each chunk and query row if there are
+// several chunks, and 4 MiB per thread.
+TEST(Plan, WorkspaceIsWithinItsBound) {
   std::size_t calls = 0;
   for (Index L : {1, 7, 60, 61, 200, 1024, 16384, 1'000'000}) {
     for (Index S : {1, 100, 1024, 3000, 16384, 100'000, 1'000'000}) {
@@ -265,8 +266,8 @@ TEST(Plan, MemoryHasItsBound) {
   EXPECT_EQ(calls, 8u * 7u * 5u * 3u);
 }
 
-// Heads of one task, which one thread attends: more threads must not make them be packed whole.
-TEST(Plan, FewRowsOverVeryLongKeysHoldWhatOneThreadHolds) {
+// Heads with a single task, which one thread processes: more threads must not cause them to be packed whole.
+TEST(Plan, FewRowsOverVeryLongKeysNeedNoMoreMemoryWithMoreThreads) {
   for (const Index D : {1, 7, 33}) {
     for (const Index L : {1, 12, 60}) {
       for (const Index heads : {1, 3}) {
@@ -292,7 +293,7 @@ TEST(Plan, FewRowsOverVeryLongKeysHoldWhatOneThreadHolds) {
   }
 }
 
-TYPED_TEST(Plans, OfFewRowsOverKeysThatAreNotPackedWhole) {
+TYPED_TEST(Plans, FewRowsOverKeysPackedByBlock) {
   using T = TypeParam;
   const Index S = 400'003, L = 13;
   auto inputs = AttentionInputs<T>::normal(5, 1, 1, 1, L, S, 1, 1);
@@ -327,9 +328,9 @@ TYPED_TEST(Plans, OfFewRowsOverKeysThatAreNotPackedWhole) {
   EXPECT_EQ(first, contexts.front());
 }
 
-// By its rows forward, by its chunks of keys where there is one row, by its six pieces backward: with a depth of 32
-// delta alone would not be worth a second thread.
-TEST(Plan, OneHeadOverLongKeysTakesEveryThread) {
+// Divided by rows in the forward pass, by chunks of keys with one row, and by six pieces in the backward pass: with a
+// depth of 32, delta alone would not be worth a second thread.
+TEST(Plan, OneHeadOverLongKeysUsesEveryThread) {
   constexpr Index S = 16384, D = 32;
   const auto threads_of = [](const Call& call, int threads) {
     const Plan made = plan(call, {.num_threads = threads});
@@ -373,7 +374,7 @@ TEST(Plan, OneHeadOverLongKeysTakesEveryThread) {
   }
 }
 
-TEST(Plan, LeavesOutputsAlone) {
+TEST(Plan, DoesNotTouchOutputs) {
   auto inputs = AttentionInputs<float>::normal(2, 200, 200, 8);
   const auto marked = [](auto array) {
     array.fill([] { return 7; });
@@ -422,7 +423,7 @@ TEST(Plan, NamesTheInstructionSet) {
   });
 }
 
-TEST(Plan, ErrorsAreThoseOfTheCall) {
+TEST(Plan, ReportsTheErrorsOfTheCall) {
   const auto inputs = AttentionInputs<float>::normal(2, 3, 4, 8);
   const Call call = [&](const Runtime& r) {
     attention_forward(inputs.query.view(), inputs.key.view(), inputs.value.view(), {}, {}, r);
@@ -430,7 +431,7 @@ TEST(Plan, ErrorsAreThoseOfTheCall) {
   EXPECT_EQ(rejection<std::invalid_argument>([&] { plan(call); }), rejection<std::invalid_argument>([&] { call({}); }));
   EXPECT_EQ(rejection<std::logic_error>([&] { plan([&](const Runtime&) { plan(call); }); }),
             "plan: called inside a plan");
-  // After an error everything computes again.
+  // After an error, calls compute normally again.
   EXPECT_EQ(plan([](const Runtime&) {}).workspace_bytes, 0u);
 }
 

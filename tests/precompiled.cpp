@@ -1,3 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Nothing but the headers that every test includes, precompiled with this file for all of them (CMakeLists.txt).
+// Contains only the headers that every test includes, which are precompiled with this file for all tests
+// (CMakeLists.txt).

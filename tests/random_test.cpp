@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The generators against the numbers that tutorials print: the notebook of lesson from-seed (seed 42), chapter 3 of
-// S. Raschka, "Build a Large Language Model (From Scratch)", notebook ch03.ipynb (seeds 123 and 789), and NumPy's
-// own RandomState(0). A printed number holds when ours rounds to it, so the tolerance is half its last digit.
+// The generators compared with the numbers printed in tutorials: the notebook of lesson from-seed (seed 42), chapter 3
+// of S. Raschka, "Build a Large Language Model (From Scratch)", notebook ch03.ipynb (seeds 123 and 789), and NumPy's
+// RandomState(0). A printed number matches if ours rounds to it, so the tolerance is half its last digit.
 #include "regard/explain/random.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ using Matrix = std::vector<std::vector<double>>;
 
 constexpr double kHalfDigit4 = 0.5e-4 + 1e-9;
 
-// Six words of three numbers: Your journey starts with one step.
+// Six words of three values: Your journey starts with one step.
 const Matrix kSentence = {{0.43, 0.15, 0.89}, {0.55, 0.87, 0.66}, {0.57, 0.85, 0.64},
                           {0.22, 0.58, 0.33}, {0.77, 0.25, 0.10}, {0.05, 0.80, 0.55}};
 
@@ -71,7 +71,7 @@ Matrix linear_parameters(regard::TorchGenerator& torch, Index num_inputs, Index 
       from_rows(torch.linear(num_inputs, num_outputs, false).parameters, static_cast<std::size_t>(num_inputs)));
 }
 
-TEST(TorchGenerator, Seed42GivesTheTokensOfDocument003) {
+TEST(TorchGenerator, Seed42GivesTheTokensOfTheNotebook) {
   const Matrix printed = {{0.3367, 0.1288, 0.2345, 0.2303, -1.1229},
                           {-0.1863, 2.2082, -0.6380, 0.4617, 0.2674},
                           {0.5349, 0.8094, 1.1103, -1.6898, -0.9890}};
@@ -80,7 +80,7 @@ TEST(TorchGenerator, Seed42GivesTheTokensOfDocument003) {
   for (std::size_t i = 0; i < 3; ++i) expect_row(printed[i], tokens[i]);
 }
 
-TEST(TorchGenerator, TheMatricesDrawnAfterTheTokensGiveTheKeysQueriesAndValuesOfDocument003) {
+TEST(TorchGenerator, NextMatricesGiveKeysQueriesAndValuesOfTheNotebook) {
   regard::TorchGenerator torch(42);
   const Matrix tokens = from_rows(torch.normal(15), 5);
   const Matrix w_key = from_rows(torch.normal(20), 4);
@@ -99,7 +99,7 @@ TEST(TorchGenerator, TheMatricesDrawnAfterTheTokensGiveTheKeysQueriesAndValuesOf
   }
 }
 
-TEST(TorchGenerator, SplitDrawsKeepTheSineOfThePair) {
+TEST(TorchGenerator, SplitDrawsKeepTheSecondNormalOfAPair) {
   regard::TorchGenerator whole(42);
   regard::TorchGenerator split(42);
   const std::vector<float> expected = whole.normal(15);
@@ -108,8 +108,8 @@ TEST(TorchGenerator, SplitDrawsKeepTheSineOfThePair) {
   EXPECT_EQ(expected, joined);
 }
 
-TEST(TorchGenerator, KeepsTheSineAcrossALongDraw) {
-  // Fifteen normals leave one sine over; a draw of sixteen or more neither uses nor drops it.
+TEST(TorchGenerator, LongDrawsKeepTheSecondNormalOfAPair) {
+  // Fifteen normals leave one sine unused; a draw of sixteen or more neither uses nor drops it.
   regard::TorchGenerator all_short(42);
   const std::vector<float> first_sixteen = [&] {
     std::vector<float> numbers = all_short.normal(15);
@@ -122,7 +122,7 @@ TEST(TorchGenerator, KeepsTheSineAcrossALongDraw) {
   EXPECT_EQ(torch.normal(1)[0], first_sixteen[15]);
 }
 
-TEST(TorchGenerator, NormalsAboveSixteenPairElementsEightApartAndRedrawTheTail) {
+TEST(TorchGenerator, DrawsOfSixteenOrMorePairElementsEightApartAndRedrawTheTail) {
   regard::TorchGenerator uniforms(7);
   const std::vector<float> u = uniforms.uniform(20 + 16);
   regard::TorchGenerator torch(7);
@@ -132,7 +132,7 @@ TEST(TorchGenerator, NormalsAboveSixteenPairElementsEightApartAndRedrawTheTail) 
     const double turn = 2.0 * std::acos(-1.0) * static_cast<double>(u[angle]);
     return std::array<double, 2>{r * std::cos(turn), r * std::sin(turn)};
   };
-  // Elements 4 to 19 are made of the sixteen uniforms drawn after the first twenty; 0 to 3 keep the first block.
+  // Elements 4 to 19 come from the sixteen uniforms drawn after the first twenty; 0 to 3 keep the first block.
   for (std::size_t j = 0; j < 4; ++j) EXPECT_FLOAT_EQ(normals[j], static_cast<float>(pair(j, j + 8)[0]));
   for (std::size_t j = 0; j < 8; ++j) {
     EXPECT_FLOAT_EQ(normals[4 + j], static_cast<float>(pair(20 + j, 28 + j)[0]));
@@ -206,14 +206,14 @@ TEST(TorchGenerator, Seed123GivesMultiHeadAttentionOfTheBook) {
   for (std::size_t i = 0; i < 6; ++i) expect_row(printed[i], output[i]);
 }
 
-TEST(TorchGenerator, DropoutOfTheBook) {
+TEST(TorchGenerator, DropoutMatchesTheBook) {
   const std::array<const char*, 6> printed = {"110110", "000101", "111101", "011001", "010101", "011110"};
   regard::TorchGenerator torch(123);
   const std::vector<float> factors = torch.dropout_factors(36, 0.5);
   for (std::size_t i = 0; i < 36; ++i) EXPECT_EQ(factors[i], printed[i / 6][i % 6] == '1' ? 2.0f : 0.0f) << i;
 }
 
-TEST(TorchGenerator, RejectsWhatItCannotDraw) {
+TEST(TorchGenerator, RejectsInvalidArguments) {
   regard::TorchGenerator torch(1);
   EXPECT_THROW(torch.normal(-1), std::invalid_argument);
   EXPECT_THROW(torch.uniform(-1), std::invalid_argument);
@@ -223,7 +223,7 @@ TEST(TorchGenerator, RejectsWhatItCannotDraw) {
   EXPECT_TRUE(torch.normal(0).empty());
 }
 
-TEST(NumpyRandomState, Seed0) {
+TEST(NumpyRandomState, Seed0MatchesNumpy) {
   // Printed by NumPy 2.4.6 in full digits.
   const std::vector<double> normals = {1.764052345967664, 0.4001572083672233, 0.9787379841057392, 2.240893199201458,
                                        1.8675579901499675};

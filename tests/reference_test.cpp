@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The reference itself, against what can be known without it: weights that are simple fractions, the derivative of
-// log_sum_exp (which is the weight), and a second way of saying which keys a query sees.
+// The reference itself, compared with facts that do not depend on it: weights that are simple fractions, the derivative
+// of log_sum_exp (which is the weight), and a second definition of which keys a query attends to.
 #include "support/reference.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 namespace regard {
 namespace {
 
-TEST(Reference, WeightsAreTheFractionsOfExponentials) {
+TEST(Reference, WeightsAreSharesOfExponentials) {
   // Scores ln 1, ln 2, ln 5 and a sink of ln 8: shares 1, 2, 5 and 8 of 16.
   Array<double, 4> query({1, 1, 1, 1}), key({1, 1, 3, 1}), value({1, 1, 3, 2});
   query.fill([] { return 1; });
@@ -39,7 +39,7 @@ TEST(Reference, WeightsAreTheFractionsOfExponentials) {
   near(result.score_size[0], std::log(5.0L));
 }
 
-TEST(Reference, AWeightIsTheDerivativeOfLogSumExpByItsBias) {
+TEST(Reference, WeightIsTheDerivativeOfLogSumExpByTheBias) {
   Random random(3);
   const Index S = 5;
   const auto query = normal_array<double, 4>(random, {1, 2, 3, 4});
@@ -89,7 +89,7 @@ TEST(Reference, ContextIsTheSumOfWeightsTimesValues) {
   }
 }
 
-// The keys that a row sees, as a set from which each option takes away: the definition read the other way round.
+// The keys that a row attends to, as a set from which each option removes some: the inverse formulation.
 template <class T>
 std::set<Index> seen_keys(const AttentionCase<T>& call, const reference::Span& span, Index h, Index i) {
   std::set<Index> keys;
@@ -124,7 +124,7 @@ std::set<Index> seen_keys(const AttentionCase<T>& call, const reference::Span& s
   return keys;
 }
 
-TEST(Reference, VisibilityAgreesWithASecondDefinition) {
+TEST(Reference, VisibilityMatchesASecondDefinition) {
   Index seen = 0, unseen = 0;
   for (std::uint64_t seed = 1; seed <= 300; ++seed) {
     const AttentionCase<float> call = random_attention_case<float>(seed);
@@ -145,7 +145,7 @@ TEST(Reference, VisibilityAgreesWithASecondDefinition) {
   EXPECT_GT(unseen, 100'000);
 }
 
-TEST(Reference, LinearIsTheProductOfTwoMatrices) {
+TEST(Reference, LinearIsAMatrixProduct) {
   // [[1 2], [3 4]] · [[5 6 7], [8 9 10]] + [100, 0, −100]
   Array<float, 2> input({2, 2}), parameters({2, 3});
   Array<float, 1> bias({3});

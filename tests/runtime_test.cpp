@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Threads and memory that the machine grants: made-up /proc and /sys trees, and the environment.
+// The threads and memory that the machine grants: simulated /proc and /sys trees, and the environment.
 #include "regard/runtime.h"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ using internal::cgroup_memory_bytes;
 using internal::physical_cores;
 using internal::system_memory_bytes;
 
-// A folder that stands for /.
+// A folder that serves as /.
 class FakeMachine : public testing::Test {
  protected:
   void SetUp() override {
@@ -70,7 +70,7 @@ TEST_F(FakeMachine, CountsAPhysicalCoreOnce) {
   EXPECT_EQ(physical_cores(root, {3}), 1);
 }
 
-TEST_F(FakeMachine, AProcessorWithoutTopologyIsACore) {
+TEST_F(FakeMachine, ProcessorWithoutTopologyCountsAsACore) {
   siblings(0, "0-1");
   siblings(1, "0-1");
   EXPECT_EQ(physical_cores(root, {0, 1, 7, 9}), 3);
@@ -83,7 +83,7 @@ TEST_F(FakeMachine, NoCgroupMeansNoLimit) {
   EXPECT_EQ(system_memory_bytes(root), std::nullopt);
 }
 
-TEST_F(FakeMachine, Version2TakesTheLowestQuotaOnTheWayUp) {
+TEST_F(FakeMachine, Version2UsesTheLowestQuotaOfAllAncestors) {
   version_2("/a/b");
   write("/sys/fs/cgroup/a/b/cpu.max", "max 100000\n");
   EXPECT_EQ(cgroup_cpus(root), std::nullopt);
@@ -127,7 +127,7 @@ TEST_F(FakeMachine, Version1ReadsEachControllerInItsOwnHierarchy) {
   EXPECT_EQ(cgroup_memory_bytes(root), 1600u);
 }
 
-TEST_F(FakeMachine, AContainerSeesItsFolderAtTheMountPoint) {
+TEST_F(FakeMachine, ContainerFindsItsFolderAtTheMountPoint) {
   version_1("/docker/abc", "/docker/abc");
   write("/cg/cpu/cpu.cfs_quota_us", "400000\n");
   write("/cg/cpu/cpu.cfs_period_us", "100000\n");
@@ -142,7 +142,7 @@ TEST_F(FakeMachine, AContainerSeesItsFolderAtTheMountPoint) {
   EXPECT_EQ(cgroup_cpus(root), 1);
 }
 
-TEST_F(FakeMachine, Version2MemoryIsWhatEachLevelLeaves) {
+TEST_F(FakeMachine, Version2MemoryIsTheLowestRemainder) {
   version_2("/a/b");
   write("/sys/fs/cgroup/a/b/memory.max", "max\n");
   write("/sys/fs/cgroup/a/b/memory.current", "100\n");
@@ -166,10 +166,10 @@ TEST(Memory, IsPositiveAndAtMostMemAvailable) {
   EXPECT_GT(bytes, 0u);
   const auto system = system_memory_bytes("");
   ASSERT_TRUE(system.has_value());
-  EXPECT_LE(bytes, 2 * *system);  // twice: other processes move it between the two readings
+  EXPECT_LE(bytes, 2 * *system);  // twice: other processes change it between the two readings
 }
 
-// Leaves REGARD_THREADS as it was.
+// Restores REGARD_THREADS.
 class Threads : public testing::Test {
  protected:
   void SetUp() override {
@@ -194,7 +194,7 @@ TEST_F(Threads, ComeFromTheEnvironment) {
   EXPECT_EQ(default_num_threads(), 7);
 }
 
-TEST_F(Threads, AMalformedVariableIsNamedWithItsValueAndWhatIsExpected) {
+TEST_F(Threads, MalformedVariableIsReportedWithItsValue) {
   for (const std::string text :
        {"", "0", "-1", "4097", "2.5", "two", "2 ", " 2", "+2", "0x2", "99999999999999999999"}) {
     setenv("REGARD_THREADS", text.c_str(), 1);
@@ -223,7 +223,7 @@ TEST_F(Threads, FollowTheAffinityMaskOfTheCaller) {
   EXPECT_EQ(pinned, 1);
 }
 
-TEST(Version, IsThreeNumbers) {
+TEST(Version, HasThreeNumbers) {
   int major = -1, minor = -1, patch = -1, end = 0;
   const std::string text(version());
   ASSERT_EQ(std::sscanf(text.c_str(), "%d.%d.%d%n", &major, &minor, &patch, &end), 3);
@@ -231,7 +231,7 @@ TEST(Version, IsThreeNumbers) {
   EXPECT_TRUE(major >= 0 && minor >= 0 && patch >= 0);
 }
 
-// Thrown as itself, caught as the standard type and as Error, with the text and the code that C shares.
+// Thrown as itself, caught as the standard type and as Error, with its text and the code shared with C.
 template <class Thrown, class Standard>
 void expect_error_type(ErrorCode code, std::int32_t status) {
   const auto expect = [&](const auto& error) { EXPECT_STREQ(error.what(), "what is wrong"); };
@@ -250,7 +250,7 @@ void expect_error_type(ErrorCode code, std::int32_t status) {
   EXPECT_EQ(static_cast<std::int32_t>(code), status);
 }
 
-TEST(Errors, AreStandardTypesWithTheCodesOfC) {
+TEST(Errors, AreStandardTypesWithCodesOfTheCInterface) {
   expect_error_type<InvalidArgument, std::invalid_argument>(ErrorCode::invalid_argument, REGARD_INVALID_ARGUMENT);
   expect_error_type<Cancelled, std::runtime_error>(ErrorCode::cancelled, REGARD_CANCELLED);
   expect_error_type<OutOfPages, std::runtime_error>(ErrorCode::out_of_pages, REGARD_OUT_OF_PAGES);

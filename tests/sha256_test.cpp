@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SHA-256 against NIST's examples (csrc.nist.gov, "SHA-256" example values; FIPS 180-2, appendix B) and against itself
-// in pieces of every length round a block.
+// SHA-256 compared with NIST's examples (csrc.nist.gov, "SHA-256" example values; FIPS 180-2, appendix B), and with
+// itself in pieces of every length around a block.
 #include "regard/io/sha256.h"
 
 #include <gtest/gtest.h>
@@ -26,8 +26,8 @@ TEST(Sha256, PublishedExamples) {
   EXPECT_EQ(sum_of(std::string(1'000'000, 'a')), "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
 }
 
-// The same NIST page: lengths at which the padding changes its form.
-TEST(Sha256, LengthsRoundABlock) {
+// The same NIST page: lengths at which the padding changes.
+TEST(Sha256, LengthsAroundABlock) {
   const std::vector<std::pair<std::size_t, std::string_view>> zeros = {
       {55, "02779466cdec163811d078815c633f21901413081449002f24aa3e80f0b88ef7"},
       {56, "d4817aa5497628e7c77e6b606107042bbba3130888c5f47a375e6179be789fbb"},
@@ -37,7 +37,7 @@ TEST(Sha256, LengthsRoundABlock) {
   for (const auto& [count, expected] : zeros) EXPECT_EQ(sum_of(std::string(count, '\0')), expected) << count;
 }
 
-TEST(Sha256, InPieces) {
+TEST(Sha256, MatchesWhenHashedInPieces) {
   std::string text;
   for (int i = 0; i < 200; ++i) text += static_cast<char>(i * 7);
   const std::string whole = sum_of(text);

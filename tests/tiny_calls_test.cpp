@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Every operator on inputs that have several items in each of its loops and less than a million products: no thread is
-// started, and the plan says so. Threads stay once they are started, so the test is alone in its program.
+// Every operator on inputs that have several items in each of its loops, but fewer than a million products: no thread
+// is started, and the plan reports that. Threads keep running once they are started, so this test has its own program.
 // Read next: parallel_test.cpp, plan_test.cpp.
 #include <filesystem>
 
@@ -180,13 +180,13 @@ void check_layers() {
   }
 }
 
-TEST(TinyCalls, StartNoThread) {
+TEST(TinyCalls, DoNotStartThreads) {
   check_attention<float>();
   check_attention<double>();
   check_layers<float>();
   check_layers<double>();
   check_layers<bfloat16>();
-  // A call that is worth it does start some.
+  // A call with enough work does start threads.
   const std::ptrdiff_t before = threads_of_this_process();
   run_attention<float>(AttentionInputs<float>::normal(5, 1, 4, 4, 200, 200, 8, 8), {}, {.num_threads = 4});
   EXPECT_EQ(threads_of_this_process(), before + 3);

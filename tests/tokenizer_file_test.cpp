@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What tokenizer.json files are rejected for, with the words and the place, and what is accepted at each limit.
+// Why tokenizer.json files are rejected, with messages and offsets, and what is accepted at each limit.
 // Read next: tests/support/tokenizer_files.h, src/model/tokenizer/tokenizer_json.cpp.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -25,7 +25,7 @@ using regard_tokenizer::TokenizerText;
 
 const std::vector<std::string> kVocabulary = {"[UNK]", "[CLS]", "[SEP]", "a", "##b"};
 
-// "accepted", or the message without "t: byte N: "; the byte must lie in the text.
+// "accepted", or the message without "t: byte N: "; the byte must be within the text.
 std::string rejection(const std::string& json, const TokenizerOptions& options = {}) {
   std::string what = regard::rejection<std::runtime_error>(
       [&] { Tokenizer::read(json, "t", options).encode("a ab [MASK] \u4e2d\u00e9"); });
@@ -71,15 +71,15 @@ TEST(TokenizerFile, AcceptsBertsFile) {
   EXPECT_EQ(rejection({{kRest, R"("unknown": [1, {"deep": null}])"}}), "accepted");
 }
 
-TEST(TokenizerFile, RejectsWhatIsNoTokenizer) {
+TEST(TokenizerFile, RejectsTextThatIsNotATokenizer) {
   EXPECT_NE(rejection(""), "accepted");
   EXPECT_NE(rejection("\xEF\xBB\xBF{}"), "accepted");
-  EXPECT_EQ(rejection("[]"), "a tokenizer is an object");
+  EXPECT_EQ(rejection("[]"), "a tokenizer must be an object");
   EXPECT_EQ(rejection("{}"), "model is missing");
   EXPECT_EQ(rejection("{\"\xFF\": 1}"), "not UTF-8");
-  EXPECT_EQ(rejection({{kRest, R"("version": "2.0")"}}), "version \"2.0\" is not known; 1.0 is");
+  EXPECT_EQ(rejection({{kRest, R"("version": "2.0")"}}), "version \"2.0\" is not supported; expected 1.0");
   EXPECT_EQ(rejection({{kRest, R"("version": 1.0)"}}), "version is a number, not a string");
-  EXPECT_EQ(rejection({{kRest, R"("model": {})"}}), "the name \"model\" stands twice in one object");
+  EXPECT_EQ(rejection({{kRest, R"("model": {})"}}), "the name \"model\" occurs twice in one object");
 }
 
 TEST(TokenizerFile, BoundsTheDepthOfJson) {
@@ -91,25 +91,26 @@ TEST(TokenizerFile, BoundsTheDepthOfJson) {
   EXPECT_EQ(rejection({{kRest, nested(1'000'000)}}), "nested deeper than 128");
 }
 
-TEST(TokenizerFile, RejectsOtherKindsByName) {
-  EXPECT_EQ(rejection({{kModel, R"("type": "BPE", "merges": [])"}}), "model \"BPE\" is not supported; WordPiece is");
+TEST(TokenizerFile, RejectsUnsupportedKindsByName) {
+  EXPECT_EQ(rejection({{kModel, R"("type": "BPE", "merges": [])"}}),
+            "model \"BPE\" is not supported; expected WordPiece");
   EXPECT_EQ(rejection({{kModel, R"("merges": [])"}}), "model has no type and is not WordPiece");
   EXPECT_EQ(rejection({{kNormalizer, R"({"type": "NFKC"})"}}),
-            "normalizer \"NFKC\" is not supported; BertNormalizer is");
+            "normalizer \"NFKC\" is not supported; expected BertNormalizer");
   EXPECT_EQ(rejection({{kNormalizer, "null"}}), "normalizer is null, not an object");
   EXPECT_EQ(rejection({{kPreTokenizer, R"({"type": "Split", "pattern": {"Regex": "(a+)+$"}})"}}),
-            "pre_tokenizer \"Split\" is not supported; BertPreTokenizer is");
+            "pre_tokenizer \"Split\" is not supported; expected BertPreTokenizer");
   EXPECT_EQ(rejection({{kPreTokenizer, R"({"type": "a\u001b]0;x\n\u202e"})"}}),
-            "pre_tokenizer \"a\\u{1b}]0;x\\u{a}\\u{202e}\" is not supported; BertPreTokenizer is");
+            "pre_tokenizer \"a\\u{1b}]0;x\\u{a}\\u{202e}\" is not supported; expected BertPreTokenizer");
   EXPECT_EQ(rejection({{kPreTokenizer, "{}"}}), "type is missing");
   EXPECT_EQ(rejection({{kPostProcessor, R"({"type": "RobertaProcessing"})"}}),
-            "post_processor \"RobertaProcessing\" is not supported; TemplateProcessing and BertProcessing are");
+            "post_processor \"RobertaProcessing\" is not supported; expected TemplateProcessing or BertProcessing");
 }
 
-TEST(TokenizerFile, RejectsVocabulariesThatAreNone) {
+TEST(TokenizerFile, RejectsInvalidVocabularies) {
   EXPECT_EQ(rejection({{kVocab, "{}"}}), "vocab is empty");
   EXPECT_EQ(rejection({{kVocab, "[]"}}), "vocab is an array, not an object");
-  EXPECT_EQ(rejection({{kVocab, R"({"[UNK]": 0, "a": 1, "a": 2})"}}), "the name \"a\" stands twice in one object");
+  EXPECT_EQ(rejection({{kVocab, R"({"[UNK]": 0, "a": 1, "a": 2})"}}), "the name \"a\" occurs twice in one object");
   EXPECT_EQ(rejection({{kVocab, R"({"[UNK]": 0, "a": 1, "b": 1})"}}), "\"a\" and \"b\" both have id 1");
   EXPECT_EQ(rejection({{kVocab, R"({"[UNK]": 0, "a": 2})"}, {kAdded, "[]"}}),
             "no token has id 1: the ids of 2 tokens run from 0 to 1");
@@ -121,10 +122,10 @@ TEST(TokenizerFile, RejectsVocabulariesThatAreNone) {
         rejection({{kVocab, std::string(R"({"[UNK]": 0, "a": )") + id + "}"}}).starts_with("the id of \"a\" is "))
         << id;
   EXPECT_EQ(rejection({{kVocab, R"({"[UNK]": 0, "a": "1"})"}}), "the id of \"a\" is a string, not a number");
-  EXPECT_EQ(rejection({{kVocab, R"({"[UNK]": 0, "a": 1e999})"}}), "a number is larger than a double can be");
+  EXPECT_EQ(rejection({{kVocab, R"({"[UNK]": 0, "a": 1e999})"}}), "a number is out of the range of double");
 }
 
-TEST(TokenizerFile, RejectsModelsThatDoNotFit) {
+TEST(TokenizerFile, RejectsInvalidModels) {
   const std::string model = TokenizerText{}.model_rest;
   EXPECT_EQ(rejection({{kModel, replaced(model, "[UNK]", "[unk]")}}), "unk_token \"[unk]\" is not in vocab");
   EXPECT_EQ(rejection({{kModel, R"("type": "WordPiece", "max_input_chars_per_word": 100)"}}), "unk_token is missing");
@@ -132,7 +133,7 @@ TEST(TokenizerFile, RejectsModelsThatDoNotFit) {
             "max_input_chars_per_word is 0: every word would be unknown");
   EXPECT_EQ(rejection({{kModel, replaced(model, "100", "1000")}}), "accepted");
   EXPECT_EQ(rejection({{kModel, replaced(model, "100", "1001")}}),
-            "max_input_chars_per_word is 1001, not a whole number from 0 to 1000");
+            "max_input_chars_per_word is 1001; expected a whole number from 0 to 1000");
   EXPECT_EQ(rejection({{kModel, replaced(model, "100", "null")}}), "max_input_chars_per_word is null, not a number");
   EXPECT_EQ(rejection({{kPrefix, "##### "}}), "continuing_subword_prefix is longer than every token");
   EXPECT_EQ(rejection({{kPrefix, "#####"}}), "accepted");
@@ -144,7 +145,7 @@ std::string added(const std::string& content, const std::string& id) {
     "lstrip": false, "rstrip": false, "normalized": false})";
 }
 
-TEST(TokenizerFile, RejectsAddedTokensThatContradict) {
+TEST(TokenizerFile, RejectsContradictoryAddedTokens) {
   const auto with = [](const std::string& tokens) { return rejection({{kAdded, std::string("[") + tokens + "]"}}); };
   EXPECT_EQ(with(added("[MASK]", "5")), "accepted");
   EXPECT_EQ(with(added("[UNK]", "0")), "accepted");
@@ -152,10 +153,10 @@ TEST(TokenizerFile, RejectsAddedTokensThatContradict) {
   EXPECT_EQ(with(added("[MASK]", "3")), "\"a\" and \"[MASK]\" both have id 3");
   EXPECT_EQ(with(added("[MASK]", "6")), "no token has id 5: the ids of 6 tokens run from 0 to 5");
   EXPECT_EQ(with(added("[MASK]", "-1")),
-            "the id of the added token \"[MASK]\" is -1, not a whole number from 0 to 4194303");
+            "the id of the added token \"[MASK]\" is -1; expected a whole number from 0 to 4194303");
   EXPECT_EQ(with(added("[MASK]", "2147483648")),
-            "the id of the added token \"[MASK]\" is 2147483648, not a whole number from 0 to 4194303");
-  EXPECT_EQ(with(added("[MASK]", "5") + "," + added("[MASK]", "5")), "the added token \"[MASK]\" stands twice");
+            "the id of the added token \"[MASK]\" is 2147483648; expected a whole number from 0 to 4194303");
+  EXPECT_EQ(with(added("[MASK]", "5") + "," + added("[MASK]", "5")), "the added token \"[MASK]\" occurs twice");
   EXPECT_EQ(with(added("", "5")), "an added token is empty");
   EXPECT_EQ(with("1"), "an added token is a number, not an object");
   EXPECT_EQ(with("1, null"), "an added token is a number, not an object");
@@ -169,7 +170,7 @@ TEST(TokenizerFile, RejectsAddedTokensThatContradict) {
             std::string("the added token \"") + std::string(60, 'x') + "…\" (257 bytes) is longer than 256 bytes");
 }
 
-TEST(TokenizerFile, RejectsAddedTokensThatNormalisationConfuses) {
+TEST(TokenizerFile, RejectsAddedTokensThatNormalizationMakesAmbiguous) {
   const auto with = [](const std::string& first, const std::string& second) {
     const auto normalized = [](const std::string& token) {
       return replaced(token, "\"normalized\": false", "\"normalized\": true");
@@ -193,7 +194,7 @@ TEST(TokenizerFile, RejectsNormalizersWithoutTheirFlags) {
   EXPECT_EQ(rejection({{kNormalizer, replaced(good, "\"strip_accents\": null, ", "")}}), "accepted");
 }
 
-TEST(TokenizerFile, RejectsTemplatesThatContradict) {
+TEST(TokenizerFile, RejectsInvalidTemplates) {
   const std::string good = R"({"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "C", "type_id": 0}},
     {"Sequence": {"id": "A", "type_id": 0}}], "pair": "not read",
     "special_tokens": {"C": {"id": "C", "ids": [1, 2], "tokens": ["[CLS]", "[SEP]"]}}})";
@@ -201,19 +202,20 @@ TEST(TokenizerFile, RejectsTemplatesThatContradict) {
     return rejection({{kPostProcessor, replaced(good, from, to)}});
   };
   EXPECT_EQ(with("C", "C"), "accepted");
-  EXPECT_EQ(with("[1, 2]", "[1, 5]"), "the id of post_processor's \"[SEP]\" is 5, not a whole number from 0 to 4");
-  EXPECT_EQ(with("[1, 2]", "[-1, 2]"), "the id of post_processor's \"[CLS]\" is -1, not a whole number from 0 to 4");
+  EXPECT_EQ(with("[1, 2]", "[1, 5]"), "the id of post_processor's \"[SEP]\" is 5; expected a whole number from 0 to 4");
+  EXPECT_EQ(with("[1, 2]", "[-1, 2]"),
+            "the id of post_processor's \"[CLS]\" is -1; expected a whole number from 0 to 4");
   EXPECT_EQ(with("[1, 2]", "[1, 3]"), "post_processor gives \"[SEP]\" id 3, which is \"a\"");
-  EXPECT_EQ(with("[1, 2]", "[1]"), "ids and tokens of a special token are not as many numbers as strings");
-  EXPECT_EQ(with("[1, 2]", "[1, \"2\"]"), "ids and tokens of a special token are not as many numbers as strings");
+  EXPECT_EQ(with("[1, 2]", "[1]"), "a special token must have as many numeric ids as string tokens");
+  EXPECT_EQ(with("[1, 2]", "[1, \"2\"]"), "a special token must have as many numeric ids as string tokens");
   EXPECT_EQ(with("\"[SEP]\"]", "null]"), "a token of post_processor is null, not a string");
-  EXPECT_EQ(with("{\"C\"", "{\"D\""), "special_tokens lacks \"C\"");
-  EXPECT_EQ(with("\"A\"", "\"B\""), "single does not hold sequence A exactly once and no other");
+  EXPECT_EQ(with("{\"C\"", "{\"D\""), "special_tokens does not contain \"C\"");
+  EXPECT_EQ(with("\"A\"", "\"B\""), "single must contain sequence A exactly once and no other sequence");
   EXPECT_EQ(
       with("{\"Sequence\": {\"id\": \"A\", \"type_id\": 0}}", "{\"SpecialToken\": {\"id\": \"C\", \"type_id\": 0}}"),
-      "single does not hold sequence A exactly once and no other");
+      "single must contain sequence A exactly once and no other sequence");
   EXPECT_EQ(with("{\"SpecialToken\": {\"id\": \"C\"", "{\"Sequence\": {\"id\": \"A\""),
-            "single does not hold sequence A exactly once and no other");
+            "single must contain sequence A exactly once and no other sequence");
   EXPECT_EQ(with("\"type_id\": 0", "\"type_id\": 1"), "single has a type_id other than 0");
   EXPECT_EQ(with("{\"SpecialToken\"", "{\"Special\""),
             "a piece of single is \"Special\", not SpecialToken or Sequence");
@@ -226,13 +228,13 @@ TEST(TokenizerFile, RejectsTemplatesThatContradict) {
     return rejection({{kPostProcessor, R"({"type": "BertProcessing", "sep": ["[SEP]", 2], "cls": )" + cls + "}"}});
   };
   EXPECT_EQ(bert(R"(["[CLS]", 1])"), "accepted");
-  EXPECT_EQ(bert(R"(["[CLS]", 9])"), "the id of post_processor's \"[CLS]\" is 9, not a whole number from 0 to 4");
+  EXPECT_EQ(bert(R"(["[CLS]", 9])"), "the id of post_processor's \"[CLS]\" is 9; expected a whole number from 0 to 4");
   EXPECT_EQ(bert(R"(["[CLS]", 3])"), "post_processor gives \"[CLS]\" id 3, which is \"a\"");
-  EXPECT_EQ(bert("[1, 2]"), "cls is not a token and its id");
+  EXPECT_EQ(bert("[1, 2]"), "cls must be a token and its id");
   EXPECT_EQ(bert(R"(["[CLS]", "1"])"), "an id of post_processor is a string, not a number");
 }
 
-TEST(TokenizerFile, HoldsItsLimits) {
+TEST(TokenizerFile, EnforcesItsLimits) {
   TokenizerText text;
   text.vocabulary = kVocabulary;
   const std::string json = tokenizer_json(text);
@@ -255,7 +257,7 @@ TEST(TokenizerFile, HoldsItsLimits) {
   EXPECT_EQ(rejection(tokenizer_json(text), {.max_token_bytes = 4097}), "accepted");
 }
 
-TEST(TokenizerFile, ReadsAFolderAndNamesItsFile) {
+TEST(TokenizerFile, ReadsAFolderAndReportsItsFile) {
   namespace fs = std::filesystem;
   const fs::path folder = fs::temp_directory_path() / ("regard_tokenizer_" + std::to_string(::getpid()));
   fs::create_directory(folder);
@@ -280,7 +282,8 @@ TEST(TokenizerFile, ReadsAFolderAndNamesItsFile) {
   fs::remove_all(folder);
 }
 
-// Each special token may have a list of ids, and the template may repeat it: a small file could ask for any memory.
+// Each special token may have a list of ids, and the template may repeat it: without a limit, a small file could
+// require any amount of memory.
 TEST(TokenizerFile, RejectsTemplatesWithManyTokens) {
   const auto template_with = [](std::size_t pieces, std::size_t ids) {
     std::string single, list, tokens;
@@ -299,8 +302,8 @@ TEST(TokenizerFile, RejectsTemplatesWithManyTokens) {
   EXPECT_EQ(with(1, 1024), "accepted");
   EXPECT_EQ(with(1024, 1), "accepted");
   EXPECT_EQ(with(1, 1025), "a special token has more than 1024 ids");
-  EXPECT_EQ(with(2, 1024), "single sets more than 1024 tokens around a text");
-  EXPECT_EQ(with(1025, 1), "single sets more than 1024 tokens around a text");
+  EXPECT_EQ(with(2, 1024), "single adds more than 1024 tokens around a text");
+  EXPECT_EQ(with(1025, 1), "single adds more than 1024 tokens around a text");
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Text to ids as Hugging Face's tokenizer does it: 320 texts (tests/tokenizer/make_texts.py), every code point there is
-// (make_tables.py), the places of pieces in the text, and long texts of the kinds that make tokenisers slow.
+// Text to ids compared with Hugging Face's tokenizer: 320 texts (tests/tokenizer/make_texts.py), every code point
+// (make_tables.py), the byte ranges of pieces, and long texts of kinds that make tokenizers slow.
 // Read next: tests/tokenizer_file_test.cpp, include/regard/model/tokenizer.h.
 #include "regard/model/tokenizer.h"
 
@@ -51,7 +51,7 @@ const Tokenizer& bert() {
   return tokenizer;
 }
 
-// A tokenizer of few tokens and no template.
+// A tokenizer with few tokens and no template.
 Tokenizer small(std::vector<std::string> vocabulary, const std::string& added = "[]",
                 const std::string& normalizer = regard_tokenizer::kUncased) {
   TokenizerText text;
@@ -88,7 +88,7 @@ std::string repeated(std::string_view text, Index times) {
   return result;
 }
 
-// Whatever the text: places lie within it, in words in order, and words are the bytes of their places.
+// For any text: byte ranges are within it, words are in order, and words equal the bytes of their ranges.
 void expect_consistent(const TokenizedText& found, std::string_view text) {
   ASSERT_EQ(found.tokens.size(), found.ids.size());
   ASSERT_EQ(found.word.size(), found.ids.size());
@@ -112,7 +112,7 @@ void expect_consistent(const TokenizedText& found, std::string_view text) {
   EXPECT_EQ(last, static_cast<Index>(found.words.size()) - 1);
 }
 
-TEST(Tokenizer, GivesTheIdsWordsAndPlacesOfHuggingFace) {
+TEST(Tokenizer, MatchesHuggingFaceIdsWordsAndPositions) {
   const regard::JsonValue root = regard::read_json(read_data("texts.json"), "texts.json");
   ASSERT_GE(root.items().size(), 300u);
   std::size_t num_long = 0;
@@ -146,8 +146,8 @@ TEST(Tokenizer, GivesTheIdsWordsAndPlacesOfHuggingFace) {
   EXPECT_GE(num_placed, 250u);
 }
 
-// What becomes of every code point between two letters, by a vocabulary of everything that a character can turn into.
-TEST(Tokenizer, TreatsEveryCodePointLikeHuggingFace) {
+// The result for every code point between two letters, with a vocabulary of everything that a character can become.
+TEST(Tokenizer, MatchesHuggingFaceForEveryCodePoint) {
   const std::vector<std::string> lines = lines_of(read_data("characters.txt"));
   std::vector<std::string> vocabulary;
   const regard::JsonValue tokens = regard::read_json(lines.front(), "characters.txt");
@@ -179,7 +179,7 @@ TEST(Tokenizer, TreatsEveryCodePointLikeHuggingFace) {
   }
 }
 
-TEST(Tokenizer, SplitsWordsAsTheyAreWritten) {
+TEST(Tokenizer, SplitsTextIntoWords) {
   const std::string text = "Don't re\u0301sume\u0301, \u4e2d\u6587!";
   const TokenizedText found = bert().encode(text);
   EXPECT_EQ(joined(found.words), "Don|'|t|re\u0301sume\u0301|,|\u4e2d|\u6587|!");
@@ -189,29 +189,29 @@ TEST(Tokenizer, SplitsWordsAsTheyAreWritten) {
   EXPECT_EQ(found.byte_ranges[6], (std::array<Index, 2>{18, 21}));
 }
 
-TEST(Tokenizer, PlacesPiecesInTheirWord) {
+TEST(Tokenizer, PiecesHaveByteRangesInTheirWord) {
   const TokenizedText found = bert().encode("My Embe\u0301ddings");
   EXPECT_EQ(joined(found.tokens), "[CLS]|my|em|##bed|##ding|##s|[SEP]");
   EXPECT_EQ(found.byte_ranges[2], (std::array<Index, 2>{3, 5}));
-  EXPECT_EQ(found.byte_ranges[3], (std::array<Index, 2>{5, 10}));  // with the accent that stands on the e
+  EXPECT_EQ(found.byte_ranges[3], (std::array<Index, 2>{5, 10}));  // including the accent on the e
   EXPECT_EQ(found.byte_ranges[5], (std::array<Index, 2>{14, 15}));
 }
 
-TEST(Tokenizer, PiecesOfOneCharacterShareItsPlace) {
+TEST(Tokenizer, PiecesOfOneCharacterShareItsByteRange) {
   const TokenizedText found = bert().encode("\ud55c");  // three jamo
   ASSERT_EQ(found.ids.size(), 5u);
   for (std::size_t i = 1; i <= 3; ++i) EXPECT_EQ(found.byte_ranges[i], (std::array<Index, 2>{0, 3}));
   EXPECT_EQ(joined(found.words), "\ud55c");
 }
 
-// The few combining characters that are no accents stay, in canonical order: a smaller class first, one class as it
-// was.
-TEST(Tokenizer, PutsMarksThatStayInCanonicalOrder) {
+// The few combining characters that are not accents are kept, in canonical order: smaller classes first, stable within
+// a class.
+TEST(Tokenizer, SortsRemainingMarksInCanonicalOrder) {
   const Tokenizer tokenizer = small({"[UNK]", "a", "##\u302e", "##\u302f", "##\U0001d165", "##\U0001d165\u302e",
                                      "##\U00016ff0", "##\U00011938", "##\U00011935"});
   EXPECT_EQ(tokenizer.encode("a\u302e\U0001d165 a\U0001d165\u302f").ids, (std::vector<Index>{1, 5, 1, 4, 3}));
   EXPECT_EQ(tokenizer.encode("a\u302f\u302e a\u302e\u302f").ids, (std::vector<Index>{1, 3, 2, 1, 2, 3}));
-  // A mark that is dropped parts them if its class is 0, like any letter.
+  // A mark that is dropped separates them if its class is 0, like any letter.
   EXPECT_EQ(tokenizer.encode("a\u302e\u0941\U0001d165 a\u302e\u0301\U0001d165").ids,
             (std::vector<Index>{1, 2, 4, 1, 5}));
   // Hugging Face's tables know neither the class of U+16FF0 nor the decomposition of U+11938.
@@ -223,8 +223,8 @@ TEST(Tokenizer, PutsMarksThatStayInCanonicalOrder) {
   EXPECT_EQ(moved.byte_ranges[2], (std::array<Index, 2>{1, 4}));
 }
 
-TEST(Tokenizer, TakesBytesThatAreNoUtf8ForReplacementCharacters) {
-  // Removed by clean_text, with what they would have separated.
+TEST(Tokenizer, TreatsInvalidUtf8AsReplacementCharacters) {
+  // Removed by clean_text, so that the words on both sides join.
   const std::string cut_short =
       "ri\xE4\xB8"
       "ver";
@@ -242,16 +242,16 @@ TEST(Tokenizer, TakesBytesThatAreNoUtf8ForReplacementCharacters) {
   EXPECT_EQ(raw.encode("a\ufffd").ids, (std::vector<Index>{1, 2}));
 }
 
-TEST(Tokenizer, TakesTheLongestPieceAtEachPlace) {
+TEST(Tokenizer, TakesTheLongestPieceAtEachPosition) {
   const Tokenizer tokenizer = small({"[UNK]", "a", "ab", "##c", "##bc", "##cd", "abcde"});
   EXPECT_EQ(joined(tokenizer.encode("a ab abc abcde").tokens), "a|ab|ab|##c|abcde");
-  // "ab" then "##cd" uses the word up; "ab" then "##c" does not, though "a" "##bc" would: the longest first, no way
-  // back.
+  // "ab" then "##cd" completes the word; "ab" then "##c" does not, although "a" "##bc" would: the longest piece is
+  // taken without backtracking.
   EXPECT_EQ(joined(tokenizer.encode("abcd abcc abcbc").tokens), "ab|##cd|ab|##c|##c|ab|##c|##bc");
   EXPECT_EQ(joined(tokenizer.encode("abce c").tokens), "[UNK]|[UNK]");
 }
 
-TEST(Tokenizer, ContinuesPiecesByAnyPrefix) {
+TEST(Tokenizer, SupportsAnyContinuationPrefix) {
   TokenizerText text;
   text.vocabulary = {"[UNK]", "a", "b", "\u00e9a", "\u00e9\u00e9", "ba"};
   text.post_processor = "null";
@@ -274,14 +274,14 @@ std::string added(const std::string& content, Index id, const std::string& flags
   return text + "}";
 }
 
-TEST(Tokenizer, MatchesAddedTokensAsTheyStand) {
+TEST(Tokenizer, MatchesAddedTokensLiterally) {
   const std::vector<std::string> vocabulary = {"[UNK]", "a", "b", "[", "]"};
   const std::string tokens =
       std::string("[") + added("[M]", 5, "") + "," + added("[M]]", 6, "") + "," + added("[M]a", 7, "") + "]";
   const Tokenizer tokenizer = small(vocabulary, tokens);
   EXPECT_EQ(tokenizer.vocabulary_size(), 8);
   EXPECT_EQ(tokenizer.token(6), "[M]]");
-  // The leftmost, and of those the longest.
+  // The leftmost match, and of several the longest.
   const TokenizedText found = tokenizer.encode("a[M]]b [M]a[M]");
   EXPECT_EQ(found.ids, (std::vector<Index>{1, 6, 2, 7, 5}));
   EXPECT_EQ(joined(found.words), "a|[M]]|b|[M]a|[M]");
@@ -327,7 +327,7 @@ TEST(Tokenizer, HonoursTheFlagsOfAddedTokens) {
   EXPECT_EQ(spaced.encode("n  n n").ids, (std::vector<Index>{6, 8, 8}));
 }
 
-TEST(Tokenizer, SetsBertProcessingRoundTheText) {
+TEST(Tokenizer, AddsTokensOfBertProcessing) {
   TokenizerText text;
   text.vocabulary = {"[UNK]", "a", "<s>", "</s>"};
   text.added_tokens = "[]";
@@ -359,7 +359,7 @@ TEST(Tokenizer, FollowsTheNormalizersFlags) {
             (std::vector<Index>{0, 1, 1}));
 }
 
-TEST(Tokenizer, RejectsWhatTheCallerGetsWrong) {
+TEST(Tokenizer, RejectsInvalidArguments) {
   EXPECT_EQ(bert().vocabulary_size(), 30522);
   EXPECT_EQ(bert().token(30521), "##\uff5e");
   EXPECT_THROW(bert().token(-1), std::invalid_argument);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// bfloat16 and float16, every one of their 65,536 values, against numbers that are built from sign, exponent and
-// fraction by ldexp in double: independent of the shifts in types.h.
+// bfloat16 and float16: each of their 65,536 values compared with values built from sign, exponent and fraction by
+// ldexp in double, independently of the shifts in types.h.
 //
-//   to float     the number itself, exactly
-//   from float   at every number, at every midpoint of two neighbours, and one float to either side of it
+//   to float     the exact value
+//   from float   at every value, at every midpoint of two neighbors, and one float to either side of it
 //
-// And views whose element type is a value (tensor.h), and views of views.
+// Also views whose element type is known at run time (tensor.h), and views of views.
 //
 // Read next: include/regard/types.h.
 #include "regard/types.h"
@@ -36,7 +36,7 @@ struct Format<float16> {
   static constexpr int kFraction = 10, kBias = 15, kTop = 31;
 };
 
-// The number of these bits; ±∞ and NaN likewise.
+// The value of these bits, including ±∞ and NaN.
 template <class T>
 double number_of(unsigned bits) {
   using F = Format<T>;
@@ -64,7 +64,7 @@ class Types : public testing::Test {};
 using TwoBytes = testing::Types<bfloat16, float16>;
 TYPED_TEST_SUITE(Types, TwoBytes);
 
-TYPED_TEST(Types, EveryValueIsItsNumberAsFloat) {
+TYPED_TEST(Types, EveryValueConvertsExactlyToFloat) {
   for (unsigned bits = 0; bits < 0x10000; ++bits) {
     const float got = static_cast<float>(of_bits<TypeParam>(bits));
     const double expected = number_of<TypeParam>(bits);
@@ -77,7 +77,7 @@ TYPED_TEST(Types, EveryValueIsItsNumberAsFloat) {
   }
 }
 
-TYPED_TEST(Types, EveryValueComesBack) {
+TYPED_TEST(Types, EveryValueRoundTrips) {
   for (unsigned bits = 0; bits < 0x10000; ++bits) {
     const TypeParam back(static_cast<float>(of_bits<TypeParam>(bits)));
     if (std::isnan(number_of<TypeParam>(bits))) {
@@ -89,9 +89,10 @@ TYPED_TEST(Types, EveryValueComesBack) {
   }
 }
 
-// Between neighbours a < b of one sign: below the middle is a, above it b, the middle the one whose last bit is 0. The
-// neighbour of the largest number is, for rounding, the next number that the exponent would give.
-TYPED_TEST(Types, EveryMiddleGoesToTheEvenNeighbour) {
+// Between neighbors a < b of the same sign, values below the midpoint round to a, above it to b, and the midpoint to
+// the one whose last bit is 0. For rounding, the neighbor of the largest value is the next value that the exponent
+// would give.
+TYPED_TEST(Types, MidpointsRoundToEven) {
   for (const unsigned sign : {0u, kSign}) {
     for (unsigned low = 0; low < kInfinityBits<TypeParam>; ++low) {
       const double a = number_of<TypeParam>(low);
@@ -108,7 +109,7 @@ TYPED_TEST(Types, EveryMiddleGoesToTheEvenNeighbour) {
   }
 }
 
-TYPED_TEST(Types, EndsOfTheRange) {
+TYPED_TEST(Types, OverflowUnderflowAndNaN) {
   const float infinity = std::numeric_limits<float>::infinity();
   EXPECT_EQ(TypeParam(infinity).bits, kInfinityBits<TypeParam>);
   EXPECT_EQ(TypeParam(-infinity).bits, kInfinityBits<TypeParam> | kSign);
@@ -117,7 +118,7 @@ TYPED_TEST(Types, EndsOfTheRange) {
   EXPECT_EQ(TypeParam(-0.0f).bits, kSign);
   EXPECT_EQ(TypeParam(std::numeric_limits<float>::denorm_min()).bits, 0u);
   EXPECT_EQ(TypeParam(-std::numeric_limits<float>::denorm_min()).bits, kSign);
-  // Quiet, so also those whose payload stands in bits that are cut off.
+  // NaNs are quiet, even if their payload is in bits that are dropped.
   for (const std::uint32_t bits : {0x7fc00000u, 0x7f800001u, 0x7fffffffu, 0xff800001u, 0xffc00000u}) {
     const TypeParam nan(std::bit_cast<float>(bits));
     EXPECT_TRUE(std::isnan(static_cast<float>(nan))) << bits;
@@ -126,12 +127,12 @@ TYPED_TEST(Types, EndsOfTheRange) {
   }
 }
 
-// Floats of any bits: the result is a neighbour, and none is nearer.
-TYPED_TEST(Types, RandomFloatsGoToTheNearest) {
+// Floats with any bits: the result is a neighbor, and no other is closer.
+TYPED_TEST(Types, RandomFloatsRoundToNearest) {
   std::mt19937 random(20);
   const double largest = number_of<TypeParam>(kInfinityBits<TypeParam> - 1);
   for (int n = 0; n < 300000; ++n) {
-    // Half of them near the range of float16, where most floats are not.
+    // Half of them near the range of float16, which most floats are outside of.
     std::uint32_t bits = static_cast<std::uint32_t>(random());
     if (n % 2 == 0) bits = (bits & 0x807fffffu) | (100u + (bits >> 23) % 46u) << 23;
     const float x = std::bit_cast<float>(bits);
@@ -147,7 +148,7 @@ TYPED_TEST(Types, RandomFloatsGoToTheNearest) {
   }
 }
 
-TYPED_TEST(Types, TheRoundingModeDoesNotMatter) {
+TYPED_TEST(Types, RoundingModeDoesNotMatter) {
   const float third = 1.0f / 3, middle = 1 + std::ldexp(1.0f, -Format<TypeParam>::kFraction - 1);
   const TypeParam expected(third);
   for (const int mode : {FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO}) {
@@ -160,7 +161,7 @@ TYPED_TEST(Types, TheRoundingModeDoesNotMatter) {
   }
 }
 
-TYPED_TEST(Types, ConvertOnPurposeOnly) {
+TYPED_TEST(Types, ConversionsAreExplicit) {
   EXPECT_FALSE((std::is_convertible_v<float, TypeParam>));
   EXPECT_FALSE((std::is_convertible_v<TypeParam, float>));
   EXPECT_FALSE((std::is_constructible_v<TypeParam, double>));  // would round twice
@@ -192,7 +193,7 @@ TEST(ElementType, HasAName) {
 
 // ---- views
 
-TEST(Views, OfLowerRankHaveLeadingExtentsOf1) {
+TEST(Views, LowerRanksHaveLeadingExtentsOf1) {
   Tensor<float, 2> matrix({3, 5});
   matrix(2, 1) = 7;
   const InputView<4> view = matrix;
@@ -205,7 +206,7 @@ TEST(Views, OfLowerRankHaveLeadingExtentsOf1) {
   EXPECT_TRUE(InputView<4>(TensorView<const float, 2>()).absent());
 }
 
-TEST(Views, OfContiguousRanges) {
+TEST(Views, ConvertFromContiguousRanges) {
   const std::vector<std::int32_t> list{4, -5, 6};
   const InputView<1> view = list;
   EXPECT_EQ(view.type, ElementType::int32);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The library as a plugin: loaded at run time, used with threads, unloaded. Nothing of it stays: its threads are
-// joined, its file is unmapped, its fork handlers are gone, and it can be loaded again.
+// The library as a plugin: loaded at run time, used with threads, and unloaded. Nothing remains: its threads are
+// joined, its file is unmapped, its fork handlers are removed, and it can be loaded again.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -45,7 +45,7 @@ bool multiply(void* library) {
   return linear(&a, &b, nullptr, &c, &runtime) == REGARD_OK && product == std::vector<float>(256 * 256, 768.0f);
 }
 
-TEST(Unload, JoinsThreadsAndLeavesNothingMapped) {
+TEST(Unload, JoinsThreadsAndUnmapsTheLibrary) {
   const int before = threads_of_this_process();
   for (int round = 0; round < 3; ++round) {
     void* library = dlopen(REGARD_MODULE, RTLD_NOW | RTLD_LOCAL);

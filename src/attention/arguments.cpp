@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The checks of arguments.h, in the order in which a reader meets the arguments: shapes, sequences,
-// positions, dense options, numbers; then memory: sizes, null pointers, overlap.
+// The checks declared in arguments.h, in the order of the arguments: shapes, sequences, positions, dense options,
+// scalars and per-head values; then memory: sizes, null pointers, overlap.
+// Read next: visibility.cpp.
 #include "arguments.h"
 
 #include <algorithm>
@@ -19,12 +20,12 @@ namespace regard::inline v0::internal {
 
 namespace {
 
-// Positions and offsets stay far enough from the ends of Index that sums of a few of them cannot overflow.
+// Positions and offsets are bounded so that sums of a few of them cannot overflow Index.
 constexpr Index kMaxPosition = Index{1} << 60;
 
 std::string count_text(Index n, const char* what) { return std::to_string(n) + " " + what; }
 
-// The shortest digits that read back as x, with a dot in every locale.
+// The shortest decimal representation that reads back as x, with a decimal point in every locale.
 template <class T>
 std::string number_text(T x) {
   char text[32];
@@ -83,7 +84,7 @@ void resolve_shapes(const AttentionCall& call, UntypedAttention& r) {
 
 // ---- sequences and positions
 
-// Entries of a list of whole numbers of either type, in memory that may be misaligned.
+// A list of int32 or int64 values in memory that may be misaligned.
 class Integers {
  public:
   Integers(const char* operator_name, const char* name, const InputView<1>& view) : view_(view) {
@@ -142,7 +143,7 @@ void resolve_sequences(const AttentionCall& call, const AttentionOptions& option
   }
 }
 
-// One number per sequence, each in low … high(sequence).
+// One value per sequence, each from `low` to high(sequence).
 template <class High>
 void check_per_sequence(const char* operator_name, const char* name, const Integers& numbers,
                         const List<Sequence>& sequences, Index low, High high) {
@@ -211,7 +212,7 @@ void resolve_positions(const AttentionCall& call, const AttentionOptions& option
                        : !options.prefix.empty()                     ? "prefix"
                                                                      : nullptr;
     if (user && (!square || !options.key_lengths.empty())) {
-      reject(call.name, std::string(user) + " needs query_offset to be named when " +
+      reject(call.name, std::string(user) + " needs an explicit query_offset when " +
                             (square ? "key_lengths are given"
                                     : "query and key lengths differ (" + std::to_string(r.num_queries) + " and " +
                                           std::to_string(r.num_keys) + ")") +
@@ -236,7 +237,7 @@ void resolve_segments(const AttentionCall& call, const AttentionOptions& options
   expect_shape(call.name, "key_segments", options.key_segments, {r.batch, r.num_keys});
 }
 
-// The view with stride 0 on every axis of extent 1; every other axis must have the full extent.
+// The view with stride 0 along every axis of extent 1; every other axis must have the full extent.
 InputView<4> broadcast_to(const char* operator_name, const char* name, InputView<4> view,
                           const std::array<Index, 4>& full) {
   if (view.absent()) return view;
@@ -264,7 +265,7 @@ void resolve_dense(const AttentionCall& call, const AttentionOptions& options, U
   r.block_size = options.block_size;
   const bool has_block_size = options.block_size != std::array<Index, 2>{};
   if (options.block_mask.absent() && has_block_size) {
-    reject(call.name, "block_size is given and block_mask is not; expected both");
+    reject(call.name, "block_size is given without block_mask; expected both");
   }
   if (!options.block_mask.absent()) {
     const auto [bq, bk] = options.block_size;
@@ -292,9 +293,9 @@ void resolve_dense(const AttentionCall& call, const AttentionOptions& options, U
   r.bias = broadcast_to(call.name, "bias", options.bias, full);
 }
 
-// ---- numbers
+// ---- scalars and per-head values
 
-// As T. Throws std::invalid_argument unless there are none, or one for each query head.
+// Converted to T. Throws std::invalid_argument unless the list is empty or has one value per query head.
 template <class T>
 List<T> numbers_per_head(const char* operator_name, const char* name, const InputView<1>& view, Index num_heads,
                          const Runtime& runtime) {
@@ -322,7 +323,7 @@ void resolve_numbers(const AttentionCall& call, const AttentionOptions& options,
     }
   }
   r.sinks = checked_sinks<T>(call.name, options.sinks, r.num_heads, runtime);
-  // A number that is finite in double and not in the computing type would become the infinity that is rejected.
+  // A value that is finite in double but not in the compute type would become the infinity that is rejected here.
   const auto narrow = [&](const char* name, double x) {
     const T y = static_cast<T>(x);
     if (!std::isfinite(x) || !std::isfinite(y)) {
@@ -334,7 +335,7 @@ void resolve_numbers(const AttentionCall& call, const AttentionOptions& options,
   if (options.soft_cap) {
     r.soft_cap = narrow("soft_cap", *options.soft_cap);
     if (!(r.soft_cap > 0)) {
-      reject(call.name, "soft_cap is " + number_text(*options.soft_cap) + "; expected a number above 0");
+      reject(call.name, "soft_cap is " + number_text(*options.soft_cap) + "; expected a positive number");
     }
   }
   r.scale =
@@ -348,7 +349,7 @@ void resolve_numbers(const AttentionCall& call, const AttentionOptions& options,
   r.dropout_seed = options.dropout_seed;
   const std::array<Index, 3> extents{r.batch, r.num_heads, r.num_queries};
   for (std::size_t axis = 0; axis < 3 && r.dropout_threshold > 0; ++axis) {
-    constexpr Index kWords = Index{1} << 32;  // of the generator's counter
+    constexpr Index kWords = Index{1} << 32;  // range of the generator's counter
     const Index first = options.dropout_first[axis];
     if (first >= 0 && first <= kWords - extents[axis]) continue;
     reject(call.name, "dropout_first[" + std::to_string(axis) + "] is " + std::to_string(first) + "; expected 0 to " +
@@ -407,7 +408,7 @@ void check_softmax_state(const char* operator_name, const UntypedAttention& r, b
   for (const auto& [name, view] : {std::pair{"row_max", &row_max}, {"row_sum", &row_sum}}) {
     if (view->absent() && needed) {
       reject(operator_name,
-             std::string(name) + " is missing; expected " + shape_text(shape) + " as attention_forward wrote it");
+             std::string(name) + " is missing; expected " + shape_text(shape) + " as written by attention_forward");
     }
     expect_shape(operator_name, name, *view, shape);
     inputs.push_back(footprint(operator_name, name, *view));

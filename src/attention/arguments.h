@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the attention operators share before any work: the checks of every argument, and the arguments with all
-// defaults filled in. A batch entry and a packed sequence are the same thing from here on: a Sequence.
+// Shared by the attention operators before any work starts: the checks of every argument, and the arguments with all
+// defaults filled in. From here on, a batch entry and a packed sequence are the same thing: a Sequence.
 // Read next: visibility.h.
 #pragma once
 
@@ -17,7 +17,8 @@
 
 namespace regard::inline v0::internal {
 
-// Rows first_query … first_query + num_queries − 1 of one batch entry attend to keys first_key … of the same entry.
+// Rows first_query … first_query + num_queries − 1 of one batch entry attend to keys from first_key on in the same
+// entry.
 struct Sequence {
   Index batch;
   Index first_query;
@@ -29,7 +30,7 @@ struct Sequence {
   Index prefix;
 };
 
-// The arguments that do not depend on the type computed with: shapes, tensors, and which keys each row attends to.
+// The arguments that do not depend on the compute type: shapes, tensors, and which keys each row attends to.
 struct UntypedAttention {
   List<Sequence> sequences;
   Index batch = 0, num_heads = 0, num_kv_heads = 0, num_queries = 0, num_keys = 0, head_size = 0,
@@ -38,65 +39,68 @@ struct UntypedAttention {
   bool causal = false;
   std::optional<Index> window_left{}, window_right{};
   InputView<2> query_segments{}, key_segments{};   // int32 or int64
-  TensorView<const std::uint8_t, 4> block_mask{};  // broadcast to (B, H, …) by stride 0; not 0: true
+  TensorView<const std::uint8_t, 4> block_mask{};  // broadcast to (B, H, …) by stride 0; nonzero: true
   std::array<Index, 2> block_size{};
   TensorView<const std::uint8_t, 4> mask{};  // (B, H, L, S), broadcast by stride 0
   InputView<4> bias{};                       // (B, H, L, S) likewise
-  std::uint64_t dropout_threshold = 0;       // of 2³²: words below it are dropped; 0: no dropout
+  std::uint64_t dropout_threshold = 0;       // of 2³²: random words below it drop their weight; 0: no dropout
   std::uint64_t dropout_seed = 0;
   std::array<Index, 3> dropout_first{};  // added to batch entry, head and row
-  // Multiplied as pairs of bf16 numbers (kernels::PairKernels), not as T: query and key; weights and value, too.
+  // Operands multiplied as pairs of bf16 values (kernels::PairKernels) instead of as T: query and key; and also weights
+  // and value.
   bool key_pairs = false, value_pairs = false;
 
-  // Elements of T in a row of packed query or keys.
+  // The number of elements of T in a row of packed query or keys.
   Index head_size_words() const { return key_pairs ? (head_size + 1) / 2 : head_size; }
   Index value_words(Index numbers) const { return value_pairs ? numbers / 2 : numbers; }
 };
 
-// All arguments of a call that is computed with T, with every default filled in.
+// All arguments of a call computed in T, with every default filled in.
 template <class T>
 struct ResolvedAttention : UntypedAttention {
   List<T> alibi_slopes, sinks;
   T soft_cap = 0;  // 0: off
   T scale = 0;
-  T dropout_factor = 0;  // of the weights that are kept
+  T dropout_factor = 0;  // for the weights that are kept
 };
 
-// The type that the inputs of an operator are computed with.
+// The compute type for a given type of query.
 inline ElementType compute_type(ElementType query) {
   return query == ElementType::float64 ? query : ElementType::float32;
 }
-// Calls use(T{}) for that type.
+// Calls use(T{}) with the compute type.
 template <class Use>
 void with_compute_type(ElementType query, Use use) {
   if (query == ElementType::float64) return use(double{});
   use(float{});
 }
 
-// Which arguments an operator has, for the checks and their messages.
+// The arguments that an operator has, for the checks and their messages.
 struct AttentionCall {
   const char* name;
   InputView<4> query, key, value;
   bool has_value;
-  ElementType result = compute_type(query.type);  // type of context, or of the gradients
+  ElementType result = compute_type(query.type);  // type of context or of the gradients
 };
 
-// Throws std::invalid_argument. Call inside a FloatingPointScope: the default scale is computed here.
+// Throws std::invalid_argument. Must be called inside a FloatingPointScope, because it computes the default scale.
 template <class T>
 ResolvedAttention<T> resolve(const AttentionCall& call, const AttentionOptions& options, const Runtime& runtime);
 
-// The inputs of an attention call as footprints.
+// The memory footprints of the inputs of an attention call.
 Footprints input_footprints(const AttentionCall& call, const AttentionOptions& options);
 
-// Throws std::invalid_argument unless both have the shape (B, H, L), and are there where `needed`. Adds them to inputs.
+// Throws std::invalid_argument unless both have the shape (B, H, L), and if `needed` is set, unless both are present.
+// Appends their footprints to `inputs`.
 void check_softmax_state(const char* operator_name, const UntypedAttention& r, bool needed, const InputView<3>& row_max,
                          const InputView<3>& row_sum, Footprints& inputs);
 
-// Sinks as T. Throws std::invalid_argument unless there are none, or one for each head that is finite or −∞.
+// The sinks converted to T. Throws std::invalid_argument unless the list is empty or has one value per head, each
+// finite or −∞.
 template <class T>
 List<T> checked_sinks(const char* operator_name, const InputView<1>& sinks, Index num_heads, const Runtime& runtime);
 
-// AttentionOutputs whose types are checked, but for that of context.
+// AttentionOutputs with their types checked, except that of context.
 template <class T>
 struct TypedOutputs {
   OutputView<4> context;
@@ -105,7 +109,7 @@ struct TypedOutputs {
   TensorView<T, 3> sink_weights;
   AttentionFingerprint* fingerprint;
 
-  // Throws std::invalid_argument for a view of another type than T.
+  // Throws std::invalid_argument for a view whose type is not T.
   TypedOutputs(const char* name, const AttentionOutputs& o)
       : context(o.context),
         row_max(typed<T>(name, "row_max", o.row_max)),
@@ -116,11 +120,12 @@ struct TypedOutputs {
         fingerprint(o.fingerprint) {}
 };
 
-// Throws std::invalid_argument unless the context is absent or has the type that is computed with or the query's.
+// Throws std::invalid_argument unless the context is absent or has the compute type or the type of query.
 void check_context_type(const char* operator_name, const OutputView<4>& context, ElementType query);
 
-// Throws std::invalid_argument unless context is there (or empty), every output has its shape, and none overlaps an
-// input or another. context has the shape (B, H, L, Dv), weights have num_keys columns. Returns what is written.
+// Throws std::invalid_argument unless context is present (or empty), every output has its expected shape, and no output
+// overlaps an input or another output. context has the shape (B, H, L, Dv), and weights have num_keys columns. Returns
+// the footprints of all outputs.
 Footprints check_outputs(const char* operator_name, const AttentionOutputs& outputs,
                          const std::array<Index, 4>& context, Index num_keys, std::span<const Footprint> inputs);
 

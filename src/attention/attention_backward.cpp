@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// attention_backward: who computes what, and in which order sums are made.
+// attention_backward: how the work is divided, and the order in which sums are formed.
 //
 //   delta of every row                                           one parallel phase
 //   for each wave of key heads
@@ -11,8 +11,9 @@
 //         grad_key and grad_value of the key block are written
 //     for each 60 rows: grad_query = Σ over slots, in order      one parallel phase, where there are several
 //
-// A slot has a partial sum of grad_query of its own, so one head occupies six threads, and which thread runs a slot
-// never matters. The derivation is in docs/derivations/attention_backward.md. Read next: backward_tiles.h.
+// Each slot has its own partial sum of grad_query, so one head keeps six threads busy, and the result does not depend
+// on which thread runs a slot. The derivation is in docs/derivations/attention_backward.md.
+// Read next: backward_tiles.h.
 #include "regard/attention_backward.h"
 
 #include <algorithm>
@@ -42,16 +43,16 @@ namespace {
 using kernels::kBlockKeys;
 using kernels::kRows;
 
-constexpr Index kSlots = 6;                       // partial sums of grad_query: divided evenly by 1, 2, 3 and 6 threads
-constexpr Index kPartialBytes = Index{16} << 20;  // of a wave, unless one key head needs more
+constexpr Index kSlots = 6;  // partial sums of grad_query: divides evenly among 1, 2, 3 and 6 threads
+constexpr Index kPartialBytes = Index{16} << 20;  // per wave, unless one key head needs more
 
-// delta = Σ context · grad_context − grad_lse, summed in double.
+// delta = Σ context · grad_context − grad_lse, accumulated in double.
 template <class T>
 void fill_delta(const ResolvedAttention<T>& r, const TypedForwardState<T>& saved, T* delta, const Runtime& runtime) {
   const Index rows = r.batch * r.num_heads * r.num_queries;
   const Index pieces = (rows + kRows - 1) / kRows;
   const int workers = num_workers(runtime, pieces, static_cast<double>(rows) * static_cast<double>(r.value_head_size));
-  constexpr Index kTogether = 4;  // rows: a sum in order is as slow as its additions, four are no slower
+  constexpr Index kTogether = 4;  // rows: four independent in-order sums take no longer than one
   static_assert(kRows % kTogether == 0);
   const Index row_numbers = 2 * r.value_head_size, numbers = kTogether * row_numbers;
   const Workspace<T> scratch(runtime, workers * numbers);
@@ -85,12 +86,12 @@ void fill_delta(const ResolvedAttention<T>& r, const TypedForwardState<T>& saved
   });
 }
 
-// grad_sinks[h] = −Σ over b and i of exp(sink − row_max) / row_sum · delta, in order and in double.
+// grad_sinks[h] = −Σ over b and i of exp(sink − row_max) / row_sum · delta, summed in order in double.
 template <class T>
 void write_sinks(const BackwardCall<T>& call, const TensorView<T, 1>& output, bool accumulate) {
   const ResolvedAttention<T>& r = call.r;
   const auto& kernel = kernels::active().template of<T>();
-  constexpr double kRowProducts = 1000;  // an exponential and a division take as long as so many products
+  constexpr double kRowProducts = 1000;  // an exponential and a division cost as much as this many products
   const double products = kRowProducts * static_cast<double>(r.batch * r.num_heads * r.num_queries);
   for_each_item(call.runtime, num_workers(call.runtime, r.num_heads, products), r.num_heads, [&](Index h, int) {
     const T sink = r.sinks[static_cast<std::size_t>(h)];
@@ -142,7 +143,7 @@ class Backward {
   struct WaveUnit {
     Index sequence;
     Index key_head;
-    Index num_keys;  // that rows may see
+    Index num_keys;  // that rows may attend to
     Index num_slots;
     Index first_element;  // of its partial sums
   };
@@ -159,7 +160,7 @@ class Backward {
     const Index slots = std::min(kSlots, (keys + block_keys_ - 1) / block_keys_);
     return {n / r_.num_kv_heads, n % r_.num_kv_heads, keys, slots, first_element};
   }
-  // The rows of all heads, and those past the last that share a register tile with it.
+  // The rows of all heads, plus the rows past the last that share its register tile.
   Index slot_elements(const WaveUnit& unit) const {
     const Index rows = group() * sequence_of(unit).num_queries;
     return (rows + row_group()) * call_.padded_head_size();
@@ -174,7 +175,7 @@ class Backward {
     List<std::pair<const WaveUnit*, Index>> slots(workspace_of(call_.runtime)), row_blocks(slots.get_allocator());
     double products = 0;
     for (const WaveUnit& unit : units_) {
-      // A key head without slots has gradients to write, of 0.
+      // A key head without slots still has gradients to write: zeros.
       for (Index s = 0; s < std::max<Index>(unit.num_slots, 1); ++s) slots.emplace_back(&unit, s);
       const Index rows = group() * sequence_of(unit).num_queries;
       for (Index row = 0; row < rows && unit.num_slots > 1; row += kRows) row_blocks.emplace_back(&unit, row);
@@ -202,12 +203,12 @@ class Backward {
     for (Index key = slot * block_keys_; key < unit.num_keys; key += kSlots * block_keys_)
       run_keys(unit, slot, key, std::min(block_keys_, unit.num_keys - key), tiles, sums);
     if (slot == 0 && unit.num_keys < sequence_of(unit).num_keys) {
-      // Keys that no row may see.
+      // Keys that no row may attend to.
       clear_sums(block_keys_, sums);
       for (Index key = unit.num_keys; key < sequence_of(unit).num_keys; key += block_keys_)
         write_keys(unit, key, std::min(block_keys_, sequence_of(unit).num_keys - key), sums);
     }
-    // Who has all of the sum writes it.
+    // With a single slot, its sum is complete and is written here.
     const Index rows = group() * sequence_of(unit).num_queries;
     for (Index row = 0; row < rows && unit.num_slots < 2; row += kRows) write_rows(unit, row);
   }
@@ -219,7 +220,7 @@ class Backward {
                 static_cast<T>(0));
   }
 
-  // All rows that see some of these keys.
+  // All rows that attend to any of these keys.
   void run_keys(const WaveUnit& unit, Index slot, Index first_key, Index num_keys, BackwardTiles<T>& tiles, T* sums) {
     const Sequence& sequence = sequence_of(unit);
     clear_sums(num_keys, sums);
@@ -230,11 +231,11 @@ class Backward {
         T* const rows = gradients_.query.data
                             ? partial(unit, slot) + (g * sequence.num_queries + row) * call_.padded_head_size()
                             : nullptr;
-        // A slot's first keys find its sum as it was allocated.
+        // A slot's partial sum is uninitialized before its first keys.
         if (rows && first_key == slot * block_keys_)
           std::fill_n(rows, (num_rows < kRows ? num_rows + row_group() : num_rows) * call_.padded_head_size(),
                       static_cast<T>(0));
-        // Both ends of the interval rise with the row.
+        // Both ends of the interval increase with the row.
         const Index begin = visible_interval(r_, sequence, row).begin;
         const Index end = visible_interval(r_, sequence, row + num_rows - 1).end;
         if (end <= first_key || begin >= first_key + num_keys) continue;
@@ -277,7 +278,7 @@ class Backward {
           sums + block_keys_ * call_.padded_head_size());
   }
 
-  // Up to 60 rows of the key head's query heads from `first` on: the sum of their partial sums, in the first of them.
+  // Up to 60 rows of the key head's query heads from `first` on: adds up their partial sums, in the first slot's sum.
   void write_rows(const WaveUnit& unit, Index first) {
     const Sequence& sequence = sequence_of(unit);
     const Index num_rows = std::min(kRows, group() * sequence.num_queries - first);
@@ -317,13 +318,12 @@ class Backward {
 };
 
 #ifndef NDEBUG
-// Throws std::invalid_argument where row_max and row_sum make the weights of a row sum to more than 1: they are of
-// another call. A sum below 1 says nothing: these keys may be some of those that the forward pass saw.
+// Throws std::invalid_argument if row_max and row_sum give a row whose weights sum to more than 1, which means that
+// they come from a different call. A sum below 1 is valid: these keys may be a subset of those in the forward pass.
 template <class T>
 void check_weights(const AttentionCall& call, const ResolvedAttention<T>& r, const TypedForwardState<T>& saved,
                    const AttentionOptions& options, const Runtime& runtime) {
-  constexpr T kMaxWeightSum =
-      static_cast<T>(1.0625);  // row_max and row_sum may be somebody else's, with errors of their own
+  constexpr T kMaxWeightSum = static_cast<T>(1.0625);  // allows for rounding errors of other implementations
   const Index rows = r.batch * r.num_heads * r.num_queries;
   const Workspace<T> numbers(runtime, rows * (r.value_head_size + 2));
   const TensorView<T, 4> context(numbers.data(), {r.batch, r.num_heads, r.num_queries, r.value_head_size});
@@ -345,7 +345,7 @@ void check_weights(const AttentionCall& call, const ResolvedAttention<T>& r, con
         if (sum > kMaxWeightSum) {
           reject(kBackwardName, "row_max and row_sum make the weights of row (" + std::to_string(b) + ", " +
                                     std::to_string(h) + ", " + std::to_string(i) + ") sum to " + std::to_string(sum) +
-                                    "; expected those that attention_forward wrote for the same call");
+                                    "; expected the values that attention_forward wrote for the same call");
         }
       }
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// attention_columns: the weight on each key and the pooled map, from query, key, row_max and row_sum.
+// attention_columns: the total weight on each key and the pooled map, from query, key, row_max and row_sum.
 //
 //   for each wave of key heads (packed_kv.h)                      one parallel phase: pack the keys
 //     for each task: one chunk of 1024 keys of one query head        one parallel phase: tasks
@@ -8,8 +8,9 @@
 //         kernels::score_block, kernels::weights_block, kernels::add_rows
 //     the tasks' strips of the map, added in order
 //
-// A key belongs to one task, which adds its weights row by row: which thread runs the task never matters. Cells that
-// two tasks share are added where the tasks are over. Read next: attention_weights.cpp, row_task.cpp.
+// Each key belongs to one task, which adds its weights row by row, so the result does not depend on which thread runs
+// the task. Map cells shared by two tasks are added after the tasks have finished.
+// Read next: attention_weights.cpp, row_task.cpp.
 #include <algorithm>
 #include <array>
 #include <memory>
@@ -35,11 +36,11 @@ using kernels::kBlockKeys;
 using kernels::kChunkKeys;
 using kernels::kRows;
 
-// Element i of n lies in strip ⌊((i + 1) · strips − 1) / n⌋: the one with ⌊a·n/strips⌋ ≤ i < ⌊(a+1)·n/strips⌋.
+// Element i of n is in strip ⌊((i + 1) · strips − 1) / n⌋: the strip a with ⌊a·n/strips⌋ ≤ i < ⌊(a+1)·n/strips⌋.
 Index strip_of(Index i, Index n, Index strips) { return ((i + 1) * strips - 1) / n; }
 Index strip_begin(Index a, Index n, Index strips) { return a * n / strips; }
 
-// ColumnsRequest and AttentionColumns with views of this type.
+// ColumnsRequest and AttentionColumns with views of T.
 template <class T>
 struct TypedColumns {
   TensorView<const T, 3> row_max, row_sum;
@@ -83,7 +84,8 @@ class ColumnPass {
   }
 
  private:
-  // One chunk of keys of one query head. Its strips of the map stand at first_cell: row_strips_ rows of num_strips.
+  // One chunk of keys of one query head. Its part of the map starts at first_cell: row_strips_ rows of num_strips
+  // cells.
   struct Task {
     const KvHead* kv_head;
     Index head;
@@ -187,7 +189,7 @@ class ColumnPass {
     }
   }
 
-  // The block's weights to the strips of its rows and keys.
+  // Adds the block's weights to the strips of its rows and keys.
   void add_strips(const Task& of, const RowTask<T>& task, Index key, Index num_keys, double* strips) const {
     const Index first_row = task.sequence.first_query + task.rows.first_row;
     const Index first_column = task.sequence.first_key + key;
@@ -232,7 +234,7 @@ class ColumnPass {
   const TypedColumns<T>& outputs_;
   const Runtime& runtime_;
   Index group_;
-  Index row_strips_;  // 0 where no map is asked for
+  Index row_strips_;  // 0 if no map is requested
   Index column_strips_;
   PackedKv<T> packed_;
   Workspace<double> map_;  // sums

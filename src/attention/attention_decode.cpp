@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// attention_decode: the walk of attention_forward over keys that a cache holds packed.
+// attention_decode: attention over keys and values that are already packed in a cache.
 // Read next: few_row_schedule.h, kv_cache.cpp.
 #include <algorithm>
 #include <array>
@@ -26,12 +26,12 @@ namespace {
 
 using kernels::kPanel;
 
-// Rows of a key head that are taken four at a time, their panels as they are stored, all in one turn: with 8 rows 1.3
-// to 2 times faster than tiles of twelve over panels of float; with 16 as fast for float, 1.3 times for two bytes a
-// number.
+// Up to this many rows of a key head run as one group of tasks of four rows, which read the panels as they are stored.
+// Compared with tiles of twelve rows over float panels: 1.3 to 2 times faster for 8 rows; for 16 rows, equally fast
+// with float and 1.3 times faster with 16-bit types.
 constexpr Index kMaxFewRows = kMaxTasksPerGroup * kernels::kFewRows;
 
-// The panels of a cache of K, for kernels that compute with T, or with pairs where r says so.
+// The panels of a cache of K, for kernels that compute in T, or in bf16 pairs if r requires them.
 template <class T, class K>
 class CachedKeys final : public KvPanels<T> {
  public:
@@ -103,7 +103,8 @@ class CachedKeys final : public KvPanels<T> {
       if constexpr (kScaled) {
         block.scales[i] = follows ? block.next_scales[i] : there ? scales_at(here) : nullptr;
         block.next_scales[i] = block.next[i] ? scales_at(next) : nullptr;
-        // Two cache lines, too few for the kernel to care about and too far from the last ones for the processor.
+        // Only two cache lines: too few for the kernel to prefetch, and too far from the previous ones for the hardware
+        // prefetcher.
         if (block.next[i]) {
           __builtin_prefetch(block.next_scales[i]);
           __builtin_prefetch(block.next_scales[i] + kPanel / 2);
@@ -130,14 +131,14 @@ class CachedKeys final : public KvPanels<T> {
   bool key_pairs_, value_pairs_;
 };
 
-// The query against the cache, before resolve(), whose messages speak of a key tensor.
+// Checks the query against the cache before resolve(), whose messages refer to a key tensor.
 void check_query(const char* name, const InputView<4>& query, const KvCacheShape& shape) {
   const auto& [batch, heads, rows, head_size] = query.shape;
   const auto fail = [&](const std::string& has, const std::string& cache) {
     reject(name, "query has " + has + " in shape " + shape_text(query.shape) + "; the cache has " + cache);
   };
-  if (query.absent()) reject(name, "query is missing; expected (B, H, L, D), B the sequences of the cache");
-  if (std::min({batch, heads, rows, head_size}) < 0) return;  // resolve() names it
+  if (query.absent()) reject(name, "query is missing; expected (B, H, L, D) with B = number of sequences in the cache");
+  if (std::min({batch, heads, rows, head_size}) < 0) return;  // resolve() reports it
   if (batch != shape.num_sequences)
     fail("batch " + std::to_string(batch),
          std::to_string(shape.num_sequences) + (shape.num_sequences == 1 ? " sequence" : " sequences"));
@@ -145,10 +146,10 @@ void check_query(const char* name, const InputView<4>& query, const KvCacheShape
     fail("head size " + std::to_string(head_size), "head size " + std::to_string(shape.head_size));
   if (heads % shape.num_kv_heads != 0)
     fail(std::to_string(heads) + (heads == 1 ? " head" : " heads"),
-         std::to_string(shape.num_kv_heads) + " key heads, expected a multiple of them");
+         std::to_string(shape.num_kv_heads) + " key heads; expected a multiple of that number");
 }
 
-// Every key that a row sees must be among those that a ring keeps for certain, however its panels happen to end.
+// Every key that a row attends to must be among those that a ring is guaranteed to hold, wherever its panels end.
 template <class T, class K>
 void check_ring(const ResolvedAttention<T>& r, const KvCache<K>& cache) {
   if (!cache.shape().ring) return;
@@ -156,12 +157,12 @@ void check_ring(const ResolvedAttention<T>& r, const KvCache<K>& cache) {
     const Index kept = std::max(cache.first_key(sequence.batch), cache.length(sequence.batch) - cache.shape().capacity);
     for (Index row = 0; row < sequence.num_queries && r.num_heads > 0; ++row) {
       const Interval seen = visible_interval(r, sequence, row);
-      if (seen.begin >= kept) break;  // as does every row after it
+      if (seen.begin >= kept) break;  // and so do all later rows
       if (seen.begin >= seen.end) continue;
       reject("attention_decode", "query " + std::to_string(row) + " of sequence " + std::to_string(sequence.batch) +
-                                     " sees key " + std::to_string(seen.begin) + " and the ring keeps those from key " +
-                                     std::to_string(kept) +
-                                     " on; a window of w keys and L queries need a capacity of w + L - 1");
+                                     " attends to key " + std::to_string(seen.begin) +
+                                     ", but the ring keeps only keys from " + std::to_string(kept) +
+                                     " on; a window of w keys with L queries needs a capacity of w + L - 1");
     }
   }
 }
@@ -173,9 +174,9 @@ void decode(const InputView<4>& query, const KvCache<K>& cache, const AttentionO
   const KvCacheShape& shape = cache.shape();
   const CacheReading<K> reading(kName, cache);
   check_query(kName, query, shape);
-  if (!options.key_lengths.empty()) reject(kName, "key_lengths is given; expected none: the cache has them");
+  if (!options.key_lengths.empty()) reject(kName, "key_lengths is given; expected none: the cache holds the lengths");
   if (!options.query_starts.empty() || !options.key_starts.empty())
-    reject(kName, "query_starts or key_starts is given; expected none: each sequence of the cache is one of its own");
+    reject(kName, "query_starts or key_starts is given; expected none: the cache already separates its sequences");
   if (options.dropout != 0) reject(kName, "dropout is given; expected none");
   if (!outputs.weights.absent()) reject(kName, "weights is given; expected none");
   List<Index> lengths(workspace_of(runtime));
@@ -185,7 +186,7 @@ void decode(const InputView<4>& query, const KvCache<K>& cache, const AttentionO
     lengths.push_back(cache.length(s));
     longest = std::max(longest, lengths.back());
   }
-  // Only their shapes and, to choose the kernels, their type are looked at: the panels are read where they lie.
+  // These views only supply shapes and, for the choice of kernels, a type; the panels are read from the cache.
   constexpr ElementType kCached = std::same_as<K, bfloat16> ? ElementType::bfloat16 : kElementType<T>;
   const auto standing_for = [&](Index columns) {
     return InputView<4>(cache.memory().data(), kCached, {shape.num_sequences, shape.num_kv_heads, longest, columns},

@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// attention_forward, attention_with_weights, attention_with_statistics and attention_partials: batch, heads, threads
-// and outputs round the kernels.
+// attention_forward, attention_with_weights, attention_with_statistics and attention_partials: the loops over batch,
+// heads and threads, and the outputs, around the kernels.
 //
-//   for each key/value head                                  packed in waves, or by who computes its rows
-//   (forward_schedule.h)
+//   for each key/value head (forward_schedule.h)              packed in waves, or by the worker that processes its rows
 //     for each task: up to 60 query rows of one head
-//       for each chunk of 1024 keys that some row sees        starts at m = −∞, l = 0, O = 0
+//       for each chunk of 1024 keys that any row attends to   starts at m = −∞, l = 0, O = 0
 //         for each block of 64 keys                           kernels::attention_block
 //       kernels::finish_rows                                  merge of the chunks, sink, division
 //
-// Few rows a key head are another walk, which packs nothing: unpacked_keys.h.
-// Which thread runs a task never matters: tasks share nothing but what they read. Read next:
-// kernels/attention_tile.cpp.
+// Calls with few rows per key head use a different schedule, which packs nothing: unpacked_keys.h. The result does not
+// depend on which thread runs a task: tasks share only read-only data.
+// Read next: kernels/attention_tile.cpp.
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -48,7 +47,7 @@ void forward(const AttentionCall& call, const ResolvedAttention<T>& r, const Typ
   write_fingerprint(r, outputs.fingerprint);
   TypedOutputs<T> written = outputs;
   const Index rows = r.batch * r.num_heads * r.num_queries;
-  // The weights need row_max and row_sum, asked for or not.
+  // The weights need row_max and row_sum even if the caller does not request them.
   const bool weights = !outputs.weights.absent();
   const std::array<Index, 3> shape{r.batch, r.num_heads, r.num_queries};
   Workspace<T> row_max(runtime, weights && outputs.row_max.absent() ? rows : 0);
@@ -56,7 +55,7 @@ void forward(const AttentionCall& call, const ResolvedAttention<T>& r, const Typ
   if (row_max.data()) written.row_max = {row_max.data(), shape};
   if (row_sum.data()) written.row_sum = {row_sum.data(), shape};
 
-  // The weights are a second walk over the same rows.
+  // The weights take a second pass over the same rows.
   const bool two_walks = weights && runtime.progress;
   std::array<Runtime, 2> walks;
   if (two_walks) {
@@ -65,7 +64,7 @@ void forward(const AttentionCall& call, const ResolvedAttention<T>& r, const Typ
     walks[1].progress = [&](Index done, Index total) { runtime.progress(total + done, 2 * total); };
   }
   const char* why = why_packed(r);
-  if (!why && statistics) why = "statistics ride along";
+  if (!why && statistics) why = "statistics are requested";
   const ForwardScheduleOptions<T> how{.name = call.name,
                                       .written_bytes = output_bytes(outputs),
                                       .why_packed = why,
@@ -95,7 +94,8 @@ void forward(const AttentionCall& call, const ResolvedAttention<T>& r, const Typ
   }
 }
 
-// The means of heads are taken from the rows, which are therefore kept where the caller does not ask for them.
+// The head means are computed from the per-row values, which are therefore kept even if the caller does not request
+// them.
 template <class T>
 void forward_with_statistics(const AttentionCall& call, const ResolvedAttention<T>& r, const TypedOutputs<T>& outputs,
                              TypedStatistics<T> rows, const AttentionOptions& options, const Runtime& runtime) {
@@ -119,7 +119,7 @@ void forward_with_statistics(const AttentionCall& call, const ResolvedAttention<
   if (averages && !is_planning()) rows.average_heads(r.num_queries, sees_key.data());
 }
 
-// AttentionPartialOutputs of this type.
+// AttentionPartialOutputs with views of T.
 template <class T>
 struct TypedPartials {
   TensorView<T, 5> accumulator;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// attention_merge and attention_merge_lse: several results of disjoint keys become one.
+// attention_merge and attention_merge_lse: combine results over disjoint sets of keys into one.
 //
-//   by row_max and row_sum   the fold that attention_forward itself ends with (kernels::finish_rows): the same bits
-//   by lse                   context_n is an accumulator with row_max = lse_n and row_sum = 1: the same fold again
+//   by row_max and row_sum   the same fold that ends attention_forward (kernels::finish_rows), with the same bits
+//   by lse                   context_n is an accumulator with row_max = lse_n and row_sum = 1; then the same fold
 //
 // Each task gathers the partials of up to 60 rows of one head into dense scratch.
 #include <algorithm>
@@ -55,14 +55,15 @@ void check_merge(const MergeCall<T>& call, const AttentionOutputs& outputs, cons
   expect_rows(row_max_name, call.row_max);
   if (!call.row_sum.absent()) expect_rows("row_sum", call.row_sum);
   expect_shape(call.name, "scaled_accumulator", call.scaled_accumulator, shape);
-  if (outputs.fingerprint != nullptr) reject(call.name, "fingerprint is given; expected none: no options are known");
+  if (outputs.fingerprint != nullptr)
+    reject(call.name, "fingerprint is given; expected none: the options of the partial results are unknown");
   if (!outputs.weights.absent()) {
     reject(call.name, "weights is given; expected none (attention_weights computes them from row_max and row_sum)");
   }
   check_outputs(call.name, outputs, {shape[1], shape[2], shape[3], shape[4]}, 0, inputs);
 }
 
-// The partials of num_rows rows of one head, dense, and the rows that they become.
+// The dense partials of num_rows rows of one head, and the rows that they are merged into.
 template <class T>
 struct MergeScratch {
   T* accumulator;  // [N][kRows][Dv]
@@ -98,7 +99,7 @@ void merge_rows(const MergeCall<T>& call, Index b, Index h, Index first_row, Ind
     for (Index i = 0; i < num_rows; ++i) {
       const Index at = n * kRows + i;
       s.row_max[at] = read_element(call.row_max.pointer(n, b, h, first_row + i));
-      // By lse, a row that sees nothing has no share at all, whatever stands in its context.
+      // When merging by lse, a row that attends to no key has no weight, whatever its context contains.
       const bool nothing = by_lse && s.row_max[at] == -std::numeric_limits<T>::infinity();
       s.row_sum[at] = by_lse ? static_cast<T>(!nothing) : read_element(call.row_sum.pointer(n, b, h, first_row + i));
       for (Index c = 0; c < columns; ++c) {
@@ -160,7 +161,7 @@ void merge(const MergeCall<T>& call, const Runtime& runtime) {
   const Index tasks = batch * heads * blocks;
   if (tasks == 0) return;
   const Index elements = MergeScratch<T>::elements(partials, columns);
-  constexpr double kElementProducts = 150;  // an element of a partial takes 3 ns, as long as that many products
+  constexpr double kElementProducts = 150;  // an element of a partial takes 3 ns, as long as this many products
   const int workers = num_workers(runtime, tasks, kElementProducts * static_cast<double>(call.accumulator.size()));
   const Workspace<T> scratch(runtime, workers * elements);
   if (is_planning()) {
@@ -202,7 +203,7 @@ void merge_lse_call(const char* name, const InputView<5>& contexts, const InputV
                           {},   List<T>(workspace_of(runtime)),       TypedOutputs<T>(name, outputs)};
   for (const auto& [output, view] :
        {std::pair{"row_max", outputs.row_max}, {"row_sum", outputs.row_sum}, {"sink_weights", outputs.sink_weights}}) {
-    if (!view.absent()) reject(name, std::string(output) + " is given; expected context and lse alone");
+    if (!view.absent()) reject(name, std::string(output) + " is given; expected only context and lse");
   }
   check_merge(call, outputs, "contexts", "lse");
   merge(call, runtime);

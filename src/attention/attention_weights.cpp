@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// attention_weights: scores or weights of chosen rows and keys, rebuilt from query, key, row_max and row_sum.
+// attention_weights: scores or weights of selected rows and keys, recomputed from query, key, row_max and row_sum.
 //
-//   for each wave of key heads; for each piece of up to 60 chosen rows; for each block of 64 keys among the chosen:
+//   for each wave of key heads; for each piece of up to 60 selected rows; for each block of 64 selected keys:
 //     kernels::score_block, then kernels::weights_block with the rows' final maximum and sum
 //
-// The scores are computed by the code of the forward pass, so they have its bits.
+// The scores are computed by the code of the forward pass and are bit-identical to its scores.
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -32,7 +32,7 @@ namespace {
 using kernels::kBlockKeys;
 using kernels::kRows;
 
-// Chosen rows that lie together in one sequence: output rows first_output … are its rows first_row ….
+// Consecutive selected rows of one sequence: output rows first_output … are its rows first_row ….
 struct Piece {
   Index sequence;
   Index first_row;  // within the sequence
@@ -46,7 +46,7 @@ void check_range(const std::string& name, const RowRange& range, Index limit) {
                                   "; expected a half-open range within 0 to " + std::to_string(limit));
 }
 
-// WeightsRequest with views of this type.
+// WeightsRequest with views of T.
 template <class T>
 struct TypedRequest {
   TensorView<const T, 3> row_max, row_sum;
@@ -72,7 +72,7 @@ List<Piece> pieces_of(const ResolvedAttention<T>& r, std::span<const RowRange> r
   return pieces;
 }
 
-// Copies those of count numbers of one row, of keys first_key …, that are chosen.
+// Copies the selected ones of `count` values of one row, for keys from first_key on.
 template <class T>
 void write_block(const TensorView<T, 4>& output, const RowRange& keys, Index b, Index h, Index row, Index first_key,
                  Index count, const T* from) {
@@ -83,7 +83,7 @@ void write_block(const TensorView<T, 4>& output, const RowRange& keys, Index b, 
                 output.strides[3]);
 }
 
-// The weights of the task's rows and of these keys become output rows first_output ….
+// Writes the weights of the task's rows and these keys to output rows from first_output on.
 template <class T>
 void weigh(const RowTask<T>& task, const TypedRequest<T>& request, const RowRange& keys, Index first_output,
            const TensorView<T, 4>& output) {
@@ -96,7 +96,7 @@ void weigh(const RowTask<T>& task, const TypedRequest<T>& request, const RowRang
   kernels::ScoreBlock<T> block = task.start_rows();
   const Interval& seen = s.visible_rows->all;
   if (weights) task.load_softmax_state(request.row_max, request.row_sum);
-  // Packed keys of other sequences are columns of this row, too.
+  // With packed sequences, this row also has columns for keys of other sequences.
   const auto fill = [&](Index first_column, Index end_column) {
     T filler[kBlockKeys];
     std::fill_n(filler, kBlockKeys, nothing);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What attention_backward asks of its arguments beside those of the forward call: all that the forward pass saved, and
-// where gradients go. Read next: arguments.h.
+// The arguments of attention_backward beyond those of the forward call: the state saved by the forward pass, and the
+// gradients to write.
+// Read next: arguments.h.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +18,7 @@ namespace regard::inline v0::internal {
 
 inline constexpr const char* kBackwardName = "attention_backward";
 
-// AttentionForwardState with views of this type.
+// AttentionForwardState with views of T.
 template <class T>
 struct TypedForwardState {
   InputView<4> context;
@@ -33,7 +34,7 @@ struct TypedForwardState {
         grad_lse(typed<T>(kBackwardName, "grad_lse", s.grad_lse)) {}
 };
 
-// AttentionGradients whose types are checked: query, key and value of one, bias and sinks of T.
+// AttentionGradients with their types checked: query, key and value have one common type, bias and sinks have type T.
 template <class T>
 struct TypedGradients {
   OutputView<4> query, key, value;
@@ -49,7 +50,7 @@ struct TypedGradients {
         sinks(typed<T>(kBackwardName, "grad_sinks", g.grad_sinks)),
         accumulate(g.accumulate) {}
 
-  // The type of the gradients of query, key and value; T where none is asked for.
+  // The type of the gradients of query, key and value; T if none is requested.
   ElementType type() const {
     for (const OutputView<4>* view : {&query, &key, &value}) {
       if (!view->absent()) return view->type;
@@ -91,7 +92,7 @@ void check_gradients(const ResolvedAttention<T>& r, const TypedGradients<T>& g, 
     const bool allowed = type == kElementType<T> || type == r.query.type;
     if (allowed && view->type == type) continue;
     reject(kBackwardName, std::string(name) + " has type " + element_type_text(view->type) + "; expected " +
-                              (allowed ? type_name(type) + std::string(" as the other gradients")
+                              (allowed ? type_name(type) + std::string(" like the other gradients")
                                        : own_or_query(kElementType<T>, r.query.type)));
   }
   Footprints written;
@@ -104,7 +105,7 @@ void check_gradients(const ResolvedAttention<T>& r, const TypedGradients<T>& g, 
   check("grad_value", g.value, r.value.shape);
   if (!g.bias.absent()) {
     const std::array<Index, 4> full{r.batch, r.num_heads, r.num_queries, r.num_keys};
-    if (!has_bias(r)) reject(kBackwardName, "grad_bias is given and bias is not; expected both");
+    if (!has_bias(r)) reject(kBackwardName, "grad_bias is given without bias; expected both");
     for (std::size_t axis = 0; axis < 4; ++axis) {
       if (g.bias.shape[axis] == full[axis] || g.bias.shape[axis] == 1) continue;
       reject(kBackwardName, "grad_bias has shape " + shape_text(g.bias.shape) +
@@ -113,7 +114,7 @@ void check_gradients(const ResolvedAttention<T>& r, const TypedGradients<T>& g, 
     written.push_back(footprint(kBackwardName, "grad_bias", g.bias));
   }
   if (!g.sinks.absent()) {
-    if (r.sinks.empty()) reject(kBackwardName, "grad_sinks is given and sinks are not; expected both");
+    if (r.sinks.empty()) reject(kBackwardName, "grad_sinks is given without sinks; expected both");
     check("grad_sinks", g.sinks, std::array<Index, 1>{r.num_heads});
   }
   check_overlap(kBackwardName, inputs, written);

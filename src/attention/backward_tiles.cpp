@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Packing of keys and rows for the backward passes, and the scores of their blocks.
+// Read next: backward_tiles.h.
 #include "backward_tiles.h"
 
 #include <algorithm>
@@ -118,7 +119,7 @@ bool BackwardTiles<T>::take_block(Index key) {
   const ResolvedAttention<T>& r = call_.r;
   if (!task_->start_block(key, score_)) return false;
   if (r.soft_cap != 0) {
-    // The scores of the soft cap alone say what its derivative is.
+    // The derivative of the soft cap is computed from the capped scores alone, without ALiBi and bias.
     kernels::ScoreBlock<T> capped = score_;
     capped.rules.alibi_slopes = nullptr;
     capped.rules.bias = nullptr;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the backward passes share: one worker's keys and values of a few blocks, packed, and up to 60 query rows of one
-// head with the gradients of their context, packed, too; together a kernels::BackwardBlock after the other.
+// Shared by the backward passes: one worker's packed keys and values of a few blocks, and its packed up to 60 query
+// rows of one head with the gradients of their context. Together they form one kernels::BackwardBlock after another.
 //
 //     take_keys(…)     up to block_keys() keys          key [D][32] and [32][D], value [Dv][32]
 //       take_rows(…)     up to 60 rows                  query and grad_context, by columns and by rows
@@ -28,7 +28,7 @@ struct BackwardCall {
   const T* delta;  // (B, H, L), dense
   const Runtime& runtime;
 
-  // Whether all five products are of pairs of bf16 numbers (kernels::PairKernels), not of T.
+  // True if all five products are of pairs of bf16 values (kernels::PairKernels) instead of T.
   bool pairs() const { return r.key_pairs && r.value_pairs && saved.grad_context.type == ElementType::bfloat16; }
   Index per_word() const { return pairs() ? 2 : 1; }
   Index words(Index numbers) const { return (numbers + per_word() - 1) / per_word(); }
@@ -37,10 +37,11 @@ struct BackwardCall {
     return (r.value_head_size + kernels::kPanel - 1) / kernels::kPanel * kernels::kPanel;
   }
   Index row(Index b, Index h, Index i) const { return (b * r.num_heads + h) * r.num_queries + i; }
-  // Keys that a worker holds at a time; a function of the head sizes and the type alone, because it orders sums.
+  // Keys that a worker holds at a time. Depends only on the head sizes and the type, because it determines the order of
+  // sums.
   Index block_keys() const {
-    // Packed keys and values and the sums of their gradients stay in a second-level cache beside a task's rows; pairs,
-    // whose products take half the time, go through them at the rate of the next level.
+    // Packed keys and values and their gradient sums stay in a second-level cache together with a task's rows. Products
+    // of pairs take half the time, and can stream them from the next cache level.
     const Index kibibytes = pairs() ? 1024 : 384;
     const Index most_keys = pairs() ? 512 : 256;
     const Index packed = 2 * words(r.head_size) + words(r.value_head_size);
@@ -53,19 +54,20 @@ struct BackwardCall {
 template <class T>
 class BackwardTiles final : public KvPanels<T> {
  public:
-  // Bytes of one worker that holds max_keys, a multiple of kBlockKeys, at a time.
+  // Bytes for one worker that holds up to max_keys keys at a time; max_keys is a multiple of kBlockKeys.
   static Index bytes(const BackwardCall<T>& call, Index max_keys);
   BackwardTiles(const BackwardCall<T>& call, Index max_keys, std::byte* memory);
 
-  // Keys first_key … of the sequence, first_key a multiple of kBlockKeys.
+  // Packs keys from first_key on, where first_key is a multiple of kBlockKeys.
   void take_keys(Index sequence, Index key_head, Index first_key, Index num_keys);
-  // Rows of one head in the sequence of take_keys.
+  // Packs rows of one head of the sequence given to take_keys.
   void take_rows(Index head, Index first_row, Index num_rows);
   const Interval& seen() const { return scratch_.visible_rows->all; }
-  // The block of keys from `key` on, which are among those taken. False where no row sees any of them.
+  // Prepares the block of keys from `key` on, which must be among those packed. Returns false if no row attends to any
+  // of them.
   bool take_block(Index key);
   kernels::BackwardBlock<T>& block() { return block_; }
-  // The kernels of the same names on block(), by the call's pairs().
+  // Run the kernels of the same names on block(), choosing the variant by the call's pairs().
   void run_grad_scores_block() const;
   void run_backward_block() const;
   const KvHead& kv_head() const { return kv_head_; }
@@ -93,12 +95,12 @@ class BackwardTiles final : public KvPanels<T> {
   BackwardCall<T> call_;
   RowScratchLayout<T> layout_;
   RowScratch<T> scratch_{};
-  // Of numbers, or of pairs that take the place of a number (kernels/table.h). Of the keys: [panels] of …
+  // Elements are T, or pairs in place of T (kernels/table.h). Packed keys, each array [panels] of …
   T* key_panels_;    // [D][32]
   T* key_rows_;      // [⌈D/32⌉][32][32]
   T* value_panels_;  // [Dv][32]
   std::uint8_t* keys_finite_;
-  // Of the rows.
+  // Packed rows.
   T* query_rows_;         // [2][⌈D/32⌉][32][32]
   T* grad_context_;       // by pack_query
   T* grad_context_rows_;  // [2][⌈Dv/32⌉][32][32]

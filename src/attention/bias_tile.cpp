@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The bias of a tile, converted to the type computed with; see bias_tile.h.
+// Converts the bias of a tile to the compute type; see bias_tile.h.
 // Read next: row_task.cpp.
 #include "bias_tile.h"
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Dropout of a tile of weights, forward and backward alike. Read next: kernels/dropout.cpp.
+// Dropout of a tile of weights, in the forward and the backward pass.
+// Read next: kernels/dropout.cpp.
 #pragma once
 
 #include "arguments.h"
@@ -11,7 +12,7 @@ namespace regard::inline v0::internal {
 
 inline bool has_dropout(const UntypedAttention& r) { return r.dropout_threshold > 0; }
 
-// Writes what the weights are multiplied by, 0 or 1 / (1 − dropout), to tile[row][lane] for 64 keys from first_key on.
+// Writes the factors of the weights, 0 or 1 / (1 − dropout), to tile[row][lane] for 64 keys from first_key on.
 template <class T>
 void fill_dropout_tile(const ResolvedAttention<T>& r, const Sequence& sequence, const TaskRows& of, Index first_key,
                        T* tile) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The schedule of few_row_schedule.h: lists tasks and groups, then runs the groups whole or chunk by chunk.
+// The schedule of few_row_schedule.h: lists tasks and groups, then runs the groups as a whole or chunk by chunk.
 // Read next: row_task.cpp.
 #include "few_row_schedule.h"
 
@@ -24,7 +24,7 @@
 namespace regard::inline v0::internal {
 namespace {
 
-// A task, the chunks that it visits, and where its partials begin when those of all tasks are kept.
+// A task, the chunks that it processes, and the index of its first partial when the partials of all tasks are kept.
 struct WorkItem {
   std::size_t kv_head;
   Index first_row;
@@ -35,7 +35,7 @@ struct WorkItem {
   Index num_partials() const { return chunks.size() * num_rows; }
 };
 
-// Tasks of one kv_head that walk its keys together, and the chunks that any of them visits.
+// Tasks of one kv_head that iterate over its keys together, and the chunks that any of them processes.
 struct TaskGroup {
   std::size_t first_item;
   std::size_t num_items;
@@ -66,7 +66,7 @@ class FewRowSchedule {
     const Index rows = few_ ? kernels::active().of<T>().row_group : kernels::kRows;
     const RowScratchLayout<T> layout(r_, padded_columns_, keys_.widened(), 0, rows);
     scratches_.emplace(runtime_, layout, workers * static_cast<Index>(tasks_per_group_));
-    // Fewer groups than four for each thread leave threads without work at the end: chunks are the smaller pieces.
+    // With fewer than four groups per thread, some threads would be idle at the end, so groups are split into chunks.
     const bool too_few = workers > 1 && static_cast<Index>(groups_.size()) < 4 * workers;
     const bool split = too_few || (options_.by_chunk && groups_.size() > 1);
     if (is_planning()) {
@@ -74,9 +74,9 @@ class FewRowSchedule {
           std::string(options_.source) + ": " + std::to_string(groups_.size()) + " tasks of up to " +
           std::to_string(few_ ? kMaxTasksPerGroup * kernels::kFewRows : kernels::kRows) + " rows of a key head, ";
       plan_attention(options_.name, r_, options_.key_bytes, options_.value_bytes,
-                     tasks + (too_few ? "each split into its chunks: too few for the threads"
-                              : split ? "each split into its chunks: all heads of some keys before the next keys"
-                                      : "each by one thread"),
+                     tasks + (too_few ? "each split into chunks: too few tasks for all threads"
+                              : split ? "each split into chunks: all heads process a chunk before the next one"
+                                      : "each on one thread"),
                      options_.written_bytes);
     }
     if (split) {
@@ -106,7 +106,7 @@ class FewRowSchedule {
             .num_rows = item.num_rows,
             .rows_per_head = sequence_of(item).num_queries};
   }
-  // place: of the scratch, one of each worker's tasks_per_group_.
+  // place: index of the scratch, among each worker's tasks_per_group_.
   RowTask<T> task_of(const WorkItem& item, Index place) const {
     RowTask<T> task{.r = r_,
                     .packed = keys_,
@@ -123,7 +123,7 @@ class FewRowSchedule {
   void list_items() {
     VisibleRows seen;
     List<ChunkRange> chunks(
-        workspace_of(runtime_));  // of the kv_head's rows, which are those of every key head of its sequence
+        workspace_of(runtime_));  // of the kv_head's rows, which are the same for every key head of its sequence
     items_.reserve(kv_heads_.size());
     for (std::size_t u = 0; u < kv_heads_.size(); ++u) {
       const bool first_head = kv_heads_[u].key_head == 0;
@@ -158,7 +158,7 @@ class FewRowSchedule {
         none ? item.chunks
              : ChunkRange{std::min(group.chunks.begin, item.chunks.begin), std::max(group.chunks.end, item.chunks.end)};
   }
-  // The partials of the group's first tasks.
+  // Number of partials of the group's first num_items tasks.
   Index partials_before(const TaskGroup& group, std::size_t num_items) const {
     Index sum = 0;
     for (std::size_t i = 0; i < num_items; ++i) sum += items_[group.first_item + i].num_partials();
@@ -175,7 +175,7 @@ class FewRowSchedule {
     return products;
   }
 
-  // Calls use(tasks of the group, each with a scratch of the worker).
+  // Calls use() with the tasks of the group, each with its own scratch of the worker.
   template <class F>
   void with_tasks(const TaskGroup& group, int worker, const F& use) const {
     const Index first_place = worker * static_cast<Index>(tasks_per_group_);
@@ -219,7 +219,7 @@ class FewRowSchedule {
     for (std::size_t n = 0; n < groups_.size(); ++n) {
       for (Index c = groups_[n].chunks.begin; c < groups_[n].chunks.end; ++c) pieces.emplace_back(n, c);
     }
-    // All groups of a kv_head, or of a sequence, take a chunk before any takes the next.
+    // All groups of a kv_head, or of a sequence, process a chunk before any processes the next.
     std::ranges::sort(pieces, {}, [&](const auto& piece) {
       const std::size_t kv_head = items_[groups_[piece.first].first_item].kv_head;
       const Index of = options_.by_chunk ? kv_heads_[kv_head].sequence : static_cast<Index>(kv_head);
@@ -268,7 +268,7 @@ class FewRowSchedule {
   List<KvHead> kv_heads_;
   List<WorkItem> items_;
   List<TaskGroup> groups_;
-  bool few_ = true;                  // no task has more than kFewRows
+  bool few_ = true;                  // no task has more than kFewRows rows
   std::size_t tasks_per_group_ = 1;  // tasks of a group
   Index num_partials_ = 0;           // of all items
   Index most_partials_ = 0;          // of one group

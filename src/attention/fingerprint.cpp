@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A word for each option, hashed from the option's resolved value: defaults are filled in, query_offset is a number per
-// sequence, masks and biases are broadcast. Hence the way in which a caller states an option does not matter.
+// One 32-bit word per option, hashed from its resolved value: defaults are filled in, query_offset is one number per
+// sequence, masks and biases are broadcast. Equivalent ways to state an option therefore give the same word.
 //
 //     word    0      1       2             3       4            5       6         7       8           9     10
 //             shape  causal  query_offset  window  key_lengths  starts  segments  prefix  block_mask  mask  bias
@@ -43,7 +43,7 @@ constexpr std::array<const char*, 16> kNames{"the shape of query, key or value",
                                              "dropout, dropout_seed or dropout_first"};
 static_assert(kNames.size() == std::tuple_size_v<decltype(AttentionFingerprint::words)>);
 
-// More elements of a dense option are sampled: reading all of them would cost a visible part of the call.
+// Dense options with more elements are sampled: reading all of them would take a noticeable share of the call.
 constexpr Index kMaxElements = 1024;
 
 // The finalizer of SplitMix64 (Steele, Lea and Flood 2014).
@@ -75,7 +75,7 @@ class Hash {
   void add(const TensorView<const E, Rank>& view) {
     if (view.absent()) return;
     add(true);
-    double size = 1;  // its product may exceed every integer type
+    double size = 1;  // a product of strides and extents may exceed every integer type
     for (const Index extent : view.shape) size *= static_cast<double>(extent);
     size <= static_cast<double>(kMaxElements) ? add_all(view) : add_sample(view);
   }
@@ -98,7 +98,7 @@ class Hash {
       add_element(read_element(view.data + offset));
     }
   }
-  // Pseudo-random elements, the same for equal shapes: a fixed step could miss whole rows or columns.
+  // Pseudo-random positions, the same for equal shapes: a fixed step could miss whole rows or columns.
   template <class E, int Rank>
   void add_sample(const TensorView<const E, Rank>& view) {
     std::uint64_t random = 0;
@@ -148,7 +148,7 @@ AttentionFingerprint fingerprint_of(const ResolvedAttention<T>& r) {
       for (const T x : values) hash.add(x);
     });
   };
-  // Of segments every element: they are as many as rows and keys.
+  // Segments are hashed completely: there is only one per row and key.
   const auto of_segments = [](const auto&... views) {
     const auto add = [](Hash& hash, const InputView<2>& view) {
       for (Index b = 0; b < view.shape[0]; ++b) {
@@ -182,7 +182,7 @@ void check_fingerprint(const char* operator_name, const ResolvedAttention<T>& r,
                        const AttentionFingerprint& of_forward) {
   if (is_planning() || of_forward == kUncheckedFingerprint) return;
   if (of_forward == AttentionFingerprint{}) {
-    reject(operator_name, "fingerprint is missing; expected the one that attention_forward wrote");
+    reject(operator_name, "fingerprint is missing; expected the one written by attention_forward");
   }
   const AttentionFingerprint here = fingerprint_of(r);
   std::string names;
@@ -190,7 +190,7 @@ void check_fingerprint(const char* operator_name, const ResolvedAttention<T>& r,
   for (std::size_t n = 0; n < kNames.size(); ++n) {
     if (of_forward.words[n] == here.words[n]) continue;
     names += (count++ > 0 ? ", " : "") + std::string(kNames[n]);
-    if (n == 0) break;  // many an option follows the shape
+    if (n == 0) break;  // most options depend on the shape
   }
   if (count == 0) return;
   reject(operator_name, names + (count == 1 ? " differs" : " differ") +

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the chunks of a task become: merged, divided, and written where the caller wants its rows. Where a sum
-// overflowed although the context does not, the sums are taken anew, scaled. Read next: kernels/attention_finish.cpp.
+// Turns the chunk results of a task into finished rows: merges them, divides, and writes the rows to the caller's
+// outputs. If a sum overflowed although the context itself does not, the sums are recomputed with scaling.
+// Read next: kernels/attention_finish.cpp.
 #include <algorithm>
 
 #include "kernels/table.h"
@@ -13,9 +14,9 @@
 namespace regard::inline v0::internal {
 namespace {
 
-// The merge of the chunks, the sink and the division: fills the scratch's row_max, row_sum, lse and sink_weight, and
-// context. Whether a context is not finite although its row_sum is: a sum overflowed, or a value that the row sees is
-// not finite.
+// Merges the chunks, adds the sink and divides: fills row_max, row_sum, lse and sink_weight of the scratch, and
+// context. Returns whether some context is not finite although its row_sum is, because a sum overflowed or because the
+// row attends to a value that is not finite.
 template <class T>
 bool finish_results(const RowTask<T>& task, Index num_chunks, const ChunkResults<T>& from, Index row_stride,
                     T value_scale, T* context) {
@@ -48,7 +49,7 @@ FinishedRows<T> finished(const RowScratch<T>& s) {
   return {s.context, s.row_max, s.row_sum, s.lse, s.sink_weight};
 }
 
-// finish, where plain sums overflowed.
+// Finishes the rows for which plain sums overflowed.
 template <class T>
 void finish_scaled(const RowTask<T>& task, const ChunkRange& chunks, const ChunkResults<T>& results) {
   const RowScratch<T>& s = task.scratch;
@@ -76,7 +77,7 @@ FinishedRows<T> FinishedRows<T>::attend(const RowTask<T>& task, const ChunkRange
     task.attend(chunks, buffer);
     return of(task, chunks, buffer);
   }
-  // A single chunk is finished where it lies.
+  // A single chunk is finished in the scratch, without a copy.
   if (finish_results(task, chunks.size(), task.attend_one(chunks), s.padded_value_head_size, static_cast<T>(1),
                      s.context)) {
     task.keep(0, buffer);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The schedules of forward_schedule.h: who packs what, and which tasks go together.
+// The schedules of forward_schedule.h: which worker packs what, and which tasks form a group.
 // Read next: row_blocks.h, prefetch.cpp, packed_kv.cpp, row_task.cpp.
 #include "forward_schedule.h"
 
@@ -22,14 +22,14 @@
 namespace regard::inline v0::internal {
 namespace {
 
-// Who packs how much. Heads of one task are packed by blocks, also where they are fewer than the workers and one of
-// them packed whole exceeds the budget of a wave: its rows are one worker's either way. Others are packed by heads
-// where one by itself fits half of a second-level cache, and each worker gets as many or there are enough for no worker
-// to end alone.
+// Which workers pack for themselves, and how much at a time. Heads with a single task are packed by block, even if
+// there are fewer heads than workers and one packed head exceeds the wave budget: one worker processes its rows in any
+// case. Other heads are packed whole by one worker if a packed head fits in half of a second-level cache, and if each
+// worker gets the same number of heads or there are enough heads to balance the load.
 template <class T>
 OwnPacking own_packing(const ResolvedAttention<T>& r, const RowBlocks<T>& blocks, const Runtime& runtime) {
   constexpr Index kUnitBytes = Index{512} << 10;
-  constexpr Index kEvenUnits = 4, kEnoughUnits = 16;  // for each worker
+  constexpr Index kEvenUnits = 4, kEnoughUnits = 16;  // per worker
   Index largest = 0, most_tasks = 0;
   double products = 0;
   for (const Sequence& sequence : r.sequences) {
@@ -54,22 +54,22 @@ OwnPacking own_packing(const ResolvedAttention<T>& r, const RowBlocks<T>& blocks
   return small && (fair || workers == 1) ? OwnPacking{workers, false} : OwnPacking{};
 }
 
-// What a plan says of it.
+// The description of the packing for a plan.
 std::string packing_text(const OwnPacking& own, Index num_kv_heads, const char* why_packed) {
   std::string text = std::to_string(num_kv_heads) + " key heads, ";
   if (own.by_block) {
-    text += "each attended by one thread, which packs a block of 64 keys at a time: few rows";
+    text += "each processed by one thread, which packs 64 keys at a time: few rows";
   } else if (own.workers > 0) {
-    text += "each packed and attended by one thread: they are short, and enough for the threads";
+    text += "each packed and processed by one thread: short heads, and enough for all threads";
   } else {
-    text += "packed together, up to " + std::to_string(kWaveBytes >> 20) +
-            " MiB or one head at a time, and attended by all threads";
+    text += "packed in waves of up to " + std::to_string(kWaveBytes >> 20) +
+            " MiB or one head, and processed by all threads";
   }
   if (why_packed && *why_packed) text += std::string("; few rows, but not read unpacked: ") + why_packed;
   return text;
 }
 
-// Calls rows_done for all rows of every head, up to 60 a task.
+// Calls rows_done for all rows of every head, up to 60 rows per task.
 template <class T>
 class ForwardSchedule {
  public:
@@ -98,7 +98,7 @@ class ForwardSchedule {
   }
 
  private:
-  // ---- the three schedules: by heads and by blocks, which differ in what PackedKv packs when; and waves
+  // ---- the three schedules: by head and by block, which differ only in when PackedKv packs; and waves
 
   void run_heads() {
     allocate(own_.workers, 1);
@@ -139,8 +139,8 @@ class ForwardSchedule {
     });
   }
 
-  // Tasks go together where a head's panels are too many for a second-level cache, as long as that leaves each worker
-  // enough to share fairly.
+  // Tasks form groups if a head's panels exceed a second-level cache, as long as each worker still has enough work
+  // items for a balanced load.
   Index group_size(int workers, Index num_tasks) const {
     constexpr Index kStaysNear = Index{6} << 20;
     constexpr Index kEnough = 16;
@@ -150,8 +150,8 @@ class ForwardSchedule {
 
   // ---- tasks
 
-  // Scratch of each worker, and room for the results of its task's chunks: of the longest task, or, where that is less,
-  // of every row there is.
+  // Allocates the scratch of each worker, and a buffer for the results of its task's chunks: sized for the longest
+  // task, or for all rows of the call if that is smaller.
   void allocate(int workers, Index together) {
     const Index observer_bytes = options_.observer ? options_.observer->scratch_bytes() : 0;
     const RowScratchLayout<T> layout(r_, packed_.padded_value_head_size(), false, observer_bytes);
@@ -164,14 +164,14 @@ class ForwardSchedule {
     by_worker_ = rows_at_once <= all_rows;
     partials_.emplace(runtime_, std::min(rows_at_once, all_rows) * most_chunks_, r_.value_head_size);
   }
-  // place: of the scratch, one of each worker's tasks_per_group_.
+  // place: index of the scratch, among each worker's tasks_per_group_.
   ChunkResults<T> results_of(const RowTask<T>& task, Index place) const {
     const Index row = (task.sequence.batch * r_.num_heads + task.rows.head) * r_.num_queries +
                       task.sequence.first_query + task.rows.first_row;
     return partials_->at((by_worker_ ? place * max_rows_ : row) * most_chunks_);
   }
 
-  // The tasks from `first` on, as many as go together.
+  // Runs the group of tasks that starts at `first`.
   void run_tasks(const KvHead& kv_head, Index first, int worker, kernels::PrefetchPlan* ahead = nullptr) {
     const Index count = std::min(tasks_per_group_, blocks_.num_tasks(kv_head) - first);
     const Index first_place = worker * tasks_per_group_;
@@ -210,13 +210,13 @@ class ForwardSchedule {
   PackedKv<T> packed_;
   Index most_chunks_;
   Progress progress_;
-  List<Index> first_group_;  // of each kv_head of a wave, and the number of groups: tasks that go together
+  List<Index> first_group_;                   // of each kv_head of a wave, then the total number of groups
   std::optional<RowScratches<T>> scratches_;  // of each worker, and of each task of its group
   std::optional<Partials<T>> partials_;
-  int num_workers_ = 0;        // for which there is buffer
+  int num_workers_ = 0;        // that have a buffer
   Index tasks_per_group_ = 1;  // tasks of a group
   Index max_rows_ = 0;         // of a task
-  bool by_worker_ = true;      // whose results lie in partials_
+  bool by_worker_ = true;      // partials_ is indexed by worker, not by row
 };
 
 }  // namespace

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How the rows of all heads are dealt out to threads, with the packed keys and values that they need:
+// How the rows of all heads are distributed over threads, together with the packed keys and values that they need:
 //
-//   waves      all workers pack as many heads as fit the budget, then all take tasks: up to 60 query rows of a head
-//   heads      a worker takes a head, packs it and runs its tasks while it lies in its second-level cache
-//   blocks     a worker takes a head of one task and packs 64 keys at a time, for the block that it computes
+//   waves      all workers pack as many heads as fit the budget, then process tasks: up to 60 query rows of a head
+//   heads      a worker takes a head, packs it, and runs its tasks while it is in the worker's second-level cache
+//   blocks     a worker takes a head with a single task, and packs 64 keys at a time for the block that it computes
 //
-// While a worker computes a task, what its next one reads comes from memory (kernels::PrefetchPlan).
+// While a worker computes a task, it prefetches the inputs of its next one (kernels::PrefetchPlan).
 // Read next: forward_schedule.cpp, packed_kv.h, row_task.h.
 #pragma once
 
@@ -22,18 +22,18 @@ template <class T>
 struct ForwardScheduleOptions {
   const char* name;                        // of the operator
   double written_bytes;                    // of its outputs
-  const char* why_packed = nullptr;        // why_packed(); nullptr or empty: not to be said
-  const OutputView<4>* context = nullptr;  // where the rows are written in the end, if they are
+  const char* why_packed = nullptr;        // why_packed(); nullptr or empty: not reported
+  const OutputView<4>* context = nullptr;  // where the rows are finally written; may be nullptr
   bool wants_lse = false;
   const RowObserver<T>* observer = nullptr;
 };
 
-// What is done with tasks of one key head: each block of keys is read for all of them. The second argument has space
-// for the results of their chunks.
+// Processes tasks of one key head, which share each block of keys. The second argument is the buffer for the results of
+// their chunks.
 template <class T>
 using RowsDone = FunctionRef<void(std::span<RowTask<T>>, std::span<const ChunkResults<T>>)>;
 
-// Calls rows_done for all rows of every head, up to 60 a task.
+// Calls rows_done for all rows of every head, up to 60 rows per task.
 template <class T>
 void for_each_row_block(const ResolvedAttention<T>& r, const Runtime& runtime, const ForwardScheduleOptions<T>& options,
                         const RowsDone<T>& rows_done);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// grad_bias, a walk of its own: a task is a tile of the output, up to 60 rows by 64 keys or one number where an axis is
-// summed, so nothing is added to by two tasks.
+// grad_bias, in a separate pass. A task is a tile of the output, up to 60 rows by 64 keys, or a single element along an
+// axis that is summed. No two tasks add to the same element.
 //
-//   for b, h, row blocks and key blocks that end in the task's tile, in this order:
+//   for all b, h, row blocks and key blocks that contribute to the task's tile, in this order:
 //     scores, grad_scores (kernels::grad_scores_block)       two products more than attention_backward's five
 //     tile += grad_scores                                    in double
 //
@@ -29,7 +29,7 @@ struct Range {
   Index end;
 };
 
-// Rows or keys of one sequence that lie together: stored number `stored` is number `first` of the sequence.
+// Consecutive rows or keys of one sequence: stored index `stored` is index `first` of the sequence.
 struct StoredRange {
   Index sequence;
   Index first;
@@ -47,8 +47,8 @@ class BiasGradient {
         accumulate_(accumulate),
         rows_(workspace_of(call.runtime)),
         keys_(workspace_of(call.runtime)) {
-    // Every batch entry has the same rows and keys; packed sequences share batch entry 0. Where there is none, the sum
-    // is 0.
+    // Every batch entry has the same rows and keys; packed sequences are all in batch entry 0. Without batch entries,
+    // the sum is 0.
     if (r_.batch == 0) {
       cut(rows_, kRows, 0, 0, r_.num_queries);
       cut(keys_, kBlockKeys, 0, 0, r_.num_keys);
@@ -88,7 +88,7 @@ class BiasGradient {
     for (Index i = 0; i < count; i += most) pieces.push_back({sequence, i, first + i, std::min(most, count - i)});
   }
 
-  // An extent of 1 is a sum of one where the whole axis has it, too.
+  // An extent of 1 is a sum, even if the whole axis has extent 1.
   bool summed(std::size_t axis) const { return output_.shape[axis] == 1; }
 
   void run_task(const Range& batches, const Range& heads, const Range& rows, const Range& keys, double* sums,
@@ -105,7 +105,7 @@ class BiasGradient {
         }
       }
     }
-    // Where an axis is not summed, the task is one of its pieces.
+    // Along an axis that is not summed, the task is one of its pieces.
     const auto place = [&](const List<StoredRange>& pieces, std::size_t axis, Index piece) {
       return summed(axis) ? StoredRange{0, 0, 0, 1} : pieces[static_cast<std::size_t>(piece)];
     };
@@ -138,7 +138,8 @@ class BiasGradient {
     if (tiles.seen().end <= key.first || tiles.seen().begin >= key.first + key.count || !tiles.take_block(key.first))
       return;
     kernels::BackwardBlock<T>& block = tiles.block();
-    // The scores themselves, not what they are made from.
+    // The gradient with respect to the scores themselves, without the factor of the scale and the derivative of the
+    // soft cap.
     block.scale = 1;
     block.capped = nullptr;
     tiles.run_grad_scores_block();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The gradient of an additive bias: grad_scores summed over the axes along which the bias is one number.
+// The gradient of an additive bias: grad_scores summed over the axes along which the bias is broadcast.
 // Read next: grad_bias.cpp.
 #pragma once
 
@@ -8,8 +8,8 @@
 
 namespace regard::inline v0::internal {
 
-// output (B|1, H|1, L|1, S|1): over an extent of 1 it is the sum, in order and in double. accumulate: added to what it
-// holds.
+// output (B|1, H|1, L|1, S|1): axes of extent 1 hold the sum over that axis, taken in order in double. accumulate: adds
+// to the existing values.
 template <class T>
 void write_bias_gradient(const BackwardCall<T>& call, const TensorView<T, 4>& output, bool accumulate);
 

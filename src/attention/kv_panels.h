@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where the rows of a task find keys and values: in panels of 32, packed for the call, in a cache, or in the caller's
-// tensors. Read next: packed_kv.h, unpacked_keys.h, attention_decode.cpp.
+// Interface through which the rows of a task read keys and values: in panels of 32 that were packed for the call, in a
+// cache, or in the caller's tensors.
+// Read next: packed_kv.h, unpacked_keys.h, attention_decode.cpp.
 #pragma once
 
 #include "kernels/table.h"
@@ -16,21 +17,22 @@ struct KvHead {
   Index first_panel;  // within the packed arrays
 };
 
-// Where the rows of a task find their keys and values, packed: a copy made for the call, or a cache. Panels of another
-// type than T are widened into `buffer`, which has space for one; others are read where they lie.
+// Source of packed keys and values: a copy made for the call, or a cache. Panels of a type other than T are converted
+// into `buffer`, which has space for one panel; others are read without a copy.
 template <class T>
 class KvPanels {
  public:
   virtual bool widened() const { return false; }
-  // Called before the block of panels from `panel` on is read, and what to fetch meanwhile for the next.
+  // prepare is called before the block that starts at `panel` is read; prefetch_next plans the prefetch for the block
+  // after it.
   virtual void prepare(const KvHead&, Index) const {}
   virtual void prefetch_next(const KvHead&, Index, kernels::PrefetchPlan&) const {}
   virtual const T* key_panel(const KvHead& kv_head, Index panel, T* buffer) const = 0;
   virtual const T* value_panel(const KvHead& kv_head, Index panel, T* buffer) const = 0;
-  virtual bool finite(const KvHead& kv_head, Index panel) const = 0;  // every value of the panel
+  virtual bool finite(const KvHead& kv_head, Index panel) const = 0;  // true if every value of the panel is finite
 
-  // Where stored() is true, tasks of few rows read the block of panels from `panel` on as it is stored. follows:
-  // `block` holds the one before, whose next panels these are.
+  // If stored() is true, tasks of few rows read the block of panels that starts at `panel` as it is stored. follows:
+  // `block` holds the preceding block, and its `next` panels are the ones requested.
   virtual bool stored() const { return false; }
   virtual void find_stored_keys(const KvHead&, Index, bool, kernels::StoredPanels&) const {}
   virtual void find_stored_values(const KvHead&, Index, bool, kernels::StoredPanels&) const {}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Packing of keys and values into panels, in waves or by the worker that computes with them; see packed_kv.h.
+// Packs keys and values into panels, in waves or by the worker that computes with them; see packed_kv.h.
 // Read next: row_task.cpp.
 #include "packed_kv.h"
 
@@ -89,10 +89,10 @@ Index PackedKv<T>::most_panels(int workers) {
 
 template <class T>
 void PackedKv<T>::pack(const Runtime& runtime, Index wave_panels) {
-  // Pieces of 16 panels: a few tens of microseconds each.
+  // Pieces of 16 panels take a few tens of microseconds each.
   constexpr Index kPiecePanels = 16;
   const Index pieces = (wave_panels + kPiecePanels - 1) / kPiecePanels;
-  constexpr double kElementProducts = 16;  // a packed element takes as long as so many products
+  constexpr double kElementProducts = 16;  // a packed element takes as long as this many products
   const double elements = static_cast<double>(wave_panels * (key_panel_elements() + value_panel_elements()));
   const int workers = num_workers(runtime, pieces, kElementProducts * elements);
   for_each_item(runtime, workers, pieces, [&](Index piece, int) {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Packed copies of key (and value), made once per call and key/value head and shared by all its query rows.
+// Packed copies of key (and value), made once per call and key/value head, and shared by all its query rows.
 //
-//     kv_head = one key/value head of one sequence; a wave = as many consecutive kv_heads as fit the budget
+//     kv_head = one key/value head of one sequence; a wave = the consecutive kv_heads that fit the budget
 //
-// Packing is a parallel phase of its own before the wave's rows are computed; or each worker packs for itself, a
-// kv_head or a block at a time, into a place of its own. Read next: packed_kv.cpp.
+// Packing is either a separate parallel phase before the wave's rows are computed, or each worker packs for itself into
+// its own buffer, one kv_head or one block at a time.
+// Read next: packed_kv.cpp.
 #pragma once
 
 #include <algorithm>
@@ -17,13 +18,13 @@
 
 namespace regard::inline v0::internal {
 
-// Enough for the packed keys and values of a long head, small enough to stay near the last-level cache.
+// Large enough for the packed keys and values of a long head, small enough to stay close to the last-level cache.
 inline constexpr Index kWaveBytes = Index{32} << 20;
 
-// Workers that pack for themselves.
+// Whether workers pack for themselves, and how much at a time.
 struct OwnPacking {
-  int workers = 0;        // 0: kv_heads are packed in waves that all workers share
-  bool by_block = false;  // a block of kBlockPanels when it is needed; else a kv_head
+  int workers = 0;        // 0: kv_heads are packed in waves shared by all workers
+  bool by_block = false;  // one block of kBlockPanels at a time, on demand; otherwise a whole kv_head
 };
 
 template <class T>
@@ -37,10 +38,10 @@ class PackedKv final : public KvPanels<T> {
   Index largest_unit_bytes() const;
   KvHead kv_head_at(Index number, Index first_panel) const;
 
-  // A kv_head in the worker's place. Only where workers pack for themselves …
+  // A kv_head in the worker's own buffer. Only valid if workers pack for themselves …
   KvHead own_kv_head(Index number, int worker) const;
 
-  // … and these only where waves are.
+  // … and these only with waves.
   bool done() const { return next_kv_head_ == num_kv_heads(); }
   // Packs the next wave and returns its kv_heads.
   const List<KvHead>& next_wave(const Runtime& runtime);
@@ -64,7 +65,7 @@ class PackedKv final : public KvPanels<T> {
   Index place_of(const KvHead& kv_head, Index panel) const {
     return kv_head.first_panel + (by_block_ ? panel % kernels::kBlockPanels : panel);
   }
-  // Panels that are there at a time.
+  // The largest number of panels held at a time.
   Index most_panels(int workers);
   void pack(const Runtime& runtime, Index wave_panels);
   void pack_panels(const KvHead& kv_head, Index panel, Index count) const;

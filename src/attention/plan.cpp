@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Operations and bytes of an attention call.
+// Counts operations and bytes of an attention call for a plan.
+// Read next: runtime/plan.h.
 #include "plan.h"
 
 #include <string>
@@ -11,7 +12,7 @@
 namespace regard::inline v0::internal {
 namespace {
 
-// Queries with the keys that they see by causal, window, prefix and lengths, of one head; keys that are read.
+// Per head: the (query, key) pairs visible by causal, window, prefix and lengths; and the keys that are read.
 struct Seen {
   double pairs;
   double keys;
@@ -44,7 +45,7 @@ void plan_attention(const char* name, const UntypedAttention& r, Index key_bytes
 
 void plan_backward(const char* name, const UntypedAttention& r, double written_bytes) {
   const auto [pairs, keys] = seen(r);
-  // Query and its context, gradient of the context; key and value.
+  // Query, its context, and the gradient of the context; then key and value.
   const double queries = static_cast<double>(r.batch * r.num_heads * r.num_queries);
   const double query_bytes = static_cast<double>(type_bytes(r.query.type));
   const double state_bytes = static_cast<double>(type_bytes(compute_type(r.query.type)));

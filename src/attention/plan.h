@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the attention operators say of themselves while a plan is made. Read next: plan.h.
+// What the attention operators report while a plan is being made.
+// Read next: runtime/plan.h.
 #pragma once
 
 #include <string>
@@ -27,12 +28,12 @@ double output_bytes(const TypedOutputs<T>& o) {
          view_bytes(o.sink_weights);
 }
 
-// Every query with every key that it sees by causal, window, prefix and lengths: 2·D operations, and 2·Dv with values.
-// Keys and values are read with so many bytes an element; value_bytes is 0 where there are no values.
+// Reports the (query, key) pairs visible by causal, window, prefix and lengths: 2·D operations each, and 2·Dv more with
+// values. key_bytes and value_bytes are bytes per element read; value_bytes is 0 without values.
 void plan_attention(const char* name, const UntypedAttention& r, Index key_bytes, Index value_bytes, std::string way,
                     double written_bytes);
 
-// The same queries and keys in five products: 2·(3·D + 2·Dv) operations for each pair.
+// The same pairs in five products: 2·(3·D + 2·Dv) operations per pair.
 void plan_backward(const char* name, const UntypedAttention& r, double written_bytes);
 
 }  // namespace regard::inline v0::internal

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The rows, keys and values of a worker's next task, and how many of them go with each register tile.
+// The rows, keys and values of a worker's next task, and how many of them are prefetched with each register tile.
 // Read next: kernels/table.h (PrefetchPlan).
 #include "prefetch.h"
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a worker fetches while it computes a task: what its next one reads. Read next: forward_schedule.h.
+// What a worker prefetches while it computes a task: the inputs of its next task.
+// Read next: forward_schedule.h.
 #pragma once
 
 #include "arguments.h"
@@ -9,12 +10,12 @@
 
 namespace regard::inline v0::internal {
 
-// Whether the call's rows are too many to lie in second-level caches still: asking for those costs more than it saves.
+// True if the call's rows no longer fit in second-level caches. If they do fit, prefetching costs more than it saves.
 bool exceeds_caches(const UntypedAttention& r, Index element_bytes);
 
-// After this task of kv_head: the rows of the next one, of kv_head or of the head that the worker takes then, and a
-// share of that head's keys and values. next: without panels where there is none. context: where the rows are written;
-// may be nullptr.
+// The prefetch plan for a task of kv_head: the rows of the next task, of the same kv_head or of the head that the
+// worker takes next, and a share of that head's keys and values. next: has no panels if there is no next head. context:
+// where the rows are written; may be nullptr.
 template <class T>
 kernels::PrefetchPlan prefetch_after(const ResolvedAttention<T>& r, const RowBlocks<T>& blocks,
                                      const PackedKv<T>& packed, const OutputView<4>* context, const KvHead& kv_head,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The rows of a key head as tasks: those of each of its query heads, up to 60 a task. Read next: forward_schedule.h.
+// Divides the rows of a key head into tasks: the rows of each of its query heads, up to 60 per task.
+// Read next: forward_schedule.h.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +23,7 @@ class RowBlocks {
   }
   Index heads_per_key_head() const { return r_.num_heads / r_.num_kv_heads; }
 
-  // 60 or a few less, so that the tasks of a sequence are equally long and made of whole register tiles.
+  // 60 or slightly less, so that the tasks of a sequence have equal length and consist of whole register tiles.
   Index rows_per_task(const Sequence& sequence) const {
     const Index tasks = std::max<Index>((sequence.num_queries + kernels::kRows - 1) / kernels::kRows, 1);
     return std::max<Index>((sequence.num_queries + tasks * row_group_ - 1) / (tasks * row_group_), 1) * row_group_;
@@ -31,21 +32,21 @@ class RowBlocks {
     return (sequence.num_queries + rows_per_task(sequence) - 1) / rows_per_task(sequence);
   }
   Index num_tasks(const KvHead& kv_head) const { return heads_per_key_head() * tasks_per_head(sequence_of(kv_head)); }
-  // The most rows that a task has.
+  // The largest number of rows of any task.
   Index most_rows() const {
     Index most = 0;
     for (const Sequence& sequence : r_.sequences)
       most = std::max(most, std::min(rows_per_task(sequence), sequence.num_queries));
     return most;
   }
-  // The rows of the largest register tile: tasks but the last of a head are multiples of it.
+  // The rows of the largest register tile: every task except the last of a head has a multiple of it.
   Index row_group() const { return row_group_; }
 
   TaskRows rows_of(const KvHead& kv_head, Index task) const {
     const Sequence& sequence = sequence_of(kv_head);
     const Index rows = rows_per_task(sequence);
     const Index blocks = tasks_per_head(sequence);
-    // Under a causal mask the last rows are the longest: they go first, so that no thread ends with one.
+    // Under a causal mask the last rows take the longest. They go first, so that no thread finishes late with one.
     const Index first_row = (blocks - 1 - task % blocks) * rows;
     return {.head = kv_head.key_head * heads_per_key_head() + task / blocks,
             .first_row = first_row,

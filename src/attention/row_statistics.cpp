@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From the sums of chunks to the statistics of a row. With M the largest score of the row, L = Σ exp(score − M),
-// E = Σ exp(score − M) · (score − M) and the finished row_max and row_sum, which a sink may have joined:
+// Computes the statistics of a row from the sums of its chunks. With M the largest score of the row, L = Σ exp(score −
+// M), E = Σ exp(score − M) · (score − M), and the finished row_max and row_sum, which may include a sink:
 //
 //     f = exp(M − row_max) / row_sum       P = f · L, the weight on all keys
 //     entropy       = P · ln row_sum − f · (E + (M − row_max) · L)
 //     mean_distance = f · Σ exp(score − M) · |p − j|
 //
-// all in double. Weights of single keys are those of attention_weights, from the same scores by the same kernel. Keys
-// are ordered by score, which orders their weights too, except that different scores may have one weight: where that
-// is so at the end of the best, the row is walked again and ordered by its weights. Read next: kernels/softmax_rows.h.
+// All sums are in double. Weights of single keys equal those of attention_weights: they come from the same scores by
+// the same kernel. Keys are ordered by score, which also orders their weights, except that different scores may give
+// the same weight. If that happens at the end of the best keys, the row is processed again and ordered by weight.
+// Read next: kernels/softmax_rows.h.
 #include "row_statistics.h"
 
 #include <algorithm>
@@ -43,7 +44,7 @@ double sum_lanes(const T* lanes) {
   return sum;
 }
 
-// Whether no key of the row has a score above −∞. row_sum and row_max do not say so: a sink may have joined them.
+// True if no key of the row has a score above −∞. row_sum and row_max do not tell, because they may include a sink.
 template <class T>
 bool is_empty(const FinishedRows<T>& done, const StatisticsScratch<T>& s, Index row) {
   return s.row_max[row] == -kInfinity && done.row_sum[row] == done.row_sum[row];
@@ -55,8 +56,8 @@ struct RowNumbers {
   T entropy, largest_weight, chosen_weight, mean_distance;
 };
 
-// Calls use(first key, scores, weights) for every block of keys from `begin` to `end` that some row sees and that is
-// wanted(first key).
+// Calls use(first key, scores, weights) for every block of keys from `begin` to `end` that some row attends to and for
+// which wanted(first key) is true.
 template <class T, class Wanted, class F>
 void for_each_weights_block(const RowTask<T>& task, const FinishedRows<T>& done, Index begin, Index end,
                             const Wanted& wanted, const F& use) {
@@ -76,7 +77,7 @@ void for_each_weights_block(const RowTask<T>& task, const FinishedRows<T>& done,
   }
 }
 
-// The best keys of these rows once more, by their weights.
+// Orders the best keys of these rows by weight, in a second pass.
 template <class T>
 void order_by_weight(const RowTask<T>& task, const FinishedRows<T>& done, Index top, const bool* rows,
                      StatisticsScratch<T>& s) {
@@ -135,7 +136,7 @@ void weigh_best(const RowTask<T>& task, const FinishedRows<T>& done, Index top, 
   }
 }
 
-// Σ weights of the chosen keys of all rows, which rise.
+// Adds up the weights of the chosen keys over all rows; the keys are in ascending order.
 template <class T>
 void add_chosen_keys(const RowTask<T>& task, const FinishedRows<T>& done, std::span<const Index> chosen, double* sums) {
   if (chosen.empty()) return;
@@ -150,7 +151,7 @@ void add_chosen_keys(const RowTask<T>& task, const FinishedRows<T>& done, std::s
       });
 }
 
-// Of the chosen keys of each row.
+// The same for the chosen keys of each row.
 template <class T>
 void add_chosen_ranges(const RowTask<T>& task, const FinishedRows<T>& done, const TypedStatistics<T>& statistics,
                        double* sums) {
@@ -164,7 +165,7 @@ void add_chosen_ranges(const RowTask<T>& task, const FinishedRows<T>& done, cons
     const auto limit = [&](Index at) {
       const Index key = read_index(ranges.type, ranges.pointer(ranges.shape[0] == 1 ? 0 : sequence.batch,
                                                                ranges.shape[1] == 1 ? 0 : first_row + i, at));
-      // Positions and keys are less than 2⁶¹: farther ends are the same.
+      // Positions and keys are below 2⁶¹, so larger range ends are equivalent.
       const Index from =
           statistics.chosen_origin == ChosenOrigin::position ? task.scratch.visible_rows->positions[i] : 0;
       return std::clamp<Index>(std::clamp(key, -(Index{1} << 61), Index{1} << 61) + from, 0, sequence.num_keys);
@@ -224,7 +225,7 @@ template <class T>
 void StatisticsObserver<T>::finish_chunk(const RowTask<T>& task, const kernels::ChunkState<T>& chunk) const {
   StatisticsScratch<T>& s = scratch_of(task);
   const Index rows = task.rows.num_rows;
-  double before[kRows], added[kRows];  // distances of both maxima from the higher one, then their exponentials
+  double before[kRows], added[kRows];  // distances of both maxima from the higher one; then their exponentials
   double before_drop[kRows], added_drop[kRows];
   for (Index i = 0; i < rows; ++i) {
     const double m = static_cast<double>(chunk.row_max[i]);
@@ -259,7 +260,7 @@ void StatisticsObserver<T>::finish(const RowTask<T>& task, const FinishedRows<T>
   const bool chooses = !statistics_.chosen_keys.empty() || !statistics_.chosen_ranges.absent();
   for (Index i = 0; i < rows; ++i) {
     const double drop = s.row_max[i] - static_cast<double>(done.row_max[i]);
-    shares[i] = drop < 0 ? drop : 0.0;  // 0 also for what is NaN
+    shares[i] = drop < 0 ? drop : 0.0;  // 0 for NaN, too
     logs[i] = std::max(static_cast<double>(done.row_sum[i]), 1.0);
   }
   kernels::active().f64.exp(shares, shares, rows);
@@ -277,7 +278,7 @@ void StatisticsObserver<T>::finish(const RowTask<T>& task, const FinishedRows<T>
     if (nan) {
       row = {row_sum, row_sum, chooses ? row_sum : static_cast<T>(0), row_sum};
     } else if (row_max == std::numeric_limits<T>::infinity()) {
-      // One key has all weight.
+      // A single key has all the weight.
       const Index position = task.scratch.visible_rows->positions[i];
       row.mean_distance = static_cast<T>(std::abs(static_cast<double>(position - static_cast<Index>(keys[0]))));
     } else if (!is_empty(done, s, i)) {
@@ -341,10 +342,10 @@ List<Index> sorted_keys(const char* operator_name, const InputView<1>& chosen, c
     sorted[static_cast<std::size_t>(i)] = read_index(chosen.type, chosen.pointer(i));
   std::ranges::sort(sorted);
   if (sorted.front() < 0)
-    reject(operator_name, "chosen_keys has " + std::to_string(sorted.front()) + "; expected 0 or more");
+    reject(operator_name, "chosen_keys contains " + std::to_string(sorted.front()) + "; expected 0 or more");
   if (const auto twice = std::ranges::adjacent_find(sorted); twice != sorted.end())
-    reject(operator_name, "chosen_keys has " + std::to_string(*twice) + " more than once; expected distinct keys");
-  // Those that no row can see, which also might not be counted on from.
+    reject(operator_name, "chosen_keys contains " + std::to_string(*twice) + " more than once; expected distinct keys");
+  // Drops keys that no tensor can have, with which later arithmetic could overflow.
   constexpr Index kMaxKey = Index{1} << 60;
   sorted.erase(std::ranges::lower_bound(sorted, kMaxKey), sorted.end());
   return sorted;
@@ -381,10 +382,10 @@ void TypedStatistics<T>::check(const char* operator_name, const UntypedAttention
   };
   if (!top_keys.absent() && (top < 1 || top > kAttentionMostTopKeys)) {
     reject(operator_name, "top_keys has shape " + shape_text(top_keys.shape) + "; expected 1 to " +
-                              std::to_string(kAttentionMostTopKeys) + " keys a row");
+                              std::to_string(kAttentionMostTopKeys) + " keys per row");
   }
   if (!top_weights.absent() && top_keys.absent()) {
-    reject(operator_name, "top_weights is given without top_keys; expected both, or top_keys alone");
+    reject(operator_name, "top_weights is given without top_keys; expected both, or only top_keys");
   }
   check("top_keys", top_keys, tops);
   check("top_weights", top_weights, tops);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The walk of a task over its chunks and blocks of keys. Read next: finish_rows.cpp.
+// The loop of a task over its chunks and blocks of keys.
+// Read next: finish_rows.cpp.
 #include "row_task.h"
 
 #include <algorithm>
@@ -34,7 +35,8 @@ Index most_chunks(const UntypedAttention& r) {
   for (const Sequence& sequence : r.sequences) {
     Index reach = sequence.key_limit;
     if (r.window_left && (r.window_right || (r.causal && sequence.prefix == 0))) {
-      // Rows of a task see at most a window each, one further than the last; two chunks may be cut.
+      // Each row of a task attends to at most a window of keys, which shifts by one from row to row; two chunks may be
+      // partial.
       const Index right = r.window_right ? *r.window_right : 0;
       reach = std::min(reach, *r.window_left + right + kRows + 2 * kChunkKeys);
     }
@@ -103,7 +105,7 @@ RowScratch<T> RowScratchLayout<T>::at(std::byte* memory) const {
 
 namespace {
 
-// Rows of one head lie at one stride; those of several are copied together first.
+// Rows of one head have a common stride; rows of several heads are first copied together.
 template <class T>
 void pack_queries(const RowTask<T>& task) {
   const ResolvedAttention<T>& r = task.r;
@@ -207,11 +209,11 @@ void attend_block(const ResolvedAttention<T>& r, const kernels::AttentionBlock<T
   table.template of<T>().attention_block(block);
 }
 
-// A task on its way through its chunks, block by block: the chunk that it is in lies in its scratch.
+// A task iterating over its chunks, block by block. The current chunk is in the task's scratch.
 template <class T>
 class ChunkLoop {
  public:
-  // end: of the keys that the walk comes by.
+  // end: end of the keys that the loop visits.
   ChunkLoop(const RowTask<T>& task, Sums sums, Index end)
       : task_(task),
         end_(std::min(end, task.sequence.key_limit)),
@@ -232,7 +234,7 @@ class ChunkLoop {
   ChunkLoop& operator=(const ChunkLoop&) = delete;
 
   void start_chunk() {
-    // Rows past the last are computed with those of its register tile, and maxima with those of their vector.
+    // Rows past the last are computed together with its register tile, and maxima together with its vector.
     const bool few = task_.rows.num_rows <= kernels::kFewRows;
     const Index rows = few ? static_cast<Index>(std::bit_ceil(static_cast<std::size_t>(task_.rows.num_rows)))
                            : round_up(task_.rows.num_rows, kernel_.row_group);
@@ -245,7 +247,7 @@ class ChunkLoop {
     }
   }
 
-  // The block of keys from `key` on.
+  // Processes the block of keys that starts at `key`.
   void attend(Index key) {
     const Interval& all = task_.scratch.visible_rows->all;
     if (key >= all.end || key + kBlockKeys <= all.begin) return;
@@ -271,7 +273,7 @@ class ChunkLoop {
     for_each_panel(key, [&](Index, Index panel) { finite = finite && task_.packed.finite(task_.kv_head, panel); });
     return finite;
   }
-  // In the type of the call.
+  // Converted to the compute type.
   void find_value_panels(Index key) {
     const RowScratch<T>& s = task_.scratch;
     std::ranges::fill(block_.value_panels, nullptr);
@@ -280,7 +282,7 @@ class ChunkLoop {
       block_.value_panels[i] = task_.packed.value_panel(task_.kv_head, panel, buffer);
     });
   }
-  // Calls use(i, panel) for each panel of the block that there is; i counts within the block.
+  // Calls use(i, panel) for each panel that exists in the block; i counts within the block.
   template <class F>
   void for_each_panel(Index key, const F& use) const {
     const Index first = key / kPanel;
@@ -288,7 +290,7 @@ class ChunkLoop {
   }
 
   // ---- few rows, which read keys and values as they are stored: while the values of a block are multiplied, so are
-  // the keys of the next one, into the half of the scores that this block leaves
+  // the keys of the next block, into the half of the scores that this block does not use
 
   void take_scores_ahead(Index key) {
     block_.score.multiplied = key == multiplied_;
@@ -297,10 +299,10 @@ class ChunkLoop {
   void find_stored_values(Index key) {
     task_.packed.find_stored_values(task_.kv_head, key / kPanel, key == values_end_, stored_values_);
     values_end_ = key + kBlockKeys;
-    // What is not finite is skipped key by key, for which it has to lie in rows.
+    // Non-finite values are skipped key by key, which requires values stored in rows.
     block_.stored_values = block_.values_finite || stored_values_.row_stride != 0 ? &stored_values_ : nullptr;
   }
-  // Lets the kernel multiply the keys of the block from `key` on, where the loop goes there.
+  // Lets the kernel also multiply the keys of the block that starts at `key`, if the loop visits it.
   void look_ahead(Index key) {
     const Interval& all = task_.scratch.visible_rows->all;
     const bool goes = block_.stored_values && key < std::min(end_, all.end) && !block_.score.rules.visible;
@@ -323,18 +325,18 @@ class ChunkLoop {
   const kernels::Kernels<T>& kernel_;
   const RowObserver<T>* const observer_;
   const bool few_;
-  // All is written before it is read: clearing it would take a good part of a tiny call.
+  // Every field is written before it is read. Clearing them would take a noticeable share of a tiny call.
   kernels::AttentionBlock<T> block_;
   kernels::RowStatistics<T> observed_;
-  // Of few rows:
+  // For few rows:
   kernels::StoredPanels stored_keys_, stored_values_, ahead_keys_;
   kernels::ScoreBlock<T> ahead_;
   Index multiplied_ = -1;  // first key of the block ahead
   Index values_end_ = -1;  // first key after those of stored_values_
 };
 
-// Computes the chunks of tasks of one kv_head, each block by all that see it, and calls done(task, number of its chunk
-// among them) while it lies in the task's scratch.
+// Computes the chunks of several tasks of one kv_head; each block is processed by all tasks that attend to it. Calls
+// done(task, index of the chunk within the task) while the chunk is in the task's scratch.
 template <class T, class F>
 void for_each_chunk(std::span<const RowTask<T>> tasks, std::span<const ChunkRange> chunks, Sums sums, const F& done) {
   std::array<std::optional<ChunkLoop<T>>, kMaxTasksPerGroup> walks;
@@ -359,7 +361,7 @@ void for_each_chunk(std::span<const RowTask<T>> tasks, std::span<const ChunkRang
   }
 }
 
-// The same of one task.
+// The same for one task.
 template <class T, class F>
 void for_each_chunk(const RowTask<T>& task, const ChunkRange& chunks, Sums sums, const F& done) {
   ChunkLoop<T> walk(task, sums, chunks.end * kChunkKeys);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One task: up to 60 query rows of one head walk the chunks and blocks of keys that they see.
+// One task: up to 60 query rows of one head, processed over the chunks and blocks of keys that they attend to.
 // Read next: row_task.cpp.
 #pragma once
 
@@ -23,31 +23,31 @@ namespace regard::inline v0::internal {
 template <class T>
 struct RowTask;
 
-// Observes the rows of tasks in the forward pass: what the kernels add up besides the context.
+// Observes the rows of tasks in the forward pass: what the kernels accumulate in addition to the context.
 template <class T>
 class RowObserver {
  public:
-  virtual Index scratch_bytes() const = 0;  // of a task, aligned to 64
+  virtual Index scratch_bytes() const = 0;  // per task, aligned to 64
   virtual void start(const RowTask<T>& task) const = 0;
-  virtual kernels::RowStatistics<T> start_chunk(const RowTask<T>& task) const = 0;  // where the kernels add to
+  virtual kernels::RowStatistics<T> start_chunk(const RowTask<T>& task) const = 0;  // where the kernels accumulate
   virtual void finish_chunk(const RowTask<T>& task, const kernels::ChunkState<T>& chunk) const = 0;
 
  protected:
   ~RowObserver() = default;
 };
 
-// The scratch of one worker, for tasks of up to kRows rows or so many as its layout says (n); every array is written
-// before it is read.
+// The scratch of one worker, for tasks of up to kRows rows, or of up to n rows if its layout is smaller. Every array is
+// written before it is read.
 template <class T>
 struct RowScratch {
   VisibleRows* visible_rows;
   T* query;               // packed
-  T* gathered;            // [n][D], when rows of several heads make a task
+  T* gathered;            // [n][D], if a task has rows of several heads
   T* scores;              // [kRows][kBlockKeys]
-  T* bias;                // [kRows][kBlockKeys], when there is a bias
+  T* bias;                // [kRows][kBlockKeys], if there is a bias
   T* dropout;             // [kRows][kBlockKeys], with dropout
-  std::int32_t* visible;  // [kRows][kBlockKeys], when there is a mask
-  T* key_panels;          // [kBlockPanels][D][kPanel], when a cache's panels are widened
+  std::int32_t* visible;  // [kRows][kBlockKeys], if there is a mask
+  T* key_panels;          // [kBlockPanels][D][kPanel], if panels of a cache are converted
   T* value_panels;        // [kBlockPanels][padded columns][kPanel], likewise
   T* slopes;              // [kRows]
   T* sinks;               // [kRows]
@@ -57,16 +57,16 @@ struct RowScratch {
   T* row_sum;
   T* lse;
   T* sink_weight;
-  kernels::ChunkState<T> chunk;  // the one that the task is in
+  kernels::ChunkState<T> chunk;  // the current chunk of the task
   std::byte* observed;           // RowObserver::scratch_bytes()
   Index padded_value_head_size;
 };
 
-// Where each array of a RowScratch lies, for this call's shapes.
+// The offset of each array of a RowScratch, for the shapes of this call.
 template <class T>
 class RowScratchLayout {
  public:
-  // widened: KvPanels::widened(). rows: the most of a task, in whole register tiles.
+  // widened: KvPanels::widened(). rows: the maximum per task, in whole register tiles.
   RowScratchLayout(const ResolvedAttention<T>& r, Index padded_value_head_size, bool widened = false,
                    Index observer_bytes = 0, Index rows = kernels::kRows);
   Index bytes() const { return bytes_; }
@@ -83,7 +83,7 @@ class RowScratchLayout {
   Index bytes_;
 };
 
-// The scratch of each of so many workers.
+// One scratch for each worker.
 template <class T>
 class RowScratches {
  public:
@@ -99,7 +99,7 @@ class RowScratches {
   List<RowScratch<T>> scratches_;
 };
 
-// What the chunks of a task leave, chunk after chunk: Dv numbers, a maximum and a sum for each of its rows.
+// The results of the chunks of a task, chunk after chunk: Dv sums, a maximum and a sum of weights for each row.
 template <class T>
 struct ChunkResults {
   T* accumulator;
@@ -107,7 +107,7 @@ struct ChunkResults {
   T* row_sum;
 };
 
-// Room for so many rows of ChunkResults.
+// A buffer for a given number of rows of ChunkResults.
 template <class T>
 class Partials {
  public:
@@ -124,7 +124,7 @@ class Partials {
   Workspace<T> row_sum_;
 };
 
-// The most chunks that the rows of a task can see.
+// The largest number of chunks that the rows of a task can attend to.
 Index most_chunks(const UntypedAttention& r);
 
 struct ChunkRange {
@@ -134,12 +134,12 @@ struct ChunkRange {
   Index size() const { return end - begin; }
 };
 
-// The chunks that these rows see; `rows` becomes what each sees.
+// The chunks that these rows attend to; sets `rows` to the keys of each row.
 ChunkRange visible_chunks(const UntypedAttention& r, const Sequence& sequence, const TaskRows& of, VisibleRows& rows);
 
-// Tasks of one kv_head that walk its keys together, a block for all before the next: keys and values that do not stay
-// in a second-level cache are fetched once for all of them. At 16384 keys, of the peak: one task 0.78, two 0.85, four
-// 0.875, eight 0.88 (D 128).
+// Tasks of one kv_head that process each block of keys together, so that keys and values that do not fit a second-level
+// cache are read only once for all of them. At 16384 keys and D = 128, the fraction of peak is 0.78 for one task, 0.85
+// for two, 0.875 for four and 0.88 for eight.
 inline constexpr Index kMaxTasksPerGroup = 4;
 
 template <class T>
@@ -155,38 +155,39 @@ struct RowTask {
   const RowObserver<T>* observer = nullptr;
   kernels::PrefetchPlan* ahead = nullptr;  // what the worker needs after this task
 
-  // Packs the query and finds what the rows see; the block's rules then point into the scratch.
+  // Packs the query and determines which keys the rows attend to; the block's rules then point into the scratch.
   kernels::ScoreBlock<T> start_rows() const;
-  // Points the block at the keys from `key` on, with their tiles of mask and bias. False when no row sees one of them.
-  // stored: where panels are named that the block reads as they are stored; nullptr: in the type of the call.
+  // Points the block at the keys from `key` on, with their tiles of mask and bias. Returns false if no row attends to
+  // any of them. stored: filled with the panels, if the block reads them as they are stored; nullptr: converted to the
+  // compute type.
   bool start_block(Index key, kernels::ScoreBlock<T>& block, kernels::StoredPanels* stored = nullptr) const;
-  // The scores of the block, by the kernel that the forward pass takes.
+  // Computes the scores of the block with the kernel of the forward pass.
   void score_block(const kernels::ScoreBlock<T>& block) const;
-  // Copies row_max and row_sum of the rows, which are of one head, to the scratch.
+  // Copies row_max and row_sum of the rows, which must belong to one head, to the scratch.
   void load_softmax_state(const TensorView<const T, 3>& row_max, const TensorView<const T, 3>& row_sum) const;
 
-  // The chunks that the rows see.
+  // The chunks that the rows attend to.
   ChunkRange visible_chunks() const { return internal::visible_chunks(r, sequence, rows, *scratch.visible_rows); }
-  // Writes the results of these chunks.
+  // Computes these chunks and writes their results.
   void attend(const ChunkRange& chunks, const ChunkResults<T>& results) const;
-  // The same of up to kMaxTasksPerGroup tasks.
+  // The same for up to kMaxTasksPerGroup tasks.
   static void attend(std::span<const RowTask> tasks, std::span<const ChunkRange> chunks,
                      std::span<const ChunkResults<T>> results);
-  // The same for all chunks that their rows see, which it returns.
+  // The same for all chunks that their rows attend to; returns those chunks.
   static std::array<ChunkRange, kMaxTasksPerGroup> attend(std::span<const RowTask> tasks,
                                                           std::span<const ChunkResults<T>> results);
   // The same for at most one chunk, whose results stay in the scratch.
   ChunkResults<T> attend_one(const ChunkRange& chunks) const;
-  // Replaces their sums by sums of kAttentionSumScale: a finite one by itself times that, any other is computed anew.
+  // Replaces the sums by sums scaled by kAttentionSumScale: finite sums are multiplied by it, others are recomputed.
   void attend_scaled(const ChunkRange& chunks, const ChunkResults<T>& results) const;
-  // Copies the chunk in the scratch to its place among the results.
+  // Copies the chunk in the scratch to `results`, as chunk `number`.
   void keep(Index number, const ChunkResults<T>& results) const;
-  // Where the context can be computed: in the caller's rows where they are numbers of T that lie there as in the
-  // scratch, which saves a copy; else in the scratch.
+  // Where to compute the context: directly in the caller's rows if they have type T and the same layout as the scratch,
+  // which saves a copy; otherwise in the scratch.
   T* context_buffer(const TypedOutputs<T>& outputs) const;
 };
 
-// Calls use(task(0) … task(count - 1)), which is up to kMaxTasksPerGroup of them.
+// Calls use(task(0) … task(count - 1)); count is at most kMaxTasksPerGroup.
 template <class T, class Task, class Use>
 void with_task_group(Index count, const Task& task, const Use& use) {
   if (count == 1) {
@@ -199,7 +200,7 @@ void with_task_group(Index count, const Task& task, const Use& use) {
   use(std::span(tasks).first(static_cast<std::size_t>(count)));
 }
 
-// What the rows of a task become.
+// The finished rows of a task.
 template <class T>
 struct FinishedRows {
   const T* context;  // [num_rows][Dv]
@@ -208,16 +209,17 @@ struct FinishedRows {
   const T* lse;
   const T* sink_weight;
 
-  // The merge of these chunks, the sink and the division, into the scratch. Where a sum overflowed, the results become
-  // those of attend_scaled.
+  // Merges these chunks, adds the sink and divides, into the scratch. If a sum overflowed, the results become those of
+  // attend_scaled.
   static FinishedRows of(const RowTask<T>& task, const ChunkRange& chunks, const ChunkResults<T>& results);
-  // attend, for all chunks that the rows see, then the same. buffer: for as many results.
+  // Computes all chunks that the rows attend to, then merges them as above. buffer: for the results of that many
+  // chunks.
   static FinishedRows attend(const RowTask<T>& task, const ChunkRange& chunks, const ChunkResults<T>& buffer);
-  // Writes them, as far as they do not lie there.
+  // Writes the rows to the outputs, except those already computed in place.
   void write(const RowTask<T>& task, const TypedOutputs<T>& outputs) const;
 };
 
-// Replaces what is not finite in a row of context whose row_sum is, by the context that scaled sums gave.
+// Replaces non-finite elements of a row of context whose row_sum is finite by the context from scaled sums.
 template <class T>
 void take_scaled(Index num_rows, Index columns, const T* row_sum, const T* scaled_context, T* context) {
   for (Index i = 0; i < num_rows * columns; ++i) {

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which query rows a task computes. Read next: visibility.h, row_task.h.
+// The query rows of a task.
+// Read next: visibility.h, row_task.h.
 #pragma once
 
 #include "regard/tensor.h"
 
 namespace regard::inline v0::internal {
 
-// The rows of a task: row i is query row row_of(i) of query head head_of(i). Where a task holds rows of several heads,
-// rows_per_head of each follow one another.
+// The rows of a task: row i is query row row_of(i) of query head head_of(i). If a task has rows of several heads, they
+// are ordered by head, with rows_per_head rows each.
 struct TaskRows {
   Index head;
   Index first_row;  // within the head and the sequence

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// attention_forward over keys and values that are read where they lie, for few rows of each key head.
+// attention_forward over keys and values that are read directly from the caller's tensors, for few rows per key head.
 // Read next: few_row_schedule.h, kernels/decode_unpacked.h.
 #include "unpacked_keys.h"
 
@@ -17,16 +17,19 @@
 namespace regard::inline v0::internal {
 namespace {
 
-// Where reading in place is the faster way, measured with avx512 and avx2. Up to kFewRows rows: always. More are taken
-// four at a time, and packing, which makes tiles of twelve, is faster with more than twelve rows; but it gives each
-// query head a task of its own, so that with several heads a key head reading in place is up to 20 times faster and
-// with 60 rows still no slower. Few keys are packed soon: then only heads of one row are left, whose tiles of packed
-// panels would be of one.
+// When reading unpacked tensors is faster, measured with avx512 and avx2:
+//
+// - Up to kFewRows rows: always.
+// - More rows run four at a time. Packing, with tiles of twelve rows, is faster for more than twelve rows. But packing
+//   gives each query head its own task, so with several query heads per key head, reading unpacked is up to 20 times
+//   faster, and still not slower with 60 rows.
+// - With few keys, packing is cheap. Reading unpacked then wins only for heads of one row, whose tiles of packed panels
+//   would have one row.
 constexpr Index kMaxRows = 12;
 constexpr Index kMaxGroupedRows = kernels::kRows;
 constexpr Index kManyKeys = kernels::kChunkKeys;
 
-// Of a key head.
+// The largest number of query rows of a key head.
 Index most_rows(const UntypedAttention& r) {
   Index queries = 0;
   for (const Sequence& sequence : r.sequences) queries = std::max(queries, sequence.num_queries);
@@ -42,7 +45,7 @@ bool has_few_rows(const UntypedAttention& r) {
   return (rows == group || many_keys) && rows <= (group > 1 ? kMaxGroupedRows : kMaxRows);
 }
 
-// Keys and values as the caller's tensors hold them. Tasks have few rows and read nothing but stored blocks.
+// Keys and values in the caller's tensors. Tasks have few rows and only read stored blocks.
 template <class T>
 class RowKeys final : public KvPanels<T> {
  public:
@@ -83,14 +86,14 @@ class RowKeys final : public KvPanels<T> {
 const char* why_packed(const UntypedAttention& r) {
   const auto fits = [](Index width) { return width >= kernels::kLeastRow && width % kernels::kRowStep == 0; };
   if (r.num_kv_heads == 0 || most_rows(r) > kernels::kRows) return "";
-  if (!has_few_rows(r)) return "with so many rows and so few keys packing is faster";
-  if (has_dropout(r)) return "there is dropout";
-  if (!fits(r.head_size)) return "D is less than 32 or no multiple of 8";
-  if (!fits(r.value_head_size)) return "Dv is less than 32 or no multiple of 8";
+  if (!has_few_rows(r)) return "packing is faster for this number of rows and keys";
+  if (has_dropout(r)) return "dropout is enabled";
+  if (!fits(r.head_size)) return "D is less than 32 or not a multiple of 8";
+  if (!fits(r.value_head_size)) return "Dv is less than 32 or not a multiple of 8";
   if (r.key.strides[3] != 1) return "key's last axis is not contiguous";
   if (r.value.strides[3] != 1) return "value's last axis is not contiguous";
   if (r.key.strides[2] == 0) return "key has stride 0 along S";
-  if (r.value.strides[2] == 0) return "all values are one";
+  if (r.value.strides[2] == 0) return "value has stride 0 along S";
   return nullptr;
 }
 

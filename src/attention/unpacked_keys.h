@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// attention_forward with few rows a key head: packing keys and values would take longer than reading them in place.
+// attention_forward with few rows per key head, for which packing keys and values would take longer than reading them
+// unpacked.
 // Read next: unpacked_keys.cpp.
 #pragma once
 
@@ -8,12 +9,12 @@
 
 namespace regard::inline v0::internal {
 
-// Why keys and values are packed for this call, in words for a plan, empty where its rows are many; nullptr:
-// attend_unpacked takes it.
+// The reason why keys and values are packed for this call, for a plan; empty if the call has many rows. nullptr:
+// attend_unpacked can handle the call.
 const char* why_packed(const UntypedAttention& r);
 
-// Writes every output but weights, with the bits of any other way. name: of the operator; written_bytes: what it
-// writes.
+// Writes every output except weights; the bits are the same as those of every other schedule. name: of the operator;
+// written_bytes: the size of its outputs.
 template <class T>
 void attend_unpacked(const char* name, const ResolvedAttention<T>& r, const TypedOutputs<T>& outputs,
                      double written_bytes, const Runtime& runtime);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Intervals and dense tiles of visibility.h. Views may be misaligned, so elements are read through strided_copy.h.
+// The intervals and dense tiles of visibility.h. Views may be misaligned, so elements are read through strided_copy.h.
 #include "visibility.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace {
 
 using kernels::kBlockKeys;
 
-// Any byte but 0 is true, as in the languages that masks come from.
+// Every nonzero byte is true, as in the languages that masks come from.
 bool truth(const std::uint8_t* p) { return *p != 0; }
 
 }  // namespace
@@ -31,7 +31,7 @@ Interval visible_interval(const UntypedAttention& r, const Sequence& sequence, I
 
 void fill_rows(const UntypedAttention& r, const Sequence& sequence, const TaskRows& of, VisibleRows& rows) {
   rows.all = {sequence.num_keys, 0};
-  // row_of(i), without its division for each row.
+  // row_of(i), without a division per row.
   Index row = of.num_rows > 0 ? of.row_of(0) : 0;
   for (Index i = 0; i < of.num_rows; ++i, row = row + 1 == of.rows_per_head ? 0 : row + 1) {
     const Interval seen = visible_interval(r, sequence, row);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The operators of attention for C. Read next: descriptors.h, src/attention/arguments.cpp.
+// The attention operators for C.
+// Read next: descriptors.h, src/attention/arguments.cpp.
 #include <vector>
 
 #include "descriptors.h"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Options, outputs, runtimes and plans of the C interface, and the last error of each thread.
+// Read next: attention.cpp.
 #include "descriptors.h"
 
 #include <limits>
@@ -8,7 +9,7 @@
 namespace regard::inline v0::internal {
 namespace {
 
-// Not a std::string: a thread-local object with a destructor would keep the library from being unloaded.
+// Not a std::string: a thread-local object with a destructor would prevent unloading the library.
 constexpr std::size_t kErrorBytes = 2048;
 thread_local char last_error[kErrorBytes];
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What every function of the C interface begins and ends with: descriptors become views, structs become options,
-// exceptions become codes. What is checked here is what C++ types rule out (types, ranks, missing pointers, sizes of
-// structs); all else is checked by the operators.
+// Common prologue and epilogue of the C functions: descriptors become views, structs become options, exceptions become
+// codes. Checks here only cover what C++ types rule out (types, ranks, missing pointers, struct sizes); everything else
+// is checked by the operators.
 //
-//     return status_of([=] {                                     the code of what is thrown
+//     return status_of([=] {                                     converts an exception to its code
 //       const auto q = required<InputView<4>>(name, "query", query);
-//       run(name, runtime, [&](const Runtime& how) { … });       or plans it
+//       run(name, runtime, [&](const Runtime& how) { … });       runs or plans the call
 //     });
 //
 // Read next: descriptors.cpp, attention.cpp.
@@ -31,7 +31,7 @@ struct regard_stop {
 
 namespace regard::inline v0::internal {
 
-// Keeps the text for regard_last_error of this thread.
+// Stores the text for regard_last_error of this thread.
 void remember(const char* text);
 
 template <class Function>
@@ -41,7 +41,7 @@ std::int32_t status_of(Function function) noexcept {
     return REGARD_OK;
   } catch (const std::exception& error) {
     const ErrorCode code = error_code(error);
-    // The text of std::bad_alloc is the name of a type.
+    // what() of std::bad_alloc is only the name of the type.
     remember(code == ErrorCode::out_of_memory ? "out of memory" : error.what());
     return static_cast<std::int32_t>(code);
   } catch (...) {
@@ -50,7 +50,8 @@ std::int32_t status_of(Function function) noexcept {
   }
 }
 
-// A caller's struct, of this version or a later one whose further fields are zero. Every struct begins with its size.
+// A caller's struct, of this version or of a later one whose additional fields are zero. Every struct begins with its
+// size.
 template <class Struct>
 Struct read_struct(const char* operator_name, const char* name, const Struct* given) {
   if (given == nullptr) reject(operator_name, std::string(name) + " is NULL");
@@ -92,13 +93,13 @@ View view_of(const char* operator_name, const char* name, const Array& array) {
   typename View::Shape strides = dense_strides(shape);
   if (array.strides != nullptr) std::copy_n(array.strides, kRank, strides.begin());
   const View view(array.data, type, shape, strides);
-  if (type_bytes(type) > 0) footprint(operator_name, name, view);  // else the operator rejects it
+  if (type_bytes(type) > 0) footprint(operator_name, name, view);  // otherwise the operator rejects it
   return view;
 }
 
 template <class View, class Array>
 View required(const char* operator_name, const char* name, const Array* array) {
-  if (array == nullptr || !is_given(*array)) reject(operator_name, std::string(name) + " is not given");
+  if (array == nullptr || !is_given(*array)) reject(operator_name, std::string(name) + " is missing");
   return view_of<View>(operator_name, name, *array);
 }
 
@@ -116,13 +117,13 @@ TensorView<T, Rank> typed_view(const char* operator_name, const char* name, cons
 
 AttentionOptions options_of(const char* name, const regard_attention_options* given);
 
-// Views of what is to be written; a fingerprint is made in `made`.
+// Views of the outputs; a requested fingerprint is written to `made`.
 AttentionOutputs outputs_of(const char* name, const regard_attention_outputs& o, AttentionFingerprint& made);
 
-// Writes what was made: nothing where none is asked for, or where the call was planned.
+// Copies the fingerprint to the caller: nothing if it was not requested or if the call was only planned.
 void write_words(const AttentionFingerprint& made, std::uint32_t* words);
 
-// Calls call(views) with the views of a caller's outputs, and writes the fingerprint.
+// Calls call(views) with views of the caller's outputs, then writes the fingerprint.
 template <class Call>
 void with_outputs(const char* name, const regard_attention_outputs* outputs, Call call) {
   const regard_attention_outputs o = read_struct(name, "outputs", outputs);
@@ -131,7 +132,7 @@ void with_outputs(const char* name, const regard_attention_outputs* outputs, Cal
   write_words(made, o.fingerprint);
 }
 
-// Scratch from a C program's functions.
+// Scratch memory from the functions of a C program.
 class CallersWorkspace final : public std::pmr::memory_resource {
  public:
   explicit CallersWorkspace(const regard_runtime& runtime) : runtime_(runtime) {}
@@ -144,12 +145,12 @@ class CallersWorkspace final : public std::pmr::memory_resource {
   const regard_runtime& runtime_;
 };
 
-// A Runtime of a caller's; it refers to both arguments.
+// The Runtime for a caller's struct; it refers to both arguments.
 Runtime runtime_of(const char* name, const regard_runtime& given, CallersWorkspace& workspace);
 
 void write_plan(const Plan& plan, regard_plan& to);
 
-// Calls call(runtime), or plans it.
+// Runs call(runtime), or plans it.
 template <class Call>
 void run(const char* name, const regard_runtime* given, Call call) {
   if (given == nullptr) return call(Runtime{});
@@ -161,15 +162,15 @@ void run(const char* name, const regard_runtime* given, Call call) {
   write_plan(plan(call, runtime), *wanted.plan);
 }
 
-// Calls call(runtime) of what has no plan.
+// Runs call(runtime) for functions that cannot be planned.
 template <class Call>
 void run_unplanned(const char* name, const regard_runtime* given, Call call) {
   if (given != nullptr && read_struct(name, "runtime", given).plan != nullptr)
-    reject(name, "runtime->plan is given; expected NULL: this has no plan");
+    reject(name, "runtime->plan is given; expected NULL: this function cannot be planned");
   run(name, given, call);
 }
 
-// Throws InvalidArgument where a flag is set beside these.
+// Throws InvalidArgument if a flag other than these is set.
 void check_accumulate(const char* name, std::int64_t accumulate, std::int64_t allowed);
 
 }  // namespace regard::inline v0::internal

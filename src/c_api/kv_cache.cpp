@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// KV caches and decoding for C. Read next: descriptors.h, src/kv_cache/kv_cache.cpp.
+// KV caches and decoding for C.
+// Read next: descriptors.h, src/kv_cache/kv_cache.cpp.
 #include "regard/kv_cache.h"
 
 #include <variant>
@@ -17,7 +18,7 @@ struct regard_kv_cache {
 
 namespace {
 
-// Calls function(K{}) for the type of a cache's elements.
+// Calls function(K{}) with the element type of a cache.
 template <class Function>
 void with_stored_type(const char* name, std::int32_t dtype, Function function) {
   switch (dtype) {
@@ -43,7 +44,7 @@ KvCacheShape shape_of(const char* name, const regard_kv_cache_shape* given) {
   return shape_of_fields(s);
 }
 
-// Calls function(cache), and rejects where there is no cache.
+// Calls function(cache); rejects a null cache.
 template <class Cache, class Function>
 std::int32_t with_cache(const char* name, Cache* cache, Function function) noexcept {
   return status_of([&] {

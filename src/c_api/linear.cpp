@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Linear layers for C. Read next: descriptors.h, src/layers/linear.cpp.
+// Linear layers for C.
+// Read next: descriptors.h, src/layers/linear.cpp.
 #include "regard/linear.h"
 
 #include <variant>
@@ -17,10 +18,10 @@ struct regard_packed_linear {
 
 namespace {
 
-// Calls function(T{}) for the type of a linear layer's first argument.
+// Calls function(T{}) with the type of a linear layer's first argument.
 template <class Function>
 void with_type_of(const char* operator_name, const char* name, const regard_input* array, Function function) {
-  if (array == nullptr || !is_given(*array)) reject(operator_name, std::string(name) + " is not given");
+  if (array == nullptr || !is_given(*array)) reject(operator_name, std::string(name) + " is missing");
   if (array->dtype == REGARD_F32) return function(float{});
   if (array->dtype == REGARD_F64) return function(double{});
   if (array->dtype == REGARD_BF16) return function(bfloat16{});
@@ -28,10 +29,10 @@ void with_type_of(const char* operator_name, const char* name, const regard_inpu
                             "; expected float32, float64 or bfloat16");
 }
 
-// Calls forward(view) with the output, of T, or of float where T is bfloat16.
+// Calls forward(view) with the output, which has type T, or float if T is bfloat16.
 template <class T, class Forward>
 void with_output(const char* name, const regard_output* output, Forward forward) {
-  if (output == nullptr || !is_given(*output)) reject(name, "output is not given");
+  if (output == nullptr || !is_given(*output)) reject(name, "output is missing");
   if constexpr (std::is_same_v<T, bfloat16>) {
     if (output->dtype == REGARD_F32) return forward(typed_view<float, 2>(name, "output", output));
   }
@@ -61,7 +62,7 @@ int32_t regard_linear_forward(const regard_input* input, const regard_input* wei
   return status_of([=] {
     const char* name = "linear_forward";
     with_type_of(name, "input", input, [=]<class T>(T) {
-      if (weight == nullptr || !is_given(*weight)) reject(name, "weight is not given");
+      if (weight == nullptr || !is_given(*weight)) reject(name, "weight is missing");
       with_output<T>(name, output, [&](const auto& y) {
         run(name, runtime, [&](const Runtime& how) {
           linear_forward(typed_view<T, 2>(name, "input", input), typed_view<T, 2>(name, "weight", weight),
@@ -118,7 +119,8 @@ int32_t regard_packed_linear_forward(const regard_input* input, const regard_pac
     const LinearOptions options{.activation = activation_of(name, activation)};
     with_type_of(name, "input", input, [=]<class T>(T) {
       const auto* const packed = std::get_if<PackedLinear<T>>(&weight->weight);
-      if (packed == nullptr) reject(name, "weight is packed of another type than input has; expected the same");
+      if (packed == nullptr)
+        reject(name, "weight was packed with a different type than that of input; expected the same type");
       with_output<T>(name, output, [&](const auto& y) {
         run(name, runtime, [&](const Runtime& how) {
           linear_forward(typed_view<T, 2>(name, "input", input), *packed, typed_view<T, 1>(name, "bias", bias), y,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a Checkpoint holds, and how one file of it is read.
+// The contents of a Checkpoint, and the reader of one of its files.
 // Read next: safetensors.cpp, model_folder.cpp.
 #pragma once
 
@@ -19,26 +19,26 @@ struct LoadedFile {
   std::string path;
   SharedBytes front{};  // the header's length and the header
   SharedBytes data{};
-  std::vector<StoredTensor> tensors{};  // in the order of the data
+  std::vector<StoredTensor> tensors{};  // in the order of their data
 };
 
-// Throws as Checkpoint::read_file; memory is checked for this file alone.
+// Throws like Checkpoint::read_file; available memory is checked for this file only.
 LoadedFile read_safetensors(const ModelFile& file, const ModelFileOptions& options, const std::stop_token& stop);
 
-// Throws regard::DataError with both numbers where that many bytes are more than may be used.
+// Throws regard::DataError, stating both numbers, if num_bytes exceeds the memory that may be used.
 void check_memory(const std::string& path, std::uint64_t num_bytes, const ModelFileOptions& options);
 
 }  // namespace internal
 
 struct Checkpoint::Contents {
-  // files ascending by path; their tensors, no name twice, are moved into one list.
+  // files: ascending by path. Their tensors, whose names must be unique, are moved into one list.
   Contents(std::string name_, std::vector<internal::LoadedFile> files_);
 
   std::string name;
   std::vector<internal::LoadedFile> files;
   std::vector<StoredTensor> tensors;  // ascending by name
   mutable std::once_flag summed;
-  mutable std::string sum;  // SHA-256, once asked for
+  mutable std::string sum;  // SHA-256, once it has been requested
 };
 
 }  // namespace regard::inline v0

@@ -4,8 +4,8 @@
 //
 //     text → cells, one at a time → numbers → rows of one length
 //
-// One pass, no recursion, memory in proportion to the text.
-// Read next: input_json.cpp for the other way in.
+// One pass, no recursion, memory proportional to the text.
+// Read next: input_json.cpp, which reads matrices from JSON.
 #include "regard/io/csv.h"
 
 #include <fmt/format.h>
@@ -41,7 +41,7 @@ class Reader {
   }
 
  private:
-  // Nothing but empty lines may follow.
+  // Only empty lines may follow.
   bool at_end() const { return text_.find_first_not_of("\r\n", next_) == std::string_view::npos; }
 
   Index read_row(Matrix& m) {
@@ -59,14 +59,14 @@ class Reader {
     return column;
   }
 
-  // The text of a cell, without quotes; next_ then stands at its comma, line end or the file's end.
+  // The text of a cell, without quotes; next_ is then at its comma, its line end or the end of the file.
   std::string read_cell(Index column) {
     skip_blanks();
     std::string cell;
     if (next_ < text_.size() && text_[next_] == '"') {
       ++next_;
       while (true) {
-        if (next_ == text_.size()) fail(line_, column, "the quote does not close");
+        if (next_ == text_.size()) fail(line_, column, "unterminated quote");
         const char c = text_[next_++];
         if (c != '"') {
           cell += c;
@@ -97,18 +97,17 @@ class Reader {
     const bool whole = end == digits.data() + digits.size() && !digits.starts_with("+") &&
                        !(cell[0] == '+' && digits.starts_with("-"));
     if (error == std::errc::result_out_of_range && whole)
-      fail(line_, column, fmt::format("{} is larger or smaller than a double can be", shown(cell)));
+      fail(line_, column, fmt::format("{} is out of the range of double", shown(cell)));
     if (error == std::errc() && whole && digits.find('(') == std::string_view::npos) return number;
     if (cell.find(',') != std::string::npos && cell.find_first_not_of("+-0123456789.,eE") == std::string::npos)
-      fail(line_, column, fmt::format("{} has a decimal comma; write a point", shown(cell)));
+      fail(line_, column, fmt::format("{} has a decimal comma; use a decimal point", shown(cell)));
     if (cell.find(';') != std::string::npos && cell.find_first_not_of("+-0123456789.,;eE ") == std::string::npos)
-      fail(line_, column, fmt::format("{} holds semicolons; divide cells by commas", shown(cell)));
+      fail(line_, column, fmt::format("{} contains semicolons; separate cells with commas", shown(cell)));
     if (cell.find_first_of(" \t") != std::string::npos &&
         cell.find_first_not_of("+-0123456789.eE \t") == std::string::npos)
-      fail(line_, column, fmt::format("{} holds blanks or tabs; divide cells by commas", shown(cell)));
-    fail(
-        line_, column,
-        fmt::format("{} is not a number{}", shown(cell), line_ == 1 ? "; a file of numbers has no line of names" : ""));
+      fail(line_, column, fmt::format("{} contains spaces or tabs; separate cells with commas", shown(cell)));
+    fail(line_, column,
+         fmt::format("{} is not a number{}", shown(cell), line_ == 1 ? "; header rows are not supported" : ""));
   }
 
   static std::string shown(std::string_view cell) {

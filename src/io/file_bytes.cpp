@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Files of models, opened and read; see file_bytes.h. Reading takes the bytes once, so that nobody can change them
-// under a check; the length and time of the file, looked at before and after, tell a file that was written to
-// meanwhile.
+// Opens and reads files of models; see file_bytes.h. The bytes are read once, so that they cannot change after a check;
+// the length and time of the file, compared before and after, reveal a file that was written to in the meantime.
 // Read next: safetensors.cpp.
 #include "file_bytes.h"
 
@@ -44,7 +43,7 @@ std::string system_reason() { return std::strerror(errno); }
 void check_is_folder(const std::string& path) {
   struct stat status{};
   const auto fail = [&path](const std::string& what) {
-    throw DataError(fmt::format("{}: {}; expected the folder of a model", escape_for_terminal(path), what));
+    throw DataError(fmt::format("{}: {}; expected a model folder", escape_for_terminal(path), what));
   };
   if (::stat(path.c_str(), &status) != 0) fail("cannot be opened: " + system_reason());
   if (!S_ISDIR(status.st_mode)) fail("is not a folder");
@@ -60,11 +59,12 @@ bool ModelFile::stands(const std::string& path) {
 }
 
 ModelFile::ModelFile(std::string path) : path_(std::move(path)) {
-  if (path_.find('\0') != std::string::npos) fail("the path holds a NUL");
+  if (path_.find('\0') != std::string::npos) fail("the path contains a NUL character");
   const auto reject_unless_regular = [this](unsigned mode) {
     if (!S_ISREG(mode)) fail(fmt::format("is {}; expected a file", kind_of(mode)));
   };
-  // Looked at before it is opened, since opening a device can do something; and after, since another may stand there.
+  // Checked before opening, because opening a device can have side effects; and after, because the file may have been
+  // replaced.
   struct stat status{};
   if (::stat(path_.c_str(), &status) != 0) fail("cannot be opened: " + system_reason());
   reject_unless_regular(status.st_mode);
@@ -91,7 +91,7 @@ ModelFile::Stamp ModelFile::stamp() const {
 }
 
 void ModelFile::check_unchanged() const {
-  if (!(stamp() == opened_)) fail("changed while it was read; try again when it is whole");
+  if (!(stamp() == opened_)) fail("changed while it was being read; try again once it is complete");
 }
 
 void ModelFile::read(std::uint64_t offset, std::span<std::byte> to, const std::stop_token& stop) const {
@@ -102,7 +102,7 @@ void ModelFile::read(std::uint64_t offset, std::span<std::byte> to, const std::s
     const ssize_t came = ::pread(descriptor_, to.data(), wanted, static_cast<off_t>(offset));
     if (came < 0 && errno == EINTR) continue;
     if (came < 0) fail(fmt::format("byte {}: cannot be read: {}", offset, system_reason()));
-    if (came == 0) fail(fmt::format("byte {}: the file became shorter while it was read", offset));
+    if (came == 0) fail(fmt::format("byte {}: the file was truncated while it was being read", offset));
     offset += static_cast<std::uint64_t>(came);
     to = to.subspan(static_cast<std::size_t>(came));
   }
@@ -144,7 +144,7 @@ std::optional<std::string> foreign_kind(std::span<const std::byte> first_bytes, 
                         {"\xfd\x37zXZ"sv, "an xz archive", "; unpack it first"},
                         {"\x28\xb5\x2f\xfd"sv, "a Zstandard archive", "; unpack it first"},
                         {"BZh"sv, "a bzip2 archive", "; unpack it first"},
-                        {"PK\3\4"sv, "a zip archive (PyTorch's .bin and .pt are such)", kSave},
+                        {"PK\3\4"sv, "a zip archive (such as PyTorch's .bin and .pt files)", kSave},
                         {"\x80\2"sv, kPickle, kSave},
                         {"\x80\3"sv, kPickle, kSave},
                         {"\x80\4"sv, kPickle, kSave},
@@ -152,7 +152,7 @@ std::optional<std::string> foreign_kind(std::span<const std::byte> first_bytes, 
                         {"GGUF"sv, "a GGUF file", ""},
                         {"\x93NUMPY"sv, "an NPY file", ""},
                         {"\x89HDF"sv, "an HDF5 file", ""},
-                        {"version https://git-lfs"sv, "a Git LFS pointer", "; git lfs pull fetches the file itself"}};
+                        {"version https://git-lfs"sv, "a Git LFS pointer", "; run git lfs pull to fetch the file"}};
   const auto text = [expected](const char* name, const char* remedy) {
     return fmt::format("this is {}, not {}{}", name, expected, remedy);
   };

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A file of a model, opened so that nothing but a regular file is ever read and nothing waits, and read or mapped; and
-// what a file really is that should be another.
+// A model file, opened so that only regular files are ever read and nothing blocks, and then read or mapped; and the
+// detection of files of a different kind than expected.
 //
-//     open ── fstat: regular? how long? ── read at most that ── fstat: still the same file, length and time?
+//     open ── fstat: regular? how long? ── read at most that many bytes ── fstat: same file, length and time?
 //
 // Read next: file_bytes.cpp, safetensors.cpp.
 #pragma once
@@ -20,13 +20,13 @@
 
 namespace regard::inline v0::internal {
 
-// The reason that a call to the system failed, from errno: "No such file or directory".
+// The reason for a failed system call, from errno: "No such file or directory".
 std::string system_reason();
 
-// Throws regard::DataError where no folder stands under that path.
+// Throws regard::DataError if the path is not a folder.
 void check_is_folder(const std::string& path);
 
-// Bytes that a file's reader holds: memory of its own, or the mapped file.
+// The bytes held by a file's reader: allocated memory, or the mapped file.
 struct SharedBytes {
   std::shared_ptr<const std::byte> first;
   std::size_t count = 0;
@@ -35,9 +35,9 @@ struct SharedBytes {
 
 class ModelFile {
  public:
-  // Something with this name is there, whatever it is.
+  // True if anything exists under this path.
   static bool stands(const std::string& path);
-  // Throws regard::DataError "<path>: …", like all that follows; path is escaped in it.
+  // Throws regard::DataError "<path>: …", like the functions below; the path is escaped in the message.
   explicit ModelFile(std::string path);
   ModelFile(const ModelFile&) = delete;
   ModelFile& operator=(const ModelFile&) = delete;
@@ -45,13 +45,13 @@ class ModelFile {
 
   const std::string& path() const { return path_; }
   std::uint64_t num_bytes() const { return num_bytes_; }
-  // Both throw Cancelled where a stop is requested. From a place in the file on; fewer bytes than asked for only where
-  // the file has become shorter, which is an error.
+  // Both throw Cancelled if a stop is requested. Reads from the given offset on; an end of file before all bytes are
+  // read is an error.
   void read(std::uint64_t offset, std::span<std::byte> to, const std::stop_token& stop = {}) const;
-  // In memory that starts at a multiple of 64: numbers lie aligned there.
+  // Into memory aligned to 64 bytes, so that elements are aligned.
   SharedBytes read(std::uint64_t offset, std::uint64_t count, const std::stop_token& stop) const;
   SharedBytes map() const;
-  // Fails when the file is another, longer, shorter or newer than when it was opened.
+  // Throws if the file has been replaced or has changed its length or time since it was opened.
   void check_unchanged() const;
 
  private:
@@ -69,10 +69,10 @@ class ModelFile {
   Stamp opened_{};
 };
 
-// "this is a gzip archive, not safetensors; unpack it first", where the first bytes of a file are those of another kind
-// than the one expected.
+// "this is a gzip archive, not safetensors; unpack it first", if the first bytes of a file identify a different kind
+// than the expected one.
 std::optional<std::string> foreign_kind(std::span<const std::byte> first_bytes, std::string_view expected);
-// How many bytes foreign_kind looks at.
+// The number of bytes that foreign_kind examines.
 inline constexpr std::size_t kKindBytes = 64;
 
 }  // namespace regard::inline v0::internal

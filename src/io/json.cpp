@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// JSON in: nlohmann's parser through its SAX interface, which builds our own tree and so sees names that stand twice,
-// the depth, and the offset in the text. Before it, a pass over the brackets counts what the tree takes:
+// JSON parsing: nlohmann's parser through its SAX interface, which builds our own tree and therefore detects duplicate
+// names, depth, and byte offsets. Before it, a pass over the brackets measures the memory that the tree needs:
 //
-//     text ── Outline: values of each container ──▶ is there memory for all? ── parser ──▶ vectors of just that size
+//     text ── Outline: values of each container ──▶ enough memory? ── parser ──▶ vectors of exactly that size
 //
 // Read next: regard/io/json.h.
 #include "regard/io/json.h"
@@ -24,7 +24,7 @@
 namespace regard::inline v0 {
 namespace internal {
 
-// Of each container, in the order of the opening brackets: how many values it holds, and whether all are numbers.
+// For each container, in the order of opening brackets: the number of its values, and whether all are numbers.
 struct JsonContainer {
   std::uint32_t count : 31 = 0;
   std::uint32_t only_numbers : 1 = 1;
@@ -39,8 +39,8 @@ using internal::JsonContainer;
 constexpr std::uint32_t kMaxCount = 0x7fffffff;
 constexpr std::size_t kUsualDepth = 128;
 
-// What one pass over the brackets, commas and strings of a text tells of the tree, without parsing. Of a text that is
-// not JSON it tells something, too, and holds up to the offset where the parser stops.
+// The information about the tree that one pass over the brackets, commas and strings of a text yields, without parsing.
+// For a text that is not JSON it is still valid up to the offset where the parser stops.
 class Outline {
  public:
   Outline(std::string_view text, std::size_t max_depth, const std::stop_token& stop,
@@ -52,20 +52,20 @@ class Outline {
 
   std::size_t num_containers() const { return num_containers_; }
 
-  // At most what read_json takes.
+  // An upper bound for read_json.
   std::uint64_t memory_bytes() const {
     constexpr std::uint64_t kFixed = 8192;  // the stacks, the parser, short messages
     std::uint64_t bytes = kFixed + num_containers_ * sizeof(JsonContainer) + sizeof(JsonValue);
     bytes += num_numbers_ * sizeof(double) + num_items_ * sizeof(JsonValue) + num_members_ * sizeof(JsonValue::Member);
     bytes += num_allocations_ * kAllocation + long_string_bytes_;
     bytes += most_members_ * SortedNames::kBytesPerName;
-    // The parser keeps the last string, and what it took since the last string or number began, for its messages; such
-    // a buffer takes three times its contents while it grows. A message is copied six times before it is shortened.
+    // For its messages, the parser keeps the last string, and the text since the last string or number began; while
+    // such a buffer grows, it takes three times its contents. A message is copied six times before it is truncated.
     return bytes + 3 * longest_string_ + 3 * longest_stretch_ + 6 * longest_shown_;
   }
 
  private:
-  // What an allocation takes besides its bytes, at most.
+  // The overhead of an allocation, at most.
   static constexpr std::uint64_t kAllocation = 32;
 
   struct Open {
@@ -115,7 +115,7 @@ class Outline {
   }
   void begin_stretch() { stretch_ = shown_ = 0; }
 
-  // Returns the offset behind the closing quote.
+  // Returns the offset after the closing quote.
   std::size_t string(std::size_t at) {
     begin_stretch();
     const std::size_t begin = at;
@@ -187,7 +187,7 @@ class Outline {
   std::uint64_t most_members_ = 0;  // of one object
   std::uint64_t num_allocations_ = 0, long_string_bytes_ = 0;
   std::uint64_t longest_string_ = 0;
-  std::uint64_t stretch_ = 0, shown_ = 0;  // since a string or number began: bytes, and how long a message shows them
+  std::uint64_t stretch_ = 0, shown_ = 0;  // since a string or number began: bytes, and their length in a message
   std::uint64_t longest_stretch_ = 0, longest_shown_ = 0;
 };
 
@@ -214,7 +214,7 @@ class JsonTreeBuilder : public nlohmann::json_sax<nlohmann::json> {
   bool number_integer(number_integer_t value) override { return number(static_cast<double>(value)); }
   bool number_unsigned(number_unsigned_t value) override { return number(static_cast<double>(value)); }
   bool number_float(number_float_t value, const string_t&) override { return number(value); }
-  // Copied, so that a string takes no more memory than its bytes and the parser keeps its buffer.
+  // Copied, so that a string takes only as much memory as its bytes, and the parser keeps its buffer.
   bool string(string_t& value) override {
     return add(std::string(std::string_view(value)), offset() - internal::start_of_string(text_, offset()));
   }
@@ -243,7 +243,7 @@ class JsonTreeBuilder : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool number(double value) {
-    if (!std::isfinite(value)) fail(offset(), "a number is larger than a double can be");
+    if (!std::isfinite(value)) fail(offset(), "a number is out of the range of double");
     if (!open_.empty()) {
       if (auto* numbers = std::get_if<std::vector<double>>(&open_.back()->contents_)) {
         numbers->push_back(value);
@@ -304,8 +304,8 @@ class JsonTreeBuilder : public nlohmann::json_sax<nlohmann::json> {
     return SortedNames(all.size(), name_at, "reading JSON", stop_).first_repeated();
   }
 
-  // Names are compared when their object ends. So the first mistake in the text may be a name of an outer object, or
-  // one before the error that ended the reading.
+  // Names are compared when their object ends. The first error in the text may therefore be a duplicate name in an
+  // enclosing object, or one before the error that ended parsing.
   void fail_at_repeated_name() const {
     std::size_t first = text_.size();
     const std::string* name = nullptr;
@@ -319,10 +319,10 @@ class JsonTreeBuilder : public nlohmann::json_sax<nlohmann::json> {
       name = &value->members()[*repeated].first;
     }
     if (name == nullptr) return;
-    throw_error(first, fmt::format("the name \"{}\" stands twice in one object", truncate_text(*name, kMaxShownBytes)));
+    throw_error(first, fmt::format("the name \"{}\" occurs twice in one object", truncate_text(*name, kMaxShownBytes)));
   }
 
-  // Between a name and its value are a colon and spaces. While there is no value, its offset is that of the name.
+  // Only a colon and spaces separate a name from its value. Before there is a value, its offset is that of the name.
   std::size_t start_of_name(const std::vector<JsonValue::Member>& all, std::size_t i) const {
     const std::size_t at = all[i].second.offset;
     if (!has_value_ && &all[i] == &all.back() && &all == &open_.back()->members()) return at;
@@ -347,8 +347,8 @@ class JsonTreeBuilder : public nlohmann::json_sax<nlohmann::json> {
   std::vector<JsonContainer> containers_;
   std::size_t num_started_ = 0;
   JsonValue root_;
-  bool has_value_ = true;  // the last member of the innermost object
-  // Only the innermost value grows, so the places of those around it stay.
+  bool has_value_ = true;  // whether the last member of the innermost object has a value
+  // Only the innermost value grows, so the addresses of the enclosing ones remain valid.
   std::vector<JsonValue*> open_;
 };
 

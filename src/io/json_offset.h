@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where a streaming parser of JSON stands in its text, and where it looks whether it is to stop.
+// The current offset of a streaming JSON parser in its text, and the check for stop requests.
 //
-//     text ── CountingIterator ──▶ parser ── an event ──▶ handler, which asks how far the iterator has come
+//     text ── CountingIterator ──▶ parser ── an event ──▶ handler, which reads the offset from the iterator
 //
 // Read next: json.cpp, safetensors_header.cpp.
 #pragma once
@@ -15,7 +15,7 @@
 
 namespace regard::inline v0::internal {
 
-// Counts the bytes that the parser has taken, and throws Cancelled where a stop is requested.
+// Counts the bytes that the parser has consumed, and throws Cancelled if a stop is requested.
 class CountingIterator {
  public:
   using iterator_category = std::input_iterator_tag;
@@ -40,14 +40,14 @@ class CountingIterator {
   friend bool operator!=(const CountingIterator& a, const CountingIterator& b) { return a.at_ != b.at_; }
 
  private:
-  static constexpr std::uintptr_t kLook = 1024;  // bytes: some microseconds
+  static constexpr std::uintptr_t kLook = 1024;  // bytes: a few microseconds
 
   const char* at_;
   const char** taken_;
   const std::stop_token* stop_;
 };
 
-// The opening quote of the string whose closing quote is the byte before `end`.
+// The offset of the opening quote of the string whose closing quote is the byte before `end`.
 inline std::size_t start_of_string(std::string_view text, std::size_t end) {
   std::size_t quote = end - 1;
   while (quote > 0) {
@@ -60,13 +60,12 @@ inline std::size_t start_of_string(std::string_view text, std::size_t end) {
   return quote;
 }
 
-// What nlohmann's parser says of a text, without the positions that it counts in its own way:
-// "[json.exception.parse_error.101] parse error at line 1, column 2: syntax error …".
-// "…; last read: 'WORD'" has everything since the last string or number began, perhaps megabytes: the end of it is
-// shown.
+// The parser's reason for rejecting a text, without the positions that it counts differently:
+// "[json.exception.parse_error.101] parse error at line 1, column 2: syntax error …". "…; last read: 'WORD'" contains
+// everything since the last string or number began, perhaps megabytes, so only its end is shown.
 inline std::string parser_reason(std::string_view what, int id) {
   constexpr int kOutOfRange = 406;
-  if (id == kOutOfRange) return "a number is larger than a double can be";
+  if (id == kOutOfRange) return "a number is out of the range of double";
   if (const std::size_t end = what.find(']'); what.starts_with('[') && end != what.npos) what.remove_prefix(end + 2);
   if (const std::size_t end = what.find(": "); what.starts_with("parse error") && end != what.npos)
     what.remove_prefix(end + 2);

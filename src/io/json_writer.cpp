@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// JSON out: where commas and line breaks go, and the shortest numbers; see regard/io/json_writer.h.
+// JSON output: commas, line breaks and shortest number formatting; see regard/io/json_writer.h.
 // Read next: utf8.cpp (json_string, which escapes).
 #include "regard/io/json_writer.h"
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The folder of a model: its texts, and its numbers in one file or in shards.
+// The folder of a model: its text files, and its tensors in one file or in shards.
 //
 //     model.safetensors.index.json   {"weight_map": {tensor: shard, …}, …}
-//       ── names of the shards: plain, no path ── is there memory for all? ── each read ── agree with the index? ──▶
+//       ── names of shards: plain, no path ── enough memory? ── read each ── do they match the index? ──▶
 //
 // Read next: safetensors.cpp.
 #include <fmt/format.h>
@@ -49,7 +49,7 @@ std::string some_of(const std::vector<std::string>& names) {
   return names.size() > kMaxNamed ? fmt::format("{} and {} more", text, names.size() - kMaxNamed) : text;
 }
 
-// Throws where the shards do not hold exactly what the index says.
+// Throws unless the shards contain exactly the tensors of the index.
 void check_against_index(const std::string& index_path, const std::vector<ShardedTensor>& index,
                          const std::vector<internal::LoadedFile>& files) {
   const auto fail = [&](const std::string& what) {
@@ -61,8 +61,7 @@ void check_against_index(const std::string& index_path, const std::vector<Sharde
     for (const StoredTensor& tensor : file.tensors) {
       const auto [at, is_new] = found.emplace(tensor.name, name);
       if (!is_new) {
-        fail(fmt::format("tensor \"{}\" stands in two shards, {} and {}", text_in_message(tensor.name), at->second,
-                         name));
+        fail(fmt::format("tensor \"{}\" is in two shards, {} and {}", text_in_message(tensor.name), at->second, name));
       }
     }
   }
@@ -74,15 +73,15 @@ void check_against_index(const std::string& index_path, const std::vector<Sharde
       continue;
     }
     if (at->second != entry.file) {
-      fail(fmt::format("tensor \"{}\" is said to be in {}; it stands in {}", text_in_message(entry.tensor), entry.file,
-                       at->second));
+      fail(fmt::format("tensor \"{}\" should be in {} according to the index, but is in {}",
+                       text_in_message(entry.tensor), entry.file, at->second));
     }
     found.erase(at);
   }
-  if (!missing.empty()) fail(fmt::format("no shard holds what the index names: {}", some_of(missing)));
+  if (!missing.empty()) fail(fmt::format("tensors in the index but in no shard: {}", some_of(missing)));
   std::vector<std::string> unlisted;
   for (const auto& [tensor, file] : found) unlisted.emplace_back(tensor);
-  if (!unlisted.empty()) fail(fmt::format("the shards hold what the index does not name: {}", some_of(unlisted)));
+  if (!unlisted.empty()) fail(fmt::format("tensors in the shards but not in the index: {}", some_of(unlisted)));
 }
 
 }  // namespace
@@ -94,12 +93,12 @@ std::vector<ShardedTensor> read_shard_index(std::string_view text, const std::st
     throw DataError(fmt::format("{}: byte {}: {}", escape_for_terminal(source), at, what));
   };
   const JsonValue root = read_json(text, source, kMaxIndexDepth, stop, max_memory_bytes);
-  if (root.kind() != JsonValue::Kind::object) fail(root.offset, "the index of shards must be an object");
+  if (root.kind() != JsonValue::Kind::object) fail(root.offset, "the shard index must be an object");
   const JsonValue* map = root.find("weight_map");
   if (map == nullptr || map->kind() != JsonValue::Kind::object) {
-    fail(root.offset, "the index of shards has no weight_map that says which file holds which tensor");
+    fail(root.offset, "the shard index has no weight_map, which maps tensors to files");
   }
-  // The list, and what the shards are compared with it by: names, and a tree of views.
+  // The list, and the data for comparing it with the shards: names, and a tree of views.
   constexpr std::uint64_t kPerTensor = 256;
   std::uint64_t needed = max_memory_bytes ? json_memory_bytes(text, kMaxIndexDepth, stop) : 0;
   for (const auto& [tensor, file] : map->members()) needed += kPerTensor + 2 * tensor.size() + 2 * file.text().size();
@@ -127,9 +126,9 @@ Checkpoint Checkpoint::read_folder(const std::string& folder, const ModelFileOpt
   if (ModelFile::stands(single)) return read_file(single, options, stop);
   if (!ModelFile::stands(index_path)) {
     throw DataError(
-        fmt::format("{}: holds neither {} nor {}{}", escape_for_terminal(folder), kSingleFile, kIndexFile,
+        fmt::format("{}: contains neither {} nor {}{}", escape_for_terminal(folder), kSingleFile, kIndexFile,
                     ModelFile::stands(join(folder, "pytorch_model.bin"))
-                        ? "; pytorch_model.bin is a Python pickle, which is never read: save the model as safetensors"
+                        ? "; pytorch_model.bin is a Python pickle, which is never read; save the model as safetensors"
                         : ""));
   }
   const std::vector<ShardedTensor> index = read_shard_index(read_model_text(folder, kIndexFile, kMaxIndexBytes, stop),
@@ -139,10 +138,10 @@ Checkpoint Checkpoint::read_folder(const std::string& folder, const ModelFileOpt
   std::sort(names.begin(), names.end());
   names.erase(std::unique(names.begin(), names.end()), names.end());
   if (names.size() > kMaxShards) {
-    throw DataError(fmt::format("{}: names {} shards; at most {} are read", escape_for_terminal(index_path),
-                                names.size(), kMaxShards));
+    throw DataError(
+        fmt::format("{}: lists {} shards; the limit is {}", escape_for_terminal(index_path), names.size(), kMaxShards));
   }
-  // All shards are looked at before the first is read.
+  // All shards are examined before the first is read.
   std::uint64_t num_bytes = 0;
   for (const std::string& name : names) {
     if (__builtin_add_overflow(num_bytes, ModelFile(join(folder, name)).num_bytes(), &num_bytes)) num_bytes = ~0ull;
@@ -163,7 +162,7 @@ std::string read_model_text(const std::string& folder, std::string_view file, st
     throw DataError(fmt::format("{}: {}", escape_for_terminal(opened.path()), what));
   };
   if (opened.num_bytes() > max_bytes) {
-    fail(fmt::format("has {} bytes; at most {} are read", opened.num_bytes(), max_bytes));
+    fail(fmt::format("has {} bytes; the limit is {}", opened.num_bytes(), max_bytes));
   }
   std::string text(opened.num_bytes(), '\0');
   opened.read(0, std::as_writable_bytes(std::span(text)), stop);

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// NumPy's array files: the header's grammar, the elements, and the header that we write.
+// NumPy's array files: the grammar of the header, the elements, and the header that we write.
 //
-//     header  {  key : value , … }   each of descr, fortran_order, shape once, in any order
+//     header  {  key : value , … }   each of descr, fortran_order, shape exactly once, in any order
 //     descr   a quoted type: optional byte order < > = |, a letter, a size
 //     shape   ( ), ( n , ), ( n , m , … )
 //
-// Every error names the file and the offset of the byte at fault. Read next: include/regard/io/npy.h.
+// Every error states the file and the offset of the invalid byte.
+// Read next: include/regard/io/npy.h.
 #include "regard/io/npy.h"
 
 #include <algorithm>
@@ -34,7 +35,7 @@ struct TypeEntry {
   std::string_view code;
   std::string_view descr;  // as NumPy writes it
 };
-// The type of two bytes that is widened as it is read.
+// The 16-bit type that is converted to float32 when it is read.
 constexpr std::string_view kHalf = "f2";
 constexpr std::array<TypeEntry, 5> kTypes = {{{ElementType::float32, "f4", "<f4"},
                                               {ElementType::float64, "f8", "<f8"},
@@ -42,7 +43,7 @@ constexpr std::array<TypeEntry, 5> kTypes = {{{ElementType::float32, "f4", "<f4"
                                               {ElementType::int64, "i8", "<i8"},
                                               {ElementType::boolean, "b1", "|b1"}}};
 
-// What a type that is not read here is called.
+// The name of a type that is not supported.
 std::string_view foreign_type_name(std::string_view code) {
   struct Foreign {
     std::string_view code;
@@ -73,7 +74,7 @@ std::string_view foreign_type_name(std::string_view code) {
   return "unknown";
 }
 
-// The three values of a header, read from its text. `base` is the offset of its first byte in the file.
+// Parses the three values of a header from its text. `base` is the offset of its first byte in the file.
 class HeaderParser {
  public:
   HeaderParser(std::string_view text, std::size_t base, const std::string& name)
@@ -89,7 +90,7 @@ class HeaderParser {
       }
     }
     skip_space();
-    if (at_ != text_.size()) fail(at_, "the header goes on after its closing }");
+    if (at_ != text_.size()) fail(at_, "unexpected characters after the header's closing }");
     for (const auto& [found, word] : {std::pair{has_descr_, "descr"}, std::pair{has_fortran_order_, "fortran_order"},
                                       std::pair{has_shape_, "shape"}}) {
       if (!found) fail(at_, std::string("the header has no '") + word + "'");
@@ -136,10 +137,10 @@ class HeaderParser {
     std::size_t end = begin;
     while (end < text_.size() && text_[end] != quote) {
       const auto byte = static_cast<unsigned char>(text_[end]);
-      if (byte < 0x20 || byte > 0x7e || byte == '\\') fail(end, std::string(what) + " holds a character not allowed");
+      if (byte < 0x20 || byte > 0x7e || byte == '\\') fail(end, std::string(what) + " contains an invalid character");
       ++end;
     }
-    if (end == text_.size()) fail(at_, "a quote is never closed");
+    if (end == text_.size()) fail(at_, "unterminated quote");
     at_ = end + 1;
     return text_.substr(begin, end - begin);
   }
@@ -155,7 +156,7 @@ class HeaderParser {
     if (seen == nullptr) {
       fail(begin, "key '" + std::string(word) + "' is unknown; expected descr, fortran_order and shape");
     }
-    if (*seen) fail(begin, "key '" + std::string(word) + "' stands twice");
+    if (*seen) fail(begin, "key '" + std::string(word) + "' occurs twice");
     *seen = true;
     expect(':', "a colon after the key");
     skip_space();
@@ -173,7 +174,8 @@ class HeaderParser {
   void parse_type() {
     const std::size_t begin = at_;
     if (at_ < text_.size() && (text_[at_] == '[' || text_[at_] == '{' || text_[at_] == '(')) {
-      fail(begin, "a structured type is not read; expected one of float16, float32, float64, int32, int64 or bool");
+      fail(begin,
+           "structured types are not supported; expected one of float16, float32, float64, int32, int64 or bool");
     }
     const std::string_view descr = quoted("a type");
     std::string_view code = descr;
@@ -187,7 +189,7 @@ class HeaderParser {
     const auto* entry = std::find_if(kTypes.begin(), kTypes.end(), [&](const TypeEntry& e) { return e.code == code; });
     if (entry == kTypes.end()) {
       fail(begin, "type '" + std::string(descr) + "' (" + std::string(foreign_type_name(code)) +
-                      ") is not read; expected float16, float32, float64, int32, int64 or bool");
+                      ") is not supported; expected float16, float32, float64, int32, int64 or bool");
     }
     type = entry->type;
     big_endian = has_order && descr[0] == '>' && type_bytes(type) > 1;
@@ -230,7 +232,7 @@ void swap_bytes(std::byte* p, Index count) {
   for (Index i = 0; i < count; ++i, p += Bytes) std::reverse(p, p + Bytes);
 }
 
-// From the last number to the first, so that none is overwritten before it is read.
+// From the last element to the first, so that none is overwritten before it is read.
 void widen_in_place(std::byte* p, Index count) {
   for (Index i = count; i-- > 0;) {
     float16 half;
@@ -288,7 +290,7 @@ void NpyReader::read_header() {
   for (std::size_t i = length_bytes; i-- > 0;) length = length << 8 | static_cast<unsigned char>(front[i]);
   if (length > kMaxHeaderBytes) {
     fail(8, "the header is " + std::to_string(length) + " bytes long; at most " + std::to_string(kMaxHeaderBytes) +
-                " are read");
+                " are supported");
   }
   const std::size_t base = static_cast<std::size_t>(offset_);
   std::string text(length, '\0');
@@ -302,7 +304,7 @@ void NpyReader::read_header() {
   fortran_order_ = header.fortran_order;
   shape_ = std::move(header.shape);
 
-  // Extents that are not zero count even beside a zero, so that no stride can overflow.
+  // Nonzero extents count even if another extent is zero, so that no stride can overflow.
   Index bytes = type_bytes(type_);
   for (Index extent : shape_) {
     if (__builtin_mul_overflow(bytes, std::max<Index>(extent, 1), &bytes)) {
@@ -328,7 +330,7 @@ NpyArray NpyReader::read() {
   array.strides = strides_of(shape_, fortran_order_);
   const auto total = static_cast<std::size_t>(num_elements_ * stored_bytes());
 
-  // A header may claim more than a pipe will ever bring: then memory grows with what has come.
+  // A header may announce more data than a pipe delivers, so memory grows with the data that has arrived.
   constexpr std::size_t kFirstBytes = 1 << 20;
   std::size_t capacity = num_bytes_ ? total : std::min(total, kFirstBytes);
   std::size_t filled = 0;
@@ -352,7 +354,7 @@ NpyArray NpyReader::read() {
   std::byte beyond{};
   if (source_(std::span(&beyond, 1)) != 0) {
     throw DataError(name_ + ": byte " + std::to_string(offset_ + total) +
-                    ": the file goes on after the last element of shape " + npy_shape_text(shape_));
+                    ": the file has extra bytes after the last element of shape " + npy_shape_text(shape_));
   }
 
   if (big_endian_) {
@@ -385,12 +387,12 @@ std::string npy_header(ElementType type, std::span<const Index> shape) {
   }
   std::string text = "{'descr': '" + std::string(entry->descr) +
                      "', 'fortran_order': False, 'shape': " + npy_shape_text(shape) + ", }";
-  // NumPy leaves room for the first axis to grow to 21 digits in place.
+  // Like NumPy, leaves space for the first axis to grow to 21 digits in place.
   constexpr std::size_t kGrowthDigits = 21;
   if (!shape.empty()) text.append(kGrowthDigits - std::to_string(shape[0]).size(), ' ');
   constexpr std::size_t kFrontBytes = 10;  // magic, version, length
   const std::size_t unpadded = kFrontBytes + text.size() + 1;
-  // A header that is aligned already gets 64 spaces more, as NumPy's does.
+  // A header that is already aligned gets 64 more spaces, as in NumPy.
   text.append(kHeaderAlignment - unpadded % kHeaderAlignment, ' ');
   text += '\n';
   std::string header(kMagic);

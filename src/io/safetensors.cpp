@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A safetensors file, read.
+// Reads a safetensors file.
 //
-//     open ── length of the header ── header ── is there memory? ── data ── NaN or ∞? ── unchanged? ──▶ Checkpoint
+//     open ── length of the header ── header ── enough memory? ── data ── NaN or ∞? ── unchanged? ──▶ Checkpoint
 //
 // Read next: safetensors_header.cpp (the rules), model_folder.cpp (shards).
 #include <fmt/format.h>
@@ -20,7 +20,7 @@
 #include "regard/io/utf8.h"
 #include "safetensors_header.h"
 
-static_assert(std::endian::native == std::endian::little, "tensors are seen as they lie in the file");
+static_assert(std::endian::native == std::endian::little, "tensors are viewed as stored in the file");
 
 namespace regard::inline v0 {
 namespace {
@@ -44,7 +44,7 @@ std::uint64_t header_length(std::span<const std::byte> front, std::uint64_t num_
                             const ModelFileOptions& options) {
   if (num_bytes == 0) fail(name, 0, "the file is empty; expected safetensors");
   const auto reject = [&](std::uint64_t at, const std::string& what) {
-    // A valid file may begin with the same bytes as another kind; one that is rejected is named by them.
+    // A valid file may begin with the same bytes as another kind, so only rejected files are identified by them.
     if (const auto kind = internal::foreign_kind(front, "safetensors")) fail(name, 0, *kind);
     fail(name, at, what);
   };
@@ -52,15 +52,16 @@ std::uint64_t header_length(std::span<const std::byte> front, std::uint64_t num_
   std::uint64_t length = 0;
   std::memcpy(&length, front.data(), sizeof(length));
   if (length > num_bytes - kLengthBytes) {
-    reject(0, fmt::format("the header is said to be {} bytes long; the file goes on for {}", length,
+    reject(0, fmt::format("the header should be {} bytes long, but only {} bytes follow", length,
                           num_bytes - kLengthBytes));
   }
   if (length > options.max_header_bytes) {
-    reject(0, fmt::format("the header is {} bytes long; at most {} are read (the option max_header_bytes raises this)",
-                          length, options.max_header_bytes));
+    reject(0, fmt::format(
+                  "the header is {} bytes long; at most {} are read (the option max_header_bytes raises this limit)",
+                  length, options.max_header_bytes));
   }
   if (length == 0 || front[kLengthBytes] != std::byte{'{'}) {
-    reject(kLengthBytes, "the header does not begin with {; this is no safetensors file");
+    reject(kLengthBytes, "the header does not begin with {; not a safetensors file");
   }
   return length;
 }
@@ -88,12 +89,12 @@ Bits load(const std::byte* p) {
   return bits;
 }
 
-// The first number whose exponent is all ones, that is NaN or ±∞.
+// The index of the first element whose exponent is all ones, that is, NaN or ±∞.
 template <class Bits>
 std::optional<std::size_t> first_nonfinite(std::span<const std::byte> bytes, Bits exponent,
                                            const std::stop_token& stop) {
   const std::size_t count = bytes.size() / sizeof(Bits);
-  constexpr std::size_t kBlock = 4096;  // small enough for L1, large enough that the search after it costs nothing
+  constexpr std::size_t kBlock = 4096;  // fits L1, and searching within a block takes negligible time
   for (std::size_t begin = 0; begin < count; begin += kBlock) {
     throw_if_stopped(stop, "reading a model");
     const std::size_t end = std::min(begin + kBlock, count);
@@ -122,7 +123,7 @@ double number_at(const StoredTensor& tensor, std::size_t i) {
   }
 }
 
-// "[1, 3]": where element i stands in its tensor.
+// "[1, 3]": the index of element i in its tensor.
 std::string index_text(const std::vector<Index>& shape, std::size_t i) {
   std::vector<Index> index(shape.size());
   for (std::size_t axis = shape.size(); axis-- > 0;) {
@@ -154,7 +155,7 @@ void reject_nonfinite(const StoredTensor& tensor, std::uint64_t offset, const st
   if (!at) return;
   const double x = number_at(tensor, *at);
   fail(name, offset + *at * static_cast<std::size_t>(type_bytes(tensor.type)),
-       fmt::format("tensor \"{}\" holds {} at {}; the option allow_nonfinite (--allow-nonfinite) reads it all the same",
+       fmt::format("tensor \"{}\" holds {} at {}; the option allow_nonfinite (--allow-nonfinite) permits it",
                    text_in_message(tensor.name),
                    std::isnan(x) ? "nan"
                    : x > 0       ? "inf"
@@ -162,7 +163,7 @@ void reject_nonfinite(const StoredTensor& tensor, std::uint64_t offset, const st
                    index_text(tensor.shape, *at)));
 }
 
-// ---- a file's parts made a list of tensors
+// ---- from the parts of a file to a list of tensors
 
 std::vector<internal::HeaderEntry> entries_of(const internal::LoadedFile& file, std::uint64_t num_data_bytes,
                                               const ModelFileOptions& options, const std::stop_token& stop) {
@@ -183,7 +184,7 @@ void add_tensors(std::vector<internal::HeaderEntry> entries, internal::LoadedFil
   }
 }
 
-// Some bytes, which keep the whole alive.
+// A range of bytes that keeps the whole alive.
 SharedBytes part(const SharedBytes& whole, std::size_t begin, std::size_t count) {
   return {{whole.first, whole.first.get() + begin}, count};
 }
@@ -198,7 +199,7 @@ void check_memory(const std::string& path, std::uint64_t num_bytes, const ModelF
   const std::uint64_t limit = options.max_memory_bytes.value_or(available_memory_bytes());
   if (num_bytes <= limit) return;
   throw DataError(
-      fmt::format("{}: takes {} bytes of memory; {} may be used", escape_for_terminal(path), num_bytes, limit));
+      fmt::format("{}: needs {} bytes of memory; {} are available", escape_for_terminal(path), num_bytes, limit));
 }
 
 LoadedFile read_safetensors(const ModelFile& file, const ModelFileOptions& options, const std::stop_token& stop) {
@@ -208,7 +209,7 @@ LoadedFile read_safetensors(const ModelFile& file, const ModelFileOptions& optio
   const std::uint64_t length = header_length(front, file.num_bytes(), file.path(), options);
   const std::uint64_t data_begin = kLengthBytes + length;
   const std::uint64_t num_data_bytes = file.num_bytes() - data_begin;
-  // The list of tensors takes up to twice the bytes of the header that it is made from.
+  // The list of tensors takes up to twice as many bytes as the header.
   check_memory(file.path(), 3 * length + (options.map ? 0 : num_data_bytes), options);
   LoadedFile loaded{.path = file.path(), .front = file.read(0, data_begin, stop)};
   std::vector<HeaderEntry> entries = entries_of(loaded, num_data_bytes, options, stop);
@@ -269,7 +270,7 @@ std::vector<float> Checkpoint::read_float32(const StoredTensor& tensor, const st
         fmt::format("{}: tensor \"{}\" {}", escape_for_terminal(name()), text_in_message(tensor.name), what));
   };
   if (!is_floating(tensor.type)) {
-    reject(fmt::format("is of type {}, which holds no real numbers; expected F32, F16, BF16 or F64",
+    reject(fmt::format("is of type {}, which is not a floating-point type; expected F32, F16, BF16 or F64",
                        safetensors_type_name(tensor.type)));
   }
   std::vector<float> numbers;
@@ -288,7 +289,7 @@ std::vector<float> Checkpoint::read_float32(const StoredTensor& tensor, const st
       const double x = number_at(tensor, i);
       numbers[i] = static_cast<float>(x);
       if (std::isfinite(x) && !std::isfinite(numbers[i])) {
-        reject(fmt::format("holds {} at {}, more than an f32 can", x, index_text(tensor.shape, i)));
+        reject(fmt::format("holds {} at {}, which is out of the range of float32", x, index_text(tensor.shape, i)));
       }
     }
   }

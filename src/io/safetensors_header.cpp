@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The header of a safetensors file. nlohmann's parser calls the handler below for each event, and entries are filled
-// directly, so that a header of 100 MB makes no tree of values.
+// Parses the header of a safetensors file. nlohmann's parser calls the handler below for each event, which fills the
+// entries directly, so that a header of 100 MB does not become a tree of values.
 //
 //     { "__metadata__": {text: text, …},   name: { "dtype": text, "shape": [n, …], "data_offsets": [begin, end] },  … }
 //       root            metadata                 entry            shape           offsets
 //
-// Then over all entries: no name twice; sorted by their offsets, they tile the data from its first byte to its last.
+// Then, over all entries: names are unique; sorted by offset, the tensors cover the data from its first byte to its
+// last, without gaps or overlaps.
 // Read next: safetensors.cpp.
 #include "safetensors_header.h"
 
@@ -30,7 +31,7 @@ constexpr std::size_t kMaxRank = 8;
 constexpr std::size_t kMaxNameBytes = 512;
 constexpr std::uint64_t kMaxExtent = std::uint64_t{1} << 48;
 
-// A list as the header has it: "[2, 3]".
+// A list as in the header: "[2, 3]".
 template <class Numbers>
 std::string list_text(const Numbers& numbers) {
   return fmt::format("[{}]", fmt::join(numbers, ", "));
@@ -42,7 +43,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
       : text_(text), name_(name), max_tensors_(static_cast<std::size_t>(max_tensors)), taken_(text.data()) {}
 
   const char** taken() { return &taken_; }
-  // Entries ascending by their names.
+  // The entries, ascending by name.
   std::vector<HeaderEntry> take() {
     std::sort(metadata_.begin(), metadata_.end());
     for (std::size_t i = 1; i < metadata_.size(); ++i) {
@@ -71,7 +72,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   bool number_float(number_float_t, const string_t& text) override { reject(text.substr(0, 40)); }
   bool number_unsigned(number_unsigned_t value) override {
     if (where_ == Where::shape) {
-      if (value > kMaxExtent) fail(number_offset(), fmt::format("extent {} of {} is more than 2^48", value, tensor()));
+      if (value > kMaxExtent) fail(number_offset(), fmt::format("extent {} of {} exceeds 2^48", value, tensor()));
       if (entry_.shape.size() == kMaxRank) {
         fail(number_offset(), fmt::format("{} has more than {} axes", tensor(), kMaxRank));
       }
@@ -79,7 +80,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
     } else if (where_ == Where::offsets && num_offsets_ < 2) {
       (num_offsets_++ == 0 ? entry_.begin : entry_.end) = value;
     } else if (where_ == Where::offsets) {
-      fail(number_offset(), fmt::format("data_offsets of {} are more than two", tensor()));
+      fail(number_offset(), fmt::format("data_offsets of {} has more than two elements", tensor()));
     } else {
       reject("a number");
     }
@@ -94,9 +95,10 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
       return true;
     }
     fail(start_of_string(text_, offset()),
-         fmt::format("type \"{}\" of {} is not read; expected F64, F32, F16, BF16, I64, I32, I16, I8, U64, U32, U16, "
-                     "U8 or BOOL",
-                     text_in_message(value), tensor()));
+         fmt::format(
+             "type \"{}\" of {} is not supported; expected F64, F32, F16, BF16, I64, I32, I16, I8, U64, U32, U16, "
+             "U8 or BOOL",
+             text_in_message(value), tensor()));
   }
   bool binary(binary_t&) override { return false; }
 
@@ -134,7 +136,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   }
   bool end_array() override {
     if (where_ == Where::offsets && num_offsets_ != 2) {
-      fail(offset() - 1, fmt::format("data_offsets of {} are fewer than two", tensor()));
+      fail(offset() - 1, fmt::format("data_offsets of {} has fewer than two elements", tensor()));
     }
     where_ = Where::entry;
     return true;
@@ -152,14 +154,14 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
         fail(at, fmt::format("{} has the unknown field \"{}\"; expected dtype, shape and data_offsets", tensor(),
                              text_in_message(value)));
       }
-      if (*found) fail(at, fmt::format("{} of {} stands twice", value, tensor()));
+      if (*found) fail(at, fmt::format("{} of {} occurs twice", value, tensor()));
       *found = true;
       field_ = value;
     } else {
       key_ = value;
       if (value == "__metadata__") {
         if (metadata_offset_) {
-          fail(at, fmt::format("__metadata__ stands twice, before at byte {}", kHeaderBegin + *metadata_offset_));
+          fail(at, fmt::format("__metadata__ occurs twice, first at byte {}", kHeaderBegin + *metadata_offset_));
         }
         metadata_offset_ = at;
       } else {
@@ -179,17 +181,17 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   enum class Where { start, root, metadata, entry, shape, offsets };
 
   std::size_t offset() const { return static_cast<std::size_t>(taken_ - text_.data()); }
-  // The parser has taken the byte after a number.
+  // When a number is reported, the parser has already consumed the byte after it.
   std::size_t number_offset() const { return offset() - std::min<std::size_t>(offset(), 2); }
   std::string tensor() const { return fmt::format("tensor \"{}\"", text_in_message(entry_.name)); }
 
   [[noreturn]] void reject(const std::string& what) const {
     std::string expected;
     if (where_ == Where::metadata) {
-      expected =
-          fmt::format("metadata \"{}\" must be text", text_in_message(metadata_.empty() ? "" : metadata_.back().first));
+      expected = fmt::format("metadata \"{}\" must be a string",
+                             text_in_message(metadata_.empty() ? "" : metadata_.back().first));
     } else if (where_ == Where::root && key_ == "__metadata__") {
-      expected = "__metadata__ must be an object of texts";
+      expected = "__metadata__ must be an object of strings";
     } else if (where_ == Where::root) {
       expected = tensor() + " must be an object with dtype, shape and data_offsets";
     } else if (where_ == Where::shape || (where_ == Where::entry && field_ == "shape")) {
@@ -197,7 +199,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
     } else if (where_ == Where::offsets || (where_ == Where::entry && field_ == "data_offsets")) {
       expected = "data_offsets of " + tensor() + " must be a list of two whole numbers from 0 to 2^64 - 1";
     } else {
-      expected = "dtype of " + tensor() + " must be text";
+      expected = "dtype of " + tensor() + " must be a string";
     }
     fail(number_offset(), expected + ", not " + what);
   }
@@ -205,19 +207,19 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   [[noreturn]] void reject_twice(const char* what, std::string_view name, std::uint64_t at,
                                  std::uint64_t before) const {
     fail(at,
-         fmt::format("{} \"{}\" stands twice, before at byte {}", what, text_in_message(name), kHeaderBegin + before));
+         fmt::format("{} \"{}\" occurs twice, first at byte {}", what, text_in_message(name), kHeaderBegin + before));
   }
 
   void check_name(std::string_view name, std::uint64_t at) const {
     if (name.empty()) fail(at, "the name of a tensor is empty");
     if (name.size() > kMaxNameBytes) {
-      fail(at, fmt::format("the name of a tensor is {} bytes long; at most {} are read", name.size(), kMaxNameBytes));
+      fail(at, fmt::format("the name of a tensor is {} bytes long; the limit is {}", name.size(), kMaxNameBytes));
     }
     for (std::size_t i = 0; i < name.size(); ++i) {
       const auto byte = static_cast<unsigned char>(name[i]);
       const bool second_half = byte == 0xc2 && static_cast<unsigned char>(name[i + 1]) < 0xa0;  // U+0080 to U+009F
       if (byte < 0x20 || byte == 0x7f || second_half) {
-        fail(at, fmt::format("the name \"{}\" of a tensor holds a control character", text_in_message(name)));
+        fail(at, fmt::format("the name \"{}\" of a tensor contains a control character", text_in_message(name)));
       }
     }
   }
@@ -239,12 +241,12 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   std::vector<HeaderEntry> entries_;
 };
 
-// The padding after the closing brace is spaces and nothing else.
+// Only spaces may follow the closing brace, as padding.
 std::string_view without_padding(std::string_view text, const HeaderReader& reader) {
-  if (text.empty() || text[0] != '{') reader.fail(0, "the header does not begin with {; this is no safetensors file");
+  if (text.empty() || text[0] != '{') reader.fail(0, "the header does not begin with {; not a safetensors file");
   const std::size_t end = text.find_last_not_of(' ') + 1;
   if (text[end - 1] == '\0' || text[end - 1] == '\n' || text[end - 1] == '\r' || text[end - 1] == '\t') {
-    reader.fail(end - 1, "the header is padded with something else than spaces");
+    reader.fail(end - 1, "the header is padded with characters other than spaces");
   }
   return text.substr(0, end);
 }
@@ -253,7 +255,7 @@ void check_size(const HeaderEntry& e, const HeaderReader& reader) {
   const auto fail = [&](const std::string& what) {
     reader.fail(e.offset - kHeaderBegin, fmt::format("tensor \"{}\": {}", text_in_message(e.name), what));
   };
-  // Extents count even beside a zero, so that no stride can overflow.
+  // Extents count even if another extent is zero, so that no stride can overflow.
   const Index item = type_bytes(e.type);
   Index bytes = item;
   bool empty = false;
@@ -264,7 +266,7 @@ void check_size(const HeaderEntry& e, const HeaderReader& reader) {
     }
   }
   const std::uint64_t needed = empty ? 0 : static_cast<std::uint64_t>(bytes);
-  if (e.begin > e.end) fail(fmt::format("data_offsets [{}, {}] end before they begin", e.begin, e.end));
+  if (e.begin > e.end) fail(fmt::format("data_offsets [{}, {}] have their end before their begin", e.begin, e.end));
   if (e.end - e.begin != needed) {
     fail(fmt::format("shape {} of {} takes {} bytes; data_offsets [{}, {}] hold {}", list_text(e.shape),
                      safetensors_type_name(e.type), needed, e.begin, e.end, e.end - e.begin));
@@ -281,16 +283,16 @@ void check_tiling(const std::vector<HeaderEntry>& entries, std::uint64_t num_dat
                                   text_in_message(e.name), e.begin, text_in_message(before->name), reached));
     }
     if (e.begin > reached) {
-      reader.fail(at,
-                  fmt::format("bytes {} to {} of the data belong to no tensor; the next, \"{}\", begins behind them",
-                              reached, e.begin, text_in_message(e.name)));
+      reader.fail(
+          at, fmt::format("bytes {} to {} of the data belong to no tensor; the next tensor, \"{}\", begins after them",
+                          reached, e.begin, text_in_message(e.name)));
     }
     reached = e.end;
     before = &e;
   }
   if (reached > num_data_bytes) {
     reader.fail(before->offset - kHeaderBegin,
-                fmt::format("tensor \"{}\" ends at byte {} of the data, of which the file holds {}; it is cut short",
+                fmt::format("tensor \"{}\" ends at byte {} of the data, but the file has only {}; it is truncated",
                             text_in_message(before->name), reached, num_data_bytes));
   }
 }
@@ -318,7 +320,7 @@ std::vector<HeaderEntry> read_safetensors_header(std::string_view text, std::uin
   const std::uint64_t reached = entries.empty() ? 0 : entries.back().end;
   if (reached < num_data_bytes) {
     reader.fail(text.size() + reached,
-                fmt::format("the file goes on for {} bytes after its last tensor", num_data_bytes - reached));
+                fmt::format("the file has {} extra bytes after its last tensor", num_data_bytes - reached));
   }
   return entries;
 }

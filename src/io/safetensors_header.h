@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The header of a safetensors file as a list of tensors: the text parsed, every rule that needs no data checked.
+// Turns the header of a safetensors file into a list of tensors, checking every rule that does not depend on the data.
 // Read next: safetensors_header.cpp, safetensors.cpp.
 #pragma once
 
@@ -19,11 +19,11 @@ struct HeaderEntry {
   std::vector<Index> shape;
   std::uint64_t begin = 0;  // in the data
   std::uint64_t end = 0;
-  std::uint64_t offset = 0;  // of the name, in the file
+  std::uint64_t offset = 0;  // of the name, within the file
 };
 
-// text: the header's N bytes, which stand at byte 8; num_data_bytes: what follows it in the file.
-// Entries in the order of their data. Throws regard::DataError "<name>: byte <offset>: …".
+// text: the N bytes of the header, which start at byte 8; num_data_bytes: the number of bytes after it in the file.
+// Returns the entries in the order of their data. Throws regard::DataError "<name>: byte <offset>: …".
 std::vector<HeaderEntry> read_safetensors_header(std::string_view text, std::uint64_t num_data_bytes,
                                                  const std::string& name, const ModelFileOptions& options,
                                                  const std::stop_token& stop);

@@ -72,7 +72,7 @@ void Sha256::add(std::span<const std::byte> bytes) {
 std::string Sha256::finish() {
   const std::uint64_t num_bits = num_bytes_ * 8;
   std::array<std::byte, 2 * kBlock> end{std::byte{0x80}};
-  // A one, zeros, and the length in bits in the last eight bytes of a block.
+  // Padding: a one bit, zeros, and the length in bits in the last eight bytes of a block.
   const std::size_t held = static_cast<std::size_t>(num_bytes_ % kBlock);
   const std::size_t count = (held < kBlock - 8 ? kBlock : 2 * kBlock) - held;
   for (std::size_t i = 0; i < 8; ++i) end[count - 1 - i] = static_cast<std::byte>(num_bits >> (8 * i));

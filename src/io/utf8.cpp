@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Text from outside, character by character, by utf8proc; see regard/io/utf8.h.
+// Processes untrusted text character by character with utf8proc; see regard/io/utf8.h.
 #include "regard/io/utf8.h"
 
 #include <fmt/format.h>
@@ -9,7 +9,7 @@
 namespace regard::inline v0 {
 namespace {
 
-// Calls visit(code point, its bytes) for each character; −1 for a byte that is no UTF-8.
+// Calls visit(code point, its bytes) for each character; the code point is −1 for a byte that is not valid UTF-8.
 template <class Visit>
 void for_each_character(std::string_view text, Visit visit) {
   while (!text.empty()) {
@@ -25,7 +25,8 @@ void for_each_character(std::string_view text, Visit visit) {
   }
 }
 
-// Controls, formats (all bidirectional marks among them), separators of lines, surrogates and what is not assigned.
+// Control and format characters (including all bidirectional marks), line separators, surrogates and unassigned code
+// points.
 bool is_invisible(utf8proc_int32_t code) {
   switch (utf8proc_category(code)) {
     case UTF8PROC_CATEGORY_CC:
@@ -90,7 +91,7 @@ std::string_view truncate_text(std::string_view text, std::size_t max_bytes) {
   std::size_t end = max_bytes;
   while (end > 0 && max_bytes - end < kMaxCharacterBytes && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80)
     --end;
-  // Bytes that are not UTF-8 have no place to end at.
+  // Without a character boundary, bytes that are not UTF-8 are truncated anywhere.
   return text.substr(0, (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80 ? max_bytes : end);
 }
 

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Attention backward, up to 60 query rows against one block of 64 keys: what they add to each other's gradients.
+// Attention backward for up to 60 query rows and one block of 64 keys: their contributions to each other's gradients.
 //
-//   1. score tiles    scores, as in the forward pass                 score_block, before this
-//   2. dP tiles       dP = dO·Vᵀ                                     one chain of products an element
+//   1. score tiles    scores, as in the forward pass                 score_block, called before
+//   2. dP tiles       dP = dO·Vᵀ                                     one chain of products per element
 //   3. elements       P = exp(score − m) / l,  dS = P·(dP − delta)·scale
 //   4. dQ tiles       dQ += dS·K                                     a = dS by rows,     b = K
 //   5. dV, dK tiles   dV += Pᵀ·dO,  dK += dSᵀ·Q                      a = P, dS by keys,  b = dO, Q
 //
-//   P and dS are [60][64] and lie in L1/L2 between the passes. A tile reads them by rows or by keys: both are
-//   broadcasts from the same array, so nothing is transposed. Each tile is one chain from zero, added once to what it
-//   adds to. Steps 2, 4 and 5 multiply words: numbers, or pairs of bf16 numbers (tile.h).
+//   P and dS are [60][64] and stay in L1/L2 between the passes. A tile reads them by rows or by keys: both are
+//   broadcasts from the same array, so nothing is transposed. Each tile is one chain that starts at zero and is added
+//   once to its destination. Passes 2, 4 and 5 multiply words: values of T, or pairs of bf16 values (tile.h).
 //
-// Invisible elements have P = dS = 0 exactly, and adding 0 · x does not change a finite sum; where query, key or
-// grad_context are not finite, steps 4 and 5 go element by element over the visible pairs, with the same chains.
+// Invisible elements have P = dS = 0 exactly, and adding 0 · x does not change a finite sum. If query, key or
+// grad_context are not finite, passes 4 and 5 go element by element over the visible pairs, with the same chains.
 // Read next: attention_tile.cpp, tile_epilogue.h.
 #include "kernels.h"
 #include "simd_math.h"
@@ -27,7 +27,7 @@ struct Span {
   Index end;
 };
 
-// What of a block is seen: the keys of each row group, the rows of each key group.
+// The visible part of a block: the keys of each row group, and the rows of each key group.
 struct SeenTiles {
   Span keys[(kRows + kTileRows - 1) / kTileRows];
   Span rows[(kBlockKeys + kTileRows - 1) / kTileRows];
@@ -84,7 +84,7 @@ struct RowNumbers {
   Vec<T> high, sum, delta;
   Vec<T> share;         // 1 / sum
   Vec<T> scaled_delta;  // delta · scale
-  bool finite;          // high
+  bool finite;          // row_max is finite
 };
 
 template <class T>
@@ -97,7 +97,7 @@ REGARD_INLINE RowNumbers<T> numbers_of(const BackwardBlock<T>& block, Index r) {
           block.row_max[r] - block.row_max[r] == 0};
 }
 
-// exp(score − maximum) of Count vectors; `at` counts from the first row's first score.
+// exp(score − maximum) of Count vectors; `at` is the offset from the first row's first score.
 template <class T, int Count>
 REGARD_INLINE void exp_scores(const BackwardBlock<T>& block, const RowNumbers<T>& row, Index at, Vec<T>* p) {
 #pragma GCC unroll 4
@@ -108,13 +108,13 @@ REGARD_INLINE void exp_scores(const BackwardBlock<T>& block, const RowNumbers<T>
   exp<T, Count>(p, p);
 }
 
-// A vector of P, after dropout, in place of exp(score − maximum), and of dS.
+// Computes a vector of P, after dropout, in place of exp(score − maximum), and a vector of dS.
 template <class T, class Words>
 REGARD_INLINE void grad_vector(const BackwardBlock<T>& block, const RowNumbers<T>& row, Index at, Vec<T>& p,
                                Vec<T>& ds) {
   const IntVec<T> unseen = load(block.scores + at) == broadcast(-kInfinity<T>);
   Vec<T> dp = load(block.grad_scores + at);
-  // What is rounded to bf16 need not be divided to the last bit.
+  // Results that are rounded to bf16 do not need an exact division.
   constexpr bool kRounded = Words::kPerWord > 1;
   p = kRounded ? p * row.share : p / row.sum;
   Vec<T> kept = p;
@@ -132,7 +132,7 @@ REGARD_INLINE void grad_vector(const BackwardBlock<T>& block, const RowNumbers<T
   ds = select<T>(unseen, Vec<T>{}, ds);
 }
 
-// One row, in place.
+// Pass 3 for one row, in place.
 template <class T, class Words>
 void grad_elements(const BackwardBlock<T>& block, Index r) {
   const RowNumbers<T> row = numbers_of(block, r);
@@ -151,7 +151,7 @@ void grad_elements(const BackwardBlock<T>& block, Index r) {
   }
 }
 
-// The same of a row of finite maximum without dropout and soft cap, in pairs.
+// The same for a row with a finite maximum and without dropout or soft cap, in pairs.
 REGARD_INLINE void plain_vector(const BackwardBlock<float>& block, const RowNumbers<float>& row, Index at,
                                 Vec<float>& p, Vec<float>& ds) {
   const Vec<float> x = load(block.scores + at);
@@ -162,15 +162,15 @@ REGARD_INLINE void plain_vector(const BackwardBlock<float>& block, const RowNumb
 
 // P and dS in pairs, joined while the elements of two rows are in registers:
 //
-//   by keys  two keys side by side  [60][32]  (r, 2j) (r, 2j + 1)  for dS·K
-//   by rows  two rows side by side  [30][64]  (2i, j) (2i + 1, j)  for Pᵀ·dO and dSᵀ·Q
+//   by keys  two adjacent keys  [60][32]  (r, 2j) (r, 2j + 1)  for dS·K
+//   by rows  two adjacent rows  [30][64]  (2i, j) (2i + 1, j)  for Pᵀ·dO and dSᵀ·Q
 struct JoinedBlock {
   alignas(64) float weights_by_rows[kRows / 2 * kBlockKeys];
   alignas(64) float grad_scores_by_rows[kRows / 2 * kBlockKeys];
   alignas(64) float grad_scores_by_keys[kRows * kBlockKeys / 2];
 };
 
-// Pairs by keys of two rows, from number `from` on, as pairs by rows.
+// Converts pairs by keys of two rows, from lane `from` on, to pairs by rows.
 template <int from, int... Lane>
 REGARD_INLINE Vec<float> across(Vec<float> low, Vec<float> high, Lanes<Lane...>) {
   typedef std::uint16_t Halves __attribute__((vector_size(kVectorBytes)));
@@ -183,14 +183,14 @@ REGARD_INLINE void store_by_rows(Vec<float> low, Vec<float> high, float* to) {
   store(to + kWidth<float>, across<kWidth<float>>(low, high, lanes));
 }
 
-// Rows r, which is even, and r + 1, which may be missing.
+// Joins row r, which is even, and row r + 1, which may not exist.
 inline void join_elements(const BackwardBlock<float>& block, Index r, const Span& keys, JoinedBlock& joined) {
   constexpr Index kStep = 2 * kWidth<float>;
   const bool both = r + 1 < block.num_rows;
   const RowNumbers<float> rows[2] = {numbers_of(block, r), numbers_of(block, both ? r + 1 : r)};
   const bool plain = both && rows[0].finite && rows[1].finite && !block.dropout && !block.capped;
   for (Index lane = 0; lane < kBlockKeys; lane += kStep) {
-    Vec<float> p[2][2]{}, ds[2][2]{};  // [row][part]
+    Vec<float> p[2][2]{}, ds[2][2]{};  // [row][half]
     const bool seen = keys.begin < lane + kStep && keys.end > lane;
     const auto fill = [&](Index num_rows, auto vector) __attribute__((always_inline)) {
 #pragma GCC unroll 2
@@ -222,10 +222,10 @@ inline void join_elements(const BackwardBlock<float>& block, Index r, const Span
   }
 }
 
-// ---- 4. and 5. tiles that are added
+// ---- 4. and 5. tiles that are accumulated
 
-// to[r][column] += Σ_k a[k · StepK + r · StepR] · b[k][column]; k counts words, of the numbers from begin to end, of
-// which there are some. What else is in a word has a factor of zero.
+// to[r][column] += Σ_k a[k · StepK + r · StepR] · b[k][column]. k counts the words that contain the elements from begin
+// to end, which must not be empty. Other elements of these words must have a factor of zero.
 template <class T, int Rows, Index StepK, Index StepR, class Words>
 void add_tile(const Span& numbers, const T* a, const T* const* panels, Index panel_offset, T* to, Index to_stride) {
   Tile<T, Rows> tile;
@@ -240,7 +240,7 @@ void add_tile(const Span& numbers, const T* a, const T* const* panels, Index pan
                                                 });
 }
 
-// to += a · b over all groups of rows of a and all columns; a's row group g meets the numbers of seen[g].
+// to += a · b over all row groups of a and all columns; row group g of a uses the elements of seen[g].
 template <class T, Index StepK, Index StepR, class Words>
 void add_product(Index num_rows, const Span* seen, const T* a, const T* const* panels, Index padded_columns, T* to) {
   for (Index column = 0; column < padded_columns; column += kTileColumns<T>) {
@@ -256,7 +256,7 @@ void add_product(Index num_rows, const Span* seen, const T* a, const T* const* p
   }
 }
 
-// The same chains over the numbers for which seen(r, number), and no other.
+// The same chains over only those elements for which seen(r, element) is true.
 template <class T, Index StepK, Index StepR, class Words, class Seen>
 void add_seen(Index num_rows, Index num_numbers, const T* a, const T* const* panels, Index padded_columns, T* to,
               Seen seen) {
@@ -278,7 +278,7 @@ void add_seen(Index num_rows, Index num_numbers, const T* a, const T* const* pan
   }
 }
 
-// Steps 2 and 3; `joined` is where pairs go, or nullptr: numbers, in place.
+// Passes 2 and 3. joined: destination for pairs; nullptr: single elements, in place.
 template <class T, class Words>
 void grad_score_rows(const BackwardBlock<T>& block, const SeenTiles& seen, JoinedBlock* joined) {
   for (Index first = 0; first < block.num_rows; first += kTileRows) {
@@ -292,7 +292,7 @@ void grad_score_rows(const BackwardBlock<T>& block, const SeenTiles& seen, Joine
   }
 }
 
-// Of P and dS: where the words of two rows or one lie one row after the other, and dS by words of keys.
+// The factors of passes 4 and 5: P and dS by words of rows, and dS by words of keys.
 template <class T>
 struct Factors {
   T* weights;
@@ -326,7 +326,7 @@ void add_gradients(const BackwardBlock<T>& block, JoinedBlock* joined, const Fac
     add_seen<T, kBlockKeys, 1, Words>(block.num_keys, block.num_rows, a, panels, padded, to, of_key);
   };
   if (block.sum_query && block.finite) {
-    // Rows past the last belong to a register tile; they must add nothing.
+    // Rows past the last are part of a register tile; they must contribute nothing.
     for (Index i = block.num_rows * kKeyWords; i % (kTileRows * kKeyWords) != 0; ++i)
       factors.grad_scores_by_keys[i] = 0;
     add_product<T, 1, kKeyWords, Words>(block.num_rows, seen.keys, factors.grad_scores_by_keys, block.key_rows,

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The end of a row: lanes to a sum, chunks to one result, the sink, the division.
+// The end of a row: folds lanes into a sum and chunks into one result, adds the sink, and divides.
 //
 //   finish_chunk  row_sum = fixed tree over sixteen lanes
 //   finish_rows   M = max over chunks m;  w = exp(m − M);  l = Σ w·l_chunk,  O = Σ w·O_chunk  (compensated);
-//                 the sink joins M and l;  context = O / l;  lse = M + ln l
+//                 the sink is added to M and l;  context = O / l;  lse = M + ln l
 //
-// Every chunk is rescaled once, straight to the final maximum, and the sum carries its rounding errors along (Neumaier,
-// ZAMM 54, 1974), so that the error does not grow with the number of chunks. One chunk passes through unchanged.
+// Every chunk is rescaled once, directly to the final maximum, and the sums are compensated (Neumaier, ZAMM 54, 1974),
+// so the error does not grow with the number of chunks. A single chunk passes through unchanged.
 #include "kernels.h"
 #include "simd_math.h"
 
 namespace regard::kernels::REGARD_ISA {
 namespace {
 
-// high + low = high + x exactly, as long as nothing overflows (Knuth's two-sum).
+// high + low = high + x exactly, unless something overflows (Knuth's two-sum).
 template <class V>
 REGARD_INLINE void add_compensated(V x, V& high, V& low) {
   const V sum = high + x;
@@ -23,20 +23,20 @@ REGARD_INLINE void add_compensated(V x, V& high, V& low) {
   high = sum;
 }
 
-// The compensation of an infinite sum is NaN and says nothing.
+// The sum with its compensation, except for infinite sums, whose compensation is a meaningless NaN.
 template <class T>
 Vec<T> total(Vec<T> high, Vec<T> low) {
   const Vec<T> sum = high + low;
   return select<T>(low == low, sum, high);
 }
 
-// What x weighs beside m: exp(x − m), where equal infinities are at distance 0.
+// exp(x − m), the weight of x relative to m; equal infinities have distance 0.
 template <class T>
 T rescale(T x, T m) {
   return exp<T>(shift<T>(broadcast(x), broadcast(m)))[0];
 }
 
-// The weights of chunks first … first + kWidth − 1 of a row, as far as there are any.
+// The weights of chunks first … first + kWidth − 1 of a row, as far as they exist.
 template <class T>
 void chunk_weights(const FinishRows<T>& rows, Index r, Index first, T chunk_max, T* weights) {
   const Index count = rows.num_chunks - first < kWidth<T> ? rows.num_chunks - first : kWidth<T>;
@@ -56,10 +56,10 @@ struct RowTotals {
   T chunk_max;                             // over the chunks, without the sink
   T row_max;
   T row_sum;
-  T context_factor;  // what the accumulators are multiplied by after the sink joined
+  T context_factor;  // factor of the accumulators after the sink was added
   T sink_weight;
   bool empty;
-  bool single;  // the only chunk, which weighs 1
+  bool single;  // there is only one chunk, with weight 1
 };
 
 template <class T>
@@ -87,7 +87,7 @@ RowTotals<T> row_totals(const FinishRows<T>& rows, Index r) {
     }
   }
   totals.row_sum = low == low ? high + low : high;
-  // Several scores of +∞ have no ratio.
+  // Several scores of +∞ have no defined ratio.
   if (totals.row_max == kInfinity<T> && totals.row_sum != 1) totals.row_sum = kInfinity<T> - kInfinity<T>;
   totals.empty = totals.row_sum == 0;
   const T sink = rows.sinks ? rows.sinks[r] : -kInfinity<T>;
@@ -106,8 +106,8 @@ RowTotals<T> row_totals(const FinishRows<T>& rows, Index r) {
   return totals;
 }
 
-// Vectors · kWidth columns from `first` on, or the `left` that there are of a single vector. Single: the only chunk,
-// which weighs 1. Returns NaN or 0 in each lane: NaN where a result is not finite.
+// Computes Vectors · kWidth columns from `first` on; a single vector may have only `left` columns. Single: there is
+// only one chunk, with weight 1. Returns NaN in each lane whose result is not finite, else 0.
 template <class T, int Vectors, bool Single>
 Vec<T> context_strip(const FinishRows<T>& rows, Index r, const RowTotals<T>& totals, Index first, Index left) {
   Vec<T> sums[Vectors]{};
@@ -117,7 +117,7 @@ Vec<T> context_strip(const FinishRows<T>& rows, Index r, const RowTotals<T>& tot
     return Vectors == 1 ? load_some(from, left) : load(from + v * kWidth<T>);
   };
   if constexpr (Single) {
-    // The sum with +0 is +0 for −0, as below.
+    // Adding +0 turns −0 into +0, as below.
 #pragma GCC unroll 4
     for (int v = 0; v < Vectors; ++v) sums[v] += read(row, v);
   } else {
@@ -151,7 +151,7 @@ Vec<T> context_strip(const FinishRows<T>& rows, Index r, const RowTotals<T>& tot
   return poison;
 }
 
-// Returns NaN in some lane where a number of the row is not finite, else 0.
+// Returns NaN in some lane if an element of the row is not finite, else 0.
 template <class T, bool Single>
 Vec<T> context_row(const FinishRows<T>& rows, Index r, const RowTotals<T>& totals) {
   constexpr Index kStripColumns = 4 * kWidth<T>;
@@ -166,8 +166,8 @@ Vec<T> context_row(const FinishRows<T>& rows, Index r, const RowTotals<T>& total
   return poison;
 }
 
-// Lane i of the result is the sum of the lanes of row i, by a tree: lanes half the vector apart are added first, then a
-// quarter, … For kWidth<T> rows, which are used up.
+// Lane i of the result is the sum of the lanes of row i, added as a tree: first lanes half a vector apart, then a
+// quarter, and so on. Takes kWidth<T> rows, which are overwritten.
 template <class T, int bit = kWidth<T> / 2>
 Vec<T> added_lanes(Vec<T>* rows) {
 #pragma GCC unroll 8

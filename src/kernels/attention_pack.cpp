@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Packing: copies of query, key and value in the order in which the register tiles read them.
+// Packing: copies query, key and value into the order in which the register tiles read them.
 //
-//   query  [group][D][row_group]         one broadcast after the other, a row group a tile
+//   query  [group][D][row_group]         consecutive broadcasts; one row group per tile
 //   key    [panel][D][32]                transposed: lanes run along keys
-//   value  [panel][⌈Dv/32⌉][32][32]      lanes run along value columns; finite[panel] for poisoned keys
+//   value  [panel][⌈Dv/32⌉][32][32]      lanes run along value columns; finite[panel] is false for non-finite values
 //
-// Rows, keys and columns past the end are zero, but not those beside a single row of query. 16-bit elements are
-// widened on their way; S is their type, or T. Read next: simd_convert.h, attention_tile.cpp.
+// Rows, keys and columns past the end are zero, except next to a single row of query. 16-bit elements are converted
+// while they are copied; S is their type, or T.
+// Read next: simd_convert.h, attention_tile.cpp.
 #include "kernels.h"
 #include "simd_convert.h"
 #include "tile.h"
@@ -15,7 +16,7 @@
 namespace regard::kernels::REGARD_ISA {
 namespace {
 
-// One group, element by element: any strides, any alignment. Depths d_begin … depth − 1.
+// One group, element by element, with any strides and alignment, for columns d_begin … depth − 1 of the source.
 template <class T, Index Width, class S>
 void pack_elements(Matrix<S> source, Index width, Index d_begin, Index depth, T* packed) {
   // Eight columns at a time: each row's cache line is read once while the destination stays in L1.
@@ -33,22 +34,23 @@ void pack_elements(Matrix<S> source, Index width, Index d_begin, Index depth, T*
   }
 }
 
-// Asks for rows of `bytes` bytes that are read next: their lines come in an order that no processor foresees.
+// Prefetches the rows, of `bytes` bytes each, that are read next: hardware prefetchers do not predict the order of
+// their lines.
 REGARD_INLINE void prefetch_rows(const char* first, Index row_bytes, Index num_rows, Index bytes) {
   for (Index r = 0; r < num_rows; ++r) {
     for (Index at = 0; at < bytes; at += 64) __builtin_prefetch(first + r * row_bytes + at);
   }
 }
 
-// One group of rows with contiguous elements, by squares of kWidth × kWidth in registers. Returns the depths
-// that are done, a multiple of kWidth.
+// One group of rows with contiguous elements, in squares of kWidth × kWidth in registers. Returns the number of source
+// columns that are done, a multiple of kWidth.
 template <class T, Index Width, class S>
 Index pack_squares(Matrix<S> source, Index width, Index depth, T* packed) {
   constexpr Index kLastPart = (Width - 1) / kWidth<T> * kWidth<T>;
   const Index done = depth / kWidth<T> * kWidth<T>;
   for (Index d0 = 0; d0 < done; d0 += kWidth<T>) {
-    // From the last part to the first: where a part is narrower than a vector, what is stored beyond it is stored
-    // again by what follows.
+    // From the last part to the first: if a part is narrower than a vector, the excess that it stores is overwritten by
+    // the next store.
     for (Index part = kLastPart; part >= 0; part -= kWidth<T>) {
       if (part >= width && part + kWidth<T> <= Width) {
         for (Index i = 0; i < kWidth<T>; ++i) store(packed + (d0 + i) * Width + part, Vec<T>{});
@@ -76,7 +78,7 @@ Index pack_squares(Matrix<S> source, Index width, Index depth, T* packed) {
   return done;
 }
 
-// One group of contiguous columns.
+// One group, of a source whose columns are contiguous.
 template <class T, Index Width, class S>
 void pack_lines(Matrix<S> source, Index depth, T* packed) {
   for (Index d = 0; d < depth; ++d) {
@@ -84,14 +86,14 @@ void pack_lines(Matrix<S> source, Index depth, T* packed) {
   }
 }
 
-// A group of a single row. Tiles of one row of query read no other (with_rows, tile.h).
+// A group of a single row. Tiles of one row of query read no other row (with_rows, tile.h).
 template <class T, Index Width, class S>
 void pack_row(Matrix<S> source, Index depth, T* packed) {
   if (Width == kPanel) std::memset(packed, 0, static_cast<std::size_t>(depth * Width) * sizeof(T));
   for (Index d = 0; d < depth; ++d) packed[d * Width] = read_as<T>(source.data + d * source.column_stride);
 }
 
-// (count, depth) → [⌈count/width⌉][depth][width], zeros past count.
+// (count, depth) → [⌈count/width⌉][depth][width], zero past count.
 template <class T, Index Width, class S>
 void pack_groups(Matrix<S> source, Index count, Index depth, T* packed) {
   if (depth == 0) return;
@@ -116,7 +118,7 @@ void pack_groups(Matrix<S> source, Index count, Index depth, T* packed) {
   }
 }
 
-// A panel of up to 32 rows of 32 values, side by side; poison becomes NaN where one is not finite.
+// A panel of up to 32 rows of 32 contiguous values; poison becomes NaN if any value is not finite.
 template <class T, class S>
 void pack_whole_values(const S* from, Index row_stride, Index keys, T* panel, Vec<T>& poison) {
   constexpr int kVectors = static_cast<int>(kPanel) / kWidth<T>;

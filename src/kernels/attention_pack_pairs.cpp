@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Packing for the bf16 dot product: the layouts of attention_pack.cpp, where a pair of bf16 numbers takes the place of
-// a float.
+// Packing for the bf16 dot product: the layouts of attention_pack.cpp, with a pair of bf16 values in place of each
+// float.
 //
-//   query  [group][⌈D/2⌉][row_group][2]     depths 2i and 2i + 1 side by side
+//   query  [group][⌈D/2⌉][row_group][2]     dimensions 2i and 2i + 1 are adjacent
 //   key    [panel][⌈D/2⌉][32][2]
-//   value  [panel][⌈Dv/32⌉][16][32][2]      keys 2i and 2i + 1 side by side
+//   value  [panel][⌈Dv/32⌉][16][32][2]      keys 2i and 2i + 1 are adjacent
 //
-// Rows, keys and columns past the end are zero, and so is the second number of a pair that has none. A pair is moved as
-// the bits of a float, never computed with. Read next: attention_tile.cpp.
+// Rows, keys and columns past the end are zero, and so is the missing second value of an odd pair. A pair is moved as
+// the bits of a float and never used in float arithmetic.
+// Read next: attention_tile.cpp.
 #include "kernels.h"
 #include "simd_convert.h"
 #include "tile.h"
@@ -35,8 +36,8 @@ void pack_elements(Matrix<Bfloat16> source, Index width, Index first, Index dept
   }
 }
 
-// One group of rows with contiguous elements, by squares of pairs in registers. Returns the pairs that are done,
-// a multiple of kWidth.
+// One group of rows with contiguous elements, in squares of pairs in registers. Returns the number of pairs that are
+// done, a multiple of kWidth.
 template <Index Width>
 Index pack_squares(Matrix<Bfloat16> source, Index width, Index depth, float* packed) {
   constexpr Index kSide = kWidth<float>;
@@ -81,7 +82,7 @@ void pack_groups(Matrix<Bfloat16> source, Index count, Index depth, float* packe
   }
 }
 
-// The pairs of two lines of kPanel numbers. Returns −1 in every lane where one is not finite.
+// Joins two lines of kPanel values into pairs. Returns −1 in every lane with a non-finite value.
 REGARD_INLINE IntVec<float> pair_line(const Bfloat16* low, const Bfloat16* high, float* to) {
   IntVec<float> found{};
 #pragma GCC unroll 8

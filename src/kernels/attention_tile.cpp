@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Attention of up to 60 query rows to one block of 64 keys: the whole of the fast path.
+// Attention of up to 60 query rows to one block of 64 keys: the complete fast path.
 //
-//   1. score tiles   scores = scale · Q·Kᵀ          panel by panel, tile by tile, one chain of products a score
-//   2. rules         soft cap, ALiBi, bias, visibility (only where a block has them)
+//   1. score tiles   scores = scale · Q·Kᵀ          panel by panel, tile by tile; one chain of products per score
+//   2. rules         soft cap, ALiBi, bias, visibility (only in blocks that need them)
 //   3. softmax       m' = max(m, row), α = exp(m − m'), p = exp(score − m'), lanes = α·lanes + Σp   (softmax_rows.h)
-//   4. value tiles   O = α·O + P·V                   one chain of products from zero a context element
+//   4. value tiles   O = α·O + P·V                   one chain of products from zero per context element
 //
-//   A row group, of one register tile or five (tile.h), takes all four steps while its scores are in L1; between its
-//   third and fourth, the next group takes the first two.
-//   Q, K and V are packed (attention_pack.cpp); m, lanes and O are the chunk's state. Invisible keys have p = 0, and
-//   adding 0 · v does not change a finite sum: skipping them and computing them is the same, which is what makes every
-//   mask, tile and cache layout agree. Non-finite values take step 4 row by row over the keys that contribute, with the
-//   same chain.
+//   A row group, of one register tile or five (tile.h), goes through all four passes while its scores are in L1.
+//   Between its third and fourth pass, the next group goes through the first two.
+//   Q, K and V are packed (attention_pack.cpp); m, lanes and O are the state of the chunk. Invisible keys have p = 0,
+//   and adding 0 · v does not change a finite sum. Skipping them and computing them therefore give the same result,
+//   which is why all masks, tiles and cache layouts agree. Blocks with non-finite values run pass 4 row by row over
+//   the keys that contribute, with the same chains.
 //
-// Steps 1 and 4 multiply words: numbers, or pairs of bf16 numbers (tile.h); scores and sums are the same either way.
-// Milakov and Gimelshein, arXiv 1805.02867, algorithm 3, with the block in place of the element.
+// Passes 1 and 4 multiply words: values of T, or pairs of bf16 values (tile.h); scores and sums are the same either
+// way. Algorithm 3 of Milakov and Gimelshein, arXiv 1805.02867, with blocks in place of elements.
 // Read next: attention_finish.cpp.
 #include "decode_overlapped.h"
 #include "kernels.h"
@@ -36,7 +36,7 @@ LaneRange tile_range(const ScoreBlock<T>& block, Index first_row, Index num_rows
   return range;
 }
 
-// What comes beside one register tile. Into the second-level cache: the first is full of what is being multiplied.
+// Prefetches what belongs to one register tile, into the second-level cache: the first-level cache is full of operands.
 REGARD_INLINE void fetch(PrefetchPlan* ahead) {
   if (!ahead) return;
   for (PrefetchPlan::Rows& rows : ahead->rows) {
@@ -55,7 +55,7 @@ void score_tile(Index depth, T scale, const T* query, const T* keys, T* scores) 
   depth_tile<T, Rows, kBlockKeys, true, Words>(depth, scale, query, keys, scores);
 }
 
-// The tiles of one row group, whose scores lie from group_scores on.
+// The tiles of one row group, whose scores start at group_scores.
 template <class T, class Words>
 void score_tiles(const ScoreBlock<T>& block, Index first, Index count, const LaneRange* ranges, T* group_scores) {
   if (block.multiplied) return;
@@ -90,7 +90,7 @@ IntVec<T> load_mask(const std::int32_t* visible) {
   }
 }
 
-// Whether scores are hidden by intervals and by no other rule.
+// True if scores are hidden by intervals and by no other rule.
 template <class T>
 bool only_intervals(const ScoreRules<T>& rules) {
   return !rules.visible && !rules.bias && !rules.alibi_slopes && rules.soft_cap == 0;
@@ -127,7 +127,7 @@ void apply_rules(const ScoreBlock<T>& block, Index first, Index end_row, T* grou
   }
 }
 
-// Whether every row sees every one of 64 keys, by plain intervals and by no other rule.
+// True if every row attends to all 64 keys, by plain intervals and no other rule.
 template <class T>
 bool is_plain(const ScoreBlock<T>& block) {
   const ScoreRules<T>& rules = block.rules;
@@ -138,7 +138,7 @@ bool is_plain(const ScoreBlock<T>& block) {
   return true;
 }
 
-// The scores of one row group, and the keys that each of its tiles sees.
+// Computes the scores of one row group, and the keys that each of its tiles attends to.
 template <class T, class Words>
 void score_group(const ScoreBlock<T>& block, bool plain, Index first, Index count, T* scores, LaneRange* ranges) {
   for (Index row = 0; row < count; row += kTileRows) {
@@ -149,13 +149,13 @@ void score_group(const ScoreBlock<T>& block, bool plain, Index first, Index coun
   if (!plain) apply_rules(block, first, first + count, scores);
 }
 
-// A row group on its way from scores to context.
+// A row group between scores and context.
 template <class T>
 struct RowGroup {
   Index first, count;  // rows
   T* scores;
   LaneRange ranges[kGroupTiles];
-  std::uint64_t contributes[kGroupRows];  // the keys of each row, where values are not finite
+  std::uint64_t contributes[kGroupRows];  // the contributing keys of each row, if values are not finite
 };
 
 // ---- 4. value tiles
@@ -166,7 +166,7 @@ void value_tile(LaneRange range, const T* weights, const T* const* panels, Index
   Tile<T, Rows> tile;
   clear(tile);
   for (Index panel = 0; panel < kBlockPanels; ++panel) {
-    // Words: a pair of which one key is seen has a weight of zero for the other.
+    // In words: a pair with only one visible key has a weight of zero for the other.
     const Index begin = larger(range.begin - panel * kPanel, 0) / Words::kPerWord;
     const Index end = words_of<Words>(smaller(range.end - panel * kPanel, kPanel));
     if (begin < end) {
@@ -201,7 +201,7 @@ void value_tiles(const AttentionBlock<T>& block, const RowGroup<T>& group, const
   }
 }
 
-// The same chains over the keys whose bit is set in contributes[row of the group], and no other.
+// The same chains over only those keys whose bit is set in contributes[row of the group].
 template <class T, class Words>
 void value_rows(const AttentionBlock<T>& block, const RowGroup<T>& group, const T* alpha) {
   constexpr Index kWords = Words::kPerWord;
@@ -224,7 +224,7 @@ void value_rows(const AttentionBlock<T>& block, const RowGroup<T>& group, const 
   }
 }
 
-// p of the rows, rounded to pairs where value needs them.
+// Rounds p of the rows to pairs if value needs them.
 template <class T, class Words>
 void join_rows(T* weights, Index num_rows) {
   if constexpr (Words::kPerWord > 1) {
@@ -249,7 +249,7 @@ void score_rows(const ScoreBlock<T>& block) {
   }
 }
 
-// What p of a row group becomes before it meets the values: scaled, and with dropout.
+// Applies the value scale and dropout to p of a row group before it multiplies the values.
 template <class T, class Words>
 void scale_rows(const AttentionBlock<T>& block, T* weights, Index first, Index count) {
   for (Index i = 0; i < count * kBlockKeys; ++i) weights[i] *= block.value_scale;
@@ -257,14 +257,14 @@ void scale_rows(const AttentionBlock<T>& block, T* weights, Index first, Index c
   join_rows<T, Words>(weights, count);
 }
 
-// Steps 1 and 2 of a row group, and its maxima.
+// Passes 1 and 2 of a row group, and its maxima.
 template <class T, class Words>
 void begin_group(const AttentionBlock<T>& block, bool plain, RowGroup<T>& group, MaximaOf<T>& maxima) {
   score_group<T, Words>(block.score, plain, group.first, group.count, group.scores, group.ranges);
   for (Index r = 0; r < group.count && !block.values_finite; ++r) {
     group.contributes[r] = 0;
     for (Index lane = 0; lane < kBlockKeys; lane += kWidth<T>) {
-      // NaN stands first and is dropped: it contributes.
+      // A NaN is the first operand of min and is dropped, so its key counts as contributing.
       const Vec<T> x = min(load(group.scores + r * kBlockKeys + lane), Vec<T>{});
       group.contributes[r] |= where_greater(x, broadcast(-kInfinity<T>)) << lane;
     }
@@ -272,7 +272,7 @@ void begin_group(const AttentionBlock<T>& block, bool plain, RowGroup<T>& group,
   raise_maxima(block, group.scores, group.first, group.count, maxima);
 }
 
-// Step 3.
+// Pass 3.
 template <class T, class Words>
 void weigh_group(const AttentionBlock<T>& block, const RowGroup<T>& group, const MaximaOf<T>& maxima) {
   if (block.value_scale != 1 || block.dropout) {
@@ -285,7 +285,7 @@ void weigh_group(const AttentionBlock<T>& block, const RowGroup<T>& group, const
   }
 }
 
-// Step 4.
+// Pass 4.
 template <class T, class KeyWords, class ValueWords>
 void end_group(const AttentionBlock<T>& block, const RowGroup<T>& group, const MaximaOf<T>& maxima) {
   if (block.next_score) {
@@ -300,9 +300,9 @@ void end_group(const AttentionBlock<T>& block, const RowGroup<T>& group, const M
   }
 }
 
-// A row group after the other, each in one of two places of block.score.scores, which stay in L1. The scores of the
-// next group are computed between the weights and the context of one: no step waits for the one before. KeyWords: of
-// query and keys; ValueWords: of weights and values.
+// Processes one row group after another, alternating between two buffers in block.score.scores, which stay in L1. The
+// scores of the next group are computed between the weights and the context of the current one, so that no pass waits
+// for the one before. KeyWords: words of query and keys; ValueWords: words of weights and values.
 template <class T, class KeyWords, class ValueWords>
 void attend_rows(const AttentionBlock<T>& block) {
   MaximaOf<T> maxima;

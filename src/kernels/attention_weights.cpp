@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Weights from scores: exp(score − row_max) / row_sum with the row's final values, which is what a weight is
-// (docs/reference/semantics.md). The scores come from score_block, with the bits that the forward pass used.
+// Weights from scores: exp(score − row_max) / row_sum with the row's final values, which is the definition of a weight
+// (docs/reference/semantics.md). The scores come from score_block and have the bits of the forward pass.
 #include "kernels.h"
 #include "simd_math.h"
 
@@ -16,7 +16,7 @@ void WeightsKernels<T>::weights_block(Index num_rows, const T* row_max, const T*
       T* place = scores + r * kBlockKeys + lane;
       const Vec<T> x = load(place);
       const Vec<T> p = exp<T>(select<T>(x == high, Vec<T>{}, x - high)) / sum;
-      // Also where row_sum is 0 or NaN: a row that sees nothing, the invisible keys of a NaN row.
+      // Also covers row_sum = 0 or NaN: rows that attend to no key, and invisible keys of a NaN row.
       store(place, select<T>(x == broadcast(-kInfinity<T>), Vec<T>{}, p));
     }
   }

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The values of a block along with the keys of the next one, for tiles of one to four rows over packed panels:
+// Computes the values of a block together with the keys of the next one, for tiles of one to four rows over packed
+// panels:
 //
 //   memory     values of block b    ████████████████████████         ████████████ …
 //              keys of block b + 1  ████████████████████████         ████████████ …
-//                                   a line of each at a time  softmax
+//                                   one line of each at a time  softmax
 //
-// Two streams that flow from the first block to the last are what a processor's own fetching is made for; keys and
-// values in turn make it begin anew twice a block. The chains are those of decode_packed.h. Read next:
-// attention_tile.cpp.
+// Two streams that run from the first block to the last suit the hardware prefetcher. Alternating between keys and
+// values would make it restart twice per block. The chains are those of decode_packed.h.
+// Read next: attention_tile.cpp.
 #pragma once
 
 #include "decode_unpacked.h"
@@ -16,9 +17,9 @@
 namespace regard::kernels::REGARD_ISA {
 namespace {
 
-// Whether it pays, measured on Zen 4 (docs/decisions.md): where memory is the limit, not arithmetic. The more rows
-// share what is read and the smaller its elements, the earlier arithmetic is. With 16 registers, the sums of several
-// rows of scores and context fit only for elements of few bytes, which fill fewer vectors a step.
+// Whether overlapping pays off, measured on Zen 4 (docs/decisions.md): it does if memory is the bottleneck. The more
+// rows share what is read and the smaller its elements, the sooner arithmetic is the bottleneck. With 16 registers, the
+// sums of several rows of scores and context fit only for small elements, which fill fewer vectors per step.
 #if defined(REGARD_ISA_avx512) || defined(REGARD_ISA_neon)
 template <class S, int Rows>
 inline constexpr bool kOverlaps = Rows <= static_cast<int>(sizeof(S));
@@ -27,10 +28,10 @@ template <class S, int Rows>
 inline constexpr bool kOverlaps = Rows == 1 || sizeof(S) < sizeof(float);
 #endif
 
-// What a step takes: vectors of keys and as many of values. Both in turn where the scores and the context, rows ×
-// vectors each, are up to 16 of the 32 registers of avx512 and neon. Elsewhere, where there are 16: four vectors for
-// one row, which with avx2 are the 32 elements of a line, else two; both in turn for up to two rows, for four first
-// values, then keys.
+// The vectors of keys, and of values, per step. With the 32 registers of avx512 and neon, keys and values alternate if
+// scores and context, rows × vectors each, take up to 16 registers. With 16 registers: four vectors for one row, which
+// with avx2 are the 32 elements of a line, else two; keys and values alternate for up to two rows, and for four rows
+// all values come before the keys.
 #if defined(REGARD_ISA_avx512) || defined(REGARD_ISA_neon)
 template <int Rows>
 struct OverlappedStep {
@@ -45,13 +46,13 @@ struct OverlappedStep {
 };
 #endif
 
-// How far ahead of the walk lines are fetched: near enough that the fetches of keys and of values follow each other
-// evenly, far enough for the little that is computed of a line of small numbers.
+// How far ahead lines are prefetched: close enough that fetches of keys and of values alternate evenly, far enough for
+// the small amount of computation per line of small elements.
 template <class S>
 inline constexpr Index kBytesAhead = sizeof(S) >= 4 ? 3072 : 8192;
 
-// A panel and what is fetched while its beginning is read: so much further, in this panel or in one that comes after
-// it.
+// A panel, and the location to prefetch while its beginning is read: a fixed distance ahead, in this panel or in a
+// later one.
 template <class S>
 struct PanelWalk {
   const S* here;
@@ -68,7 +69,7 @@ REGARD_INLINE PanelWalk<S> walk_panel(const StoredPanels& panels, Index panel, I
   return {here, order[last] ? static_cast<const S*>(order[last]) + ahead : here, panels.scales[panel]};
 }
 
-// Whether the keys of the block ahead can be multiplied while the values of this one are.
+// True if the keys of the next block can be multiplied while the values of this one are.
 template <class T>
 bool can_overlap(const AttentionBlock<T>& block) {
   const StoredPanels& values = *block.stored_values;
@@ -77,7 +78,7 @@ bool can_overlap(const AttentionBlock<T>& block) {
          block.next_score->depth <= kDepthSegment && block.padded_columns <= kMaxSums;
 }
 
-// Steps of values and of keys, until both are done.
+// Alternates steps of values and of keys until both are done.
 template <class T, class S, int Rows, int Vectors, bool InTurn, class Words>
 REGARD_INLINE void multiply_overlapped(Index num_values, const T* weights, const FewColumns<S, Vectors>& values,
                                        Vec<T> (&context)[Rows][Vectors], Index num_keys, const T* query,
@@ -106,7 +107,7 @@ REGARD_INLINE void multiply_overlapped(Index num_values, const T* weights, const
   for (Index k = both; k < key_steps; ++k) key(k, k % kStepsPerFetch<S> == 0);
 }
 
-// The vectors of a panel's lines from element `offset` on.
+// The vectors of a panel's lines, from element `offset` on.
 template <class T, class S, int Vectors>
 REGARD_INLINE void point_at(const PanelWalk<S>& panel, Index offset, Index first_scale, Index scale_step,
                             FewColumns<S, Vectors>& columns) {
@@ -118,7 +119,7 @@ REGARD_INLINE void point_at(const PanelWalk<S>& panel, Index offset, Index first
   }
 }
 
-// O = α·O + P·V of the block, and scale · Q·Kᵀ of the one ahead. ahead: the keys that its rows see.
+// O = α·O + P·V of this block, and scale · Q·Kᵀ of the next one. ahead: the keys that its rows attend to.
 template <class T, class S, int Rows, class Words>
 void decode_overlapped(const AttentionBlock<T>& block, const LaneRange& range, const LaneRange& ahead, const T* alpha) {
   using Step = OverlappedStep<Rows>;
@@ -129,7 +130,7 @@ void decode_overlapped(const AttentionBlock<T>& block, const LaneRange& range, c
   const StoredPanels& keys = *next.stored_keys;
   const Index groups = block.padded_columns / kPanel;
   const Index key_elements = next.depth * kPanel, value_elements = block.padded_columns * kPanel;
-  // The depths that are multiplied before group n, whole words.
+  // The dimensions that are multiplied before group n, in whole words.
   const Index depth_step = next.depth / groups / Words::kPerWord * Words::kPerWord;
   const auto depths = [&](Index n) { return n == groups ? next.depth : n * depth_step; };
   alignas(64) T sums[Rows * kMaxSums];
@@ -176,7 +177,7 @@ void decode_overlapped(const AttentionBlock<T>& block, const LaneRange& range, c
   add_sums_to_context<T, S, Rows, kVectors, Words>(block, alpha, 0, block.padded_columns, sums);
 }
 
-// few_value_tiles of the block and few_score_tiles of the one ahead.
+// few_value_tiles of this block and few_score_tiles of the next one.
 template <class T, class KeyWords, class ValueWords>
 void few_tiles_overlapped(const AttentionBlock<T>& block, const LaneRange& range, const LaneRange& ahead,
                           const std::uint64_t* contributes, const T* alpha) {

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tiles of one to four rows, whose time is that of reading keys and values: decoding over packed panels.
+// Tiles of one to four rows, whose time is dominated by reading keys and values: decoding over packed panels.
 //
-//   rows × 2 to 4 vectors, a chain of products each:  scores    lanes are keys
-//                                                     context   lanes are columns
+//   rows × 2 to 4 vectors, one chain of products each:  scores    lanes are keys
+//                                                       context   lanes are columns
 //
-// Keys and values are read as they are stored (StoredPanels, table.h) and widened in registers. Panels are read in the
-// order of their addresses, a line of 32 numbers a step. While a block is read, the same place of the next one is
-// fetched, and before it, where its pages begin, so that memory is never idle (kFewFetches: unless the processor does
-// that better). The chains are those of tile.h: both give an element the same bits. Read next:
-// decode_unpacked.h.
+// Keys and values are read as they are stored (StoredPanels, table.h) and converted in registers. Panels are read in
+// address order, one line of 32 elements per step. While a block is read, the same location of the next block is
+// prefetched, and before that, the first lines of its pages, so that memory is never idle (kFewFetches: unless the
+// hardware prefetcher does better). The chains are those of tile.h: both give the same bits.
+// Read next: decode_unpacked.h.
 #pragma once
 
 #include "simd_convert.h"
@@ -18,7 +18,7 @@
 namespace regard::kernels::REGARD_ISA {
 namespace {
 
-// Keys of the block, as lanes 0 … 63, that some row of the group sees by its interval.
+// The keys of the block, as lanes 0 … 63, that some row of the group attends to by its interval.
 struct LaneRange {
   Index begin;
   Index end;
@@ -26,8 +26,9 @@ struct LaneRange {
 
 static_assert(kFewRows == 4 && kFewRows <= kTileRows);
 
-// Rows × vectors of accumulators, as many of columns and of scales, and a factor: at most 16 + 4 + 4 + 1 of the 32
-// registers of avx512, 8 + 4 + 1 of 16 elsewhere. Less than four vectors leave the multipliers waiting for each other.
+// rows × vectors accumulators, the same number of column and scale vectors, and one factor: at most 16 + 4 + 4 + 1 of
+// the 32 registers of avx512, and 8 + 4 + 1 of 16 elsewhere. With fewer than four vectors, the multipliers wait for
+// each other.
 #if defined(REGARD_ISA_avx512)
 template <int Rows>
 inline constexpr int kFewVectors = 4;
@@ -36,14 +37,14 @@ template <int Rows>
 inline constexpr int kFewVectors = Rows <= 2 ? 4 : 2;
 #endif
 
-// Of packed panels: a line, so that one address follows the other. Bytes take more steps to widen and need four vectors
-// to keep the multipliers busy.
+// For packed panels: a whole line, so that addresses are consecutive. Bytes take more steps to convert and need four
+// vectors to keep the multipliers busy.
 template <class T, class S, int Rows>
 inline constexpr int kPackedVectors =
     sizeof(S) == 1 ? kFewVectors<Rows> : static_cast<int>(smaller(kFewVectors<Rows>, kPanel / kWidth<T>));
 
-// Whether lines are fetched ahead of the steps that read them. With 16 registers, one row of two or four bytes a number
-// comes by too few of them: there the processor's own fetching is ahead, and fetches beside it only hold it up.
+// Whether lines are prefetched before the steps that read them. With 16 registers, one row of 16-bit or 32-bit elements
+// consumes too few lines: the hardware prefetcher is ahead, and additional prefetches only slow it down.
 #if defined(REGARD_ISA_avx512) || defined(REGARD_ISA_neon)
 template <class S, int Rows>
 inline constexpr bool kFewFetches = true;
@@ -52,8 +53,8 @@ template <class S, int Rows>
 inline constexpr bool kFewFetches = Rows > 1 || sizeof(S) == 1;
 #endif
 
-// Fetches the first lines of every page of 4 KiB that begins in so many elements: the processor goes on with the rest
-// of a page by itself, but does not begin one. from may be nullptr.
+// Prefetches the first lines of every 4 KiB page that begins within the next `elements` elements: the hardware
+// prefetcher continues within a page, but does not cross into a new one. from may be nullptr.
 template <class S, int Rows>
 REGARD_INLINE void fetch_pages(const void* from, Index elements) {
   if (!kFewFetches<S, Rows> || !from) return;
@@ -66,8 +67,8 @@ REGARD_INLINE void fetch_pages(const void* from, Index elements) {
   }
 }
 
-// Types whose vectors are widened two at a time, as even and odd numbers. Vectors 2n and 2n + 1 of a tile lie side by
-// side, as they do where pairs are loaded, and hold those until join_even_and_odd puts them in order.
+// Types whose vectors are converted two at a time, into even and odd elements. Vectors 2n and 2n + 1 of a tile are
+// adjacent, as with loads of pairs, and hold even and odd elements until join_even_and_odd restores the order.
 template <class S, class Words>
 inline constexpr bool kEvenOdd = false;
 template <>
@@ -82,12 +83,12 @@ REGARD_INLINE void join_even_and_odd(Row* tile, int rows, int vectors) {
   }
 }
 
-// Where the lanes of a tile are read: vector v begins at[v] and goes on `step` elements a step.
+// Where the lanes of a tile are read: vector v begins at at[v] and advances by `step` elements per step.
 template <class S, int Vectors>
 struct FewColumns {
   Index step;
   const S* at[Vectors];
-  const S* next[Vectors];        // the same places of the next block
+  const S* next[Vectors];        // the same locations of the next block
   const float* scales[Vectors];  // of S = int8: of the lanes, or of the steps
 
   void point(int v, const StoredPanels& panels, Index panel, Index offset, Index first_scale) {
@@ -105,7 +106,7 @@ struct FewColumns {
   }
 };
 
-// The scales of S = int8 that stay the same from step to step.
+// The scales of S = int8 that do not change from step to step.
 template <class T, class S, int Vectors, bool ScaledLanes>
 REGARD_INLINE void load_scales(const FewColumns<S, Vectors>& columns, Vec<T> (&scales)[Vectors]) {
   if constexpr (sizeof(S) == 1 && ScaledLanes) {
@@ -114,18 +115,19 @@ REGARD_INLINE void load_scales(const FewColumns<S, Vectors>& columns, Vec<T> (&s
   }
 }
 
-// Steps whose numbers one fetch brings.
+// Number of steps covered by one prefetch.
 template <class S>
 inline constexpr Index kStepsPerFetch = sizeof(S) == 1 ? 64 / kPanel : 1;
 
-// Step k of the chains of multiply() in tile.h: tile[r] += a[k · StepK + r · StepR] · columns[k]. depth counts numbers:
-// steps, of which a word of pairs takes two, the last one perhaps alone. fetch: the same place of columns.next.
+// Step k of the chains of multiply() in tile.h: tile[r] += a[k · StepK + r · StepR] · columns[k]. depth counts
+// elements: one per step, or two for a word of pairs, except perhaps the last. fetch: prefetches the same location of
+// columns.next.
 template <class T, class S, int Rows, int Vectors, Index StepK, Index StepR, bool ScaledLanes, class Words>
 REGARD_INLINE void few_step(Index k, Index depth, const T* a, const FewColumns<S, Vectors>& columns,
                             const Vec<T> (&scales)[Vectors], bool fetch, Vec<T> (&tile)[Rows][Vectors]) {
   constexpr Index kSteps = Words::kPerWord;
   constexpr bool kScaled = sizeof(S) == 1;
-  constexpr Index kLine = 64 / static_cast<Index>(sizeof(S));  // elements that one fetch brings
+  constexpr Index kLine = 64 / static_cast<Index>(sizeof(S));  // elements per prefetch
   constexpr Index kVectorsPerFetch = larger(smaller(kLine, kPanel) / kWidth<T>, 1);
   const Index offset = k * kSteps * columns.step;
   Vec<T> column[Vectors];
@@ -177,7 +179,7 @@ REGARD_INLINE void multiply_few(Index depth, const T* a, const FewColumns<S, Vec
   }
 }
 
-// Writes scores from `lane` on: what the depths before `done` have given, and the tile, which those up to `end` have.
+// Writes scores from `lane` on: adds the tile, which covers dimensions `done` to `end`, to the sum of the earlier ones.
 template <class T, int Rows, int Vectors>
 REGARD_INLINE void store_scores(const ScoreBlock<T>& block, Index lane, Index done, Index end,
                                 Vec<T> (&tile)[Rows][Vectors]) {
@@ -204,7 +206,7 @@ void few_scores(const ScoreBlock<T>& block, const LaneRange& range) {
     FewColumns<S, kVectors> columns{.step = kPanel, .at = {}, .next = {}, .scales = {}};
     for (int v = 0; v < kVectors; ++v) {
       const Index at = lane + v * kWidth<T>;
-      // Lanes past the last panel are invisible, whatever is read there.
+      // Lanes past the last panel are invisible, so any panel may be read for them.
       columns.point(v, keys, keys.panels[at / kPanel] ? at / kPanel : 0, at % kPanel, at % kPanel);
     }
     for (Index done = 0; done < block.depth; done += kDepthSegment) {
@@ -219,17 +221,17 @@ void few_scores(const ScoreBlock<T>& block, const LaneRange& range) {
   }
 }
 
-// tile[r] += the products of the weights with `Vectors` vectors of values from `column` on, over a panel's keys that
-// some row sees. InRows: values lie in rows, not in panels.
+// tile[r] += the products of the weights with `Vectors` vectors of values from `column` on, over the keys of a panel
+// that some row attends to. InRows: values are stored in rows, not in panels.
 template <class T, class S, int Rows, int Vectors, bool InRows, class Words>
 REGARD_INLINE void add_values(const AttentionBlock<T>& block, const LaneRange& range, Index panel, Index column,
                               Vec<T> (&tile)[Rows][Vectors]) {
   const StoredPanels& values = *block.stored_values;
   const Index step = InRows ? values.row_stride : kPanel;
-  constexpr Index kNextLine = InRows ? kPanel : kPanel * kPanel;  // 32 columns further
-  // Side by side in a row or in a line.
+  constexpr Index kNextLine = InRows ? kPanel : kPanel * kPanel;  // 32 columns later
+  // True if the vectors are contiguous, in a row or in a line.
   constexpr bool kTogether = InRows || Vectors * kWidth<T> <= kPanel;
-  // Whole words from the first on: a key that no row sees has a weight of zero.
+  // Whole words from the first on: a key that no row attends to has a weight of zero.
   const Index begin = larger(range.begin - panel * kPanel, 0) / Words::kPerWord * Words::kPerWord;
   const Index end = smaller(range.end - panel * kPanel, kPanel);
   if (begin >= end) return;
@@ -258,9 +260,9 @@ REGARD_INLINE void add_to_context(const AttentionBlock<T>& block, const T* alpha
   }
 }
 
-inline constexpr Index kMaxSums = 256;  // columns whose sums lie in the first cache at a time
+inline constexpr Index kMaxSums = 256;  // columns whose sums stay in the first-level cache at a time
 
-// A tile whose rows lie `Stride` apart.
+// Loads a tile whose rows are `Stride` apart.
 template <Index Stride, class T, int Rows, int Vectors>
 REGARD_INLINE void load_tile(const T* from, Vec<T> (&tile)[Rows][Vectors]) {
 #pragma GCC unroll 4
@@ -278,7 +280,7 @@ REGARD_INLINE void store_tile(const Vec<T> (&tile)[Rows][Vectors], T* to) {
   }
 }
 
-// O = α·O + sums, whose first column is `first`, up to `last`.
+// O = α·O + sums, for columns `first` to `last`; sums start with column `first`.
 template <class T, class S, int Rows, int Vectors, class Words>
 REGARD_INLINE void add_sums_to_context(const AttentionBlock<T>& block, const T* alpha, Index first, Index last,
                                        const T* sums) {
@@ -290,7 +292,7 @@ REGARD_INLINE void add_sums_to_context(const AttentionBlock<T>& block, const T* 
   }
 }
 
-// The context of packed panels, as value_tile computes it: all columns of a panel before the next panel.
+// The context of packed panels, as computed by value_tile: all columns of a panel before the next panel.
 template <class T, class S, int Rows, int Vectors, class Words>
 void few_packed_columns(const AttentionBlock<T>& block, const LaneRange& range, const T* alpha, Index first,
                         Index last) {

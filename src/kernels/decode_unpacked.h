@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tiles of one to four rows over keys and values that lie in rows, as the caller's tensors have them; and the choice
+// Tiles of one to four rows over keys and values that are stored in rows, as in the caller's tensors; and the dispatch
 // between these and packed panels (decode_packed.h).
 //
-// Rows of keys are transposed in registers, sixteen (as many as a vector holds) at a time; a row of values is read from
-// end to end. Nobody has looked whether values are finite: where a sum is not, its columns are computed again, from the
-// keys that have weight. Read next: attention_tile.cpp.
+// Rows of keys are transposed in registers, as many at a time as a vector has lanes (up to sixteen); a row of values is
+// read from beginning to end. Values have not been checked for NaN and infinity: if a sum is not finite, its columns
+// are recomputed from only those keys that have weight.
+// Read next: attention_tile.cpp.
 #pragma once
 
 #include "decode_packed.h"
@@ -13,8 +14,8 @@
 namespace regard::kernels::REGARD_ISA {
 namespace {
 
-// Of values that lie in rows: 128 floats of avx512 at once, so that a row of a usual head is read from end to end, and
-// half of it for one row elsewhere.
+// For values stored in rows: 128 floats at once with avx512, so that a row of a typical head is read from beginning to
+// end, and half of that for one row elsewhere.
 #if defined(REGARD_ISA_avx512)
 template <int Rows>
 inline constexpr int kRowVectors = Rows <= 2 ? 8 : 4;
@@ -28,8 +29,8 @@ struct Count {
   static constexpr int value = N;
 };
 
-// `Vectors` vectors of context from `column` on, of values that lie in rows; false, and nothing is written, where one
-// is not finite and that may be the fault of a value of no weight.
+// Computes `Vectors` vectors of context from `column` on, from values stored in rows. Returns false, without writing
+// anything, if one of them is not finite and a value with zero weight may be the cause.
 template <class T, class S, int Rows, int Vectors, class Words>
 bool few_columns(const AttentionBlock<T>& block, const LaneRange& range, const T* alpha, Index column) {
   Vec<T> tile[Rows][Vectors]{};
@@ -39,14 +40,14 @@ bool few_columns(const AttentionBlock<T>& block, const LaneRange& range, const T
   join_even_and_odd<S, Words>(tile, Rows, Vectors);
   Vec<T> poison{};
   for (int r = 0; r < Rows && r < block.score.num_rows; ++r) {
-    for (int v = 0; v < Vectors; ++v) poison += tile[r][v] * static_cast<T>(0);  // NaN exactly when it is not finite
+    for (int v = 0; v < Vectors; ++v) poison += tile[r][v] * static_cast<T>(0);  // NaN exactly if it is not finite
   }
   if (any<T>(poison != poison)) return false;
   add_to_context<T, Rows, Vectors>(block, alpha, column, tile);
   return true;
 }
 
-// The columns of few_columns again, as value_rows computes them: over the keys whose bit is set in contributes[r].
+// Recomputes the columns of few_columns, as value_rows does: over the keys whose bit is set in contributes[r].
 template <class T, class S, int Vectors, class Words>
 void few_columns_by_row(const AttentionBlock<T>& block, const std::uint64_t* contributes, const T* alpha,
                         Index column) {
@@ -97,7 +98,7 @@ void few_context(const AttentionBlock<T>& block, const LaneRange& range, const s
         few_columns_by_row<T, S, kVectors, Words>(block, contributes, alpha, column);
     }
   };
-  // As much of a row as the registers hold, then less.
+  // As much of a row as the registers hold, then smaller parts.
   if constexpr (kRowVectors<Rows> > kFewVectors<Rows>) take(Count<kRowVectors<Rows>>{});
   take(Count<kFewVectors<Rows>>{});
   if constexpr (kPanel / kWidth<T> < kFewVectors<Rows>) take(Count<static_cast<int>(kPanel / kWidth<T>)>{});
@@ -106,7 +107,7 @@ void few_context(const AttentionBlock<T>& block, const LaneRange& range, const s
   static_assert(kLast * kWidth<T> <= kLeastRow);
   if constexpr (kLast * kWidth<T> > kRowStep) {
     if (column == values.row_width) return;
-    // The last columns come in a vector with some that are done, which are put back.
+    // The last vector of columns overlaps with columns that are done, which are stored again unchanged.
     const Index first = values.row_width - kLast * kWidth<T>, done = column - first;
     T* const context = block.state.accumulator + first;
     T kept[Rows][kLast * kWidth<T>];
@@ -121,11 +122,11 @@ void few_context(const AttentionBlock<T>& block, const LaneRange& range, const s
   }
 }
 
-// Fetches rows of `width` elements line by line, one row after the other, however far apart they lie.
+// Prefetches rows of `width` elements line by line, one row after another, at any distance.
 template <class S>
 struct LineFetch {
   const S* at;
-  Index done;  // of the row
+  Index done;  // elements of the row that are done
   Index width;
   Index stride;
 
@@ -138,20 +139,20 @@ struct LineFetch {
   }
 };
 
-// Whether a bfloat16 number stays beside its neighbour until both are transposed, or as a pair for good.
+// True if a bfloat16 element stays joined to its neighbor, either until both are transposed or permanently, as a pair.
 template <class S, class Words>
 inline constexpr bool kTwoAWord = Words::kPerWord > 1 || kEvenOdd<S, Words>;
 
-// sums[r][v] += query[r] · keys, for one word of as many keys as there are lanes.
+// sums[r][v] += query[r] · keys, for one word of each key, with one key per lane.
 template <class T, int Rows, int Vectors, class Words>
 REGARD_INLINE void add_depth(const T* query, Vec<T> keys, int v, Vec<T> (&sums)[Rows][Vectors]) {
 #pragma GCC unroll 4
   for (int r = 0; r < Rows; ++r) sums[r][v] = Words::multiply_add(broadcast(query[r]), keys, sums[r][v]);
 }
 
-// sums[r][v] += query[r] · keys, for one square: as many keys as there are lanes, rows of `keys`, and as many words of
-// each. Transposed in registers, a vector holds one word of all keys. Not Whole: only `count` keys are there, and words
-// before `first` do not count.
+// sums[r][v] += query[r] · keys, for one square: one row of `keys` per lane, and equally many words of each. After
+// transposing in registers, a vector holds one word of all keys. If not Whole, only `count` keys exist, and words
+// before `first` are ignored.
 template <class T, class S, int Rows, int Vectors, bool Whole, class Words>
 REGARD_INLINE void add_square(const S* keys, Index stride, [[maybe_unused]] Index count, [[maybe_unused]] Index first,
                               const T* query, int v, Vec<T> (&sums)[Rows][Vectors]) {
@@ -180,11 +181,11 @@ REGARD_INLINE void add_square(const S* keys, Index stride, [[maybe_unused]] Inde
   }
 }
 
-// The scores of keys that lie in rows.
+// The scores of keys stored in rows.
 template <class T, class S, int Rows, class Words>
 void few_row_scores(const ScoreBlock<T>& block, const LaneRange& range) {
   constexpr bool kTwo = kTwoAWord<S, Words>;
-  // Two squares side by side where one has a chain of products too long to wait for.
+  // Two squares at once if a single chain of products would be bound by latency.
   constexpr int kSquares = kWidth<T> < 16 && Rows == 1 && kTwo ? 2 : 1;
   constexpr Index kKeys = kSquares * kWidth<T>;
   constexpr Index kDepths = kTwo ? 2 * kWidth<T> : kWidth<T>;
@@ -209,7 +210,8 @@ void few_row_scores(const ScoreBlock<T>& block, const LaneRange& range) {
         if (d % (64 / static_cast<Index>(sizeof(S))) == 0) {
           for (Index i = 0; i < kKeys; ++i) fetch.line();
         }
-        // A row that ends within the square ends with it: what comes again at its begin does not count.
+        // If a row ends within the square, the square is moved back to end with the row; words that repeat at its start
+        // are ignored.
         const Index again = larger(d + kDepths - end, 0);
         const T* const query = block.query + (d - again) / Words::kPerWord * kTileRows;
 #pragma GCC unroll 4
@@ -262,7 +264,7 @@ void few_score_tiles(const ScoreBlock<T>& block, const LaneRange& range) {
   });
 }
 
-// contributes: for each row, the keys of a score above −∞; only where values lie in rows.
+// contributes: for each row, the keys with a score above −∞; only used for values stored in rows.
 template <class T, class Words>
 void few_value_tiles(const AttentionBlock<T>& block, const LaneRange& range, const std::uint64_t* contributes,
                      const T* alpha) {

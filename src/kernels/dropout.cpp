@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What dropout multiplies the weights of one row and 64 keys by: 0 or factor, by a counter-based generator.
+// Dropout factors of the weights of one row and 64 keys: 0 or `factor`, from a counter-based generator.
 //
 //   word(b, h, i, j) = word j mod 4 of Philox4x32-10 of the counter (⌊j / 4⌋, i, h, b) under the key `seed`
 //   to[j − first_key] = word < threshold ? 0 : factor
 //
-// Every word depends on its own numbers alone: who asks, in which order and with how many threads does not matter.
-// Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", 2011.
+// Every word depends only on its own indices, so the order of calls and the number of threads do not matter. Salmon,
+// Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", 2011.
 #include "kernels.h"
 
 namespace regard::kernels::REGARD_ISA {
 namespace {
 
-// Counters at a time: the rounds are plain loops over them, which compilers turn into vectors.
+// Counters processed at a time: the rounds are plain loops over them, which compilers vectorize.
 inline constexpr int kCounters = 16;
 
 void philox(std::uint64_t seed, std::uint32_t (&words)[4][kCounters]) {

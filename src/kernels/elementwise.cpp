@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// exp, tanh, log, gelu and gelu_tanh over arrays: the functions of simd_math.h and simd_gelu.h, reachable for tests and
-// for front ends that show them.
+// exp, tanh, log, gelu and gelu_tanh over arrays: the functions of simd_math.h and simd_gelu.h, made available to tests
+// and to front ends that show them.
 #include "kernels.h"
 #include "simd_gelu.h"
 #include "simd_math.h"

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The kernels of one instruction set, as table.cpp collects them; what each does is said in table.h. Each is defined
-// for float and double in the file named beside it.
+// The kernels of one instruction set, as table.cpp collects them; table.h documents each one. Each is defined for float
+// and double in the file named above its declaration.
 #pragma once
 
 #include "table.h"
 
 namespace regard::kernels::REGARD_ISA {
 
-// attention_pack.cpp; S, the type of the source, is T, or one of two bytes where T is float
+// attention_pack.cpp; S, the type of the source, is T, or a 16-bit type if T is float
 template <class T, class S = T>
 struct PackKernels {
   static void pack_query(Matrix<S> source, Index num_rows, Index depth, T* packed);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Layer normalisation of a row, in doubles. A sum is sixteen lanes (element e belongs to lane e mod 16), folded by
-// halves: one order, and so the same bits on every instruction set.
+// Layer normalisation of a row, in double. A sum has sixteen lanes (element e belongs to lane e mod 16), folded by
+// halves: a fixed order, which gives the same bits on every instruction set.
 // Read next: src/layers/layer_norm.cpp.
 #include "kernels.h"
 #include "simd.h"

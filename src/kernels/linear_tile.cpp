@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A tile of a matrix product for linear_forward: packed rows (pack_query) times one packed panel (pack_keys), of
-// numbers or of pairs of bf16 numbers.
+// A tile of the matrix product of linear_forward: packed rows (pack_query) times one packed panel (pack_keys), with
+// elements of T or pairs of bf16 values.
 //
 //   output[r][c] = activation(Σ over segments of 256 of (one chain over the segment) + bias[c])
 //
-// A register tile of products goes through 1.5 KiB of stack, where bias and activation take it up while it is in L1.
+// A register tile of products goes through 1.5 KiB of stack, so that bias and activation are applied while it is in L1.
 // Read next: tile_epilogue.h, simd_gelu.h.
 #include "kernels.h"
 #include "simd_gelu.h"

@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the processor can do at all: loops that compute on registers alone, and loops that only read.
+// Measures the limits of the processor: loops that compute in registers only, and loops that only read memory.
 //
 //   multiply_add:   for each turn:  for each of 12 independent chains:  x ← x · factor + addend
-//   read:           for each step of bytes:  for each stream:  for each vector of a line or two:  total ← total ^
-//   vector
+//   read:           for each step of bytes:  for each stream:  for each vector of a line or two:
+//                     total ← total ^ vector
 //
-// Twelve chains hide a latency of four cycles on two units (eight in flight) and leave the sixteen registers of avx2
-// room for factor and addend. Called with factor −1 and addend 1, x and 1 − x alternate: always finite, never equal
-// from turn to turn. Several streams keep more lines on their way where one prefetcher does not suffice; which number
-// is the fastest, src/runtime/peaks.cpp tries. Read next: peak_bf16.cpp, ../peaks.cpp.
+// Twelve chains hide a latency of four cycles on two units (eight in flight), and leave registers for factor and addend
+// among the sixteen of avx2. With factor −1 and addend 1, x and 1 − x alternate: always finite, never equal from turn
+// to turn. Several streams keep more lines in flight if one prefetcher is not enough; src/runtime/peaks.cpp tries which
+// number is fastest.
+// Read next: peak_bf16.cpp, src/runtime/peaks.cpp.
 #include "kernels.h"
 #include "simd.h"
 
 namespace regard::kernels::REGARD_ISA {
 namespace {
 
-constexpr int kTotals = 8;  // a load each a cycle or two, whose exclusive or takes one
+constexpr int kTotals = 8;  // independent accumulators, so that a load can issue in every cycle
 
 }  // namespace
 

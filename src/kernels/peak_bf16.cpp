@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The rate of the bf16 dot product from registers alone. Of the instruction set avx512_bf16 alone, which
-// src/runtime/isa.cpp picks only where the processor has the instruction.
+// The rate of the bf16 dot product in registers only. Compiled only for the instruction set avx512_bf16, which
+// src/runtime/isa.cpp selects only if the processor has the instruction.
 //
-//   for each turn:  for each of 24 independent chains, in each lane:  x ← x + a · factor + a · addend,  a = 1 and all
-//                   three rounded to bf16
+//   for each turn:  for each of 24 independent chains, in each lane:  x ← x + a · factor + a · addend,  with a = 1 and
+//                   all three rounded to bf16
 //
-// Twenty-four chains hide a latency of six cycles on up to four units and leave eight of 32 registers.
+// Twenty-four chains hide a latency of six cycles on up to four units, and leave eight of 32 registers.
 // Read next: peak.cpp.
 #include "simd.h"
 
@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kChains = 24;
 
-// The upper half of a float's bits, twice.
+// The upper halves of the bits of two floats, as a pair.
 std::int32_t pair_of_bf16(float low, float high) {
   std::uint32_t bits[2];
   std::memcpy(&bits[0], &low, sizeof low);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The vectors that kernels are written in: Vec<float> and Vec<double>, as wide as the instruction set allows, with
-// + − * / and comparisons from the compiler (GNU vector types), and the few named operations below, each of which is
-// one instruction where there is one. A product and a sum are fused where fma() is written and nowhere else.
+// The vectors that kernels are written in: Vec<float> and Vec<double>, as wide as the instruction set allows, with the
+// arithmetic and comparison operators of GNU vector types, and the few named operations below, each a single
+// instruction where one exists. Products and sums are fused only where fma() is written.
 //
 //   generic   4 floats    2 doubles   no fused multiply-add: fma(a, b, c) rounds twice
 //   avx2      8           4
@@ -24,8 +24,8 @@
 
 #include "table.h"
 
-// Everything in these objects is static or inside the namespace of its instruction set; a function that the linker
-// could merge with another object's would carry this object's instructions into programs on older processors.
+// Everything in these objects is static or in the namespace of its instruction set. A function that the linker could
+// merge with that of another object would bring this object's instructions to older processors.
 #define REGARD_INLINE static inline __attribute__((always_inline))
 
 namespace regard::kernels::REGARD_ISA {
@@ -68,7 +68,7 @@ struct VecOf<double> {
 template <class T>
 using Vec = typename VecOf<T>::type;
 template <class T>
-using IntVec = typename VecOf<T>::int_type;  // also what a comparison of Vec<T> gives: −1 or 0 in each lane
+using IntVec = typename VecOf<T>::int_type;  // also the result of comparing Vec<T>: −1 or 0 in each lane
 template <class T>
 inline constexpr int kWidth = kVectorBytes / static_cast<int>(sizeof(T));
 
@@ -86,7 +86,7 @@ REGARD_INLINE void store(T* p, Vec<T> v) {
   std::memcpy(p, &v, sizeof v);
 }
 
-// The first count lanes, or all where count is larger; the others are zero and are not touched in memory.
+// The first `count` lanes, or all lanes if count is larger; the other lanes are zero, and their memory is not accessed.
 template <class T>
 REGARD_INLINE Vec<T> load_some(const T* p, Index count) {
   if (count >= kWidth<T>) return load(p);
@@ -99,7 +99,7 @@ REGARD_INLINE void store_some(T* p, Vec<T> v, Index count) {
   std::memcpy(p, &v, static_cast<std::size_t>(count < kWidth<T> ? count : kWidth<T>) * sizeof(T));
 }
 
-// One value in every lane.
+// One value in all lanes.
 REGARD_INLINE Vec<float> broadcast(float x) {
 #if defined(REGARD_ISA_avx512)
   return (Vec<float>)_mm512_set1_ps(x);
@@ -153,8 +153,8 @@ REGARD_INLINE Vec<double> fma(Vec<double> a, Vec<double> b, Vec<double> c) {
 REGARD_INLINE float fma(float a, float b, float c) { return kFused ? __builtin_fmaf(a, b, c) : a * b + c; }
 REGARD_INLINE double fma(double a, double b, double c) { return kFused ? __builtin_fma(a, b, c) : a * b + c; }
 
-// The same, in the register of the sum: where there are 16, compilers otherwise let a product take the place of a
-// factor and move sums about.
+// The same, with the sum's register as destination: with 16 registers, compilers otherwise overwrite a factor and move
+// sums between registers.
 template <class V>
 REGARD_INLINE V fma_in_place(V a, V b, V sum) {
 #if defined(REGARD_ISA_avx2)
@@ -169,8 +169,8 @@ REGARD_INLINE V fma_in_place(V a, V b, V sum) {
 #endif
 }
 
-// The larger of a and b; b where either is NaN. (The masked forms, with every lane set, are the plain instructions;
-// g++ 12 warns of an uninitialised variable inside its own plain forms.)
+// The larger of a and b; b if either is NaN. (The masked forms with all lanes set are the plain instructions; g++ 12
+// warns about an uninitialized variable inside its own plain forms.)
 REGARD_INLINE Vec<float> max(Vec<float> a, Vec<float> b) {
 #if defined(REGARD_ISA_avx512)
   return (Vec<float>)_mm512_maskz_max_ps(0xffff, (__m512)a, (__m512)b);
@@ -194,7 +194,7 @@ REGARD_INLINE Vec<double> max(Vec<double> a, Vec<double> b) {
 #endif
 }
 
-// The smaller of a and b; b where either is NaN.
+// The smaller of a and b; b if either is NaN.
 template <class V>
 REGARD_INLINE V min(V a, V b) {
   return a < b ? a : b;
@@ -219,7 +219,7 @@ REGARD_INLINE Vec<T> absolute(Vec<T> v) {
   using Int = typename VecOf<T>::Int;
   return from_bits<T>(bits_of<T>(v) & static_cast<Int>(~(static_cast<std::uint64_t>(1) << sign_bit)));
 }
-// 0, 1, 2, … in the lanes.
+// Lane i contains i.
 template <class T>
 REGARD_INLINE IntVec<T> lane_numbers() {
   IntVec<T> v{};
@@ -227,7 +227,7 @@ REGARD_INLINE IntVec<T> lane_numbers() {
   return v;
 }
 
-// Bit i says whether lane i of a is greater than that of b.
+// Bit i is set if lane i of a is greater than lane i of b.
 REGARD_INLINE std::uint64_t where_greater(Vec<float> a, Vec<float> b) {
 #if defined(REGARD_ISA_avx512)
   return _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_GT_OQ);
@@ -253,7 +253,7 @@ REGARD_INLINE std::uint64_t where_greater(Vec<double> a, Vec<double> b) {
 #endif
 }
 
-// How many bits are set. (The compiler's own is a call of its library where the instruction is missing.)
+// The number of bits set. (The compiler's builtin is a library call if the instruction is missing.)
 REGARD_INLINE int count_bits(std::uint64_t x) {
   x -= x >> 1 & 0x5555555555555555u;
   x = (x & 0x3333333333333333u) + (x >> 2 & 0x3333333333333333u);
@@ -268,15 +268,15 @@ REGARD_INLINE bool any(IntVec<T> mask) {
   return all != 0;
 }
 
-// x, where numbers below the smallest normal one are zero.
+// x, with subnormal values replaced by zero.
 REGARD_INLINE Vec<float> without_subnormals(Vec<float> x) {
   return select<float>(absolute<float>(x) < broadcast(0x1p-126f), Vec<float>{}, x);
 }
 
-// A pair is two bf16 numbers in place of a float; the first is the lower half. For every lane
+// A pair is two bf16 values in place of a float; the first is the lower half. Computes in every lane
 //   sum + a₁ · b₁ + a₀ · b₀
-// from left to right, both sums rounded to nearest, whatever the state of the processor says. Subnormal numbers are
-// zero: among the bf16 numbers, the sum and the result.
+// from left to right, with both sums rounded to nearest in every rounding mode. Subnormal values are
+// treated as zero: in the bf16 operands, in the sum and in the result.
 REGARD_INLINE Vec<float> dot_pairs(Vec<float> a, Vec<float> b, Vec<float> sum) {
 #if defined(REGARD_ISA_avx512_bf16)
   return (Vec<float>)_mm512_dpbf16_ps((__m512)sum, (__m512bh)a, (__m512bh)b);
@@ -300,14 +300,14 @@ struct FirstLanes<0, Lane...> {
   using type = Lanes<Lane...>;
 };
 
-// The bits of x as bf16, rounded to nearest even; subnormal numbers are zero. They fill the upper half with its sign.
+// The bits of x as bf16, rounded to nearest even; subnormal values become zero. The upper half is filled with the sign.
 REGARD_INLINE IntVec<float> round_to_bf16(Vec<float> x) {
   const IntVec<float> bits = bits_of<float>(without_subnormals(x));
   const IntVec<float> rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
   return x == x ? rounded : broadcast_int<float>(0x7fc0);
 }
 
-// The numbers of first and second in order, rounded to bf16: to nearest even, subnormal numbers are zero.
+// The elements of first and second in order, rounded to bf16: to nearest even, subnormal values become zero.
 REGARD_INLINE Vec<float> round_to_pairs(Vec<float> first, Vec<float> second) {
 #if defined(REGARD_ISA_avx512_bf16)
   return (Vec<float>)_mm512_cvtne2ps_pbh((__m512)second, (__m512)first);
@@ -321,7 +321,7 @@ REGARD_INLINE Vec<float> round_to_pairs(Vec<float> first, Vec<float> second) {
 #endif
 }
 
-// Lane by lane the pair of low and high, rounded likewise.
+// In each lane the pair of low and high, rounded in the same way.
 #if defined(REGARD_ISA_avx512_bf16)
 template <int... Lane>
 REGARD_INLINE Vec<float> alternate_halves(Vec<float> v, Lanes<Lane...>) {
@@ -338,8 +338,8 @@ REGARD_INLINE Vec<float> round_across_pairs(Vec<float> low, Vec<float> high) {
 #endif
 }
 
-// The step that transposes and reductions are made of: the lanes of a without `bit` in their number stay, those with
-// it change places with the lanes of b that lack it.
+// The step from which transposes and reductions are built: lanes of a whose index does not have `bit` set stay; the
+// others are exchanged with the lanes of b that do not have it set.
 template <int bit, class V, int... Lane>
 REGARD_INLINE void exchange_lanes(V& a, V& b, Lanes<Lane...>) {
   constexpr int width = sizeof...(Lane);
@@ -353,7 +353,7 @@ REGARD_INLINE void exchange(Vec<T>& a, Vec<T>& b) {
   exchange_lanes<bit>(a, b, typename FirstLanes<kWidth<T>>::type{});
 }
 
-// The last lane of a, then all lanes of b but the last.
+// The last lane of a, followed by all lanes of b except the last.
 template <class V, int... Lane>
 REGARD_INLINE V last_lane_first(V a, V b, Lanes<Lane...>) {
   return __builtin_shufflevector(a, b, (static_cast<int>(sizeof...(Lane)) - 1 + Lane)...);
@@ -363,7 +363,7 @@ REGARD_INLINE Vec<T> last_lane_first(Vec<T> a, Vec<T> b) {
   return last_lane_first(a, b, typename FirstLanes<kWidth<T>>::type{});
 }
 
-// Lane j of v[i] and lane i of v[j] change places, for kWidth<T> vectors.
+// Exchanges lane j of v[i] and lane i of v[j], for kWidth<T> vectors.
 template <class T, int bit = kWidth<T> / 2>
 REGARD_INLINE void transpose(Vec<T>* v) {
 #pragma GCC unroll 16
@@ -373,7 +373,7 @@ REGARD_INLINE void transpose(Vec<T>* v) {
   if constexpr (bit > 1) transpose<T, bit / 2>(v);
 }
 
-// Lane i of the result is the largest lane of v[i], for kWidth<T> vectors without NaN, which are used up.
+// Lane i of the result is the largest lane of v[i], for kWidth<T> vectors without NaN, which are overwritten.
 template <class T, int bit = kWidth<T> / 2>
 REGARD_INLINE Vec<T> largest_lanes(Vec<T>* v) {
 #pragma GCC unroll 8

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// 16-bit elements to floats, exactly, a vector at a time.
+// Exact conversion of 16-bit elements to float, one vector at a time.
 //
 //   bfloat16   the upper half of a float: a shift
-//   float16    one instruction with F16C, which keeps subnormal numbers whatever the processor's state says;
-//              elsewhere integers: the exponent moves by 127 − 15, a subnormal number is its fraction · 2⁻²⁴
+//   float16    one instruction with F16C, which keeps subnormals in every processor state;
+//              elsewhere with integers: the exponent changes by 127 − 15, a subnormal is its fraction · 2⁻²⁴
 //
-// Tested over all values on every instruction set: tests/attention_types_test.cpp. Read next: attention_pack.cpp.
+// Tested for all values on every instruction set: tests/attention_types_test.cpp.
+// Read next: attention_pack.cpp.
 #pragma once
 
 #include "simd.h"
@@ -17,7 +18,7 @@ namespace {
 typedef std::uint16_t HalfVec __attribute__((vector_size(kVectorBytes / 2)));
 typedef std::uint32_t WideVec __attribute__((vector_size(kVectorBytes)));
 
-// (g++ 12 takes __builtin_convertvector of a whole vector apart, half by half.)
+// (g++ 12 splits __builtin_convertvector of a whole vector into halves.)
 REGARD_INLINE WideVec zero_extend(HalfVec from) {
 #if defined(REGARD_ISA_avx512)
   return (WideVec)_mm512_maskz_cvtepu16_epi32(0xffff, (__m256i)from);
@@ -45,7 +46,7 @@ REGARD_INLINE Vec<float> widen(HalfVec from, Float16) {
 #endif
 }
 
-// A vector of numbers that may be misaligned, as T: S is T, or a type of two bytes where T is float.
+// Loads a vector of elements, which may be misaligned, as T: S is T, or a 16-bit type if T is float.
 template <class T, class S>
 REGARD_INLINE Vec<T> load_as(const S* from) {
   if constexpr (sizeof(S) == 2) {
@@ -59,7 +60,7 @@ REGARD_INLINE Vec<T> load_as(const S* from) {
   }
 }
 
-// Two contiguous vectors of bfloat16, the even numbers and the odd ones: half the work of widening each.
+// Two contiguous vectors of bfloat16 as even and odd elements: half the work of converting each.
 REGARD_INLINE void load_even_odd(const Bfloat16* from, Vec<float>& even, Vec<float>& odd) {
   WideVec both;
   std::memcpy(&both, static_cast<const void*>(from), sizeof both);
@@ -67,7 +68,7 @@ REGARD_INLINE void load_even_odd(const Bfloat16* from, Vec<float>& even, Vec<flo
   odd = (Vec<float>)(both & 0xffff0000u);
 }
 
-// a, b = even and odd numbers → the first and the last half of them.
+// a, b = even and odd elements → the first and second half in order.
 template <int... Lane>
 REGARD_INLINE void join_even_odd(Vec<float>& a, Vec<float>& b, Lanes<Lane...>) {
   constexpr int width = sizeof...(Lane);
@@ -79,7 +80,7 @@ REGARD_INLINE void join_even_odd(Vec<float>& a, Vec<float>& b) {
   join_even_odd(a, b, typename FirstLanes<kWidth<float>>::type{});
 }
 
-// Bytes, which are whole numbers. (g++ 12 takes __builtin_convertvector of bytes apart, number by number.)
+// Converts bytes, which are integers. (g++ 12 splits __builtin_convertvector of bytes into single elements.)
 REGARD_INLINE Vec<float> widen_bytes(const std::int8_t* from) {
 #if defined(REGARD_ISA_avx512)
   return (Vec<float>)_mm512_maskz_cvtepi32_ps(
@@ -100,7 +101,8 @@ REGARD_INLINE Vec<float> widen_bytes(const std::int8_t* from) {
 #endif
 }
 
-// Pairs of the numbers of two lines, which may be misaligned: the first of a pair is low's. No high: zeros.
+// Pairs of the elements of two lines, which may be misaligned; the first of a pair comes from low. high = nullptr:
+// zeros.
 REGARD_INLINE Vec<float> load_pairs(const Bfloat16* low, const Bfloat16* high) {
   HalfVec narrow;
   std::memcpy(&narrow, static_cast<const void*>(low), sizeof narrow);
@@ -112,7 +114,7 @@ REGARD_INLINE Vec<float> load_pairs(const Bfloat16* low, const Bfloat16* high) {
   return (Vec<float>)pairs;
 }
 
-// The same of two contiguous vectors: a shuffle each.
+// The same for two contiguous vectors, with one shuffle each.
 template <int... Lane>
 REGARD_INLINE void load_two_pairs(const Bfloat16* low, const Bfloat16* high, Vec<float>& first, Vec<float>& second,
                                   Lanes<Lane...>) {
@@ -128,8 +130,8 @@ REGARD_INLINE void load_two_pairs(const Bfloat16* low, const Bfloat16* high, Vec
   load_two_pairs(low, high, first, second, typename FirstLanes<2 * kWidth<float>>::type{});
 }
 
-// sum + *a · (scale · bytes), scale of the lanes, or *scale in every lane. Written out for avx512: widened, converted,
-// scaled and added one vector after the other, the units are busy four fifths of the time; in the order that g++
+// sum + *a · (scale · bytes), with a scale per lane, or *scale in all lanes. Written out for avx512: if one vector
+// after another is converted, scaled and added, the units are busy four fifths of the time; in the order that g++
 // chooses, two thirds.
 template <class Scale>
 REGARD_INLINE Vec<float> multiply_add_bytes(const float* a, const std::int8_t* from, const Scale& scale,
@@ -153,7 +155,7 @@ REGARD_INLINE Vec<float> multiply_add_bytes(const float* a, const std::int8_t* f
 #endif
 }
 
-// A vector of numbers as a cache stores them: those of load_as, or bytes, which are whole numbers.
+// Loads a vector of elements as a cache stores them: the types of load_as, or bytes, which are integers.
 template <class T, class S>
 REGARD_INLINE Vec<T> load_stored(const S* from) {
   if constexpr (sizeof(S) == 1) {
@@ -163,7 +165,7 @@ REGARD_INLINE Vec<T> load_stored(const S* from) {
   }
 }
 
-// One number of load_as.
+// Reads one element as load_as does.
 template <class T, class S>
 REGARD_INLINE T read_as(const S* from) {
   if constexpr (sizeof(S) == 2) {

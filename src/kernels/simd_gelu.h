@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// gelu(x) = x · Φ(x) = ½ x (1 + erf(x / √2)) over Vec<T>, and the approximation by a tangent that some models are
-// trained with, gelu_tanh(x) = ½ x (1 + tanh(√(2/π) (x + 0.044715 x³))) (both: Hendrycks and Gimpel, arXiv 1606.08415):
-// the same bits on every instruction set with fused multiply-add. Bounds, tested over every float and over samples of
-// double (tests/elementwise_test.cpp), also where the result is tiny (x → −∞, subnormal):
+// gelu(x) = x · Φ(x) = ½ x (1 + erf(x / √2)) over Vec<T>, and the tanh approximation that some models are trained with,
+// gelu_tanh(x) = ½ x (1 + tanh(√(2/π) (x + 0.044715 x³))) (both: Hendrycks and Gimpel, arXiv 1606.08415). Both give the
+// same bits on every instruction set with fused multiply-add. Bounds, tested for every float and for samples of double
+// (tests/elementwise_test.cpp), also for tiny results (x → −∞, subnormal):
 //
 //   gelu(x)        7 ULP for float, 9 for double; gelu(0) = 0, gelu(∞) = ∞, gelu(−∞) = 0, NaN gives NaN
-//   gelu_tanh(x)   7 ULP; likewise
+//   gelu_tanh(x)   7 ULP; same special values
 //
 //   t = |x|,  Q(t) = 1 − Φ(t) = exp(−t²/2) · M(t):     gelu(x) = max(x, 0) − t · Q(t)
 //
-// No difference of near numbers is left: where x < 0 the first term is 0, elsewhere it is at least twice the second.
-// M(t) = ½ exp(t²/2) erfc(t/√2) falls slowly, and is u · p(u − ½) with u = k / (t + k); p was fitted by exchange for
-// the smallest relative error (2^−30.0 and 2^−57.3 before its coefficients were rounded).
+// No nearly equal terms are subtracted: for x < 0 the first term is 0, otherwise it is at least twice the second.
+// M(t) = ½ exp(t²/2) erfc(t/√2) decreases slowly and equals u · p(u − ½) with u = k / (t + k); p was fitted by
+// the Remez exchange for the smallest relative error (2^−30.0 and 2^−57.3 before its coefficients were rounded).
 //
 //   u = √(2/π) (t + 0.044715 t³),  y = exp(−u):     gelu_tanh(x) = max(x, 0) − t · y / (1 + y²) · y
 //
-// An error of u is one of y, and u grows to 50 before y² is 0: u is a sum of two numbers. Read next: linear_tile.cpp.
+// An absolute error of u is a relative error of y, and u grows to 50 before y² is 0, so u is a sum of two values.
+// Read next: linear_tile.cpp.
 #pragma once
 
 #include "simd_math.h"
@@ -28,13 +29,13 @@ template <class T>
 struct GeluConstants;
 template <>
 struct GeluConstants<float> {
-  static constexpr float kMaxArgument = 14.6f;  // Q of it rounds to 0
+  static constexpr float kMaxArgument = 14.6f;  // Q of this rounds to 0
   static constexpr float kTurn = 3;             // k
   static constexpr int kDegree = 10;
   static constexpr float kPolynomial[kDegree + 1] = {0x1.f1b89cp-3f,  0x1.5bb438p-2f,  0x1.3a0d04p-2f, 0x1.021e06p-3f,
                                                      -0x1.c91d4ap-5f, -0x1.307e5ap-4f, 0x1.662f76p-6f, 0x1.68e5ccp-5f,
                                                      -0x1.562ef8p-6f, -0x1.6f10dcp-6f, 0x1.30953ap-6f};
-  static constexpr std::int32_t kHighBits = ~0xfff;  // leaves 12 bits of the fraction: their square is exact
+  static constexpr std::int32_t kHighBits = ~0xfff;  // keeps 12 bits of the fraction, whose square is exact
 };
 template <>
 struct GeluConstants<double> {
@@ -51,7 +52,7 @@ struct GeluConstants<double> {
   static constexpr std::int64_t kHighBits = ~0x7ffffffLL;
 };
 
-// What rounding took from square = t · t.
+// The rounding error of square = t · t.
 template <class T>
 REGARD_INLINE Vec<T> square_error(Vec<T> t, Vec<T> square) {
   if constexpr (kFused) {
@@ -64,7 +65,7 @@ REGARD_INLINE Vec<T> square_error(Vec<T> t, Vec<T> square) {
   }
 }
 
-// What rounding took from product = a · b.
+// The rounding error of product = a · b.
 template <class T>
 REGARD_INLINE Vec<T> product_error(Vec<T> a, Vec<T> b, Vec<T> product) {
   if constexpr (kFused) {
@@ -81,7 +82,7 @@ REGARD_INLINE Vec<T> product_error(Vec<T> a, Vec<T> b, Vec<T> product) {
 template <class T>
 REGARD_INLINE Vec<T> gelu(Vec<T> x) {
   using C = GeluConstants<T>;
-  // A NaN stays: the smaller of two numbers is written so that it is the second.
+  // NaN is preserved: min is written as −max(…, −x) so that a NaN is the second operand.
   const Vec<T> t = -max(broadcast(-C::kMaxArgument), -absolute<T>(x));
   const Vec<T> square = t * t;
   const Vec<T> half = broadcast(static_cast<T>(-0.5));
@@ -90,7 +91,7 @@ REGARD_INLINE Vec<T> gelu(Vec<T> x) {
   Vec<T> p = broadcast(C::kPolynomial[C::kDegree]);
 #pragma GCC unroll 32
   for (int i = C::kDegree - 1; i >= 0; --i) p = fma(p, v, broadcast(C::kPolynomial[i]));
-  // t · u · p · (1 − error / 2), and then the exponential of what the square is when rounded.
+  // t · u · p · (1 − error / 2), and then the exponential of the rounded square.
   Vec<T> rest = t * u * p;
   rest = fma(rest * half, square_error<T>(t, square), rest);
   return fma(-rest, exp<T>(square * half), max(Vec<T>{}, x));
@@ -100,8 +101,8 @@ template <class T>
 struct GeluTanhConstants;
 template <>
 struct GeluTanhConstants<float> {
-  static constexpr float kMaxArgument = 11;  // the square of exp(−u) times it rounds to 0
-  // √(2/π) and 0.044715 √(2/π), each as a number and what it lacks.
+  static constexpr float kMaxArgument = 11;  // the square of exp(−u), times this, rounds to 0
+  // √(2/π) and 0.044715 √(2/π), each as a rounded value and its rounding error.
   static constexpr float kFirst = 0x1.988454p-1f, kFirstRest = -0x1.857936p-26f;
   static constexpr float kThird = 0x1.2444f2p-5f, kThirdRest = 0x1.49b16ap-30f;
 };
@@ -125,7 +126,7 @@ REGARD_INLINE Vec<T> gelu_tanh(Vec<T> x) {
   const Vec<T> third_rest =
       fma(broadcast(C::kThird), cube_rest,
           fma(broadcast(C::kThirdRest), cube, product_error<T>(broadcast(C::kThird), cube, third)));
-  // Knuth's sum of two numbers with what rounding took from it.
+  // Knuth's sum of two values, with its rounding error.
   const Vec<T> u = first + third;
   const Vec<T> of_third = u - first;
   const Vec<T> rest = (first - (u - of_third)) + (third - of_third) + (first_rest + third_rest);

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// exp, tanh and log over Vec<T>: the same bits on every instruction set with fused multiply-add. Bounds, tested over
-// every float and over samples of double (tests/elementwise_test.cpp):
+// exp, tanh and log over Vec<T>, with the same bits on every instruction set with fused multiply-add. Bounds, tested
+// for every float and for samples of double (tests/elementwise_test.cpp):
 //
 //   exp(x), x ≤ 0   1 ULP, monotone, exp(±0) = 1, exp(−∞) = +0, subnormal results included
 //   tanh(x)         4 ULP, odd, |tanh| ≤ 1
 //   log(x), x > 0   1 ULP for float, 2 ULP for double; log(+0) = −∞
 //
-// exp: x = n·ln 2 + r with |r| ≤ ln 2 / 2 (Cody and Waite 1980), a polynomial in r fitted by exchange for the smallest
-// relative error (2^−28.3 and 2^−55.7), and a scaling by 2ⁿ that rounds once, also into the subnormals.
-// NaN gives NaN in all three. Read next: attention_tile.cpp.
+// exp: x = n·ln 2 + r with |r| ≤ ln 2 / 2 (Cody and Waite 1980), a polynomial in r fitted by the Remez exchange for the
+// smallest relative error (2^−28.3 and 2^−55.7), and a scaling by 2ⁿ that rounds once, also for subnormal results. All
+// three return NaN for NaN.
+// Read next: attention_tile.cpp.
 #pragma once
 
 #include "simd.h"
@@ -17,24 +18,24 @@
 namespace regard::kernels::REGARD_ISA {
 namespace {
 
-// Whether multiplying by 2ⁿ is one instruction.
+// True if multiplying by 2ⁿ is a single instruction.
 #if defined(REGARD_ISA_avx512)
 inline constexpr bool kScales = true;
 #else
 inline constexpr bool kScales = false;
 #endif
-// How many vectors have their exponentials side by side.
+// The number of vectors whose exponentials are interleaved.
 inline constexpr int kExpVectors = 4;
 
 template <class T>
 struct ExpConstants;
 template <>
 struct ExpConstants<float> {
-  static constexpr float kLowest = -105.0f;  // exp of it and of all below rounds to +0
-  static constexpr float kNormal = -86.0f;   // exp of it and of all above is a normal number
+  static constexpr float kLowest = -105.0f;  // exp of this and of all smaller values rounds to +0
+  static constexpr float kNormal = -86.0f;   // exp of this and of all larger values is a normal number
   static constexpr float kLog2E = 0x1.715476p+0f;
   static constexpr float kRound = 0x1.8p+23f;    // adding it leaves the nearest integer in the low bits
-  static constexpr float kLn2High = 0x1.63p-1f;  // few enough bits for n·kLn2High to be exact
+  static constexpr float kLn2High = 0x1.63p-1f;  // short enough for n·kLn2High to be exact
   static constexpr float kLn2Low = -0x1.bd0106p-13f;
   static constexpr int kDegree = 4;
   static constexpr float kPolynomial[kDegree + 1] = {0x1.fffffcp-2f, 0x1.555492p-3f, 0x1.5558f2p-5f, 0x1.123a2p-7f,
@@ -59,7 +60,7 @@ struct ExpConstants<double> {
   static constexpr int kFractionBits = 52;
 };
 
-// p · 2ⁿ rounded once; shifted = n + kRound. The portable way multiplies by two powers of two, the first exactly.
+// p · 2ⁿ rounded once; shifted = n + kRound. The portable version multiplies by two powers of two, the first exactly.
 template <class T>
 REGARD_INLINE Vec<T> scale_by_power(Vec<T> p, Vec<T> shifted) {
   using C = ExpConstants<T>;
@@ -80,15 +81,15 @@ REGARD_INLINE Vec<T> scale_by_power(Vec<T> p, Vec<T> shifted) {
 #endif
 }
 
-// The reduction that exp and tanh share: x = n·ln 2 + r, and e = r + r²·q(r), so that exp(x) = 2ⁿ·(1 + e).
+// The reduction shared by exp and tanh: x = n·ln 2 + r, and e = r + r²·q(r), so that exp(x) = 2ⁿ·(1 + e).
 template <class T>
 struct Reduced {
   Vec<T> shifted;  // n + kRound
   Vec<T> r;
   Vec<T> q;
 };
-// y[i] of x[i] ≥ kLowest, for Count vectors step by step side by side: one alone is a chain of dependent operations,
-// which leaves the processor idle.
+// Computes y[i] for x[i] ≥ kLowest, for Count interleaved vectors: a single vector is a chain of dependent operations,
+// which would leave the processor idle.
 template <class T, int Count>
 REGARD_INLINE void reduce(const Vec<T>* x, Reduced<T>* y) {
   using C = ExpConstants<T>;
@@ -106,7 +107,7 @@ REGARD_INLINE void reduce(const Vec<T>* x, Reduced<T>* y) {
   }
 }
 
-// y[i] as p[i] = 1 + e = high + low exactly but for the last addition (Dekker 1971): one rounding at the end is what
+// p[i] = 1 + e[i] as high + low, exact except for the last addition (Dekker 1971). A single rounding at the end is what
 // makes exp monotone.
 template <class T, int Count>
 REGARD_INLINE void one_plus_e(const Reduced<T>* y, Vec<T>* p) {
@@ -120,15 +121,15 @@ REGARD_INLINE void one_plus_e(const Reduced<T>* y, Vec<T>* p) {
   for (int i = 0; i < Count; ++i) p[i] = high[i] + fma(y[i].r * y[i].r, y[i].q, low[i]);
 }
 
-// p[i] = exp(x[i]) for Count vectors; p may be x. What rounds to 0 is put there: a product too small for a subnormal
-// number takes several times as long as another. Where no lane is below kNormal, multiplying by 2ⁿ is exact and one
+// p[i] = exp(x[i]) for Count vectors; p may be x. Results that round to 0 are set directly, because a product too small
+// for a subnormal takes several times as long. If no lane is below kNormal, multiplying by 2ⁿ is exact and takes one
 // step.
 template <class T, int Count>
 REGARD_INLINE void exp(const Vec<T>* x, Vec<T>* p) {
   using C = ExpConstants<T>;
   Reduced<T> y[Count];
   if constexpr (!kScales) {
-    // NaN stands first and is dropped: it hides no small number of its lane.
+    // A NaN is the first operand and is dropped, so it does not hide small values of its lane.
     Vec<T> least = broadcast(kInfinity<T>);
 #pragma GCC unroll 8
     for (int i = 0; i < Count; ++i) least = min(x[i], least);
@@ -164,7 +165,7 @@ REGARD_INLINE Vec<T> exp(Vec<T> x) {
   return x;
 }
 
-// x − m, where equal infinities are at distance 0.
+// x − m; equal infinities have distance 0.
 template <class T>
 REGARD_INLINE Vec<T> shift(Vec<T> x, Vec<T> m) {
   return select<T>(x == m, Vec<T>{}, x - m);
@@ -198,7 +199,7 @@ REGARD_INLINE double log(double x) {
   }
   std::uint64_t bits;
   std::memcpy(&bits, &x, sizeof bits);
-  // Taking away the bits of √½ puts the fraction into [√½, √2).
+  // Subtracting the bits of √½ moves the fraction into [√½, √2).
   const std::int64_t exponent = static_cast<std::int64_t>(bits - 0x3fe6a09e667f3bcdULL) >> 52;
   bits -= static_cast<std::uint64_t>(exponent) << 52;
   std::memcpy(&x, &bits, sizeof x);

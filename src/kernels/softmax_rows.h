@@ -4,10 +4,10 @@
 //
 //   m' = max(m, row),  α = exp(m − m'),  p = exp(score − m'),  lanes = α·lanes + Σp
 //
-// and what rides along where it is asked for (RowStatistics, table.h):
+// and the statistics that are computed along with it if requested (RowStatistics, table.h):
 //
-//   the best scores and their keys        only rows whose largest score of the block beats the last that is kept
-//   Σ p·(score − m') and Σ p·distance     two more sums beside Σp, with the same p
+//   the best scores and their keys        only for rows whose largest score in the block exceeds the last one kept
+//   Σ p·(score − m') and Σ p·distance     two more sums besides Σp, with the same p
 //
 // Read next: attention_tile.cpp.
 #pragma once
@@ -18,7 +18,7 @@
 namespace regard::kernels::REGARD_ISA {
 namespace {
 
-// What a block does to the maxima of its rows.
+// The effect of a block on the maxima of its rows.
 template <class T>
 struct MaximaOf {
   alignas(64) T alpha[kPaddedRows];  // exp(m − m')
@@ -28,7 +28,7 @@ struct MaximaOf {
 
 // ---- statistics
 
-// Puts x before the first of the scores that is smaller; the last is dropped.
+// Inserts x before the first smaller score; the last score is dropped.
 template <class T>
 REGARD_INLINE void insert(T x, typename VecOf<T>::Int key, int vectors, Vec<T>* scores, IntVec<T>* keys) {
   const Vec<T> all = broadcast(x);
@@ -44,7 +44,7 @@ REGARD_INLINE void insert(T x, typename VecOf<T>::Int key, int vectors, Vec<T>* 
   }
 }
 
-// The candidates, which are lanes of the scores, each before the first of the best that is smaller. Most ≥ vectors.
+// Inserts the candidates, which are lanes of the scores, each before the first smaller one of the best. Most ≥ vectors.
 template <class T, int Most>
 REGARD_INLINE void insert_all(std::uint64_t candidates, Index first_key, const T* scores, int vectors, T* best_scores,
                               typename VecOf<T>::Int* best_keys) {
@@ -64,7 +64,7 @@ REGARD_INLINE void insert_all(std::uint64_t candidates, Index first_key, const T
   }
 }
 
-// Takes the scores of one row that belong among its best.
+// Inserts those scores of one row that belong to its best.
 template <class T>
 void keep_best(const RowStatistics<T>& statistics, Index row, Index first_key, const T* scores) {
   constexpr int kLaneVectors = static_cast<int>(kLanes) / kWidth<T>;
@@ -78,8 +78,8 @@ void keep_best(const RowStatistics<T>& statistics, Index row, Index first_key, c
     highs[v % kLaneVectors] = v < kLaneVectors ? x : max(x, highs[v % kLaneVectors]);
   }
   if (count_bits(candidates) > static_cast<int>(kLanes) && statistics.num_best <= kLanes) {
-    // Sixteen scores, one in each lane, reach the smallest of the sixteen lanes' maxima: nothing below it is among
-    // them.
+    // Sixteen scores, one in each lane, reach the smallest of the sixteen lane maxima, so no score below it can be
+    // among the best.
     T floor = kInfinity<T>;
     for (int lane = 0; lane < static_cast<int>(kLanes); ++lane) {
       const T high = highs[lane / kWidth<T>][lane % kWidth<T>];
@@ -101,7 +101,7 @@ void keep_best(const RowStatistics<T>& statistics, Index row, Index first_key, c
   least = best_scores[statistics.num_best - 1];
 }
 
-// The sums that one row adds beside Σp.
+// The inputs of a row's additional sums besides Σp.
 template <class T>
 struct RowSums {
   T drop;            // m − m'
@@ -112,11 +112,11 @@ struct RowSums {
 
 // ---- softmax
 
-// How many rows have their exponentials side by side: those of one alone leave a wide processor waiting.
+// The number of rows whose exponentials are interleaved: a single row would leave a wide processor waiting.
 template <class T>
 inline constexpr int kExpRows = kScales && kWidth<T> * kExpVectors == static_cast<int>(kBlockKeys) ? 2 : 1;
 
-// What the rows' p add up to in this block, as lanes: Σp, and for statistics Σp·(score − m') and Σp·distance.
+// The sums of p over this block, as lanes: Σp, and for statistics Σp·(score − m') and Σp·distance.
 template <class T, int Rows>
 struct ExpSums {
   static constexpr int kLaneVectors = static_cast<int>(kLanes) / kWidth<T>;
@@ -126,8 +126,8 @@ struct ExpSums {
   Vec<T> distances[kLaneVectors]{};
 };
 
-// p as Words of Rows rows whose maxima are finite, and the sums of its lanes before they are rounded. Whole: of all 64
-// scores; else of those before `end`, in whole steps, past which they are −∞ and are left.
+// Computes p, as Words, of rows whose maxima are finite, and the lane sums of p before rounding. Whole: for all 64
+// scores; otherwise in whole steps for those before `end`, past which scores are −∞ and are not touched.
 template <class T, class Words, bool Statistics, bool Whole, int Rows>
 REGARD_INLINE void finite_exponentials(T* scores, [[maybe_unused]] Index end, const T* m,
                                        [[maybe_unused]] const RowSums<T>& also, ExpSums<T, Rows>& sums) {
@@ -154,7 +154,7 @@ REGARD_INLINE void finite_exponentials(T* scores, [[maybe_unused]] Index end, co
       const int v = (first + i) % kLaneVectors;
       sums.p[(Rows == 1 ? 0 : i / kVectors) * kLaneVectors + v] += p[i];
       if constexpr (Statistics) {
-        // Where p is 0, x may be −∞.
+        // If p is 0, x may be −∞.
         sums.logs[v] = fma(p[i], max(broadcast(ExpConstants<T>::kLowest), x[i]), sums.logs[v]);
         sums.distances[v] = fma(p[i], absolute<T>(distance), sums.distances[v]);
         distance += static_cast<T>(kWidth<T>);
@@ -168,7 +168,7 @@ REGARD_INLINE void finite_exponentials(T* scores, [[maybe_unused]] Index end, co
   }
 }
 
-// The same of one row whose maximum is not finite. m = +∞: only scores of +∞ have weight. m = −∞: none has.
+// The same for one row whose maximum is not finite. m = +∞: only scores of +∞ have weight. m = −∞: no score has weight.
 template <class T, class Words>
 REGARD_INLINE void infinite_exponentials(T* scores, T m, ExpSums<T, 1>& sums) {
   constexpr int kVectors = static_cast<int>(kBlockKeys) / kWidth<T>;
@@ -185,7 +185,7 @@ REGARD_INLINE void infinite_exponentials(T* scores, T m, ExpSums<T, 1>& sums) {
   }
 }
 
-// lanes = α·lanes + Σp, and the statistics likewise, whose logarithms are of another maximum from now on.
+// lanes = α·lanes + Σp, and likewise for the statistics, whose logarithms change to the new maximum.
 template <class T, bool Statistics, int Rows>
 REGARD_INLINE void add_to_lanes(const ExpSums<T, Rows>& sums, const T* alpha, T* lanes,
                                 [[maybe_unused]] const RowSums<T>& also) {
@@ -203,7 +203,7 @@ REGARD_INLINE void add_to_lanes(const ExpSums<T, Rows>& sums, const T* alpha, T*
   }
 }
 
-// p of Rows rows in place of their scores, and what they add to the lanes; Whole and end: of finite_exponentials.
+// Replaces the scores of the rows by p and adds their sums to the lanes; Whole and end as in finite_exponentials.
 template <class T, class Words, bool Statistics, bool Whole, int Rows>
 REGARD_INLINE void exponentials(T* scores, Index end, const T* m, const T* alpha, T* lanes, const RowSums<T>& also) {
   static_assert(Rows == 1 || (Whole && !Statistics && kExpVectors == static_cast<int>(kBlockKeys) / kWidth<T>));
@@ -227,8 +227,8 @@ REGARD_INLINE void exponentials(T* scores, Index end, const T* m, const T* alpha
   add_to_lanes<T, Statistics, Rows>(sums, alpha, lanes, also);
 }
 
-// m' of the `count` rows from `first` on, whose scores lie from group_scores on, and what it does. Rows, at least
-// count, may reach further; arrays of one number a row are written for whole vectors.
+// Computes m' and its effect for `count` rows from `first` on, whose scores start at group_scores. Rows is at least
+// count; per-row arrays are written in whole vectors.
 template <class T, int Rows, bool Statistics>
 void raise_maxima(const AttentionBlock<T>& block, const T* group_scores, Index first, Index count,
                   MaximaOf<T>& maxima) {
@@ -241,14 +241,14 @@ void raise_maxima(const AttentionBlock<T>& block, const T* group_scores, Index f
       highs[r] = broadcast(-kInfinity<T>);
       if (part + r >= Rows) continue;
       const T* scores = group_scores + (part + r) * kBlockKeys;
-      // NaN stands second and is dropped: it comes back through p and the sum.
+      // A NaN is the second operand of max and is dropped: it reappears through p and the sum.
 #pragma GCC unroll 32
       for (Index lane = 0; lane < kBlockKeys; lane += kWidth<T>) highs[r] = max(load(scores + lane), highs[r]);
     }
     T* row_max = block.state.row_max + first + part;
     const Vec<T> before = load(row_max);
     const Vec<T> largest = largest_lanes<T>(highs);
-    // Which of +0 and −0 is found depends on the order of lanes; the sum with +0 is +0 for both.
+    // Whether +0 or −0 is found depends on the order of lanes; adding +0 gives +0 for both.
     const Vec<T> m = max(largest, before) + Vec<T>{};
     const Vec<T> after = select<T>(lane_numbers<T>() < static_cast<Int>(count - part), m, before);
     store(row_max, after);
@@ -260,7 +260,7 @@ void raise_maxima(const AttentionBlock<T>& block, const T* group_scores, Index f
   }
 }
 
-// m' of the `count` rows from `first` on, whose scores lie from group_scores on.
+// Computes m' for `count` rows from `first` on, whose scores start at group_scores.
 template <class T>
 void raise_maxima(const AttentionBlock<T>& block, const T* group_scores, Index first, Index count,
                   MaximaOf<T>& maxima) {
@@ -299,8 +299,8 @@ void softmax_rows(const AttentionBlock<T>& block, T* group_scores, Index first, 
   if (r < first + count) rows(r, Rows<1>{});
 }
 
-// Turns the scores of the `count` rows from `first` on, which lie from group_scores on, into p in place, the words of a
-// row from its first place on, and updates the lanes and the statistics. The rows see no key from `end` on.
+// Replaces the scores of `count` rows from `first` on, which start at group_scores, by p, with the words of a row
+// starting at its first element, and updates the lanes and the statistics. The rows attend to no key from `end` on.
 template <class T, class Words>
 void softmax_rows(const AttentionBlock<T>& block, T* group_scores, Index first, Index count, Index end,
                   const MaximaOf<T>& maxima) {

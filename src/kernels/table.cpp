@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The one table of this instruction set, and the floating-point state in which kernels run.
+// The kernel table of this instruction set, and the floating-point state in which kernels run.
 #include "table.h"
 
 #include "kernels.h"

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The border between the library (one function per operator: batch, heads, threads, checks) and the kernels (one
+// The interface between the library (one function per operator: batch, heads, threads, checks) and the kernels (one
 // head, one tile, no allocation, no exceptions). Each instruction set fills one constant KernelTable;
-// src/runtime/isa.cpp picks one. Layouts that both sides know are fixed here and are the same on every instruction set:
+// src/runtime/isa.cpp selects one. Layouts that both sides use are defined here and are the same on every instruction
+// set:
 //
-//   packed keys    [panel of 32 keys][D][32]                scores run one lane per key
-//   packed values  [panel of 32 keys][⌈Dv/32⌉][32][32]      context runs one lane per value column
+//   packed keys    [panel of 32 keys][D][32]                scores have one lane per key
+//   packed values  [panel of 32 keys][⌈Dv/32⌉][32][32]      context has one lane per value column
 //   … of pairs     [panel of 32 keys][⌈D/2⌉][32][2]  and  [panel of 32 keys][⌈Dv/32⌉][16][32][2]  of bf16
-//   a task         up to kRows query rows of one head, which walk the keys block by block, chunk by chunk
+//   a task         up to kRows query rows of one head, which process the keys block by block, chunk by chunk
 //
-// All strides count elements. Read next: attention_tile.cpp.
+// All strides count elements.
+// Read next: attention_tile.cpp.
 #pragma once
 
 #include <cstddef>
@@ -23,15 +25,15 @@ inline constexpr Index kPanel = 32;      // keys of a packed panel; columns of a
 inline constexpr Index kBlockKeys = 64;  // one step of the running maximum, one chain of products with value:
                                          // 64 equal addends drift by at most 21 u, 256 by 85 u (docs/decisions.md)
 inline constexpr Index kBlockPanels = kBlockKeys / kPanel;
-inline constexpr Index kChunkKeys = 1024;    // chunks start afresh and are merged at the end
+inline constexpr Index kChunkKeys = 1024;    // chunks start from an empty state and are merged at the end
 inline constexpr Index kRows = 60;           // query rows of a task: five register tiles of 12 rows
-inline constexpr Index kPaddedRows = 64;     // arrays of one number a row are read and written in whole vectors
+inline constexpr Index kPaddedRows = 64;     // per-row arrays are read and written in whole vectors
 inline constexpr Index kDepthSegment = 256;  // longest chain of products in a dot product
 inline constexpr Index kLanes = 16;          // virtual lanes of a row sum
 
-enum class Activation { none, relu, gelu, gelu_tanh };  // what linear_tile does to a finished element
+enum class Activation { none, relu, gelu, gelu_tanh };  // applied by linear_tile to a finished element
 
-// A matrix in anybody's layout: element (r, c) at data[r * row_stride + c * column_stride].
+// A matrix in any layout: element (r, c) is data[r * row_stride + c * column_stride].
 template <class T>
 struct Matrix {
   const T* data;
@@ -39,7 +41,7 @@ struct Matrix {
   Index column_stride;
 };
 
-// 16-bit elements as they are in memory; packing widens them to float, exactly.
+// 16-bit elements as stored in memory; packing converts them to float exactly.
 struct Bfloat16 {
   std::uint16_t bits;
 };
@@ -55,41 +57,41 @@ struct ScoreRules {
   const T* alibi_slopes;        // [num_rows], or nullptr
   const Index* positions;       // [num_rows]: p, with alibi_slopes or statistics
   const T* bias;                // [num_rows][kBlockKeys], or nullptr
-  const Index* visible_begin;   // [num_rows]: row r sees keys visible_begin[r] ≤ j < visible_end[r] …
+  const Index* visible_begin;   // [num_rows]: row r attends to keys visible_begin[r] ≤ j < visible_end[r] …
   const Index* visible_end;     // … counted like first_key
-  const std::int32_t* visible;  // … and −1 (sees) or 0 in [num_rows][kBlockKeys], or nullptr
+  const std::int32_t* visible;  // … and −1 (visible) or 0 in [num_rows][kBlockKeys], or nullptr
 };
 
-// The keys or values of a block as they lie in a cache or in the caller's tensor, for tasks of few rows, which read
-// them once and widen them in registers.
+// The keys or values of a block as stored in a cache or in the caller's tensor, for tasks of few rows, which read them
+// once and convert them in registers.
 inline constexpr Index kFewRows = 4;
-inline constexpr Index kRowStep = 8;    // numbers that whole vectors hold or overlap by: even, for pairs
-inline constexpr Index kLeastRow = 32;  // the 16-bit elements of the widest vector
+inline constexpr Index kRowStep = 8;    // divides row widths, for whole or overlapping vectors; even, for pairs
+inline constexpr Index kLeastRow = 32;  // the number of 16-bit elements in the widest vector
 enum class Stored { compute_type, bfloat16, float16, int8 };
 struct StoredPanels {
   Stored type;
-  // 0: packed panels. Else the elements from a key's row to the next key's: rows of row_width contiguous elements,
-  // depth or columns, a multiple of kRowStep and at least kLeastRow.
+  // 0: packed panels. Otherwise the number of elements from a key's row to the next key's: rows have row_width
+  // contiguous elements (depth or columns), a multiple of kRowStep and at least kLeastRow.
   Index row_stride;
   Index row_width;
   const void* panels[kBlockPanels];   // nullptr: no keys there
-  const void* next[kBlockPanels];     // those of the next block, to be fetched meanwhile; nullptr: none
-  const float* scales[kBlockPanels];  // int8: of the panel's 32 keys or values, else unused
+  const void* next[kBlockPanels];     // of the next block, to be prefetched; nullptr: none
+  const float* scales[kBlockPanels];  // int8: scales of the panel's 32 keys or values; otherwise unused
   const float* next_scales[kBlockPanels];
 };
 
-// Memory that a worker needs next: a few of its lines are asked for beside each register tile, so that they come while
-// products are computed. The kernel counts its way through.
+// Memory that a worker needs next: a few of its lines are prefetched with each register tile, so that they arrive while
+// products are computed. The kernel advances through it.
 struct PrefetchPlan {
   struct Rows {
     const char* next;
     Index stride;  // in bytes, from a row to the next
     Index bytes;   // of a row
-    Index count;   // of rows that are left
+    Index count;   // of rows that remain
   };
   static constexpr int kMatrices = 6;
   Rows rows[kMatrices];
-  Index rows_a_tile;  // of each matrix
+  Index rows_a_tile;  // per tile, of each matrix
 };
 
 // The scores of num_rows query rows against the keys of one block.
@@ -99,16 +101,16 @@ struct ScoreBlock {
   Index depth;                        // D
   const T* query;                     // packed by pack_query
   const T* key_panels[kBlockPanels];  // nullptr: no keys there
-  const StoredPanels* stored_keys;    // in their place, for num_rows ≤ kFewRows; or nullptr
-  Index first_key;                    // position of the block's first key in its sequence
+  const StoredPanels* stored_keys;    // used instead if not nullptr, for num_rows ≤ kFewRows
+  Index first_key;                    // index of the block's first key in its sequence
   Index num_keys;                     // ≤ kBlockKeys; lanes from there on are invisible
   ScoreRules<T> rules;
   T* scores;            // [kRows][kBlockKeys], written: −∞ where invisible
-  PrefetchPlan* ahead;  // nullptr: nothing
-  bool multiplied;      // scores = scale · Q·Kᵀ lie there already, as those of next_score of an AttentionBlock
+  PrefetchPlan* ahead;  // nullptr: nothing to prefetch
+  bool multiplied;      // scores already hold scale · Q·Kᵀ, computed as next_score of an AttentionBlock
 };
 
-// Running state of one task within one chunk; also its result once finish_chunk has run.
+// Running state of one task within one chunk; after finish_chunk, the result of the chunk.
 template <class T>
 struct ChunkState {
   T* row_max;      // [kRows]
@@ -117,7 +119,7 @@ struct ChunkState {
   T* accumulator;  // [kRows][padded columns]
 };
 
-// The number of a key, as wide as T.
+// Index type of keys, with the width of T.
 template <class T>
 struct KeyOf {
   using type = std::int64_t;
@@ -127,17 +129,17 @@ struct KeyOf<float> {
   using type = std::int32_t;
 };
 
-// What rides along with the softmax of a task's rows.
+// The statistics that are computed along with the softmax of a task's rows.
 template <class T>
 struct RowStatistics {
   using Key = typename KeyOf<T>::type;
-  // Of all blocks so far: the best scores above −∞, the largest first, equal ones by key; −∞ and −1 where there are
-  // fewer. Those from num_best on are not promised.
+  // Over all blocks so far: the best scores above −∞ in descending order, equal ones by key; −∞ and −1 if there are
+  // fewer. Entries from num_best on are unspecified.
   Index num_best;  // 1 … kBlockKeys
   T* best_scores;  // [kRows][kBlockKeys]
   Key* best_keys;  // [kRows][kBlockKeys]
-  T* least_best;   // [kRows]: score num_best − 1; +∞ where none are to be kept
-  // Of the chunk, for rows of finite row_max; as row_lanes.
+  T* least_best;   // [kRows]: score num_best − 1; +∞ if none are to be kept
+  // Over the chunk, for rows with finite row_max; laid out like row_lanes.
   T* log_lanes;       // [kRows][kLanes]: Σ p · (score − row_max)
   T* distance_lanes;  // [kRows][kLanes]: Σ p · |position − key|
 };
@@ -146,20 +148,21 @@ template <class T>
 struct AttentionBlock {
   ScoreBlock<T> score;
   const T* value_panels[kBlockPanels];
-  const StoredPanels* stored_values;  // in their place, for num_rows ≤ kFewRows; panels: of finite values; or nullptr
-  Index padded_columns;               // Dv rounded up to kPanel
-  bool values_finite;                 // false: some value of the block is NaN or ±∞
-  T value_scale;                      // 1; a smaller power of two when the caller repeats rows whose sums overflowed
-  const T* dropout;                   // [kRows][kBlockKeys]: what p is multiplied by for values; nullptr: 1
+  const StoredPanels*
+      stored_values;     // used instead if not nullptr, for num_rows ≤ kFewRows; packed panels must be finite
+  Index padded_columns;  // Dv rounded up to kPanel
+  bool values_finite;    // false: some value of the block is NaN or ±∞
+  T value_scale;         // 1; a smaller power of two if the caller repeats rows whose sums overflowed
+  const T* dropout;      // [kRows][kBlockKeys]: factors of p for the values; nullptr: 1
   ChunkState<T> state;
   const RowStatistics<T>* statistics;  // nullptr: none
-  // With stored_values: the block that comes next, of stored_keys. Its scores become scale · Q·Kᵀ meanwhile, so that
-  // reading never pauses: no rule is applied. nullptr: none.
+  // With stored_values: the next block, with stored_keys. Its scores become scale · Q·Kᵀ in the meantime, without any
+  // rule applied, so that reading never pauses. nullptr: none.
   const ScoreBlock<T>* next_score;
 };
 
-// Folds the chunk results of num_rows rows and divides. Chunk c of row r stands at [c * chunk_stride + r * row_stride]
-// of the accumulators, and at [c * row_chunk_stride + r] of the others.
+// Folds the chunk results of num_rows rows and divides. Chunk c of row r is at [c * chunk_stride + r * row_stride] of
+// the accumulators, and at [c * row_chunk_stride + r] of the other arrays.
 template <class T>
 struct FinishRows {
   Index num_chunks;
@@ -180,7 +183,7 @@ struct FinishRows {
   T* out_sink_weight;  // [num_rows], written
 };
 
-// One row of 64 keys, for dropout: batch entry, query head, stored row and stored key are what its words depend on.
+// One row of 64 keys, for dropout: its random words depend on batch entry, query head, stored row and stored key.
 template <class T>
 struct DropoutRow {
   std::uint64_t seed;
@@ -188,41 +191,41 @@ struct DropoutRow {
   std::uint32_t head;
   std::uint32_t query;
   Index first_key;
-  std::uint64_t threshold;  // words of 32 bits below it are dropped
-  T factor;                 // what the others become
+  std::uint64_t threshold;  // 32-bit words below it are dropped
+  T factor;                 // the value of the others
 };
 
-// What the rows of a task and the keys of one block add to each other's gradients. "By rows": packed by pack_values, so
-// that lanes run along the elements of a row. Padded: rounded up to kPanel.
+// The contributions of the rows of a task and the keys of one block to each other's gradients. "By rows": packed by
+// pack_values, so that lanes run along the elements of a row. Padded: rounded up to kPanel.
 template <class T>
 struct BackwardBlock {
   Index num_rows;              // ≤ kRows
   Index columns;               // Dv
   Index padded_depth;          // D, padded
   Index padded_columns;        // Dv, padded
-  Index first_key;             // position of the block's first key in its sequence
+  Index first_key;             // index of the block's first key in its sequence
   Index num_keys;              // ≤ kBlockKeys
   const Index* visible_begin;  // [num_rows], as in ScoreRules
   const Index* visible_end;
   const T* row_max;  // [num_rows]
   const T* row_sum;  // [num_rows]
   const T* delta;    // [num_rows]
-  const T* dropout;  // [kRows][kBlockKeys]: what a weight is multiplied by; nullptr: 1
+  const T* dropout;  // [kRows][kBlockKeys]: factors of the weights; nullptr: 1
   const T* capped;   // [kRows][kBlockKeys]: scores after the soft cap alone; nullptr: no soft cap
   T soft_cap;        // with capped
   T scale;
   const T* grad_context;                // packed by pack_query
   const T* value_panels[kBlockPanels];  // packed by pack_keys; nullptr: no keys there
-  T* scores;                            // [kRows][kBlockKeys]: of score_block; become the weights, after dropout
+  T* scores;                            // [kRows][kBlockKeys]: of score_block; replaced by the weights, after dropout
   T* grad_scores;                       // [kRows][kBlockKeys], written: ∂loss / ∂(query · key)
 
-  // Of backward_block alone.
+  // Used by backward_block only.
   const T* grad_context_rows;       // by rows, two panels
   const T* query_rows;              // by rows, two panels
   const T* key_rows[kBlockPanels];  // by rows
-  bool finite;                      // false: some number of query, key or grad_context is not
-  // Added to, or nullptr; where num_rows is no multiple of row_group, sum_query is read and written back beyond
-  // num_rows.
+  bool finite;                      // false: some element of query, key or grad_context is not finite
+  // Accumulated, or nullptr. If num_rows is not a multiple of row_group, rows of sum_query beyond num_rows are read and
+  // written back.
   T* sum_query;  // [num_rows][padded_depth]
   T* sum_key;    // [kBlockKeys][padded_depth]
   T* sum_value;  // [kBlockKeys][padded_columns]
@@ -232,33 +235,33 @@ template <class T>
 struct Kernels {
   Index row_group;  // query rows of a register tile; pack_query pads to a multiple of it
 
-  // (rows, depth) → [group][depth][row_group], rows past the end are zero. Also the left operand of linear_tile.
+  // (rows, depth) → [group][depth][row_group]; rows past the end are zero. Also packs the left operand of linear_tile.
   void (*pack_query)(Matrix<T> source, Index num_rows, Index depth, T* packed);
-  // (keys, depth) → panels [depth][kPanel], keys past the end are zero. Also the right operand of linear_tile.
+  // (keys, depth) → panels [depth][kPanel]; keys past the end are zero. Also packs the right operand of linear_tile.
   void (*pack_keys)(Matrix<T> source, Index num_keys, Index depth, T* panels);
-  // (keys, columns) → panels; finite[panel] says whether every value of the panel is finite.
+  // (keys, columns) → panels; finite[panel] is set to whether every value of the panel is finite.
   void (*pack_values)(Matrix<T> source, Index num_keys, Index columns, T* panels, std::uint8_t* finite);
 
   void (*score_block)(const ScoreBlock<T>&);
   void (*attention_block)(const AttentionBlock<T>&);
   void (*finish_chunk)(Index num_rows, const ChunkState<T>&);
-  // Whether a context is not finite although its row_sum is: a sum overflowed, or a value that the row sees is not
-  // finite.
+  // Returns whether some context is not finite although its row_sum is, because a sum overflowed or because the row
+  // attends to a value that is not finite.
   bool (*finish_rows)(const FinishRows<T>&);
   // weights[r][j] = exp(score − row_max[r]) / row_sum[r], in place, for a block of scores.
   void (*weights_block)(Index num_rows, const T* row_max, const T* row_sum, T* scores);
-  // Scores become weights, and grad_scores are written …
+  // Replaces scores by weights, and writes grad_scores …
   void (*grad_scores_block)(const BackwardBlock<T>&);
-  // … and three products are added to the gradients of query, key and value.
+  // … and adds three products to the gradients of query, key and value.
   void (*backward_block)(const BackwardBlock<T>&);
   // sums[j] += weights[r][j], r in order, for a block of weights.
   void (*add_rows)(Index num_rows, const T* weights, double* sums);
-  // output[r][c] = activation(Σ_i a(r, i) · b(i, c) + bias[c]), dense rows of output_stride; ≤ kRows rows, ≤ kPanel
-  // columns; bias may be nullptr.
+  // output[r][c] = activation(Σ_i a(r, i) · b(i, c) + bias[c]), with dense rows output_stride apart; ≤ kRows rows, ≤
+  // kPanel columns; bias may be nullptr.
   void (*linear_tile)(Index num_rows, Index num_columns, Index depth, const T* packed_a, const T* panel_b,
                       const T* bias, Activation activation, T* output, Index output_stride);
 
-  // mean = Σ x / count and variance = Σ (x − mean)² / count, in doubles; count ≥ 1 …
+  // mean = Σ x / count and variance = Σ (x − mean)² / count, in double; count ≥ 1 …
   void (*moments)(const T* x, Index count, double* mean, double* variance);
   // … and, in place, x = (x − mean) / deviation · gain + bias, rounded to T once.
   void (*normalise)(Index count, double mean, double deviation, const T* gain, const T* bias, T* x);
@@ -272,7 +275,7 @@ struct Kernels {
   void (*gelu_tanh)(const T*, T*, Index);
 };
 
-// Packing of 16-bit elements into what Kernels<float> read: the functions of the same names there.
+// Packing of 16-bit elements into the layouts read by Kernels<float>: counterparts of the functions of the same names.
 template <class S>
 struct WideningKernels {
   void (*pack_query)(Matrix<S> source, Index num_rows, Index depth, float* packed);
@@ -281,56 +284,56 @@ struct WideningKernels {
   void (*widen)(const S* from, float* to, Index count);  // to[i] = from[i]
 };
 
-// bfloat16 numbers that are multiplied as they are, two at a time: a pair takes the place of a float in what the
-// functions of the same names pack, two depths for query and keys, two keys for values; a missing second is zero.
-// Subnormal numbers are zero to the products (dot_pairs in simd.h).
+// bfloat16 values that are multiplied without conversion, two at a time. In what these functions pack, a pair takes the
+// place of a float: two dimensions for query and keys, two keys for values; a missing second value is zero. The
+// products treat subnormal values as zero (dot_pairs in simd.h).
 struct PairKernels {
   void (*pack_query)(Matrix<Bfloat16> source, Index num_rows, Index depth, float* packed);
   void (*pack_keys)(Matrix<Bfloat16> source, Index num_keys, Index depth, float* panels);
   void (*pack_values)(Matrix<Bfloat16> source, Index num_keys, Index columns, float* panels, std::uint8_t* finite);
-  // [num_lines][kPanel] → [⌈num_lines / 2⌉][kPanel][2]: a panel of a cache, whose lines are depths or keys.
+  // [num_lines][kPanel] → [⌈num_lines / 2⌉][kPanel][2]: a panel of a cache, whose lines are dimensions or keys.
   void (*pair_lines)(const Bfloat16* lines, Index num_lines, float* pairs);
-  // The way back, widened: [⌈num_lines / 2⌉][kPanel][2] → floats [num_lines][kPanel].
+  // The inverse, converted to float: [⌈num_lines / 2⌉][kPanel][2] → floats [num_lines][kPanel].
   void (*widen_pairs)(const float* pairs, Index num_lines, float* lines);
 
-  // Query and keys of pairs; values likewise, whose weights are rounded to bf16 after the sum has taken them …
+  // Query and keys are pairs; so are values, whose weights are rounded to bf16 after they were added to the sum …
   void (*score_block)(const ScoreBlock<float>&);
   void (*attention_block)(const AttentionBlock<float>&);
-  void (*attention_block_wide)(const AttentionBlock<float>&);  // … or values are floats, and weights stay so
-  // Every operand of pairs: query, key and grad_context by rows, too. Weights and grad_scores are rounded to bf16 for
-  // the three products that are added; grad_scores_block writes them unrounded, and backward_block need not.
+  void (*attention_block_wide)(const AttentionBlock<float>&);  // … or values are floats, and weights are not rounded
+  // All operands are pairs, including query, key and grad_context by rows. Weights and grad_scores are rounded to bf16
+  // for the three accumulated products; grad_scores_block writes them unrounded, backward_block need not write them.
   void (*grad_scores_block)(const BackwardBlock<float>&);
   void (*backward_block)(const BackwardBlock<float>&);
-  // As that of Kernels<float>, rows and panel of pairs; depth counts numbers.
+  // Like that of Kernels<float>, with rows and panel of pairs; depth counts elements.
   void (*linear_tile)(Index num_rows, Index num_columns, Index depth, const float* packed_a, const float* panel_b,
                       const float* bias, Activation activation, float* output, Index output_stride);
-  // to[i] = from[i], rounded to nearest even; subnormal numbers are kept.
+  // to[i] = from[i], rounded to nearest even; subnormal values are kept.
   void (*narrow)(const float* from, Bfloat16* to, Index count);
 };
 
-// What the machine can do at all (src/runtime/peaks.cpp measures it).
+// Loops that measure the limits of the machine (used by src/runtime/peaks.cpp).
 struct PeakLoop {
-  Index operations;  // of a turn; a fused multiply-add is two
+  Index operations;  // per turn; a fused multiply-add counts as two
   float (*run)(Index turns, float factor, float addend);
 };
 inline constexpr int kReadLoops = 3;
-inline constexpr Index kReadStep = 1024;  // floats, a page: a multiple of what any read loop takes at once
+inline constexpr Index kReadStep = 1024;  // floats, one page: a multiple of what any read loop reads at once
 struct PeakLoops {
   PeakLoop multiply_add;
-  // Reads count floats, a multiple of kReadStep, each once, and returns something that depends on all of them.
+  // Reads `count` floats once each, a multiple of kReadStep, and returns a value that depends on all of them.
   std::int32_t (*read[kReadLoops])(const float* data, Index count);
 };
 
 struct KernelTable {
   const char* name;
-  bool fused_multiply_add;                  // results of all tables with it are equal bit for bit
+  bool fused_multiply_add;                  // the results of all tables that have it are bit-identical
   std::uint64_t (*enter_floating_point)();  // saves the state; round to nearest, subnormals kept, exceptions masked
   void (*leave_floating_point)(std::uint64_t);
   Kernels<float> f32;
   Kernels<double> f64;
   WideningKernels<Bfloat16> bf16;
   WideningKernels<Float16> f16;
-  bool bf16_dot;  // dot_pairs is one instruction: operators use the pairs; tests play it on every table
+  bool bf16_dot;  // dot_pairs is one instruction: operators use the pairs; tests exercise them with every table
   PairKernels pairs;
   PeakLoops peak;
 
@@ -361,7 +364,8 @@ extern const KernelTable table;
 extern const PeakLoop dot_loop;
 }  // namespace avx512_bf16
 
-// The table that operators use: REGARD_FORCE_ISA, or the best that the processor can run (src/runtime/isa.cpp).
+// The table that operators use: the one named by REGARD_FORCE_ISA, or the best that the processor supports
+// (src/runtime/isa.cpp).
 const KernelTable& active();
 int num_available();
 const KernelTable& available(int index);

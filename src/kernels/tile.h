@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The register tile: kTileRows × (kTileVectors vectors) of products, each element one chain of fused multiply-adds from
-// zero. All the floating-point work of Regard that matters happens in multiply().
+// zero. Nearly all floating-point work of Regard is done in multiply().
 //
 //   for k in depth:  b = two vectors of the panel's row k;  for r in rows:  acc[r] += a(r, k) · b
 //
@@ -11,8 +11,8 @@
 //   avx2   (16)     6×2 = 12     2   1 of 2      8 / 12
 //   generic (16)    4×2 =  8     2   1 + 1 product
 //
-// With pairs of bf16 numbers (dot_pairs) for numbers, k counts pairs and a fused multiply-add is a dot product of two.
-// a is read with broadcasts from a small packed block that stays in L1; b streams through a panel of 32 columns.
+// With pairs of bf16 values (dot_pairs), k counts pairs and a fused multiply-add becomes a dot product of two. a is
+// read with broadcasts from a small packed block that stays in L1; b streams through a panel of 32 columns.
 #pragma once
 
 #include "simd.h"
@@ -30,8 +30,8 @@ inline constexpr Index kTileRows = 4;
 inline constexpr int kTileVectors = 2;
 static_assert(kRows % kTileRows == 0);
 
-// With 16 registers, instructions beside the products are what costs: several steps of a full tile go without a jump,
-// and a row group is several tiles, so that a tile of b is read by all of them from L1.
+// With 16 registers, the overhead instructions around the products dominate: several steps of a full tile run without a
+// jump, and a row group consists of several tiles, which all read the same tile of b from L1.
 #if defined(REGARD_ISA_avx512) || defined(REGARD_ISA_neon)
 inline constexpr Index kGroupTiles = 1;
 inline constexpr Index kStepsAtOnce = 1;
@@ -53,7 +53,7 @@ struct Tile {
   Vec<T> row[Rows][kTileVectors];
 };
 
-// What the words are that a tile multiplies: numbers of T, or pairs of bf16 numbers where T is float.
+// The words that a tile multiplies: values of T, or pairs of bf16 values if T is float.
 struct Singles {
   static constexpr Index kPerWord = 1;
   template <class V>
@@ -71,19 +71,19 @@ struct Pairs {
   REGARD_INLINE Vec<float> join(const Vec<float>* numbers) { return round_to_pairs(numbers[0], numbers[1]); }
 };
 
-// How many words numbers take.
+// The number of words that hold this many elements.
 template <class Words>
 REGARD_INLINE constexpr Index words_of(Index numbers) {
   return (numbers + Words::kPerWord - 1) / Words::kPerWord;
 }
 
-// Where a column begins in panels [⌈columns / kPanel⌉][kPanel numbers][kPanel].
+// The offset of a column in panels [⌈columns / kPanel⌉][kPanel elements][kPanel].
 template <class Words>
 REGARD_INLINE constexpr Index offset_of(Index column) {
   return column / kPanel * (kPanel / Words::kPerWord * kPanel) + column % kPanel;
 }
 
-// The words of which bit i of `seen`, not 0, says whether number i counts; one that does not becomes 0.
+// Keeps only those elements of the words whose bit i in `seen`, which is not 0, is set; the others become 0.
 template <class T, class Words>
 REGARD_INLINE Vec<T> only_seen(Vec<T> words, std::uint64_t seen) {
   if (Words::kPerWord == 1 || seen == 3) return words;
@@ -109,7 +109,7 @@ REGARD_INLINE void multiply(Index depth, const T* a, const T* b, Tile<T, Rows>& 
 #pragma GCC unroll 4
       for (int i = 0; i < kStepsAtOnce; ++i) {
         step(i);
-        // No load of the next step comes before: it would take a register from the sums.
+        // Keeps the compiler from moving loads of the next step up, which would take a register from the sums.
         asm volatile("" ::: "memory");
       }
       a += kStepsAtOnce * StepK;
@@ -140,7 +140,7 @@ struct Rows {
   static constexpr int value = N;
 };
 
-// Calls f with the smallest tile that holds num_rows rows: a few rows cost a few rows' work.
+// Calls f with the smallest tile that holds num_rows rows, so that few rows cost little.
 template <class F>
 REGARD_INLINE void with_rows(Index num_rows, F f) {
   if (num_rows == 1) {

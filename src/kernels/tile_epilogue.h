@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The end of a register tile. Its 24 stores in one burst hold up the products of the next tile, by about three
-// products' time each; the last steps therefore go row by row, and each row is stored beside the products of those that
-// follow:
+// The end of a register tile. Storing its 24 vectors in one burst would delay the products of the next tile, by the
+// time of about three products per store. The last steps therefore run row by row, and each row is stored while the
+// following rows are multiplied:
 //
-//   k = 0 … depth − 4      all rows, as multiply() goes          (tile.h)
+//   k = 0 … depth − 4      all rows, as in multiply()            (tile.h)
 //   the last three k       row 0, finish(0), row 1, finish(1), …
 //
-// An element stays one chain in the order of k: no bit depends on it. Read next: attention_tile.cpp.
+// Each element is still one chain in the order of k, so the bits are unchanged.
+// Read next: attention_tile.cpp.
 #pragma once
 
 #include "tile.h"
@@ -15,14 +16,15 @@
 namespace regard::kernels::REGARD_ISA {
 namespace {
 
-// How many steps go row by row: their vectors of b lie in registers beside the whole tile. 0: there are none to spare.
+// The number of steps that run row by row: their vectors of b are held in registers next to the whole tile. 0: no spare
+// registers.
 #if defined(REGARD_ISA_avx512) || defined(REGARD_ISA_neon)
 inline constexpr int kRowSteps = 3;
 #else
 inline constexpr int kRowSteps = 0;
 #endif
 
-// As multiply(), and finish(r) for every row as soon as it is done.
+// Like multiply(), but calls finish(r) for every row as soon as it is done.
 template <class T, int Rows, Index StepK, Index StepR, class Words, class Finish>
 REGARD_INLINE void multiply_rows(Index depth, const T* a, const T* b, Tile<T, Rows>& tile, Finish finish) {
   if constexpr (kRowSteps > 0) {
@@ -57,8 +59,8 @@ REGARD_INLINE void multiply_rows(Index depth, const T* a, const T* b, Tile<T, Ro
   for (int r = 0; r < Rows; ++r) finish(r);
 }
 
-// The same of a product whose depth runs through the panels of a block, from word to word of each (tile.h): the words
-// of the numbers from begin to end, begin < end. a's words lie StepK apart, a panel's from `offset` on.
+// The same for a product whose depth runs through the panels of a block, word by word (tile.h): the words of the
+// elements from begin to end, begin < end. Words of a are StepK apart; those of a panel start at `offset`.
 template <class T, int Rows, Index StepK, Index StepR, class Words, class Finish>
 REGARD_INLINE void multiply_panels(Index begin, Index end, const T* a, const T* const* panels, Index offset,
                                    Tile<T, Rows>& tile, Finish finish) {
@@ -74,9 +76,9 @@ REGARD_INLINE void multiply_panels(Index begin, Index end, const T* a, const T* 
                                               panels[last] + offset + word % kPanelWords * kPanel, tile, finish);
 }
 
-// The product of a row group, packed with kTileRows beside each other, and two vectors of columns, to rows that lie
-// Stride apart: one chain of products for each segment of the depth, their sums in order, times scale where Scaled.
-// depth ≥ 1 counts words.
+// The product of a row group, packed with kTileRows adjacent rows, and two vectors of columns, written to rows Stride
+// apart: one chain of products per segment of the depth, summed in order, times scale if Scaled. depth ≥ 1 counts
+// words.
 template <class T, int Rows, Index Stride, bool Scaled, class Words>
 REGARD_INLINE void depth_tile(Index depth, [[maybe_unused]] T scale, const T* a, const T* b, T* to) {
   constexpr Index kSegment = kDepthSegment / Words::kPerWord;
@@ -93,7 +95,7 @@ REGARD_INLINE void depth_tile(Index depth, [[maybe_unused]] T scale, const T* a,
   for (Index done = kSegment; done < depth; done += kSegment) {
     const Index step = smaller(depth - done, kSegment);
     const Vec<T> last = factor_of(done + step == depth);
-    // A tile of its own: compilers would keep the first one in memory for its sake.
+    // A separate tile: compilers would otherwise keep the first one in memory.
     Tile<T, Rows> next;
     clear(next);
     multiply<T, Rows, kTileRows, 1, Words>(step, a + done * kTileRows, b + done * kPanel, next);

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The parts of a KvCache's block, and the book of who uses which panel.
+// The sections of a KvCache's memory block, and the records of which sequences use which panel.
 //
 //     header │ lengths │ first keys │ table │ panel users │ page users │ finite │ panels
 //
 //     table[sequence][panel] = slot: the panel of a page that holds these 32 keys, or −1
 //     panels[page][head]     = keys [panels of a page][D][32], then values [panels of a page][⌈Dv/32⌉][32][32]
 //
-// A page taken by a sequence gives it slots for the panels to come, too: a sequence uses a slot when its table names
-// it. Slots of several users are never written; a page without users is free. Read next: kv_cache.cpp, format.h (the
-// header).
+// A page taken by a sequence also reserves slots for its next panels: a sequence uses a slot if its table refers to it.
+// Slots with several users are never written; a page without users is free.
+// Read next: kv_cache.cpp, format.h (the header).
 #pragma once
 
 #include <algorithm>
@@ -31,7 +31,7 @@
 namespace regard::inline v0 {
 namespace internal {
 
-// Sums and products that stop at the largest Index instead of passing it.
+// Products and sums that saturate at the largest Index instead of overflowing.
 inline Index checked_product(Index a, Index b) {
   Index product = 0;
   return __builtin_mul_overflow(a, b, &product) ? std::numeric_limits<Index>::max() : product;
@@ -55,7 +55,7 @@ void for_each_element(const InputView<3>& view, Index h, Index i, Use use) {
 
 }  // namespace internal
 
-// Where everything lies in the block; offsets in bytes from its beginning.
+// The position of every section of the block, as byte offsets from its beginning.
 template <class T>
 struct KvCache<T>::Layout {
   Index page_panels = 0;      // panels of a page
@@ -63,7 +63,7 @@ struct KvCache<T>::Layout {
   Index num_pages = 0;
   Index num_slots = 0;
   Index padded_value_head_size = 0;
-  Index head_elements = 0;  // of one head in one page
+  Index head_elements = 0;  // per head and page
   Index lengths = 0, firsts = 0, table = 0, panel_users = 0, page_users = 0, finite = 0, scales = 0, panels = 0,
         bytes = 0;
 };
@@ -77,10 +77,11 @@ struct KvCache<T>::State {
   };
   std::unique_ptr<std::byte[], Free> owned;
   std::span<std::byte> memory;
-  int users = 0;  // calls of attention_decode that read the cache; −1: a thread is changing it
+  int users = 0;  // calls of attention_decode that are reading the cache; −1: a thread is changing it
 };
 
-// The parts of the block, found anew from its beginning: a cache that moves keeps no pointers.
+// Pointers to the sections of the block, computed from its beginning each time: a cache can be moved, so it keeps no
+// pointers.
 template <class T>
 struct KvCache<T>::Block {
   const KvCacheShape& shape;
@@ -111,7 +112,7 @@ struct KvCache<T>::Block {
     return head(slot, key_head) + layout.page_panels * shape.head_size * kernels::kPanel +
            slot % layout.page_panels * layout.padded_value_head_size * kernels::kPanel;
   }
-  // The place of a panel in the table.
+  // The index of a panel in the sequence's table.
   Index entry(Index panel) const { return shape.ring ? panel % layout.sequence_panels : panel; }
 
   void use(std::int32_t& entry_of_table, Index slot) const {
@@ -135,18 +136,18 @@ struct KvCache<T>::Block {
     while (panel < layout.sequence_panels && entries[panel] >= 0) ++panel;
     return panel;
   }
-  // The slot of the half-filled last panel, or −1.
+  // The slot of the partially filled last panel, or −1.
   Index tail(Index sequence) const {
     const Index length = lengths()[sequence];
     return length % kernels::kPanel == 0 ? -1 : table(sequence)[entry(length / kernels::kPanel)];
   }
-  // Whether that has another user, so that it must be copied before it is written. gone: of its users, those that will
-  // have left it by then.
+  // True if that slot has another user, so that it must be copied before it is written. gone: the number of its users
+  // that will have stopped using it by then.
   bool tail_is_shared(Index sequence, Index gone = 0) const {
     const Index slot = tail(sequence);
     return slot >= 0 && panel_users()[slot] - gone > 1;
   }
-  // The panel from which on `count` more keys need new pages, and how many.
+  // The panel from which on `count` more keys need new pages, and how many pages.
   struct Need {
     Index first_panel;
     Index pages;
@@ -172,12 +173,12 @@ struct KvCache<T>::Block {
     std::copy_n(finite(from), shape.num_kv_heads, finite(to));
   }
 
-  // A part of a sequence's table.
+  // A section of a sequence's table.
   struct Entries {
     Index first_panel = 0;
     std::vector<std::int32_t> slots{};
   };
-  // Gives the sequence the slots of new pages, from need().first_panel on. Returns what was there before.
+  // Gives the sequence the slots of new pages, from need().first_panel on. Returns the previous entries.
   Entries take_pages(Index sequence, const Need& wanted) const {
     std::int32_t* entries = table(sequence);
     const Index first = shape.ring ? 0 : wanted.first_panel;
@@ -196,7 +197,7 @@ struct KvCache<T>::Block {
     if (copy) copy_panel(before.slots[0], entries[first]);
     return before;
   }
-  // The way back.
+  // Undoes take_pages.
   void put_back(Index sequence, const Entries& before) const {
     std::int32_t* entry = table(sequence) + before.first_panel;
     for (const std::int32_t slot : before.slots) {
@@ -206,7 +207,7 @@ struct KvCache<T>::Block {
     }
   }
 
-  // Writes `count` keys and values from lane `lane` of the slot on.
+  // Writes `count` keys and values to the slot, starting at lane `lane`.
   void write_panel(Index slot, Index lane, Index count, const InputView<3>& key, const InputView<3>& value,
                    Index first) const {
     for (Index h = 0; h < shape.num_kv_heads; ++h) {
@@ -251,14 +252,15 @@ struct KvCache<T>::Block {
             {1, view.shape[0], view.shape[1], view.shape[2]},
             {0, view.strides[0], view.strides[1], view.strides[2]}};
   }
-  // Stores a row, rounded to T where it is of another type, where `place` says. Returns whether all of it is finite.
+  // Stores a row at the locations given by `place`, rounded to T if it has another type. Returns whether all of it is
+  // finite.
   template <class Place>
   static bool store_row(const InputView<3>& from, Index h, Index i, const Place& place) {
     bool all_finite = true;
     internal::for_each_element<ComputeType<T>>(from, h, i, [&]<class S>(Index d, S x) {
       T stored;
       if constexpr (std::same_as<S, T>) {
-        stored = x;  // a NaN keeps its bits
+        stored = x;  // preserves the bits of a NaN
       } else {
         stored = T(static_cast<ComputeType<T>>(x));
       }
@@ -267,9 +269,9 @@ struct KvCache<T>::Block {
     });
     return all_finite;
   }
-  // Writes round(x / scale) for a row and returns its scale. The quotient of two floats, taken in double, is never
-  // rounded onto a tie; beside kShift, whose last place is one, it is rounded to a whole number. A scale among the
-  // subnormal numbers may be too small, hence the ends.
+  // Writes round(x / scale) for a row and returns its scale. The quotient of two floats, computed in double, is never
+  // rounded onto a tie; adding kShift, whose last place is one, rounds it to an integer. A subnormal scale may be too
+  // small, hence the clamp.
   template <class Place>
   static float quantise(const InputView<3>& from, Index h, Index i, const Place& place) {
     float scale = 0;
@@ -285,7 +287,7 @@ struct KvCache<T>::Block {
     return scale;
   }
 
-  // Writes `count` keys and values after those that are there, which grow() makes part of the sequence.
+  // Writes `count` keys and values after the existing ones; grow() then makes them part of the sequence.
   void write(Index sequence, const InputView<3>& key, const InputView<3>& value, Index count,
              const std::stop_token& stop) const {
     const internal::FloatingPointScope rounds_to_nearest;

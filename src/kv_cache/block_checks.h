@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whether the book of a block that is opened agrees with itself, so that no panel is read that is not there. All throw
-// DataError with the place; Block is KvCache<T>::Block. Read next: kv_cache.cpp.
+// Consistency checks for a block that is opened, so that no missing panel is ever read. All throw DataError with the
+// offset of the error; Block is KvCache<T>::Block.
+// Read next: kv_cache.cpp.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +16,7 @@
 
 namespace regard::inline v0::internal {
 
-// Length and first key of a sequence.
+// Checks the length and first key of a sequence.
 template <class Block>
 void check_range(const Block& block, Index sequence) {
   const auto& layout = block.layout;
@@ -23,15 +24,15 @@ void check_range(const Block& block, Index sequence) {
   const auto here = [&](Index offset) { return offset + sequence * static_cast<Index>(sizeof(std::int64_t)); };
   const Index most = block.shape.ring ? std::numeric_limits<Index>::max() / 2 - 1 : block.shape.capacity;
   if (length < 0 || length > most)
-    reject_cache_bytes(here(layout.lengths), sequence_text(sequence) + " has an impossible length");
+    reject_cache_bytes(here(layout.lengths), sequence_text(sequence) + " has an invalid length");
   const Index last = length > 0 ? (length - 1) / kernels::kPanel : -1;
   if (first < 0 || first > length || first % kernels::kPanel != 0 || (!block.shape.ring && first != 0) ||
       last - first / kernels::kPanel >= layout.sequence_panels)
-    reject_cache_bytes(here(layout.firsts), sequence_text(sequence) + " has an impossible first key");
+    reject_cache_bytes(here(layout.firsts), sequence_text(sequence) + " has an invalid first key");
 }
 
-// Its entries in the table: each names a slot that exists or none, every key has one, and an empty sequence has none.
-// Counts who uses each slot.
+// Checks a sequence's table: each entry refers to an existing slot or to none, every key has a slot, and an empty
+// sequence has none. Counts the users of each slot.
 template <class Block>
 void check_table(const Block& block, Index sequence, std::vector<std::int32_t>& users, const std::stop_token& stop) {
   const auto& layout = block.layout;
@@ -48,16 +49,17 @@ void check_table(const Block& block, Index sequence, std::vector<std::int32_t>& 
   const Index length = block.lengths()[sequence];
   for (Index panel = block.firsts()[sequence] / kernels::kPanel; panel * kernels::kPanel < length; ++panel) {
     if (entries[static_cast<std::size_t>(block.entry(panel))] < 0)
-      reject_cache_bytes(layout.table, sequence_text(sequence) + " lacks a panel");
+      reject_cache_bytes(layout.table, sequence_text(sequence) + " is missing a panel");
   }
   const auto has_slot = [](std::int32_t slot) { return slot >= 0; };
   if (length == 0 && std::ranges::any_of(entries, has_slot))
     reject_cache_bytes(layout.table, sequence_text(sequence) + " is empty and has panels");
   if (block.shape.ring && length > 0 && !std::ranges::all_of(entries, has_slot))
-    reject_cache_bytes(layout.table, sequence_text(sequence) + " lacks a panel of its ring");
+    reject_cache_bytes(layout.table, sequence_text(sequence) + " is missing a panel of its ring");
 }
 
-// Panels that are still to be written have one user: all of a ring, and those past the last of any other sequence.
+// Panels that will still be written must have one user: all panels of a ring, and those past the last key of any other
+// sequence.
 template <class Block>
 void check_unshared(const Block& block, Index sequence, const std::vector<std::int32_t>& users,
                     const std::stop_token& stop) {
@@ -67,12 +69,12 @@ void check_unshared(const Block& block, Index sequence, const std::vector<std::i
     throw_if_stopped(stop);
     const std::int32_t slot = block.table(sequence)[e];
     if (slot >= 0 && users[static_cast<std::size_t>(slot)] > 1)
-      reject_cache_bytes(block.layout.table,
-                         sequence_text(sequence) + " shares panel " + std::to_string(slot) + ", which it will write");
+      reject_cache_bytes(block.layout.table, sequence_text(sequence) + " shares panel " + std::to_string(slot) +
+                                                 ", which it will write to");
   }
 }
 
-// What the book says of the users of panels and pages, beside what the table says.
+// Checks the recorded users of panels and pages against the tables.
 template <class Block>
 void check_users(const Block& block, const std::vector<std::int32_t>& users, const std::stop_token& stop) {
   const auto& layout = block.layout;
@@ -83,10 +85,11 @@ void check_users(const Block& block, const std::vector<std::int32_t>& users, con
       all += users[static_cast<std::size_t>(slot)];
       if (block.panel_users()[slot] != users[static_cast<std::size_t>(slot)])
         reject_cache_bytes(layout.panel_users,
-                           "panel " + std::to_string(slot) + " has other users than the table says");
+                           "panel " + std::to_string(slot) + " has a user count that does not match the tables");
     }
     if (block.page_users()[page] != all)
-      reject_cache_bytes(layout.page_users, "page " + std::to_string(page) + " has other users than the table says");
+      reject_cache_bytes(layout.page_users,
+                         "page " + std::to_string(page) + " has a user count that does not match the tables");
   }
 }
 

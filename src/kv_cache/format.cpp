@@ -15,7 +15,8 @@ namespace {
 
 constexpr char kMagic[8] = {'R', 'E', 'G', 'A', 'R', 'D', 'K', 'V'};
 
-// What the header calls a type: its bytes, and above them a number that tells types of as many bytes apart.
+// The code of a type in the header: its bytes in the low bits, and above them a number that distinguishes types of the
+// same size.
 struct StoredType {
   std::uint32_t number;
   ElementType type;
@@ -60,7 +61,7 @@ void check_cache_shape(const KvCacheShape& s) {
     reject_cache_shape("page_keys is " + std::to_string(s.page_keys) + "; expected a multiple of " +
                        std::to_string(kernels::kPanel));
   if (s.page_keys == 0 && s.num_pages != 0)
-    reject_cache_shape("num_pages is given without page_keys; a contiguous cache has a page for each sequence");
+    reject_cache_shape("num_pages is given without page_keys; a contiguous cache has one page per sequence");
   if (s.ring && s.page_keys != 0) reject_cache_shape("ring and page_keys are given; expected one of them");
 }
 
@@ -79,11 +80,11 @@ void write_cache_header(const KvCacheShape& shape, ElementType type, std::byte* 
 }
 
 KvCacheShape read_cache_header(std::span<const std::byte> memory, ElementType type) {
-  if (memory.size() < sizeof(CacheHeader)) reject_cache_bytes(0, "ends within the header");
+  if (memory.size() < sizeof(CacheHeader)) reject_cache_bytes(0, "the header is truncated");
   check_cache_alignment(memory);
   CacheHeader header;
   std::memcpy(&header, memory.data(), sizeof header);
-  if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0) reject_cache_bytes(0, "is no key/value cache");
+  if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0) reject_cache_bytes(0, "not a key/value cache");
   if (header.version != kKvCacheVersion)
     reject_cache_bytes(8,
                        "version " + std::to_string(header.version) + "; expected " + std::to_string(kKvCacheVersion));

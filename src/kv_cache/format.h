@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How the block of a KvCache begins, whatever its type: the header, and the checks of a shape and of memory.
+// The beginning of a KvCache's block, for any element type: the header, and the checks of shapes and memory.
 // Read next: format.cpp, block.h (what follows the header).
 #pragma once
 
@@ -22,7 +22,7 @@ struct CacheHeader {
   std::int64_t num_sequences, num_kv_heads, head_size, value_head_size, capacity, page_keys, num_pages, ring;
 };
 
-// The shape that a struct has as whole numbers under the same names: the header, or that of the C interface.
+// Reads a shape from the integer fields of the same names in a struct: the header, or the struct of the C interface.
 template <class Fields>
 KvCacheShape shape_of_fields(const Fields& fields) {
   return {.num_sequences = fields.num_sequences,
@@ -49,7 +49,7 @@ void write_fields(const KvCacheShape& shape, Fields& to) {
 [[noreturn]] void reject_cache_shape(const std::string& what);                // throws std::invalid_argument
 [[noreturn]] void reject_cache_bytes(Index offset, const std::string& what);  // throws DataError
 
-// Throws std::invalid_argument for a shape that makes no sense …
+// Throws std::invalid_argument for an invalid shape …
 void check_cache_shape(const KvCacheShape& shape);
 // … and for memory that is not aligned to kCacheAlignment.
 void check_cache_alignment(std::span<const std::byte> memory);

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A KvCache, made new or read back and checked, so that a panel is never read that is not there; and what callers do
-// with it: append, truncate, fork, and where its panels lie. Everything is decided and checked before the first byte
-// changes. Read next: format.h, block.h, block_checks.h,
-// attention_decode.cpp.
+// Creates a KvCache, or opens and validates an existing one so that no missing panel is ever read; and implements
+// append, truncate, fork and the lookup of panels. Everything is decided and checked before the first byte changes.
+// Read next: format.h, block.h, block_checks.h, attention_decode.cpp.
 #include <algorithm>
 #include <array>
 #include <cstdlib>
@@ -47,7 +46,7 @@ void check_sequence(const char* name, const KvCacheShape& shape, Index sequence)
         name, "there is no " + sequence_text(sequence) + "; expected 0 to " + std::to_string(shape.num_sequences - 1));
 }
 
-// In parts of about a millisecond, between which a stop ends the work.
+// Fills in parts of about a millisecond; a stop request is checked between them.
 template <class T>
 void fill(T* first, Index count, T value, const std::stop_token& stop) {
   constexpr Index kPart = 1 << 20;
@@ -72,7 +71,7 @@ template <class T>
 typename KvCache<T>::Layout KvCache<T>::layout_of(const KvCacheShape& s) {
   Layout layout;
   const Index needed = checked_round_up(s.capacity, kPanel) / kPanel;
-  // A ring's newest panel may be half full: the oldest whole ones must still be there.
+  // A ring's newest panel may be partially filled: the oldest whole panels must still be available.
   layout.sequence_panels = s.ring ? checked_sum(needed, 1) : needed;
   layout.page_panels = s.page_keys > 0 ? s.page_keys / kPanel : layout.sequence_panels;
   layout.num_pages = s.page_keys > 0 ? s.num_pages : s.num_sequences;
@@ -104,12 +103,12 @@ template <class T>
 Index KvCache<T>::bytes(const KvCacheShape& shape) {
   check_cache_shape(shape);
   const Layout layout = layout_of(shape);
-  // Also where there are no pages yet, so that no extent of a panel is beyond counting.
+  // Applies even without pages, so that no extent of a panel can overflow.
   constexpr Index kMaxBytes = std::numeric_limits<Index>::max() / 1024;
   if (layout.bytes > kMaxBytes || layout.head_elements > kMaxBytes ||
       layout.num_slots > std::numeric_limits<std::int32_t>::max())
     reject_cache_shape(
-        "a cache of this shape has more bytes or panels than can be counted; expected fewer or smaller pages");
+        "a cache of this shape is too large for its size to be represented; expected fewer or smaller pages");
   return layout.bytes;
 }
 
@@ -118,8 +117,8 @@ KvCache<T>::KvCache(const KvCacheShape& shape, const std::stop_token& stop) : Kv
   state_->shape = shape;
   const std::size_t needed = static_cast<std::size_t>(bytes(shape));
   std::size_t space = needed + kCacheAlignment;
-  // Zeros that the system hands out as they are written to: nobody waits for them here, and memory() of a cache that is
-  // saved shows nothing of what the process held before.
+  // calloc gets zero pages from the system, which are materialized on first write. Creation is therefore fast, and
+  // memory() of a saved cache does not expose earlier contents of the process.
   state_->owned.reset(static_cast<std::byte*>(std::calloc(space, 1)));
   if (state_->owned == nullptr) throw std::bad_alloc();
   void* aligned = state_->owned.get();
@@ -143,7 +142,7 @@ void KvCache<T>::format(std::span<std::byte> memory, const std::stop_token& stop
   state_->layout = layout_of(shape);
   state_->memory = memory.first(static_cast<std::size_t>(needed));
   const Block block = this->block();
-  // Panels and their scales are written before they are read; everything before them is the book.
+  // Panels and their scales are written before they are read; only the sections before them are cleared.
   fill(state_->memory.data(), block.layout.scales, std::byte{0}, stop);
   write_cache_header(shape, kElementType<T>, state_->memory.data());
   fill(block.table(0), shape.num_sequences * block.layout.sequence_panels, std::int32_t{-1}, stop);
@@ -164,7 +163,7 @@ KvCache<T> KvCache<T>::open(std::span<std::byte> memory, const std::stop_token& 
   cache.state_->layout = layout_of(cache.state_->shape);
   cache.state_->memory = memory.first(static_cast<std::size_t>(needed));
 
-  // The book must agree with itself: then no panel is read that is not there.
+  // The records must be consistent, so that no missing panel is ever read.
   const Block block = cache.block();
   const Index num_sequences = cache.state_->shape.num_sequences;
   std::vector<std::int32_t> users(static_cast<std::size_t>(block.layout.num_slots), 0);
@@ -212,7 +211,7 @@ void check_view(const char* name, const InputView<Rank>& view, const typename In
   internal::number_footprint<T>(kName, name, view);
 }
 
-// What no scale can hold.
+// Checks for values that no scale can represent.
 void check_finite(const char* name, const InputView<3>& view, const std::stop_token& stop) {
   for (Index h = 0; h < view.shape[0]; ++h) {
     for (Index i = 0; i < view.shape[1]; ++i) {
@@ -230,7 +229,7 @@ void check_finite(const char* name, const InputView<3>& view, const std::stop_to
   }
 }
 
-// What looks for a stop while a cache is written: a ring, which cannot take back what it wrote over, does not.
+// The stop token to check while a cache is written. Writes to a ring cannot be undone, so they do not check for a stop.
 const std::stop_token& while_writing(const KvCacheShape& shape, const std::stop_token& stop) {
   static const std::stop_token goes_on;
   return shape.ring ? goes_on : stop;
@@ -246,14 +245,14 @@ InputView<3> rows_of(const InputView<4>& view, Index sequence, Index count) {
 
 void check_pages(const char* name, Index needed, Index free) {
   if (needed > free)
-    throw OutOfPages(std::string(name) + ": " + std::to_string(needed) + " pages are needed and " +
-                     std::to_string(free) + " are free; truncate a sequence, or make the cache with more pages");
+    throw OutOfPages(std::string(name) + ": " + std::to_string(needed) + " pages are needed, but only " +
+                     std::to_string(free) + " are free; truncate a sequence or create the cache with more pages");
 }
 
 void check_room(const KvCacheShape& shape, Index sequence, Index length, Index count) {
   const Index most = shape.ring ? std::numeric_limits<Index>::max() / 4 : shape.capacity;
   if (count > most - length)
-    internal::reject("KvCache::append", sequence_text(sequence) + " holds " + std::to_string(length) + " keys and " +
+    internal::reject("KvCache::append", sequence_text(sequence) + " holds " + std::to_string(length) + " keys, and " +
                                             std::to_string(count) + " more are given; its capacity is " +
                                             std::to_string(most));
 }
@@ -307,7 +306,7 @@ void KvCache<T>::append(const InputView<4>& key, const InputView<4>& value, std:
       internal::reject("KvCache::append", "counts[" + std::to_string(s) + "] is " + std::to_string(count_of(s)) +
                                               "; expected 0 to " + std::to_string(most));
     check_room(state_->shape, s, block.lengths()[s], count_of(s));
-    // Sequences before that share the half-filled panel have a copy of their own by then.
+    // Earlier sequences that share the partially filled panel will have their own copy by then.
     Index gone = 0;
     for (Index before = 0; before < s && block.tail(s) >= 0; ++before)
       gone += count_of(before) > 0 && block.tail(before) == block.tail(s) ? 1 : 0;
@@ -323,7 +322,7 @@ void KvCache<T>::append(const InputView<4>& key, const InputView<4>& value, std:
   before.reserve(static_cast<std::size_t>(state_->shape.num_sequences));
   try {
     for (Index s = 0; s < state_->shape.num_sequences; ++s) {
-      // The need is found again: a sequence before may have left a panel that was shared.
+      // need() is evaluated again: an earlier sequence may have stopped sharing a panel.
       before.push_back(block.take_pages(s, block.need(s, count_of(s))));
       block.write(s, rows_of(key, s, count_of(s)), rows_of(value, s, count_of(s)), count_of(s),
                   while_writing(state_->shape, stop));
@@ -353,7 +352,7 @@ void KvCache<T>::truncate(Index sequence, Index length) {
     for (Index e = 0; e < block.layout.sequence_panels; ++e) block.leave(entries[e]);
   }
   if (state_->shape.ring) return;
-  // What follows in the last page stays, as long as nobody else uses it.
+  // The rest of the last page is kept if it has no other users.
   Index panel = checked_round_up(length, kPanel) / kPanel;
   const auto page_of = [&](std::int32_t slot) { return slot / block.layout.page_panels; };
   while (panel > 0 && panel < block.layout.sequence_panels && entries[panel] >= 0 &&
@@ -369,17 +368,17 @@ void KvCache<T>::fork(Index from, Index to) {
   check_sequence("KvCache::fork", state_->shape, from);
   check_sequence("KvCache::fork", state_->shape, to);
   if (state_->shape.ring)
-    internal::reject("KvCache::fork", "a ring shares no panels; expected a contiguous or paged cache");
+    internal::reject("KvCache::fork", "a ring cannot share panels; expected a contiguous or paged cache");
   const Block block = this->block();
   if (from == to || block.lengths()[to] != 0)
     internal::reject("KvCache::fork", sequence_text(to) + " has " + std::to_string(block.lengths()[to]) +
-                                          " keys; expected another, empty sequence");
+                                          " keys; expected a different, empty sequence");
   const Index length = block.lengths()[from];
   const Index whole = length / kPanel;
   const bool rest = length % kPanel != 0;
   check_pages("KvCache::fork", rest ? 1 : 0, block.free_pages());
   std::int32_t* entries = block.table(to);
-  // Taking pages allocates and may fail; sharing cannot, so it comes last.
+  // Taking pages allocates and may fail. Sharing cannot fail, so it comes last.
   if (rest) {
     block.take_pages(to, {whole, 1});
     block.copy_panel(block.table(from)[whole], entries[whole]);

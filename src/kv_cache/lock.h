@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Who uses a KvCache now: calls that read all of it, or one that changes it; who comes beside is rejected.
+// Tracks the current users of a KvCache: either calls that read all of it, or one call that changes it. Other calls are
+// rejected.
 // Read next: kv_cache.cpp, attention_decode.cpp.
 #pragma once
 
@@ -12,7 +13,7 @@
 
 namespace regard::inline v0::internal {
 
-// One thread changes a cache while nobody reads all of it.
+// One thread changes a cache while no other thread reads all of it.
 class CacheWriting {
  public:
   CacheWriting(const char* name, int& users) : users_(users) {
@@ -29,7 +30,7 @@ class CacheWriting {
   int& users_;
 };
 
-// Any number of threads read all of a cache while nobody changes it.
+// Any number of threads read all of a cache while no thread changes it.
 template <class T>
 class CacheReading {
  public:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// layer_norm_forward: rows in blocks over threads, each row in three passes over memory that stays in L1.
+// layer_norm_forward: blocks of rows distributed over threads; each row takes three passes over memory that stays in
+// L1.
 //
 //   x = input + addend   →   mean   →   variance   →   output
 //
@@ -28,7 +29,7 @@ namespace {
 constexpr const char* kLayerNormForward = "layer_norm_forward";
 constexpr Index kBlockRows = 16;
 
-// Rows with contiguous elements are read and written where they are; others go through a copy.
+// Rows with contiguous elements are read and written directly; other rows are copied.
 template <class T, class View>
 bool is_dense(const View& view) {
   return view.strides[1] == 1 && reinterpret_cast<std::uintptr_t>(view.data) % alignof(T) == 0;
@@ -78,7 +79,7 @@ void layer_norm_forward(std::type_identity_t<TensorView<const T, 2>> input,
   copy_elements(width, gain.data, gain.strides[0], factors.data(), 1);
   copy_elements(width, bias.data, bias.strides[0], factors.data() + width, 1);
   const Index blocks = (rows + kBlockRows - 1) / kBlockRows;
-  constexpr double kElementProducts = 50;  // an element takes as long as that many products
+  constexpr double kElementProducts = 50;  // an element takes as long as this many products
   const int workers = num_workers(runtime, blocks, kElementProducts * static_cast<double>(rows * width));
   const Workspace<T> scratch(runtime, workers * 2 * width);
   if (is_planning()) {

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// linear_forward: packs the weight into panels of 32 columns, unless they are packed, then computes tiles of 60
+// linear_forward: packs the weight into panels of 32 columns, unless it is already packed, then computes tiles of 60
 // rows by groups of panels.
 //
 //   phase 1, per panel:           pack_keys of the transposed weight
 //   phase 2, per 60 rows × group: pack_query of the rows, then linear_tile for each panel of the group
 //
-// The bits of an element depend on its row of input and its column of weight alone. Panels of bfloat16 hold pairs:
-// where dot products of pairs are one instruction, rows are packed as pairs, too; elsewhere rows and panels are widened
-// to float, a panel at a time. Read next: kernels/linear_tile.cpp.
+// The bits of an element depend only on its row of input and its column of weight. Panels of bfloat16 hold pairs: if
+// dot products of pairs are a single instruction, rows are also packed as pairs; otherwise rows and panels are
+// converted to float, one panel at a time.
+// Read next: kernels/linear_tile.cpp.
 #include "regard/linear.h"
 
 #include <algorithm>
@@ -45,13 +46,13 @@ Index panel_size(Index depth) {
   return (kPairs<T> ? (depth + 1) / 2 * 2 : depth) * kPanel;
 }
 
-// Elements of the panels; never 0, so that a panel of depth 0 is a place, too.
+// Number of elements of the panels; never 0, so that a panel of depth 0 also has an address.
 template <class T>
 Index panel_elements(Index depth, Index columns) {
   return num_panels(columns) * panel_size<T>(std::max<Index>(depth, 1));
 }
 
-// What a kernel is to read, as the kernels call its type.
+// The matrix that a kernel reads, with the element type as the kernels define it.
 template <class T>
 auto matrix_at(const T* data, Index row_stride, Index column_stride) {
   if constexpr (kPairs<T>) {
@@ -99,7 +100,7 @@ bool is_aligned(const T* pointer) {
   return reinterpret_cast<std::uintptr_t>(pointer) % alignof(T) == 0;
 }
 
-// Rows and panels of one call, as its tiles multiply them.
+// Rows and panels of one call, in the form in which its tiles multiply them.
 template <class T>
 class Operands {
  public:
@@ -108,7 +109,7 @@ class Operands {
   Operands(const TensorView<const T, 2>& input, const T* panels)
       : table_(kernels::active()), input_(input), panels_(panels), depth_(input.shape[1]) {}
 
-  // Scratch of a worker.
+  // Scratch elements per worker.
   Index row_elements() const { return kRows * (multiplies_pairs() ? (depth_ + 1) / 2 : depth_); }
   Index panel_elements() const { return kPairs<T> && !multiplies_pairs() ? depth_ * kPanel : 0; }
 
@@ -123,7 +124,7 @@ class Operands {
     }
   }
 
-  // buffer is panel_elements() long.
+  // buffer has panel_elements() elements.
   const Compute* panel(Index number, Compute* buffer) const {
     const T* const at = panels_ + number * panel_size<T>(depth_);
     if constexpr (kPairs<T>) {
@@ -163,8 +164,9 @@ void multiply(const TensorView<const T, 2>& input, const T* panels, const Tensor
   const Workspace<Compute> dense_bias(runtime, bias.absent() ? 0 : columns);
   if (!bias.absent()) read_numbers(kElementType<T>, columns, bias.data, bias.strides[0], dense_bias.data());
 
-  // Sixteen panels or more share one packing of the rows: more where there are rows enough for every worker, as long as
-  // the panels of a group stay in a cache of 2 to 4 MiB while they are read for one block of rows after the other.
+  // At least sixteen panels share one packing of the rows. Groups are larger if there are enough rows for every worker,
+  // as long as the panels of a group fit in a cache of 2 to 4 MiB while they are read for one block of rows after
+  // another.
   constexpr Index kGroupBytes = 5 << 19;
   const Index panel_bytes = panel_size<T>(std::max<Index>(depth, 1)) * Index{sizeof(T)};
   const Index count = num_panels(columns);
@@ -173,7 +175,7 @@ void multiply(const TensorView<const T, 2>& input, const T* panels, const Tensor
   const Index group_panels = std::max<Index>(16, many_rows ? kGroupBytes / panel_bytes : 0);
   const Index groups = (count + group_panels - 1) / group_panels;
   const int workers = num_workers(runtime, blocks * groups, num_products);
-  // Kernels write dense aligned rows; any other output takes them from a tile, and so does one that is added to.
+  // Kernels write dense aligned rows; any other output, and an accumulated one, is copied from a tile.
   constexpr bool kSameType = std::same_as<Output, Compute>;
   const bool direct = kSameType && !accumulate && output.strides[1] == 1 && is_aligned(output.data);
   const Index scratch_elements = operands.row_elements() + operands.panel_elements() + (direct ? 0 : kRows * kPanel);
@@ -182,8 +184,7 @@ void multiply(const TensorView<const T, 2>& input, const T* panels, const Tensor
     const double weight = static_cast<double>(columns) * static_cast<double>(depth);
     plan_operator({.name = kLinearForward,
                    .way = std::to_string(blocks) + " blocks of rows by " + std::to_string(groups) +
-                          " groups of columns, " +
-                          (direct ? "written where they belong" : "copied to where they belong"),
+                          " groups of columns, " + (direct ? "written directly to the output" : "copied to the output"),
                    .operations = 2 * static_cast<double>(rows) * weight,
                    .bytes = (static_cast<double>(input.size()) + weight) * sizeof(T) +
                             static_cast<double>(output.size()) * sizeof(Output)});
@@ -230,7 +231,7 @@ kernels::Activation kernel_activation(Activation activation) {
          "activation is " + std::to_string(static_cast<int>(activation)) + "; expected none, relu, gelu or gelu_tanh");
 }
 
-// The calls of linear.h.
+// The public functions of linear.h.
 template <class T, class Output>
 void forward(const TensorView<const T, 2>& input, const TensorView<const T, 2>& weight,
              const TensorView<const T, 1>& bias, const TensorView<Output, 2>& output, bool accumulate,
@@ -300,7 +301,7 @@ PackedLinear<T>::PackedLinear(TensorView<const T, 2> weight, const Runtime& runt
   using namespace internal;
   const FloatingPointScope scope;
   footprint("PackedLinear", "weight", weight);
-  if (is_planning()) throw std::logic_error("PackedLinear: made inside a plan; expected before it");
+  if (is_planning()) throw std::logic_error("PackedLinear: created inside a plan; create it before the plan");
   if (num_outputs_ == 0) return;
   constexpr std::align_val_t kAlignment{64};
   const std::shared_ptr<T> panels(static_cast<T*>(::operator new(num_bytes(), kAlignment)),

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// linear_backward: two products by linear_forward of the same tensors seen with their axes exchanged, and a sum of
-// rows.
+// linear_backward: two products by linear_forward of the same tensors with their axes exchanged, and a sum over rows.
 //
 //     grad_output (R, O) · weightᵀ (O, I)        inputᵀ (I, R) · grad_output (R, O)        Σ over R
 //
@@ -23,7 +22,7 @@ namespace internal {
 namespace {
 
 constexpr const char* kLinearBackward = "linear_backward";
-constexpr Index kPieceColumns = 64;  // of a task of the bias: a row of them is a few lines of memory
+constexpr Index kPieceColumns = 64;  // per task of the bias: a row of them is a few cache lines
 
 template <class T>
 void sum_rows(const TensorView<const T, 2>& rows, const TensorView<T, 1>& output, bool accumulate,

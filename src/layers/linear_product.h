@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The product of linear_forward as linear_backward needs it: written, or added to what is there.
+// The product of linear_forward in the form that linear_backward needs: written, or added to existing values.
 // Read next: linear.cpp.
 #pragma once
 

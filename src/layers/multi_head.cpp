@@ -6,9 +6,10 @@
 //     memory (B, S, E) ── linear ──▶ key   (B, Hkv, S, D)  ├─ attention ─▶ joined (B, L, H·Dv) ── linear ──▶ output
 //                      ── linear ──▶ value (B, Hkv, S, Dv)─┘
 //
-// Heads are split and joined by strides: what the caller did not ask for lies in workspace as (B, L, H·D), where one
-// product makes all heads of all batch entries. A layout of the caller's that cannot be seen as such a matrix is
-// written head by head, batch entry by batch entry, with the same bits. Read next: linear.cpp, attention_forward.cpp.
+// Heads are split and joined by strides. Intermediate results that the caller did not request are in workspace as (B,
+// L, H·D), so that one product computes all heads of all batch entries. If a caller's layout cannot be viewed as such a
+// matrix, it is written head by head and batch entry by batch entry, with the same bits.
+// Read next: linear.cpp, attention_forward.cpp.
 #include "regard/multi_head.h"
 
 #include <algorithm>
@@ -30,7 +31,7 @@ namespace {
 
 constexpr const char* kMultiHeadAttentionForward = "multi_head_attention_forward";
 
-// The stride of two axes seen as one, if there is such a stride.
+// The stride of two axes viewed as one, if such a stride exists.
 std::optional<Index> joined_stride(Index outer_extent, Index outer_stride, Index inner_extent, Index inner_stride) {
   if (outer_extent == 1) return inner_stride;
   if (inner_extent == 1) return outer_stride;
@@ -38,7 +39,7 @@ std::optional<Index> joined_stride(Index outer_extent, Index outer_stride, Index
   return std::nullopt;
 }
 
-// split_heads, with the size of a head where there is none.
+// split_heads, given the head size, which cannot be derived without heads.
 template <class T>
 TensorView<T, 4> split(const TensorView<T, 3>& joined, Index heads, Index depth) {
   TensorView<T, 4> view = split_heads(joined, heads);
@@ -46,7 +47,7 @@ TensorView<T, 4> split(const TensorView<T, 3>& joined, Index heads, Index depth)
   return view;
 }
 
-// output[b, l] = input[b, l] · parameters + bias: one product where strides can join B and L, else one per b.
+// output[b, l] = input[b, l] · parameters + bias: one product if strides can join B and L, otherwise one per b.
 template <class T>
 void project(const TensorView<const T, 3>& input, const TensorView<const T, 2>& parameters,
              const TensorView<const T, 1>& bias, const TensorView<T, 3>& output, const Runtime& runtime) {
@@ -69,7 +70,7 @@ void project(const TensorView<const T, 3>& input, const TensorView<const T, 2>& 
   }
 }
 
-// The same into heads.
+// The same, with the output split into heads.
 template <class T>
 void project_heads(const TensorView<const T, 3>& input, const TensorView<const T, 2>& parameters,
                    const TensorView<const T, 1>& bias, const TensorView<T, 4>& output, const Runtime& runtime) {
@@ -106,7 +107,7 @@ struct Shapes {
   Index batch, length, keys, heads, key_heads, depth, value_depth, width;  // width: columns of the output
 };
 
-// Columns of a projection for that many heads, per head. Without heads every depth is right; 1 is the least.
+// Columns per head of a projection. Without heads any head size is valid; 1 is the smallest.
 template <class T>
 Index columns_per_head(const char* name, const TensorView<const T, 2>& parameters, Index heads) {
   const Index columns = parameters.shape[1];
@@ -176,7 +177,7 @@ Shapes check_shapes(const TensorView<const T, 3>& input, const TensorView<const 
     matrix("w_output", parameters.w_output, joined, parameters.w_output.shape[1]);
     s.width = parameters.w_output.shape[1];
   } else if (!parameters.b_output.absent()) {
-    reject(kMultiHeadAttentionForward, "b_output is given and w_output is not; expected both or neither");
+    reject(kMultiHeadAttentionForward, "b_output is given without w_output; expected both or neither");
   }
   expect_shape(kMultiHeadAttentionForward, "b_query", parameters.b_query, {parameters.w_query.shape[1]});
   expect_shape(kMultiHeadAttentionForward, "b_key", parameters.b_key, {parameters.w_key.shape[1]});
@@ -207,7 +208,7 @@ void check_outputs(const Shapes& s, const MultiHeadOutputs<T>& outputs, std::spa
   check_overlap(kMultiHeadAttentionForward, inputs, written);
 }
 
-// The caller's view, or one of workspace in the layout (B, length, heads · depth).
+// The caller's view, or a view of workspace in the layout (B, length, heads · depth).
 template <class T>
 class Intermediate {
  public:
@@ -240,7 +241,7 @@ void multi_head_attention_forward(std::type_identity_t<TensorView<const T, 3>> i
   const std::array<Index, 4> value_shape{s.batch, s.key_heads, s.keys, s.value_depth};
   const std::array<Index, 4> context_shape{s.batch, s.heads, s.length, s.value_depth};
 
-  // What attention_forward would reject after the projections is rejected here, before anything is written.
+  // Anything that attention_forward would reject after the projections is rejected here, before anything is written.
   const auto shaped = [](const std::array<Index, 4>& shape) { return TensorView<const T, 4>(nullptr, shape); };
   resolve<T>({kMultiHeadAttentionForward, shaped(query_shape), shaped(key_shape), shaped(value_shape), true}, options,
              runtime);
@@ -259,7 +260,7 @@ void multi_head_attention_forward(std::type_identity_t<TensorView<const T, 3>> i
   add("b_value", parameters.b_value);
   add("b_output", parameters.b_output);
   check_outputs(s, outputs, inputs);
-  // Sizes only: inputs without elements would let any extent through.
+  // Checks sizes only: for inputs without elements, any extent would otherwise pass.
   for (const auto& shape : {query_shape, key_shape, value_shape, context_shape}) {
     footprint(kMultiHeadAttentionForward, "a projection", &s, shape, dense_strides(shape), sizeof(T));
   }
@@ -267,8 +268,8 @@ void multi_head_attention_forward(std::type_identity_t<TensorView<const T, 3>> i
   const Intermediate<T> query(runtime, outputs.query, !outputs.query.absent(), query_shape);
   const Intermediate<T> key(runtime, outputs.key, !outputs.key.absent(), key_shape);
   const Intermediate<T> value(runtime, outputs.value, !outputs.value.absent(), value_shape);
-  // Attention writes straight into the output when there is no projection behind it, and into the caller's context
-  // when that can be seen as the joined matrix.
+  // Attention writes directly into the output if there is no output projection, and into the caller's context if that
+  // can be viewed as the joined matrix.
   const bool has_projection = !parameters.w_output.absent();
   const bool in_context = has_projection && !join_heads(outputs.context).absent();
   const TensorView<T, 4> in_output = split(outputs.output, s.heads, s.value_depth);

@@ -16,7 +16,7 @@ DataError::~DataError() = default;
 
 ErrorCode error_code(const std::exception& error) noexcept {
   if (const auto* const ours = dynamic_cast<const Error*>(&error)) return ours->code();
-  // A vector beyond all memory throws std::length_error.
+  // A vector that exceeds the address space throws std::length_error.
   if (dynamic_cast<const std::bad_alloc*>(&error) || dynamic_cast<const std::length_error*>(&error))
     return ErrorCode::out_of_memory;
   if (dynamic_cast<const std::invalid_argument*>(&error)) return ErrorCode::invalid_argument;

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Picks the kernel table: REGARD_FORCE_ISA, or the best that the processor and its operating system can run.
+// Selects the kernel table: the one named by REGARD_FORCE_ISA, or the best that the processor and operating system
+// support.
 //
 //     -march=x86-64-v3 ("avx2"):   AVX, AVX2, BMI1, BMI2, F16C, FMA, LZCNT, MOVBE and all of SSE
-//     -march=x86-64-v4 ("avx512"): that and AVX-512 F, BW, CD, DQ, VL
-//     -mavx512bf16 ("avx512_bf16"): that and AVX512-BF16
-//     -march=armv8-a ("neon"):     what every aarch64 processor has
+//     -march=x86-64-v4 ("avx512"): the same and AVX-512 F, BW, CD, DQ, VL
+//     -mavx512bf16 ("avx512_bf16"): the same and AVX512-BF16
+//     -march=armv8-a ("neon"):     features of every aarch64 processor
 //
-// A kernel may use any instruction that its -march allows, so each is asked for. An instruction set is added by a line
-// in candidates() and one in cmake/kernels.cmake. Read next: kernels/table.h.
+// A kernel may use any instruction that its -march allows, so each feature is checked. To add an instruction set, add a
+// line in candidates() and one in cmake/kernels.cmake.
+// Read next: kernels/table.h.
 #include "isa.h"
 
 #if !defined(__aarch64__)
@@ -26,7 +28,7 @@
 namespace regard::kernels {
 namespace {
 
-// What active() returns; null until the first call has chosen. Choosing twice at once gives the same table.
+// The result of active(); null until the first call. Concurrent first calls select the same table.
 constinit std::atomic<const KernelTable*> active_table{nullptr};
 
 }  // namespace
@@ -42,7 +44,7 @@ std::span<const Candidate> candidates() {
 
 namespace {
 
-// Some compilers do not know these three by name in __builtin_cpu_supports.
+// Some compilers do not support these three names in __builtin_cpu_supports.
 bool has_f16c_movbe_lzcnt() {
   unsigned a = 0, b = 0, c = 0, d = 0;
   constexpr unsigned kF16c = 1u << 29, kMovbe = 1u << 22, kLzcnt = 1u << 5;
@@ -64,7 +66,7 @@ bool has_f16c_movbe_lzcnt() {
 }  // namespace
 
 std::span<const Candidate> candidates() {
-  __builtin_cpu_init();  // needed by callers that run before main
+  __builtin_cpu_init();  // required for callers that run before main
   static const std::array tables{
       Candidate{&generic::table, true},
 #if defined(REGARD_HAS_avx2)
@@ -90,7 +92,7 @@ const PeakLoop* bf16_dot_loop() {
 }
 
 const KernelTable& choose_table(const char* forced, std::span<const Candidate> tables) {
-  const KernelTable* best = tables.front().table;  // generic, which every processor runs
+  const KernelTable* best = tables.front().table;  // generic, which runs on every processor
   std::string available_names;
   bool known = false;
   for (const auto& [table, available] : tables) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The choice among the kernel tables, as a function of its inputs so that tests can play every processor.
+// Selects among the kernel tables. A pure function of its inputs, so that tests can simulate any processor.
 // Read next: isa.cpp.
 #pragma once
 
@@ -12,17 +12,17 @@ namespace regard::kernels {
 
 struct Candidate {
   const KernelTable* table;
-  bool available;  // this processor and its operating system can run it
+  bool available;  // this processor and its operating system support it
 };
 
-// Every table that was built (cmake/kernels.cmake), best last; the first is always available.
+// Every table in this build (cmake/kernels.cmake), best last; the first is always available.
 std::span<const Candidate> candidates();
 
-// The loop of bf16 dot products of the active table; null unless that is avx512_bf16.
+// The bf16 dot product loop of the active table; null unless the table is avx512_bf16.
 const PeakLoop* bf16_dot_loop();
 
-// The table named by `forced`, or the last available one when it is null.
-// Throws std::invalid_argument, with the names that would do, when that table is unknown or not available.
+// The table named by `forced`, or the last available one if it is null. Throws std::invalid_argument, listing the valid
+// names, if that table is unknown or not available.
 const KernelTable& choose_table(const char* forced, std::span<const Candidate> tables);
 
 }  // namespace regard::kernels

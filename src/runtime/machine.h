@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the machine grants this process: processors, a share of their time, memory. Everything is read from text files
-// under /proc and /sys; `root` stands before their paths, is "" in the library and a folder of examples in the tests.
+// The resources that the machine grants this process: processors, a share of their time, and memory. Everything is read
+// from text files under /proc and /sys. `root` is prepended to their paths: "" in the library, a folder of samples in
+// tests.
 // Read next: runtime.cpp.
 #pragma once
 
@@ -12,26 +13,27 @@
 
 namespace regard::inline v0::internal {
 
-// More threads than any machine has processors; what the pool can hold, and the largest REGARD_THREADS.
+// More threads than any machine has processors: the capacity of the pool and the largest REGARD_THREADS.
 inline constexpr int kMaxThreads = 4096;
 
-// The processors that the calling thread may run on, by number; never empty.
+// The processors on which the calling thread may run, by number; never empty.
 std::vector<int> affinity_cpus();
 int num_affinity_cpus();
 
-// How many physical cores these processors belong to, at least 1. One whose topology cannot be read counts as a core.
+// The number of physical cores of these processors, at least 1. A processor whose topology cannot be read counts as a
+// core.
 int physical_cores(const std::string& root, const std::vector<int>& cpus);
 
-// Whole processors that the process's cgroup and those above it allow, at least 1; none where nothing limits them.
+// The whole processors allowed by the process's cgroup and its ancestors, at least 1; no value if there is no limit.
 std::optional<int> cgroup_cpus(const std::string& root);
 
-// Bytes that the process's cgroup and those above it leave, cached files counted as free.
+// The bytes still available in the process's cgroup and its ancestors; cached files count as free.
 std::optional<std::uint64_t> cgroup_memory_bytes(const std::string& root);
 
 // MemAvailable of /proc/meminfo.
 std::optional<std::uint64_t> system_memory_bytes(const std::string& root);
 
-// REGARD_THREADS, if set. Throws std::invalid_argument when it is not a whole number from 1 to kMaxThreads.
+// REGARD_THREADS, if set. Throws std::invalid_argument if it is not an integer from 1 to kMaxThreads.
 std::optional<int> threads_from_environment();
 
 }  // namespace regard::inline v0::internal

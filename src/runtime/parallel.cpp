@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The loop over items, and the pool of threads that helps with it.
+// The parallel loop over items, and the pool of threads that help with it.
 //
-//     caller:  queue the loop ─ run it as worker 0 ─ take it off the queue ─ wait for the helpers inside ─ rethrow
+//     caller:  queue the loop ─ run it as worker 0 ─ dequeue it ─ wait for the helpers inside ─ rethrow
 //     helper:  sleep until a loop is queued ─ enter it as its next worker ─ run it ─ leave ─ …
 //
-// A caller always works on its own loop and waits only for helpers that hold one of its items, and a helper waits only
-// in the same way for loops nested in its item: so callers never wait for one another and nothing can be deadlocked.
-// A foreign executor's task i is worker i of the same loop. Read next: parallel.h, regard/parallel.h.
+// A caller always works on its own loop and waits only for helpers that hold one of its items; a helper waits in the
+// same way only for loops nested in its item. Callers therefore never wait for one another, and there is no deadlock.
+// With a foreign executor, task i is worker i of the same loop.
+// Read next: parallel.h, regard/parallel.h.
 #include "parallel.h"
 
 #include <pthread.h>
@@ -32,7 +33,7 @@ namespace regard::inline v0 {
 namespace internal {
 namespace {
 
-// Set at exit and at dlclose: helpers finish the item that they hold, callers do the rest alone.
+// Set at exit and at dlclose: helpers finish their current item, and callers do the rest alone.
 constinit std::atomic<bool> exiting{false};
 
 struct Loop {
@@ -43,8 +44,8 @@ struct Loop {
 
   // Guarded by the pool's mutex; num_inside is also read without it.
   int next_worker;
-  bool closed = false;             // nobody may enter any more
-  std::atomic<int> num_inside{0};  // of those that entered
+  bool closed = false;             // no thread may enter any more
+  std::atomic<int> num_inside{0};  // helpers inside the loop
   Loop* next_in_queue = nullptr;
 
   std::atomic<Index> next_item{0};
@@ -54,7 +55,7 @@ struct Loop {
   Loop(const Runtime& runtime_, const ItemBody& body_, Index num_items_, int workers_, int first_worker)
       : runtime(runtime_), body(body_), num_items(num_items_), workers(workers_), next_worker(first_worker) {}
 
-  // Takes items until none is left or a worker has failed.
+  // Takes items until none remain or a worker has failed.
   void run(int worker) noexcept {
     if (next_item.load(std::memory_order_relaxed) >= num_items) return;
     try {
@@ -71,7 +72,8 @@ struct Loop {
   }
 };
 
-// True as soon as done() is; false after a few microseconds, less than falling asleep and waking up take.
+// Returns true as soon as done() is true; false after a few microseconds, less than it takes to fall asleep and wake
+// up.
 template <class Condition>
 bool spin(Condition done) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(5);
@@ -92,11 +94,11 @@ class Lock {
   pthread_mutex_t* mutex_;
 };
 
-// Made of POSIX threads: they can be initialised at compile time, need no destructor (a call made while the process
-// exits still finds a whole pool), and after a fork the handles of threads that are no more can be forgotten.
+// Uses POSIX threads: they can be initialized at compile time, need no destructor (a call made while the process exits
+// still finds a valid pool), and after a fork the handles of vanished threads can be forgotten.
 class Pool {
  public:
-  // Lets helpers into the loop, whose caller is already inside; starts threads as far as they can be started.
+  // Lets helpers into the loop, whose caller is already inside; starts new threads as far as possible.
   void offer(Loop* loop) {
     Lock lock(&mutex_);
     if (exiting.load(std::memory_order_relaxed)) return;
@@ -107,7 +109,7 @@ class Pool {
     for (int i = std::min(num_helpers, num_asleep_); i > 0; --i) pthread_cond_signal(&queued_);
   }
 
-  // The number of the worker that the calling thread now is, or −1 when the loop has no place for it.
+  // The worker index of the calling thread, or −1 if the loop is full.
   int enter(Loop* loop) {
     Lock lock(&mutex_);
     return enter_locked(loop);
@@ -117,7 +119,7 @@ class Pool {
     leave_locked(loop);
   }
 
-  // Returns when nobody is inside and nobody can enter.
+  // Returns when no thread is inside and none can enter.
   void close(Loop* loop) {
     {
       Lock lock(&mutex_);
@@ -135,7 +137,7 @@ class Pool {
     while (loop->num_inside != 0) pthread_cond_wait(&left_, &mutex_);
   }
 
-  // Must have been called before threads are started.
+  // Must be called before threads are started.
   void allow_threads() { may_start_threads_ = true; }
 
   void stop() {
@@ -149,7 +151,7 @@ class Pool {
     for (int i = 0; i < num_threads; ++i) pthread_join(threads_[i], nullptr);
   }
 
-  // No thread holds the mutex while the process forks, and the child starts with no helpers.
+  // No other thread holds the mutex while the process forks, and the child starts without helpers.
   void before_fork() { pthread_mutex_lock(&mutex_); }
   void after_fork_in_parent() { pthread_mutex_unlock(&mutex_); }
   void after_fork_in_child() {
@@ -182,7 +184,7 @@ class Pool {
         --num_asleep_;
         continue;
       }
-      // Loops that want more helpers go to the back, so that concurrent callers share the threads.
+      // Loops that want more helpers go to the back of the queue, so that concurrent callers share the threads.
       Loop* const loop = first_;
       dequeue(&first_);
       const int worker = enter_locked(loop);
@@ -197,7 +199,7 @@ class Pool {
   void start_threads(int number) {
     number = std::min(number, may_start_threads_ ? kMaxThreads : 0);
     if (num_threads_ >= number) return;
-    // The application's signals are for its own threads; faults and profiling concern the thread that they hit.
+    // The application's signals are for its own threads; faults and profiling signals concern the thread that they hit.
     sigset_t signals, previous;
     sigfillset(&signals);
     for (int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS, SIGPROF}) sigdelset(&signals, signal);
@@ -208,8 +210,9 @@ class Pool {
     pthread_sigmask(SIG_SETMASK, &previous, nullptr);
   }
 
-  // A scheduler may wake a helper on the caller's processor and take milliseconds to part the two. So a few sleeping
-  // helpers are told to stay away from it, while there are enough others; for many it would take longer than it gains.
+  // A scheduler may wake a helper on the caller's processor and take milliseconds to separate the two. A few sleeping
+  // helpers are therefore kept off that processor if there are enough others; for many helpers this would cost more
+  // than it gains.
   void keep_clear(int num_helpers) {
     const int cpu = sched_getcpu();
     if (num_helpers > kMaxPlaced || num_asleep_ < num_threads_ || cpu < 0 || cpu >= CPU_SETSIZE) return;
@@ -218,7 +221,7 @@ class Pool {
       if (place.clear_of == cpu) continue;
       cpu_set_t now;
       if (pthread_getaffinity_np(threads_[i], sizeof now, &now) != 0) continue;
-      // What others have set since is the new ground.
+      // If other code has changed the affinity since, its mask becomes the new baseline.
       if (place.clear_of < 0 || !CPU_EQUAL(&now, &place.given)) place.all = now;
       cpu_set_t given = place.all;
       CPU_CLR(cpu, &given);
@@ -257,7 +260,7 @@ class Pool {
   std::atomic<int> num_queued_{0};  // their number, for spinning
   pthread_t threads_[kMaxThreads]{};
 
-  // The processors of the first helpers: those that they have been given of all that they had.
+  // The affinity masks of the first helpers: the mask set here, and the one before.
   struct Place {
     cpu_set_t all{}, given{};
     int clear_of = -1;  // −1: nothing has been set
@@ -268,7 +271,7 @@ class Pool {
 
 constinit Pool pool;
 
-// Loading the library arms the pool, without a thread; unloading it or leaving main joins its threads.
+// Loading the library enables the pool without starting a thread; unloading it or leaving main joins its threads.
 struct PoolLifetime {
   PoolLifetime() {
     const int error = pthread_atfork([] { pool.before_fork(); }, [] { pool.after_fork_in_parent(); },
@@ -285,8 +288,8 @@ void run_with_pool(Loop* loop) {
   if (loop->workers > 1) pool.close(loop);
 }
 
-// Right even when the executor throws, or returns, before all tasks have run: late ones find the loop closed, and
-// items that are left are done here. Hence the loop is shared with the task, which the executor may have copied.
+// Correct even if the executor throws, or returns before all tasks have run: late tasks find the loop closed, and
+// remaining items are processed here. The loop is therefore shared with the task, which the executor may have copied.
 void run_with_executor(const std::shared_ptr<Loop>& loop, const Executor& executor) {
   try {
     executor(loop->workers, [loop](Index) {
@@ -304,7 +307,7 @@ void run_with_executor(const std::shared_ptr<Loop>& loop, const Executor& execut
   loop->run(0);
 }
 
-// A malformed number of threads is an error of every call, also of one that needs a single thread.
+// A malformed number of threads is an error in every call, even in one that needs only one thread.
 void check_threads(const Runtime& runtime) {
   if (runtime.num_threads < 0) {
     throw InvalidArgument("Runtime: num_threads is " + std::to_string(runtime.num_threads) +
@@ -322,7 +325,7 @@ int num_workers(const Runtime& runtime, Index num_items) {
   check_threads(runtime);
   if (num_items <= 1) return 1;
   Index threads = runtime.num_threads == 0 ? default_num_threads() : runtime.num_threads;
-  // More threads than processors can be asked for, but each has scratch of its own, so not any number.
+  // Callers may request more threads than processors, but each has its own scratch, so the number is limited.
   constexpr Index kAlwaysAllowed = 16;
   if (threads > kAlwaysAllowed) {
     const auto cpus = static_cast<Index>(num_affinity_cpus());

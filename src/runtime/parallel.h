@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How operators use threads: a fixed number of workers, each with an index (so that it can own a piece of scratch),
-// take items from one counter until none is left. Which worker computes an item never changes a bit of it.
+// How operators use threads: a fixed number of workers, each with an index (so that it can own part of the scratch),
+// take items from one counter until none remain. The result never depends on which worker computes an item.
 //
 //     const int workers = num_workers(runtime, num_items);
 //     for_each_item(runtime, workers, num_items, [&](Index item, int worker) { … });
@@ -18,7 +18,8 @@
 
 namespace regard::inline v0::internal {
 
-// Round-to-nearest, subnormals kept, exceptions masked; the previous state, flags included, on destruction.
+// Sets round-to-nearest, subnormals kept, exceptions masked; restores the previous state, flags included, on
+// destruction.
 class FloatingPointScope {
  public:
   FloatingPointScope();
@@ -30,14 +31,14 @@ class FloatingPointScope {
   std::uint64_t previous_;
 };
 
-// The lower of the runtime's threads and the items, at least 1. Throws std::invalid_argument for num_threads < 0 and
+// The minimum of the runtime's threads and the items, at least 1. Throws std::invalid_argument for num_threads < 0 and
 // for a malformed REGARD_THREADS, as for_each_item does.
 int num_workers(const Runtime& runtime, Index num_items);
-// The same where the items are so many products of matrices together: a million take some ten microseconds, less than
-// waking a thread, and are left to one worker. Other work counts as the products that take as long.
+// The same for items that take this many products of matrices in total. A million products take about ten microseconds,
+// less than waking a thread, and are left to one worker. Other work counts as the products that take equally long.
 int num_workers(const Runtime& runtime, Index num_items, double num_products);
 
-// A reference to a callable, which must outlive it.
+// A reference to a callable; the callable must outlive it.
 template <class Signature>
 class FunctionRef;
 template <class... Arguments>
@@ -56,12 +57,12 @@ class FunctionRef<void(Arguments...)> {
 };
 using ItemBody = FunctionRef<void(Index, int)>;
 
-// Calls body(item, worker) once for every item, worker in 0 … workers − 1, no two calls with the same worker at once,
-// each inside a FloatingPointScope. Rethrows the first exception of a body. Throws Cancelled when stop was requested.
-// While a plan is made (plan.h) no body is called.
+// Calls body(item, worker) once for every item, with worker in 0 … workers − 1, never concurrently for the same worker,
+// and each time inside a FloatingPointScope. Rethrows the first exception of a body. Throws Cancelled if a stop was
+// requested. While a plan is being made (plan.h), no body is called.
 void for_each_item(const Runtime& runtime, int workers, Index num_items, const ItemBody& body);
 
-// Counts the rows that a call has finished and tells Runtime::progress.
+// Counts the rows that a call has finished, and reports them to Runtime::progress.
 class Progress {
  public:
   Progress(const Runtime& runtime, Index total) : runtime_(runtime), total_(total) {}

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Runs a loop on a number of threads at once and counts what they did until the last one finished: a thread that has to
-// wait for its processor lowers the peak as it would lower anybody's figure.
+// Runs a loop on several threads at once, and counts their work until the last one finishes: a thread that has to wait
+// for its processor lowers the peak, as it would lower any other measurement.
 //
-//   each thread:  wait for the others ─ loop in slices until the time is over ─ note slices and end
+//   each thread:  wait for the others ─ loop in slices until the time is over ─ record slices and end time
 //
-// The threads are not those of the pool, whose tasks may run one after the other. Read next: kernels/peak.cpp.
+// The threads are not those of the pool, which may run tasks one after another.
+// Read next: kernels/peak.cpp.
 #include "regard/peaks.h"
 
 #include <algorithm>
@@ -33,10 +34,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Of a dozen operations or more each: 20 to 80 microseconds, long beside the clock's 30 nanoseconds.
+// Of a dozen operations or more each: 20 to 80 microseconds, long compared with the clock's 30 nanoseconds.
 constexpr kernels::Index kTurnsPerSlice = 1 << 14;
 
-// Keeps the results of the loops alive.
+// Keeps compilers from removing the loops.
 std::atomic<float> sum_sink{0.0f};
 std::atomic<std::int32_t> bits_sink{0};
 
@@ -51,7 +52,7 @@ void check_arguments(const char* function, int num_threads, double seconds) {
   }
 }
 
-// Slices a second of all threads together. prepare(thread) runs before the time begins, on its thread, and returns the
+// Slices per second of all threads together. prepare(thread) runs on its thread before the time begins, and returns the
 // slice to repeat.
 double slices_per_second(int num_threads, double seconds, const std::stop_token& stop,
                          const std::function<std::function<void()>(int)>& prepare) {
@@ -139,7 +140,8 @@ std::optional<double> bf16_dot_gflops(int num_threads, double seconds, const std
 double read_gigabytes_per_second(std::size_t bytes_per_thread, int num_threads, double seconds,
                                  const std::stop_token& stop) {
   constexpr std::size_t kStepBytes = kernels::kReadStep * sizeof(float);
-  // 64 KiB take a microsecond from the second-level cache; of less, the clock would take its share.
+  // 64 KiB take a microsecond from the second-level cache; for smaller slices, reading the clock would distort the
+  // result.
   constexpr std::size_t kSliceBytes = std::size_t{1} << 20;
   check_arguments("read_gigabytes_per_second", num_threads, seconds);
   if (bytes_per_thread > std::numeric_limits<std::size_t>::max() / 2) throw std::bad_array_new_length();
@@ -148,13 +150,13 @@ double read_gigabytes_per_second(std::size_t bytes_per_thread, int num_threads, 
   const std::size_t count = steps * static_cast<std::size_t>(kernels::kReadStep);
   const std::size_t bytes = count * sizeof(float);
   const std::size_t rounds = std::max<std::size_t>(1, kSliceBytes / bytes);
-  // In pieces of some milliseconds, between which a stop ends the work.
+  // In pieces of a few milliseconds; a stop request is checked between them.
   const auto for_each_piece = [&](const auto& body) {
     constexpr std::size_t kPiece = (std::size_t{16} << 20) / kStepBytes * static_cast<std::size_t>(kernels::kReadStep);
     for (std::size_t at = 0; at < count && !stop.stop_requested(); at += kPiece) body(at, std::min(kPiece, count - at));
   };
 
-  // Written by the thread that reads them, so that they lie near it.
+  // Allocated and written by the thread that reads it, so that it is in that thread's local memory.
   std::vector<std::unique_ptr<float[]>> memory(static_cast<std::size_t>(num_threads));
   double best = 0;
   for (const auto read : kernels::active().peak.read) {

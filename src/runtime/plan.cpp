@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A plan is a call whose parallel loops are left out (for_each_item returns at once), with a workspace that counts.
-// What the call allocates is address space that nobody touches, so a plan of any size costs nothing.
+// A plan is a call whose parallel loops are skipped (for_each_item returns at once), with a workspace that counts
+// bytes. Its allocations are address space that is never touched, so a plan of any size is cheap.
 // Read next: parallel.cpp.
 #include "plan.h"
 
@@ -16,7 +16,7 @@ namespace {
 
 constinit thread_local Plan* current = nullptr;
 
-// Pages that are there when they are touched; bytes in use are counted as Workspace asks for them.
+// Pages are only committed when they are touched; bytes in use are counted as Workspace requests them.
 class AddressSpace final : public std::pmr::memory_resource {
  public:
   std::size_t most = 0;
@@ -71,7 +71,7 @@ Plan plan(const std::function<void(const Runtime&)>& call, const Runtime& runtim
   if (internal::is_planning()) throw std::logic_error("plan: called inside a plan");
   Plan made;
   made.instruction_set = active_instruction_set();
-  made.why = std::getenv("REGARD_FORCE_ISA") ? "REGARD_FORCE_ISA names it" : "the best that this processor has";
+  made.why = std::getenv("REGARD_FORCE_ISA") ? "set by REGARD_FORCE_ISA" : "the best that this processor supports";
   internal::AddressSpace workspace;
   Runtime planned = runtime;
   planned.executor = {};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What operators tell a plan that is being made on their thread. Without one all of this costs a look at a pointer.
+// What operators report to a plan that is being made on their thread. Without a plan, the cost is checking a pointer.
 // Read next: plan.cpp.
 #pragma once
 
@@ -10,13 +10,13 @@
 
 namespace regard::inline v0::internal {
 
-// Whether this thread makes a plan: then no element of a tensor may be read or written.
+// True if this thread is making a plan: no element of a tensor may then be read or written.
 bool is_planning();
 
-// The operator whose work follows. Only while planning.
+// Reports the operator whose work follows. Only while planning.
 void plan_operator(PlannedOperator planned);
 
-// While one lives, operators are left out of the plan and their workspace is not.
+// While an object of this type exists, operators are left out of the plan, but their workspace is counted.
 class PlanSuspension {
  public:
   PlanSuspension();
@@ -28,7 +28,7 @@ class PlanSuspension {
   std::ptrdiff_t num_operators_;
 };
 
-// So many threads will work. Only while planning.
+// Reports the number of threads that will work. Only while planning.
 void plan_threads(int num_threads);
 
 }  // namespace regard::inline v0::internal

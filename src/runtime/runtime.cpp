@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How many threads and how much memory this process may use (machine.h), and the library's version.
+// The number of threads and the memory that this process may use (machine.h), and the library's version.
 //
 //     threads = REGARD_THREADS, or min(physical cores in the affinity mask, cgroup quota)
-//     memory  = min(MemAvailable, what each cgroup from the process's own up to the root leaves)
+//     memory  = min(MemAvailable, the rest available in each cgroup from the process's own up to the root)
 //
-// A cgroup's files lie in its own folder below the mount point of its hierarchy; limits of every folder on the way up
-// hold. Version 2 has one hierarchy (cpu.max, memory.max), version 1 one per controller; both may be mounted at once.
+// A cgroup's files are in its own folder below the mount point of its hierarchy; the limits of every ancestor apply.
+// Version 2 has one hierarchy (cpu.max, memory.max), version 1 has one per controller; both may be mounted at once.
 // Read next: parallel.cpp.
 #include "regard/runtime.h"
 
@@ -37,7 +37,7 @@ std::optional<std::string> first_line(const std::string& path) {
   return line;
 }
 
-// The whole text as a number; none for "max" and anything else.
+// The whole text as a number; no value for "max" and anything else.
 std::optional<std::int64_t> parse_number(std::string_view text) {
   std::int64_t number = 0;
   const char* end = text.data() + text.size();
@@ -72,7 +72,7 @@ bool contains(const std::string& list, std::string_view name) {
   return false;
 }
 
-// The process's folder in one hierarchy, "/a/b". controller "" names version 2.
+// The process's folder in one hierarchy, such as "/a/b". The controller "" means version 2.
 std::optional<std::string> cgroup_path(const std::string& root, std::string_view controller) {
   std::ifstream file(root + "/proc/self/cgroup");
   std::string line;
@@ -101,7 +101,8 @@ std::vector<std::string> cgroup_folders(const std::string& root, std::string_vie
     words >> type >> word >> options;
     if (controller.empty() ? type != "cgroup2" : type != "cgroup" || !contains(options, controller)) continue;
 
-    // In a container the mounted folder is often the process's own; a path outside it shows only the mount point.
+    // In a container, the mounted folder is often the process's own. For a path outside it, only the mount point is
+    // visible.
     std::string below = *path;
     if (mounted_folder != "/") {
       const bool inside = below.starts_with(mounted_folder) &&
@@ -125,7 +126,7 @@ std::vector<std::string> cgroup_folders(const std::string& root, std::string_vie
 // Calls use(number) for each processor that the calling thread may run on, at least one.
 template <class Use>
 void for_each_cpu(const Use& use) {
-  constexpr std::size_t kMaxCpus = 8192;  // for which Linux can be built
+  constexpr std::size_t kMaxCpus = 8192;  // the maximum that Linux supports
   std::array<std::uint64_t, kMaxCpus / 64> mask{};
   const bool read = sched_getaffinity(0, sizeof mask, reinterpret_cast<cpu_set_t*>(mask.data())) == 0;
   std::size_t count = 0;
@@ -182,7 +183,7 @@ std::optional<int> cgroup_cpus(const std::string& root) {
 
 std::optional<std::uint64_t> cgroup_memory_bytes(const std::string& root) {
   std::optional<std::uint64_t> lowest;
-  // Files in the page cache count as used, but the kernel gives up those not in use before it rejects memory.
+  // Files in the page cache count as used, but the kernel reclaims inactive ones before it denies memory.
   const auto limit = [&lowest](std::optional<std::int64_t> maximum, std::optional<std::int64_t> used,
                                std::optional<std::int64_t> cached) {
     if (!maximum || !used || *maximum < 0 || *used < 0) return;
@@ -226,8 +227,8 @@ void throw_if_stopped(const std::stop_token& stop, std::string_view operation) {
 
 int default_num_threads() {
   if (const std::optional<int> threads = internal::threads_from_environment()) return *threads;
-  // Reading /sys takes longer than a small call, so the last answer is kept with a fingerprint of its mask, both in
-  // one word: no lock that a fork could leave held.
+  // Reading /sys takes longer than a small call, so the last result is cached with a fingerprint of its mask, both in
+  // one word: this avoids a lock that a fork could leave held.
   static constinit std::atomic<std::uint64_t> last{0};
   std::uint64_t fingerprint = 0xcbf29ce484222325;  // FNV-1a
   internal::for_each_cpu(

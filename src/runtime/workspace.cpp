@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Scratch memory that stays between calls: fresh pages cost a tenth of a call that computes for ten milliseconds.
+// Scratch memory that is kept between calls: fresh pages cost a tenth of a call that computes for ten milliseconds.
 //
-//     allocate    the newest kept block of the size's class, else operator new
-//     deallocate  kept, as long as all kept blocks together stay within kKeptBytes; else operator delete
+//     allocate    the newest kept block of the size's class, otherwise operator new
+//     deallocate  kept as long as all kept blocks fit within kKeptBytes; otherwise operator delete
 //
-// Classes are powers of two and the middles between them, so that a block fits every request of its class. A caller who
-// finds the list in use takes operator new: nobody waits, and a child of fork() whose parent held it goes on.
+// Classes are powers of two and the midpoints between them, so that a block fits every request of its class. A caller
+// that finds the list locked uses operator new: no thread waits, and a child of fork() can continue if its parent held
+// the lock.
 #include "workspace.h"
 
 #include <array>
@@ -16,12 +17,12 @@
 namespace regard::inline v0::internal {
 namespace {
 
-// Packed keys and values of a call of middle size, and the scratch of its threads.
+// Enough for the packed keys and values of a medium-sized call, and the scratch of its threads.
 constexpr std::size_t kKeptBytes = std::size_t{64} << 20;
-// Smaller ones cost operator new nothing.
+// For smaller blocks, operator new is cheap.
 constexpr std::size_t kSmallestKept = std::size_t{1} << 14;
 
-// Where memory is watched, every block must really go back.
+// With memory checkers, every block must really be freed.
 #if defined(__SANITIZE_ADDRESS__)
 constexpr bool kKeeps = false;
 #elif defined(__has_feature)
@@ -77,7 +78,7 @@ class KeptMemory final : public std::pmr::memory_resource {
     if (!is_kept(bytes, alignment)) return ::operator delete(data, bytes, std::align_val_t{alignment});
     const Block block{data, class_bytes(bytes)};
     if (const std::unique_lock lock(mutex_, std::try_to_lock); lock && !closed_) {
-      // The oldest make room.
+      // The oldest blocks are released first.
       while (num_blocks_ == blocks_.size() || (num_blocks_ > 0 && kept_bytes_ + block.bytes > kKeptBytes)) {
         release(blocks_[0]);
         kept_bytes_ -= blocks_[0].bytes;
@@ -93,7 +94,7 @@ class KeptMemory final : public std::pmr::memory_resource {
   bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override { return this == &other; }
 
   std::mutex mutex_;
-  std::array<Block, 32> blocks_{};  // the oldest first
+  std::array<Block, 32> blocks_{};  // oldest first
   std::size_t num_blocks_ = 0;
   std::size_t kept_bytes_ = 0;
   bool closed_ = false;

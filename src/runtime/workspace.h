@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Scratch memory of an operator call: every byte comes from Runtime::workspace and goes back when the call ends.
-// Read next: workspace.cpp (where it comes from when the caller names nothing).
+// Scratch memory of an operator call: every byte comes from Runtime::workspace and is returned when the call ends.
+// Read next: workspace.cpp (the default memory resource).
 #pragma once
 
 #include <cstddef>
@@ -16,18 +16,18 @@ namespace regard::inline v0::internal {
 
 inline constexpr std::size_t kWorkspaceAlignment = 64;  // a cache line
 
-// Keeps up to 64 MiB of what was given back for the next call.
+// Keeps up to 64 MiB of returned memory for the next call.
 std::pmr::memory_resource& default_workspace();
 
 inline std::pmr::memory_resource* workspace_of(const Runtime& runtime) {
   return runtime.workspace ? runtime.workspace : &default_workspace();
 }
 
-// What an operator lists: its sequences, heads, tasks. Made with workspace_of(runtime).
+// A list in workspace memory: sequences, heads, tasks. Created with workspace_of(runtime).
 template <class T>
 using List = std::pmr::vector<T>;
 
-// count elements, aligned to a cache line and not initialised.
+// `count` elements, aligned to a cache line and uninitialized.
 template <class T>
 class Workspace {
  public:

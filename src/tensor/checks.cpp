@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The checks of checks.h. Overlap is decided from byte ranges and strides alone, in constant time.
+// The checks of checks.h. Overlap is decided in constant time, from byte ranges and strides only.
 // Read next: attention/arguments.cpp.
 #include "checks.h"
 
@@ -90,7 +90,7 @@ Footprint footprint(const char* operator_name, const char* name, const void* dat
 namespace {
 
 bool overlaps_itself(const Footprint& f) {
-  // From the innermost axis out, each stride must step over everything inside it.
+  // From the innermost axis outwards, each stride must step over everything inside it.
   Index span = f.end == f.begin ? 0 : static_cast<Index>(f.end - f.begin);
   for (std::size_t axis = 0; axis < f.num_axes; ++axis) {
     const Index inner = span - f.axis_strides[axis] * (f.axis_extents[axis] - 1);
@@ -100,7 +100,8 @@ bool overlaps_itself(const Footprint& f) {
   return false;
 }
 
-// What f occupies of every period: axes whose stride is a multiple of it repeat the bytes that the others span.
+// The bytes of every period that f occupies: axes whose stride is a multiple of the period repeat the bytes that the
+// others span.
 Index span_in_period(const Footprint& f, Index period) {
   Index span = static_cast<Index>(f.end - f.begin);
   for (std::size_t axis = 0; axis < f.num_axes; ++axis) {
@@ -109,11 +110,11 @@ Index span_in_period(const Footprint& f, Index period) {
   return span;
 }
 
-// Whether some stride of either proves that b lies in the gaps which a leaves in every period, and a in those of b.
+// True if some stride of either proves that b fits in the gaps that a leaves in every period, and a in those of b.
 bool interleaved(const Footprint& a, const Footprint& b) {
   const auto apart = [&](Index period) {
     if (period == 0) return false;
-    // Unsigned differences wrap, so the remainder is taken of the true distance with its sign.
+    // Unsigned differences wrap, so the remainder is computed from the signed distance.
     const Index remainder = static_cast<Index>(b.begin - a.begin) % period;
     const Index distance = remainder < 0 ? remainder + period : remainder;
     return distance >= span_in_period(a, period) && distance + span_in_period(b, period) <= period;

@@ -22,12 +22,12 @@ std::string shape_text(std::span<const Index> shape);
 
 [[noreturn]] void reject(const std::string& operator_name, const std::string& what);
 
-// Bytes that a view touches, and how, for the overlap checks.
+// The bytes that a view touches, and their strides, for the overlap checks.
 struct Footprint {
   const char* name;
   std::uintptr_t begin;
   std::uintptr_t end;  // one past the last byte
-  // In bytes, non-negative, axes of extent 1 left out, largest first; and the axes' extents.
+  // In bytes, non-negative, without axes of extent 1, largest first; and the extents of these axes.
   std::span<const Index> strides() const { return std::span(axis_strides).first(num_axes); }
   std::span<const Index> extents() const { return std::span(axis_extents).first(num_axes); }
 
@@ -36,7 +36,7 @@ struct Footprint {
   std::array<Index, kMaxAxes> axis_strides, axis_extents;
 };
 
-// Those of a call's inputs, or of its outputs.
+// The footprints of a call's inputs, or of its outputs.
 class Footprints {
  public:
   void push_back(const Footprint& footprint) {
@@ -51,7 +51,7 @@ class Footprints {
   std::size_t count_ = 0;
 };
 
-// Throws std::invalid_argument when the view's size overflows, or its data is null and its size is not.
+// Throws std::invalid_argument if the view's size overflows, or if its data is null and its size is not zero.
 Footprint footprint(const char* operator_name, const char* name, const void* data, std::span<const Index> shape,
                     std::span<const Index> strides, Index element_bytes);
 template <class T, int Rank>
@@ -59,10 +59,10 @@ Footprint footprint(const char* operator_name, const char* name, const TensorVie
   static_assert(Rank <= Footprint::kMaxAxes);
   return footprint(operator_name, name, view.data, view.shape, view.strides, sizeof(T));
 }
-// "float32"; a value that names no type as its number.
+// "float32"; for an unknown value, its number.
 std::string element_type_text(ElementType type);
 
-// "float64", or "float32, bfloat16 or float16": the types that are computed with as T.
+// "float64", or "float32, bfloat16 or float16": the types that are computed as T.
 template <class T>
 constexpr const char* computed_types() {
   return std::is_same_v<T, double> ? "float64" : "float32, bfloat16 or float16";
@@ -78,9 +78,9 @@ void expect_type(const char* operator_name, const char* name, ElementType type,
                  std::initializer_list<ElementType> allowed, const char* expected);
 // Throws std::invalid_argument unless the type is int32 or int64.
 void expect_integers(const char* operator_name, const char* name, ElementType type);
-// What an argument's type may be that is `own`, or that of query: "float32, or bfloat16 as query".
+// The allowed types of an argument that has type `own` or that of query: "float32, or bfloat16 as query".
 std::string own_or_query(ElementType own, ElementType query);
-// Throws std::invalid_argument unless elements of this type are converted to T exactly.
+// Throws std::invalid_argument unless elements of this type convert to T exactly.
 template <class T>
 void expect_type(const char* operator_name, const char* name, ElementType type) {
   if (is_computed_as<T>(type)) return;
@@ -97,7 +97,7 @@ template <int Rank>
 Footprint footprint(const char* operator_name, const char* name, const OutputView<Rank>& view) {
   return footprint(operator_name, name, InputView<Rank>(view));
 }
-// Every operator takes the footprint of every input before it reads any, so an element type is checked for all of them.
+// Operators compute the footprint of every input before they read any, so the element type is checked for all of them.
 template <class T, int Rank>
 Footprint number_footprint(const char* operator_name, const char* name, const InputView<Rank>& view) {
   if (!view.absent()) expect_type<T>(operator_name, name, view.type);
@@ -116,7 +116,7 @@ TensorView<T, Rank> typed(const char* operator_name, const char* name, const Out
   return {static_cast<T*>(view.data), view.shape, view.strides};
 }
 
-// Throws std::invalid_argument when an output overlaps itself, an input or another output.
+// Throws std::invalid_argument if an output overlaps itself, an input or another output.
 void check_overlap(const char* operator_name, std::span<const Footprint> inputs, std::span<const Footprint> outputs);
 
 // Throws std::invalid_argument unless the view is absent or has exactly this shape.

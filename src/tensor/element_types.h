@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rows of numbers whose type is a value: widened when they are read, rounded once when they are written, and handed to
-// the kernels that pack their type.
+// Rows of elements whose type is known at run time: converted when read, rounded once when written, and passed to the
+// kernels that pack their type.
 //
-//     with_rows<T>(r.key, r.key_pairs, b, h, first, [&](const auto& kernel, const auto& rows) { kernel.pack_keys(rows,
-//     …);
+//     with_rows<T>(r.key, r.key_pairs, b, h, first, [&](const auto& kernel, const auto& rows) {
+//       kernel.pack_keys(rows, …);
 //     })
 //
 // Read next: regard/types.h, kernels/attention_pack.cpp.
@@ -24,7 +24,7 @@ namespace regard::inline v0::internal {
   throw std::logic_error("elements of type " + std::to_string(static_cast<int>(type)) + " have no code here");
 }
 
-// Calls use(S{}) with S the type of this name, one of those that are computed with as T.
+// Calls use(S{}), where S is the type with this value, one of those that are computed as T.
 template <class T, class Use>
 void with_element_type(ElementType type, Use use) {
   if (type == kElementType<T>) return use(T{});
@@ -52,13 +52,13 @@ constexpr kernels::Stored stored_type(ElementType type) {
   }
 }
 
-// A whole number of int32 or int64.
+// Reads an int32 or int64.
 inline Index read_index(ElementType type, const void* p) {
   return type == ElementType::int32 ? read_element(static_cast<const std::int32_t*>(p))
                                     : read_element(static_cast<const std::int64_t*>(p));
 }
 
-// to[i] = from[i · from_stride], widened, for i in 0 … count − 1.
+// to[i] = from[i · from_stride], converted to T, for i in 0 … count − 1.
 template <class T>
 void read_numbers(ElementType type, Index count, const void* from, Index from_stride, T* to) {
   with_element_type<T>(type, [&]<class S>(S) {
@@ -95,7 +95,7 @@ void write_numbers(ElementType type, Index count, const T* from, void* to, Index
   });
 }
 
-// to[i · to_stride] = to[i · to_stride] + from[i], added as T and rounded once, for i in 0 … count − 1.
+// to[i · to_stride] = to[i · to_stride] + from[i], added in T and rounded once, for i in 0 … count − 1.
 template <class T>
 void add_numbers(ElementType type, Index count, const T* from, void* to, Index to_stride) {
   with_element_type<T>(type, [&]<class S>(S) {
@@ -107,14 +107,14 @@ void add_numbers(ElementType type, Index count, const T* from, void* to, Index t
   });
 }
 
-// add_numbers where `add`, else write_numbers.
+// add_numbers if `add`, otherwise write_numbers.
 template <class T>
 void write_or_add_numbers(bool add, ElementType type, Index count, const T* from, void* to, Index to_stride) {
   add ? add_numbers(type, count, from, to, to_stride) : write_numbers(type, count, from, to, to_stride);
 }
 
-// Calls use(kernels, matrix) with the kernels that pack the view's type into panels of T, and the view's rows of
-// (b, h) from `first` on as their source. pairs: into panels of pairs; the view is of bfloat16.
+// Calls use(kernels, matrix) with the kernels that pack the view's type into panels of T, and with the view's rows of
+// (b, h) from `first` on as their source. pairs: pack into panels of pairs; the view has type bfloat16.
 template <class T, class Use>
 void with_rows(const InputView<4>& view, bool pairs, Index b, Index h, Index first, Use use) {
   const void* corner = view.pointer(b, h, first, 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reading and copying elements of views, which may be misaligned for their type: always as bytes.
+// Reads and copies elements of views. They may be misaligned for their type, so they are always accessed as bytes.
 #pragma once
 
 #include <cstring>

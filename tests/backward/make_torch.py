@@ -3,8 +3,8 @@
 
     python tests/backward/make_torch.py > tests/backward/torch.txt        (torch 2.13.0, CPU)
 
-Inputs are numbers that any language makes exactly: input number k at place n is ((n · (37 + 2k) + 11 · k) mod 101) / 50 − 1.
-A line is a case's name or a gradient: its name, then its numbers in row-major order.
+Inputs are values that any language computes exactly: element n of input k is ((n · (37 + 2k) + 11 · k) mod 101) / 50 − 1.
+Each line is the name of a case, or a gradient: its name, then its values in row-major order.
 """
 
 import torch

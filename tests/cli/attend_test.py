@@ -236,7 +236,7 @@ def test_a_dash_means_standard_input_or_output(folder):
     succeed("attend", *QKV, "-o", "kept.npy", "--lse", "-", cwd=folder)
     assert (folder / "kept.npy").read_bytes() == expected
     fail(1, ["standard input: byte", "ends after"], *arguments, stdin=query[:-1], cwd=folder)
-    fail(1, ["standard input: byte", "goes on"], *arguments, stdin=query + b"x", cwd=folder)
+    fail(1, ["standard input: byte", "extra bytes"], *arguments, stdin=query + b"x", cwd=folder)
     fail(1, "standard input: byte 0: the file is empty", *arguments, cwd=folder)
 
 
@@ -513,9 +513,9 @@ def test_files_that_are_not_arrays_are_rejected(folder):
     save(folder, "object.npy", np.array([[1, "a"]], object))
     with_query("object.npy", "'|O' holds Python objects")
     save(folder, "structured.npy", np.zeros((2, 2), [("a", "f4")]))
-    with_query("structured.npy", "a structured type is not read")
+    with_query("structured.npy", "structured types are not supported")
     save(folder, "narrow.npy", np.zeros((2, 2), np.int16))
-    with_query("narrow.npy", ["'<i2' (int16) is not read", "expected float16, float32, float64"])
+    with_query("narrow.npy", ["'<i2' (int16) is not supported", "expected float16, float32, float64"])
     whole = (folder / "q.npy").read_bytes()
     (folder / "short.npy").write_bytes(whole[:-1])
     with_query("short.npy", "short.npy: byte 223: the file holds 95 bytes of data; shape (2, 4, 3) of float32 has 96")
@@ -577,8 +577,8 @@ def test_arrays_of_the_wrong_type_or_shape_are_rejected(folder, option, array, o
 
 
 BAD_OPTIONS = [
-    (["--causal"], 1, "regard: --causal needs --query-offset to be named when query and key lengths differ (4 and 6)"),
-    (["--window", "1,1"], 1, "regard: --window needs --query-offset to be named"),
+    (["--causal"], 1, "regard: --causal needs an explicit --query-offset when query and key lengths differ (4 and 6)"),
+    (["--window", "1,1"], 1, "regard: --window needs an explicit --query-offset"),
     (["--causal=sideways"], 2, '--causal is "sideways"; expected top_left, bottom_right or a whole number'),
     (["--causal=1", "--query-offset", "1"], 2, "both set the offset"),
     (["--causal="], 2, "--causal= has no value"),

@@ -266,9 +266,9 @@ def test_invalid_options_are_rejected(folder, arguments, words_expected):
 
 
 @pytest.mark.parametrize("content, words_expected", [
-    (b'{"X": [[1]], "X": [[1]]}', 'byte 13: the name "X" stands twice'),
+    (b'{"X": [[1]], "X": [[1]]}', 'byte 13: the name "X" occurs twice'),
     (b'{"X": [[NaN]]}', "byte 8: "),
-    (b'{"X": [[1e999]]}', ["byte 12: ", "larger than a double"]),
+    (b'{"X": [[1e999]]}', ["byte 12: ", "out of the range of double"]),
     (b'{"X": [[1,2],[3]]}', "byte 13: X is ragged"),
     (b"[" * 65 + b"]" * 65, "byte 64: nested deeper than 64"),
     (b'{"x\xff": 1}', "byte 3: not UTF-8"),

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the files in this folder that the encoder is compared with, by transformers (eager attention, float32).
+"""Writes the reference files of the encoder in this folder with transformers (eager attention, float32).
 
-    make_reference.py tiny            tiny/: a BERT of random numbers;  tiny_reference.safetensors: what it computes
+    make_reference.py tiny            tiny/: a BERT with random parameters;  tiny_reference.safetensors: its results
     make_reference.py model FOLDER    minilm_reference.safetensors: all-MiniLM-L6-v2 on sentences.txt
     make_reference.py vectors FOLDER  minilm_vectors.npy: vectors (100, E) of hundred_sentences.txt by the same model
 
@@ -11,7 +11,7 @@ sentences.txt, K a layer:
     tiny      N.ids N.hidden_keys N.states (layers + 1, L, E); for short texts N.weights (layers, H, L, L) and N.K.NAME,
               (L, E), with NAME one of query key value attention_output attention_normed feed_forward
     minilm    N.ids N.pooled (E) N.norms (layers + 1, L); N.states (layers + 1, 64) and N.weights (layers, H, 16): samples
-              at places drawn by `places`, as in ../encoder_reference.h; sentence 0 is kept whole in all_states,
+              at positions drawn by `places`, as in ../support/encoder_reference.h; all of sentence 0 is in all_states,
               all_weights
 
 states 0 is the input of layer 0.
@@ -61,7 +61,7 @@ def tiny():
         max_position_embeddings=40, type_vocab_size=2, layer_norm_eps=1e-3, hidden_act="gelu",
         hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, attn_implementation="eager")
     model = transformers.BertModel(config, add_pooling_layer=False).eval()
-    with torch.no_grad():  # as far from what training starts with as trained numbers are
+    with torch.no_grad():  # as far from the initial values of training as trained parameters are
         for name, parameter in model.named_parameters():
             spread = 0.3 if parameter.dim() == 2 else 0.2
             parameter.normal_(1.0 if name.endswith("LayerNorm.weight") else 0.0, spread)
@@ -88,7 +88,7 @@ def tiny():
 
 
 class SplitMix64:
-    """Steele, Lea and Flood 2014; `Random` of ../arrays.h."""
+    """Steele, Lea and Flood 2014; `Random` of ../support/arrays.h."""
 
     def __init__(self, seed):
         self.state = seed
@@ -130,7 +130,7 @@ def model(folder):
 
 
 def vectors(folder):
-    """Mean over all tokens, then length 1, as the model card writes it."""
+    """Mean over all tokens, scaled to norm 1, as in the model card."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     encoder = transformers.AutoModel.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32).eval()
     rows = []

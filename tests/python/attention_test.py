@@ -364,7 +364,7 @@ def test_what_is_no_cache_is_rejected():
     assert regard.KvCache.open(aligned).dtype == "bfloat16"
     with pytest.raises(RuntimeError, match="byte"):
         regard.KvCache.open(aligned[:memory.size - 1])
-    with pytest.raises(RuntimeError, match="ends within the header"):
+    with pytest.raises(RuntimeError, match="the header is truncated"):
         regard.KvCache.open(b"")
     with pytest.raises(ValueError, match="not aligned to 64"):
         regard.KvCache.open(aligned[1:])
@@ -372,7 +372,7 @@ def test_what_is_no_cache_is_rejected():
         regard.KvCache.open(aligned[::2])
     with pytest.raises(ValueError, match="memory has type float32"):
         regard.KvCache.open(np.zeros(4, np.float32))
-    for byte, what in ((0, "is no key/value cache"), (8, "version"), (12, "holds")):
+    for byte, what in ((0, "not a key/value cache"), (8, "version"), (12, "holds")):
         broken = np.frombuffer(mmap.mmap(-1, memory.size), np.uint8)
         broken[:] = memory
         broken[byte] ^= 0x55

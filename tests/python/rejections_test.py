@@ -177,7 +177,7 @@ def test_options_of_backward_are_those_of_the_forward_call(name, options):
 
 def test_a_fingerprint_is_bytes():
     backward({}, fingerprint="unchecked")
-    with pytest.raises(ValueError, match="fingerprint is missing; expected the one that attention_forward wrote"):
+    with pytest.raises(ValueError, match="fingerprint is missing; expected the one written by attention_forward"):
         backward({}, fingerprint=None)
     with pytest.raises(ValueError, match="fingerprint has 3 bytes; expected 64"):
         backward({}, fingerprint=b"abc")

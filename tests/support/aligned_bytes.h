@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Memory in which the block of a cache may lie: aligned to 64.
+// Memory for the block of a cache, aligned to 64 bytes.
 #pragma once
 
 #include <cstddef>

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Arrays for tests: numbers from a fixed seed, in any layout that a TensorView can describe.
+// Arrays for tests: values from a fixed seed, in any layout that a TensorView can describe.
 //
 //   Random           one stream of numbers, the same on every system
-//   Array<T, Rank>   memory of its own under a view whose layout is chosen: axes in any order, gaps, negative or zero
-//                    strides, a start that is not a multiple of the element. Whatever lies between the elements can be
-//                    checked to be untouched.
+//   Array<T, Rank>   owns memory under a view with a chosen layout: axes in any order, gaps, negative or zero strides,
+//                    a start that is not a multiple of the element. Can check that the memory between its elements is
+//                    untouched.
 // Read next: attention_cases.h.
 #pragma once
 
@@ -34,7 +34,7 @@ class Random {
     z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
     return z ^ (z >> 31);
   }
-  // low … high, both included.
+  // An integer from low to high, inclusive.
   Index integer(Index low, Index high) {
     return low + static_cast<Index>(bits() % static_cast<std::uint64_t>(high - low + 1));
   }
@@ -99,7 +99,7 @@ class Array {
     char* start = memory_.data() + lead + layout.lead_bytes + first * Index{sizeof(T)};
     view_ = {reinterpret_cast<T*>(start), shape, strides};
   }
-  // The view points into memory_, which moves along.
+  // The view points into memory_, which is moved with it.
   Array(Array&&) noexcept = default;
   Array& operator=(Array&&) noexcept = default;
 
@@ -115,7 +115,7 @@ class Array {
   }
   void set(const Shape& at, T x) { std::memcpy(address(at), &x, sizeof x); }
 
-  // f(shape-typed index) for every element, in row-major order.
+  // Calls f(index) for every element, in row-major order.
   template <class F>
   void for_each_index(F f) const {
     Shape at{};
@@ -140,7 +140,7 @@ class Array {
     for_each_index([&](const Shape& at) { result.push_back(get(at)); });
     return result;
   }
-  // True when no byte outside the elements was written since the array was made. Ends the array's use as a result.
+  // True if no byte outside the elements was written since the array was created. Call it last.
   bool surroundings_untouched() {
     for_each_index([&](const Shape& at) { std::memset(address(at), kUntouched, sizeof(T)); });
     return std::all_of(memory_.begin(), memory_.end(), [](char byte) { return byte == kUntouched; });
@@ -175,7 +175,7 @@ Array<T, Rank> relaid(const Array<T, Rank>& from, const Layout<Rank>& layout) {
   return to;
 }
 
-// The bits of each number, all NaN alike: their sign and payload are outside every promise.
+// The bits of each element, with all NaN alike: no guarantee covers their sign and payload.
 template <class T>
 std::vector<std::uint64_t> bits_of(const std::vector<T>& numbers) {
   std::vector<std::uint64_t> bits;
@@ -203,7 +203,7 @@ bool identical(T a, T b) {
   return (a == b && std::signbit(a) == std::signbit(b)) || (a != a && b != b);
 }
 
-// Whether both have the same bits, and where they differ first.
+// Returns whether both have the same bits, and where they first differ.
 inline testing::AssertionResult same_bits(const std::vector<std::uint64_t>& got,
                                           const std::vector<std::uint64_t>& expected) {
   if (got.size() != expected.size()) return testing::AssertionFailure() << got.size() << " and " << expected.size();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Random calls of attention_forward: shapes round every edge of lanes, tiles, blocks and chunks, every option and
-// combination of options, every layout, poison at keys that nobody sees and NaN at places that somebody sees.
+// Random calls of attention_forward: shapes around every edge of lanes, tiles, blocks and chunks, every option and
+// combination of options, every layout, poison at invisible keys and NaN at visible elements.
 //
 //     AttentionCase<float> call = random_attention_case<float>(seed);     the same call for the same seed, everywhere
 //     reference::attention(call.query.view(), …, call.options)
@@ -16,18 +16,18 @@
 
 namespace regard {
 
-// How many random calls a test makes, of so many: $REGARD_RANDOM_CALLS at most, for builds that are slow.
+// The number of random calls that a test makes: `all`, but at most $REGARD_RANDOM_CALLS, for slow builds.
 inline std::uint64_t num_random_calls(std::uint64_t all) {
   const char* most = std::getenv("REGARD_RANDOM_CALLS");
   return most == nullptr ? all : std::min<std::uint64_t>(all, std::stoull(most));
 }
 
-// The arguments of one call and the memory that they point to.
+// The arguments of one call, and the memory that they refer to.
 template <class T>
 struct AttentionCase {
   Array<T, 4> query, key, value;
   AttentionOptions options;
-  std::string text;  // what the options are, for messages
+  std::string text;  // describes the options, for messages
 
   std::vector<Index> key_lengths, query_starts, key_starts, prefix, offsets;
   Array<std::int32_t, 2> query_segments, key_segments;
@@ -244,11 +244,11 @@ void random_numbers(Random& random, AttentionCase<T>& call, std::ostringstream& 
   }
 }
 
-// NaN and ∞ at every second key that no row of its head's group sees; now and then NaN at an element that rows see.
+// NaN and ∞ at every second key that no row of its group of heads attends to; occasionally NaN at a visible element.
 template <class T>
 void random_poison(Random& random, AttentionCase<T>& call, std::ostringstream& text) {
   for (const auto* array : {&call.key, &call.value}) {
-    // Here one key's elements are another's, too.
+    // With repeated elements, one key shares elements with another.
     if (array->repeats()) return;
   }
   const Index group = call.H() / call.Hkv();
@@ -290,7 +290,7 @@ void random_visible_nan(Random& random, AttentionCase<T>& call, std::ostringstre
 
 // ---- the whole
 
-// Queries at the end of their keys, four heads on two of keys.
+// Queries at the end of their keys; four query heads, two key heads.
 template <class T>
 AttentionCase<T> long_causal_case(Index queries, Index keys) {
   Random random(7);
@@ -315,7 +315,7 @@ AttentionCase<T> random_attention_case(std::uint64_t seed) {
   Index L = chunks ? random.integer(1, 5) : random.chance(0.3) ? S : random_length(random, false);
   Index D = chunks ? random.integer(1, 9) : random_head_size(random);
   Index Dv = random.chance(0.5) ? D : chunks ? random.integer(1, 40) : random_head_size(random);
-  // A case stays small enough for ten thousand of them: long rows get short heads.
+  // Limits the size of a case, so that ten thousand can run: long rows get small heads.
   while (B * H * L * S * (D + Dv) > 600'000) {
     D = (D + 1) / 2;
     Dv = (Dv + 1) / 2;

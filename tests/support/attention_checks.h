@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Outputs of attention_forward with memory of their own, and their comparison with reference.h within the bounds of
-// docs/reference/semantics.md section 4: NaN exactly where the reference has NaN, infinities equal, rows that see
-// nothing +0.
-// Read next: attention_random_test.cpp, attention_semantics_test.cpp.
+// Outputs of attention_forward with their memory, and their comparison with reference.h within the bounds of
+// docs/reference/semantics.md section 4: NaN exactly where the reference has NaN, infinities equal, fully masked rows
+// +0.
+// Read next: attention_random_test.cpp, attention_formula_test.cpp.
 #pragma once
 
 #include <optional>
@@ -14,7 +14,7 @@
 
 namespace regard {
 
-// Every output of one call; absent ones are not asked for.
+// Every output of one call; absent ones are not requested.
 template <class T>
 struct AttentionArrays {
   Array<T, 4> context;
@@ -30,7 +30,7 @@ struct AttentionArrays {
     if (weights) outputs.weights = weights->view();
     return outputs;
   }
-  // All outputs, or all but the weights, dense.
+  // All outputs, or all except the weights, dense.
   static AttentionArrays dense(Index B, Index H, Index L, Index S, Index Dv, bool with_weights = true) {
     AttentionArrays arrays;
     arrays.context = Array<T, 4>({B, H, L, Dv});
@@ -55,7 +55,7 @@ struct AttentionInputs {
     inputs.value = normal_array<T, 4>(random, {B, Hkv, S, Dv});
     return inputs;
   }
-  // One head of everything, which is all that most clauses need.
+  // One head of everything, which suffices for most clauses.
   static AttentionInputs normal(std::uint64_t seed, Index L, Index S, Index D) {
     return normal(seed, 1, 1, 1, L, S, D, D);
   }
@@ -77,7 +77,7 @@ AttentionArrays<T> run_attention(const AttentionInputs<T>& inputs, const Attenti
   return run_attention<T>(inputs.query, inputs.key, inputs.value, options, runtime);
 }
 
-// The bits of every output, one after the other.
+// The bits of every output, one after another.
 template <class T>
 std::vector<std::uint64_t> all_bits(const AttentionArrays<T>& outputs) {
   std::vector<std::uint64_t> bits = bits_of(outputs.context);
@@ -94,7 +94,7 @@ std::vector<std::uint64_t> all_bits(const AttentionArrays<T>& outputs) {
   return bits;
 }
 
-// True when got is NaN like expected, the same infinity, or within bound of it.
+// True if got is NaN like expected, the same infinity, or within bound of it.
 template <class T>
 bool agrees(T got, reference::Wide<T> expected, reference::Wide<T> bound) {
   using W = reference::Wide<T>;
@@ -103,7 +103,7 @@ bool agrees(T got, reference::Wide<T> expected, reference::Wide<T> bound) {
   return std::abs(static_cast<W>(got) - expected) <= bound;
 }
 
-// Reports the first few disagreements of each output; returns whether there were none.
+// Reports the first few differences of each output; returns whether there were none.
 template <class T>
 bool matches_reference(const AttentionArrays<T>& got, const reference::Attention<T>& expected) {
   using W = reference::Wide<T>;
@@ -156,7 +156,7 @@ bool matches_reference(const AttentionArrays<T>& got, const reference::Attention
   return faults == 0;
 }
 
-// One call with all outputs on every instruction set, each compared with the reference. Returns the last one's.
+// Runs one call with all outputs on every instruction set, compares each with the reference, and returns the last one.
 template <class T>
 AttentionArrays<T> checked_attention(const AttentionInputs<T>& inputs, const AttentionOptions& options = {}) {
   const auto expected = reference::attention<T>(inputs.query.view(), inputs.key.view(), inputs.value.view(), options);

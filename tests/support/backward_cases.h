@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One call of attention_backward with everything that it needs: inputs, what their forward pass wrote, random gradients
-// of that, and room for the results; and what tests look for in these. Read next: attention_backward_test.cpp.
+// One call of attention_backward with everything that it needs: inputs, the outputs of their forward pass, random
+// gradients of these, and memory for the results; and the checks of these results.
+// Read next: attention_backward_test.cpp.
 #pragma once
 
 #include "attention_checks.h"
@@ -24,7 +25,7 @@ struct GradientArrays {
   }
 };
 
-// Room for the gradients of the call's query, key and value.
+// Memory for the gradients of the call's query, key and value.
 template <class T>
 GradientArrays<T> outputs_of(const AttentionCase<T>& call) {
   GradientArrays<T> g;
@@ -39,7 +40,7 @@ bool has_bias(const AttentionCase<T>& call) {
   return !call.options.bias.absent();
 }
 
-// A call, what its forward pass wrote, and gradients of it.
+// A call, the outputs of its forward pass, and gradients of these.
 template <class T>
 struct BackwardCase {
   AttentionCase<T> call;
@@ -74,14 +75,14 @@ struct BackwardCase {
   void run(GradientArrays<T>& g, const Runtime& runtime = {}) const { run(g.views(), runtime); }
 };
 
-// Reports the first few numbers that are further off than their error allows.
+// Reports the first few elements that deviate by more than their bound.
 template <class T, int Rank>
 void expect_gradient(const char* name, const Array<T, Rank>& got, const reference::Gradient<T>& expected) {
   const std::vector<T> x = got.values();
   ASSERT_EQ(x.size(), expected.value.size());
   int faults = 0;
   for (std::size_t n = 0; n < x.size(); ++n) {
-    // A sum that may overflow on its way may be anything.
+    // A sum whose partial sums may overflow can be anything.
     if (!(expected.size[n] < std::numeric_limits<T>::max() / 16) && expected.size[n] == expected.size[n]) continue;
     if (!agrees<T>(x[n], expected.value[n], expected.error[n]) && ++faults < 6) {
       ADD_FAILURE() << name << ", element " << n << " of " << x.size() << ": " << x[n] << ", expected "
@@ -99,7 +100,7 @@ void expect_gradients(const GradientArrays<T>& g, const reference::AttentionBack
   if (g.sinks) expect_gradient("grad_sinks", *g.sinks, expected.sinks);
 }
 
-// The bits of every gradient, one after the other.
+// The bits of every gradient, one after another.
 template <class T>
 std::vector<std::uint64_t> all_bits(const GradientArrays<T>& g) {
   std::vector<std::uint64_t> bits = bits_of(g.query);
@@ -113,7 +114,7 @@ std::vector<std::uint64_t> all_bits(const GradientArrays<T>& g) {
   return bits;
 }
 
-// Asked for alone, each of query, key and value has the gradient that it has beside the others.
+// Each of query, key and value, requested alone, has the same gradient as together with the others.
 template <class T, class Case>
 void expect_the_same_alone(const Case& test, const GradientArrays<T>& all) {
   GradientArrays<T> g = outputs_of(test.call);
@@ -137,7 +138,7 @@ Array<T, Rank> batch_entry(const Array<T, Rank>& from, Index b, const Layout<Ran
   return to;
 }
 
-// NaN and infinities in the rows from begin to end of every head.
+// NaN and infinities in rows begin to end of every head.
 template <class T>
 void poison(Array<T, 4>& array, Index begin, Index end) {
   array.for_each_index([&](const auto& at) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The backward pass as plain loops over rows, keys and columns, from the formulas of attention_backward.h, on top of
-// the forward pass of reference.h and in its wider type; beside each gradient, what its error is measured in.
+// The backward pass as plain loops over rows, keys and columns, from the formulas of attention_backward.h, based on the
+// forward pass of reference.h and in its wider type; and the error bound of each gradient.
 //
 //   for b, h, i:  delta = Σ context · grad_context − grad_lse
 //     for visible j:  dS = p · (grad_context · v_j − delta)
@@ -18,15 +18,15 @@ template <class T>
 struct Gradient {
   std::vector<Wide<T>> value;  // row-major
   std::vector<Wide<T>> size;   // the same sum of magnitudes
-  std::vector<Wide<T>> error;  // what it may be wrong by
+  std::vector<Wide<T>> error;  // its error bound
   Wide<T> smallest = 0;        // what every product may lose
 
   void assign(Index count, Wide<T> lost = Attention<T>::kSmallest) {
     for (auto* numbers : {&value, &size, &error}) numbers->assign(static_cast<std::size_t>(count), 0);
     smallest = lost;
   }
-  // relative: what the addend may be wrong by, as a share of its magnitude; of_a_weight: what it is a weight times, or
-  // what stands beside a product of one, which may each be wrong by the smallest number
+  // relative: the relative error bound of the addend; of_a_weight: the factor of a weight, or of a product with one,
+  // each of which may be wrong by the smallest number
   void add(Index at, Wide<T> x, Wide<T> magnitude, Wide<T> relative, Wide<T> of_a_weight = 0) {
     const auto n = static_cast<std::size_t>(at);
     value[n] += x;
@@ -40,8 +40,8 @@ struct AttentionBackward {
   Gradient<T> query, key, value, bias, sinks;
 };
 
-// bias_shape: extents of (B, H, L, S) or 1. Where weights are rounded to bf16 (forward.weight_rounding), the gradients
-// of scores are rounded likewise, and delta is made from a context that is as far off as the forward pass may be.
+// bias_shape: extents of (B, H, L, S) or 1. If weights are rounded to bf16 (forward.weight_rounding), the gradients of
+// scores are rounded, too, and delta is computed from a context with the error of the forward pass.
 template <class T>
 AttentionBackward<T> attention_backward(const AttentionCase<T>& call, const Attention<T>& forward,
                                         const Array<T, 4>& grad_context, const Array<T, 3>& grad_lse,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the tests of the C interface begin with: the inputs of the notebook "Self Attention in Transformers"
+ * Shared by the tests of the C interface: the inputs of the notebook "Self Attention in Transformers"
  * (document 002), a call with all outputs, and expectations that print what failed. Read next: c_api_test.c. */
 #pragma once
 
@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Inputs as the notebook prints them, 4 tokens of 8 numbers. */
+/* Inputs as printed in the notebook: 4 tokens of 8 values. */
 static const double kQuery[32] = {
     -0.50598333, 0.59287364, -0.64212808, -0.17667384, 1.78683356,  -0.03810015, -2.79906259, -0.87436271,
     -1.1635331,  0.39761587, 0.7502223,   -0.19290089, -0.27755457, -0.7598107,  0.88142972,  -0.44349095,
@@ -80,7 +80,7 @@ static regard_output output_of(void* data, int32_t dtype, int32_t rank, const in
   return array;
 }
 
-/* What every test begins with. */
+/* The common setup of all tests. */
 typedef struct call {
   regard_input query, key, value;
   regard_attention_options options;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Names that a hash table finds hard: all have the same std::hash<std::string>, in the library of g++, whose seed is
-// fixed. It takes 8 bytes at a time into a state h:
+// Names with equal hashes: all have the same std::hash<std::string> in the library of g++, whose seed is fixed. It
+// processes 8 bytes at a time into a state h:
 //
 //     h ← (h ^ f(bytes)) · m        f can be inverted
 //
-// so that after any first 8 bytes there are second ones that lead to one chosen state. Pairs that are printable make
-// alternatives of 16 bytes, and alternatives one behind the other make as many names as they have products.
+// so that for any first 8 bytes there are second ones that lead to a given state. Printable pairs give alternatives of
+// 16 bytes, and concatenating alternatives gives as many names as there are combinations.
 #pragma once
 
 #include <cstdint>
@@ -64,7 +64,7 @@ class CollidingNames {
     return random_;
   }
 
-  // Returns the state after all alternatives alike.
+  // Returns the state that all alternatives lead to.
   std::uint64_t fill(std::vector<std::string>& alternatives, std::uint64_t state) {
     const std::uint64_t target = next();
     for (std::size_t found = 0; found < alternatives.size();) {

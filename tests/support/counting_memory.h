@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A workspace that counts what is taken and given back, and can reject. It takes nothing from operator new.
+// A workspace that counts what is allocated and returned, and can fail. It takes nothing from operator new.
 #pragma once
 
 #include <algorithm>

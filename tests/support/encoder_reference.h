@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What transformers computed, kept in tests/encoder (the script that made it says what is called how), and how far from
-// it an array is.
+// Results of transformers, stored in tests/encoder (the script that made them documents the names), and the deviation
+// of an array from them.
 // Read next: encoder/make_reference.py, encoder_test.cpp, model_encoder_check.cpp.
 #pragma once
 
@@ -79,7 +79,7 @@ inline std::vector<float> joined(const Tensor<float, 3>& by_head) {
   return rows;
 }
 
-// The hidden states before layer 0 and after each layer, as transformers lists them.
+// The hidden states before layer 0 and after each layer, in the order of transformers.
 inline const Tensor<float, 2>& states_after(const EncoderTrace& trace, std::size_t num_layers) {
   return num_layers == 0 ? trace.embedded : trace.layers[num_layers - 1].output;
 }

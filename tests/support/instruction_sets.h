@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Runs a test once for every instruction set of this processor, the way each operator test is run:
+// Runs a test once for every instruction set of this processor, as every operator test does:
 //
 //     on_every_instruction_set([&](const kernels::KernelTable& table) { … });
 //
-// A failure names the set. Read next: src/kernels/table.h.
+// A failure names the set.
+// Read next: src/kernels/table.h.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,7 +17,7 @@
 
 namespace regard {
 
-// The operators use this table until the end of the scope.
+// Operators use this table until the end of the scope.
 class ActiveTable {
  public:
   explicit ActiveTable(const kernels::KernelTable& table) { kernels::set_active(&table); }
@@ -36,8 +37,8 @@ void on_every_instruction_set(F f) {
   }
 }
 
-// The tables that multiply pairs of bf16 numbers: those whose processor does, and every other one with the plain
-// arithmetic in place of that instruction, so that its packing, tiles and tails are tried on every host.
+// The tables that multiply pairs of bf16 values: those of processors that have the instruction, and every other one
+// with an emulation of it, so that packing, tiles and remainders are tested on every host.
 inline const std::vector<kernels::KernelTable>& dot_tables() {
   static const std::vector<kernels::KernelTable> tables = [] {
     std::vector<kernels::KernelTable> all;
@@ -59,7 +60,7 @@ void on_every_dot_table(F f) {
   }
 }
 
-// The sets that promise the same bits as each other.
+// The sets that guarantee the same bits as each other.
 inline std::vector<const kernels::KernelTable*> fused_instruction_sets() {
   std::vector<const kernels::KernelTable*> tables;
   for (int i = 0; i < kernels::num_available(); ++i) {

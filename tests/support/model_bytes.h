@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Files of models made in memory and on disk, for the tests of their readers.
+// Files of models, made in memory and on disk, for the tests of their readers.
 // Read next: safetensors_test.cpp, model_folder_test.cpp.
 #pragma once
 
@@ -18,7 +18,7 @@
 
 namespace regard {
 
-// The bytes of some numbers, as they lie in memory.
+// The bytes of some values, as in memory.
 template <class T>
 std::string bytes_of(const std::vector<T>& numbers) {
   std::string bytes(numbers.size() * sizeof(T), '\0');
@@ -39,7 +39,7 @@ inline std::vector<std::byte> to_bytes(std::string_view text) {
   return {bytes.begin(), bytes.end()};
 }
 
-// An empty folder, removed with all that lies in it.
+// An empty folder, removed with all its contents.
 class TestFolder {
  public:
   TestFolder() {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is large among the templates of reference.h, backward_reference.h and attention_cases.h, compiled once for every
-// test, and optimised also where tests are not. Read next: reference.h.
+// The large templates of reference.h, backward_reference.h and attention_cases.h, compiled once for all tests, and
+// optimized even if the tests are not.
+// Read next: reference.h.
 #include "backward_reference.h"
 
 namespace regard {

@@ -4,11 +4,12 @@
 // docs/reference/semantics.md, in a wider type than the library computes in: double for float, long double for double.
 //
 //   for b, h, i:   scores_j = soft_cap(scale · q · k_j) + ALiBi + bias, −∞ where invisible
-//                  m = max(scores, sink)    l = Σ exp(scores − m) + exp(sink − m)    context = Σ exp(scores − m) · v /
-//                  l
+//                  m = max(scores, sink)    l = Σ exp(scores − m) + exp(sink − m)
+//                  context = Σ exp(scores − m) · v / l
 //
-// Beside each result stands what docs/reference/semantics.md section 4 measures errors in: Σ p |v| per element, and
-// per row max_j(|scale| Σ |q k| + |bias| + |slope · distance|). Read next: reference_test.cpp, attention_cases.h.
+// Each result comes with the quantity in which docs/reference/semantics.md section 4 measures errors: Σ p |v| per
+// element, and per row max_j(|scale| Σ |q k| + |bias| + |slope · distance|).
+// Read next: reference_test.cpp, attention_cases.h.
 #pragma once
 
 #include <algorithm>
@@ -40,7 +41,7 @@ std::remove_const_t<T> read(const TensorView<T, Rank>& view, I... index) {
   return x;
 }
 
-// An element as T, where the index runs over an axis of extent 1 without moving.
+// An element as T; along an axis of extent 1, the index is ignored.
 template <class T, class... I>
 T read_broadcast(const InputView<4>& view, I... index) {
   std::size_t axis = 0;
@@ -49,7 +50,7 @@ T read_broadcast(const InputView<4>& view, I... index) {
   return view.template at<T>(at[0], at[1], at[2], at[3]);
 }
 
-// A batch entry or packed sequence: its rows, its keys, and the numbers that the options give it.
+// A batch entry or packed sequence: its rows, its keys, and its per-sequence options.
 struct Span {
   Index batch, first_query, num_queries, first_key, num_keys, key_length, offset, prefix;
 };
@@ -121,8 +122,8 @@ struct Attention {
 
   Index row(Index b, Index h, Index i) const { return (b * H + h) * L + i; }
 
-  // The largest errors allowed. Below the smallest normal number every weight and every product is a multiple of
-  // the smallest subnormal one, whatever the arithmetic: that is the last term, nothing beside the first otherwise.
+  // The largest errors allowed. Below the smallest normal number, every weight and every product is a multiple of the
+  // smallest subnormal one, in any arithmetic: that is the last term, which is negligible otherwise.
   W relative_bound(Index r) const {
     return kUnit<T> * (32 + 4 * std::sqrt(static_cast<W>(D)) * score_size[static_cast<std::size_t>(r)]);
   }
@@ -130,18 +131,18 @@ struct Attention {
     const std::size_t at = static_cast<std::size_t>(r * Dv + c);
     return (relative_bound(r) + weight_rounding) * magnitude[at] + smallest * (1 + underflow[at]);
   }
-  // Half of what the context may lose: exp(x + d) ≈ exp(x)(1 + d), once above and once below the fraction bar.
+  // Half of the context's error: exp(x + d) ≈ exp(x)(1 + d), once in the numerator and once in the denominator.
   W score_bound(Index r) const { return relative_bound(r) / 2 + smallest; }
   W lse_bound(Index r) const { return relative_bound(r) + 2 * kUnit<T> * std::abs(lse[static_cast<std::size_t>(r)]); }
   W weight_bound(Index r, W weight) const { return relative_bound(r) * weight + smallest; }
 
   static constexpr W kSmallest = std::numeric_limits<T>::denorm_min();
-  // More where bf16 numbers are multiplied as they are (attention_bf16_test.cpp).
+  // Larger if bf16 values are multiplied without conversion (attention_bf16_test.cpp).
   W smallest = kSmallest;
   W weight_rounding = 0;
 };
 
-// What a number beyond the range of T becomes.
+// The result for a value beyond the range of T.
 template <class T>
 Wide<T> in_range(Wide<T> x) {
   constexpr Wide<T> kLargest = std::numeric_limits<T>::max();
@@ -149,7 +150,7 @@ Wide<T> in_range(Wide<T> x) {
   return x > kLargest ? kInfinity : x < -kLargest ? -kInfinity : x;
 }
 
-// Keys and values of one head, widened; keys transposed, so that the loop over keys is the inner one.
+// Keys and values of one head in the wider type; keys are transposed, so that the loop over keys is the inner one.
 template <class T>
 struct WideHead {
   std::vector<Wide<T>> keys;    // (D, S)
@@ -170,7 +171,7 @@ WideHead<T> widen(TensorView<const T, 4> key, TensorView<const T, 4> value, Inde
   return head;
 }
 
-// One row of one head into its place of result.
+// Writes one row of one head to its position in the result.
 template <class T>
 void attend_row(TensorView<const T, 4> query, const WideHead<T>& head, const AttentionOptions& options,
                 const Span& span, Index h, Index i, Attention<T>& result) {
@@ -231,7 +232,7 @@ void attend_row(TensorView<const T, 4> query, const WideHead<T>& head, const Att
   result.empty[at] = row_max == -kInfinity && !nan;
   const W sink = options.sinks.empty() ? -kInfinity : options.sinks.at<W>(h);
   row_max = std::max(row_max, sink);
-  // Infinite scores compare equal, and the difference of two of them is not a number.
+  // Infinite scores compare equal, but the difference of two of them is NaN.
   const auto share = [&](W score) { return score == row_max ? W{1} : std::exp(score - row_max); };
   W row_sum = sink > -kInfinity ? share(sink) : 0;
   for (std::size_t j = first_key; j < first_key + num_keys; ++j) {
@@ -257,7 +258,7 @@ void attend_row(TensorView<const T, 4> query, const WideHead<T>& head, const Att
   }
 }
 
-// attention_forward, attention_weights and their statistics.
+// attention_forward, attention_weights and the statistics.
 template <class T>
 Attention<T> attention(TensorView<const T, 4> query, TensorView<const T, 4> key, TensorView<const T, 4> value,
                        const AttentionOptions& options = {}) {
@@ -290,7 +291,7 @@ Attention<T> attention(TensorView<const T, 4> query, TensorView<const T, 4> key,
   return result;
 }
 
-// output[r, o] = Σ_i input[r, i] · parameters[i, o] + bias[o], and Σ |input · parameters| + |bias| beside it.
+// output[r, o] = Σ_i input[r, i] · parameters[i, o] + bias[o], and Σ |input · parameters| + |bias| for each.
 template <class T>
 struct Linear {
   std::vector<Wide<T>> output;     // (R, O)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a call is rejected with, for every test of an error's text:
+// The message with which a call is rejected, for every test of an error text:
 //
 //     EXPECT_EQ(rejection([&] { encode(model, ids); }), "encode: 41 tokens; this model has places for 40");
 #pragma once
@@ -11,7 +11,7 @@
 
 namespace regard {
 
-// The message of the Error that the call throws, or "accepted". An error of another type goes on to the test.
+// The message of the Error that the call throws, or "accepted". Errors of other types propagate to the test.
 template <class Error = std::invalid_argument, std::invocable Call>
 std::string rejection(Call call) {
   try {

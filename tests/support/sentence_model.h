@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The small BERT of random numbers in tests/encoder/tiny with a tokenizer of a few words: a model that tests of
-// sentences need no download for. tests/support/sentence_model.py makes the same as a folder.
+// The small BERT with random parameters in tests/encoder/tiny, and a tokenizer with a few words: a model for tests of
+// sentences that needs no download. tests/support/sentence_model.py creates the same as a folder.
 // Read next: regard/explain/sentence.h, tokenizer_files.h.
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Texts of tokenizer.json files, put together from parts that a test replaces.
+// Contents of tokenizer.json files, composed of parts that a test replaces.
 // Read next: tests/tokenizer_test.cpp, tests/tokenizer_file_test.cpp.
 #pragma once
 
@@ -55,8 +55,8 @@ inline std::string normalizer_json(bool clean_text, bool handle_chinese_chars, c
 }
 inline const std::string kUncased = normalizer_json(true, true, "null", true);
 
-// BERT's file. Empty strings stand for what follows from the vocabulary: its tokens in order of their ids, its special
-// tokens as added ones, [CLS] and [SEP] round the text.
+// BERT's file. Empty strings are derived from the vocabulary: its tokens in the order of their ids, its special tokens
+// as added tokens, [CLS] and [SEP] around the text.
 struct TokenizerText {
   std::vector<std::string> vocabulary;
   std::string vocab{};

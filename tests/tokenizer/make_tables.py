@@ -2,7 +2,7 @@
 """Compares the Unicode tables inside Hugging Face's tokenizers with utf8proc's, code point by code point, and writes
 
     src/model/tokenizer/bert_tables.h              where the two differ (run clang-format on it)
-    tests/tokenizer/characters.txt       a hash per 4096 code points of what the whole tokenizer makes of each
+    tests/tokenizer/characters.txt       a hash per 4096 code points of the complete tokenizer's result for each
 
     python make_tables.py                needs the Python package tokenizers 0.23 and libutf8proc.so.2
 
@@ -48,7 +48,7 @@ def decomposed(c):
 
 
 def is_reordered(c):
-    """utf8proc: whether the canonical order moves it."""
+    """utf8proc: whether canonical ordering moves it."""
     struct = ctypes.cast(utf8proc.utf8proc_get_property(c), ctypes.POINTER(ctypes.c_uint16))
     return struct[1] != 0
 
@@ -104,8 +104,7 @@ def write_tables():
     TABLES.write_text(f"""// SPDX-License-Identifier: Apache-2.0
 //
 // Where the Unicode tables behind Hugging Face's BERT tokenizer differ from utf8proc's (Unicode {version}): they are
-// older in categories and canonical order, so that a character that came later is a plain letter to them, and newer in
-// cases.
+// older in categories and canonical order, for which newer characters are plain letters, and newer in case mappings.
 // Written by tests/tokenizer/make_tables.py.
 // Read next: bert_characters.cpp.
 #pragma once
@@ -124,13 +123,13 @@ struct CaseRange {{
 
 """ + "\n".join([
         table("kNotControl", "Of category Cc, Cf or Co, but kept by clean_text.", control),
-        table("kMark", "Stripped as accents, though not of category Mn.", mark),
+        table("kMark", "Stripped as accents, although not of category Mn.", mark),
         table("kNotMark", "Of category Mn, but not stripped.", not_mark),
-        table("kNotReordered", "With a combining class, but left where they stand.", order),
-        table("kNotDecomposed", "With a canonical decomposition, but left whole.", canonical),
-        table("kPunctuation", "Words of their own, though not of category P.", punctuation),
+        table("kNotReordered", "With a combining class, but not reordered.", order),
+        table("kNotDecomposed", "With a canonical decomposition, but not decomposed.", canonical),
+        table("kPunctuation", "Separate words, although not of category P.", punctuation),
         table("kNotPunctuation", "Of category P, but parts of words.", not_punctuation),
-        f"// Letters with a lower case of which utf8proc does not know.\ninline constexpr CaseRange kCases[] = "
+        f"// Letters with a lower case that utf8proc does not know.\ninline constexpr CaseRange kCases[] = "
         f"{{{cases_table}}};\n",
     ]) + """
 }  // namespace regard::inline v0
@@ -138,7 +137,7 @@ struct CaseRange {{
 
 
 def vocabulary():
-    """Every character that another is turned into, so that what becomes of each shows in the ids."""
+    """Every character that some character maps to, so that each mapping is visible in the ids."""
     plain, both = bert(strip_accents=True, lowercase=True), bert(lowercase=True)
     made = sorted({x for c in CODES for f in (plain, both) for x in f(chr(c)) if f(chr(c)) != chr(c)} | {"a", "b"})
     return ["[UNK]"] + made + ["##" + x for x in made]
@@ -153,7 +152,7 @@ def tokenizer(tokens, **on):
 
 
 def write_characters():
-    """Line 1: the vocabulary. Then NAME and a hash per block: FNV-1a over each id and which word it belongs to."""
+    """Line 1: the vocabulary. Then NAME and a hash per block: FNV-1a over each id and the word that it belongs to."""
     tokens = vocabulary()
     lines = [json.dumps(tokens)]
     for name, on in (("uncased", {}), ("cased", dict(strip_accents=False, lowercase=False)),

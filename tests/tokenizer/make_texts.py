@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes tests/tokenizer/texts.json: varied texts, and what Hugging Face's tokenizer makes of them.
+"""Writes tests/tokenizer/texts.json: varied texts, and the results of Hugging Face's tokenizer.
 
     python make_texts.py FOLDER      FOLDER: all-MiniLM-L6-v2 (tokenizer.json, vocab.txt); needs transformers 5
 
 Each entry is {"text", "times" (repetitions, if not 1), "ids", "word", "place"}; long ones have "count" and "hash"
 (FNV-1a over the ids) in place of the lists. word and place are Regard's: word -1 and place 0 0 for [CLS] and [SEP];
-bytes in place of characters; and accents belong to the letter that they stand on, where Hugging Face leaves them out.
-place is missing where canonical order moves characters: Hugging Face's places stay, Regard's go with them.
+bytes in place of characters; and accents belong to their base letter, where Hugging Face omits them.
+place is missing if canonical ordering moves characters: Hugging Face's places do not move, Regard's do.
 Read next: tests/tokenizer_test.cpp.
 """
 
@@ -123,7 +123,7 @@ REPEATED = [
 
 
 def random_texts(count):
-    """Words and characters in a random order, of all kinds that the rules tell apart."""
+    """Words and characters of all kinds that the rules distinguish, in random order."""
     chosen = random.Random(20240607)
     pieces = [word for text in ENGLISH + CODE + LANGUAGES + SYMBOLS if len(text) < 80 for word in text.split()]
     blocks = [(0x20, 0x7E), (0xA0, 0x24F), (0x250, 0x36F), (0x370, 0x52F), (0x590, 0x8FF), (0x900, 0xDFF),
@@ -178,7 +178,7 @@ def entry(text, times, fast, raw):
             places += [0, 0]
             continue
         words.append(seen.setdefault((word, begin) if word is None else word, len(seen)))
-        # Past what is removed, as far as accents reach; [MASK] carries none.
+        # Skips removed characters, as far as accents extend; [MASK] has none.
         at = len(whole) if whole[begin:end] in added else end
         while at < len(whole) and whole[at] in accents | control:
             at += 1

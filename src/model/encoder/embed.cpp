@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// embed_tokens: texts in groups, each one thread's work; the tokens of a group are the rows of one matrix, and starts
-// say whose they are.
+// embed_tokens: processes texts in groups, one thread per group. The tokens of a group are the rows of one matrix, and
+// `starts` marks where each text begins.
 //
-//     starts     0        9                 25   31      attention: a query sees the keys of its own text
-//     rows       [ text 0 ][     text 1     ][ 2 ]       linear layers and norms: rows are rows
+//     starts     0        9                 25   31      attention: a query attends to the keys of its own text
+//     rows       [ text 0 ][     text 1     ][ 2 ]       linear layers and norms: independent rows
 //
-// No row depends on another text's, in any bit. Read next: encoder_layers.cpp.
+// No row depends on other texts, to the bit.
+// Read next: encoder_layers.cpp.
 #include "regard/model/embed.h"
 
 #include <fmt/format.h>
@@ -21,8 +22,8 @@
 namespace regard::inline v0 {
 namespace {
 
-// Products take 60 rows at a time. Eight times as many read each matrix often enough, and are few enough for what a
-// layer writes to stay near the processor.
+// Products process 60 rows at a time. Groups of eight times as many tokens reuse each matrix often enough, and keep
+// what a layer writes in nearby caches.
 constexpr Index kBlockTokens = 60;
 constexpr Index kGroupTokens = 8 * kBlockTokens;
 
@@ -69,8 +70,8 @@ void embed_group(const Encoder& encoder, std::span<const std::vector<Index>> tex
   }
 }
 
-// Where each group of texts ends: groups of as many tokens as make every thread busy, and no more than kGroupTokens
-// but where a single text has more.
+// The end of each group of texts: groups are large enough to occupy every thread, and have at most kGroupTokens tokens
+// unless a single text has more.
 std::vector<std::size_t> group_ends(std::span<const std::vector<Index>> texts, const Runtime& runtime) {
   Index num_tokens = 0;
   for (const std::vector<Index>& ids : texts) num_tokens += static_cast<Index>(ids.size());

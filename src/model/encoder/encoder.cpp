@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// encode: a text's token ids through an encoder, every number kept.
+// encode: runs the token ids of a text through an encoder and keeps every intermediate value.
 //
 //     embedded = norm(word + position + type)
 //     per layer:  attention_normed = norm(input + attention(input))
@@ -29,11 +29,11 @@ void check(const Encoder& encoder, std::span<const Index> ids, const EncoderOpti
   for (Index key : options.hidden_keys) {
     if (key >= 0 && key < length) continue;
     throw InvalidArgument(
-        fmt::format("encode: hidden key {} is no token; the text has {}, counted from 0", key, length));
+        fmt::format("encode: hidden key {} does not exist; the text has {} tokens, counted from 0", key, length));
   }
 }
 
-// (1, H, L, D), strided: (H, L, D).
+// (1, H, L, D), strided, as (H, L, D).
 Tensor<float, 3> by_head(const TensorView<const float, 4>& view) {
   Tensor<float, 3> result({view.shape[1], view.shape[2], view.shape[3]});
   for (Index h = 0; h < view.shape[1]; ++h) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The families of encoders that are known, one table each.
-// BERT: Devlin et al., arXiv 1810.04805; names as in the files that Hugging Face's transformers write.
+// The supported families of encoders, one table each. BERT: Devlin et al., arXiv 1810.04805; names as in files written
+// by Hugging Face's transformers.
 // Read next: encoder_load.cpp.
 #include "encoder_family.h"
 
@@ -13,7 +13,7 @@
 namespace regard::inline v0 {
 namespace {
 
-// Far beyond every model there is, and small enough that no product of two of them overflows.
+// Far beyond every existing model, and small enough that a product of two of them cannot overflow.
 constexpr Index kMaxTokens = Index{1} << 22;
 constexpr Index kMaxLayers = 4096;
 constexpr Index kMaxColumns = Index{1} << 24;
@@ -27,7 +27,7 @@ constexpr std::array<ConfigField, 7> kBertFields{
      {'P', "max_position_embeddings", &EncoderConfig::max_positions, kMaxTokens},
      {'T', "type_vocab_size", &EncoderConfig::num_types, kMaxTokens}}};
 
-// A decoder of this family sees no later keys, and cross-attention needs a second sequence.
+// A decoder of this family does not attend to later keys, and cross-attention needs a second sequence.
 constexpr std::array<ConfigChoice, 4> kBertChoices{{{"hidden_act", "gelu", true},
                                                     {"position_embedding_type", "absolute", false},
                                                     {"is_decoder", false, false},
@@ -59,7 +59,7 @@ constexpr std::array<ParameterName<Layer>, 16> kBertLayer{
      {"encoder.layer.{layer}.output.LayerNorm.weight", "E", Stored::as_seen, &Layer::norm_output_gain},
      {"encoder.layer.{layer}.output.LayerNorm.bias", "E", Stored::as_seen, &Layer::norm_output_bias}}};
 
-// Files that began in TensorFlow call the gain gamma and the bias beta.
+// Files that originate from TensorFlow call the gain gamma and the bias beta.
 constexpr std::array<EncoderFamily::Ending, 2> kBertEndings{
     {{"LayerNorm.weight", "LayerNorm.gamma"}, {"LayerNorm.bias", "LayerNorm.beta"}}};
 

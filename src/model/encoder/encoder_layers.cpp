@@ -12,7 +12,7 @@
 namespace regard::inline v0::internal {
 namespace {
 
-// The biases of the three projections, side by side as their matrices are.
+// The biases of the three projections, concatenated like their matrices.
 std::vector<float> joined_biases(const EncoderLayer& layer) {
   std::vector<float> joined;
   for (const TensorView<const float, 1>& bias : {layer.b_query, layer.b_key, layer.b_value}) {

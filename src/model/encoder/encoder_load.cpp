@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// load_encoder: config.json and the tensors of a folder, held against the table of a family, become an Encoder.
+// load_encoder: checks the config.json and the tensors of a folder against the table of a family, and creates an
+// Encoder.
 //
-//     config.json ── fields, choices ──▶ EncoderConfig ── shapes by symbol ──▶ what each tensor must be
-//     model.safetensors ── names ──▶ every difference in one error, or f32 memory under views
+//     config.json ── fields, choices ──▶ EncoderConfig ── shapes by symbol ──▶ the expected tensors
+//     model.safetensors ── names ──▶ every mismatch in one error, or views of float32 memory
 //
 // Read next: encoder_family.h, safetensors.h.
 #include <fmt/format.h>
@@ -23,7 +24,7 @@ namespace regard::inline v0 {
 namespace {
 
 constexpr std::string_view kConfigFile = "config.json";
-// The model's own is 612 bytes; lists of labels make some of other models longer.
+// That of MiniLM has 612 bytes; lists of labels make those of some other models longer.
 constexpr std::uint64_t kMaxConfigBytes = 4 << 20;
 constexpr std::size_t kMaxShownProblems = 100;
 
@@ -52,7 +53,7 @@ class ConfigReader {
     }
     const JsonValue& epsilon = required(family.epsilon_field);
     if (epsilon.kind() != JsonValue::Kind::number || !(epsilon.number() > 0)) {
-      fail(epsilon, fmt::format("{} is {}; expected a number above 0", family.epsilon_field, shown(epsilon)));
+      fail(epsilon, fmt::format("{} is {}; expected a positive number", family.epsilon_field, shown(epsilon)));
     }
     config.norm_epsilon = epsilon.number();
     config.activation = required(family.activation_field).text();
@@ -100,11 +101,11 @@ class ConfigReader {
     if (value == nullptr) return;
     if (const bool* wanted = std::get_if<bool>(&choice.value)) {
       if (value->kind() == JsonValue::Kind::boolean && value->boolean() == *wanted) return;
-      fail(*value, fmt::format("{} is {}; only {} is built", choice.name, shown(*value), *wanted));
+      fail(*value, fmt::format("{} is {}; only {} is supported", choice.name, shown(*value), *wanted));
     }
     const std::string_view wanted = std::get<std::string_view>(choice.value);
     if (value->kind() == JsonValue::Kind::string && value->text() == wanted) return;
-    fail(*value, fmt::format("{} is {}; only \"{}\" is built", choice.name, shown(*value), wanted));
+    fail(*value, fmt::format("{} is {}; only \"{}\" is supported", choice.name, shown(*value), wanted));
   }
 
   Index whole(const ConfigField& field) const {
@@ -126,10 +127,10 @@ std::string shape_text(std::span<const Index> shape) {
   return fmt::format("({}{})", fmt::join(shape, ", "), shape.size() == 1 ? "," : "");
 }
 
-// A tensor's name, which has at most 512 bytes.
+// The name of a tensor, which has at most 512 bytes.
 std::string shown_name(std::string_view name) { return escape_for_terminal(name); }
 
-// Finds every tensor of the table, notes every difference, and fills the views once there is none.
+// Finds every tensor of the table, records every mismatch, and fills the views if there is none.
 class ParameterReader {
  public:
   ParameterReader(const std::string& folder, const Checkpoint& checkpoint, const EncoderFamily& family,
@@ -149,7 +150,7 @@ class ParameterReader {
     }
     for (const StoredTensor& tensor : checkpoint_.tensors()) {
       if (!used_.contains(&tensor) && !is_left_unread(tensor.name)) {
-        problem(fmt::format("{} is no tensor of a {} encoder with {} layers", shown_name(tensor.name),
+        problem(fmt::format("{} is not a tensor of a {} encoder with {} layers", shown_name(tensor.name),
                             family_.model_type, config_.num_layers));
       }
     }
@@ -174,7 +175,8 @@ class ParameterReader {
     std::function<void(const float*)> fill;
   };
 
-  // F32 is seen where the file's bytes lie; other types take memory of their own beside them, and packed copies theirs.
+  // F32 tensors are viewed in the file's bytes; other types need converted copies in addition, and so do packed
+  // matrices.
   void check_memory(const ModelFileOptions& options) const {
     std::uint64_t held = 0;
     for (const StoredTensor& tensor : checkpoint_.tensors()) held += tensor.bytes.size();
@@ -188,11 +190,11 @@ class ParameterReader {
                                         ? *options.max_memory_bytes - std::min(*options.max_memory_bytes, held)
                                         : available_memory_bytes();
     if (needed <= available) return;
-    throw DataError(fmt::format("{}: takes {} bytes of memory more to compute with; {} may be used",
+    throw DataError(fmt::format("{}: needs {} more bytes of memory for computing; {} are available",
                                 escape_for_terminal(folder_), needed, available));
   }
 
-  // What the packed copies take: columns are rounded up to panels of 32.
+  // The size of the packed copies: columns are rounded up to panels of 32.
   std::uint64_t packed_bytes() const {
     const auto matrix = [](Index inputs, Index outputs) {
       return static_cast<std::uint64_t>(inputs) * static_cast<std::uint64_t>((outputs + 31) / 32 * 32) * sizeof(float);
@@ -282,7 +284,7 @@ class ParameterReader {
   std::size_t num_problems_ = 0;
 };
 
-// Matrices of as many rows, side by side, packed as one.
+// Packs matrices with the same number of rows as one matrix, with their columns concatenated.
 PackedLinear<float> pack_side_by_side(std::span<const TensorView<const float, 2>> matrices, const Runtime& runtime) {
   Index columns = 0;
   for (const auto& matrix : matrices) columns += matrix.shape[1];

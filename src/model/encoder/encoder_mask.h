@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What encode() and the views of its trace share: a trace seen as a batch of one, and the mask that hides keys.
+// Shared by encode() and the views of its trace: a trace viewed as a batch of one, and the mask that hides keys.
 // Read next: encoder.cpp, encoder_views.cpp.
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace regard::inline v0 {
 
-// (H, L, D) seen as (1, H, L, D).
+// (H, L, D) viewed as (1, H, L, D).
 template <class T, int Rank>
 TensorView<T, Rank + 1> one_batch(TensorView<T, Rank> view) {
   TensorView<T, Rank + 1> result;
@@ -25,7 +25,7 @@ TensorView<T, Rank + 1> one_batch(TensorView<T, Rank> view) {
   return result;
 }
 
-// Keys that no query of any head sees: (1, 1, 1, L), broadcast. Without hidden keys there is no mask at all.
+// Keys that no query of any head attends to: (1, 1, 1, L), broadcast. Without hidden keys, there is no mask.
 class KeyMask {
  public:
   KeyMask(Index num_keys, std::span<const Index> hidden_keys) {
@@ -35,7 +35,7 @@ class KeyMask {
     for (Index key : hidden_keys) visible_[static_cast<std::size_t>(key)] = false;
     options_.mask = {visible_.get(), {1, 1, 1, num_keys}};
   }
-  // Valid while the mask lives.
+  // Valid as long as the mask exists.
   const AttentionOptions& options() const { return options_; }
 
  private:

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What can be read off a trace: weights of a layer, what a head hands on, what a key adds, vectors of words and texts.
+// Results derived from a trace: weights of a layer, outputs of a head, contributions of a key, vectors of words and
+// texts.
 //
-//     head_output = context(head) · W_output(head)                (L, E)
-//     adds        = weight · ‖v_key · W_output(head)‖             since W_output is linear and weights are ≥ 0
+//     head_output  = context(head) · W_output(head)                (L, E)
+//     contribution = weight · ‖v_key · W_output(head)‖             since W_output is linear and weights are ≥ 0
 //
 // Read next: encoder.cpp.
 #include <fmt/format.h>
@@ -20,7 +21,7 @@
 namespace regard::inline v0 {
 namespace {
 
-// A caller's layer and head in a trace, checked.
+// Checks a caller's layer or head index.
 void check_index(const char* operation, const char* what, Index index, Index count) {
   if (index >= 0 && index < count) return;
   throw InvalidArgument(
@@ -38,7 +39,7 @@ const LayerTrace& layer_of(const char* operation, const Encoder& encoder, const 
   const std::array<Index, 3> expected{encoder.config.num_heads, static_cast<Index>(trace.ids.size()),
                                       encoder.config.head_size()};
   if (encoder.layers.size() != trace.layers.size() || t.value.shape() != expected) {
-    throw InvalidArgument(fmt::format("{}: the trace is of another encoder", operation));
+    throw InvalidArgument(fmt::format("{}: the trace comes from another encoder", operation));
   }
   return t;
 }
@@ -50,7 +51,7 @@ TensorView<const float, 2> output_rows(const Encoder& encoder, Index layer, Inde
   return {w.pointer(head * depth, 0), {depth, w.shape[1]}, w.strides};
 }
 
-// One head of (H, L, D): (L, D).
+// One head of (H, L, D), as (L, D).
 TensorView<const float, 2> of_head(const Tensor<float, 3>& tensor, Index head) {
   const TensorView<const float, 3> view = tensor.view();
   return {view.pointer(head, 0, 0), {view.shape[1], view.shape[2]}};

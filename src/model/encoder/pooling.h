@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A text's vector from its tokens' states, as sentence-transformers makes it: the mean of rows, and that at norm 1.
+// The vector of a text from the states of its tokens, as in sentence-transformers: the mean of rows, scaled to norm 1.
 // Read next: encoder_views.cpp, embed.cpp.
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace regard::inline v0::internal {
 
-// The mean of the named rows of states (L, E), sums in double; no rows: zeros.
+// The mean of the given rows of states (L, E), summed in double; zeros if there are no rows.
 inline std::vector<float> mean_of_rows(const Tensor<float, 2>& states, std::span<const Index> rows) {
   const auto width = static_cast<std::size_t>(states.shape()[1]);
   std::vector<double> sums(width);
@@ -38,7 +38,7 @@ inline double norm_of(std::span<const float> numbers) {
   return std::sqrt(sum);
 }
 
-// Divided by its norm ‖·‖₂; a shorter vector than 10⁻¹² by that, as torch.nn.functional.normalize does.
+// Divided by its L2 norm, or by 10⁻¹² if the norm is smaller, as torch.nn.functional.normalize does.
 inline std::vector<float> normalised(std::vector<float> vector) {
   constexpr double kMinNorm = 1e-12;
   const double norm = std::max(norm_of(vector), kMinNorm);

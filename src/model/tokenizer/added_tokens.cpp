@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A walk over the text that tries the tree of tokens at every byte that begins one.
+// Splits a text at added tokens, by looking up the token trie at every byte that begins a token.
 // Read next: token_trie.h.
 #include "added_tokens.h"
 
@@ -47,7 +47,7 @@ AddedTokens::AddedTokens(std::vector<AddedToken> tokens, const std::stop_token& 
 
 std::vector<AddedTokens::Part> AddedTokens::split(std::string_view text, const std::stop_token& stop) const {
   std::vector<Part> parts;
-  std::size_t taken = 0;  // up to here the text is in parts
+  std::size_t taken = 0;  // end of the text that has been split so far
   for (std::size_t at = 0; at < text.size() && !empty();) {
     throw_if_stopped(stop, "Tokenizer::encode");
     if (!begins_[static_cast<unsigned char>(text[at])]) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tokens such as [MASK] that are taken out of the text as they stand, before it is cut into words.
+// Tokens such as [MASK] that are matched literally in the text, before it is split into words.
 //
 //     "a [MASK] b"  →  [0, 2) text · [2, 8) token 103 · [8, 10) text
 //
@@ -21,9 +21,9 @@ struct AddedToken {
   std::string content;
   Index token = 0;
   bool single_word = false;  // not next to a letter, digit or mark
-  bool lstrip = false;       // takes the spaces on its left with it
+  bool lstrip = false;       // also removes the spaces to its left
   bool rstrip = false;
-  bool normalized = false;  // is looked for in the normalised text
+  bool normalized = false;  // matched in the normalised text
 };
 
 class AddedTokens {
@@ -35,17 +35,17 @@ class AddedTokens {
   };
 
   AddedTokens() = default;
-  // No two contents are the same, none is empty.
+  // The contents must be distinct and not empty.
   explicit AddedTokens(std::vector<AddedToken> tokens, const std::stop_token& stop = {});
 
   bool empty() const { return tokens_.empty(); }
-  // The text in order: leftmost matches, the longest where several begin; spaces that a token takes with it are left
-  // out. An occurrence that single_word forbids is text, and hides others that overlap it.
+  // The parts of the text in order. Matches are leftmost, then longest; spaces that a token removes are left out. An
+  // occurrence that single_word forbids is text, and hides other occurrences that overlap it.
   std::vector<Part> split(std::string_view text, const std::stop_token& stop = {}) const;
 
  private:
   std::vector<AddedToken> tokens_;
-  TokenTrie trie_;  // the tokens' places in tokens_
+  TokenTrie trie_;  // of indices in tokens_
   std::array<bool, 256> begins_{};
 };
 

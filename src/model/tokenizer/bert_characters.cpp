@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Characters as BERT's tokenizer sees them: utf8proc's properties, then the differences that bert_tables.h lists.
+// Characters as BERT's tokenizer classifies them: utf8proc's properties, corrected by the differences in bert_tables.h.
 // Read next: bert_tables.h.
 #include "bert_characters.h"
 
@@ -122,7 +122,7 @@ bool is_word_character(char32_t code) {
     case UTF8PROC_CATEGORY_PC:
       return true;
     default:
-      // The joiners, and the letters in circles and squares, which are symbols but alphabetic.
+      // The joiners, and the circled and squared letters, which are symbols but alphabetic.
       return code == 0x200C || code == 0x200D || (code >= 0x24B6 && code <= 0x24E9) ||
              (code >= 0x1F130 && code <= 0x1F149) || (code >= 0x1F150 && code <= 0x1F169) ||
              (code >= 0x1F170 && code <= 0x1F189);

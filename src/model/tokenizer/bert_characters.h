@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What BERT's tokenizer knows of one character, in the words of Hugging Face's tokenizers, whose Unicode tables are not
-// utf8proc's (bert_tables.h holds the difference), and the characters of bytes that may be no UTF-8.
+// The properties of one character that BERT's tokenizer uses, as defined by Hugging Face's tokenizers, whose Unicode
+// tables differ from utf8proc's (bert_tables.h lists the differences); and the characters of bytes that may not be
+// UTF-8.
 // Read next: bert_normalizer.h.
 #pragma once
 
@@ -17,26 +18,27 @@ struct DecodedCharacter {
   char32_t code;
   std::size_t num_bytes;
 };
-// The first character of text, which is not empty. A byte that begins no well-formed UTF-8 is one U+FFFD by itself.
+// The first character of text, which is not empty. A byte that does not begin well-formed UTF-8 is one U+FFFD.
 DecodedCharacter first_character(std::string_view text);
-// The last one; where the text does not end with a whole character, U+FFFD.
+// The last character; U+FFFD if the text does not end with a complete character.
 char32_t last_character(std::string_view text);
 void append_utf8(std::string& text, char32_t code);
 
 // Unicode's White_Space, 25 characters.
 bool is_space(char32_t code);
-// What clean_text takes out: NUL, U+FFFD and the categories Cc, Cf and Co, but for tab, line feed and carriage return.
+// The characters that clean_text removes: NUL, U+FFFD and categories Cc, Cf and Co, except tab, line feed and carriage
+// return.
 bool is_control(char32_t code);
 // CJK ideographs as BERT lists them: Unified, Extensions A to D and from U+2B920 on, Compatibility.
 bool is_ideograph(char32_t code);
-// Category P and every ASCII sign that is no letter, digit or space.
+// Category P, and every ASCII character that is not a letter, digit, space or control character.
 bool is_punctuation(char32_t code);
-// Category Mn: what strip_accents takes out.
+// Category Mn, which strip_accents removes.
 bool is_accent(char32_t code);
-// What regular expressions call \w: letters, marks, digits, letter numbers, connectors, joiners.
+// \w in regular expressions: letters, marks, digits, letter numbers, connectors, joiners.
 bool is_word_character(char32_t code);
 
-// Unicode's canonical combining class: characters of classes above 0 are put in its order, stably.
+// Unicode's canonical combining class: characters of classes above 0 are sorted by it, stably.
 int combining_class(char32_t code);
 
 struct Characters {
@@ -45,7 +47,7 @@ struct Characters {
 };
 // The full canonical decomposition; a Hangul syllable gives its two or three jamo.
 Characters decompose(char32_t code);
-// Lower case without context: U+0130 gives i and U+0307, every sigma gives the one that does not stand last.
+// Lower case without context: U+0130 gives i and U+0307; every capital sigma gives the non-final form.
 Characters to_lower(char32_t code);
 
 }  // namespace regard::inline v0

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Character by character, with one thing held back: combining characters that stay, until the next character that
-// begins a new run shows that their order is known.
+// Processes character by character, and holds back only combining characters, until the next starter shows that their
+// order is final.
 // Read next: tokenizer.cpp.
 #include "bert_normalizer.h"
 
@@ -20,7 +20,7 @@ class Writer {
       end_run();
       write_ascii(code, origin);
     } else if (rules_.handle_chinese_chars && is_ideograph(code)) {
-      // The spaces come from no byte.
+      // The inserted spaces do not come from the text.
       end_run();
       write_byte(' ', {origin.begin, origin.begin});
       add_decomposed(code, origin);
@@ -101,7 +101,7 @@ class Writer {
   const BertNormalizer& rules_;
   NormalizedText& to_;
   std::vector<Combining> run_;
-  std::size_t last_begin_ = 0;  // the bytes of the last character that came from the text
+  std::size_t last_begin_ = 0;  // the beginning of the last character that came from the text
   std::size_t last_end_ = 0;
 };
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// BERT's normaliser: text to lower-case text without accents, which remembers where each byte came from.
+// BERT's normalizer: converts text to lower case without accents, and records the origin of each byte.
 //
-//     character → clean_text: drop controls, any space is ' ' → ideograph: spaces round it
+//     character → clean_text: drop controls, any space is ' ' → ideograph: spaces around it
 //               → strip_accents: decompose, canonical order, drop marks → lower case → bytes, each with its origin
 //
 // Read next: bert_normalizer.cpp, bert_characters.h.
@@ -26,7 +26,7 @@ struct Origin {
 
 struct NormalizedText {
   std::string bytes;           // UTF-8
-  std::vector<Origin> origin;  // of each byte; all bytes of a character have the same
+  std::vector<Origin> origin;  // of each byte; all bytes of a character have the same origin
 };
 
 struct BertNormalizer {
@@ -35,8 +35,8 @@ struct BertNormalizer {
   bool strip_accents = true;
   bool lowercase = true;
 
-  // Replaces `to` by the normalised text, which begins at byte `offset` of the whole. An accent that is dropped widens
-  // the origin of the character that it stands on. Time is linear but for sorting runs of combining characters.
+  // Replaces `to` by the normalised text, which begins at byte `offset` of the original. An accent that is dropped
+  // extends the origin of its base character. Runs in linear time, except for sorting runs of combining characters.
   void normalize(std::string_view text, std::size_t offset, NormalizedText& to, const std::stop_token& stop = {}) const;
 };
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Where the Unicode tables behind Hugging Face's BERT tokenizer differ from utf8proc's (Unicode 15.0.0): they are
-// older in categories and canonical order, so that a character that came later is a plain letter to them, and newer in
-// cases.
+// older in categories and canonical order, for which newer characters are plain letters, and newer in case mappings.
 // Written by tests/tokenizer/make_tables.py.
 // Read next: bert_characters.cpp.
 #pragma once
@@ -22,7 +21,7 @@ struct CaseRange {
 // Of category Cc, Cf or Co, but kept by clean_text.
 inline constexpr CodeRange kNotControl[] = {{0x0890, 0x0891}, {0x08e2, 0x08e2}, {0x110cd, 0x110cd}, {0x13430, 0x1343f}};
 
-// Stripped as accents, though not of category Mn.
+// Stripped as accents, although not of category Mn.
 inline constexpr CodeRange kMark[] = {{0x1734, 0x1734}};
 
 // Of category Mn, but not stripped.
@@ -47,7 +46,7 @@ inline constexpr CodeRange kNotMark[] = {
     {0x1e08f, 0x1e08f}, {0x1e130, 0x1e136}, {0x1e2ae, 0x1e2ae}, {0x1e2ec, 0x1e2ef}, {0x1e4ec, 0x1e4ef},
     {0x1e944, 0x1e94a}};
 
-// With a combining class, but left where they stand.
+// With a combining class, but not reordered.
 inline constexpr CodeRange kNotReordered[] = {
     {0x07fd, 0x07fd},   {0x0898, 0x089f},   {0x08ca, 0x08d3},   {0x09fe, 0x09fe},   {0x0c3c, 0x0c3c},
     {0x0d3b, 0x0d3c},   {0x0eba, 0x0eba},   {0x1715, 0x1715},   {0x1abf, 0x1ace},   {0x1df6, 0x1dfa},
@@ -58,10 +57,10 @@ inline constexpr CodeRange kNotReordered[] = {
     {0x16ff0, 0x16ff1}, {0x1e08f, 0x1e08f}, {0x1e130, 0x1e136}, {0x1e2ae, 0x1e2ae}, {0x1e2ec, 0x1e2ef},
     {0x1e4ec, 0x1e4ef}};
 
-// With a canonical decomposition, but left whole.
+// With a canonical decomposition, but not decomposed.
 inline constexpr CodeRange kNotDecomposed[] = {{0x11938, 0x11938}};
 
-// Words of their own, though not of category P.
+// Separate words, although not of category P.
 inline constexpr CodeRange kPunctuation[] = {{0x166d, 0x166d}, {0x111c9, 0x111c9}};
 
 // Of category P, but parts of words.
@@ -74,7 +73,7 @@ inline constexpr CodeRange kNotPunctuation[] = {
     {0x11ef7, 0x11ef8}, {0x11f43, 0x11f4f}, {0x11fff, 0x11fff}, {0x12ff1, 0x12ff2}, {0x16e97, 0x16e9a},
     {0x16fe2, 0x16fe2}, {0x1e95e, 0x1e95f}};
 
-// Letters with a lower case of which utf8proc does not know.
+// Letters with a lower case that utf8proc does not know.
 inline constexpr CaseRange kCases[] = {{0x1c89, 0x1c89, 1},   {0xa7cb, 0xa7cb, -42343}, {0xa7cc, 0xa7cc, 1},
                                        {0xa7ce, 0xa7ce, 1},   {0xa7d2, 0xa7d2, 1},      {0xa7d4, 0xa7d4, 1},
                                        {0xa7da, 0xa7da, 1},   {0xa7dc, 0xa7dc, -42561}, {0x10d50, 0x10d65, 32},

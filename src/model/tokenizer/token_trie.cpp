@@ -25,7 +25,7 @@ TokenTrie::TokenTrie(std::vector<std::pair<std::string_view, Index>> tokens, con
     std::vector<Range> next;
     for (auto [begin, end] : level) {
       look();
-      // A token that ends here is the shortest of those that begin like it, so it stands first.
+      // A token that ends here is the shortest of those with this prefix, so it comes first.
       const bool ends = begin < end && tokens[begin].first.size() == depth;
       tokens_.push_back(ends ? static_cast<std::int32_t>(tokens[begin].second) : -1);
       if (ends) ++begin;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Text to pieces, in one pass:
+// Splits text into pieces, in one pass:
 //
-//     text → added tokens | the rest → stretches up to a space → normalised → words → pieces, each with its bytes
+//     text → added tokens | the rest → segments up to a space → normalised → words → pieces, each with its bytes
 //
 // Read next: added_tokens.h, bert_normalizer.h, wordpiece.h.
 #include "regard/model/tokenizer.h"
@@ -28,7 +28,8 @@ WordPiece make_wordpiece(const TokenizerFile& file, const std::stop_token& stop)
   return WordPiece(std::move(pieces), file.continuing_prefix, file.unknown, file.max_characters, stop);
 }
 
-// Those that are looked for in the text, or those in the normalised text, whose contents are normalised like it.
+// The added tokens matched in the original text, or those matched in the normalised text, whose contents are
+// normalised, too.
 AddedTokens make_added(const TokenizerFile& file, bool normalized, const std::stop_token& stop) {
   std::vector<AddedToken> chosen;
   for (AddedToken token : file.added) {
@@ -76,7 +77,7 @@ class Encoding {
  private:
   using ByteRange = std::array<Index, 2>;
 
-  // A space ends every word, so what follows it is normalised alone, unless an added token may reach over it.
+  // A space ends every word, so each segment is normalised separately, unless an added token may span the space.
   void add_text(std::size_t begin, std::size_t end) {
     while (begin < end) {
       std::size_t stop = end;
@@ -97,7 +98,7 @@ class Encoding {
     }
   }
 
-  // Cuts the bytes [begin, end) of the stretch at spaces and round punctuation.
+  // Splits the bytes [begin, end) of the segment at spaces and around punctuation.
   void add_words(std::size_t begin, std::size_t end) {
     const std::string_view bytes = std::string_view(stretch_.bytes).substr(0, end);
     std::size_t word = begin;
@@ -145,7 +146,7 @@ class Encoding {
     result_.byte_ranges.push_back(range);
   }
 
-  // Canonical order may have moved characters, so that the first need not be the first in the text.
+  // Canonical ordering may have moved characters, so the first one need not come first in the text.
   ByteRange byte_range_of(std::size_t begin, std::size_t end) const {
     ByteRange range{std::numeric_limits<Index>::max(), 0};
     for (std::size_t i = begin; i < end; ++i) {
@@ -168,7 +169,7 @@ class Encoding {
 
 void check(Index value, std::string_view name, Index limit) {
   if (value < 1 || value > limit)
-    throw InvalidArgument(fmt::format("TokenizerOptions::{} is {}, not within 1 … {}", name, value, limit));
+    throw InvalidArgument(fmt::format("TokenizerOptions::{} is {}; expected 1 to {}", name, value, limit));
 }
 
 void check(const TokenizerOptions& options) {
@@ -219,8 +220,7 @@ Index Tokenizer::unknown_id() const { return parts_->file.unknown; }
 
 std::string_view Tokenizer::token(Index id) const {
   if (id < 0 || id >= vocabulary_size())
-    throw InvalidArgument(
-        fmt::format("Tokenizer::token: the id is {}, and ids run from 0 to {}", id, vocabulary_size() - 1));
+    throw InvalidArgument(fmt::format("Tokenizer::token: the id is {}; expected 0 to {}", id, vocabulary_size() - 1));
   return parts_->file.tokens[static_cast<std::size_t>(id)];
 }
 

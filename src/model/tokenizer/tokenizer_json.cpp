@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The reader of tokenizer.json. A file is untrusted: what is not understood is rejected by name and offset.
+// Reads tokenizer.json. A file is untrusted: anything unsupported is rejected with its name and offset.
 //
 //     model (vocab, unk_token, prefix) → added_tokens → ids 0 … n − 1, each once → normalizer, pre_tokenizer → template
 //
@@ -24,12 +24,12 @@ namespace {
 using Kind = JsonValue::Kind;
 
 constexpr Index kLargestDepth = 128;
-// Bounds the work per byte of text: pieces of a word are looked for from each of its characters, added tokens at each
+// Bound the work per byte of text: pieces of a word are searched from each of its characters, and added tokens at each
 // byte. BERT's words have at most 100 characters; real added tokens have a few bytes.
 constexpr Index kMaxCharactersPerWord = 1000;
 constexpr std::size_t kMaxAddedBytes = 256;
-// Set around every text: two in BERT's template. A file may repeat a long list of them, so their number is not bounded
-// by its length.
+// Tokens added around every text: two in BERT's template. A file may repeat a long list of them, so the length of the
+// file does not bound their number.
 constexpr std::size_t kMaxTemplateTokens = 1024;
 
 std::string in_quotes(std::string_view text) {
@@ -62,10 +62,10 @@ class Reader {
 
   TokenizerFile read(std::string_view json) {
     const JsonValue root = read_json(json, source_, kLargestDepth, stop_, options_.max_memory_bytes);
-    if (root.kind() != Kind::object) fail(root, "a tokenizer is an object");
+    if (root.kind() != Kind::object) fail(root, "a tokenizer must be an object");
     if (const JsonValue* version = root.find("version"))
       if (expect(*version, Kind::string, "version").text() != "1.0")
-        fail(*version, fmt::format("version {} is not known; 1.0 is", in_quotes(version->text())));
+        fail(*version, fmt::format("version {} is not supported; expected 1.0", in_quotes(version->text())));
     check_memory(json, root);
     read_model(member(root, "model", Kind::object));
     read_added_tokens(root.find("added_tokens"));
@@ -80,7 +80,7 @@ class Reader {
   }
 
  private:
-  // What is made from the tree, before it is made.
+  // Checks the memory for the structures that are built from the tree.
   void check_memory(std::string_view json, const JsonValue& root) {
     const JsonValue* model = root.find("model");
     const JsonValue* vocab = model != nullptr ? model->find("vocab") : nullptr;
@@ -89,7 +89,7 @@ class Reader {
     const std::size_t num_added = added != nullptr ? added->items().size() : 0;
     most_tokens_ = static_cast<Index>(num_pieces + num_added);
 
-    // Tables by name and by id, the tokens themselves and trees of them (TokenTrie), all of which grow by doubling.
+    // Tables by name and by id, the tokens themselves and tries of them (TokenTrie), all of which grow by doubling.
     constexpr std::uint64_t kPerToken = 352, kPerByte = 32, kPerAdded = 1024, kPerAddedByte = 64;
     std::uint64_t needed = kPerToken * (num_pieces + num_added) + kPerAdded * num_added;
     for (std::size_t i = 0; i < num_pieces; ++i) needed += kPerByte * vocab->members()[i].first.size();
@@ -121,13 +121,14 @@ class Reader {
   }
   void expect_type(const JsonValue& object, std::string_view what, std::string_view supported) const {
     const std::string& type = member(object, "type", Kind::string).text();
-    if (type != supported) fail(object, fmt::format("{} {} is not supported; {} is", what, in_quotes(type), supported));
+    if (type != supported)
+      fail(object, fmt::format("{} {} is not supported; expected {}", what, in_quotes(type), supported));
   }
-  // name() is asked for where it is needed: a vocabulary has many tokens.
+  // name() is only called for an error: a vocabulary has many tokens.
   template <class Name>
   Index whole(const JsonValue& value, double number, const Name& name, Index limit) const {
     if (!(number >= 0 && number < static_cast<double>(limit)) || number != std::floor(number))
-      fail(value, fmt::format("{} is {}, not a whole number from 0 to {}", name(), number, limit - 1));
+      fail(value, fmt::format("{} is {}; expected a whole number from 0 to {}", name(), number, limit - 1));
     return static_cast<Index>(number);
   }
   Index id(const JsonValue& value, std::string_view of, const std::string& token) const {
@@ -137,7 +138,7 @@ class Reader {
   }
 
   void read_model(const JsonValue& model) {
-    // Files of tokenizers before 0.9 do not name the type; they are told by their members, as Hugging Face does.
+    // Files from before tokenizers 0.9 do not state the type; it is inferred from their members, as Hugging Face does.
     if (model.find("type") != nullptr)
       expect_type(model, "model", "WordPiece");
     else if (model.find("continuing_subword_prefix") == nullptr || model.find("merges") != nullptr)
@@ -187,7 +188,7 @@ class Reader {
       if (token.content.size() > kMaxAddedBytes)
         fail(item, fmt::format("the added token {} is longer than {} bytes", in_quotes(token.content), kMaxAddedBytes));
       if (!seen.insert(content).second)
-        fail(item, fmt::format("the added token {} stands twice", in_quotes(token.content)));
+        fail(item, fmt::format("the added token {} occurs twice", in_quotes(token.content)));
       const JsonValue* number = item.find("id");
       if (number == nullptr) fail(item, "id is missing");
       token.token = id(*number, "the added token ", token.content);
@@ -218,14 +219,14 @@ class Reader {
                               in_quotes(token), options_.max_token_bytes));
   }
 
-  // The tree of pieces is made from them in this order.
+  // The trie of pieces is built from them in this order.
   void sort_pieces() {
     std::vector<Index> sorted(file_.pieces.size());
     for (std::size_t i = 0; i < sorted.size(); ++i) sorted[i] = file_.pieces[vocabulary_.position(i)];
     file_.pieces = std::move(sorted);
   }
 
-  // The id of the piece that a token of vocab is.
+  // The id of the piece with this token in vocab.
   std::optional<Index> id_in_vocabulary(std::string_view token) const {
     const std::optional<std::size_t> found = vocabulary_.find(token);
     if (!found) return std::nullopt;
@@ -239,7 +240,7 @@ class Reader {
     found = token;
   }
 
-  // An id beyond the number of tokens leaves a gap below it.
+  // An id beyond the number of tokens implies a missing id below it.
   void check_ids(const JsonValue& root) {
     file_.tokens.resize(static_cast<std::size_t>(num_tokens_));
     for (Index i = 0; i < num_tokens_; ++i) {
@@ -292,8 +293,9 @@ class Reader {
     else if (type == "BertProcessing")
       read_bert_processing(*post_processor);
     else
-      fail(*post_processor, fmt::format("post_processor {} is not supported; TemplateProcessing and BertProcessing are",
-                                        in_quotes(type)));
+      fail(*post_processor,
+           fmt::format("post_processor {} is not supported; expected TemplateProcessing or BertProcessing",
+                       in_quotes(type)));
   }
 
   // {"single": [{"SpecialToken": {"id": "[CLS]", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}, …],
@@ -301,7 +303,7 @@ class Reader {
   void read_template(const JsonValue& processor) {
     const JsonValue& single = member(processor, "single", Kind::array);
     const JsonValue& specials = member(processor, "special_tokens", Kind::object);
-    if (!single.numbers().empty()) fail(single, "single holds numbers");
+    if (!single.numbers().empty()) fail(single, "single contains numbers");
     const auto name_at = [&](std::size_t i) { return std::string_view(specials.members()[i].first); };
     const SortedNames names(specials.members().size(), name_at, "Tokenizer::read", stop_);
     bool text_seen = false;
@@ -314,27 +316,28 @@ class Reader {
       const JsonValue& id = member(value, "id", Kind::string);
       if (member(value, "type_id", Kind::number).number() != 0) fail(value, "single has a type_id other than 0");
       if (kind == "Sequence") {
-        if (id.text() != "A" || text_seen) fail(value, "single does not hold sequence A exactly once and no other");
+        if (id.text() != "A" || text_seen)
+          fail(value, "single must contain sequence A exactly once and no other sequence");
         text_seen = true;
       } else if (kind == "SpecialToken") {
         const std::optional<std::size_t> found = names.find(id.text());
-        if (!found) fail(id, fmt::format("special_tokens lacks {}", in_quotes(id.text())));
+        if (!found) fail(id, fmt::format("special_tokens does not contain {}", in_quotes(id.text())));
         const JsonValue& special = specials.members()[*found].second;
         read_special(expect(special, Kind::object, "a special token"), text_seen ? file_.after : file_.before);
         if (file_.before.size() + file_.after.size() > kMaxTemplateTokens)
-          fail(single, fmt::format("single sets more than {} tokens around a text", kMaxTemplateTokens));
+          fail(single, fmt::format("single adds more than {} tokens around a text", kMaxTemplateTokens));
       } else {
         fail(piece, fmt::format("a piece of single is {}, not SpecialToken or Sequence", in_quotes(kind)));
       }
     }
-    if (!text_seen) fail(single, "single does not hold sequence A exactly once and no other");
+    if (!text_seen) fail(single, "single must contain sequence A exactly once and no other sequence");
   }
 
   void read_special(const JsonValue& special, std::vector<Index>& to) const {
     const JsonValue& ids = member(special, "ids", Kind::array);
     const JsonValue& tokens = member(special, "tokens", Kind::array);
     if (ids.numbers().size() != tokens.items().size() || !ids.items().empty() || !tokens.numbers().empty())
-      fail(special, "ids and tokens of a special token are not as many numbers as strings");
+      fail(special, "a special token must have as many numeric ids as string tokens");
     if (ids.numbers().size() > kMaxTemplateTokens)
       fail(special, fmt::format("a special token has more than {} ids", kMaxTemplateTokens));
     for (std::size_t i = 0; i < ids.numbers().size(); ++i)
@@ -345,7 +348,7 @@ class Reader {
   void read_bert_processing(const JsonValue& processor) {
     for (const std::string_view name : {"cls", "sep"}) {
       const JsonValue& pair = member(processor, name, Kind::array);
-      if (pair.items().size() != 2) fail(pair, fmt::format("{} is not a token and its id", name));
+      if (pair.items().size() != 2) fail(pair, fmt::format("{} must be a token and its id", name));
       const JsonValue& number = expect(pair.items()[1], Kind::number, "an id of post_processor");
       const Index token = check_agreement(pair.items()[0], number, number.number());
       (name == "cls" ? file_.before : file_.after).push_back(token);
@@ -369,12 +372,12 @@ class Reader {
   const std::stop_token& stop_;
   TokenizerFile file_;
   // Views of the tokens in the tree that read() holds; no token is empty.
-  SortedNames vocabulary_;                // the positions of its members
-  Index most_tokens_ = 0;                 // as many as the file names
+  SortedNames vocabulary_;                // the indices of its members
+  Index most_tokens_ = 0;                 // the number of tokens named in the file
   std::vector<std::string_view> tokens_;  // those with ids below most_tokens_, by id
   std::map<Index, std::string_view> tokens_beyond_;
   Index num_tokens_ = 0;
-  std::vector<std::size_t> added_items_;  // where file_.added stand in the text
+  std::vector<std::size_t> added_items_;  // the offsets of file_.added in the text
 };
 
 }  // namespace

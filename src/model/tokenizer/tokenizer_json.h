@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a tokenizer.json says, checked: every id below is an id of `tokens`.
+// The validated contents of a tokenizer.json: every id below is an index of `tokens`.
 // Read next: tokenizer_json.cpp.
 #pragma once
 
@@ -15,14 +15,14 @@
 namespace regard::inline v0 {
 
 struct TokenizerFile {
-  std::vector<std::string> tokens;  // by id: the model's and the added ones
-  std::vector<Index> pieces;        // those of the model, ascending by the bytes of their tokens
+  std::vector<std::string> tokens;  // by id: those of the model and the added ones
+  std::vector<Index> pieces;        // ids of the model's tokens, ascending by the bytes of the tokens
   Index unknown = 0;
   std::string continuing_prefix;
   Index max_characters = 0;
   BertNormalizer normalizer;
   std::vector<AddedToken> added;
-  std::vector<Index> before;  // tokens set before and after a text
+  std::vector<Index> before;  // tokens added before and after a text
   std::vector<Index> after;
 };
 

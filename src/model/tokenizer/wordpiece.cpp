@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The pieces that begin a word and those that continue one stand in one tree: continuing starts at the prefix's node.
-// A word costs at most its characters times its longest piece, whatever text and vocabulary are.
+// Pieces that begin a word and pieces that continue one share one trie: continuing pieces start at the node of the
+// prefix. The cost of a word is at most its characters times its longest piece, for any text and vocabulary.
 // Read next: tokenizer.cpp.
 #include "wordpiece.h"
 

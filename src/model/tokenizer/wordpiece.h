@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// WordPiece: a word as the longest piece of the vocabulary that begins it, then the longest that continues it, and so
-// on; a word that cannot be used up so, or that is too long, is unknown as a whole.
+// WordPiece: splits a word into the longest piece of the vocabulary that begins it, then the longest that continues it,
+// and so on. A word that cannot be split completely, or that is too long, is unknown as a whole.
 //
 //     "embeddings" → "em" "##bed" "##ding" "##s"       "##": the prefix of pieces that continue a word
 //
@@ -20,19 +20,19 @@ class WordPiece {
  public:
   struct Piece {
     Index token;
-    std::size_t end;  // of the piece's bytes in the word
+    std::size_t end;  // of the piece, as an offset in the word
   };
 
-  // Tokens with their ids, as TokenTrie takes them, which throws likewise; unknown is one of the ids.
+  // Tokens with their ids, as for TokenTrie, which throws for invalid ones; `unknown` is one of the ids.
   WordPiece(std::vector<std::pair<std::string_view, Index>> tokens, std::string_view continuing_prefix, Index unknown,
             Index max_characters, const std::stop_token& stop = {});
 
-  // Replaces `pieces` by those of a word, which is UTF-8 and not empty. Every piece ends where a character ends.
+  // Replaces `pieces` by those of a word, which is UTF-8 and not empty. Every piece ends at a character boundary.
   void split(std::string_view word, std::vector<Piece>& pieces) const;
 
  private:
   TokenTrie trie_;
-  std::uint32_t continuing_;  // the node where the prefix leads
+  std::uint32_t continuing_;  // the node of the prefix
   Index unknown_;
   Index max_characters_;
 };
