@@ -307,15 +307,24 @@ void compare(const std::string& name, std::uint32_t seed) {
   }
 }
 
+// All but why-scale, which has histograms instead of a sentence's matrices.
+std::vector<std::string> lessons_of_sentences() {
+  std::vector<std::string> names;
+  for (const regard::LessonEntry& entry : regard::lesson_entries()) {
+    if (entry.name != "why-scale") names.push_back(entry.name);
+  }
+  return names;
+}
+
 TEST(LessonChange, EveryLaterNumberMatchesThePlainLoops) {
-  for (const char* name : {"three-words", "roles", "one-function", "from-seed", "by-hand"}) {
+  for (const std::string& name : lessons_of_sentences()) {
     for (std::uint32_t seed = 1; seed <= 40; ++seed) compare(name, seed);
   }
 }
 
 TEST(LessonChange, AChangeChangesLaterNumbers) {
   // The comparison above would also pass if nothing changed.
-  for (const char* name : {"three-words", "roles", "one-function", "from-seed", "by-hand"}) {
+  for (const std::string& name : lessons_of_sentences()) {
     std::mt19937 random(1);
     regard::ExplainInput changed = regard::lesson_input(name);
     change_one_input(changed, random);

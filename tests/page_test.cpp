@@ -66,12 +66,17 @@ TEST_P(PageTest, ContainsItsDataAndItsHashes) {
             render_json(explanation, {.command = "regard </script> & \"x\""}));
 }
 
-INSTANTIATE_TEST_SUITE_P(Lessons, PageTest, ::testing::Values("000", "001", "002", "003", "004", "why-scale"),
-                         [](const auto& test) {
-                           std::string name = test.param;
-                           std::erase(name, '-');
-                           return name;
-                         });
+std::vector<std::string> lesson_names() {
+  std::vector<std::string> names;
+  for (const LessonEntry& entry : lesson_entries()) names.push_back(entry.name);
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(Lessons, PageTest, ::testing::ValuesIn(lesson_names()), [](const auto& test) {
+  std::string name = test.param;
+  std::erase(name, '-');
+  return name;
+});
 
 // The steps of a page refer to earlier results or to matrices by number; no reference is out of range.
 TEST(Page, ReferencesAreInRange) {

@@ -17,11 +17,11 @@ import time
 
 import pytest
 
+from lessons import LESSONS
 from program import PROGRAM, environment, fail, succeed
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SHELLS = ("bash", "zsh", "fish")
-LESSONS = ["three-words", "roles", "one-function", "from-seed", "by-hand", "why-scale"]
 FILES = ["a b.npy", "c.csv", "sub"]
 
 

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from attend_reference import page_arrays
+from lessons import LESSONS
 from program import PROGRAM, environment, fail, run, succeed
 
-LESSONS = ["three-words", "roles", "one-function", "from-seed", "by-hand", "why-scale"]
 TOKENS = ["I", "love", "coding", "love"]
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from conftest import go
+from lessons import OF_SENTENCES
 from program import succeed
 
 STAGES = ["project", "compare", "scale", "softmax", "mix"]
@@ -195,7 +196,8 @@ def test_attentions_and_heads_can_be_chosen(lesson):
 
 
 def test_a_lesson_opens_with_the_documents_attention(lesson):
-    for name, want in (("three-words", "weights"), ("roles", "weights"), ("one-function", "weights"), ("from-seed", "weights"), ("by-hand", "hand-weights")):
+    for name in OF_SENTENCES:
+        want = "hand-weights" if name == "by-hand" else "weights"
         page, data = lesson(name)
         pressed = page.locator('[data-focus^="attention "][aria-pressed="true"]')
         names = [step["name"] for step in data["steps"]]
@@ -359,7 +361,7 @@ def test_predicting_keeps_the_inputs_of_the_step(lesson):
     assert visible(page, '[data-cell="row 0 scores"] .number') and page.locator(".step").count() == 9
 
 
-@pytest.mark.parametrize("name", ["three-words", "roles", "one-function", "from-seed", "by-hand"])
+@pytest.mark.parametrize("name", OF_SENTENCES)
 def test_the_title_of_an_edited_lesson_stays_correct(arrays, name):
     """A title names the computation, without words, numbers or results that an edit of the exported lesson can change."""
     given = json.loads(succeed("lesson", name, "--export"))

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from conftest import go
+from lessons import LESSONS, OF_SENTENCES
 
 # Every visible text, with the contrast of its colour to the background (WCAG 2.2, 1.4.3). A canvas converts any notation
 # of a colour to red, green, blue.
@@ -35,7 +36,7 @@ CONTRAST = """() => {
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("name", ["three-words", "one-function", "from-seed", "by-hand"])
+@pytest.mark.parametrize("name", OF_SENTENCES)
 def test_text_has_contrast(lesson, name, theme):
     page, _ = lesson(name, color_scheme=theme)
     for address in ("", "#step=compare", "#step=softmax&open=row 0 weights"):
@@ -72,7 +73,7 @@ def test_figures_contrast_with_the_paper(lesson, theme):
 
 
 @pytest.mark.parametrize("width", [1280, 800, 390, 320])
-@pytest.mark.parametrize("name", ["three-words", "roles", "one-function", "from-seed", "by-hand", "why-scale"])
+@pytest.mark.parametrize("name", LESSONS)
 def test_the_page_never_scrolls_sideways(lesson, name, width):
     page, _ = lesson(name, width=width)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
@@ -199,7 +200,7 @@ BASELINE = """(text) => { const probe = document.createElement('span');
     const at = probe.getBoundingClientRect().bottom; probe.remove(); return at; }"""
 
 
-@pytest.mark.parametrize("name", ["three-words", "roles", "one-function", "by-hand"])
+@pytest.mark.parametrize("name", OF_SENTENCES)
 @pytest.mark.parametrize("width", [1280, 390])
 def test_row_labels_share_the_baseline_of_their_numbers(lesson, name, width):
     page, _ = lesson(name, width=width)

@@ -11,9 +11,9 @@ import re
 import numpy as np
 import pytest
 
+from lessons import LESSONS, OF_SENTENCES
 from program import printed_number, succeed
 
-LESSONS = ["three-words", "roles", "one-function", "from-seed", "by-hand", "why-scale"]
 WEB = pathlib.Path(__file__).resolve().parent.parent.parent / "web"
 
 
@@ -137,7 +137,7 @@ def check_rows(page, data):
     return rows, compared
 
 
-@pytest.mark.parametrize("name", LESSONS[:-1])
+@pytest.mark.parametrize("name", OF_SENTENCES)
 def test_rows_show_the_numbers_of_json(lesson, name):
     page, data = lesson(name)
     rows, compared = check_rows(page, data)
@@ -186,7 +186,7 @@ def test_scores_and_exponentials_of_a_row(arrays):
     assert total == "1.0000"
 
 
-@pytest.mark.parametrize("name", LESSONS[:-1])
+@pytest.mark.parametrize("name", OF_SENTENCES)
 def test_the_finding_matches_json(lesson, name):
     page, data = lesson(name)
     findings = {step["name"]: step.get("finding") for step in data["steps"]}

@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from lessons import LESSONS
 from program import environment, fail, run, succeed
 
 UNTRUSTED = ["</script><img src=x onerror=alert(1)>", "\x1b]0;title\x07", "\u202eevil", "\\input{x}", "=1+1", "a\x00b", "<!--", "\u2028\u2029",
@@ -68,7 +69,7 @@ def test_the_policy_blocks_foreign_scripts_and_requests(lesson, pages):
     pages.complaints.clear()
 
 
-@pytest.mark.parametrize("name", ["three-words", "roles", "one-function", "from-seed", "by-hand", "why-scale"])
+@pytest.mark.parametrize("name", LESSONS)
 def test_no_request_is_made(lesson, name):
     page, _ = lesson(name)
     page.wait_for_timeout(200)

@@ -1,0 +1,10 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The lessons that the program lists; a new one is tested by every test that is parametrised with these."""
+
+import json
+
+from program import succeed
+
+LESSONS = [lesson["name"] for lesson in json.loads(succeed("lesson", "--json"))["lessons"]]
+# why-scale has histograms instead of a sentence's matrices.
+OF_SENTENCES = [name for name in LESSONS if name != "why-scale"]
