@@ -23,3 +23,8 @@ for call in calls:
     entropy, induction = (call[name].mean(dim=(0, 2)) for name in ("entropy", "chosen_weight"))
     print(call["module"], "entropy", [f"{x:.1f}" for x in entropy.tolist()], "induction", [f"{x:.3f}" for x in induction.tolist()])
 print("shape of a statistic (B, H, L):", tuple(calls[0]["entropy"].shape))
+
+# Prints:
+#   layers.0.self_attn entropy ['5.9', '5.9', '5.9', '5.9'] induction ['0.003', '0.003', '0.003', '0.003']
+#   layers.1.self_attn entropy ['5.9', '5.9', '5.9', '5.9'] induction ['0.003', '0.003', '0.003', '0.003']
+#   shape of a statistic (B, H, L): (1, 4, 1024)
