@@ -9,7 +9,7 @@ The functions pass on what was given; the extension validates it. Read next: att
 from __future__ import annotations
 
 from . import _regard
-from .calls import add_axes, add_axes_to_given, dtype_name, given_options, missing_axes, remove_axes, with_hints
+from .calls import add_axes, add_axes_to_given, direct, dtype_name, given_options, missing_axes, remove_axes, with_hints
 from .named_results import AttentionGradients, result_class
 
 TYPE_CHECKING = False  # typing itself is not loaded
@@ -81,7 +81,7 @@ if TYPE_CHECKING:
         return_sink_weights: bool = False, return_fingerprint: bool = False, **options: Unpack[AttentionOptions],
     ) -> AttentionResult[Array]: ...
 
-@with_hints
+@direct(_regard.attention_forward)
 def attention(
     query: AnyArray, key: AnyArray, value: AnyArray, *, out: AnyArray | None = None, dtype: DType | None = None,
     row_max: AnyArray | None = None, row_sum: AnyArray | None = None, lse: AnyArray | None = None,

@@ -4,6 +4,7 @@
     given_options     the options that differ from their defaults, by name: the extension validates them
     dtype_name        "float32" of numpy.float32, torch.float32, jax.numpy.float32 and their dtype objects
     missing_axes      how many leading axes arrays of rank 2 or 3 lack; add_axes and remove_axes
+    direct            a shorter way for calls that need none of this
     with_hints        names Regard's option in the TypeError for a keyword of another library
 
 Read next: attention_operators.py.
@@ -70,6 +71,26 @@ def with_hints(function: Function) -> Function:
             raise
 
     return functools.wraps(function)(call)  # type: ignore[return-value]
+
+
+def direct(operator: Any) -> Callable[[Function], Function]:
+    """Decorator: a call whose arguments the extension takes as they are goes to its `operator`; others to the function.
+
+    Python fills in a default for every keyword in some 20 ns, which for forty of them is half of what a short call takes.
+    """
+    def decorate(function: Function) -> Function:
+        hinted = with_hints(function)
+        names = function.__kwdefaults__ or {}
+        plain = frozenset(name for name in names if name != "dtype" and not name.startswith("return_"))
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if len(args) == 3 and plain.issuperset(kwargs) and getattr(args[0], "ndim", 4) == 4:
+                return operator(*args, **kwargs)
+            return hinted(*args, **kwargs)
+
+        return functools.wraps(function)(call)  # type: ignore[return-value]
+
+    return decorate
 
 
 def dtype_name(dtype: DType) -> str:

@@ -203,3 +203,17 @@ def test_ranks_that_differ_are_rejected():
     for arguments in ((QUERY[0], KEY, VALUE), (QUERY[0], KEY[0, 0], VALUE[0, 0]), (QUERY[0, 0, 0],) * 3):
         with pytest.raises(ValueError, match=r"attention_forward: query has \d ax[ei]s"):
             regard.attention(*arguments)
+
+
+def test_every_way_of_calling_gives_the_same_bits():
+    expected = regard.attention(QUERY, KEY, VALUE, causal="bottom_right", scale=0.5)
+    by_name = dict(query=QUERY, key=KEY, value=VALUE, causal="bottom_right", scale=0.5)
+    for found in (regard.attention(**by_name), regard.attention(**by_name, dtype="float32"),
+                  regard.attention(**by_name, return_lse=True).context,
+                  regard.attention(QUERY, KEY, VALUE, causal="bottom_right", scale=0.5, mask=None, dropout=0.0)):
+        assert np.array_equal(found, expected)
+    for missing in ((QUERY, KEY), ()):
+        with pytest.raises(TypeError, match="missing .* required positional argument"):
+            regard.attention(*missing)
+    with pytest.raises(TypeError, match="takes 3 positional arguments but 4 were given"):
+        regard.attention(QUERY, KEY, VALUE, QUERY)
