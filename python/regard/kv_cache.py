@@ -119,9 +119,9 @@ class KvCache:
         Raises
         ------
         ValueError
-            The arrays do not fit the cache, or the memory is read-only.
+            The arrays do not fit the cache, a sequence would exceed its capacity, or the memory is read-only.
         RuntimeError
-            Capacity or pages are exhausted. The cache is then unchanged.
+            No page is free. The cache is then unchanged.
         """
         self._cache.append(key, value, sequence, counts)
 

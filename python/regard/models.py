@@ -122,7 +122,7 @@ class Explanation(_Shown):
         color : bool, default False
             Whether to use the colours of a terminal.
         full : bool, default False
-            Whether to print large matrices in full.
+            Whether to print every number, however many there are.
         step : str, default ''
             One step only, by its name or number.
 
@@ -211,7 +211,7 @@ class Comparison(_Shown):
         color : bool, default False
             Whether to use the colours of a terminal.
         full : bool, default False
-            Whether to print every layer and pair.
+            Whether to print all pairs, controls and heads.
 
         Returns
         -------
@@ -298,15 +298,16 @@ def explain(
     model : Model, optional
         The model, as :func:`load_model` returns it.
     query : str, optional
-        The word, or the token, whose attention is shown.
+        The word whose attention is shown: ``'bank'``, the second one as ``'bank#1'``, or ``'@4'`` by its index. With a
+        model, the most informative word by default.
     layer, head : int, optional
-        The layer and the head to show; only with a model. By default, an informative head is selected.
+        The layer and the head to show, both or neither; only with a model. By default the most informative head.
     hide : sequence of str, default ()
-        Tokens that the table leaves out, such as ``['[CLS]', '[SEP]']``; only with a model.
+        Words to hide: no token attends to them, in any layer. Only with a model.
     truncate : bool, default False
         Whether to truncate a sentence that is too long, instead of rejecting it; only with a model.
     full : bool, default False
-        Whether to include every detail; only with a model.
+        Whether to compute everything behind the weight that is shown; only with a model.
 
     Returns
     -------
@@ -383,11 +384,11 @@ def compare(
     word : str
         The word.
     sentences : sequence of str
-        At least two sentences that contain the word.
+        2 to 26 sentences that contain the word.
     hide : sequence of str, default ()
-        Tokens that are left out, such as ``['[CLS]', '[SEP]']``.
+        Words to hide, in every sentence in which they occur: no token attends to them, in any layer.
     control : str, default ''
-        A word to compare with, which also occurs in the sentences.
+        A word for comparison, which occurs in at least two of the sentences; by default every such word.
     truncate : bool, default False
         Whether to truncate sentences that are too long, instead of rejecting them.
 

@@ -7,8 +7,10 @@ import pathlib
 import re
 
 import pytest
+import regard
 import regard.torch
 import regard.transformers
+import torch
 
 GUIDE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "guide" / "pytorch.md"
 FUNCTIONS = {**{name: getattr(regard.torch, name) for name in ("attention", "patched", "scaled_dot_product_attention")},
@@ -31,3 +33,16 @@ def test_parameters_are_documented_and_examples_run(function):
     assert sorted(documented) == sorted(inspect.signature(function).parameters)
     for test in doctest.DocTestFinder(recurse=False).find(inspect.unwrap(function), function.__name__, globs={}):
         assert doctest.DocTestRunner(verbose=False).run(test).failed == 0
+
+
+def test_regard_attention_takes_tensors_of_every_rank_and_types_of_pytorch():
+    query, key, value = (torch.randn(1, 2, 5, 8, generator=torch.Generator().manual_seed(seed)) for seed in range(3))
+    expected = regard.attention(query, key, value, return_lse=True)
+    assert len(torch.utils._pytree.tree_leaves(expected)) == 2  # a named tuple is a tree
+    found = regard.attention(query[0], key[0], value[0], return_lse=True)
+    assert torch.equal(found.context, expected.context[0]) and torch.equal(found.lse, expected.lse[0])
+    out = torch.zeros(5, 8)
+    assert regard.attention(query[0, 1], key[0, 1], value[0, 1], out=out) is out and torch.equal(out, found.context[1])
+    narrow = [tensor.bfloat16() for tensor in (query, key, value)]
+    assert regard.attention(*narrow, dtype=torch.float32).dtype == torch.float32
+    assert repr(expected) == "AttentionResult(context=float32 (1, 2, 5, 8), lse=float32 (1, 2, 5))"
