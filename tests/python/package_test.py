@@ -10,6 +10,7 @@ import sys
 import tarfile
 
 import nanobind.stubgen
+import pytest
 import regard
 import scikit_build_core.build
 
@@ -88,19 +89,25 @@ def test_every_public_name_is_documented():
             assert inspect.signature(getattr(regard, name)), name
 
 
-def check_types(folder, *arguments):
-    command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(folder / "cache"), *map(str, arguments)]
+@pytest.fixture(name="cache", scope="module")
+def fixture_cache(tmp_path_factory):
+    """What mypy found out about libraries, for all calls of it."""
+    return tmp_path_factory.mktemp("mypy")
+
+
+def check_types(folder, cache, *arguments):
+    command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(cache), *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=100, cwd=folder)
 
 
-def test_the_package_is_typed(tmp_path):
+def test_the_package_is_typed(tmp_path, cache):
     sources = sorted(path.stem for path in (ROOT / "python" / "regard").glob("[a-z]*.py"))
     modules = [word for name in sources if name not in ("torch", "transformers") for word in ("-m", f"regard.{name}")]
-    done = check_types(tmp_path, "-m", "regard", *modules)
+    done = check_types(tmp_path, cache, "-m", "regard", *modules)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_a_type_checker_takes_the_package_and_its_use(tmp_path):
+def test_a_type_checker_takes_the_package_and_its_use(tmp_path, cache):
     use = tmp_path / "typed_calls.py"
     use.write_text((ROOT / "tests" / "python" / "typed_calls.py").read_text(encoding="utf-8"), encoding="utf-8")
     wrong = tmp_path / "wrong.py"
@@ -116,7 +123,7 @@ def test_a_type_checker_takes_the_package_and_its_use(tmp_path):
                      "regard.attention(b'', b'', b'', key_lengths='57')\n"
                      "regard.attention(b'', b'', b'', return_lse=True).entropy\n", encoding="utf-8")
 
-    done = check_types(tmp_path, use)
+    done = check_types(tmp_path, cache, use)
     assert done.returncode == 0, done.stdout + done.stderr
-    done = check_types(tmp_path, wrong)
+    done = check_types(tmp_path, cache, wrong)
     assert [line.split(":")[1] for line in done.stdout.splitlines() if ": error:" in line] == ["2", "3", "4", "5", "5", "5", "6", "7", "8", "8", "9", "10", "11"], done.stdout
