@@ -17,9 +17,15 @@ from .named_results import result_class
 
 TYPE_CHECKING = False  # typing itself is not loaded
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Literal, TypeVar, overload
 
+    from typing_extensions import Unpack
+
+    from .attention_operators import AttentionOptions
     from .calls import Alignment, AnyArray, DType, Floats, Integers
+    from .named_results import AttentionResult
+
+    Array = TypeVar("Array")
 
 
 class KvCache:
@@ -229,6 +235,31 @@ class KvCache:
         values = "" if self.value_head_size == self.head_size else f", value_head_size {self.value_head_size}"
         return (f"KvCache({self.dtype}, {sequences} of {shown} keys, capacity {self.capacity}, "
                 f"num_kv_heads {self.num_kv_heads}, head_size {self.head_size}{values})")
+
+
+if TYPE_CHECKING:
+    @overload
+    def attention_decode(
+        query: Array, cache: KvCache, *, out: None = None, dtype: None = None, row_max: AnyArray | None = None,
+        row_sum: AnyArray | None = None, lse: AnyArray | None = None, sink_weights: AnyArray | None = None,
+        return_row_max: Literal[False] = False, return_row_sum: Literal[False] = False, return_lse: Literal[False] = False,
+        return_sink_weights: Literal[False] = False, **options: Unpack[AttentionOptions],
+    ) -> Array: ...
+    @overload
+    def attention_decode(
+        query: AnyArray, cache: KvCache, *, out: AnyArray | None = None, dtype: DType | None = None,
+        row_max: AnyArray | None = None, row_sum: AnyArray | None = None, lse: AnyArray | None = None,
+        sink_weights: AnyArray | None = None, return_row_max: Literal[False] = False,
+        return_row_sum: Literal[False] = False, return_lse: Literal[False] = False,
+        return_sink_weights: Literal[False] = False, **options: Unpack[AttentionOptions],
+    ) -> Any: ...
+    @overload
+    def attention_decode(
+        query: Array, cache: KvCache, *, out: AnyArray | None = None, dtype: DType | None = None,
+        row_max: AnyArray | None = None, row_sum: AnyArray | None = None, lse: AnyArray | None = None,
+        sink_weights: AnyArray | None = None, return_row_max: bool = False, return_row_sum: bool = False,
+        return_lse: bool = False, return_sink_weights: bool = False, **options: Unpack[AttentionOptions],
+    ) -> AttentionResult[Array]: ...
 
 
 @with_hints
