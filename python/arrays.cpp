@@ -24,7 +24,7 @@ namespace {
 }
 
 // The type that a format of the struct module names; bits 0 where it names no number that has a DLPack type. The
-// sizes are the machine's own, without prefix or with '@', and the standard ones after '=' and '<'.
+// sizes are native without a prefix or with '@', and the standard ones after '=' and '<'.
 NumberType type_of_format(const char* format, Py_ssize_t item_bytes) {
   if (*format == '@' || *format == '=' || (*format == '<' && std::endian::native == std::endian::little)) ++format;
   const auto bits = static_cast<std::uint8_t>(item_bytes * 8);

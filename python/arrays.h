@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Arrays of Python, seen where they lie: NumPy, memoryview and array.array by the buffer protocol; PyTorch, JAX and all
-// others by DLPack; nothing is copied. And new arrays, of the same library as one that was given.
+// Python arrays, accessed in place: NumPy, memoryview and array.array by the buffer protocol; PyTorch, JAX and all
+// others by DLPack; nothing is copied. And new arrays, of the same library as a given one.
 //
 //     object ── buffer protocol, else __dlpack__ ──▶ Array ── view<T, Rank>() ──▶ TensorView<T, Rank>
-//                                                      │ holds the export, so that nobody frees or resizes the memory
+//                                                      │ holds the export, so that the memory is not freed or resized
 //
-// What cannot be seen in place (bytes in the other order, Python objects, memory of another device) is rejected by
-// name. Read next: dlpack.h, arrays.cpp.
+// What cannot be accessed in place (big-endian data, Python objects, memory of another device) is rejected by name.
+// Read next: dlpack.h, arrays.cpp.
 #pragma once
 
 #include <Python.h>
@@ -51,11 +51,11 @@ NumberType named_type(const char* operator_name, const char* name, const std::st
 // The same as a TypeError: `name` is not what is expected.
 [[noreturn]] void reject_type(const char* operator_name, const std::string& name, nb::handle given,
                               const char* expected);
-// A str; TypeError for anything else, std::invalid_argument for one that is no Unicode (half of a surrogate pair).
+// A str; TypeError for anything else, std::invalid_argument for one that is not Unicode (half of a surrogate pair).
 std::string text_of(const char* operator_name, const std::string& name, nb::handle given);
 std::string shape_text(const Index* shape, int rank);
 
-// Whether a class of that name is among the bases: libraries are asked for nothing that they have not loaded already.
+// Whether a class of that name is among the bases. This loads no library.
 bool is_a(PyObject* object, const char* class_name);
 // Whether its class is of that module or one below it.
 bool is_of_module(PyObject* object, const char* module);
@@ -74,8 +74,8 @@ class Array {
   Array(const Array&) = delete;
   Array& operator=(const Array&) = delete;
 
-  // Throws nb::python_error with TypeError for what is no array, with BufferError for a DLPack export that cannot be
-  // used, and std::invalid_argument for the rest.
+  // Throws nb::python_error with TypeError for what is not an array, with BufferError for a DLPack export that cannot
+  // be used, and std::invalid_argument for the rest.
   void borrow(const char* operator_name, const char* name, nb::handle given, Access access);
 
   bool given() const { return given_; }
@@ -96,7 +96,7 @@ class Array {
     for (int i = 0; i < Rank; ++i) set_axis(view, i, i);
     return view;
   }
-  // Fewer axes stand for the last ones, as NumPy broadcasts.
+  // Fewer axes are the last ones, as in NumPy.
   template <class T, int Rank>
   TensorView<T, Rank> broadcast(const char* operator_name, const char* name) const {
     if (!given_) return {};
@@ -118,7 +118,7 @@ class Array {
     for (int i = 0; i < Rank; ++i) set_axis(view, i, i);
     return view;
   }
-  // Of any type, which the operator checks; absent where nothing was given. Fewer axes stand for the last ones.
+  // Of any type, which the operator checks; absent where nothing was given. Fewer axes are the last ones.
   template <int Rank>
   InputView<Rank> broadcast_input(const char* operator_name, const char* name) const {
     InputView<Rank> view;
@@ -177,7 +177,7 @@ class NewArray {
   bool for_jax_ = false;
 };
 
-// Numbers of an option that has one for each head, sequence or the like: a sequence of Python, or an array with one
+// Values of an option that has one for each head, sequence or the like: a Python sequence, or an array with one
 // axis, of int32 or int64 for Index, of T itself for T.
 std::vector<Index> index_list(const char* operator_name, const char* name, nb::handle given);
 template <class T>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Attention for Python: attention_forward (and attention, its one alias), attention_weights, attention_with_statistics,
-// attention_columns, attention_partials, attention_merge, attention_merge_lse.
+// Attention for Python: attention_forward, attention_weights, attention_with_statistics, attention_columns,
+// attention_partials, attention_merge, attention_merge_lse. The functions that users call are in python/regard/.
 //
 //     arrays borrowed ── options taken ── results allocated where none were given ── run() ── results handed out
 //
@@ -387,7 +387,6 @@ void bind_attention(nb::module_& module) {
              nb::arg("value").none(), nb::arg("kwargs"),
              nb::sig(signature("def attention_forward(" + arrays + outputs + options + ") -> typing.Any")),
              kForwardText);
-  module.attr("attention") = module.attr("attention_forward");
   module.def("attention_weights", &attention_weights_of, nb::arg("query"), nb::arg("key"), nb::arg("kwargs"),
              nb::sig(signature("def attention_weights(query: object, key: object, *, row_max: object | None = None, "
                                "row_sum: object | None = None, out: object | None = None, "

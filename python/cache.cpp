@@ -41,7 +41,7 @@ class Cache {
     return {nullptr, dtype,
             made(dtype, [&]<class T>(T, const Runtime& runtime) { return KvCache<T>(shape, runtime.stop); })};
   }
-  // What another cache left in an array of bytes, where it lies.
+  // Opens the cache in an array of bytes, in place.
   static Cache open(std::unique_ptr<Array> block) {
     const std::span<std::byte> bytes = bytes_of(*block);
     const std::string dtype = dtype_of(bytes);
@@ -90,7 +90,7 @@ class Cache {
   Cache(std::unique_ptr<Array> block, const std::string& dtype, Typed typed)
       : block_(std::move(block)), dtype_(dtype), typed_(std::move(typed)) {}
 
-  // The cache that `make` makes of numbers of the named type.
+  // The cache that `make` returns for elements of the named type.
   template <class Make>
   static Typed made(const std::string& dtype, const Make& make) {
     const auto run_make = [&]<class T>(T type) {
@@ -125,7 +125,7 @@ class Cache {
                              : "float32";
   }
 
-  std::unique_ptr<Array> block_;  // whose memory the cache lies in, if it is not its own
+  std::unique_ptr<Array> block_;  // the memory of the cache, unless it owns its memory
   std::string dtype_;
   Typed typed_;
   std::unique_ptr<FairLock> lock_ = std::make_unique<FairLock>();

@@ -2,7 +2,7 @@
 //
 // Many readers or one writer, served in the order of arrival.
 //
-//     waiting   [reader] [reader] [writer] [reader]      from the front: who may enter leaves the line
+//     waiting   [reader] [reader] [writer] [reader]      from the front: a thread that may enter leaves the queue
 //     inside     reader   reader                         the writer waits for these two, and no later reader passes it
 //
 // std::shared_timed_mutex lets new readers pass a writer that waits: under steady reading it never gets in.

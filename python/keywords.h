@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The keyword arguments of one call, each taken by name; what nobody took is rejected as Python rejects it.
+// The keyword arguments of one call, each taken by name; those not taken are rejected as Python rejects them.
 //
 //     Keywords keywords("attention_forward", kwargs);
 //     if (const nb::handle scale = keywords.take("scale")) …

@@ -162,14 +162,6 @@ SentenceModel load_model_of(nb::handle folder, bool map) {
   return std::move(*model);
 }
 
-// What a notebook shows of it: python/regard/results.py.
-nb::object in_notebook(nb::handle self, nb::args, nb::kwargs) {
-  return nb::module_::import_("regard.results").attr("in_notebook")(self);
-}
-nb::object html_in_notebook(nb::handle self) {
-  return nb::module_::import_("regard.results").attr("in_notebook")(self)["text/html"];
-}
-
 void bind_views(nb::module_& module) {
   nb::class_<Explanation>(module, "Explanation", "The steps of an attention computation.")
       .def(
@@ -192,8 +184,6 @@ void bind_views(nb::module_& module) {
             return rendered([&](const Runtime& runtime) { return render_html(self, {}, runtime.stop); });
           },
           "The same as one page.")
-      .def("_repr_mimebundle_", &in_notebook)
-      .def("_repr_html_", &html_in_notebook)
       .def("__repr__", [](const Explanation& self) {
         return rendered([&](const Runtime& runtime) { return render_text(self, {}, runtime.stop); });
       });
@@ -220,8 +210,6 @@ void bind_views(nb::module_& module) {
                 [&](const Runtime& runtime) { return render_sentence_html(self.model, self.analysis, {}, runtime); });
           },
           "The same as one page, with every head of every layer.")
-      .def("_repr_mimebundle_", &in_notebook)
-      .def("_repr_html_", &html_in_notebook)
       .def("__repr__", [](const Analysis& self) {
         return rendered([&](const Runtime& runtime) { return render_sentence_text(self.analysis, {}, runtime.stop); });
       });
@@ -246,8 +234,6 @@ void bind_views(nb::module_& module) {
           },
           "The same as one page.")
       .def("findings", &compare_findings, "What the numbers say, in sentences.")
-      .def("_repr_mimebundle_", &in_notebook)
-      .def("_repr_html_", &html_in_notebook)
       .def("__repr__", [](const Comparison& self) {
         return rendered([&](const Runtime& runtime) { return render_compare_text(self, {}, runtime.stop); });
       });

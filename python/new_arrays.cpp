@@ -65,7 +65,7 @@ nb::object empty_array(NumberType type, const std::vector<Index>& shape) {
   return loaded_module("numpy").attr("empty")(extents_of(shape), nb::arg("dtype") = dtype);
 }
 
-// JAX converts numbers of 64 bits to 32 on the way in, unless it is told to keep them.
+// JAX converts 64-bit elements to 32 bits unless enable_x64 is set.
 nb::object jax_array(const nb::object& object, NumberType type) {
   const nb::object from_dlpack = nb::module_::import_("jax.dlpack").attr("from_dlpack");
   if (type.bits < 64) return from_dlpack(object);
@@ -84,7 +84,7 @@ nb::object jax_array(const nb::object& object, NumberType type) {
   }
 }
 
-// Whether numbers are to be read one by one; false for arrays, which are read where they lie.
+// Whether values are read one by one; false for arrays, which are read in place.
 bool is_sequence(const char* operator_name, const char* name, nb::handle given) {
   if (PyList_Check(given.ptr()) || PyTuple_Check(given.ptr())) return true;
   if (PyObject_CheckBuffer(given.ptr()) || PyCapsule_CheckExact(given.ptr()) || nb::hasattr(given, "__dlpack__"))

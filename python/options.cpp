@@ -101,6 +101,10 @@ Options<T>::Options(Keywords& keywords, const Array& query) : rows_(!query.empty
   borrow("key_segments", key_segments_);
   borrow("block_mask", block_mask_);
   borrow("mask", mask_);
+  if (mask_.given() && (mask_.type().code == kFloat || mask_.type().code == kBfloat)) {
+    reject(operator_name, "mask has type " + type_text(mask_.type()) +
+                              "; expected bool or uint8 (numbers to add to the scores are bias=)");
+  }
   borrow("bias", bias_);
   options.query_segments = query_segments_.broadcast_input<2>(operator_name, "query_segments");
   options.key_segments = key_segments_.broadcast_input<2>(operator_name, "key_segments");

@@ -4,7 +4,7 @@
 //
 //     causal=True | "top_left" | "bottom_right"        the words name the query_offset, too
 //     query_offset="bottom_right" | 3 | [0, 5]         window=(511, 0) | (None, 0)
-//     mask, bias, block_mask: fewer than four axes stand for the last ones
+//     mask, bias, block_mask: fewer than four axes are the last ones
 //
 // Read next: options.cpp, attention.cpp.
 #pragma once

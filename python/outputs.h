@@ -29,8 +29,7 @@ class Outputs {
     allocate(name, number_type<T>(), shape);
     view_of_it = view<T, Rank>(name);
   }
-  // Takes the array of that name; where there is none, it is to be allocated if `asked` is a keyword that is true, or
-  // if asked is nullptr.
+  // Takes the array of that name. Without one, it is allocated if the keyword `asked` is true, or if asked is nullptr.
   void take(Keywords& keywords, const char* name, const char* asked);
   // Takes accumulate: the names of arrays taken before, which the caller gave and which are added to.
   void take_accumulate(Keywords& keywords);
@@ -80,7 +79,7 @@ class ForwardOutputs {
   // Without flags, no return_… keyword is taken.
   ForwardOutputs(Keywords& keywords, nb::handle like, const Array& query, bool flags);
   NumberType context_type() const { return context_type_; }
-  // From here on, the fingerprint is asked for and handed out last.
+  // The fingerprint is then returned as the last result.
   void add_fingerprint() { fingerprint_.emplace(); }
   void allocate(const std::array<Index, 4>& query_shape, Index num_keys, Index columns);
   template <class T>

@@ -1,16 +1,68 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Exact attention in C++: softmax(scale · Q · Kᵀ + mask) · V, and every number behind it.
+"""Exact attention on CPUs: softmax(scale · Q · Kᵀ + mask) · V, and every intermediate value.
 
     import numpy, regard
     q = k = v = numpy.random.rand(1, 8, 128, 64).astype("float32")
     context = regard.attention(q, k, v, causal=True)
 
 The names are those of the C++ library; `attention` is `attention_forward`. Arrays of NumPy, PyTorch, JAX and others are
-read and written where they lie. docs/guide/python.md has the rest.
+read and written in place. help(regard.attention) has all options, docs/guide/python.md the rest.
+
+    regard.torch          scaled_dot_product_attention for PyTorch
+    regard.transformers   attn_implementation="regard"
+    regard.jax            attention under jit, vmap and grad
+    regard.onnx           the operator Attention
+
+These four are imported on use. Read next: attention_operators.py.
 """
 
 from . import _regard
-from ._regard import *  # noqa: F403
+from ._regard import kAttentionChunkKeys as kAttentionChunkKeys
+from .attention_inspection import attention_columns as attention_columns
+from .attention_inspection import attention_weights as attention_weights
+from .attention_inspection import attention_with_statistics as attention_with_statistics
+from .attention_merging import attention_merge as attention_merge
+from .attention_merging import attention_merge_lse as attention_merge_lse
+from .attention_merging import attention_partials as attention_partials
+from .attention_operators import attention as attention
+from .attention_operators import attention_backward as attention_backward
+from .attention_operators import attention_forward as attention_forward
 from .figure import show as show
+from .kv_cache import KvCache as KvCache
+from .kv_cache import attention_decode as attention_decode
+from .layers import PackedLinear as PackedLinear
+from .layers import layer_norm_forward as layer_norm_forward
+from .layers import linear_backward as linear_backward
+from .layers import linear_forward as linear_forward
+from .layers import multi_head_attention_forward as multi_head_attention_forward
+from .named_results import AttentionColumns as AttentionColumns
+from .named_results import AttentionGradients as AttentionGradients
+from .named_results import AttentionPartials as AttentionPartials
+from .named_results import AttentionStatistics as AttentionStatistics
+from .named_results import InstructionSet as InstructionSet
+from .named_results import LayerInspection as LayerInspection
+from .named_results import LinearGradients as LinearGradients
+from .named_results import Plan as Plan
+from .named_results import PlannedOperator as PlannedOperator
+from .runtime import active_instruction_set as active_instruction_set
+from .runtime import available_memory_bytes as available_memory_bytes
+from .runtime import bf16_dot_gflops as bf16_dot_gflops
+from .runtime import default_num_threads as default_num_threads
+from .runtime import fma_gflops as fma_gflops
+from .runtime import instruction_sets as instruction_sets
+from .runtime import plan as plan
+from .runtime import read_gigabytes_per_second as read_gigabytes_per_second
+
+if hasattr(_regard, "load_model"):  # built with regard::explain
+    from .models import Comparison as Comparison
+    from .models import Explanation as Explanation
+    from .models import Model as Model
+    from .models import SentenceAnalysis as SentenceAnalysis
+    from .models import compare as compare
+    from .models import embed as embed
+    from .models import explain as explain
+    from .models import lesson as lesson
+    from .models import lesson_entries as lesson_entries
+    from .models import load_model as load_model
 
 __version__: str = vars(_regard)["__version__"]

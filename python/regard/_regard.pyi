@@ -20,8 +20,6 @@ def attention_forward(query: object, key: object, value: object, *, out: object 
     causal='top_left' or 'bottom_right' names the query_offset, too. ValueError before any work.
     """
 
-attention = attention_forward
-
 def attention_weights(query: object, key: object, *, row_max: object | None = None, row_sum: object | None = None, out: object | None = None, rows: Sequence[tuple[int, int]] | None = None, keys: tuple[int, int] | None = None, kind: str = 'weights', causal: bool | str = False, query_offset: int | str | Sequence[int] | None = None, window: tuple[int | None, int | None] | None = None, key_lengths: Sequence[int] | object | None = None, query_starts: Sequence[int] | object | None = None, key_starts: Sequence[int] | object | None = None, query_segments: object | None = None, key_segments: object | None = None, prefix: Sequence[int] | object | None = None, block_mask: object | None = None, block_size: tuple[int, int] | None = None, mask: object | None = None, bias: object | None = None, alibi_slopes: Sequence[float] | object | None = None, sinks: Sequence[float] | object | None = None, soft_cap: float | None = None, scale: float | None = None, dropout: float = 0.0, dropout_seed: int = 0, dropout_first: Sequence[int] = (0, 0, 0), weights_in_float32: bool | None = None, num_threads: int = 0) -> Any:
     """
     The exact weights (or, with kind='scores', scores) of chosen rows and keys: ranges (begin, end) counted

@@ -71,15 +71,44 @@ _STYLE = """<style>
 
 def show(weights: Any, tokens: Sequence[object] | None = None, *, queries: Sequence[object] | None = None,
          title: str | None = None, color_scale: Literal["head", "shared"] = "head") -> Figure:
-    """A figure of attention weights, for the last line of a notebook's cell.
+    """Show attention weights as a figure: in a notebook a map, elsewhere text.
 
-    weights: an array (L, S), (H, L, S), (1, H, L, S) or (layers, H, L, S) of NumPy, PyTorch, JAX or anything with the
-    buffer protocol, DLPack or __array_interface__, or lists of them or of numbers, such as the tuple of (1, H, L, S) that
-    models of transformers return as `attentions`; of a larger batch, choose one entry.
-    tokens: a word for each key, and for each query where L = S; queries: words for the queries.
-    color_scale: "head" colours each map up to its own largest weight, "shared" all maps up to the largest of all, so that
-    heads can be compared. ValueError where the numbers of words and axes do not fit, and beyond 8 million weights;
-    TypeError for elements that are not numbers.
+    Parameters
+    ----------
+    weights : array or nested sequence, shape (L, S), (H, L, S), (1, H, L, S) or (layers, H, L, S)
+        An array of NumPy, PyTorch, JAX or anything with the buffer protocol, DLPack or ``__array_interface__``, or lists
+        of arrays or of numbers, such as the tuple of (1, H, L, S) that models of transformers return as ``attentions``.
+        Of a larger batch, choose one entry. At most 8 million weights.
+    tokens : sequence, optional
+        A word for each key, and for each query if L = S.
+    queries : sequence, optional
+        A word for each query.
+    title : str, optional
+        The title of the figure.
+    color_scale : {'head', 'shared'}, default 'head'
+        Whether each map has its darkest colour at its own largest weight, or all maps at the largest of all, so that heads
+        can be compared.
+
+    Returns
+    -------
+    Figure
+        An object that a notebook shows as the last line of a cell.
+
+    Raises
+    ------
+    ValueError
+        The numbers of words and axes do not fit, or there are too many weights.
+    TypeError
+        An element is not a number.
+
+    Examples
+    --------
+    >>> import regard
+    >>> regard.show([[1.0, 0.0], [0.25, 0.75]], ["I", "love"])
+              I   love
+       I   1.00      ·
+    love   0.25   0.75
+    (queries down, keys across; a row sums to 1; · is exactly 0)
     """
     given, weights = weights, _array(weights)
     if not isinstance(weights, (list, tuple)) and not hasattr(weights, "tolist"):

@@ -78,10 +78,55 @@ def attention(Q: _Array, K: _Array, V: _Array, attn_mask: _Array | None = None, 
               q_num_heads: int | None = None, kv_num_heads: int | None = None, qk_matmul_output_mode: int = 0,
               left_window_size: int = -1, right_window_size: int = -1, num_outputs: int = 1,
               opset: int = 25) -> _typing.Any:
-    """Y, or with num_outputs a tuple of the first of Y, present_key, present_value, qk_matmul_output.
+    """Compute ONNX's operator ``Attention``, with the standard's names.
 
-    The names are the standard's. softmax_precision 11 (double) computes all in float64; any other is met by float32.
-    ValueError for what the standard forbids, or the opset does not have.
+    Parameters
+    ----------
+    Q, K, V : numpy.ndarray
+        (B, Hq, Sq, D), (B, Hkv, Skv, D) and (B, Hkv, Skv, Dv), or (B, Sq, Hq · D) … with q_num_heads and kv_num_heads.
+    attn_mask : numpy.ndarray, optional
+        Booleans, or numbers that are added to the scores.
+    past_key, past_value : numpy.ndarray, optional
+        Earlier keys and values, which K and V are appended to.
+    nonpad_kv_seqlen : array or sequence of int, shape (B,), optional
+        The number of valid keys per batch entry; from opset 24 on.
+    is_causal : {0, 1}, default 0
+        Whether a query attends only to keys up to its own position.
+    scale : float, optional
+        The factor of the scores; ``1 / √D`` by default.
+    softcap : float, default 0.0
+        The soft cap of the scores; 0 is none.
+    softmax_precision : {1, 10, 11, 16}, optional
+        11 (double) computes everything in float64; float32 satisfies the others.
+    q_num_heads, kv_num_heads : int, optional
+        The numbers of heads of arrays with three axes.
+    qk_matmul_output_mode : {0, 1, 2, 3}, default 0
+        Which scores or weights the fourth output has.
+    left_window_size, right_window_size : int, default -1
+        The sliding window; −1 is open. From opset 25 on.
+    num_outputs : int, default 1
+        How many outputs to return, 1 to 4.
+    opset : {23, 24, 25}, default 25
+        What this opset does not have is rejected.
+
+    Returns
+    -------
+    Y : numpy.ndarray
+        With num_outputs above 1, a tuple of the first of Y, present_key, present_value and qk_matmul_output.
+
+    Raises
+    ------
+    ValueError
+        The standard forbids the arguments, or the opset does not have them.
+    TypeError
+        An argument is not a NumPy array.
+
+    Examples
+    --------
+    >>> import numpy as np, regard.onnx
+    >>> q, k, v = (np.ones((1, 2, 5, 8), np.float32) for _ in range(3))
+    >>> regard.onnx.attention(q, k, v, is_causal=1).shape
+    (1, 2, 5, 8)
     """
     for name, given in (("Q", Q), ("K", K), ("V", V), ("attn_mask", attn_mask), ("past_key", past_key),
                         ("past_value", past_value)):

@@ -219,11 +219,40 @@ def attention(
     scale: float | None = None,
     soft_cap: float | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """context, row_max and row_sum of attention_forward, as one operator of PyTorch; causal is aligned top left.
+    """Compute attention as one operator of PyTorch.
 
-    query (B, H, L, D), key (B, Hkv, S, D), value (B, Hkv, S, Dv); mask (booleans) and bias with extents of (B, H, L, S)
-    or 1; sinks (H), of float32 (float64 where query is). Weights are dropped by a seed of PyTorch's generator. context is
-    differentiable, row_max and row_sum are not.
+    Parameters
+    ----------
+    query : Tensor, shape (B, H, L, D)
+        float32, float64, bfloat16 or float16, on CPU.
+    key, value : Tensor, shapes (B, Hkv, S, D) and (B, Hkv, S, Dv)
+        Of query's type.
+    mask : Tensor of bool, broadcastable to (B, H, L, S), optional
+        True = visible. Each extent is that of (B, H, L, S), or 1.
+    bias : Tensor, broadcastable to (B, H, L, S), optional
+        Added to the scores.
+    sinks : Tensor, shape (H,), optional
+        Attention sinks, float32 (float64 if query is float64).
+    dropout : float, default 0.0
+        The probability with which weights are dropped, by a seed of PyTorch's generator.
+    causal : bool, default False
+        Causal masking, aligned top left.
+    scale : float, optional
+        The factor of the scores; ``1 / √D`` by default.
+    soft_cap : float, optional
+        The soft cap of the scores.
+
+    Returns
+    -------
+    context : Tensor, shape (B, H, L, Dv)
+        Differentiable with respect to query, key, value, bias and sinks.
+    row_max, row_sum : Tensor, shape (B, H, L)
+        The softmax state, as :func:`regard.attention` returns it; not differentiable.
+
+    Raises
+    ------
+    ValueError
+        The arguments do not fit, or a transform of ``torch.func`` differentiates the call.
     """
     seed = torch.randint(1 << 62, ()) if dropout else None
     inputs = query, key, value, mask, bias, sinks, seed, float(dropout), causal, scale, soft_cap
@@ -290,14 +319,47 @@ def scaled_dot_product_attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> torch.Tensor:
-    """softmax(scale · query · keyᵀ + attn_mask) · value, as torch.nn.functional.scaled_dot_product_attention defines it.
+    """Compute ``softmax(scale · query · keyᵀ + attn_mask) · value`` with PyTorch's signature and meaning.
 
-    query (…, H, L, D), key (…, Hkv, S, D), value (…, Hkv, S, Dv), of float32, float64, bfloat16 or float16, on the
-    processor; returns (…, H, L, Dv). attn_mask broadcasts to (…, H, L, S): booleans, true = sees, or numbers to add.
-    is_causal is aligned top left; beside attn_mask, which dropout_p then forbids, a row sees what both let it see. With
-    enable_gqa, Hkv divides H. A row that sees no key is 0. Which weights dropout_p drops depends on PyTorch's generator,
-    and is not what PyTorch would drop. More than four axes are copied where their strides do not allow one view.
-    ValueError for anything else; nothing falls back to PyTorch.
+    Parameters
+    ----------
+    query : Tensor, shape (…, H, L, D)
+        float32, float64, bfloat16 or float16, on CPU.
+    key, value : Tensor, shapes (…, Hkv, S, D) and (…, Hkv, S, Dv)
+        Of query's type.
+    attn_mask : Tensor, broadcastable to (…, H, L, S), optional
+        Booleans, True = visible, or numbers that are added to the scores.
+    dropout_p : float, default 0.0
+        The dropout probability. PyTorch's generator determines which weights are dropped; PyTorch would drop others.
+    is_causal : bool, default False
+        Causal masking, aligned top left. It is combined with attn_mask, but then not with dropout_p.
+    scale : float, optional
+        The factor of the scores; ``1 / √D`` by default.
+    enable_gqa : bool, default False
+        Whether key and value may have fewer heads than query; Hkv divides H.
+
+    Returns
+    -------
+    Tensor, shape (…, H, L, Dv)
+        Differentiable once. A row without a visible key is 0.
+
+    Raises
+    ------
+    ValueError
+        The call cannot be computed; it never falls back to PyTorch.
+    TypeError
+        An argument is not a tensor.
+
+    Notes
+    -----
+    Tensors of more than four axes are copied if their strides do not allow one view.
+
+    Examples
+    --------
+    >>> import torch, regard.torch
+    >>> q, k, v = (torch.randn(1, 8, 128, 64) for _ in range(3))
+    >>> regard.torch.scaled_dot_product_attention(q, k, v, is_causal=True).shape
+    torch.Size([1, 8, 128, 64])
     """
     tensor = torch.Tensor
     if not (isinstance(query, tensor) and isinstance(key, tensor) and isinstance(value, tensor)
@@ -365,10 +427,22 @@ _original = None
 
 @contextlib.contextmanager
 def patched() -> collections.abc.Iterator[None]:
-    """While it lasts, torch.nn.functional.scaled_dot_product_attention is Regard's for tensors on the processor.
+    """Make ``torch.nn.functional.scaled_dot_product_attention`` Regard's for CPU tensors, within a context.
 
-    In the whole process; calls with a tensor on another device go where they went. Modules that imported the function
-    by name before keep the old one, and so do PyTorch's own fused transformer layers.
+    It applies to the whole process. Calls with a tensor on another device go to PyTorch. Modules that imported the
+    function by name earlier keep the old one, and so do PyTorch's own fused transformer layers.
+
+    Returns
+    -------
+    context manager
+
+    Examples
+    --------
+    >>> import torch, regard.torch
+    >>> q, k, v = (torch.randn(1, 8, 128, 64) for _ in range(3))
+    >>> with regard.torch.patched():
+    ...     torch.nn.functional.scaled_dot_product_attention(q, k, v).shape
+    torch.Size([1, 8, 128, 64])
     """
     global _depth, _original
     functional = torch.nn.functional

@@ -8,7 +8,7 @@
 
     with regard.transformers.inspection(top_keys=8) as layers:
         model(**inputs)                                      # and at lengths where the weights do not fit:
-    layers[0]["entropy"], layers[0]["top_keys"]              # what each row attends to, in memory of L + S
+    layers[0].entropy, layers[0].top_keys                    # what each row attends to, in memory of L + S
 
 Which mask a model gets, and what happens to a model that Regard cannot serve:
 
@@ -38,6 +38,7 @@ from transformers.masking_utils import eager_mask, sdpa_mask
 from transformers.utils import TransformersKwargs, output_capturing
 
 from . import _regard
+from .named_results import LayerInspection
 from .torch import _learns, attention
 
 # The inspections that the current context is in, the outermost first.
@@ -70,11 +71,44 @@ def attention_forward(
     cache: object = None,
     **kwargs: typing.Any,
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """The attention function of transformers: (B, H, L, D), key heads not repeated; returns (B, L, H, Dv) and the weights.
+    """Compute attention for a module of transformers; :func:`register` makes transformers call it.
 
-    The weights (B, H, L, S) are computed where output_attentions asks for them, before dropout, and are None otherwise.
-    They are differentiable; their backward pass holds a few arrays of their size. A mask of booleans or of numbers to add
-    is taken as it is; without one, a module that is causal gets a causal mask if L > 1.
+    Parameters
+    ----------
+    module : torch.nn.Module
+        The module that calls.
+    query, key, value : Tensor, shapes (B, H, L, D), (B, Hkv, S, D) and (B, Hkv, S, Dv)
+        Key heads are not repeated.
+    attention_mask : Tensor or None
+        Booleans, or numbers to add. Without one, a module that is causal gets a causal mask if L > 1.
+    scaling : float, optional
+        The factor of the scores.
+    dropout : float, default 0.0
+        The dropout probability.
+    is_causal : bool, optional
+        By default ``module.is_causal``.
+    softcap : float, optional
+        The soft cap of the scores.
+    s_aux : Tensor, shape (H,), optional
+        Attention sinks.
+    position_bias : Tensor, optional
+        Added to the scores.
+    cache : object, optional
+        A paged cache, which is rejected.
+    **kwargs
+        What else the model passes. Tensors that are not known to be without effect are rejected.
+
+    Returns
+    -------
+    context : Tensor, shape (B, L, H, Dv)
+    weights : Tensor, shape (B, H, L, S), or None
+        Computed if ``output_attentions`` asks for them, before dropout. They are differentiable; their backward pass holds
+        a few arrays of their size.
+
+    Raises
+    ------
+    ValueError
+        The model passes an argument that Regard does not take.
     """
     if cache is not None:
         raise ValueError("regard.transformers: a paged cache is given; expected the keys and values themselves "
@@ -191,8 +225,8 @@ class _Inspection:
         if module not in self.names:
             self.names[module] = _name_of(module)
         step = self.steps[module] = self.steps.get(module, -1) + 1
-        self.layers.append({"layer": getattr(module, "layer_idx", len(self.layers)), "step": step,
-                            "module": self.names[module], **seen})
+        self.layers.append(LayerInspection({"layer": getattr(module, "layer_idx", len(self.layers)), "step": step,
+                                            "module": self.names[module], **seen}))
 
 
 def _name_of(module):
@@ -207,18 +241,37 @@ def inspection(
     chosen_keys: collections.abc.Sequence[int] | None = None,
     pooled_map: tuple[int, int] | None = None,
     chosen_offset: int | None = None,
-) -> collections.abc.Iterator[list[dict[str, typing.Any]]]:
-    """While it is active, every call of attention_forward appends an entry to the list that this context manager yields.
+) -> collections.abc.Iterator[list[LayerInspection[torch.Tensor]]]:
+    """Record every call of attention within a context, as attention statistics.
 
-    An entry is a dictionary: layer; step, the number of earlier calls of the same module (0 for a single forward pass, the
-    position in generate()); module, its name in the model, such as "model.layers.0.self_attn"; and, named as in
-    attention_with_statistics, entropy, largest_weight, mean_distance and more (B, H, L), top_keys and top_weights
-    (B, H, L, top_keys). With pooled_map=(rows, columns) it also has key_mass (B, H, S) and pooled_map, of fewer cells
-    where a call has fewer rows or keys, named as in attention_columns. Memory is of the order of L + S, never of L · S.
-    Inspections can be nested: each list gets its own entries. An inspection that ends without an entry warns.
-    chosen_weight (B, H, L) is the weight on chosen_keys, the same for every row, or on the key at the row's position +
-    chosen_offset: -1 finds previous-token heads, 1 - period induction heads in a text that repeats. Keys that a call does
-    not have count 0.
+    Parameters
+    ----------
+    top_keys : int, default 8
+        The number of keys with the largest weights per row.
+    chosen_keys : sequence of int, optional
+        The keys of chosen_weight, the same for every row.
+    pooled_map : tuple (rows, columns), optional
+        The size of the pooled map; smaller if a call has fewer rows or keys.
+    chosen_offset : int, optional
+        The key of chosen_weight at the row's position + chosen_offset: −1 finds previous-token heads, 1 − period induction
+        heads in a text that repeats. Keys that a call does not have count 0.
+
+    Returns
+    -------
+    context manager
+        It yields a list of LayerInspection, one for each call: layer; step, the number of earlier calls of the same
+        module (0 for a single forward pass, the position in ``generate()``); module, its name in the model, such as
+        "model.layers.0.self_attn"; and the results of :func:`regard.attention_with_statistics` except the context. With
+        pooled_map also key_mass and pooled_map, as :func:`regard.attention_columns` returns them.
+
+    Warns
+    -----
+    UserWarning
+        No call of attention was recorded.
+
+    Notes
+    -----
+    Memory is of the order of L + S, not of L · S. Inspections can be nested: each list has its own entries.
     """
     options = {"top_keys": top_keys, "chosen_keys": None if chosen_keys is None else list(chosen_keys),
                "chosen_offset": chosen_offset}
@@ -236,9 +289,19 @@ def inspection(
 
 
 def attention_mask(**options: typing.Any) -> torch.Tensor | None:
-    """The mask function of transformers: sdpa's for models that only hand it on, otherwise numbers to add, as eager's.
+    """Return the mask that a model passes to :func:`attention_forward`.
 
-    A model that computes attention itself adds its mask to the scores, whatever implementation it is set to.
+    Booleans, as for "sdpa", for models that only hand the mask on; otherwise numbers to add, as for "eager". A model that
+    computes attention itself adds its mask to the scores, whatever implementation it is set to.
+
+    Parameters
+    ----------
+    **options
+        The arguments of a mask function of transformers.
+
+    Returns
+    -------
+    Tensor or None
     """
     handed_on = _hands_mask_on.get(type(options.get("config")), False)
     return sdpa_mask(**options) if handed_on else eager_mask(**options)
@@ -319,10 +382,20 @@ def _watch_models():
 
 
 def register(name: str = "regard") -> str:
-    """Makes attn_implementation=name known to transformers, with its masks; returns the name.
+    """Register Regard as an attention implementation of transformers, with its masks.
 
-    From then on, setting that name on a model that cannot call Regard raises ValueError with the model's name: when the model
-    is made, and in set_attn_implementation. Two methods of transformers.PreTrainedModel are wrapped for this.
+    From then on, setting this name on a model that cannot call Regard raises ValueError with the model's name: when the
+    model is made, and in ``set_attn_implementation``. Two methods of ``transformers.PreTrainedModel`` are wrapped for this.
+
+    Parameters
+    ----------
+    name : str, default 'regard'
+        The value of ``attn_implementation``.
+
+    Returns
+    -------
+    str
+        The name.
     """
     if not _names:
         _watch_models()

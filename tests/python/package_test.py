@@ -2,6 +2,7 @@
 """The Python package as it is installed: version, types, licences, and the lines that the documents show."""
 
 import importlib.metadata
+import inspect
 import pathlib
 import re
 import subprocess
@@ -9,6 +10,7 @@ import sys
 import tarfile
 
 import nanobind.stubgen
+import pytest
 import regard
 import scikit_build_core.build
 
@@ -50,7 +52,7 @@ def test_the_package_names_what_it_needs():
 
 def test_the_package_brings_its_licences_and_types():
     names = {str(file) for file in importlib.metadata.files("regard")}
-    assert {"regard/py.typed", "regard/_regard.pyi"} <= names
+    assert {"regard/py.typed", "regard/_regard.pyi", "regard/jax.py"} <= names
     for text in ("LICENSE", "THIRD_PARTY.md"):
         assert any(name.endswith("licenses/" + text) for name in names), names
     assert not any(name.endswith((".cpp", ".h", ".a")) for name in names)
@@ -84,28 +86,30 @@ def test_every_public_name_is_documented():
     for name in vars(regard._regard):
         if not name.startswith("_") and callable(getattr(regard, name)):
             assert getattr(regard, name).__doc__, name
+            assert inspect.signature(getattr(regard, name)), name
 
 
-def check_types(folder, *arguments):
-    command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(folder / "cache"), *map(str, arguments)]
+@pytest.fixture(name="cache", scope="module")
+def fixture_cache(tmp_path_factory):
+    """What mypy found out about libraries, for all calls of it."""
+    return tmp_path_factory.mktemp("mypy")
+
+
+def check_types(folder, cache, *arguments):
+    command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(cache), *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=100, cwd=folder)
 
 
-def test_the_package_is_typed(tmp_path):
-    done = check_types(tmp_path, "-m", "regard", "-m", "regard.figure", "-m", "regard.results", "-m", "regard.onnx")
+def test_the_package_is_typed(tmp_path, cache):
+    sources = sorted(path.stem for path in (ROOT / "python" / "regard").glob("[a-z]*.py"))
+    modules = [word for name in sources if name not in ("torch", "transformers") for word in ("-m", f"regard.{name}")]
+    done = check_types(tmp_path, cache, "-m", "regard", *modules)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_a_type_checker_takes_the_stub_and_its_use(tmp_path):
-    use = tmp_path / "use.py"
-    use.write_text("import regard\n"
-                   "context = regard.attention(b'', b'', b'', causal='top_left', window=(3, None))\n"
-                   "threads: int = regard.default_num_threads()\n"
-                   "cache = regard.KvCache(head_size=8, capacity=32)\n"
-                   "version: str = regard.__version__\n"
-                   "figure = regard.show([[0.5, 0.5]], ['a', 'b'], queries=['q'])\n"
-                   "grid = regard.show([[[[1.0]]]], color_scale='shared')\n"
-                   "length: int = cache.length(0)\n", encoding="utf-8")
+def test_a_type_checker_takes_the_package_and_its_use(tmp_path, cache):
+    use = tmp_path / "typed_calls.py"
+    use.write_text((ROOT / "tests" / "python" / "typed_calls.py").read_text(encoding="utf-8"), encoding="utf-8")
     wrong = tmp_path / "wrong.py"
     wrong.write_text("import regard.onnx\n"
                      "regard.attention(b'', b'', b'', window=3)\n"
@@ -113,9 +117,13 @@ def test_a_type_checker_takes_the_stub_and_its_use(tmp_path):
                      "regard.attend()\n"
                      "regard.onnx.attention(b'', b'')\n"
                      "regard.show([[1.0]], 3)\n"
-                     "regard.show([[1.0]], color_scale='log')\n", encoding="utf-8")
+                     "regard.show([[1.0]], color_scale='log')\n"
+                     "regard.attention(b'', b'', b'', is_causal=True)\n"
+                     "regard.attention(b'', b'', b'', causal='left')\n"
+                     "regard.attention(b'', b'', b'', key_lengths='57')\n"
+                     "regard.attention(b'', b'', b'', return_lse=True).entropy\n", encoding="utf-8")
 
-    done = check_types(tmp_path, use)
+    done = check_types(tmp_path, cache, use)
     assert done.returncode == 0, done.stdout + done.stderr
-    done = check_types(tmp_path, wrong)
-    assert [line.split(":")[1] for line in done.stdout.splitlines() if ": error:" in line] == ["2", "3", "4", "5", "5", "5", "6", "7"], done.stdout
+    done = check_types(tmp_path, cache, wrong)
+    assert [line.split(":")[1] for line in done.stdout.splitlines() if ": error:" in line] == ["2", "3", "4", "5", "5", "5", "6", "7", "8", "8", "9", "10", "11"], done.stdout

@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What attention does, without storing its weights: attention_weights, attention_with_statistics, attention_columns.
+
+    attention_with_statistics   entropy, largest weights … of each row, in the pass that computes the context
+    attention_columns           the weight on each key and the pooled map, from query, key, row_max and row_sum
+    attention_weights           the exact weights of chosen rows and keys
+
+Read next: attention_operators.py, docs/guide/inspection.md.
+"""
+
+from __future__ import annotations
+
+from . import _regard
+from .calls import add_axes, add_axes_to_given, dtype_name, given_options, missing_axes, remove_axes, with_hints
+from .named_results import AttentionColumns, AttentionStatistics
+
+TYPE_CHECKING = False  # typing itself is not loaded
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any, Literal, TypeVar
+
+    from .calls import Alignment, AnyArray, DType, Floats, Integers
+
+    Array = TypeVar("Array")
+
+
+@with_hints
+def attention_weights(
+    query: Array, key: AnyArray, *, row_max: AnyArray | None = None, row_sum: AnyArray | None = None,
+    out: AnyArray | None = None, rows: Sequence[tuple[int, int]] | None = None, keys: tuple[int, int] | None = None,
+    kind: Literal["weights", "scores"] = "weights",
+    causal: bool | Alignment = False, query_offset: int | Alignment | Integers | None = None,
+    window: tuple[int | None, int | None] | None = None, key_lengths: Integers | None = None,
+    query_starts: Integers | None = None, key_starts: Integers | None = None, query_segments: AnyArray | None = None,
+    key_segments: AnyArray | None = None, prefix: Integers | None = None, block_mask: AnyArray | None = None,
+    block_size: tuple[int, int] | None = None, mask: AnyArray | None = None, bias: AnyArray | None = None,
+    alibi_slopes: Floats | None = None, sinks: Floats | None = None, soft_cap: float | None = None,
+    scale: float | None = None, dropout: float = 0.0, dropout_seed: int = 0, dropout_first: Integers = (0, 0, 0),
+    weights_in_float32: bool | None = None, num_threads: int = 0,
+) -> Array:
+    """Compute the exact softmax weights, or scores, of chosen rows and keys.
+
+    Parameters
+    ----------
+    query, key : array
+        As in the forward call, (B, H, L, D) and (B, Hkv, S, D); also of rank 2 or 3.
+    row_max, row_sum : array, shape (B, H, L)
+        As :func:`attention` returned them. Scores do not need them.
+    out : array, shape (B, H, R, K), optional
+        The array to write to: float32 (float64 if query is float64).
+    rows : sequence of (begin, end), optional
+        Ranges of query rows, R rows in total, which may repeat; all rows by default.
+    keys : tuple (begin, end), optional
+        A range of K keys; all keys by default.
+    kind : {'weights', 'scores'}, default 'weights'
+        Scores are ``soft_cap(scale · query · keyᵀ) + ALiBi + bias``, −∞ at invisible keys.
+    causal, query_offset, window, key_lengths, query_starts, key_starts, prefix : optional
+        Which keys each query attends to, by position and length, as in :func:`attention`.
+    query_segments, key_segments, block_mask, block_size, mask, bias : optional
+        Segments, masks and the term added to the scores, as in :func:`attention`.
+    alibi_slopes, sinks, soft_cap, scale, dropout, dropout_seed, dropout_first, weights_in_float32 : optional
+        Scores, sinks and dropout, as in :func:`attention`.
+    num_threads : int, default 0
+        The maximum number of threads; 0 is all that the library uses.
+
+    Returns
+    -------
+    weights : array, shape (B, H, R, K)
+        With the bits of the weights of :func:`attention`, whichever rows and keys are chosen.
+
+    Raises
+    ------
+    ValueError
+        Before any work, with the argument, its value and what was expected.
+
+    Examples
+    --------
+    >>> import numpy as np, regard
+    >>> q, k, v = (np.ones((1, 2, 4, 8), np.float32) for _ in range(3))
+    >>> saved = regard.attention(q, k, v, return_row_max=True, return_row_sum=True)
+    >>> regard.attention_weights(q, k, row_max=saved.row_max, row_sum=saved.row_sum, rows=[(3, 4)])[0, 0]
+    array([[0.25, 0.25, 0.25, 0.25]], dtype=float32)
+    """
+    options = given_options(
+        causal, query_offset, window, key_lengths, query_starts, key_starts, query_segments, key_segments, prefix, block_mask,
+        block_size, mask, bias, alibi_slopes, sinks, soft_cap, scale, dropout, dropout_seed, dropout_first,
+        weights_in_float32, num_threads)
+    if row_max is not None:
+        options["row_max"] = row_max
+    if row_sum is not None:
+        options["row_sum"] = row_sum
+    if out is not None:
+        options["out"] = out
+    if rows is not None:
+        options["rows"] = rows
+    if keys is not None:
+        options["keys"] = keys
+    if kind != "weights":
+        options["kind"] = kind
+    axes = missing_axes(query, key) if getattr(query, "ndim", 4) != 4 else 0
+    if not axes:
+        return _regard.attention_weights(query, key, **options)  # type: ignore[no-any-return]
+    add_axes_to_given(options, axes, row_max=3, row_sum=3, out=4)
+    found = _regard.attention_weights(add_axes(query, axes), add_axes(key, axes), **options)
+    return remove_axes(found, axes) if out is None else out  # type: ignore[no-any-return]
+
+
+@with_hints
+def attention_with_statistics(
+    query: Array, key: AnyArray, value: AnyArray, *, out: AnyArray | None = None, dtype: DType | None = None,
+    top_keys: int = 0, chosen_keys: Integers | None = None, chosen_ranges: AnyArray | None = None,
+    chosen_offset: int | None = None,
+    causal: bool | Alignment = False, query_offset: int | Alignment | Integers | None = None,
+    window: tuple[int | None, int | None] | None = None, key_lengths: Integers | None = None,
+    query_starts: Integers | None = None, key_starts: Integers | None = None, query_segments: AnyArray | None = None,
+    key_segments: AnyArray | None = None, prefix: Integers | None = None, block_mask: AnyArray | None = None,
+    block_size: tuple[int, int] | None = None, mask: AnyArray | None = None, bias: AnyArray | None = None,
+    alibi_slopes: Floats | None = None, sinks: Floats | None = None, soft_cap: float | None = None,
+    scale: float | None = None, dropout: float = 0.0, dropout_seed: int = 0, dropout_first: Integers = (0, 0, 0),
+    weights_in_float32: bool | None = None, num_threads: int = 0,
+) -> AttentionStatistics[Array]:
+    """Compute attention and, in the same pass, statistics of its rows.
+
+    Parameters
+    ----------
+    query, key, value : array
+        As in :func:`attention`; also of rank 2 or 3.
+    out : array, shape (B, H, L, Dv), optional
+        The array to write the context to.
+    dtype : dtype or str, optional
+        The type of the context, as in :func:`attention`.
+    top_keys : int, default 0
+        How many keys with the largest weights to return per row, at most 63.
+    chosen_keys : sequence of int, optional
+        The keys of chosen_weight, the same for every row.
+    chosen_ranges : array of int64, shape (L, 2), (1, 2) or (B, L, 2), optional
+        The same as a range (begin, end) of keys for each row.
+    chosen_offset : int, optional
+        The same as the key at the row's position + chosen_offset: −1 is the previous token, 1 − period the token that
+        followed the same token before. Give at most one of the three. Keys that do not exist have no weight.
+    causal, query_offset, window, key_lengths, query_starts, key_starts, prefix : optional
+        Which keys each query attends to, by position and length, as in :func:`attention`.
+    query_segments, key_segments, block_mask, block_size, mask, bias : optional
+        Segments, masks and the term added to the scores, as in :func:`attention`.
+    alibi_slopes, sinks, soft_cap, scale, dropout, dropout_seed, dropout_first, weights_in_float32 : optional
+        Scores, sinks and dropout, as in :func:`attention`.
+    num_threads : int, default 0
+        The maximum number of threads; 0 is all that the library uses.
+
+    Returns
+    -------
+    AttentionStatistics
+        By name: context; row_max, row_sum, lse, entropy (in nats), largest_weight and mean_distance, (B, H, L); their
+        means over the rows, head_entropy, head_largest_weight and head_mean_distance, (B, H); fingerprint. With
+        top_keys also top_keys (int64; −1 if missing) and top_weights, (B, H, L, top_keys). With chosen keys also
+        chosen_weight, (B, H, L), and head_chosen_weight, (B, H).
+
+    Raises
+    ------
+    ValueError
+        Before any work, with the argument, its value and what was expected.
+
+    Notes
+    -----
+    With p = weights[i, j]: ``entropy = −Σ p ln p``, ``mean_distance = Σ p · |position of i − j|``. The weights are never
+    stored.
+
+    Examples
+    --------
+    >>> import numpy as np, regard
+    >>> q, k, v = (np.ones((1, 2, 4, 8), np.float32) for _ in range(3))
+    >>> found = regard.attention_with_statistics(q, k, v, top_keys=2, causal=True)
+    >>> found.largest_weight[0, 0]
+    array([1.        , 0.5       , 0.33333334, 0.25      ], dtype=float32)
+    >>> found["top_keys"].shape
+    (1, 2, 4, 2)
+    """
+    options = given_options(
+        causal, query_offset, window, key_lengths, query_starts, key_starts, query_segments, key_segments, prefix, block_mask,
+        block_size, mask, bias, alibi_slopes, sinks, soft_cap, scale, dropout, dropout_seed, dropout_first,
+        weights_in_float32, num_threads)
+    if out is not None:
+        options["out"] = out
+    if dtype is not None:
+        options["dtype"] = dtype_name(dtype)
+    if type(top_keys) is not int or top_keys:
+        options["top_keys"] = top_keys
+    if chosen_keys is not None:
+        options["chosen_keys"] = chosen_keys
+    if chosen_ranges is not None:
+        options["chosen_ranges"] = chosen_ranges
+    if chosen_offset is not None:
+        options["chosen_offset"] = chosen_offset
+    axes = missing_axes(query, key, value) if getattr(query, "ndim", 4) != 4 else 0
+    if not axes:
+        return AttentionStatistics(_regard.attention_with_statistics(query, key, value, **options))
+    add_axes_to_given(options, axes, out=4)
+    found = _regard.attention_with_statistics(*(add_axes(array, axes) for array in (query, key, value)), **options)
+    for name, result in found.items():
+        found[name] = out if name == "context" and out is not None else remove_axes(result, axes)
+    return AttentionStatistics(found)
+
+
+@with_hints
+def attention_columns(
+    query: Array, key: AnyArray, row_max: AnyArray, row_sum: AnyArray, *, pooled_map: tuple[int, int] | None = None,
+    cells: Literal["means", "sums"] = "means",
+    causal: bool | Alignment = False, query_offset: int | Alignment | Integers | None = None,
+    window: tuple[int | None, int | None] | None = None, key_lengths: Integers | None = None,
+    query_starts: Integers | None = None, key_starts: Integers | None = None, query_segments: AnyArray | None = None,
+    key_segments: AnyArray | None = None, prefix: Integers | None = None, block_mask: AnyArray | None = None,
+    block_size: tuple[int, int] | None = None, mask: AnyArray | None = None, bias: AnyArray | None = None,
+    alibi_slopes: Floats | None = None, sinks: Floats | None = None, soft_cap: float | None = None,
+    scale: float | None = None, dropout: float = 0.0, dropout_seed: int = 0, dropout_first: Integers = (0, 0, 0),
+    weights_in_float32: bool | None = None, num_threads: int = 0,
+) -> AttentionColumns[Array]:
+    """Compute the weight on each key and the pooled map of the weights, without storing the weights.
+
+    Parameters
+    ----------
+    query, key : array
+        As in the forward call, (B, H, L, D) and (B, Hkv, S, D); also of rank 2 or 3.
+    row_max, row_sum : array, shape (B, H, L)
+        As :func:`attention` or :func:`attention_with_statistics` returned them.
+    pooled_map : tuple (Ga, Gb), optional
+        The size of the map: Ga strips of rows by Gb strips of keys.
+    cells : {'means', 'sums'}, default 'means'
+        Whether a cell is the mean or the sum of its weights.
+    causal, query_offset, window, key_lengths, query_starts, key_starts, prefix : optional
+        Which keys each query attends to, by position and length, as in :func:`attention`.
+    query_segments, key_segments, block_mask, block_size, mask, bias : optional
+        Segments, masks and the term added to the scores, as in :func:`attention`.
+    alibi_slopes, sinks, soft_cap, scale, dropout, dropout_seed, dropout_first, weights_in_float32 : optional
+        Scores, sinks and dropout, as in :func:`attention`.
+    num_threads : int, default 0
+        The maximum number of threads; 0 is all that the library uses.
+
+    Returns
+    -------
+    AttentionColumns
+        key_mass, (B, H, S): the weights of each key, summed over the queries. With pooled_map also pooled_map,
+        (B, H, Ga, Gb).
+
+    Raises
+    ------
+    ValueError
+        Before any work, with the argument, its value and what was expected.
+
+    Examples
+    --------
+    >>> import numpy as np, regard
+    >>> q, k, v = (np.ones((1, 2, 4, 8), np.float32) for _ in range(3))
+    >>> saved = regard.attention(q, k, v, return_row_max=True, return_row_sum=True)
+    >>> regard.attention_columns(q, k, saved.row_max, saved.row_sum, pooled_map=(2, 2))
+    AttentionColumns(key_mass=float32 (1, 2, 4), pooled_map=float32 (1, 2, 2, 2))
+    """
+    options = given_options(
+        causal, query_offset, window, key_lengths, query_starts, key_starts, query_segments, key_segments, prefix, block_mask,
+        block_size, mask, bias, alibi_slopes, sinks, soft_cap, scale, dropout, dropout_seed, dropout_first,
+        weights_in_float32, num_threads)
+    if pooled_map is not None:
+        options["pooled_map"] = pooled_map
+    if cells != "means":
+        options["cells"] = cells
+    axes = missing_axes(query, key) if getattr(query, "ndim", 4) != 4 else 0
+    if not axes:
+        return AttentionColumns(_regard.attention_columns(query, key, row_max, row_sum, **options))
+    found = _regard.attention_columns(*(add_axes(array, axes) for array in (query, key, row_max, row_sum)), **options)
+    return AttentionColumns({name: remove_axes(result, axes) for name, result in found.items()})

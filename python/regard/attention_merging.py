@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Attention over pieces of the keys, and the merge of the pieces: attention_partials, attention_merge, attention_merge_lse.
+
+    attention_partials   per chunk of 1024 keys, before the division by row_sum; merged by attention_merge to the same bits
+    attention            per piece, finished; merged by attention_merge_lse
+
+Read next: attention_operators.py.
+"""
+
+from __future__ import annotations
+
+from . import _regard
+from .calls import dtype_name, given_options, with_hints
+from .named_results import AttentionPartials, result_class
+
+TYPE_CHECKING = False  # typing itself is not loaded
+if TYPE_CHECKING:
+    from typing import Any, TypeVar
+
+    from .calls import Alignment, AnyArray, DType, Floats, Integers
+
+    Array = TypeVar("Array")
+
+
+@with_hints
+def attention_partials(
+    query: Array, key: AnyArray, value: AnyArray, *,
+    causal: bool | Alignment = False, query_offset: int | Alignment | Integers | None = None,
+    window: tuple[int | None, int | None] | None = None, key_lengths: Integers | None = None,
+    query_starts: Integers | None = None, key_starts: Integers | None = None, query_segments: AnyArray | None = None,
+    key_segments: AnyArray | None = None, prefix: Integers | None = None, block_mask: AnyArray | None = None,
+    block_size: tuple[int, int] | None = None, mask: AnyArray | None = None, bias: AnyArray | None = None,
+    alibi_slopes: Floats | None = None, sinks: Floats | None = None, soft_cap: float | None = None,
+    scale: float | None = None, dropout: float = 0.0, dropout_seed: int = 0, dropout_first: Integers = (0, 0, 0),
+    weights_in_float32: bool | None = None, num_threads: int = 0,
+) -> AttentionPartials[Array]:
+    """Compute partial results of :func:`attention`, one per chunk of 1024 keys, before the division by row_sum.
+
+    Parameters
+    ----------
+    query : array, shape (B, H, L, D)
+        As in :func:`attention`, of rank 4.
+    key, value : array, shapes (B, Hkv, S, D) and (B, Hkv, S, Dv)
+        All keys, or a piece that is cut at multiples of 1024. For a piece, give query_offset as a number, and subtract
+        the index of the first key of the piece from query_offset, prefix and key_lengths.
+    causal, query_offset, window, key_lengths, query_starts, key_starts, prefix : optional
+        Which keys each query attends to, by position and length, as in :func:`attention`.
+    query_segments, key_segments, block_mask, block_size, mask, bias : optional
+        Segments, masks and the term added to the scores, as in :func:`attention`.
+    alibi_slopes, sinks, soft_cap, scale, dropout, dropout_seed, dropout_first, weights_in_float32 : optional
+        Scores, sinks and dropout, as in :func:`attention`.
+    num_threads : int, default 0
+        The maximum number of threads; 0 is all that the library uses.
+
+    Returns
+    -------
+    AttentionPartials
+        accumulator and scaled_accumulator, (N, B, H, L, Dv), and row_max and row_sum, (N, B, H, L), for N = ⌈S / 1024⌉
+        chunks.
+
+    Raises
+    ------
+    ValueError
+        Before any work; also for sinks, dropout and packed sequences.
+
+    Examples
+    --------
+    >>> import numpy as np, regard
+    >>> random = np.random.default_rng(0)
+    >>> q, k, v = (random.standard_normal((1, 1, n, 16), dtype=np.float32) for n in (5, 2100, 2100))
+    >>> merged = regard.attention_merge(**regard.attention_partials(q, k, v))
+    >>> bool((merged == regard.attention(q, k, v)).all())
+    True
+    """
+    options = given_options(
+        causal, query_offset, window, key_lengths, query_starts, key_starts, query_segments, key_segments, prefix, block_mask,
+        block_size, mask, bias, alibi_slopes, sinks, soft_cap, scale, dropout, dropout_seed, dropout_first,
+        weights_in_float32, num_threads)
+    return AttentionPartials(_regard.attention_partials(query, key, value, **options))
+
+
+@with_hints
+def attention_merge(
+    accumulator: AnyArray, row_max: AnyArray, row_sum: AnyArray, *, scaled_accumulator: AnyArray | None = None,
+    sinks: Floats | None = None, out: AnyArray | None = None, dtype: DType | None = None, lse: AnyArray | None = None,
+    sink_weights: AnyArray | None = None, return_row_max: bool = False, return_row_sum: bool = False,
+    return_lse: bool = False, return_sink_weights: bool = False, num_threads: int = 0,
+) -> Any:
+    """Merge partial results of :func:`attention_partials` in key order.
+
+    Parameters
+    ----------
+    accumulator : array, shape (N, B, H, L, Dv)
+        The partial results, as :func:`attention_partials` returned them. Those of several pieces are concatenated.
+    row_max, row_sum : array, shape (N, B, H, L)
+        Likewise.
+    scaled_accumulator : array, shape (N, B, H, L, Dv), optional
+        Likewise; read where accumulator is ±∞ or NaN.
+    sinks : sequence of float, shape (H,), optional
+        As in :func:`attention`.
+    out : array, shape (B, H, L, Dv), optional
+        The array to write the context to.
+    dtype : dtype or str, optional
+        The type of the context: that of accumulator.
+    lse, sink_weights : array, shape (B, H, L), optional
+        Arrays to write these results to.
+    return_row_max, return_row_sum, return_lse, return_sink_weights : bool, default False
+        Return these results as well, (B, H, L), as in :func:`attention`.
+    num_threads : int, default 0
+        The maximum number of threads; 0 is all that the library uses.
+
+    Returns
+    -------
+    context : array, shape (B, H, L, Dv)
+        With the bits of :func:`attention` if the partial results are those of all chunks in order.
+    result : AttentionResult
+        If any ``return_`` option is set, a named tuple instead.
+
+    Raises
+    ------
+    ValueError
+        Before any work, with the argument, its value and what was expected.
+
+    Examples
+    --------
+    >>> import numpy as np, regard
+    >>> q, k, v = (np.ones((1, 1, n, 8), np.float32) for n in (2, 1500, 1500))
+    >>> regard.attention_merge(**regard.attention_partials(q, k, v)).shape
+    (1, 1, 2, 8)
+    """
+    options: dict[str, Any] = {}
+    fields: tuple[str, ...] = ("context",)
+    given = {"scaled_accumulator": scaled_accumulator, "sinks": sinks, "out": out, "lse": lse, "sink_weights": sink_weights}
+    options.update((name, value) for name, value in given.items() if value is not None)
+    if dtype is not None:
+        options["dtype"] = dtype_name(dtype)
+    for name, wanted in (("row_max", return_row_max), ("row_sum", return_row_sum), ("lse", return_lse),
+                         ("sink_weights", return_sink_weights)):
+        if wanted:
+            options["return_" + name] = True
+            fields += (name,)
+    result = _regard.attention_merge(accumulator, row_max, row_sum, num_threads=num_threads, **options)
+    return result if len(fields) == 1 else result_class(fields)._make(result)
+
+
+@with_hints
+def attention_merge_lse(
+    contexts: AnyArray, lse: AnyArray, *, out: AnyArray | None = None, return_lse: bool = False, num_threads: int = 0,
+) -> Any:
+    """Merge finished results over disjoint sets of keys by their lse.
+
+    The context is ``Σ_n exp(lse_n − lse) · context_n``.
+
+    Parameters
+    ----------
+    contexts : array, shape (N, B, H, L, Dv)
+        Contexts of :func:`attention`, one for each set of keys.
+    lse : array, shape (N, B, H, L)
+        The lse of the same calls.
+    out : array, shape (B, H, L, Dv), optional
+        The array to write the context to.
+    return_lse : bool, default False
+        Return the lse of all keys as well.
+    num_threads : int, default 0
+        The maximum number of threads; 0 is all that the library uses.
+
+    Returns
+    -------
+    context : array, shape (B, H, L, Dv)
+        The context over all keys.
+    result : AttentionResult
+        With ``return_lse=True``, a named tuple of context and lse instead.
+
+    Raises
+    ------
+    ValueError
+        Before any work, with the argument, its value and what was expected.
+
+    Examples
+    --------
+    >>> import numpy as np, regard
+    >>> q, k, v = (np.ones((1, 1, n, 8), np.float32) for n in (2, 10, 10))
+    >>> pieces = [regard.attention(q, k[:, :, i:i + 5], v[:, :, i:i + 5], return_lse=True) for i in (0, 5)]
+    >>> regard.attention_merge_lse(np.stack([p.context for p in pieces]), np.stack([p.lse for p in pieces])).shape
+    (1, 1, 2, 8)
+    """
+    options: dict[str, Any] = {} if out is None else {"out": out}
+    result = _regard.attention_merge_lse(contexts, lse, return_lse=return_lse, num_threads=num_threads, **options)
+    return result_class(("context", "lse"))._make(result) if return_lse else result

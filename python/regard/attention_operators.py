@@ -1,0 +1,383 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Attention and its gradients: attention (which is attention_forward) and attention_backward.
+
+    arguments ── given_options, missing_axes ──▶ _regard.attention_forward ──▶ array, or AttentionResult
+
+The functions pass on what was given; the extension validates it. Read next: attention_inspection.py, calls.py.
+"""
+
+from __future__ import annotations
+
+from . import _regard
+from .calls import add_axes, add_axes_to_given, direct, dtype_name, given_options, missing_axes, remove_axes, with_hints
+from .named_results import AttentionGradients, result_class
+
+TYPE_CHECKING = False  # typing itself is not loaded
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any, Literal, TypedDict, TypeVar, overload
+
+    from typing_extensions import Unpack
+
+    from .calls import Alignment, AnyArray, DType, Floats, Integers
+    from .named_results import AttentionResult
+
+    Array = TypeVar("Array")
+    Gradient = Literal["grad_query", "grad_key", "grad_value", "grad_bias", "grad_sinks"]
+
+    class AttentionOptions(TypedDict, total=False):
+        """The options of attention, for annotations: **options: Unpack[AttentionOptions]."""
+
+        causal: bool | Alignment
+        query_offset: int | Alignment | Integers | None
+        window: tuple[int | None, int | None] | None
+        key_lengths: Integers | None
+        query_starts: Integers | None
+        key_starts: Integers | None
+        query_segments: AnyArray | None
+        key_segments: AnyArray | None
+        prefix: Integers | None
+        block_mask: AnyArray | None
+        block_size: tuple[int, int] | None
+        mask: AnyArray | None
+        bias: AnyArray | None
+        alibi_slopes: Floats | None
+        sinks: Floats | None
+        soft_cap: float | None
+        scale: float | None
+        dropout: float
+        dropout_seed: int
+        dropout_first: Integers
+        weights_in_float32: bool | None
+        num_threads: int
+
+_OUTPUT_RANKS = {"out": 4, "row_max": 3, "row_sum": 3, "lse": 3, "weights": 4, "sink_weights": 3}
+
+if TYPE_CHECKING:
+    @overload
+    def attention(
+        query: Array, key: AnyArray, value: AnyArray, *, out: None = None, dtype: None = None, row_max: AnyArray | None = None,
+        row_sum: AnyArray | None = None, lse: AnyArray | None = None, weights: AnyArray | None = None,
+        sink_weights: AnyArray | None = None, return_row_max: Literal[False] = False,
+        return_row_sum: Literal[False] = False, return_lse: Literal[False] = False, return_weights: Literal[False] = False,
+        return_sink_weights: Literal[False] = False, return_fingerprint: Literal[False] = False,
+        **options: Unpack[AttentionOptions],
+    ) -> Array: ...
+    @overload
+    def attention(
+        query: AnyArray, key: AnyArray, value: AnyArray, *, out: AnyArray | None = None, dtype: DType | None = None,
+        row_max: AnyArray | None = None, row_sum: AnyArray | None = None, lse: AnyArray | None = None,
+        weights: AnyArray | None = None, sink_weights: AnyArray | None = None, return_row_max: Literal[False] = False,
+        return_row_sum: Literal[False] = False, return_lse: Literal[False] = False, return_weights: Literal[False] = False,
+        return_sink_weights: Literal[False] = False, return_fingerprint: Literal[False] = False,
+        **options: Unpack[AttentionOptions],
+    ) -> Any: ...
+    @overload
+    def attention(
+        query: Array, key: AnyArray, value: AnyArray, *, out: AnyArray | None = None, dtype: DType | None = None,
+        row_max: AnyArray | None = None, row_sum: AnyArray | None = None, lse: AnyArray | None = None,
+        weights: AnyArray | None = None, sink_weights: AnyArray | None = None, return_row_max: bool = False,
+        return_row_sum: bool = False, return_lse: bool = False, return_weights: bool = False,
+        return_sink_weights: bool = False, return_fingerprint: bool = False, **options: Unpack[AttentionOptions],
+    ) -> AttentionResult[Array]: ...
+
+@direct(_regard.attention_forward)
+def attention(
+    query: AnyArray, key: AnyArray, value: AnyArray, *, out: AnyArray | None = None, dtype: DType | None = None,
+    row_max: AnyArray | None = None, row_sum: AnyArray | None = None, lse: AnyArray | None = None,
+    weights: AnyArray | None = None, sink_weights: AnyArray | None = None, return_row_max: bool = False,
+    return_row_sum: bool = False, return_lse: bool = False, return_weights: bool = False,
+    return_sink_weights: bool = False, return_fingerprint: bool = False,
+    causal: bool | Alignment = False, query_offset: int | Alignment | Integers | None = None,
+    window: tuple[int | None, int | None] | None = None, key_lengths: Integers | None = None,
+    query_starts: Integers | None = None, key_starts: Integers | None = None, query_segments: AnyArray | None = None,
+    key_segments: AnyArray | None = None, prefix: Integers | None = None, block_mask: AnyArray | None = None,
+    block_size: tuple[int, int] | None = None, mask: AnyArray | None = None, bias: AnyArray | None = None,
+    alibi_slopes: Floats | None = None, sinks: Floats | None = None, soft_cap: float | None = None,
+    scale: float | None = None, dropout: float = 0.0, dropout_seed: int = 0, dropout_first: Integers = (0, 0, 0),
+    weights_in_float32: bool | None = None, num_threads: int = 0,
+) -> Any:
+    """Compute scaled dot-product attention.
+
+    The context is ``softmax(soft_cap(scale · query · keyᵀ) + ALiBi + bias over the visible keys) · value``. By default
+    every query attends to every key.
+
+    Parameters
+    ----------
+    query : array, shape (B, H, L, D)
+        Queries: float32, bfloat16, float16 or float64. An array of NumPy, PyTorch or JAX, or any object with the buffer
+        protocol or DLPack, in CPU memory. It is read in place, with any strides. See Notes for arrays of rank 2 and 3.
+    key : array, shape (B, Hkv, S, D)
+        Keys: float64 if query is float64, otherwise float32, bfloat16 or float16. Hkv divides H, and query head h reads
+        key head ``h // (H // Hkv)``.
+    value : array, shape (B, Hkv, S, Dv)
+        Values; types as for key.
+    out : array, shape (B, H, L, Dv), optional
+        The array to write the context to. Without it, a new array of query's library is allocated.
+    dtype : dtype or str, optional
+        The type of the context: query's type, or float32 if query is bfloat16 or float16. A name, or a dtype object such
+        as ``numpy.float32`` or ``torch.float32``. By default the type of out, otherwise that of query.
+    row_max, row_sum, lse, sink_weights : array, shape (B, H, L), optional
+        Arrays to write these results to, float32 (float64 if query is float64).
+    weights : array, shape (B, H, L, S), optional
+        The array to write the softmax weights to, likewise.
+    return_row_max : bool, default False
+        Return the largest visible score of each row, including the sink.
+    return_row_sum : bool, default False
+        Return ``Σ exp(score − row_max)`` of each row, including the sink.
+    return_lse : bool, default False
+        Return ``row_max + ln(row_sum)``. It is −∞ for a row without a visible key and without a sink.
+    return_weights : bool, default False
+        Return the softmax weights, (B, H, L, S), which are 0 at invisible keys.
+    return_sink_weights : bool, default False
+        Return the weight of the sink of each row.
+    return_fingerprint : bool, default False
+        Return a hash of the options, 64 bytes, for :func:`attention_backward`.
+    causal : bool, 'top_left' or 'bottom_right', default False
+        Whether the query at position p attends only to keys ``j <= p``. The position of query row i is
+        ``i + query_offset``. ``'top_left'`` and ``'bottom_right'`` also set query_offset.
+    query_offset : int, 'top_left', 'bottom_right' or sequence of int, optional
+        The position of query row 0: one number, one per batch entry or packed sequence, 0 (``'top_left'``) or the key
+        length − L (``'bottom_right'``). Required by causal, window, alibi_slopes and prefix if L differs from S or
+        key_lengths are given.
+    window : tuple (left, right), optional
+        Sliding window: key j is visible only if ``p − left <= j <= p + right``. None leaves a side open.
+    key_lengths : sequence of int, shape (B,), optional
+        Number of valid keys per batch entry or packed sequence. Keys from there on are invisible.
+    query_starts, key_starts : sequence of int, optional
+        The first row and the first key of each packed sequence, n + 1 cumulative entries each. B is then 1, and a query
+        attends only to keys of its own sequence.
+    query_segments, key_segments : array of int, shapes (B, L) and (B, S), optional
+        A query attends only to keys of its own segment. A negative segment is invisible.
+    prefix : sequence of int, shape (B,), optional
+        Keys before it are visible even with causal (prefix LM).
+    block_mask : array of bool, shape (B or 1, H or 1, ⌈L / bq⌉, ⌈S / bk⌉), optional
+        True = visible, for blocks of bq queries by bk keys. Fewer than four axes are the last ones.
+    block_size : tuple (bq, bk), optional
+        The size of these blocks; required with block_mask.
+    mask : array of bool or uint8, broadcastable to (B, H, L, S), optional
+        True = visible. Numbers that are added to the scores are bias.
+    bias : array, broadcastable to (B, H, L, S), optional
+        Added to the scores: float32 (float64), or the type of query.
+    alibi_slopes : sequence of float, shape (H,), optional
+        ALiBi: adds ``−slope · |j − p|`` to the scores.
+    sinks : sequence of float, shape (H,), optional
+        Attention sinks: a score per head that takes part in the softmax and contributes no value.
+    soft_cap : float, optional
+        The soft cap c of the scaled products x: ``c · tanh(x / c)``.
+    scale : float, optional
+        The factor of ``query · keyᵀ``; ``1 / √D`` by default.
+    dropout : float, default 0.0
+        The probability with which each weight is dropped in the product with value.
+    dropout_seed : int, default 0
+        The seed of the dropout generator.
+    dropout_first : sequence of int, default (0, 0, 0)
+        Batch entry, head and row of the full problem at which this call starts: a shard drops the same weights as the
+        full problem.
+    weights_in_float32 : bool, optional
+        Whether weights stay float32 in the product with bfloat16 values. Only the instruction set avx512_bf16 rounds
+        them, and by default only if the context is bfloat16.
+    num_threads : int, default 0
+        The maximum number of threads; 0 is all that the library uses. The bits do not depend on it.
+
+    Returns
+    -------
+    context : array, shape (B, H, L, Dv)
+        An array of query's library, or out. A query without a visible key gets +0.
+    result : AttentionResult
+        If any ``return_`` option is set, a named tuple instead: context, row_max, row_sum, lse, weights, sink_weights and
+        fingerprint, as far as they are asked for, in this order.
+
+    Raises
+    ------
+    ValueError
+        Before any work; the message names the argument, its value and what was expected.
+    TypeError
+        An argument is not an array, or an option is of the wrong type or has the name that another library uses.
+    BufferError
+        A DLPack export cannot be used.
+
+    Notes
+    -----
+    Rank 2, (L, D), is one head; rank 3, (H, L, D), is the heads of one sequence (not a batch of single heads). query, key
+    and value then all have that rank, and every result lacks the same leading axes.
+
+    All arithmetic is in float32, for float64 inputs in float64. 16-bit inputs are converted exactly, and the context is
+    rounded once. The result has the same bits for any number of threads and any strides.
+
+    Examples
+    --------
+    >>> import numpy as np, regard
+    >>> random = np.random.default_rng(0)
+    >>> q, k, v = (random.standard_normal((1, 8, 128, 64), dtype=np.float32) for _ in range(3))
+    >>> regard.attention(q, k, v, causal=True).shape
+    (1, 8, 128, 64)
+    >>> context, lse = regard.attention(q, k, v, causal=True, return_lse=True)
+    >>> regard.attention(q, k, v, return_lse=True)
+    AttentionResult(context=float32 (1, 8, 128, 64), lse=float32 (1, 8, 128))
+    >>> regard.attention(q[0, 0], k[0, 0], v[0, 0], window=(15, 0)).shape
+    (128, 64)
+    """
+    options = given_options(
+        causal, query_offset, window, key_lengths, query_starts, key_starts, query_segments, key_segments, prefix, block_mask,
+        block_size, mask, bias, alibi_slopes, sinks, soft_cap, scale, dropout, dropout_seed, dropout_first,
+        weights_in_float32, num_threads)
+    fields: tuple[str, ...] = ("context",)
+    if out is not None:
+        options["out"] = out
+    if dtype is not None:
+        options["dtype"] = dtype_name(dtype)
+    if row_max is not None:
+        options["row_max"] = row_max
+    if row_sum is not None:
+        options["row_sum"] = row_sum
+    if lse is not None:
+        options["lse"] = lse
+    if weights is not None:
+        options["weights"] = weights
+    if sink_weights is not None:
+        options["sink_weights"] = sink_weights
+    if return_row_max:
+        options["return_row_max"] = True
+        fields += ("row_max",)
+    if return_row_sum:
+        options["return_row_sum"] = True
+        fields += ("row_sum",)
+    if return_lse:
+        options["return_lse"] = True
+        fields += ("lse",)
+    if return_weights:
+        options["return_weights"] = True
+        fields += ("weights",)
+    if return_sink_weights:
+        options["return_sink_weights"] = True
+        fields += ("sink_weights",)
+    if return_fingerprint:
+        options["return_fingerprint"] = True
+        fields += ("fingerprint",)
+    if getattr(query, "ndim", 4) != 4 and (axes := missing_axes(query, key, value)):
+        query, key, value = (add_axes(array, axes) for array in (query, key, value))
+        return _without_axes(_regard.attention_forward, (query, key, value), options, fields, axes)
+    result = _regard.attention_forward(query, key, value, **options)
+    return result if len(fields) == 1 else result_class(fields)._make(result)
+
+
+def _without_axes(
+    operator: Any, arguments: tuple[Any, ...], options: dict[str, Any], fields: tuple[str, ...], axes: int
+) -> Any:
+    """The results of operator(*arguments, **options), whose arguments got `axes` leading axes, without these axes."""
+    given = {"context" if name == "out" else name: options[name] for name in _OUTPUT_RANKS if name in options}
+    add_axes_to_given(options, axes, **_OUTPUT_RANKS)
+    result = operator(*arguments, **options)
+    found = zip(fields, (result,) if len(fields) == 1 else result)
+    # What was given is returned as it was given.
+    results = [given[name] if name in given else remove_axes(value, axes) for name, value in found]
+    return results[0] if len(fields) == 1 else result_class(fields)._make(results)
+
+
+attention_forward = attention
+
+
+@with_hints
+def attention_backward(
+    query: Array, key: AnyArray, value: AnyArray, context: AnyArray, row_max: AnyArray, row_sum: AnyArray,
+    grad_context: AnyArray, *, fingerprint: bytes | Literal["unchecked"] | None = None,
+    gradients: Sequence[Gradient] = ("grad_query", "grad_key", "grad_value"), grad_lse: AnyArray | None = None,
+    grad_query: AnyArray | None = None, grad_key: AnyArray | None = None, grad_value: AnyArray | None = None,
+    grad_bias: AnyArray | None = None, grad_sinks: AnyArray | None = None, accumulate: Sequence[Gradient] = (),
+    causal: bool | Alignment = False, query_offset: int | Alignment | Integers | None = None,
+    window: tuple[int | None, int | None] | None = None, key_lengths: Integers | None = None,
+    query_starts: Integers | None = None, key_starts: Integers | None = None, query_segments: AnyArray | None = None,
+    key_segments: AnyArray | None = None, prefix: Integers | None = None, block_mask: AnyArray | None = None,
+    block_size: tuple[int, int] | None = None, mask: AnyArray | None = None, bias: AnyArray | None = None,
+    alibi_slopes: Floats | None = None, sinks: Floats | None = None, soft_cap: float | None = None,
+    scale: float | None = None, dropout: float = 0.0, dropout_seed: int = 0, dropout_first: Integers = (0, 0, 0),
+    weights_in_float32: bool | None = None, num_threads: int = 0,
+) -> AttentionGradients[Array]:
+    """Compute the gradients of :func:`attention`.
+
+    Parameters
+    ----------
+    query, key, value : array
+        As in the forward call; also of rank 2 or 3.
+    context : array, shape (B, H, L, Dv)
+        The result of the forward call.
+    row_max, row_sum : array, shape (B, H, L)
+        Likewise. They are trusted: values of another forward call silently produce wrong gradients.
+    grad_context : array, shape (B, H, L, Dv)
+        The gradient of the loss with respect to context.
+    fingerprint : bytes or 'unchecked'
+        The fingerprint that the forward call returned (``return_fingerprint=True``). Options that differ from those of
+        the forward call are rejected by name. ``'unchecked'`` turns this off, for row_max and row_sum that are merged
+        from partial results. Required.
+    gradients : sequence of str, default ('grad_query', 'grad_key', 'grad_value')
+        Which gradients to compute; also 'grad_bias' and 'grad_sinks'.
+    grad_lse : array, shape (B, H, L), optional
+        The gradient of the loss with respect to lse, if the loss depends on it.
+    grad_query, grad_key, grad_value : array, optional
+        Arrays to write these gradients to, with the shapes of query, key and value.
+    grad_bias : array, optional
+        Likewise, with the shape of bias; float32 (float64).
+    grad_sinks : array, shape (H,), optional
+        Likewise; float32 (float64).
+    accumulate : sequence of str, default ()
+        The names of given arrays to which the gradient is added, instead of overwriting them.
+    causal, query_offset, window, key_lengths, query_starts, key_starts, prefix : optional
+        Which keys each query attends to, by position and length, as in :func:`attention`.
+    query_segments, key_segments, block_mask, block_size, mask, bias : optional
+        Segments, masks and the term added to the scores, as in :func:`attention`.
+    alibi_slopes, sinks, soft_cap, scale, dropout, dropout_seed, dropout_first, weights_in_float32 : optional
+        Scores, sinks and dropout, as in :func:`attention`.
+    num_threads : int, default 0
+        The maximum number of threads; 0 is all that the library uses.
+
+    Returns
+    -------
+    AttentionGradients
+        The gradients by name. New arrays have the type of query, grad_bias and grad_sinks float32 (float64).
+
+    Raises
+    ------
+    ValueError
+        Before any work; also if options differ from those of the forward call.
+
+    Notes
+    -----
+    With ``delta = Σ context · grad_context − grad_lse`` over Dv::
+
+        grad_scores = weights · (grad_context · valueᵀ − delta)
+        grad_query  = scale · grad_scores · key
+        grad_key    = scale · grad_scoresᵀ · query
+        grad_value  = weightsᵀ · grad_context
+
+    Examples
+    --------
+    >>> import numpy as np, regard
+    >>> q, k, v = (np.ones((1, 2, 4, 8), np.float32) for _ in range(3))
+    >>> saved = regard.attention(q, k, v, causal=True, return_row_max=True, return_row_sum=True, return_fingerprint=True)
+    >>> found = regard.attention_backward(q, k, v, saved.context, saved.row_max, saved.row_sum, np.ones_like(q),
+    ...                                   fingerprint=saved.fingerprint, causal=True)
+    >>> found.grad_value.shape
+    (1, 2, 4, 8)
+    """
+    options = given_options(
+        causal, query_offset, window, key_lengths, query_starts, key_starts, query_segments, key_segments, prefix, block_mask,
+        block_size, mask, bias, alibi_slopes, sinks, soft_cap, scale, dropout, dropout_seed, dropout_first,
+        weights_in_float32, num_threads)
+    given = {"grad_query": grad_query, "grad_key": grad_key, "grad_value": grad_value, "grad_bias": grad_bias,
+             "grad_sinks": grad_sinks}
+    options.update((name, array) for name, array in given.items() if array is not None)
+    if grad_lse is not None:
+        options["grad_lse"] = grad_lse
+    axes = missing_axes(query, key, value) if getattr(query, "ndim", 4) != 4 else 0
+    arrays: list[Any] = [query, key, value, context, row_max, row_sum, grad_context]
+    if axes:
+        arrays = [add_axes(array, axes) for array in arrays]
+        add_axes_to_given(options, axes, grad_query=4, grad_key=4, grad_value=4, grad_lse=3)
+    found = _regard.attention_backward(
+        *arrays, fingerprint=fingerprint, gradients=gradients, accumulate=accumulate, **options)  # type: ignore[arg-type]
+    if axes:
+        for name in ("grad_query", "grad_key", "grad_value"):
+            if name in found:
+                found[name] = remove_axes(found[name], axes) if given[name] is None else given[name]
+    return AttentionGradients(found)

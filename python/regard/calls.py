@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the functions of the package call the extension: options, types by name, missing axes, and hints.
+
+    given_options     the options that differ from their defaults, by name: the extension validates them
+    dtype_name        "float32" of numpy.float32, torch.float32, jax.numpy.float32 and their dtype objects
+    missing_axes      how many leading axes arrays of rank 2 or 3 lack; add_axes and remove_axes
+    direct            a shorter way for calls that need none of this
+    with_hints        names Regard's option in the TypeError for a keyword of another library
+
+Read next: attention_operators.py.
+"""
+
+from __future__ import annotations
+
+import functools
+
+TYPE_CHECKING = False  # typing itself is not loaded
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any, Literal, Protocol, TypeVar
+
+    from typing_extensions import Buffer
+
+    class _WithDlpack(Protocol):
+        def __dlpack__(self, *, stream: Any = ...) -> Any: ...
+
+    class _WithShape(Protocol):
+        @property
+        def ndim(self) -> int: ...
+
+    # An array of any library: NumPy, PyTorch, JAX, or anything with the buffer protocol or DLPack.
+    AnyArray = Any
+    Alignment = Literal["top_left", "bottom_right"]
+    Integers = Sequence[int] | Buffer | _WithDlpack | _WithShape
+    Floats = Sequence[float] | Buffer | _WithDlpack | _WithShape
+    # A name, or a dtype object or scalar type of NumPy, PyTorch, JAX or ml_dtypes.
+    DType = Any
+    Function = TypeVar("Function", bound=Callable[..., Any])
+
+_ORIGIN = (0, 0, 0)
+
+# Keywords of other libraries, and what the same thing is called here.
+_HINTS = {
+    "attn_mask": "a mask of booleans is mask= (True = visible), one of numbers to add is bias=",
+    "attention_mask": "a mask of booleans is mask= (True = visible), one of numbers to add is bias=",
+    "key_padding_mask": "padding is key_lengths= (valid keys per batch entry) or mask= (True = visible)",
+    "is_causal": "causal masking is causal=True, or causal='top_left' or 'bottom_right' if L and S differ",
+    "dropout_p": "the dropout probability is dropout=",
+    "enable_gqa": "grouped heads need no option: key and value may have fewer heads than query",
+    "softmax_scale": "the factor of the scores is scale=",
+    "scaling": "the factor of the scores is scale=",
+    "window_size": "a sliding window is window=(left, right), where None leaves a side open",
+    "softcap": "the soft cap of the scores is soft_cap=",
+    "logits_soft_cap": "the soft cap of the scores is soft_cap=",
+    "s_aux": "attention sinks are sinks=",
+    "need_weights": "the weights are returned with return_weights=True",
+    "return_attn_probs": "the weights are returned with return_weights=True",
+}
+
+
+def with_hints(function: Function) -> Function:
+    """Decorator: a keyword that another library has raises TypeError with the name of Regard's option."""
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except TypeError:
+            for name in kwargs:
+                if name in _HINTS:
+                    raise TypeError(f"{function.__name__}() got an unexpected keyword argument '{name}'; "
+                                    f"{_HINTS[name]}") from None
+            raise
+
+    return functools.wraps(function)(call)  # type: ignore[return-value]
+
+
+def direct(operator: Any) -> Callable[[Function], Function]:
+    """Decorator: a call whose arguments the extension takes as they are goes to its `operator`; others to the function.
+
+    Python fills in a default for every keyword in some 20 ns, which for forty of them is half of what a short call takes.
+    """
+    def decorate(function: Function) -> Function:
+        hinted = with_hints(function)
+        names = function.__kwdefaults__ or {}
+        plain = frozenset(name for name in names if name != "dtype" and not name.startswith("return_"))
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if len(args) == 3 and plain.issuperset(kwargs) and getattr(args[0], "ndim", 4) == 4:
+                return operator(*args, **kwargs)
+            return hinted(*args, **kwargs)
+
+        return functools.wraps(function)(call)  # type: ignore[return-value]
+
+    return decorate
+
+
+def dtype_name(dtype: DType) -> str:
+    """The name of an element type: that of a dtype object or a scalar type; a text is left as it is."""
+    if isinstance(dtype, str):
+        return dtype
+    name = dtype.__name__ if isinstance(dtype, type) else getattr(dtype, "name", dtype)
+    return str(name).rpartition(".")[2]
+
+
+def given_options(
+    causal: Any, query_offset: Any, window: Any, key_lengths: Any, query_starts: Any, key_starts: Any, query_segments: Any,
+    key_segments: Any, prefix: Any, block_mask: Any, block_size: Any, mask: Any, bias: Any, alibi_slopes: Any, sinks: Any,
+    soft_cap: Any, scale: Any, dropout: Any, dropout_seed: Any, dropout_first: Any, weights_in_float32: Any, num_threads: Any,
+) -> dict[str, Any]:
+    """The options of attention that are not the default, by name."""
+    options: dict[str, Any] = {}
+    if causal is not False:
+        options["causal"] = causal
+    if query_offset is not None:
+        options["query_offset"] = query_offset
+    if window is not None:
+        options["window"] = window
+    if key_lengths is not None:
+        options["key_lengths"] = key_lengths
+    if query_starts is not None:
+        options["query_starts"] = query_starts
+    if key_starts is not None:
+        options["key_starts"] = key_starts
+    if query_segments is not None:
+        options["query_segments"] = query_segments
+    if key_segments is not None:
+        options["key_segments"] = key_segments
+    if prefix is not None:
+        options["prefix"] = prefix
+    if block_mask is not None:
+        options["block_mask"] = block_mask
+    if block_size is not None:
+        options["block_size"] = block_size
+    if mask is not None:
+        options["mask"] = mask
+    if bias is not None:
+        options["bias"] = bias
+    if alibi_slopes is not None:
+        options["alibi_slopes"] = alibi_slopes
+    if sinks is not None:
+        options["sinks"] = sinks
+    if soft_cap is not None:
+        options["soft_cap"] = soft_cap
+    if scale is not None:
+        options["scale"] = scale
+    # Only a number of Python is compared: an array has no truth value.
+    if type(dropout) is not float or dropout:
+        options["dropout"] = dropout
+    if type(dropout_seed) is not int or dropout_seed:
+        options["dropout_seed"] = dropout_seed
+    if type(dropout_first) is not tuple or dropout_first != _ORIGIN:
+        options["dropout_first"] = dropout_first
+    if weights_in_float32 is not None:
+        options["weights_in_float32"] = weights_in_float32
+    if type(num_threads) is not int or num_threads:
+        options["num_threads"] = num_threads
+    return options
+
+
+def missing_axes(*arrays: Any) -> int:
+    """2 if all arrays have the rank 2, 1 if all have the rank 3; otherwise 0: the extension rejects other ranks by name."""
+    rank = getattr(arrays[0], "ndim", 4)
+    if rank not in (2, 3) or any(getattr(array, "ndim", 4) != rank for array in arrays):
+        return 0
+    return 4 - int(rank)
+
+
+def add_axes(array: Any, count: int) -> Any:
+    """The same memory with `count` more leading axes of extent 1."""
+    if isinstance(array, memoryview):
+        import numpy
+
+        array = numpy.asarray(array)
+    return array[(None,) * count]
+
+
+def add_axes_to_given(options: dict[str, Any], count: int, **ranks: int) -> None:
+    """The same for those options that are arrays of fewer axes than `ranks` has for them."""
+    for name, rank in ranks.items():
+        if getattr(options.get(name), "ndim", rank) < rank:
+            options[name] = add_axes(options[name], count)
+
+
+def remove_axes(array: Any, count: int, first: int = 0) -> Any:
+    """Without the `count` axes from `first` on, which have extent 1; what is not an array is left as it is."""
+    shape = getattr(array, "shape", None)
+    if shape is None:
+        return array
+    return array.reshape((*shape[:first], *shape[first + count:]))

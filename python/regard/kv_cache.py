@@ -1,0 +1,360 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keys and values that stay between calls: KvCache, and attention_decode over one.
+
+    cache = regard.KvCache(num_kv_heads=8, head_size=64, capacity=4096, dtype="bfloat16")
+    cache.append(key, value)
+    context = regard.attention_decode(query, cache, causal=True)
+
+Read next: docs/guide/kv-caches.md, attention_operators.py.
+"""
+
+from __future__ import annotations
+
+from . import _regard
+from .attention_operators import _without_axes
+from .calls import add_axes, dtype_name, given_options, with_hints
+from .named_results import result_class
+
+TYPE_CHECKING = False  # typing itself is not loaded
+if TYPE_CHECKING:
+    from typing import Any, Literal, TypeVar, overload
+
+    from typing_extensions import Unpack
+
+    from .attention_operators import AttentionOptions
+    from .calls import Alignment, AnyArray, DType, Floats, Integers
+    from .named_results import AttentionResult
+
+    Array = TypeVar("Array")
+
+
+class KvCache:
+    """A cache of keys and values, packed in the order in which the kernels read them.
+
+    Parameters
+    ----------
+    head_size : int
+        Head size of the keys, D.
+    capacity : int
+        The largest number of keys in a sequence; in a ring, the number of keys that are kept.
+    num_sequences : int, default 1
+        The number of sequences, B of :func:`attention_decode`.
+    num_kv_heads : int, default 1
+        The number of key/value heads, Hkv.
+    value_head_size : int, optional
+        Head size of the values, Dv; head_size by default.
+    page_keys : int, default 0
+        Keys per page, a multiple of 32; 0 is a contiguous cache.
+    num_pages : int, default 0
+        The number of pages, which all sequences share; only with page_keys.
+    ring : bool, default False
+        Keep the newest `capacity` keys of each sequence; only without pages.
+    dtype : dtype or str, default 'float32'
+        The type of the stored elements: float32, float64, bfloat16, float16 or int8.
+
+    Raises
+    ------
+    ValueError
+        The shape is inconsistent.
+
+    Notes
+    -----
+    Any number of threads may use a cache: calls that change it wait until those that read it are done.
+
+    Examples
+    --------
+    >>> import numpy as np, regard
+    >>> cache = regard.KvCache(num_kv_heads=2, head_size=8, capacity=64)
+    >>> cache.append(*(np.ones((1, 2, 5, 8), np.float32) for _ in range(2)))
+    >>> cache
+    KvCache(float32, 1 sequence of 5 keys, capacity 64, num_kv_heads 2, head_size 8)
+    >>> regard.attention_decode(np.ones((1, 4, 1, 8), np.float32), cache, causal=True).shape
+    (1, 4, 1, 8)
+    """
+
+    __slots__ = ("__weakref__", "_cache")
+    _cache: _regard.KvCache
+
+    def __init__(
+        self, *, head_size: int, capacity: int, num_sequences: int = 1, num_kv_heads: int = 1,
+        value_head_size: int | None = None, page_keys: int = 0, num_pages: int = 0, ring: bool = False,
+        dtype: DType = "float32",
+    ) -> None:
+        self._cache = _regard.KvCache(
+            head_size=head_size, capacity=capacity, num_sequences=num_sequences, num_kv_heads=num_kv_heads,
+            value_head_size=value_head_size, page_keys=page_keys, num_pages=num_pages, ring=ring, dtype=dtype_name(dtype))
+
+    @staticmethod
+    def open(memory: AnyArray) -> KvCache:
+        """Open the cache that :attr:`memory` of another cache contained, in place.
+
+        Parameters
+        ----------
+        memory : buffer of bytes
+            The block, aligned to 64 bytes, such as a mapped file. The cache keeps it alive. If it is writable,
+            :meth:`append` writes to it.
+
+        Returns
+        -------
+        KvCache
+
+        Raises
+        ------
+        RuntimeError
+            The block is not a consistent cache; the message has the byte offset.
+        ValueError
+            The block is not aligned or not contiguous.
+        """
+        opened = KvCache.__new__(KvCache)
+        opened._cache = _regard.KvCache.open(memory)
+        return opened
+
+    def append(self, key: AnyArray, value: AnyArray, sequence: int | None = None, counts: Integers | None = None) -> None:
+        """Append keys and values.
+
+        Parameters
+        ----------
+        key, value : array, shapes (B, Hkv, L, D) and (B, Hkv, L, Dv)
+            For all sequences; with `sequence`, (Hkv, L, D) and (Hkv, L, Dv). float32, bfloat16 and float16 elements
+            are rounded to the type of the cache; a float64 cache takes float64.
+        sequence : int, optional
+            The one sequence to append to.
+        counts : sequence of int, shape (B,), optional
+            How many of the L keys each sequence takes.
+
+        Raises
+        ------
+        ValueError
+            The arrays do not fit the cache, a sequence would exceed its capacity, or the memory is read-only.
+        RuntimeError
+            No page is free. The cache is then unchanged.
+        """
+        self._cache.append(key, value, sequence, counts)
+
+    def truncate(self, sequence: int, length: int) -> None:
+        """Keep the first `length` keys of a sequence, and free the pages of the others.
+
+        Parameters
+        ----------
+        sequence : int
+            The sequence.
+        length : int
+            The number of keys to keep.
+        """
+        self._cache.truncate(sequence, length)
+
+    def fork(self, from_sequence: int, to_sequence: int) -> None:
+        """Make an empty sequence a copy of another one. In a paged cache, they share whole panels.
+
+        Parameters
+        ----------
+        from_sequence : int
+            The sequence to copy.
+        to_sequence : int
+            The sequence to fill, which must be empty.
+        """
+        self._cache.fork(from_sequence, to_sequence)
+
+    def length(self, sequence: int = 0) -> int:
+        """Return the number of keys that were appended and not truncated; in a ring, including those it dropped.
+
+        Parameters
+        ----------
+        sequence : int, default 0
+            The sequence.
+
+        Returns
+        -------
+        int
+        """
+        return self._cache.length(sequence)
+
+    def first_key(self, sequence: int = 0) -> int:
+        """Return the index of the first key that is still stored: 0 except in a ring.
+
+        Parameters
+        ----------
+        sequence : int, default 0
+            The sequence.
+
+        Returns
+        -------
+        int
+        """
+        return self._cache.first_key(sequence)
+
+    @property
+    def memory(self) -> memoryview:
+        """The block, read-only: written to a file and read or mapped again, :meth:`open` opens it."""
+        return self._cache.memory
+
+    @property
+    def num_bytes(self) -> int:
+        """The size of the block in bytes."""
+        return self._cache.num_bytes
+
+    @property
+    def num_free_pages(self) -> int:
+        """The number of pages that no sequence uses."""
+        return self._cache.num_free_pages
+
+    @property
+    def dtype(self) -> str:
+        """The type of the stored elements."""
+        return self._cache.dtype
+
+    @property
+    def num_sequences(self) -> int:
+        """The number of sequences."""
+        return self._cache.num_sequences
+
+    @property
+    def num_kv_heads(self) -> int:
+        """The number of key/value heads."""
+        return self._cache.num_kv_heads
+
+    @property
+    def head_size(self) -> int:
+        """Head size of the keys, D."""
+        return self._cache.head_size
+
+    @property
+    def value_head_size(self) -> int:
+        """Head size of the values, Dv."""
+        return self._cache.value_head_size
+
+    @property
+    def capacity(self) -> int:
+        """The largest number of keys in a sequence; in a ring, the number of keys that are kept."""
+        return self._cache.capacity
+
+    def __repr__(self) -> str:
+        lengths = [self.length(sequence) for sequence in range(min(self.num_sequences, 8))]
+        shown = ", ".join(map(str, lengths)) + (", …" if self.num_sequences > 8 else "")
+        sequences = "1 sequence" if self.num_sequences == 1 else f"{self.num_sequences} sequences"
+        values = "" if self.value_head_size == self.head_size else f", value_head_size {self.value_head_size}"
+        return (f"KvCache({self.dtype}, {sequences} of {shown} keys, capacity {self.capacity}, "
+                f"num_kv_heads {self.num_kv_heads}, head_size {self.head_size}{values})")
+
+
+if TYPE_CHECKING:
+    @overload
+    def attention_decode(
+        query: Array, cache: KvCache, *, out: None = None, dtype: None = None, row_max: AnyArray | None = None,
+        row_sum: AnyArray | None = None, lse: AnyArray | None = None, sink_weights: AnyArray | None = None,
+        return_row_max: Literal[False] = False, return_row_sum: Literal[False] = False, return_lse: Literal[False] = False,
+        return_sink_weights: Literal[False] = False, **options: Unpack[AttentionOptions],
+    ) -> Array: ...
+    @overload
+    def attention_decode(
+        query: AnyArray, cache: KvCache, *, out: AnyArray | None = None, dtype: DType | None = None,
+        row_max: AnyArray | None = None, row_sum: AnyArray | None = None, lse: AnyArray | None = None,
+        sink_weights: AnyArray | None = None, return_row_max: Literal[False] = False,
+        return_row_sum: Literal[False] = False, return_lse: Literal[False] = False,
+        return_sink_weights: Literal[False] = False, **options: Unpack[AttentionOptions],
+    ) -> Any: ...
+    @overload
+    def attention_decode(
+        query: Array, cache: KvCache, *, out: AnyArray | None = None, dtype: DType | None = None,
+        row_max: AnyArray | None = None, row_sum: AnyArray | None = None, lse: AnyArray | None = None,
+        sink_weights: AnyArray | None = None, return_row_max: bool = False, return_row_sum: bool = False,
+        return_lse: bool = False, return_sink_weights: bool = False, **options: Unpack[AttentionOptions],
+    ) -> AttentionResult[Array]: ...
+
+
+@with_hints
+def attention_decode(
+    query: AnyArray, cache: KvCache, *, out: AnyArray | None = None, dtype: DType | None = None,
+    row_max: AnyArray | None = None, row_sum: AnyArray | None = None, lse: AnyArray | None = None,
+    sink_weights: AnyArray | None = None, return_row_max: bool = False, return_row_sum: bool = False,
+    return_lse: bool = False, return_sink_weights: bool = False,
+    causal: bool | Alignment = False, query_offset: int | Alignment | Integers | None = None,
+    window: tuple[int | None, int | None] | None = None, key_lengths: Integers | None = None,
+    query_starts: Integers | None = None, key_starts: Integers | None = None, query_segments: AnyArray | None = None,
+    key_segments: AnyArray | None = None, prefix: Integers | None = None, block_mask: AnyArray | None = None,
+    block_size: tuple[int, int] | None = None, mask: AnyArray | None = None, bias: AnyArray | None = None,
+    alibi_slopes: Floats | None = None, sinks: Floats | None = None, soft_cap: float | None = None,
+    scale: float | None = None, dropout: float = 0.0, dropout_seed: int = 0, dropout_first: Integers = (0, 0, 0),
+    weights_in_float32: bool | None = None, num_threads: int = 0,
+) -> Any:
+    """Compute attention over the keys and values of a cache, with the bits of :func:`attention`.
+
+    Parameters
+    ----------
+    query : array, shape (B, H, L, D)
+        Queries, one batch entry per sequence of the cache. They are the newest L positions of each sequence unless
+        query_offset is given. For a cache of one sequence also (H, L, D).
+    cache : KvCache
+        The keys and values. A sequence without keys gives zeros.
+    out : array, shape (B, H, L, Dv), optional
+        The array to write the context to.
+    dtype : dtype or str, optional
+        The type of the context, as in :func:`attention`.
+    row_max, row_sum, lse, sink_weights : array, shape (B, H, L), optional
+        Arrays to write these results to.
+    return_row_max, return_row_sum, return_lse, return_sink_weights : bool, default False
+        Return these results as well, as in :func:`attention`.
+    causal, query_offset, window, key_lengths, query_starts, key_starts, prefix : optional
+        Which keys each query attends to, by position and length, as in :func:`attention`.
+    query_segments, key_segments, block_mask, block_size, mask, bias : optional
+        Segments, masks and the term added to the scores, as in :func:`attention`.
+    alibi_slopes, sinks, soft_cap, scale, dropout, dropout_seed, dropout_first, weights_in_float32 : optional
+        Scores, sinks and dropout, as in :func:`attention`.
+    num_threads : int, default 0
+        The maximum number of threads; 0 is all that the library uses.
+
+    Returns
+    -------
+    context : array, shape (B, H, L, Dv)
+        An array of query's library, or out.
+    result : AttentionResult
+        If any ``return_`` option is set, a named tuple instead.
+
+    Raises
+    ------
+    ValueError
+        Before any work, with the argument, its value and what was expected.
+
+    Examples
+    --------
+    >>> import numpy as np, regard
+    >>> cache = regard.KvCache(num_kv_heads=2, head_size=8, capacity=64)
+    >>> cache.append(*(np.ones((1, 2, 5, 8), np.float32) for _ in range(2)))
+    >>> regard.attention_decode(np.ones((1, 4, 1, 8), np.float32), cache, return_lse=True)
+    AttentionResult(context=float32 (1, 4, 1, 8), lse=float32 (1, 4, 1))
+    """
+    if not isinstance(cache, KvCache):
+        raise TypeError(f"attention_decode: cache is of type {type(cache).__name__}; expected a KvCache")
+    options = given_options(
+        causal, query_offset, window, key_lengths, query_starts, key_starts, query_segments, key_segments, prefix, block_mask,
+        block_size, mask, bias, alibi_slopes, sinks, soft_cap, scale, dropout, dropout_seed, dropout_first,
+        weights_in_float32, num_threads)
+    fields: tuple[str, ...] = ("context",)
+    if out is not None:
+        options["out"] = out
+    if dtype is not None:
+        options["dtype"] = dtype_name(dtype)
+    if row_max is not None:
+        options["row_max"] = row_max
+    if row_sum is not None:
+        options["row_sum"] = row_sum
+    if lse is not None:
+        options["lse"] = lse
+    if sink_weights is not None:
+        options["sink_weights"] = sink_weights
+    if return_row_max:
+        options["return_row_max"] = True
+        fields += ("row_max",)
+    if return_row_sum:
+        options["return_row_sum"] = True
+        fields += ("row_sum",)
+    if return_lse:
+        options["return_lse"] = True
+        fields += ("lse",)
+    if return_sink_weights:
+        options["return_sink_weights"] = True
+        fields += ("sink_weights",)
+    if getattr(query, "ndim", 4) == 3:
+        return _without_axes(_regard.attention_decode, (add_axes(query, 1), cache._cache), options, fields, 1)
+    result = _regard.attention_decode(query, cache._cache, **options)
+    return result if len(fields) == 1 else result_class(fields)._make(result)

@@ -1,0 +1,430 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Models, explanations and lessons: load_model, embed, explain, compare, lesson, lesson_entries.
+
+    model = regard.load_model(folder)
+    regard.explain("he sat on the bank", model=model, query="bank")      a SentenceAnalysis
+    regard.explain({"tokens": […], "Q": [[…], …], …})                    an Explanation
+    regard.compare(model, "bank", ["he sat …", "she put …"])             a Comparison
+
+Each result has text(), json() and html(), and a table in a notebook. Absent if the package was built without
+regard::explain. Read next: results.py, docs/guide/sentence.md.
+"""
+
+from __future__ import annotations
+
+from . import _regard
+
+TYPE_CHECKING = False  # typing itself is not loaded
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping, Sequence
+    from typing import Any, Literal, overload
+
+    import numpy
+
+
+def _texts(operator: str, name: str, texts: Sequence[str]) -> list[str]:
+    """A list of texts. One text is a sequence of texts, too, and not what was meant."""
+    if isinstance(texts, str):
+        raise TypeError(f"{operator}: {name} is of type str; expected a sequence of str, such as [{texts[:20]!r}]")
+    return list(texts)
+
+
+class Model:
+    """An encoder of the BERT family with its tokenizer, as :func:`load_model` returns it."""
+
+    __slots__ = ("__weakref__", "_model")
+    _model: _regard.Model
+
+    def __init__(self, model: _regard.Model) -> None:
+        self._model = model
+
+    @property
+    def num_layers(self) -> int:
+        """The number of layers."""
+        return self._model.num_layers
+
+    @property
+    def num_heads(self) -> int:
+        """The number of attention heads per layer."""
+        return self._model.num_heads
+
+    @property
+    def width(self) -> int:
+        """The number of elements of a token's vector."""
+        return self._model.width
+
+    @property
+    def max_positions(self) -> int:
+        """The largest number of tokens in a text."""
+        return self._model.max_positions
+
+    @property
+    def folder(self) -> str:
+        """The folder that the model was read from."""
+        return self._model.folder
+
+    def tokens(self, text: str) -> list[str]:
+        """Split a text into the tokens that the model sees, including [CLS] and [SEP].
+
+        Parameters
+        ----------
+        text : str
+            The text.
+
+        Returns
+        -------
+        list of str
+
+        Raises
+        ------
+        ValueError
+            The text has more than max_positions tokens.
+        """
+        return self._model.tokens(text)
+
+    def __repr__(self) -> str:
+        return f"Model({self.folder!r}, {self.num_layers} layers, {self.num_heads} heads, width {self.width})"
+
+
+class _Shown:
+    """What a notebook shows of a result: python/regard/results.py."""
+
+    __slots__ = ("__weakref__", "_result")
+
+    def __init__(self, result: Any) -> None:
+        self._result = result
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        from .results import in_notebook
+
+        return in_notebook(self)
+
+    def _repr_html_(self) -> str:
+        return self._repr_mimebundle_()["text/html"]
+
+    def __repr__(self) -> str:
+        return repr(self._result)
+
+
+class Explanation(_Shown):
+    """The steps of an attention computation, as :func:`explain` and :func:`lesson` return them."""
+
+    __slots__ = ()
+
+    def text(self, width: int = 80, color: bool = False, full: bool = False, step: str = "") -> str:
+        """Return the steps as text.
+
+        Parameters
+        ----------
+        width : int, default 80
+            The number of columns.
+        color : bool, default False
+            Whether to use the colours of a terminal.
+        full : bool, default False
+            Whether to print every number, however many there are.
+        step : str, default ''
+            One step only, by its name or number.
+
+        Returns
+        -------
+        str
+        """
+        return self._result.text(width, color, full, step)  # type: ignore[no-any-return]
+
+    def json(self, step: str = "") -> str:
+        """Return the steps as JSON, schema regard/1.
+
+        Parameters
+        ----------
+        step : str, default ''
+            One step only, by its name or number.
+
+        Returns
+        -------
+        str
+        """
+        return self._result.json(step)  # type: ignore[no-any-return]
+
+    def html(self) -> str:
+        """Return the steps as one HTML page, which loads nothing.
+
+        Returns
+        -------
+        str
+        """
+        return self._result.html()  # type: ignore[no-any-return]
+
+
+class SentenceAnalysis(_Shown):
+    """What one word of a sentence attends to in a model, as :func:`explain` returns it."""
+
+    __slots__ = ()
+
+    def text(self, width: int = 80, color: bool = False) -> str:
+        """Return the analysis as text.
+
+        Parameters
+        ----------
+        width : int, default 80
+            The number of columns.
+        color : bool, default False
+            Whether to use the colours of a terminal.
+
+        Returns
+        -------
+        str
+        """
+        return self._result.text(width, color)  # type: ignore[no-any-return]
+
+    def json(self) -> str:
+        """Return the analysis as JSON, schema regard/1.
+
+        Returns
+        -------
+        str
+        """
+        return self._result.json()  # type: ignore[no-any-return]
+
+    def html(self) -> str:
+        """Return the analysis as one HTML page with every head of every layer.
+
+        Returns
+        -------
+        str
+        """
+        return self._result.html()  # type: ignore[no-any-return]
+
+
+class Comparison(_Shown):
+    """One word in several sentences, as :func:`compare` returns it."""
+
+    __slots__ = ()
+
+    def text(self, width: int = 80, color: bool = False, full: bool = False) -> str:
+        """Return the comparison as text.
+
+        Parameters
+        ----------
+        width : int, default 80
+            The number of columns.
+        color : bool, default False
+            Whether to use the colours of a terminal.
+        full : bool, default False
+            Whether to print all pairs, controls and heads.
+
+        Returns
+        -------
+        str
+        """
+        return self._result.text(width, color, full)  # type: ignore[no-any-return]
+
+    def json(self) -> str:
+        """Return the comparison as JSON, schema regard/1.
+
+        Returns
+        -------
+        str
+        """
+        return self._result.json()  # type: ignore[no-any-return]
+
+    def html(self) -> str:
+        """Return the comparison as one HTML page.
+
+        Returns
+        -------
+        str
+        """
+        return self._result.html()  # type: ignore[no-any-return]
+
+    def findings(self) -> list[str]:
+        """Return what the comparison shows, in sentences.
+
+        Returns
+        -------
+        list of str
+        """
+        return self._result.findings()  # type: ignore[no-any-return]
+
+
+def _native(operator: str, model: Model) -> _regard.Model:
+    if not isinstance(model, Model):
+        raise TypeError(f"{operator}: model is of type {type(model).__name__}; expected a Model, as load_model returns it")
+    return model._model
+
+
+def load_model(folder: str | os.PathLike[str], map: bool = False) -> Model:
+    """Read a model: config.json, tokenizer.json and model.safetensors of a folder in the layout of Hugging Face.
+
+    Parameters
+    ----------
+    folder : str or os.PathLike
+        The folder.
+    map : bool, default False
+        Whether to map the parameters into memory instead of reading them.
+
+    Returns
+    -------
+    Model
+
+    Raises
+    ------
+    RuntimeError
+        A file cannot be read or is not valid; the message has its path.
+    """
+    return Model(_regard.load_model(folder, map))
+
+
+if TYPE_CHECKING:
+    @overload
+    def explain(
+        input: str, model: Model, query: str | None = None, layer: int | None = None, head: int | None = None,
+        hide: Sequence[str] = (), truncate: bool = False, full: bool = False,
+    ) -> SentenceAnalysis: ...
+    @overload
+    def explain(input: str | Mapping[str, Any], model: None = None, query: str | None = None) -> Explanation: ...
+
+
+def explain(
+    input: str | Mapping[str, Any], model: Model | None = None, query: str | None = None, layer: int | None = None,
+    head: int | None = None, hide: Sequence[str] = (), truncate: bool = False, full: bool = False,
+) -> SentenceAnalysis | Explanation:
+    """Explain attention step by step: that of a model in a sentence, or that of given matrices.
+
+    Parameters
+    ----------
+    input : str or dict
+        With a model, a sentence. Without, matrices and settings (docs/guide/own-matrices.md), as a dict or JSON.
+    model : Model, optional
+        The model, as :func:`load_model` returns it.
+    query : str, optional
+        The word whose attention is shown: ``'bank'``, the second one as ``'bank#1'``, or ``'@4'`` by its index. With a
+        model, the most informative word by default.
+    layer, head : int, optional
+        The layer and the head to show, both or neither; only with a model. By default the most informative head.
+    hide : sequence of str, default ()
+        Words to hide: no token attends to them, in any layer. Only with a model.
+    truncate : bool, default False
+        Whether to truncate a sentence that is too long, instead of rejecting it; only with a model.
+    full : bool, default False
+        Whether to compute everything behind the weight that is shown; only with a model.
+
+    Returns
+    -------
+    SentenceAnalysis or Explanation
+        With a model, a SentenceAnalysis; otherwise an Explanation. Both have text(), json() and html().
+
+    Raises
+    ------
+    ValueError
+        The input cannot be explained.
+    RuntimeError
+        JSON text is not valid; the message has the byte offset.
+
+    Examples
+    --------
+    >>> import regard
+    >>> explained = regard.explain({"tokens": ["I", "love"], "Q": [[1, 0], [0, 1]], "K": [[1, 0], [0, 1]],
+    ...                             "V": [[1, 2], [3, 4]]})
+    >>> "weights" in explained.text(step="weights")
+    True
+    """
+    native = None if model is None else _native("explain", model)
+    found = _regard.explain(input, native, query, layer, head, _texts("explain", "hide", hide), truncate, full)
+    return Explanation(found) if native is None else SentenceAnalysis(found)
+
+
+def lesson(name: str, layout: Literal["rows", "columns"] | None = None) -> Explanation:
+    """Recompute a lesson: a document that teaches attention.
+
+    Parameters
+    ----------
+    name : str
+        The name; :func:`lesson_entries` lists them.
+    layout : {'rows', 'columns'}, optional
+        Whether vectors are rows or columns; as in the document by default.
+
+    Returns
+    -------
+    Explanation
+
+    Raises
+    ------
+    ValueError
+        There is no lesson of this name; the message lists all.
+
+    Examples
+    --------
+    >>> import regard
+    >>> regard.lesson(regard.lesson_entries()[0]).html()[:2]
+    '<!'
+    """
+    return Explanation(_regard.lesson(name, layout))
+
+
+def lesson_entries() -> list[str]:
+    """Return the names of all lessons, in reading order.
+
+    Returns
+    -------
+    list of str
+    """
+    return _regard.lesson_entries()
+
+
+def compare(
+    model: Model, word: str, sentences: Sequence[str], hide: Sequence[str] = (), control: str = "", truncate: bool = False,
+) -> Comparison:
+    """Compare the vectors of one word in several sentences, layer by layer.
+
+    Parameters
+    ----------
+    model : Model
+        The model, as :func:`load_model` returns it.
+    word : str
+        The word.
+    sentences : sequence of str
+        2 to 26 sentences that contain the word.
+    hide : sequence of str, default ()
+        Words to hide, in every sentence in which they occur: no token attends to them, in any layer.
+    control : str, default ''
+        A word for comparison, which occurs in at least two of the sentences; by default every such word.
+    truncate : bool, default False
+        Whether to truncate sentences that are too long, instead of rejecting them.
+
+    Returns
+    -------
+    Comparison
+        How far the vectors differ in each layer, and which heads make them differ.
+
+    Raises
+    ------
+    ValueError
+        A sentence does not contain the word, or there are fewer than two.
+    """
+    return Comparison(_regard.compare(_native("compare", model), word, _texts("compare", "sentences", sentences),
+                                      _texts("compare", "hide", hide), control, truncate))
+
+
+def embed(model: Model, texts: Sequence[str], truncate: bool = False) -> numpy.ndarray[Any, numpy.dtype[numpy.float32]]:
+    """Return a vector of L2 norm 1 for each text: the mean over its tokens, normalized.
+
+    Parameters
+    ----------
+    model : Model
+        The model, as :func:`load_model` returns it.
+    texts : sequence of str
+        The texts, n of them.
+    truncate : bool, default False
+        Whether to truncate texts that are too long, instead of rejecting them.
+
+    Returns
+    -------
+    numpy.ndarray of float32, shape (n, E)
+
+    Raises
+    ------
+    ValueError
+        A text is too long; the message has its index.
+    """
+    return _regard.embed(_native("embed", model), _texts("embed", "texts", texts), truncate)  # type: ignore[no-any-return]

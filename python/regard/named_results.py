@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The results of calls that have more than one: named tuples, and dictionaries whose entries are attributes.
+
+    AttentionResult        context, lse … of attention and attention_decode: a tuple of what was asked for, by name
+    AttentionStatistics …  entropy, top_keys … of attention_with_statistics and others: a dict with attributes
+
+The representation of each lists the type and shape of every array. Read next: attention_operators.py.
+"""
+
+from __future__ import annotations
+
+import collections
+
+TYPE_CHECKING = False  # typing itself is not loaded
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any, Generic, TypeVar
+
+    Array = TypeVar("Array")
+
+    class AttentionResult(tuple[Any, ...], Generic[Array]):
+        """The context and the other results that were asked for, in this order."""
+
+        context: Array
+        row_max: Array
+        row_sum: Array
+        lse: Array
+        weights: Array
+        sink_weights: Array
+        fingerprint: bytes
+
+        @property
+        def _fields(self) -> tuple[str, ...]: ...
+        def _asdict(self) -> dict[str, Any]: ...
+
+
+def described(value: Any) -> str:
+    """'float32 (1, 8, 600, 64)' of an array, '64 bytes', or the value itself."""
+    shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
+    if shape is not None and dtype is not None:
+        return f"{str(dtype).rpartition('.')[2]} {tuple(shape)}"
+    return f"{len(value)} bytes" if isinstance(value, bytes) else repr(value)
+
+
+def _listed(name: str, items: Iterable[tuple[str, Any]]) -> str:
+    lines = [f"{field}={described(value)}" for field, value in items]
+    text = ", ".join(lines)
+    return f"{name}({text})" if len(text) < 80 else "".join((f"{name}(\n    ", ",\n    ".join(lines), ")"))
+
+
+_FIELDS = ("context", "row_max", "row_sum", "lse", "weights", "sink_weights", "fingerprint")
+_classes: dict[tuple[str, ...], Any] = {}
+
+
+def _missing(self: Any, name: str) -> Any:
+    if name in _FIELDS:
+        raise AttributeError(f"this {type(self).__name__} has no {name}; expected return_{name}=True in the call")
+    raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+
+
+def result_class(fields: tuple[str, ...], name: str = "AttentionResult") -> Any:
+    """The named tuple of these fields. JAX and PyTorch handle its objects as trees."""
+    found = _classes.get(fields)
+    if found is None:
+        make: Any = collections.namedtuple
+        found = make(name, fields, module=__name__)
+        found.__doc__ = "The results that were asked for: " + ", ".join(fields) + "."
+        found.__repr__ = lambda self: _listed(name, zip(fields, self))
+        found.__getattr__ = _missing
+        found.__reduce__ = lambda self: (restored, (fields, name, tuple(self)))
+        _classes[fields] = found
+    return found
+
+
+def restored(fields: tuple[str, ...], name: str, values: tuple[Any, ...]) -> Any:
+    """For pickle and copy."""
+    return result_class(fields, name)._make(values)
+
+
+if TYPE_CHECKING:
+    class Named(dict[str, Any], Generic[Array]):
+        """Results by name: found["entropy"] is found.entropy."""
+else:
+    Array = object
+
+    class Named(dict):
+        """Results by name: found["entropy"] is found.entropy."""
+
+        __slots__ = ()
+
+        def __getattr__(self, name):
+            try:
+                return self[name]
+            except KeyError:
+                raise AttributeError(f"{type(self).__name__} has no {name}; it has {', '.join(self)}") from None
+
+        def __dir__(self):
+            return [*super().__dir__(), *self]
+
+        def __repr__(self):
+            return _listed(type(self).__name__, self.items())
+
+
+class AttentionStatistics(Named[Array]):
+    """Context and attention statistics of attention_with_statistics, by name or as attributes.
+
+    top_keys and top_weights are there if top_keys was given, chosen_weight and head_chosen_weight if keys were chosen.
+    """
+
+    __slots__ = ()
+    if TYPE_CHECKING:
+        context: Array
+        row_max: Array
+        row_sum: Array
+        lse: Array
+        fingerprint: bytes
+        entropy: Array
+        largest_weight: Array
+        mean_distance: Array
+        chosen_weight: Array
+        head_entropy: Array
+        head_largest_weight: Array
+        head_mean_distance: Array
+        head_chosen_weight: Array
+        top_keys: Array
+        top_weights: Array
+
+
+class LayerInspection(Named[Array]):
+    """One call of attention that regard.transformers.inspection recorded, by name or as attributes.
+
+    The attention statistics of AttentionStatistics without the context, and with the layer, step and module of the call;
+    key_mass and pooled_map are there if pooled_map was given.
+    """
+
+    __slots__ = ()
+    if TYPE_CHECKING:
+        layer: int
+        step: int
+        module: str
+        row_max: Array
+        row_sum: Array
+        lse: Array
+        fingerprint: bytes
+        entropy: Array
+        largest_weight: Array
+        mean_distance: Array
+        chosen_weight: Array
+        head_entropy: Array
+        head_largest_weight: Array
+        head_mean_distance: Array
+        head_chosen_weight: Array
+        top_keys: Array
+        top_weights: Array
+        key_mass: Array
+        pooled_map: Array
+
+
+class AttentionColumns(Named[Array]):
+    """Key mass and pooled map of attention_columns, by name or as attributes."""
+
+    __slots__ = ()
+    if TYPE_CHECKING:
+        key_mass: Array
+        pooled_map: Array
+
+
+class AttentionPartials(Named[Array]):
+    """Partial results of attention_partials, one per chunk of keys, by name or as attributes."""
+
+    __slots__ = ()
+    if TYPE_CHECKING:
+        accumulator: Array
+        row_max: Array
+        row_sum: Array
+        scaled_accumulator: Array
+
+
+class AttentionGradients(Named[Array]):
+    """Gradients of attention_backward, by name or as attributes: those that were asked for."""
+
+    __slots__ = ()
+    if TYPE_CHECKING:
+        grad_query: Array
+        grad_key: Array
+        grad_value: Array
+        grad_bias: Array
+        grad_sinks: Array
+
+
+class LinearGradients(Named[Array]):
+    """Gradients of linear_backward, by name or as attributes."""
+
+    __slots__ = ()
+    if TYPE_CHECKING:
+        grad_input: Array
+        grad_weight: Array
+        grad_bias: Array
+
+
+class PlannedOperator(Named[object]):
+    """What one operator of a planned call will do, by name or as attributes."""
+
+    __slots__ = ()
+    if TYPE_CHECKING:
+        name: str
+        way: str
+        operations: float
+        bytes: float
+        num_threads: int
+
+
+class Plan(Named[object]):
+    """What a planned call will do, by name or as attributes."""
+
+    __slots__ = ()
+    if TYPE_CHECKING:
+        instruction_set: str
+        why: str
+        operators: list[PlannedOperator]
+        workspace_bytes: int
+
+
+class InstructionSet(Named[object]):
+    """An instruction set that the library was built for, by name or as attributes."""
+
+    __slots__ = ()
+    if TYPE_CHECKING:
+        name: str
+        available: bool
+        active: bool
+        fused_multiply_add: bool
