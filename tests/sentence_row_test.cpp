@@ -309,7 +309,7 @@ TEST(AnalyzeSentence, UsesTheNamedHead) {
   EXPECT_EQ(analysis.row.layer, 2);
   EXPECT_EQ(analysis.row.head, 1);
   EXPECT_EQ(analysis.row.word, word_index(analysis.sentence.words, "river"));
-  EXPECT_TRUE(has(rejection([] { analyze_sentence(model(), kText, {.layer = 3, .head = 0}); }), "no L3H0"));
+  EXPECT_TRUE(has(rejection([] { analyze_sentence(model(), kText, {.layer = 3, .head = 0}); }), "L3H0 does not exist"));
   EXPECT_TRUE(has(rejection([] { analyze_sentence(model(), kText, {.layer = 2}); }), "both or neither"));
   EXPECT_TRUE(
       has(rejection([] { analyze_sentence(model(), kText, {.query = "money"}); }), "money is not in this text"));

@@ -107,7 +107,7 @@ std::vector<ShardedTensor> read_shard_index(std::string_view text, const std::st
   index.reserve(map->members().size());
   for (const auto& [tensor, file] : map->members()) {
     if (file.kind() != JsonValue::Kind::string) {
-      fail(file.offset, fmt::format("the file of tensor \"{}\" must be text", text_in_message(tensor)));
+      fail(file.offset, fmt::format("the file of tensor \"{}\" must be a string", text_in_message(tensor)));
     }
     if (!is_plain_name(file.text())) {
       fail(file.offset, fmt::format("\"{}\" is not the plain name of a .safetensors file in the same folder",

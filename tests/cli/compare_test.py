@@ -186,7 +186,7 @@ def test_the_table_of_heads_agrees_with_the_json(model, width):
 
 @pytest.mark.parametrize("arguments, words", [
     (["--sort", "sink"], ['--sort: unknown measure "sink"', "entropy, special, self"]),
-    (["--min", "0.5"], "--min and --max are bounds for a mean; name its measure with --sort"),
+    (["--min", "0.5"], "--min and --max limit the mean of a measure; name the measure with --sort"),
     (["--layer", "3"], "layer 3 does not exist; expected 0 to 2"),
     (["--by", "word"], '--by is "word"; expected query or sentence'),
     (["--head", "x"], '--head is "x"; expected a whole number'),

@@ -136,7 +136,7 @@ def test_invalid_arguments_are_rejected(folder, tmp_path):
     reject(["occurs 2 times", "the#1"], TEXT, *model, "--query", "the")
     reject("money is not in this text", TEXT, *model, "--hide", "money")
     reject("--layer and --head", TEXT, *model, "--layer", "1")
-    reject("no L3H0", TEXT, *model, "--layer", "3", "--head", "0")
+    reject("L3H0 does not exist", TEXT, *model, "--layer", "3", "--head", "0")
     reject("--layer is -1", TEXT, *model, "--layer", "-1", "--head", "0")
     reject("--top is 0", TEXT, *model, "--top", "0")
     reject("--sort", TEXT, *model, "--sort", "size")

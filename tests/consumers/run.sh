@@ -127,7 +127,7 @@ case $mode in
     done
     # The packages of the libraries that the program needs, and no other.
     readelf -d "$scratch/deb/unpacked/usr/bin/regard" | grep -oP 'NEEDED.*\[\K[^]]+' | while read -r library; do
-      dpkg-query --search "*/$library" | cut -d: -f1 | head -n 1
+      dpkg-query --search "*/$(uname -m)-linux-gnu/$library" | cut -d: -f1 | head -n 1
     done | sort -u >"$scratch/deb/needed"
     dpkg-deb --field "$package" Depends | tr ',' '\n' | sed 's/^ *//; s/ .*//' | sort -u >"$scratch/deb/depends"
     diff "$scratch/deb/needed" "$scratch/deb/depends"

@@ -13,7 +13,7 @@ from program import PROGRAM
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
-@pytest.mark.parametrize("page", documents.pages(needs_frameworks=True))
+@pytest.mark.parametrize("page", list(documents.pages(needs_frameworks=True)))
 def test_the_blocks_of_a_page_run(page, tmp_path, monkeypatch):
     documents.run_page(page, tmp_path, PROGRAM, None, monkeypatch)
 

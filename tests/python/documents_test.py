@@ -16,7 +16,7 @@ def fixture_prefix(tmp_path_factory):
     return prefix
 
 
-@pytest.mark.parametrize("page", documents.pages(needs_frameworks=False))
+@pytest.mark.parametrize("page", list(documents.pages(needs_frameworks=False)))
 def test_the_blocks_of_a_page_run(page, prefix, tmp_path, monkeypatch):
     documents.run_page(page, tmp_path, PROGRAM, prefix, monkeypatch)
 
