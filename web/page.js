@@ -269,7 +269,7 @@ function steps_shown(of) {
 function inspection_section(of) {
   return el("section", { class: "figure inspection-section" }, el("h2", {}, "Pooled maps"), el("div", { class: "body" }, inspection_figure(of, state, set)),
     el("aside", { class: "note" }, el("p", {}, "Computed without storing all weights at once. Each map is scaled to its own maximum: use the table to compare heads."),
-      el("p", {}, "A key’s share: the weight that a query gives it, on average over all queries. Entropy in nats, largest weight and distance are means over the queries that see a key.")));
+      el("p", {}, "A key’s share is the weight that a query gives it, averaged over all queries. Entropy in nats, largest weight and distance are means over the queries with a visible key.")));
 }
 
 /** The steps are drawn again only when something in them changes, because they may have many numbers. */
