@@ -153,7 +153,7 @@ TEST(Text, StatesWhatIsShortened) {
   EXPECT_TRUE(holds(text, "shown: 15 of 64 rows")) << text;
   EXPECT_TRUE(holds(text, "--full prints every number"));
   EXPECT_TRUE(holds(text, "▸30")) << text;
-  EXPECT_TRUE(holds(text, "(all 64 of them, not only those shown)"));
+  EXPECT_TRUE(holds(text, "(all 64, not only those shown)"));
   EXPECT_TRUE(holds(text, " others")) << text;
   const std::string full = render_text(e, {.full = true, .step = "values"});
   EXPECT_FALSE(holds(full, "shown:"));

@@ -609,7 +609,7 @@ TEST(RenderSentenceText, StatesThatEveryKeyIsHidden) {
       analyze_sentence(model(), "he sat", {.query = "he", .hide = {"he", "sat", "[CLS]", "[SEP]"}});
   EXPECT_EQ(analysis.row.head_contribution, 0.0);
   const std::string text = render_sentence_text(analysis, {});
-  EXPECT_TRUE(has(text, "every key is hidden") && has(text, "outputs norm 0")) << text;
+  EXPECT_TRUE(has(text, "every key is hidden") && has(text, "outputs a vector of norm 0")) << text;
 }
 
 TEST(RenderSentenceJson, HasTheFullRowAndItsProvenance) {

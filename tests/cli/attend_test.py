@@ -471,7 +471,7 @@ def test_a_page_follows_the_rules_for_outputs(folder):
 def test_a_page_that_would_be_too_large_is_rejected_before_the_computation(folder):
     save(folder, "long.npy", np.zeros((4096, 4), np.float32))
     arguments = ["attend", "--query", "long.npy", "--key", "long.npy", "--value", "long.npy", "--html", "page.html"]
-    fail(1, ["--html: the page would take 173.9 MiB, and the limit is 24.0 MiB; choose rows with --rows A:B"], *arguments, cwd=folder)
+    fail(1, ["--html: the page would take 173.9 MiB, but the limit is 24.0 MiB; choose rows with --rows A:B"], *arguments, cwd=folder)
     succeed(*arguments, "--rows", "100:103", cwd=folder)
     assert (folder / "page.html").stat().st_size < 1e6
     # Near the limit, the actual size agrees with the estimate.

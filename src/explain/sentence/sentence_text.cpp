@@ -359,8 +359,9 @@ class Screen {
   // "norm 2.32"; with hidden words, also the norm before hiding.
   std::string norm_text(double now, double SentenceRow::* which, const char* name = "norm ") const {
     std::string text = name + t_.number(now);
-    if (hides() && t_.number(now) != t_.number(s_.before.value().*which))
-      text += fmt::format(" (was {})", t_.number(s_.before.value().*which));
+    if (!hides() || t_.number(now) == t_.number(s_.before.value().*which)) return text;
+    const std::string was = fmt::format("was {}", t_.number(s_.before.value().*which));
+    text += *name == '\0' ? ", " + was : " (" + was + ")";
     return text;
   }
 
@@ -447,7 +448,8 @@ class Screen {
     std::sort(keys.begin(), keys.end(), [](const RowKey* a, const RowKey* b) {
       return a->weight != b->weight ? a->weight > b->weight : a->word < b->word;
     });
-    if (keys.empty()) return "outputs " + norm_text(s_.row.head_contribution, &SentenceRow::head_contribution);
+    if (keys.empty())
+      return "outputs a vector of " + norm_text(s_.row.head_contribution, &SentenceRow::head_contribution);
     std::string words = "outputs ";
     const std::size_t named = std::min(kNamed, keys.size());
     for (std::size_t n = 0; n < named; ++n) {

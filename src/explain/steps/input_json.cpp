@@ -111,7 +111,7 @@ class InputReader {
       if (value.text() == "-inf") return -std::numeric_limits<double>::infinity();
       if (value.text() == "nan") return std::numeric_limits<double>::quiet_NaN();
     }
-    fail(value, fmt::format("{} must hold numbers, or \"-inf\", \"inf\", \"nan\"", text_in_message(what)));
+    fail(value, fmt::format("{} must contain numbers, or \"-inf\", \"inf\", \"nan\"", text_in_message(what)));
   }
   std::vector<double> numbers_of(const JsonValue& value, std::string_view what) const {
     expect(value, Kind::array, what);
@@ -216,7 +216,7 @@ class InputReader {
       } else if (rule == "ratio") {
         settings.softmax = SoftmaxRule::ratio;
       } else {
-        fail(value, fmt::format("softmax \"{}\" is not one of shifted, unshifted, ratio", text_in_message(rule)));
+        fail(value, fmt::format("softmax is \"{}\"; expected shifted, unshifted or ratio", text_in_message(rule)));
       }
     } else if (name == "softmax_base") {
       if (value.kind() == Kind::string && value.text() == "e") {
@@ -231,7 +231,7 @@ class InputReader {
     } else if (name == "dtype") {
       const std::string& type = text_of(value, name);
       if (type != "f64" && type != "f32")
-        fail(value, fmt::format("dtype \"{}\" is not one of f64, f32", text_in_message(type)));
+        fail(value, fmt::format("dtype is \"{}\"; expected f64 or f32", text_in_message(type)));
       settings.dtype = type == "f32" ? ElementType::float32 : ElementType::float64;
     } else if (name == "query") {
       settings.query = text_of(value, name);

@@ -374,7 +374,7 @@ std::vector<std::string> sum_lines(const TextContext& context, const Step& step,
   const std::vector<Index>& inner = rows ? table.shown_columns : table.shown_rows;
   const Index inner_count = rows ? m.num_columns : m.num_rows;
   if (static_cast<Index>(inner.size()) < inner_count) {
-    text += fmt::format(" (all {} of them, not only those shown)", inner_count);
+    text += fmt::format(" (all {}, not only those shown)", inner_count);
   } else if (!style.scientific) {
     const Axis& queries = rows ? step.row_axis : step.column_axis;
     const std::vector<Index>& kept = rows ? m.kept_rows : m.kept_columns;
