@@ -135,7 +135,7 @@ double page_bytes(Inputs& inputs, const AttendText& text, const AttendSettings& 
   if (needed > kMaxAttentionHtmlBytes) {
     const auto size = [](double n) { return bytes_text(static_cast<std::uint64_t>(std::min(n, 0x1p62))); };
     const bool rows_help = bytes({{0, 1}}) <= kMaxAttentionHtmlBytes;
-    throw std::runtime_error("--html: the page would take " + size(needed) + ", and the limit is " +
+    throw std::runtime_error("--html: the page would take " + size(needed) + ", but the limit is " +
                              size(kMaxAttentionHtmlBytes) +
                              (rows_help ? "; choose rows with --rows A:B" : "; give fewer heads, or fewer keys") +
                              (settings.rows.empty() ? ", or give --inspect for a map of every head" : ""));

@@ -30,11 +30,11 @@ Inputs::Inputs(const AttendText& text) {
     if (file.type() != type) {
       reject(file, option,
              "has type " + std::string(type_name(file.type())) + "; expected " + std::string(type_name(type)) +
-                 " as --query");
+                 ", like --query");
     }
     if (file.shape().size() != rank()) {
       reject(file, option,
-             shape_of(file) + "; expected " + std::to_string(rank()) + " axes as --query " +
+             shape_of(file) + "; expected " + std::to_string(rank()) + " axes, like --query " +
                  npy_shape_text(at("--query").file.shape()));
     }
   }
@@ -83,7 +83,7 @@ void Inputs::check(const Input& input) {
     case InputKind::bias:
       if (!floating) reject(file, option, has + "float32 or float64");
       if (type == ElementType::float64 && at("--query").file.type() == ElementType::float32) {
-        reject(file, option, has + "float32, as --query is (in NumPy: x.astype(numpy.float32))");
+        reject(file, option, has + "float32, like --query (in NumPy: x.astype(numpy.float32))");
       }
       check_broadcast(input);
       break;
@@ -151,7 +151,8 @@ Tensor<std::int32_t, 2> segments_of(const Input& input, const NpyArray& array) {
       for (Index i = 0; i < view.shape[1]; ++i) {
         const Index number = view(b, i);
         if (number != static_cast<std::int32_t>(number)) {
-          reject(input.file, input.option, "holds segment " + std::to_string(number) + "; expected a 32-bit integer");
+          reject(input.file, input.option,
+                 "contains segment " + std::to_string(number) + "; expected a 32-bit integer");
         }
         segments(b, i) = static_cast<std::int32_t>(number);
       }

@@ -152,8 +152,8 @@ void parse_window(std::string_view text, Window& window) {
     throw UsageError("--window is \"" + std::string(text) +
                      "\"; expected LEFT,RIGHT such as 127,0 or -,0 (- means no limit)");
   }
-  if (sides[0] != "-") window.left = parse_at_least("--window, left side,", sides[0], 0);
-  if (sides[1] != "-") window.right = parse_at_least("--window, right side,", sides[1], 0);
+  if (sides[0] != "-") window.left = parse_at_least("--window: the left side", sides[0], 0);
+  if (sides[1] != "-") window.right = parse_at_least("--window: the right side", sides[1], 0);
 }
 
 std::vector<RowRange> parse_rows(std::string_view text) {
@@ -165,7 +165,7 @@ std::vector<RowRange> parse_rows(std::string_view text) {
                        "\"; expected BEGIN:END such as 0:2 for rows 0 and 1, or several separated by commas");
     }
     const Index begin = parse_at_least("--rows", ends[0], 0);
-    rows.push_back({begin, parse_at_least("--rows, the end of a range,", ends[1], begin)});
+    rows.push_back({begin, parse_at_least("--rows: the end of a range", ends[1], begin)});
   }
   return rows;
 }
@@ -286,8 +286,8 @@ CLI::App* add_attend_options(CLI::App& app, AttendText& text) {
   add("--rows", &AttendText::rows, "A:B,C:D", outputs,
       "rows for --weights and --html: from A up to, but not\nincluding, B, counted from 0; one or more ranges");
   add("--causal", &AttendText::causal, "[=top_left|bottom_right|N]", kSeen,
-      "query i attends to keys up to i + offset. The offset\nis 0 unless given here or by --query-offset; it must\n"
-      "be given when L and S differ")
+      "query i attends to keys up to i + offset. The offset\nis 0 unless given here or by --query-offset; it is\n"
+      "required if L and S differ")
       ->expected(0, 1);
   add("--query-offset", &AttendText::query_offset, "top_left|bottom_right|N|FILE", kSeen,
       "top_left: 0; bottom_right: keys - queries; a file:\none number per batch entry");
@@ -296,7 +296,7 @@ CLI::App* add_attend_options(CLI::App& app, AttendText& text) {
   add_arrays(kSeen);
   add("--block-size", &AttendText::block_size, "BQ,BK", kSeen, "queries and keys per block of --block-mask");
   add("--scale", &AttendText::scale, "sqrt|none|NUMBER", kScores,
-      "factor of the scores; sqrt: 1/sqrt(D) (default);\nnone: 1");
+      "factor applied to the scores; sqrt: 1/sqrt(D)\n(default); none: 1");
   add("--soft-cap", &AttendText::soft_cap, "C", kScores, "C * tanh(score / C), C > 0");
   add_arrays(kScores);
   const char* inspection = "INSPECTION (memory is linear in L and S)";
@@ -312,8 +312,8 @@ CLI::App* add_attend_options(CLI::App& app, AttendText& text) {
   add("--map-scale", &AttendText::map_scale, "log|linear", inspection,
       "colour scale of the pictures; log: four powers of\nten (default); linear: proportional");
   add("--top", &AttendText::top, "N", inspection,
-      "how many heavy hitters (the keys with most weight)\nto list per head, and per query in the files\n"
-      "(default: 5; in the text, as many as fit on a line)");
+      "number of heavy hitters (the keys with the most\nweight) to list per head, and per query in the\n"
+      "files (default: 5; in the text, those that fit on\none line)");
   add("--track-keys", &AttendText::track_keys, "KEY,KEY", inspection,
       "keys whose share is always listed, counted from 0\n(default: 0)");
   add("--threads", &AttendText::threads, "N", "RUNNING", "number of threads; 0 (default): one per core");

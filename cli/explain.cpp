@@ -149,7 +149,6 @@ void add_explain(CLI::App& app) {
       ->add_option("--max-memory", options->max_memory,
                    "memory limit for --input, such as 8G, used instead\nof the available memory")
       ->type_name("BYTES")
-      ->needs("--input")
       ->group("MATRICES (--input or --matrix)");
   command
       ->add_option(
@@ -161,6 +160,7 @@ void add_explain(CLI::App& app) {
   add_sentence_options(*command, options->sentence);
   add_explain_options(*command, options->text, "SETTINGS (they override those of the input)");
   exclude_options_of_matrices(*command);
+  needs(command->get_option("--max-memory"), command->get_option("--input"), "--max-memory requires --input");
   excludes(command->get_option("--input"), command->get_option("--matrix"),
            "--input and --matrix both name the matrices; give one of them");
   command->footer(

@@ -132,19 +132,19 @@ void add_explain_options(CLI::App& command, ExplainText& text, const char* setti
       "query with the last key (bottom_right). off: no mask")
       ->expected(0, 1);
   add(settings, "--scale", text.scale, "sqrt|none|floor_half|NUMBER",
-      "factor of the scores; sqrt: 1/√D; none: 1;\nfloor_half: floor(score / 2) instead of a factor");
+      "factor applied to the scores; sqrt: 1/√D; none: 1;\nfloor_half: floor(score / 2) instead of a factor");
   add(settings, "--layout", text.layout, "rows|columns", "whether a token is a row or a column");
   add(settings, "--softmax", text.softmax, "shifted|unshifted|ratio",
       "shifted: subtract the largest score first, as the\nlibrary does; ratio: score / sum of scores");
   add(settings, "--softmax-base", text.softmax_base, "e|NUMBER", "base of the powers, such as 3 (default: e)");
   add(settings, "--heads", text.heads, "N", "split the projections, or Q, K and V, into N heads");
-  add(settings, "--dtype", text.dtype, "f64|f32", "type in which everything is computed");
+  add(settings, "--dtype", text.dtype, "f64|f32", "element type of all computations");
   add(settings, "--tokens", text.tokens, "WORDS", "the words, separated by commas: I,love,coding");
-  add(settings, "--query", text.query, "WORD|@INDEX", "the query to look at; WORD#1 is the second\noccurrence of WORD");
+  add(settings, "--query", text.query, "WORD|@INDEX", "the query to show; WORD#1 is the second occurrence\nof WORD");
   const char* view = "OUTPUT (all counts start at 0)";
   add(view, "--step", text.step, "N|NAME", "show only this step");
   add(view, "--cell", text.cell, "ROW,COLUMN",
-      "show how this number is computed in each step shown:\n1,0 or love,I (with heads: HEAD,ROW,COLUMN)");
+      "show how this cell is computed, in each step shown:\n1,0 or love,I (with heads: HEAD,ROW,COLUMN)");
   add(view, "--digits", text.digits, "N", "number of decimals, 0 to 17");
   command.add_flag("--full", text.full, "show every number; large matrices are otherwise\nabbreviated")->group(view);
   command.add_flag("--pause", text.pause, "one step at a time: space for the next, b for the\nprevious, q to quit")
@@ -193,10 +193,9 @@ void override_settings(const ExplainText& text, ExplainInput& input) {
 }
 
 void show_explanation(const ExplainInput& input, const ExplainText& text) {
-  if (text.pause && text.json)
-    throw UsageError("--pause shows steps one by one; --json is for programs: give one of them");
+  if (text.pause && text.json) throw UsageError("--pause and --json cannot be combined");
   if (!text.html.empty() && (text.pause || !text.step.empty() || !text.cell.empty()))
-    throw UsageError("--html writes every step with all its cells; --step, --cell and --pause are for the text");
+    throw UsageError("--html writes every step with all its cells; --step, --cell and --pause apply only to the text");
   if (text.html == "-" && text.json) throw UsageError("--html - and --json both write to standard output");
   if (!text.html.empty() && has_long_page(input)) return write_long_page(input, text);
   if (text.pause && !writes_to_terminal()) throw UsageError("--pause needs a terminal, but standard output is not one");

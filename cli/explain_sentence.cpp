@@ -28,7 +28,7 @@ constexpr std::uint64_t kLargestSentence = std::uint64_t{16} << 20;
 
 Index parse_index(const std::string& option, const std::string& text) {
   const Index n = parse_integer(option, text);
-  if (n < 0) throw UsageError(fmt::format("{} is {}; {}s count from 0", option, n, option.substr(2)));
+  if (n < 0) throw UsageError(fmt::format("{} is {}; expected 0 or more", option, n));
   return n;
 }
 
@@ -90,7 +90,7 @@ void add_sentence_options(CLI::App& command, SentenceTextArguments& arguments) {
   add("--head", arguments.head, "N", "show this head, counted from 0 (with --layer)");
   command
       .add_option("--hide", arguments.hide,
-                  "mask this word in every layer, and show each number\nbefore and after; repeatable")
+                  "mask this word in every layer, and show the numbers\nbefore and after; repeatable")
       ->type_name("WORD")
       ->allow_extra_args(false)
       ->group(group);
@@ -112,12 +112,11 @@ void add_sentence_options(CLI::App& command, SentenceTextArguments& arguments) {
   add_model_options(command, arguments.model);
   for (CLI::Option* option : command.get_options()) {
     if (option->get_group() == group || option->get_group() == kModelGroup)
-      needs(option, command.get_option("text"),
-            option->get_name() + " is for a sentence in a model; give the sentence");
+      needs(option, command.get_option("text"), option->get_name() + " applies only to a sentence; give one in quotes");
   }
   for (const auto& [option, other] : {std::pair{"--layer", "--head"}, std::pair{"--head", "--layer"}})
     needs(command.get_option(option), command.get_option(other),
-          "--layer and --head select a head together; give both or neither");
+          "--layer and --head together select a head; give both or neither");
   needs(command.get_option("--arrays"), command.get_option("--save"),
         "--arrays selects what --save writes; give --save FOLDER too");
 }
@@ -127,14 +126,14 @@ void exclude_options_of_matrices(CLI::App& command) {
   for (const char* name : {"--causal", "--scale", "--layout", "--softmax", "--softmax-base", "--heads", "--dtype",
                            "--tokens", "--step", "--cell"})
     excludes(command.get_option(name), sentence,
-             std::string(name) + " is for your own matrices; for a sentence the model determines it");
+             std::string(name) + " applies only to matrices (--input or --matrix), not to a sentence");
   excludes(command.get_option("--pause"), sentence,
-           "--pause is for your own matrices; give --full for every number of a sentence");
+           "--pause applies only to matrices (--input or --matrix); --full shows every number of a sentence");
   for (const char* name : {"--input", "--matrix"})
     excludes(command.get_option(name), sentence,
              "both a sentence and --input or --matrix are given; give only one of them");
   excludes(command.get_option("--compare-with"), command.get_option("--json"),
-           "--compare-with has no JSON output; for the data of a comparison use regard compare … --json");
+           "--compare-with has no JSON output; for that, use regard compare … --json");
 }
 
 void explain_sentence(const SentenceTextArguments& arguments, const ExplainText& shared) {

@@ -34,7 +34,7 @@ HeadFilter parse_filter(const HeadsArguments& arguments) {
   if (!arguments.min.empty()) filter.min = parse_number("--min", arguments.min);
   if (!arguments.max.empty()) filter.max = parse_number("--max", arguments.max);
   if ((filter.min || filter.max) && !filter.sort)
-    throw UsageError("--min and --max limit the mean of a measure; name the measure with --sort");
+    throw UsageError("--min and --max limit the mean of the measure given by --sort; add --sort");
   return filter;
 }
 
@@ -88,7 +88,7 @@ void heads(const HeadsArguments& arguments) {
   std::vector<NumberedText> texts;
   if (piped) {
     texts = lines_of(read_text("-", kLargestTexts));
-    if (texts.empty()) throw std::runtime_error("standard input: holds no text; expected one text per line");
+    if (texts.empty()) throw std::runtime_error("standard input: no text found; expected one text per line");
   } else {
     texts.push_back({0, arguments.text});
   }

@@ -83,8 +83,7 @@ void add_info(CLI::App& app) {
   };
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("info", "Show version, instruction sets, threads, caches and peaks");
-  command->add_flag("--peaks", options->peaks,
-                    "measure how fast this machine computes and reads\n(takes about two seconds)");
+  command->add_flag("--peaks", options->peaks, "measure peak FLOP/s and memory bandwidth (takes\nabout two seconds)");
   command->add_flag("--json", options->json, "print the same data as JSON");
   command->footer(
       "ENVIRONMENT\n"

@@ -28,7 +28,7 @@ std::string list_text() {
     text += fmt::format("{:<12}  {}\n", entry.name, entry.title);
     if (!entry.alias.empty()) aliases += fmt::format("{}{} {}", aliases.empty() ? "" : ", ", entry.alias, entry.name);
   }
-  return text + "\nregard lesson NAME runs one; regard lesson NAME --step N shows one step of it.\n" +
+  return text + "\nregard lesson NAME runs a lesson; regard lesson NAME --step N shows one step.\n" +
          "Aliases: " + aliases + ".\n";
 }
 
@@ -67,7 +67,7 @@ std::string list_json() {
 void check_options(const ExplainText& text, bool write_input) {
   if (!text.heads.empty())
     throw UsageError(
-        "--heads does not apply to a lesson, whose steps define the heads (lesson by-hand has two heads); to split "
+        "--heads does not apply to lessons, whose steps define the heads (by-hand has two); to split "
         "your own matrices, use regard explain");
   if (!write_input) return;
   for (const auto& [option, given] : {std::pair{"--json", text.json},
@@ -129,8 +129,8 @@ void add_lesson(CLI::App& app) {
       "  regard lesson by-hand --pause                  one step per key press\n"
       "  regard lesson from-seed --export | regard explain --input -\n"
       "\n"
-      "The exported JSON can be edited. For numbers that are also in the document,\n"
-      "regard explain reports how many still agree.");
+      "The exported JSON can be edited. regard explain then reports how many numbers\n"
+      "still match the document.");
   command->callback([options, command] {
     if (options->list && !options->name.empty())
       throw UsageError("--list lists every lesson; give it without the name of a lesson");

@@ -110,7 +110,7 @@ SentenceSaver::SentenceSaver(std::string folder, std::string_view arrays) : fold
     const Saved* saved = find_saved(name);
     if (saved == nullptr) {
       throw UsageError(
-          fmt::format("--arrays names \"{}\"; expected some of {}, with commas between", name, kSavedNames));
+          fmt::format("--arrays names \"{}\"; expected names from {}, separated by commas", name, kSavedNames));
     }
     names_.emplace_back(saved->name);
   }

@@ -134,7 +134,7 @@ void similar(const SimilarArguments& arguments) {
           best.add({cosine(wanted, batch.vector(i)), batch.first_line + static_cast<Index>(i), batch.texts[i]});
         }
       });
-  if (!any) throw std::runtime_error(lines.name() + ": holds no text; expected one text per line");
+  if (!any) throw std::runtime_error(lines.name() + ": no text found; expected one text per line");
   const std::vector<Found> found = std::move(best).in_order();
   write_stdout(arguments.json ? document(found, arguments, model, num_lines) : table(found));
 }

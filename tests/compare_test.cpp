@@ -294,15 +294,15 @@ TEST(Compare, SameSentenceTwiceHasNoDifference) {
 TEST(Compare, RejectsInvalidOptions) {
   EXPECT_EQ(rejected("bank", {kTexts[0]}), "1 sentence to compare; expected 2 to 26");
   EXPECT_EQ(rejected("bank", std::vector<std::string>(27, kTexts[0])), "27 sentences to compare; expected 2 to 26");
-  EXPECT_TRUE(has(rejected("money", kTexts), "sentence A: money is not in this text; expected one of [CLS], he"));
-  EXPECT_TRUE(has(rejected("the", kTexts), "sentence A: the occurs 2 times in this text; expected one of the#0"));
-  EXPECT_TRUE(has(rejected("bank,bank", kTexts), "names 2 words and there are 3 sentences"));
+  EXPECT_TRUE(has(rejected("money", kTexts), "sentence A: \"money\" is not in this text; expected one of [CLS], he"));
+  EXPECT_TRUE(has(rejected("the", kTexts), "sentence A: \"the\" occurs 2 times in this text; expected one of the#0"));
+  EXPECT_TRUE(has(rejected("bank,bank", kTexts), "names 2 words, but there are 3 sentences"));
   EXPECT_EQ(rejected("river,money", {kTexts[0], kTexts[1]}),
             "\"river\" in A and \"money\" in B are different words; expected one word that occurs in every sentence");
   EXPECT_EQ(rejected("bank", kTexts, {.hide = {"walk"}, .control = {}}),
-            "\"walk\", to be hidden, does not occur in any sentence");
+            "--hide: \"walk\" does not occur in any sentence");
   EXPECT_TRUE(has(rejected("bank", kTexts, {.hide = {"the"}, .control = {}}),
-                  "--hide in sentence A: the occurs 2 times in this text; expected one of the#0"));
+                  "--hide in sentence A: \"the\" occurs 2 times in this text; expected one of the#0"));
   EXPECT_EQ(rejected("bank", kTexts, {.hide = {}, .control = "he"}),
             "the control \"he\" occurs in 1 of the sentences; expected a word that occurs in at least two");
   EXPECT_EQ(rejected("bank", kTexts, {.hide = {}, .control = "bank"}),
@@ -318,28 +318,28 @@ TEST(Compare, RejectsInvalidOptions) {
 TEST(CompareText, ClaimsNoMoreThanTheControlAllows) {
   std::string text = flat(render_compare_text(made_up(.6, .9, .8, .81)));
   EXPECT_TRUE(
-      text.starts_with("Between A and B “bank” (0.600) differs more than the control “the” (0.800). Cosine of “bank” "
-                       "after layer 2: A and B 0.600, A and C 0.900; "))
+      text.starts_with("Between A and B, “bank” (cosine 0.600) differs more than the control “the” (0.800). Cosine of "
+                       "“bank” after layer 2: A and B 0.600, A and C 0.900; "))
       << text;
   EXPECT_TRUE(has(text, "A and C are more similar than A and B by 0.300, for “the” by 0.010")) << text;
 
   text = flat(render_compare_text(made_up(.6, .9, .5, .9)));
   EXPECT_TRUE(
-      text.starts_with("Between A and B “bank” (0.600) differs no more than the control “the” (0.500): by itself this "
-                       "shows nothing about “bank”."))
+      text.starts_with("Between A and B, “bank” (cosine 0.600) does not differ more than the control “the” (0.500): on "
+                       "its own, this shows nothing about “bank”."))
       << text;
   EXPECT_TRUE(has(text, "and for “the” by 0.400: the order may come from the sentences")) << text;
   EXPECT_FALSE(has(text, "differs more than the control")) << text;
 
   // An equal difference is not a larger one.
   text = flat(render_compare_text(made_up(.6, .9, .6, .5)));
-  EXPECT_TRUE(has(text, "differs no more than the control “the” (0.600)")) << text;
+  EXPECT_TRUE(has(text, "does not differ more than the control “the” (0.600)")) << text;
   EXPECT_TRUE(has(text, "for “the” they are not (−0.100)")) << text;
 
   Comparison none = made_up(.6, .9, .5, .9);
   for (ComparedPair& pair : none.plain.pairs) pair.controls.clear();
   text = flat(render_compare_text(none));
-  EXPECT_TRUE(has(text, "No other word occurs in both A and B: nothing here shows")) << text;
+  EXPECT_TRUE(has(text, "No other word occurs in both A and B: there is no control that shows")) << text;
 }
 
 TEST(CompareText, ComparesTheTestWithOtherWords) {
@@ -352,10 +352,10 @@ TEST(CompareText, ComparesTheTestWithOtherWords) {
   EXPECT_TRUE(
       has(text,
           "With “river” hidden, A and B go from 0.600 to 0.750 (+0.150): the largest change of 3 tests (each of 2 "
-          "other words hidden alone: 0.580 to 0.650, the largest change without “sat”, +0.050)."))
+          "other words hidden alone: 0.580 to 0.650; largest change: +0.050, without “sat”)."))
       << text;
   EXPECT_TRUE(has(render_compare_text(c, {.brief = true}),
-                  "Test: hide “river” and A,B goes 0.600 to 0.750 (any other word: 0.580 to 0.650).\n"));
+                  "Test: hiding “river” takes A,B from 0.600 to 0.750 (others: 0.580 to 0.650).\n"));
   // A change is the difference of the figures as they are printed.
   c.plain.pairs[0].cosine.back() = .6004;
   c.hidden->pairs[0].cosine.back() = .7506;

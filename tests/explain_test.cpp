@@ -104,7 +104,7 @@ TEST(Explain, NamesSymbolsEquationsAndAxes) {
   EXPECT_EQ(step(e, "scores").equation, "S = Q · Kᵀ");
   EXPECT_EQ(step(e, "scaled").equation, "scaled = S / √3");
   EXPECT_EQ(step(e, "masked").equation, "masked = scaled where key ≤ query, else −∞");
-  EXPECT_EQ(step(e, "weights").equation, "A = softmax(masked), each row by itself");
+  EXPECT_EQ(step(e, "weights").equation, "A = softmax(masked), row by row");
   EXPECT_EQ(step(e, "context").equation, "C = A · V");
   EXPECT_EQ(step(e, "context").document_name, "new V");
   EXPECT_EQ(step(e, "weights").term, "attention weights");
@@ -378,10 +378,10 @@ TEST(Explain, ExpandsMasksAndRatios) {
       return expand_cell(e, step(e, name), layout == Layout::rows ? Cell{query, key} : Cell{key, query}, 4);
     };
     EXPECT_EQ(line(cell("mask", 0, 2), "hidden"), "key 2 > 0 + 1: −∞ is added to the score");
-    EXPECT_EQ(line(cell("mask", 0, 1), "seen"), "key 1 ≤ 0 + 1: 0 is added to the score");
+    EXPECT_EQ(line(cell("mask", 0, 1), "visible"), "key 1 ≤ 0 + 1: 0 is added to the score");
     EXPECT_EQ(line(cell("masked", 0, 2), "hidden"), "key 2 > 0 + 1: the score becomes −∞");
-    EXPECT_EQ(line(cell("open", 0, 2), "seen"), "every key is seen: 0 is added to the score");
-    EXPECT_EQ(line(cell("seen", 0, 2), "seen"), "every key is seen: the score stays");
+    EXPECT_EQ(line(cell("open", 0, 2), "visible"), "every key is visible: 0 is added to the score");
+    EXPECT_EQ(line(cell("seen", 0, 2), "visible"), "every key is visible: the score is unchanged");
     const CellDerivation ratio = cell("ratio", 1, 2);
     ASSERT_EQ(ratio.terms.size(), 3u);
     EXPECT_EQ(ratio.terms[2].label, "S[c, c]");
@@ -415,10 +415,10 @@ TEST(Explain, MarksWhereADocumentDiffers) {
   const Explanation e = explain(in);
   EXPECT_EQ(step(e, "weights").differs, (std::vector<std::uint8_t>{0, 0, 0, 0, 0, 1, 0, 0, 0}));
   in.expected["weights"].rows = {};
-  EXPECT_EQ(rejection(in), "step weights: the expected numbers are 1 × 1 × 3, the result is 1 × 3 × 3");
+  EXPECT_EQ(rejection(in), "step weights: the expected values are 1 × 1 × 3, but the result is 1 × 3 × 3");
   in.expected["weights"] = {
       .numbers = matrix_of({{0.1553624}, {0.4223188}}), .digits = 7, .rows = {1, 1}, .columns = {1, 0}};
-  EXPECT_EQ(rejection(in), "step weights: the expected numbers are 1 × 2 × 1, the result is 1 × 2 × 2");
+  EXPECT_EQ(rejection(in), "step weights: the expected values are 1 × 2 × 1, but the result is 1 × 2 × 2");
   in.expected["weights"] = {.numbers = matrix_of({{0.1553624, 0.5}}), .digits = 7, .rows = {1}, .columns = {1, 0}};
   EXPECT_EQ(step(explain(in), "weights").differs, (std::vector<std::uint8_t>{0, 0, 0, 1, 0, 0, 0, 0, 0}));
   in.expected["weights"].columns = {1, 3};
@@ -474,10 +474,10 @@ TEST(Explain, RejectsInvalidInputs) {
   EXPECT_EQ(rejection(in), "step queries: X is 3 × 3 and W_query is 1 × 2: W_query must have 3 rows");
   in = love();
   in.matrices[2].matrix = matrix_of({{1}, {2}, {3}});
-  EXPECT_EQ(rejection(in), "step scores: Q is 3 × 3 and K is 3 × 1: queries and keys must have the same size");
+  EXPECT_EQ(rejection(in), "step scores: Q is 3 × 3 and K is 3 × 1: queries and keys must have the same head size");
   in = love();
   in.tokens.pop_back();
-  EXPECT_EQ(rejection(in), "tokens holds 2 words and X has 3 rows");
+  EXPECT_EQ(rejection(in), "the length of tokens is 2, but X has 3 rows");
   in = love();
   in.settings.heads = 2;
   EXPECT_EQ(rejection(in), "step queries: 3 dimensions cannot be split into 2 heads");
@@ -485,7 +485,7 @@ TEST(Explain, RejectsInvalidInputs) {
   EXPECT_EQ(rejection(in), "heads is 2, and the steps are listed: set heads on the linear and show steps instead");
   in = love();
   in.steps = {{.operation = Operation::relu, .operands = {"Y"}}};
-  EXPECT_EQ(rejection(in), "step relu: there is no matrix Y before it");
+  EXPECT_EQ(rejection(in), "step relu: matrix Y is not defined before this step");
   in.steps = {{.operation = Operation::relu, .operands = {"X", "X"}}};
   EXPECT_EQ(rejection(in), "step relu: operation relu takes 1 operands, not 2");
   in.steps = {{.operation = Operation::relu, .operands = {"X"}}};

@@ -92,7 +92,7 @@ TEST(Input, WritesWhatItReads) {
 
 TEST(Input, RejectsBrokenJsonWithTheByteOffset) {
   EXPECT_EQ(rejection("{\"Q\": [[1, 2], [3]]}"),
-            "in.json: byte 15: Q is ragged: this row has 1 numbers and the first has 2");
+            "in.json: byte 15: Q is ragged: this row has length 1 and the first row has length 2");
   EXPECT_EQ(rejection("{\"Q\": [[1]], \"Q\": [[2]]}"), "in.json: byte 13: the name \"Q\" occurs twice in one object");
   EXPECT_EQ(rejection("{\"Q\": [[1e999]]}"), "in.json: byte 12: a number is out of the range of double");
   EXPECT_EQ(rejection("{\"tokens\": [\"\xff\"]}"), "in.json: byte 13: not UTF-8");
@@ -114,19 +114,20 @@ TEST(Input, RejectsDepthBeyond64) {
 
 TEST(Input, RejectsUnknownKeysAndValues) {
   EXPECT_EQ(rejection("{\"casual\": true}"),
-            "in.json: byte 11: \"casual\" is not a setting and not a matrix (a list of rows)");
+            "in.json: byte 11: \"casual\" is neither a setting nor a matrix (a list of rows)");
   EXPECT_EQ(rejection("{\"scale\": \"half\"}"),
-            "in.json: byte 10: scale \"half\" is not one of none, sqrt, floor_half or a finite number");
-  EXPECT_EQ(rejection("{\"layout\": \"row\"}"), "in.json: byte 11: layout \"row\" is not one of rows or columns");
+            "in.json: byte 10: scale is \"half\"; expected none, sqrt, floor_half or a finite number");
+  EXPECT_EQ(rejection("{\"layout\": \"row\"}"), "in.json: byte 11: layout is \"row\"; expected rows or columns");
   EXPECT_EQ(rejection("{\"heads\": 0}").substr(16), ": heads must be a whole number from 1 to 65536");
-  EXPECT_EQ(rejection("{\"dtype\": \"f16\"}"), "in.json: byte 10: dtype \"f16\" is not one of f64, f32");
+  EXPECT_EQ(rejection("{\"dtype\": \"f16\"}"), "in.json: byte 10: dtype is \"f16\"; expected f64 or f32");
   EXPECT_EQ(rejection("{\"schema\": \"regard/2\"}"), "in.json: byte 11: schema must be \"regard/1\"");
-  EXPECT_EQ(rejection("{\"tokens\": [1]}"), "in.json: byte 11: tokens must be a list of texts");
+  EXPECT_EQ(rejection("{\"tokens\": [1]}"), "in.json: byte 11: tokens must be a list of strings");
   EXPECT_EQ(rejection("{\"Q\": []}"), "in.json: byte 6: Q is empty");
   EXPECT_EQ(rejection("{\"Q\": [[]]}"), "in.json: byte 6: Q is empty");
-  EXPECT_EQ(rejection("{\"Q\": [[1, true]]}"), "in.json: byte 11: Q must hold numbers, or \"-inf\", \"inf\", \"nan\"");
+  EXPECT_EQ(rejection("{\"Q\": [[1, true]]}"),
+            "in.json: byte 11: Q must contain numbers, or \"-inf\", \"inf\", \"nan\"");
   EXPECT_EQ(rejection("{\"Q\": [[[1], [2]], [[3]]]}"),
-            "in.json: byte 19: Q is ragged: this head has 1 rows and the first has 2");
+            "in.json: byte 19: Q is ragged: the number of rows is 1 in this head and 2 in the first");
   EXPECT_EQ(rejection("{\"steps\": [{\"operatoin\": \"linear\"}]}"), "in.json: byte 25: a step has no \"operatoin\"");
   EXPECT_EQ(rejection("{\"steps\": [{}]}"), "in.json: byte 11: a step needs an operation");
   EXPECT_EQ(rejection("{\"steps\": [{\"operation\": 1}]}"), "in.json: byte 25: operation must be text, not a number");

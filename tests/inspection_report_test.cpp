@@ -75,8 +75,8 @@ TEST(Inspection, ReadsMassesByTheirStrides) {
 TEST(Inspection, TextBeginsWithTheFinding) {
   const Tensor<double, 3> mass = two_heads<double>();
   EXPECT_EQ(render_inspection_text(inspect_heads<double>(mass.view(), 10)),
-            "Head 1 gives key 3 1.0000 of its attention, the largest share of any key in any\n"
-            "head; uniform over the keys that each query sees: 0.1667.\n"
+            "Head 1 gives 1.0000 of its attention to key 3, the largest share of any key in\n"
+            "any head; uniform over the visible keys of each query: 0.1667.\n"
             "\n"
             "head    key 0   heavy hitters: key and share of the attention\n"
             "   0   0.1500   1 0.4000   4 0.4000   0 0.1500   3 0.0500\n"
@@ -98,7 +98,7 @@ TEST(Inspection, TextFitsItsWidth) {
       EXPECT_LE(end - at, static_cast<std::size_t>(width)) << text;
       at = end + 1;
     }
-    EXPECT_NE(text.find("Batch 0, head 0 gives key 0 0.000010 of its"), std::string::npos) << text;
+    EXPECT_NE(text.find("Batch 0, head 0 gives 0.000010 of its"), std::string::npos) << text;
     EXPECT_NE(text.find("batch   head     key 0   key 399"), std::string::npos) << text;
     // Small shares show two digits of the head's largest.
     EXPECT_NE(text.find("0 0.0000013   1 0.0000011"), std::string::npos) << text;

@@ -45,7 +45,7 @@ def test_pull_repeat_repair_remove(tmp_path):
     done = pull(cache, "--check")
     assert (done.returncode, done.stdout) == (0, b"")
     assert done.stderr.decode() == (
-        f"{cache}/models/minilm is unchanged: 12 files, 87.3 MiB, match the pinned SHA-256 hashes\n")
+        f"{cache}/models/minilm is unchanged: all 12 files (87.3 MiB) match the pinned SHA-256 hashes\n")
     # One bit of a layer norm: the size is the same.
     weights = cache / "models" / "minilm" / "model.safetensors"
     with open(weights, "r+b") as file:

@@ -41,8 +41,8 @@ def test_bank_attends_to_the_river_in_layer_0_head_4(named):
     assert d["model"]["name"] == "all-MiniLM-L6-v2"
     text = " ".join(screen(*named).split())
     assert ("In layer 0, head 4, “bank” attends most to “river”: 71 % of its attention (uniform: 10 %; baseline of this "
-            "head 3 words ahead: 7 %). This head was selected from 72, which give “river” 6 % and [CLS] and [SEP] 67 % on "
-            "average.") in text
+            "head 3 words ahead: 7 %). This head was selected from 72, whose average is 6 % on “river” and 67 % on [CLS] and "
+            "[SEP].") in text
     assert np.array(d["in_all_heads"]["weights"]).shape == (6, 12)
     assert np.sum(np.array(d["in_all_heads"]["weights"]) > chosen["weight"]) == 0
     assert f"{d['in_all_heads']['mean']:.3f}" == "0.063" and f"{d['in_all_heads']['special']:.2f}" == "0.67"
@@ -56,7 +56,7 @@ def test_hiding_river_changes_bank_most():
                    ("on", "0.994"), ("the#1", "0.999")]
     assert d["not_hidden_alone"] == 0
     text = " ".join(screen("--query", "bank").split())
-    assert "Test: each of 7 words hidden in turn. “bank” changes most without “river”." in text
+    assert "Test: 7 other words, hidden one at a time. “bank” changes most without “river”." in text
     hidden = document("--query", "bank", "--hide", "river")
     assert hidden["hidden_alone"] == d["hidden_alone"]
     assert hidden["cosine_with_before"][-1] == pytest.approx(d["hidden_alone"][0]["cosine"], abs=1e-12)
@@ -69,7 +69,7 @@ def test_the_same_head_attends_to_the_river_of_a_river_project():
     d = document("--query", "bank", "--layer", "0", "--head", "4", text="the bank lent the money to the river project")
     river = next(i for i, word in enumerate(d["words"]) if word["text"] == "river")
     assert f"{d['row']['words'][river]['weight']:.4f}" == "0.4186"
-    assert "L0H4 gives “river” 42 % of “bank” in “the bank lent the money to the river project”, too." in \
+    assert "in “the bank lent the money to the river project”, L0H4 also gives 42 % of the attention of “bank” to “river”." in \
         " ".join(screen("--query", "bank").split())
 
 
@@ -127,14 +127,14 @@ def test_every_digit_matches_json(digits):
 def test_the_expanded_sum_adds_up_in_printed_digits():
     for token in ("he", "sat", "bank", "river"):
         text = re.sub(r"−(?=\d)", "-", " ".join(screen("--query", token).split()))
-        dot, terms = re.search(r" (-?[\d.]+) is 32 products: (.*? \(29 others\)(?:; rounded figures sum to -?[\d.]+)?)", text).groups()
+        dot, terms = re.search(r" (-?[\d.]+) = (-?[\d.]+ \(d\d+\) .*? \(29 other products\)(?:; rounded figures sum to -?[\d.]+)?)", text).groups()
         products = [float((sign or "+").replace("−", "-") + number.lstrip("-")) if not number.startswith("-") else float(number)
                     for sign, number in re.findall(r"([+−])? ?(-?\d*\.\d+) \(", terms)]
         assert len(products) == 4
         rounded = re.search(r"rounded figures sum to (-?[\d.]+)", terms)
         assert sum(products) == pytest.approx(float(rounded.group(1) if rounded else dot), abs=1e-9)
         # e^ of the printed exponent is the printed exponential, to its digits.
-        exponent, top, bottom = re.search(r" is e\^(-?[\d.]+) / \(.*?\) = ([\d.]+) / ([\d.]+)", text).groups()
+        exponent, top, bottom = re.search(r" = e\^(-?[\d.]+) / \(.*?\) = ([\d.]+) / ([\d.]+)", text).groups()
         decimals = len(top.partition(".")[2])
         assert round(math.exp(float(exponent)), decimals) == float(top)
         assert float(top) <= float(bottom)

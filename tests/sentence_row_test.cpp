@@ -312,7 +312,7 @@ TEST(AnalyzeSentence, UsesTheNamedHead) {
   EXPECT_TRUE(has(rejection([] { analyze_sentence(model(), kText, {.layer = 3, .head = 0}); }), "L3H0 does not exist"));
   EXPECT_TRUE(has(rejection([] { analyze_sentence(model(), kText, {.layer = 2}); }), "both or neither"));
   EXPECT_TRUE(
-      has(rejection([] { analyze_sentence(model(), kText, {.query = "money"}); }), "money is not in this text"));
+      has(rejection([] { analyze_sentence(model(), kText, {.query = "money"}); }), "\"money\" is not in this text"));
 }
 
 TEST(SentenceDetails, AddsUpToTheEncodersVectors) {
@@ -399,7 +399,7 @@ TEST(AnalyzeSentence, HidesTheTwelveHeaviestWordsAndCountsTheRest) {
   for (const HiddenAlone& one : analysis.alone)
     EXPECT_GE(analysis.row.keys[static_cast<std::size_t>(one.word)].weight, weights[11]);
   EXPECT_TRUE(has(flat(render_sentence_text(analysis, {})),
-                  "each of 12 words hidden in turn (the 12 words of largest weight; 8 more were not tried)"));
+                  "12 other words, hidden one at a time (those with the largest weights; 8 more were not tried)"));
   std::stop_source stop;
   stop.request_stop();
   EXPECT_THROW(analyze_sentence(model(), text, {.query = "bank"}, Runtime{.stop = stop.get_token()}), Cancelled);
@@ -425,11 +425,11 @@ TEST(AnalyzeSentence, ComparesTheChosenHeadWithAll) {
   EXPECT_NEAR(all.special, special, 1e-12);
   EXPECT_NEAR(all.uniform, 4.0 / 16, 1e-12);  // embeddings: 4 of 16 tokens
   const auto percent = [](double share) { return std::to_string(std::lround(100 * share)) + " %"; };
-  EXPECT_TRUE(has(flat(render_sentence_text(analysis, {})),
-                  "This head was selected from 12, which give “embeddings”‡ " + percent(mean) +
-                      " and [CLS] and [SEP] " + percent(special) + " on average."));
+  EXPECT_TRUE(has(flat(render_sentence_text(analysis, {})), "This head was selected from 12, whose average is " +
+                                                                percent(mean) + " on “embeddings”‡ and " +
+                                                                percent(special) + " on [CLS] and [SEP]."));
   const SentenceAnalysis named = analyze_sentence(model(), kText, {.query = "bank", .layer = 1, .head = 0});
-  EXPECT_TRUE(has(flat(render_sentence_text(named, {})), "This head was named; all 12 give "));
+  EXPECT_TRUE(has(flat(render_sentence_text(named, {})), "This head was specified; the average of all 12 heads is "));
 }
 
 TEST(AnalyzeSentence, RejectsATextWithoutWords) {
@@ -461,7 +461,7 @@ TEST(SentenceFindings, CompareHiddenWordsWithOtherWords) {
   const SentenceAnalysis analysis =
       analyze_sentence(model(), "he sat on the river", {.query = "sat", .hide = {"river"}});
   const SentenceFindings found = sentence_findings(analysis);
-  EXPECT_TRUE(found.finding.starts_with("With “river” hidden in all layers, in layer ")) << found.finding;
+  EXPECT_TRUE(has(found.finding, ", with “river” hidden in all layers, “sat” ")) << found.finding;
   EXPECT_TRUE(has(found.evidence, "control, 3 other words hidden one at a time: ")) << found.evidence;
 }
 
@@ -575,7 +575,7 @@ TEST(RenderSentenceText, ExplainsTheNumbersOfSplitWords) {
   EXPECT_TRUE(has(attended, "    ##ding") && has(attended, "whose weights ( ) sum to the word’s")) << attended;
   const std::string later =
       render_sentence_text(analyze_sentence(model(), kText, {.query = "bank", .layer = 1, .head = 0}), {});
-  EXPECT_TRUE(has(flat(later), "already mixed with other words by layer 0.")) << later;
+  EXPECT_TRUE(has(flat(later), "Layer 0 has already mixed other words into the vector at ")) << later;
 }
 
 TEST(RenderSentenceText, FullShowsEverything) {
@@ -609,7 +609,7 @@ TEST(RenderSentenceText, StatesThatEveryKeyIsHidden) {
       analyze_sentence(model(), "he sat", {.query = "he", .hide = {"he", "sat", "[CLS]", "[SEP]"}});
   EXPECT_EQ(analysis.row.head_contribution, 0.0);
   const std::string text = render_sentence_text(analysis, {});
-  EXPECT_TRUE(has(text, "every key is hidden") && has(text, "outputs norm 0")) << text;
+  EXPECT_TRUE(has(text, "every key is hidden") && has(text, "outputs a vector of norm 0")) << text;
 }
 
 TEST(RenderSentenceJson, HasTheFullRowAndItsProvenance) {

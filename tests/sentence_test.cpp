@@ -90,7 +90,7 @@ TEST(ReadSentence, HidesAllPiecesOfHiddenWords) {
   EXPECT_EQ(sentence.hidden, (std::vector<Index>{4, 5}));
   EXPECT_EQ(sentence.trace.hidden_keys, (std::vector<Index>{4, 5, 6, 7, 8}));
   EXPECT_TRUE(
-      has(rejection([] { read("he sat", {.hide = {"river"}, .truncate = false}); }), "river is not in this text"));
+      has(rejection([] { read("he sat", {.hide = {"river"}, .truncate = false}); }), "\"river\" is not in this text"));
 }
 
 TEST(ReadSentence, NonFiniteValuesAreRejectedWithLayerArrayAndToken) {

@@ -184,8 +184,8 @@ export function read_arrays(data, page) {
       if (page.bias) parts.push("plus the bias");
       return `The product, ${parts.join("; ")}: the score x, as computed by the kernel.`;
     }
-    if (stage === stage_index.softmax && nothing) return `${label.query(i)} sees no key: it has no weights.`;
-    if (stage === stage_index.softmax && Number.isNaN(sum_of(head, i))) return "A score is nan, and with it every weight of the row.";
+    if (stage === stage_index.softmax && nothing) return `${label.query(i)} has no visible key, so it has no weights.`;
+    if (stage === stage_index.softmax && Number.isNaN(sum_of(head, i))) return "A score is nan, so every weight of the row is nan.";
     if (stage === stage_index.softmax && sink(head, i) !== null) {
       return `e^(x − m) for each score x, where m = ${styled_number(max_of(head, i), score_style)} is the largest, the sink’s score included; each is then divided by their sum. The sink takes its share of the weight and has no value.`;
     }
@@ -212,7 +212,7 @@ export function read_arrays(data, page) {
     mix: { value_symbol: "v", context_symbol: "context", value_style, context_style, width,
       value: (head, j) => Float64Array.from(value.subarray(key_at(head, j) * width, (key_at(head, j) + 1) * width)),
       context: context_of, expand: mixed },
-    equations: ["", "q · k, element by element", equation, "weights = softmax(x), each row by itself", "context = weights · V"],
+    equations: ["", "q · k, element by element", equation, "weights = softmax(x), row by row", "context = weights · V"],
     symbols: ["", "", "", "weights", "context"], projects: false, context_name: "context of", projections: [], stage_steps: [], row_max: max_of, digits: null, documented: 0 };
   for (const i of kept) attention.query_labels[i] = label.query(i);
 

@@ -340,13 +340,13 @@ export function finding_of(a, head, query) {
   const winners = seen.filter((j) => weights[j] === most);
   const query_name = quoted_label(a.query_labels, query, "query", a.has_words);
   const names = winners.map((j) => quoted_label(a.key_labels, j, "key", a.has_words));
-  const list = names.length > 4 ? `${names.length} keys alike`
+  const list = names.length > 4 ? `${names.length} keys equally`
     : names.length === 1 ? names[0] : `${names.slice(0, -1).join(", ")} and ${names.at(-1)}`;
   const where = a.has_heads ? `In ${a.head_name(head)}, ` : "";
-  if (seen.length === 0) return `${where}${query_name} sees no key`;
+  if (seen.length === 0) return `${where}${query_name} has no visible key`;
   if (!Number.isFinite(most)) return `${where}the weights of ${query_name} are nan`;
   if (most === 0) return `${where}${query_name} attends to no key: every weight is 0`;
-  if (seen.length === 1) return `${where}${query_name} sees only ${list}`;
+  if (seen.length === 1) return `${where}${query_name} attends only to ${list}`;
   const style = style_for([most], a.digits);
   if (winners.length === seen.length) return `${where}${query_name} attends uniformly to all visible keys: ${styled_number(most, style)} each`;
   const share = { digits: Math.max(2, style.digits), scientific: false };

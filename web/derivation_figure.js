@@ -92,7 +92,7 @@ export function sum_in_words(work, style) {
   const excess = printed - printed_units(total, style);
   const kind = terms.some((t) => t.factors.length > 1) ? "product" : "term";
   const count = terms.length === 1 ? `one ${kind}` : `${terms.length} ${kind}s`;
-  return `${styled_number(total, style)} is ${count}: ${parts.join(" + ")}` +
+  return `${styled_number(total, style)} is ${terms.length === 1 ? "" : "the sum of "}${count}: ${parts.join(" + ")}` +
     (excess !== 0 && Number.isFinite(excess) && !style.scientific ? ` (rounded figures sum to ${units_text(printed, style)})` : "");
 }
 

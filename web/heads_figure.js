@@ -104,7 +104,7 @@ export function heads_note(s, state) {
   const order = sort === "salience"
     ? `Largest salience first: the weight that ${others}, minus the head’s baseline at that distance${s.hidden.some(Boolean) ? ", with nothing hidden" : ""}. It is shown below each map, with the words.`
     : sort === "attended" ? `Largest weight first: the most that “${name}” gives to another word, except special tokens. It is shown below each map, with that word.`
-      : state.filter === "all" ? "Rows are layers, columns heads. The number below each map is its largest weight."
+      : state.filter === "all" ? "Rows are layers, and columns are heads. The number below each map is its largest weight."
         : "In the order of layers and heads. The number below each map is its largest weight.";
   return el("p", {}, order, " The colour scale of each map ends at its own largest weight. Choosing a map shows its head above.");
 }

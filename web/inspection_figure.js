@@ -59,7 +59,7 @@ export function inspection_finding(s) {
   if (heads.length === 0) return "No key receives weight";
   const most = heads.reduce((best, one) => (one.share[0] > best.share[0] ? one : best));
   const name = head_name(most, s.batches);
-  return `${name.slice(0, 1).toUpperCase()}${name.slice(1)} gives key\u00a0${most.heavy_hitters[0]} ${small_number(most.share[0])} of its attention (uniform over the keys that each query sees: ${small_number(most.uniform[0])})`;
+  return `${name.slice(0, 1).toUpperCase()}${name.slice(1)} gives ${small_number(most.share[0])} of its attention to key\u00a0${most.heavy_hitters[0]} (uniform over the visible keys of each query: ${small_number(most.uniform[0])})`;
 }
 
 /** The selection within the figure, in addition to the state of the page. */
@@ -98,7 +98,7 @@ export function inspection_figure(s, state, set) {
     const x = map[a * columns + b];
     const cells = (s.rows[a + 1] - s.rows[a]) * (s.columns[b + 1] - s.columns[b]);
     const keys = span_of("key", "keys", s.columns[b], s.columns[b + 1]);
-    readout.textContent = `${span_of("query", "queries", s.rows[a], s.rows[a + 1])} → ${keys}: ${cells === 1 ? "weight" : "mean weight"} ${small_number(x)}. All queries give ${keys} ${small_number(received[b])} of the head’s attention.`;
+    readout.textContent = `${span_of("query", "queries", s.rows[a], s.rows[a + 1])} → ${keys}: ${cells === 1 ? "weight" : "mean weight"} ${small_number(x)}. All queries together give ${small_number(received[b])} of the head’s attention to ${keys}.`;
   };
   const paint = () => {
     const drawing = canvas.getContext("2d");

@@ -271,9 +271,9 @@ export function map_note(a, state) {
   const style = { digits: 2, scientific: false };
   const shares = seen + (sink > 0 ? 1 : 0);
   const name = a.has_words ? [word(a.query_labels[state.query], "query")] : [`query ${state.query}`];
-  if (seen === 0) return el("aside", { class: "note" }, el("p", {}, ...name, " sees no key: it has no entropy."));
+  if (seen === 0) return el("aside", { class: "note" }, el("p", {}, ...name, " has no visible key, so it has no entropy."));
   if (weights.some(Number.isNaN)) return el("aside", { class: "note" }, el("p", {}, "The weights of ", ...name, " are nan."));
-  if (shares < 2) return el("aside", { class: "note" }, el("p", {}, ...name, " sees one key: the entropy is 0."));
+  if (shares < 2) return el("aside", { class: "note" }, el("p", {}, ...name, " has one visible key, so the entropy is 0."));
   return el("aside", { class: "note" },
     el("p", {}, "The framed ", a.by_columns ? "column" : "row", " is ", ...name, "’s, shown above."),
     el("p", { class: "entropy" }, "Entropy ", el("b", {}, styled_number(entropy, style)), `; uniform weights over ${seen} keys${sink > 0 ? " and the sink" : ""} would give ln ${shares} = ${styled_number(Math.log(shares), style)}.`));

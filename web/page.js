@@ -186,7 +186,7 @@ function article() {
   }
   if (inspected_alone && inspection) {
     main.append(el("header", { class: "sentence-header" }, el("p", { class: "citation" }, shown([data.type, ...data.settings].join(" · "))), el("h1", {}, `${inspection_finding(inspection)}.`),
-      el("p", { class: "lead" }, `${inspection.heads.length} ${inspection.heads.length === 1 ? "head" : "heads"} of ${inspection.queries} queries × ${inspection.keys} keys: too many weights for one page. --rows A:B shows chosen queries as sums.`)),
+      el("p", { class: "lead" }, `${inspection.heads.length} ${inspection.heads.length === 1 ? "head" : "heads"} of ${inspection.queries} queries × ${inspection.keys} keys: too many weights for one page. --rows A:B shows selected queries as sums.`)),
       inspection_section(inspection), foot());
     return main;
   }
@@ -202,7 +202,7 @@ function article() {
     if (mixed) {
       main.append(el("section", { class: "figure" }, el("h2", {}, "What it becomes"), el("div", { class: "body" }, mixed, sentence && !state.covered ? path_figure(sentence, state) : null),
         el("aside", { class: "note" }, el("p", {}, "Pale: the value of each key. In full colour: the value times its weight. Below the line: their sum."),
-          el("p", {}, "Bars above the line are positive, hollow ones below it negative; all on one scale."))));
+          el("p", {}, "Bars above the line are positive, and hollow bars below it are negative. All share one scale."))));
     }
     if (comparison && !state.covered) main.append(comparison_figure(comparison, state, set, false));
     if (!state.covered) main.append(el("section", { class: "figure" }, el("h2", {}, a.has_heads ? "The whole head" : "All queries"), el("div", { class: "body" }, map_figure(a, state, set)), map_note(a, state)));
@@ -210,7 +210,7 @@ function article() {
   if (sentence && !state.covered) {
     main.append(el("section", { class: "figure all-heads" }, el("h2", {}, "All heads"), el("div", { class: "body" }, heads_figure(sentence, state, set)),
       el("aside", { class: "note" }, heads_note(sentence, state),
-        el("p", {}, "From layer 1 on, keys are contextual: a key is computed from the vector at its word, already mixed with other words."))));
+        el("p", {}, "From layer 1 on, keys are contextual: a key is computed from the vector at its word, which has already been mixed with other words."))));
   }
   if (inspection && !state.covered) main.append(inspection_section(inspection));
   if (explanation) {
@@ -269,7 +269,7 @@ function steps_shown(of) {
 function inspection_section(of) {
   return el("section", { class: "figure inspection-section" }, el("h2", {}, "Pooled maps"), el("div", { class: "body" }, inspection_figure(of, state, set)),
     el("aside", { class: "note" }, el("p", {}, "Computed without storing all weights at once. Each map is scaled to its own maximum: use the table to compare heads."),
-      el("p", {}, "A key’s share: the weight that a query gives it, on average over all queries. Entropy in nats, largest weight and distance are means over the queries that see a key.")));
+      el("p", {}, "A key’s share is the weight that a query gives it, averaged over all queries. Entropy in nats, largest weight and distance are means over the queries with a visible key.")));
 }
 
 /** The steps are drawn again only when something in them changes, because they may have many numbers. */
@@ -281,7 +281,7 @@ function steps(of) {
   const key = `${state.head} ${of_figures ? "" : state.open} ${state.covered ? `${state.attention} ${state.step}` : ""}`;
   if (key !== steps_drawn.key) {
     steps_drawn = { key, element: el("section", { class: "steps" }, el("h2", {}, "Step by step"),
-      el("p", { class: "lead" }, state.covered ? "The steps up to here. Later ones are covered." : "Every number in full. Choose one to see how it was computed."),
+      el("p", { class: "lead" }, state.covered ? "These are the steps up to here. Later steps are covered." : "Every number is shown in full. Choose one to see how it was computed."),
       ...steps_shown(of).map((step) => step_section(of, step, state, set))) };
   }
   return steps_drawn.element;
@@ -311,7 +311,7 @@ function foot() {
     el("p", { class: "switches" }, without_row ? null : el("button", { type: "button", "data-focus": "cover", "aria-pressed": String(state.covered), click: () => set({ covered: !state.covered }) }, state.covered ? "show results" : "cover results"),
       el("button", { type: "button", "data-focus": "projector", "aria-pressed": String(root.hasAttribute("data-projector")), click: toggle_projector }, "projector size"),
       ...["light", "dark"].map((theme) => el("button", { type: "button", "data-focus": theme, "aria-pressed": String(root.dataset.theme === theme), click: () => choose_theme(theme) }, theme))),
-    a === undefined || state.covered ? null : folded("table", "The row as a table, every digit", () => el("div", { class: "scroll", tabindex: 0 }, data_table(a, state))),
+    a === undefined || state.covered ? null : folded("table", "The row as a table, with every digit", () => el("div", { class: "scroll", tabindex: 0 }, data_table(a, state))),
     state.covered ? null : folded("json", arrays ? "The row as JSON" : "The data as JSON", () => el("pre", { tabindex: 0, "aria-label": "the data as JSON" },
       arrays ? arrays.row_json(state.head, state.query) : data_of(inspected_alone ? "inspection" : "explanation"))));
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The head's output through the layer: this head, all heads together, the old vector added and normalised, the
+// The head's output through the layer: this head, all heads together, the residual added and normalised, the
 // feed-forward; each is a strip of the model's full width. The file has them for the word of the command only.
 // Read next: sentence.js.
 import { styled_number, two_decimals } from "./numbers.js";
@@ -37,7 +37,7 @@ export function path_figure(s, state) {
     [layer === 0 ? "word and position, normalised" : `after layer ${layer - 1}`, of_layer("input"), "value"],
     ...(is_own ? [/** @type {[string, Float32Array, string]} */ ([`head ${state.head % s.heads}, after W_output`, float32s(focus.head_output), "context"])] : []),
     [`all ${s.heads} heads and the bias`, of_layer("attention_output"), "context"],
-    ["added to the old vector, normalised", of_layer("attention_normed"), "value"],
+    ["added to the residual, normalised", of_layer("attention_normed"), "value"],
     ["feed-forward", of_layer("feed_forward"), "neutral"],
     [`added, normalised: “${shown(s.words[focus.word].text)}” after layer ${layer}`, of_layer("output"), "value"]];
   const body = el("tbody");

@@ -60,7 +60,7 @@ function number_view(s, one, d) {
   const rest = work.terms.slice(3).reduce((sum, term) => sum + term.product, from.others);
   const parts = [...named, rest, from.bias];
   const off = parts.reduce((sum, part) => sum + printed_units(part, two_decimals), 0);
-  view.append(el("p", { class: "sum" }, `${symbol} = ${styled_number(x, two_decimals)} is ${s.width} products and the bias: ${named.map(summand).join(" + ")} + ` +
+  view.append(el("p", { class: "sum" }, `${symbol} = ${styled_number(x, two_decimals)} is the sum of ${s.width} products and the bias: ${named.map(summand).join(" + ")} + ` +
     `${s.width - named.length} others (${styled_number(rest, two_decimals)}) + bias (${styled_number(from.bias, two_decimals)})` +
     (off === printed_units(x, two_decimals) ? "" : `; the rounded terms sum to ${units_text(off, two_decimals)}`)),
   products_view(work, two_decimals, `the ${work.terms.length} largest of ${s.width} products as bars`));

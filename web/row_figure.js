@@ -106,8 +106,8 @@ export function step_note(a, state) {
   const score = a.columns.filter((c) => c.stage < stage_index.softmax).at(-1);
   const texts = [
     [projection_text(a)],
-    ["The elements of query and key, multiplied and summed: how well they match."],
-    [a.columns.some((c) => c.stage === stage_index.scale) ? "The more elements the vectors have, the larger their products. Scaled, the scores stay in the range where softmax is not saturated."
+    ["The elements of query and key are multiplied and summed. The sum measures how well they match."],
+    [a.columns.some((c) => c.stage === stage_index.scale) ? "The more elements the vectors have, the larger their dot products. Scaling keeps the scores in the range where softmax does not saturate."
       : "Here the scores are not scaled."],
     [max === undefined ? "Each is divided by the sum of its row, so that the row sums to 1."
       : Number.isNaN(max) ? "e^x for each score x, divided by the sum of all. The thin line is the uniform weight."

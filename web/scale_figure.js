@@ -79,6 +79,6 @@ export function scale_figure(pictures) {
       el("tbody", {}, ...pictures.map(({ head_size, plain, scaled }) => el("tr", {}, el("th", { scope: "row" }, `D = ${head_size}`),
         ...cells(plain, "plain", head_size), ...cells(scaled, "scaled", head_size)))),
       el("tfoot", {}, el("tr", {}, el("td", {}), el("td", {}, axis()), el("td", {}, ranks()), el("td", {}, axis()), el("td", {}, ranks()))))),
-    el("figcaption", { class: "caption" }, `The ${scores} scores of ${scores / keys} queries with ${keys} keys each: all histograms on one axis, each as high as its fullest bin. `,
+    el("figcaption", { class: "caption" }, `The ${scores} scores of ${scores / keys} queries with ${keys} keys each. All histograms share one axis; each is scaled to its fullest bin. `,
       `Next to each: the weights of a query’s keys from the largest to the smallest, averaged over the queries, from 0 to 1; the dashed line is the uniform weight, ${styled_number(1 / keys, two_decimals)}.`));
 }

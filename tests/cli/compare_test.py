@@ -95,9 +95,9 @@ def test_full_shows_every_pair_and_head(model):
 @pytest.mark.parametrize("arguments, words", [
     ([], "give a word and two sentences or more"),
     (["bank", A], "give a word and two sentences or more"),
-    (["nope", A, B], "sentence A: nope is not in this text; expected one of [CLS], he"),
-    (["the", A, B], "sentence A: the occurs 2 times in this text; expected one of the#0 (on the bank) or the#1 (of the river)"),
-    (["bank,bank,bank", A, B], "names 3 words and there are 2 sentences"),
+    (["nope", A, B], 'sentence A: "nope" is not in this text; expected one of [CLS], he'),
+    (["the", A, B], 'sentence A: "the" occurs 2 times in this text; expected one of the#0 (on the bank) or the#1 (of the river)'),
+    (["bank,bank,bank", A, B], "names 3 words, but there are 2 sentences"),
     (["bank", A, B, "--hide", "walk"], "does not occur in any sentence"),
     (["bank", A, B, "--control", "he"], "occurs in 1 of the sentences"),
     (["bank", A, B, "--sort", "x"], "unknown option --sort; see regard compare --help"),
@@ -186,7 +186,7 @@ def test_the_table_of_heads_agrees_with_the_json(model, width):
 
 @pytest.mark.parametrize("arguments, words", [
     (["--sort", "sink"], ['--sort: unknown measure "sink"', "entropy, special, self"]),
-    (["--min", "0.5"], "--min and --max limit the mean of a measure; name the measure with --sort"),
+    (["--min", "0.5"], "--min and --max limit the mean of the measure given by --sort; add --sort"),
     (["--layer", "3"], "layer 3 does not exist; expected 0 to 2"),
     (["--by", "word"], '--by is "word"; expected query or sentence'),
     (["--head", "x"], '--head is "x"; expected a whole number'),
@@ -196,7 +196,7 @@ def test_heads_rejects_invalid_arguments(model, tmp_path, arguments, words):
 
 
 def test_heads_rejects_invalid_standard_input(model, tmp_path):
-    fail(1, "standard input: holds no text", "heads", "--model", model, stdin=b"\n \r\n", cwd=tmp_path)
+    fail(1, "standard input: no text found", "heads", "--model", model, stdin=b"\n \r\n", cwd=tmp_path)
     fail(1, "standard input: line 2: the text has 52 tokens and the model has 40 positions", "heads", "--model", model,
          stdin=b"he\n" + b"bank " * 50, cwd=tmp_path)
     assert measured(model, "--truncate", stdin=b"he\n" + b"bank " * 50)["texts"][1]["num_truncated_tokens"] == 12
@@ -259,7 +259,7 @@ def test_hidden_words_have_no_weight_in_saved_arrays(model, tmp_path):
 def test_only_the_selected_arrays_are_saved(model, tmp_path):
     succeed("explain", A, "--model", model, "--save", tmp_path / "s", "--arrays", "v,weights")
     assert sorted(path.name for path in (tmp_path / "s").iterdir()) == ["tokens.json", "value.npy", "weights.npy"]
-    fail(2, '--arrays names "vale"; expected some of weights, scores, query', "explain", A, "--model", model, "--save",
+    fail(2, '--arrays names "vale"; expected names from weights, scores, query', "explain", A, "--model", model, "--save",
          "t", "--arrays", "vale", cwd=tmp_path)
 
 

@@ -198,7 +198,7 @@ def test_similar_rejects_invalid_arguments(folder, tmp_path):
     reject(2, "--top", "bank", "--top", "x")
     reject(2, "give a text to compare with")
     reject(2, "the text has 52 tokens", "bank " * 50)
-    reject(1, "standard input: holds no text", "bank", stdin=b"\n \r\n")
+    reject(1, "standard input: no text found", "bank", stdin=b"\n \r\n")
     reject(1, "standard input: line 2: the text has 52 tokens", "bank", stdin=b"he\n" + b"bank " * 50)
 
 

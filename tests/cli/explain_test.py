@@ -276,7 +276,7 @@ def test_invalid_options_are_rejected(folder, arguments, words_expected):
     (b'{"X": [[1', "byte 9: "),
     (b'{"X": [[1]]} x', "byte 13: "),
     (b'{"steps": [{"operation": "zork"}]}', 'byte 25: step zork: operation "zork" does not exist; choose one of add, '),
-    (b'{"zzz": 1}', ["byte 8: ", '"zzz" is not a setting']),
+    (b'{"zzz": 1}', ["byte 8: ", '"zzz" is neither a setting nor a matrix']),
     (b"", "byte 0: "),
 ])
 @pytest.mark.parametrize("piped", [False, True])
@@ -292,7 +292,7 @@ def test_invalid_json_is_rejected_with_its_byte(folder, content, words_expected,
 @pytest.mark.parametrize("changes, words_expected", [
     (None, "matrix Q is missing; give X, W_query, W_key and W_value, or Q, K and V"),
     ({"query": "zzz"}, 'token "zzz" does not exist; choose one of I (@0)'),
-    ({"tokens": ["I"]}, "tokens holds 1 words and X has 4 rows"),
+    ({"tokens": ["I"]}, "the length of tokens is 1, but X has 4 rows"),
     ({"W_key": [[1, 2]]}, "step keys: X is 4 × 6 and W_key is 1 × 2"),
     ({"heads": 3}, "step queries: 4 dimensions cannot be split into 3 heads"),
     ({"steps": [{"operation": "show", "operands": ["X"]}], "heads": 2}, "heads is 2, and the steps are listed"),
@@ -325,7 +325,7 @@ def test_unusable_files_are_rejected(folder):
         fail(1, "missing: cannot be opened: No such file", "explain", *option, prefix + "missing", cwd=folder)
         fail(1, "d: is a folder", "explain", *option, prefix + "d", cwd=folder)
     fail(1, "/dev/zero: is a device", "explain", "--input", "/dev/zero", cwd=folder)
-    fail(1, "tokens holds 2 words and X has 4 rows", "explain", "--input", "words.json", "--tokens", "a,b", cwd=folder)
+    fail(1, "the length of tokens is 2, but X has 4 rows", "explain", "--input", "words.json", "--tokens", "a,b", cwd=folder)
     fail(1, "matrix V is missing", "explain", *named("Q K", "npy"), cwd=folder)
 
 
@@ -467,10 +467,10 @@ def test_options_that_do_not_apply_to_a_lesson_are_rejected(tmp_path):
     fail(2, "--export needs the name of a lesson", "lesson", "--export", "--json", cwd=tmp_path)
     # Settings that are part of the input are exported.
     assert json.loads(succeed("lesson", "three-words", "--export", "--digits", "2", "--query", "I"))["digits"] == 2
-    fail(2, ["--heads does not apply to a lesson", "lesson by-hand has two heads"], "lesson", "three-words", "--heads", "3",
+    fail(2, ["--heads does not apply to lessons", "by-hand has two"], "lesson", "three-words", "--heads", "3",
          cwd=tmp_path)
     assert b"--heads" not in succeed("lesson", "--help") and b"--heads" in succeed("explain", "--help")
-    fail(2, "regard: tokens holds 2 words and X has 3 rows", "lesson", "three-words", "--tokens", "a,b", cwd=tmp_path)
+    fail(2, "regard: the length of tokens is 2, but X has 3 rows", "lesson", "three-words", "--tokens", "a,b", cwd=tmp_path)
 
 
 @pytest.mark.parametrize("lesson", LESSONS)
@@ -631,7 +631,7 @@ def test_derivations_read_as_sentences():
     assert "ranks by dot product[x1, x1] = 2: 1 of the 4 keys has a larger score" in step("by-hand", "ranks-of-dots")
     assert "ranks by cosine[x1, x1] = 1: none of the 4 keys has a larger score" in step("by-hand", "ranks-of-cosines")
     # Without a scale, no product is shown.
-    assert "S′[love, I]: the score is not scaled and stays 1" in step("three-words", "scaled")
+    assert "S′[love, I]: the score is not scaled: 1" in step("three-words", "scaled")
     assert "0.0752 (rounded figures sum to 0.0751)" in step("from-seed", "halves")
     assert "1.0000 the sum; rounded figures sum to 1.0001" in step("by-hand", "hand-weights")
 

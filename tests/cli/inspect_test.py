@@ -215,7 +215,7 @@ def test_shares_are_compared_with_uniform_attention_over_visible_keys(name, tmp_
     assert compared > 50
     text = " ".join(succeed("attend", *QKV, "--inspect", *options, cwd=tmp_path).decode().split())
     most = max((head for head in said), key=lambda head: head["share"][0])
-    assert f"uniform over the keys that each query sees: {most['uniform'][0]:.4f}." in text
+    assert f"uniform over the visible keys of each query: {most['uniform'][0]:.4f}." in text
 
 
 def test_text_states_the_finding_and_prints_one_line_per_head(tmp_path):
@@ -226,8 +226,8 @@ def test_text_states_the_finding_and_prints_one_line_per_head(tmp_path):
     np.save(tmp_path / "k.npy", arrays["k"])
     text = succeed("attend", *QKV, "--inspect", "--track-keys", "0,7", "--top", "2", "--save", "out", cwd=tmp_path).decode()
     lines = text.split("\n")
-    assert lines[0] == "Head 3 gives key 7 1.0000 of its attention, the largest share of any key in any"
-    assert lines[1] == "head; uniform over the keys that each query sees: 0.0333."
+    assert lines[0] == "Head 3 gives 1.0000 of its attention to key 7, the largest share of any key in"
+    assert lines[1] == "any head; uniform over the visible keys of each query: 0.0333."
     assert lines[3].split() == "head key 0 key 7 entropy largest distance heavy hitters".split()
     said = json.loads((tmp_path / "out/inspect.json").read_text())["inspect"]["heads"]
     mass = np.load(tmp_path / "out/key_mass.npy")

@@ -109,7 +109,7 @@ def test_nonfinite_activations_are_reported_in_one_line(folder, command, tensor,
 def test_model_options_are_rejected_without_a_model(tmp_path, option):
     for command in (["attend"], ["lesson", "three-words"], ["info"], ["pull", "minilm"]):
         fail(2, f"unknown option {option}; see regard {command[0]} --help", *command, option, cwd=tmp_path)
-    fail(2, f"{option} is for a sentence in a model; give the sentence", "explain", "--input", "x.json", option,
+    fail(2, f"{option} applies only to a sentence; give one in quotes", "explain", "--input", "x.json", option,
          cwd=tmp_path)
     fail(2, f"{option} takes no value", "heads", A, f"{option}=yes", cwd=tmp_path)
 

@@ -132,9 +132,9 @@ def test_invalid_arguments_are_rejected(folder, tmp_path):
         fail(code, words, "explain", *arguments, cwd=tmp_path)
 
     model = ["--model", folder]
-    reject("money is not in this text", TEXT, *model, "--query", "money")
+    reject('"money" is not in this text', TEXT, *model, "--query", "money")
     reject(["occurs 2 times", "the#1"], TEXT, *model, "--query", "the")
-    reject("money is not in this text", TEXT, *model, "--hide", "money")
+    reject('"money" is not in this text', TEXT, *model, "--hide", "money")
     reject("--layer and --head", TEXT, *model, "--layer", "1")
     reject("L3H0 does not exist", TEXT, *model, "--layer", "3", "--head", "0")
     reject("--layer is -1", TEXT, *model, "--layer", "-1", "--head", "0")
@@ -144,7 +144,7 @@ def test_invalid_arguments_are_rejected(folder, tmp_path):
     reject("--causal", TEXT, *model, "--causal")
     reject("--step", TEXT, *model, "--step", "weights")
     reject("--input", TEXT, "--input", "x.json")
-    reject("--hide is for a sentence", "--hide", "river", "--input", "x.json")
+    reject("--hide applies only to a sentence", "--hide", "river", "--input", "x.json")
     reject("--compare-with", TEXT, *model, "--json", "--compare-with", TEXT)
     reject(["52 tokens", "40", "--truncate"], "he sat " * 25, *model)
     reject("nothing to explain")

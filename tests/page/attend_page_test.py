@@ -185,11 +185,11 @@ def test_a_row_without_visible_keys_is_described(attend):
     page, made = attend(drawn(20, (3, 4), (4, 4), (4, 3)) | {"mask": mask})
     choose(page, 0, 1)
     check_row(page, made, 0, 0, 1, lambda b, h, i, j: not mask[i, j])
-    assert title(page) == "Query 1 sees no key."
+    assert title(page) == "Query 1 has no visible key."
     assert page.locator(".vector .number").all_inner_texts() == ["0", "0", "0"]
-    assert "query 1 sees no key" in page.locator(".map-figure + aside, aside.note").last.inner_text()
+    assert "query 1 has no visible key" in page.locator(".map-figure + aside, aside.note").last.inner_text()
     assert "nan" not in page.locator("main").inner_text().lower()
-    for step, text in (("softmax", "sees no key: it has no weights"), ("mix", "the context of query 1 is 0")):
+    for step, text in (("softmax", "has no visible key, so it has no weights"), ("mix", "the context of query 1 is 0")):
         choose(page, 0, 1, step)
         assert text in page.locator(".step-note").inner_text()
 
@@ -257,7 +257,7 @@ def test_a_number_expands_into_its_derivation(attend):
         assert cells[f"row {j} {column}"] in text, column
         if column == "q_dot_k":
             products = made.query[b, h, i].astype(np.float64) * made.key[b, 0, j].astype(np.float64)
-            assert "is 4 products: " in text
+            assert "is the sum of 4 products: " in text
             assert styled(max(products, key=abs), {"digits": 4, "scientific": False}) in text
         if column == "score":
             lines = page.locator(".row-table .expand dl > div").all_inner_texts()
@@ -280,7 +280,7 @@ def test_values_at_hidden_keys_are_not_read(attend):
     check_row(page, made, 0, 0, 1, causal)
     page.locator('[data-cell="mix 0"]').click()
     text = page.locator(".mix-figure .expand").inner_text()
-    assert text.startswith(f"{styled(made.output[0, 0, 1, 0], made.styles['context'])} is 2 products: ") and "nan" not in text
+    assert text.startswith(f"{styled(made.output[0, 0, 1, 0], made.styles['context'])} is the sum of 2 products: ") and "nan" not in text
 
 
 def test_batch_and_heads_are_named_and_chosen(attend):

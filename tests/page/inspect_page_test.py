@@ -72,7 +72,7 @@ def test_long_inputs_have_a_page_of_maps(inspected):
             keys = f"keys {columns[column]}–{columns[column + 1] - 1}"
             share = (wanted[:, column] * np.diff(rows)).sum() * np.diff(columns)[column] / 3000
             assert readout(page) == (f"queries {rows[row]}–{rows[row + 1] - 1} → {keys}: mean weight {small_number(wanted[row, column])}. "
-                                     f"All queries give {keys} {small_number(share)} of the head’s attention.")
+                                     f"All queries together give {small_number(share)} of the head’s attention to {keys}.")
     assert page.url.endswith("#head=1")
     # The pointer does the same.
     box = canvas.bounding_box()

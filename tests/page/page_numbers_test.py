@@ -213,7 +213,7 @@ def test_an_expanded_number_matches_the_sum_of_json(lesson, name, cell):
     assert largest[1] in shown or largest[0] == 0 or step == "normalised"
     style = extra_of(page)["steps"][[one["name"] for one in data["steps"]].index(step)]["style"]
     total = want["terms"][-1]["sum_so_far"] if step == "normalised" else want["result"]
-    assert sum_in_words.startswith(f"{styled(number(total, data['dtype']), style)} is {len(want['terms'])} products: ")
+    assert sum_in_words.startswith(f"{styled(number(total, data['dtype']), style)} is the sum of {len(want['terms'])} products: ")
     bars = page.locator(".steps .expand .strip .stick").count()
     assert bars == sum(term["product"] != 0 for term in want["terms"])
 
@@ -224,7 +224,7 @@ def test_a_sum_adds_up_in_printed_digits_or_states_their_sum(arrays):
     for key in range(5):
         page.locator(f'[data-cell="row {key} scores"]').click()
         text = page.locator(".row-table .work .sum").inner_text()
-        match = re.match(r"(\S+) is 20 products: (.+) \+ 17 others \((\S+)\)(?: \(rounded figures sum to (\S+)\))?$", text)
+        match = re.match(r"(\S+) is the sum of 20 products: (.+) \+ 17 others \((\S+)\)(?: \(rounded figures sum to (\S+)\))?$", text)
         terms = [printed_number(part.strip("()")) for part in match[2].split(" + ")] + [printed_number(match[3])]
         assert round(sum(terms), 4) == printed_number(match[4] or match[1])
         assert match[4] != match[1]

@@ -177,7 +177,7 @@ def test_unknown_split_and_repeated_words_are_marked(sentence):
 def test_hidden_words_stay_in_the_title(sentence):
     page, data = sentence("--query", "bank", "--hide", "river")
     assert prose(page, "h1") == data["findings"]["finding"]
-    assert data["findings"]["finding"].startswith("With “river” hidden in all layers, ")
+    assert data["findings"]["finding"].startswith("In layer ") and ", with “river” hidden in all layers, " in data["findings"]["finding"]
     choose(page, 1, 2, 3)
     assert prose(page, "h1").startswith("With “river” hidden in all layers: In layer 1, head 2, ")
 
@@ -227,7 +227,7 @@ def test_all_heads_are_sorted_filtered_and_chosen(sentence):
     page.locator('[data-focus="filter all"]').click()
     assert [one.get_attribute("data-focus") for one in heads.all()] == [f"map {layer} {head}" for layer in range(data["model"]["layers"])
                                                                           for head in range(data["model"]["heads"])]
-    assert "Rows are layers, columns heads. The number below each map is its largest weight." in note.inner_text()
+    assert "Rows are layers, and columns are heads. The number below each map is its largest weight." in note.inner_text()
     page.wait_for_function("[...document.querySelectorAll('.heads .largest')].every(e => e.textContent !== '')")
     assert heads.count() == count and len(numbers_below()) == count
     assert page.locator(".heads .head-pair").count() == 0
@@ -245,7 +245,7 @@ def test_the_projection_behind_a_query_is_shown(sentence):
     page.locator(f'[data-cell="row {data["expanded"]["word"]} q_dot_k"]').click()
     text = page.locator(".row-table .expand").inner_text()
     want = data["expanded"]
-    assert text.startswith(f"{styled(want['q_dot_k'], TWO)} is {len(want['products'])} products: ")
+    assert text.startswith(f"{styled(want['q_dot_k'], TWO)} is the sum of {len(want['products'])} products: ")
     dimension = want["products"][0]["dimension"]
     assert f"q[{dimension}]" in text and "(bias)" in text
     # Each product names its element of x and its parameter: row of x, column of the head.
@@ -366,7 +366,7 @@ def test_projections_match_the_model(sentence, model):
         assert spoken == [styled(x, TWO) for x in mine]
         page.locator(f'[data-cell="project {kind} 3"]').click()
         text = page.locator(".projection .expand .sum").inner_text()
-        assert text.startswith(f"{kind[0]}[3] = {styled(mine[3], TWO)} is {extra['width']} products and the bias: ")
+        assert text.startswith(f"{kind[0]}[3] = {styled(mine[3], TWO)} is the sum of {extra['width']} products and the bias: ")
         # The sum of the file's terms is the number.
         from_ = extra["focus"][f"{kind}_from"][3]
         x = np.frombuffer(base64.b64decode(extra["focus"][f"{'query' if kind == 'query' else 'key'}_input"]), np.float32).astype(np.float64)

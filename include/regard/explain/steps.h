@@ -288,7 +288,7 @@ struct Step {
   std::string term;                 ///< Regard's term: "attention weights".
   std::string document_name;        ///< The document's own name, "new V", or nothing.
   std::string symbol;               ///< Symbol of the result: "A".
-  std::string equation;             ///< Its equation: "A = softmax(S / √D), each row by itself".
+  std::string equation;             ///< Its equation: "A = softmax(S / √D), row by row".
   std::vector<Operand> operands{};  ///< What the step computed from.
   /// What the request names. The operands of attention steps differ from these.
   std::vector<Operand> requested_operands{};

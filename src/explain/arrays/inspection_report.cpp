@@ -118,9 +118,9 @@ class InspectionRenderer {
     if (most == nullptr) return "No query has a visible key, or no heavy hitters were requested.";
     const HeavyHitter& hitter = most->heavy_hitters[0];
     return fmt::format(
-        "{} gives key {} {} of its attention, the largest share of any key{}; uniform over the keys that each query "
-        "sees: {}.",
-        name_of(*most), hitter.key, share_text(hitter.share, hitter.share), s_.heads.size() > 1 ? " in any head" : "",
+        "{} gives {} of its attention to key {}, the largest share of any key{}; uniform over the visible keys of each "
+        "query: {}.",
+        name_of(*most), share_text(hitter.share, hitter.share), hitter.key, s_.heads.size() > 1 ? " in any head" : "",
         share_text(hitter.uniform, hitter.uniform));
   }
 

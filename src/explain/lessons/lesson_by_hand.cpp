@@ -126,7 +126,7 @@ ExplainInput lesson_by_hand() {
        .name = "floored",
        .document_name = "scaled",
        .expected = whole({{1, 1, 1, 0}, {2, 1, 0, 2}, {-1, -1, -1, 0}, {1, 1, 1, 0}}),
-       .errata = {"floor rounds down, also below 0: −1 / 2 becomes −1, while 1 / 2 becomes 0."}},
+       .errata = {"floor rounds down below 0 as well: −1 / 2 becomes −1, while 1 / 2 becomes 0."}},
       {.operation = Operation::power,
        .operands = {"F"},
        .result = "P",
@@ -185,7 +185,7 @@ ExplainInput lesson_by_hand() {
        .operands = {"Z", "Z_exact"},
        .result = "Δ",
        .name = "hand-and-exact",
-       .notes = {"The error of floor and 3^x relative to √3 and e."}},
+       .notes = {"The error caused by floor and 3^x, compared with √3 and e."}},
 
       // Two heads, then joined.
       {.operation = Operation::linear,
@@ -193,7 +193,7 @@ ExplainInput lesson_by_hand() {
        .result = "Q₂",
        .name = "queries-of-two-heads",
        .heads = 2,
-       .notes = {"Head 0 is the one above; head 1 has its own matrices."}},
+       .notes = {"Head 0 is the head computed above; head 1 has its own matrices."}},
       {.operation = Operation::linear,
        .operands = {"X", "W_K2"},
        .result = "K₂",
@@ -227,7 +227,7 @@ ExplainInput lesson_by_hand() {
        .operands = {"X", "O"},
        .result = "R",
        .name = "residual",
-       .notes = {"The residual connection around attention."}},
+       .notes = {"This is the residual connection around attention."}},
       {.operation = Operation::normalize, .operands = {"R"}, .result = "N", .name = "normalised"},
       {.operation = Operation::linear, .operands = {"N", "W_1"}, .result = "H", .name = "feed-forward-1"},
       {.operation = Operation::relu, .operands = {"H"}, .result = "H⁺", .name = "rectified"},
@@ -242,12 +242,12 @@ ExplainInput lesson_by_hand() {
        .operands = {"R₂"},
        .result = "Y",
        .name = "block-output",
-       .notes = {"One block of a transformer. A model stacks many."}},
+       .notes = {"This is one block of a transformer. A model stacks many blocks."}},
   };
   lesson.errata = {
       "floor(□ / 2) maps −1 to −1, so a score of −1 is not scaled towards 0.",
       "A dot product of 1 means an angle of 0 only between vectors of norm 1.",
-      "KᵀQ is called “cosine similarity”; it holds dot products, which also depend on the norms.",
+      "KᵀQ is called “cosine similarity”; it contains dot products, which also depend on the norms.",
   };
   return lesson;
 }

@@ -45,7 +45,7 @@ ExplainInput lesson_from_seed() {
        .document_name = "1/3 * T[0] + 1/3 * T[1] + 1/3 * T[2]",
        .numbers = {1.0 / 3.0, 1.0 / 3.0, 1.0 / 3.0},
        .expected = printed({{0.2284, 1.0488, 0.2356, -0.3326, -0.6148}}),
-       .notes = {"Equal shares, whatever the words are. In attention, the shares depend on the words."}},
+       .notes = {"The shares are equal, whatever the words are. In attention, they depend on the words."}},
 
       // Naive attention: no matrices, no softmax.
       {.operation = Operation::scores,
@@ -71,21 +71,21 @@ ExplainInput lesson_from_seed() {
        .name = "cell-by-cell",
        .column_labels = {"exact", "Regard", "document"},
        .digits = 17,
-       .notes = {"Regard multiplies and adds in one step, rounded once: fused multiply-add, in order."}},
+       .notes = {"Regard adds in order, with fused multiply-add: each multiplication and addition is rounded once."}},
       {.operation = Operation::ulp_table,
        .operands = {"T", "S", "document"},
        .result = "ulps",
        .name = "last-place",
        .column_labels = {"Regard", "document", "difference"},
        .digits = 2,
-       .notes = {"Difference from the exact sum, and between Regard’s sum and the document’s. Both are correct: a "
-                 "float32 holds about seven digits, and each order of summation rounds differently."}},
+       .notes = {"The differences of both sums from the exact sum, and of Regard’s sum from the document’s. Both are "
+                 "correct: a float32 holds about seven digits, and each order of summation rounds differently."}},
       {.operation = Operation::difference,
        .operands = {"S", "S"},
        .result = "Δ",
        .name = "naive-symmetry",
        .transpose = "right",
-       .notes = {"T · Tᵀ is symmetric: T0 attends to T1 exactly as T1 does to T0."}},
+       .notes = {"T · Tᵀ is symmetric: the score of query T0 and key T1 equals that of query T1 and key T0."}},
       {.operation = Operation::product,
        .operands = {"S", "T"},
        .result = "S·T",
@@ -176,9 +176,9 @@ ExplainInput lesson_from_seed() {
            {{-0.9285, 0.3301, 1.8359, -1.3448}, {-0.8652, 0.3082, 1.7268, -1.2445}, {0.1138, 0.0517, 0.0270, 0.1831}})},
   };
   lesson.errata = {
-      "One cell multiplies W by T; W is not defined there and means S.",
+      "One cell multiplies W by T, but W is not defined there; S is meant.",
       "S is overwritten four times: scores, scaled, masked and weights are S, S₁, S₂, S₃ and A here.",
-      "The scale is called numerical stability; it keeps softmax from saturating (lesson why-scale).",
+      "It attributes the scale to numerical stability; the scale keeps softmax from saturating (lesson why-scale).",
   };
   return lesson;
 }

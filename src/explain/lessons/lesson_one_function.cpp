@@ -70,8 +70,8 @@ ExplainInput lesson_one_function() {
        .result = "rule",
        .name = "variance-rule",
        .digits = 4,
-       .notes = {"The variance of a sum of D independent products is about D times that of one product: hence the "
-                 "division by √D."}},
+       .notes = {"The variance of a sum of D independent products is about D times that of one product. This is why "
+                 "scores are divided by √D."}},
       {.operation = Operation::scaled,
        .operands = {"Q", "K"},
        .result = "S′",
@@ -120,8 +120,8 @@ ExplainInput lesson_one_function() {
        .name = "weights-without-mask",
        .document_name = "attention, mask=None",
        .causal = no_mask,
-       .notes = {"The document’s function is one call here, attention_with_weights: it returns (values, attention), "
-                 "with a mask or, as in this step and the next, without."}},
+       .notes = {"The document’s function corresponds to one call, attention_with_weights, which returns (values, "
+                 "attention), with a mask or, as in this step and the next, without."}},
       {.operation = Operation::context,
        .operands = {"Q", "K", "V"},
        .result = "Z_full",
@@ -148,29 +148,29 @@ ExplainInput lesson_one_function() {
        .name = "unshifted-weights",
        .document_name = "softmax(x)",
        .expected = attention,
-       .notes = {"Equal here: the shift multiplies numerator and denominator by the same factor."}},
+       .notes = {"The weights are the same: the shift multiplies numerator and denominator by the same factor."}},
       {.operation = Operation::add,
        .operands = {"S″", "shift"},
        .result = "S‴",
        .name = "large-scores",
-       .notes = {"The same scores plus 1000. The weights should not change."}},
+       .notes = {"These are the same scores plus 1000. The weights should not change."}},
       {.operation = Operation::softmax,
        .operands = {"S‴"},
        .result = "A₁₀₀₀",
        .name = "shifted-at-1000",
        .expected = attention,
-       .notes = {"With the shift, they do not."}},
+       .notes = {"With the shift, they do not change."}},
       {.operation = Operation::power,
        .operands = {"S‴"},
        .result = "E₁₀₀₀",
        .name = "unshifted-exponentials-at-1000",
-       .notes = {"e^1000 exceeds every double."}},
+       .notes = {"e^1000 is larger than any double."}},
       {.operation = Operation::sums, .operands = {"E₁₀₀₀"}, .result = "Σ₁₀₀₀", .name = "unshifted-sums-at-1000"},
       {.operation = Operation::divide,
        .operands = {"E₁₀₀₀", "Σ₁₀₀₀"},
        .result = "U₁₀₀₀",
        .name = "unshifted-at-1000",
-       .notes = {"Without the shift: ∞ / ∞, not a number."}},
+       .notes = {"Without the shift, each weight is ∞ / ∞, which is not a number."}},
   };
   // Every comparison except that of the variances, whose 8 digits agree.
   for (StepRequest& step : lesson.steps) {
@@ -180,8 +180,8 @@ ExplainInput lesson_one_function() {
           "computed with 16.");
   }
   lesson.errata = {
-      "The softmax formula misprints its denominator: Σⱼ e^(xⱼ), with j in the exponent, is meant.",
-      "Its softmax does not shift: correct here, NaN for scores near 1000.",
+      "The denominator of the softmax formula is misprinted; it should be Σⱼ e^(xⱼ), with j in the exponent.",
+      "Its softmax does not subtract the maximum: correct here, but NaN for scores near 1000.",
       "np.infty was removed in NumPy 2; the name is np.inf.",
   };
   return lesson;

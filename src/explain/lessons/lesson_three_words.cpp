@@ -37,7 +37,7 @@ ExplainInput lesson_three_words() {
        .name = "keys",
        .document_name = "keys",
        .expected = Expected{.numbers = matrix_of({{0, 1, 2}, {1, 0, 0}, {1, 1, 2}}), .digits = 0},
-       .notes = {"A key is the vector with which queries are compared."}},
+       .notes = {"A key is the vector that queries are compared with."}},
       {.operation = Operation::linear,
        .operands = {"X", "W_value"},
        .result = "V",
@@ -56,7 +56,7 @@ ExplainInput lesson_three_words() {
        .operands = {"Q", "K"},
        .result = "S′",
        .name = "scaled",
-       .notes = {"The document leaves this step out; dividing by √3 would make the weights more uniform."}},
+       .notes = {"The document omits this step; dividing by √3 would make the weights more uniform."}},
       {.operation = Operation::weights,
        .operands = {"Q", "K"},
        .result = "A",
@@ -83,7 +83,7 @@ ExplainInput lesson_three_words() {
   lesson.variants[0].settings.scale = {.rule = ScaleRule::sqrt};
   lesson.errata = {
       "It announces “The cat sat” and computes “I love coding”.",
-      "Shifted by their maximum, the scores end at 0; the comment says that they start there.",
+      "After the shift by the maximum, the largest score is 0; the comment says that scores start at 0.",
       "“Contextualised by I and coding”: “love” also keeps 0.1553624 of its own value.",
   };
   return lesson;

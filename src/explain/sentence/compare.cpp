@@ -82,7 +82,7 @@ std::vector<std::string> names_of(std::string_view word, std::size_t num_sentenc
   if (commas == 0 || commas == word.size()) return std::vector<std::string>(num_sentences, std::string(word));
   if (commas + 1 != num_sentences) {
     throw InvalidArgument(
-        fmt::format("\"{}\" names {} words and there are {} sentences; give one name, or one "
+        fmt::format("\"{}\" names {} words, but there are {} sentences; give one name, or one "
                     "for each sentence",
                     escape_for_terminal(truncate_text(word, 200)), commas + 1, num_sentences));
   }
@@ -346,8 +346,7 @@ class Comparer {
         hidden.push_back(spelling_of(sentence, *found));
       }
       if (!occurs) {
-        throw InvalidArgument(
-            fmt::format("\"{}\", to be hidden, does not occur in any sentence", text_in_message(name)));
+        throw InvalidArgument(fmt::format("--hide: \"{}\" does not occur in any sentence", text_in_message(name)));
       }
     }
     for (ComparedSentence& sentence : c_.sentences) {

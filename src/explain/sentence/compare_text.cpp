@@ -51,11 +51,11 @@ class CompareRenderer {
     for (const ComparedSentence& sentence : c_.sentences) {
       line(fitted("  " + sentence.name + "  " + marked(sentence)));
       if (sentence.num_truncated_tokens > 0)
-        line(fmt::format("     truncated: {} tokens more than the model takes", sentence.num_truncated_tokens));
+        line(fmt::format("     truncated: {} tokens too many for the model", sentence.num_truncated_tokens));
     }
     legend();
     line("");
-    paragraph("Cosine of " + quoted(c_.word) + " with itself: 1 is the same direction, 0 a right angle", false);
+    paragraph("Cosine of the vectors of " + quoted(c_.word) + ": 1 is the same direction, 0 a right angle", false);
     table(shown, shown_pairs(), !options_.full);
     floor_note(shown);
     if (c_.hidden) {
@@ -234,8 +234,8 @@ class CompareRenderer {
     paragraph(pair.cosine.back() < control->cosine.back()
                   ? quoted(c_.word) + " differs more between " + both(pair) + " than the control " +
                         quoted(control->text) + " does."
-                  : quoted(control->text) + " differs at least as much: this table alone shows nothing about " +
-                        quoted(c_.word) + ".",
+                  : "The control " + quoted(control->text) +
+                        " differs at least as much: this table alone shows nothing about " + quoted(c_.word) + ".",
               true);
   }
 
@@ -253,10 +253,10 @@ class CompareRenderer {
 
   // Whether the word differs more than the words that both sentences share.
   std::string control_verdict(const ComparedPair& pair) const {
-    const std::string subject = "Between " + both(pair) + " " + quoted(c_.word);
+    const std::string subject = "Between " + both(pair) + ", " + quoted(c_.word);
     if (pair.controls.empty()) {
-      return "No other word occurs in both " + both(pair) + ": nothing here shows whether " + quoted(c_.word) +
-             " differs more than any word would. Choose sentences that share one.";
+      return "No other word occurs in both " + both(pair) + ": there is no control that shows whether " +
+             quoted(c_.word) + " differs more than any word would. Choose sentences that share another word.";
     }
     const auto by_end = [](const ControlWord& a, const ControlWord& b) { return a.cosine.back() < b.cosine.back(); };
     const auto [low, high] = std::minmax_element(pair.controls.begin(), pair.controls.end(), by_end);
@@ -264,18 +264,18 @@ class CompareRenderer {
     const auto figure = [&](const ControlWord& control) {
       return quoted(control.text) + " (" + number(control.cosine.back()) + ")";
     };
-    const std::string own = " (" + number(word) + ")";
+    const std::string own = " (cosine " + number(word) + ")";
     const std::string all = pair.controls.size() == 1 ? "the control " + figure(*low)
-                                                      : fmt::format("all {} words that both share, from {} to {}",
+                                                      : fmt::format("any of the {} words that both share, {} to {}",
                                                                     pair.controls.size(), figure(*low), figure(*high));
     if (word < low->cosine.back()) return subject + own + " differs more than " + all + ".";
-    const std::string nothing = ": by itself this shows nothing about " + quoted(c_.word) + ".";
+    const std::string nothing = ": on its own, this shows nothing about " + quoted(c_.word) + ".";
     std::string text = word >= high->cosine.back()
-                           ? subject + own + " differs no more than " + all + nothing
+                           ? subject + own + " does not differ more than " + all + nothing
                            : subject + own + " differs less than some words that both share, such as " + figure(*low) +
                                  ", and more than others, such as " + figure(*high) + nothing;
     const std::string below = stages_below(pair);
-    if (!below.empty()) text += " It does differ more at " + below + ".";
+    if (!below.empty()) text += " At " + below + ", it does differ more.";
     return text;
   }
 
@@ -286,7 +286,7 @@ class CompareRenderer {
     const double gap = close.cosine.back() - apart.cosine.back();
     const std::string nearer = both(close) + " are more similar than " + both(apart) + " by " +
                                number(printed_change(apart.cosine.back(), close.cosine.back()));
-    if (b == nullptr) return nearer + "; no word occurs in all of them to show whether this holds for every word.";
+    if (b == nullptr) return nearer + "; no other word occurs in all of them, so this may hold for every word.";
     const double control_gap = b->cosine.back() - a->cosine.back();
     const double printed = printed_change(a->cosine.back(), b->cosine.back());
     const std::string control = quoted(a->text);
@@ -364,8 +364,8 @@ class CompareRenderer {
 
   void floor_note(const CompareNumbers& numbers) {
     std::string text =
-        "word: the row of the embedding table; +position: with its position, normalised; L0: after layer 0. control: a "
-        "word that occurs in both, mean over its occurrences";
+        "word: the row of the embedding table; +position: position added, normalised; L0: after layer 0. control: a "
+        "word that occurs in both sentences, mean over its occurrences";
     if (numbers.floor_pairs > 0) {
       text += fmt::format(". floor: mean over all {} pairs of different words of these sentences", numbers.floor_pairs);
     }
@@ -424,9 +424,9 @@ class CompareRenderer {
   std::string test_line() const {
     const Test t = test();
     const ComparedPair& pair = c_.plain.pairs[t.pair];
-    std::string text = "Test: hide " + hidden_words() + " and " + name(pair.first) + "," + name(pair.second) +
-                       " goes " + number(t.before) + " to " + number(t.after);
-    if (t.most != nullptr) text += " (any other word: " + number(t.low) + " to " + number(t.high) + ")";
+    std::string text = "Test: hiding " + hidden_words() + " takes " + name(pair.first) + "," + name(pair.second) +
+                       " from " + number(t.before) + " to " + number(t.after);
+    if (t.most != nullptr) text += " (others: " + number(t.low) + " to " + number(t.high) + ")";
     return text + ".";
   }
 
@@ -443,8 +443,8 @@ class CompareRenderer {
                       : std::string(": hiding another word changes it at least as much");
       text += c_.others.size() == 1
                   ? " (without " + quoted(t.most->text) + ", the only other word, " + printed + ")"
-                  : fmt::format(" (each of {} other words hidden alone: {} to {}, the largest change without {}, {})",
-                                c_.others.size(), number(t.low), number(t.high), quoted(t.most->text), printed);
+                  : fmt::format(" (each of {} other words hidden alone: {} to {}; largest change: {}, without {})",
+                                c_.others.size(), number(t.low), number(t.high), printed, quoted(t.most->text));
     }
     text += ".";
     if (c_.others_left_out > 0) text += fmt::format(" {} more words were not tried.", c_.others_left_out);
@@ -488,7 +488,7 @@ class CompareRenderer {
     for (const std::size_t p : pairs) heads_of(numbers, numbers.pairs[p]);
     for (const std::string& part : wrap_words(
              paint_.shown(
-                 "share: the projection of a head’s own difference on the whole difference, in percent; "
+                 "share: the projection of a head’s own difference onto the whole difference, in percent; "
                  "a negative share reduces it. A → key: the word with the largest weight, except the word itself "
                  "and special tokens. A weight shows association, not word sense."),
              std::min(width_, kWidestProse) - 2, 0)) {
@@ -549,7 +549,7 @@ class CompareRenderer {
     }
     const double excess = static_cast<double>(printed) / 10 - 100;
     std::string note = "sum 100 %";
-    if (std::abs(excess) > 0.01) note += ", rounded " + number(100 + excess, 1);
+    if (std::abs(excess) > 0.01) note += " (as printed: " + number(100 + excess, 1) + ")";
     line(paint_.dim(end.empty() ? start + note : end + "   " + note));
   }
 

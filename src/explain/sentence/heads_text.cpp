@@ -70,7 +70,7 @@ class HeadsRenderer {
       if (best == nullptr || (least ? x < best->of(measure).mean : x > best->of(measure).mean)) best = &head;
     }
     if (best == nullptr) return "";
-    return fmt::format("; {} {} {} (uniform {})", says, head_name(*best), number(best->of(measure).mean),
+    return fmt::format("; {}: {} {} (uniform {})", says, head_name(*best), number(best->of(measure).mean),
                        number(best->of(measure).uniform));
   }
 
@@ -78,13 +78,14 @@ class HeadsRenderer {
     const auto texts = static_cast<Index>(s_.texts.size());
     std::string what = fmt::format("{} of {} heads, on {} text{} of {} tokens", chosen_.size(), s_.heads.size(), texts,
                                    texts == 1 ? "" : "s", s_.num_tokens);
-    if (filter_.sort) what.append(", largest ").append(head_measure_name(*filter_.sort)).append(" first");
+    if (filter_.sort) what.append(", sorted by ").append(head_measure_name(*filter_.sort)).append(", largest first");
     paragraph(what + ".", true);
     std::string most =
-        extreme(HeadMeasure::entropy, "sharpest, by entropy", true) +
-        extreme(HeadMeasure::special, "most on special tokens") + extreme(HeadMeasure::self, "on itself") +
-        extreme(HeadMeasure::previous, "on the token before") + extreme(HeadMeasure::next, "on the token after") +
-        extreme(HeadMeasure::distance, "farthest away") + extreme(HeadMeasure::contribution, "largest contribution");
+        extreme(HeadMeasure::entropy, "sharpest (lowest entropy)", true) +
+        extreme(HeadMeasure::special, "most weight on special tokens") +
+        extreme(HeadMeasure::self, "on the token itself") + extreme(HeadMeasure::previous, "on the previous token") +
+        extreme(HeadMeasure::next, "on the next token") + extreme(HeadMeasure::distance, "largest distance") +
+        extreme(HeadMeasure::contribution, "largest contribution");
     if (most.empty()) return;
     most = most.substr(2) + ".";
     most[0] = 'S';
@@ -194,14 +195,14 @@ class HeadsRenderer {
 
   void notes() {
     out_ += "\n";
-    const std::string of =
-        s_.by_sentence ? "texts, each the mean of its queries" : "queries, the tokens for which it is defined";
+    const std::string of = s_.by_sentence ? "texts, each the mean over its queries"
+                                          : "queries: the tokens for which the measure is defined";
     const std::string text =
         std::string("mean") + (paint_.unicode ? "±" : "+-") + "standard deviation over n " + of +
-        ". uniform: the value for uniform weights on all tokens. entropy: 0 is all weight on one token, 1 is uniform. "
-        "special, self, previous, next: the share of the weight on [CLS] and [SEP], on the token itself, on the one "
-        "before, after. distance: mean distance to the keys, weighted, in tokens. contribution: mean L2 norm of value "
-        "· W_output, weighted.";
+        ". uniform: the value for uniform weights on all tokens. entropy: 0 if all weight is on one token, 1 if it is "
+        "uniform. special, self, previous, next: the share of the weight on [CLS] and [SEP], on the token itself, on "
+        "the one before and on the one after. distance: weighted mean distance to the keys, in tokens. contribution" +
+        std::string(options_.full ? "" : " (norm)") + ": weighted mean L2 norm of value · W_output.";
     for (const std::string& part : wrap_words(paint_.shown(text), std::min(width_, kWidestProse), 0))
       out_ += paint_.dim(part) + "\n";
   }

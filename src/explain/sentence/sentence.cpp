@@ -163,7 +163,7 @@ Sentence read_sentence(const SentenceModel& model, std::string_view text, const 
 }
 
 Index word_index(const std::vector<SentenceWord>& words, std::string_view name) {
-  const std::string shown = text_in_message(name);
+  const std::string shown = fmt::format("\"{}\"", text_in_message(name));
   if (name.starts_with('@')) {
     Index token = 0;
     if (read_whole(name.substr(1), token)) {
@@ -172,7 +172,7 @@ Index word_index(const std::vector<SentenceWord>& words, std::string_view name) 
         if (std::find(tokens.begin(), tokens.end(), token) != tokens.end()) return static_cast<Index>(w);
       }
     }
-    throw InvalidArgument(fmt::format("{} is not a token of this text; expected @0 to @{}", shown,
+    throw InvalidArgument(fmt::format("token {} does not exist in this text; expected @0 to @{}", shown,
                                       words.empty() ? 0 : words.back().tokens.back()));
   }
   const auto find = [&](std::string_view wanted, bool exact) {

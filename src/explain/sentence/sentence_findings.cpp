@@ -72,7 +72,7 @@ class Findings {
     }
     if (more == 0) return fmt::format("attends most to {}: {} of its attention", t_.quoted(target), t_.percent(weight));
     const std::string first = fmt::format("{} ({})", t_.quoted(most->word), t_.percent(most->weight));
-    return fmt::format("gives {} {} of its attention; {}", t_.quoted(target), t_.percent(weight),
+    return fmt::format("gives {} of its attention to {}; {}", t_.percent(weight), t_.quoted(target),
                        more == 1 ? fmt::format("only {} receives more", first)
                                  : fmt::format("{} others receive more, most of all {}", more, first));
   }
@@ -81,10 +81,11 @@ class Findings {
     std::string words = fmt::format("In {}, {} {} (uniform: {}; {}).", head_name(), t_.quoted(chosen().word),
                                     attends(s_.row, chosen().target), t_.percent(uniform()), baseline());
     if (chosen().layer > 0)
-      words += fmt::format(" The vector at {} is already mixed with other words by {}.", t_.quoted(chosen().target),
-                           chosen().layer == 1   ? "layer 0"
-                           : chosen().layer == 2 ? "layers 0 and 1"
-                                                 : fmt::format("layers 0 to {}", chosen().layer - 1));
+      words += fmt::format(" {} already mixed other words into the vector at {}.",
+                           chosen().layer == 1   ? "Layer 0 has"
+                           : chosen().layer == 2 ? "Layers 0 and 1 have"
+                                                 : fmt::format("Layers 0 to {} have", chosen().layer - 1),
+                           t_.quoted(chosen().target));
     return words;
   }
 
@@ -97,12 +98,13 @@ class Findings {
   std::string hidden_finding() const {
     const double was = element_at(s_.before->keys, chosen().target).weight;
     const std::string start =
-        fmt::format("With {} hidden in all layers, in {} {} ", hidden_words(), head_name(), t_.quoted(chosen().word));
+        fmt::format("In {}, with {} hidden in all layers, {} ", head_name(), hidden_words(), t_.quoted(chosen().word));
     if (element_at(s_.row.keys, chosen().target).hidden)
       return start + fmt::format("{} ({} had {} before).", attends(s_.row, s_.attended), t_.quoted(chosen().target),
                                  t_.percent(was));
-    return start + fmt::format("gives {} {} of its attention ({} before).", t_.quoted(chosen().target),
-                               t_.percent(element_at(s_.row.keys, chosen().target).weight), t_.percent(was));
+    return start + fmt::format("gives {} of its attention to {} ({} before).",
+                               t_.percent(element_at(s_.row.keys, chosen().target).weight), t_.quoted(chosen().target),
+                               t_.percent(was));
   }
 
   std::string selection() const {
@@ -112,18 +114,17 @@ class Findings {
     for (std::size_t w = 0; w < s_.sentence.words.size(); ++w) {
       if (s_.sentence.words[w].special) special.push_back(t_.word(static_cast<Index>(w)));
     }
-    std::string words = s_.head_named ? fmt::format("This head was named; all {}", heads)
-                                      : fmt::format("This head was selected from {}, which", heads);
-    words += fmt::format(" give {} {}", t_.quoted(chosen().target), t_.percent(all.mean));
+    std::string words = s_.head_named ? fmt::format("This head was specified; the average of all {} heads", heads)
+                                      : fmt::format("This head was selected from {}, whose average", heads);
+    words += fmt::format(" is {} on {}", t_.percent(all.mean), t_.quoted(chosen().target));
     if (!special.empty() && !element_at(s_.sentence.words, chosen().target).special)
-      words += fmt::format(" and {} {}", and_list(special), t_.percent(all.special));
-    return words + fmt::format(" on average{}.", s_.before ? " with nothing hidden" : "");
+      words += fmt::format(" and {} on {}", t_.percent(all.special), and_list(special));
+    return words + (s_.before ? ", with nothing hidden." : ".");
   }
 
   std::string not_tried() const {
     if (s_.not_hidden_alone == 0) return "";
-    return fmt::format(" (the {} words of largest weight; {} more were not tried)", s_.alone.size(),
-                       s_.not_hidden_alone);
+    return fmt::format(" (those with the largest weights; {} more were not tried)", s_.not_hidden_alone);
   }
 
   // Each other word hidden by itself, the largest change first.
@@ -132,17 +133,19 @@ class Findings {
     const auto count = s_.alone.size();
     const auto target = std::find_if(s_.alone.begin(), s_.alone.end(),
                                      [&](const HiddenAlone& one) { return one.word == chosen().target; });
-    const std::string figure = fmt::format("Cosine of its vector after {} with the original: ", last_layer());
     if (count == 1)
-      return fmt::format("Test: {} with the only other word, {}, hidden. {}{}.", t_.quoted(chosen().word),
-                         t_.quoted(s_.alone.front().word), figure, cosine_text(s_.alone.front().cosine));
-    std::string words = fmt::format("Test: each of {} words hidden in turn{}. {} changes most without {}", count,
+      return fmt::format(
+          "Test: without {}, the only other word, the vector of {} after {} has cosine {} with the original.",
+          t_.quoted(s_.alone.front().word), t_.quoted(chosen().word), last_layer(),
+          cosine_text(s_.alone.front().cosine));
+    std::string words = fmt::format("Test: {} other words, hidden one at a time{}. {} changes most without {}", count,
                                     not_tried(), t_.quoted(chosen().word), t_.quoted(s_.alone.front().word));
     if (target != s_.alone.end() && target != s_.alone.begin())
-      words += fmt::format("; {} is number {}", t_.quoted(chosen().target), target - s_.alone.begin() + 1);
-    words += ". " + figure;
+      words += fmt::format("; {} ranks number {}", t_.quoted(chosen().target), target - s_.alone.begin() + 1);
+    words += fmt::format(". Cosine of its vector after {} with the original, without ", last_layer());
     for (std::size_t n = 0; n < count; ++n)
-      words += fmt::format("{}{} {}", n == 0 ? "" : ", ", t_.word(s_.alone[n].word), cosine_text(s_.alone[n].cosine));
+      words +=
+          fmt::format("{}{}: {}", n == 0 ? "" : ", ", t_.quoted(s_.alone[n].word), cosine_text(s_.alone[n].cosine));
     return words + ".";
   }
 
@@ -170,8 +173,10 @@ class Findings {
     const std::string general = "A weight shows association, not word sense";
     if (s_.sha256 != minilm_sha256()) return general + ".";
     return general +
-           fmt::format(": L0H4 gives “river” {} of “bank” in “the bank lent the money to the river project”, too.",
-                       t_.percent(0.4186));
+           fmt::format(
+               ": in “the bank lent the money to the river project”, L0H4 also gives {} of the attention of “bank” "
+               "to “river”.",
+               t_.percent(0.4186));
   }
 
   const AnalysisText& t_;

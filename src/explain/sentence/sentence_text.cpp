@@ -115,7 +115,7 @@ class Screen {
     }
     if (s_.sentence.num_truncated_tokens > 0) {
       paragraph(fmt::format(
-          "The text is truncated: {} tokens before its last were left out, because the model has {} positions.",
+          "The text is truncated: {} tokens before the last one were left out, because the model has {} positions.",
           s_.sentence.num_truncated_tokens, s_.config.max_positions));
     }
   }
@@ -331,8 +331,8 @@ class Screen {
       row.instead = t_.own(rounding.empty() ? "the weights of a row sum to 1" : "a row sums to 1" + rounding);
     } else {
       const std::string rounding_before = rounding_note(t_.style, was, 1.0);
-      if (!rounding_before.empty()) sum_notes_.push_back("the first weights sum to 1" + rounding_before);
-      if (!rounding.empty()) sum_notes_.push_back("the second weights sum to 1" + rounding);
+      if (!rounding_before.empty()) sum_notes_.push_back("the weights before sum to 1" + rounding_before);
+      if (!rounding.empty()) sum_notes_.push_back("the weights now sum to 1" + rounding);
     }
     for (std::size_t c = row.cells.size() - (hides() ? 2 : 1); c < row.cells.size(); ++c) row.cells[c].clear();
     rows.push_back(row);
@@ -351,7 +351,7 @@ class Screen {
     item(t_.number(s_.dot.dot), dot_text());
     item(t_.number(s_.term.weight), softmax_text());
     item(fmt::format("head {}", chosen().head), output_text());
-    item("then", fmt::format("+ {} heads = {}, + old vector ({}), layer norm, feed-forward", s_.config.num_heads - 1,
+    item("then", fmt::format("+ {} heads = {}; + residual ({}); layer norm, feed-forward", s_.config.num_heads - 1,
                              norm_text(s_.row.heads_contribution, &SentenceRow::heads_contribution),
                              norm_text(s_.row.input_norm, &SentenceRow::input_norm, "")));
   }
@@ -359,8 +359,9 @@ class Screen {
   // "norm 2.32"; with hidden words, also the norm before hiding.
   std::string norm_text(double now, double SentenceRow::* which, const char* name = "norm ") const {
     std::string text = name + t_.number(now);
-    if (hides() && t_.number(now) != t_.number(s_.before.value().*which))
-      text += fmt::format(", was {}", t_.number(s_.before.value().*which));
+    if (!hides() || t_.number(now) == t_.number(s_.before.value().*which)) return text;
+    const std::string was = fmt::format("was {}", t_.number(s_.before.value().*which));
+    text += *name == '\0' ? ", " + was : " (" + was + ")";
     return text;
   }
 
@@ -368,7 +369,7 @@ class Screen {
     constexpr std::size_t kNamed = 3;
     const std::vector<DotTerm>& terms = s_.dot.terms;
     const std::size_t named = std::min(kNamed, terms.size());
-    std::string words = fmt::format("is {} products: ", terms.size());
+    std::string words = "= ";
     std::vector<double> printed;
     for (std::size_t n = 0; n < named; ++n) {
       words += n == 0 ? t_.number(terms[n].product) : signed_term(t_, terms[n].product);
@@ -379,7 +380,7 @@ class Screen {
       double others = 0;
       for (std::size_t n = named; n < terms.size(); ++n) others += terms[n].product;
       printed.push_back(others);
-      words += fmt::format("{} ({} others)", signed_term(t_, others), terms.size() - named);
+      words += fmt::format("{} ({} other products)", signed_term(t_, others), terms.size() - named);
     }
     return words + rounding_note(t_.style, printed, s_.dot.dot);
   }
@@ -428,12 +429,12 @@ class Screen {
       }
       others += (n == 0 ? "" : " + ") + std::string("e^") + exponent_of(seen[n], t_.style.digits);
     }
-    std::string words = fmt::format("is e^{} / ({}) = {} / {}", exponent, others, top, sum);
+    std::string words = fmt::format("= e^{} / ({}) = {} / {}", exponent, others, top, sum);
     if (term.shift != 0)
       words += fmt::format("; {}, the largest, is subtracted from each exponent", t_.number(term.shift));
     if (hides()) {
       const auto before = softmax_term(*s_.before, s_.dot.query, s_.dot.key);
-      words += fmt::format("; it was {} of a sum of {}", t_.number(before.weight), significant(before.sum, 3));
+      words += fmt::format("; before: {}, with sum {}", t_.number(before.weight), significant(before.sum, 3));
     }
     return words;
   }
@@ -447,7 +448,8 @@ class Screen {
     std::sort(keys.begin(), keys.end(), [](const RowKey* a, const RowKey* b) {
       return a->weight != b->weight ? a->weight > b->weight : a->word < b->word;
     });
-    if (keys.empty()) return "outputs " + norm_text(s_.row.head_contribution, &SentenceRow::head_contribution);
+    if (keys.empty())
+      return "outputs a vector of " + norm_text(s_.row.head_contribution, &SentenceRow::head_contribution);
     std::string words = "outputs ";
     const std::size_t named = std::min(kNamed, keys.size());
     for (std::size_t n = 0; n < named; ++n) {
@@ -492,7 +494,7 @@ class Screen {
                                         pad_left(t_.number(one.salience()), 10));
       line(mine ? t_.paint.bold(l) : l);
     }
-    note(baseline_text() + "; 16 words or more away, its largest mean at any; salience = weight − baseline");
+    note(baseline_text() + " (at 16 words or more, its largest mean at any distance); salience = weight − baseline");
   }
 
   void note(const std::string& words) {
@@ -500,7 +502,9 @@ class Screen {
   }
 
   void notes() {
-    std::string marks = "* special token; (d6) dimension 6; contribution and norm: L2, after W_output";
+    const Index dimension = s_.dot.terms.empty() ? 0 : s_.dot.terms.front().dimension;
+    std::string marks =
+        fmt::format("* special token; (d{0}) dimension {0}; contribution and norm: L2 norm after W_output", dimension);
     const auto any = [&](auto is) { return std::any_of(s_.sentence.words.begin(), s_.sentence.words.end(), is); };
     if (any([](const SentenceWord& word) { return word.unknown; }))
       marks += "; † not in the vocabulary: the model sees [UNK], as for any such word";

@@ -90,7 +90,7 @@ class Account {
     say(fmt::format(
         "Token {} of {}, id {}: the sum of three table rows, for its word, position {} and token type 0. Then "
         "(sum − mean) / deviation · gain + bias, with mean {} and deviation √(variance + ε) = {}; gain and "
-        "bias are trained, one for each of the {} dimensions.",
+        "bias are trained parameters, one for each of the {} dimensions.",
         w_.query, s_.sentence.tokens.ids.size(), s_.sentence.tokens.ids[static_cast<std::size_t>(w_.query)], w_.query,
         number(w_.embedding_norm.mean), number(w_.embedding_norm.deviation), s_.config.width));
     vectors("dim", {vector_column("word", w_.word), vector_column("position", w_.position),
@@ -108,7 +108,7 @@ class Account {
     heading(fmt::format("{} = {} heads × {}", s_.config.width, s_.config.num_heads, head_size));
     say(fmt::format(
         "Each head has {} of the {} elements of query, key and value: head {} has elements {} to {}. It compares "
-        "words by these alone.",
+        "words by these elements alone.",
         head_size, s_.config.width, s_.row.head, s_.row.head * head_size, (s_.row.head + 1) * head_size - 1));
     say(fmt::format(
         "Why √{0}: a sum of {0} products of independent values of variance 1 has variance {0}, so its typical size "
@@ -211,15 +211,15 @@ class Account {
   }
 
   void output() {
-    heading("projection back to the model’s width, added to the old vector");
+    heading("projection back to the model’s width, added to the residual");
     say(fmt::format(
         "context · its {} rows of W_output is this head’s share; the shares of the other {} heads and b_output are "
-        "added. Old + attention is normalised: mean {}, deviation {}.",
+        "added. Residual + attention is normalised: mean {}, deviation {}.",
         s_.config.head_size(), s_.config.num_heads - 1, number(w_.attention_norm.mean),
         number(w_.attention_norm.deviation)));
     vectors("dim", {vector_column("this head", w_.head_share), vector_column("others", w_.other_heads),
                     vector_column("b_output", w_.b_output), vector_column("attention", w_.attention_output),
-                    vector_column("old", w_.input), vector_column("normalised", w_.attention_normed)});
+                    vector_column("residual", w_.input), vector_column("normalised", w_.attention_normed)});
   }
 
   void feed_forward() {

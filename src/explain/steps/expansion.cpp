@@ -65,7 +65,7 @@ double kept_number(const Matrix& m, Index head, Index row, Index column) {
   const Index c = stored_index(m.kept_columns, column);
   if (r < 0 || c < 0)
     throw InvalidArgument(
-        fmt::format("cell {},{} was not computed: the matrix is too large to keep whole", row, column));
+        fmt::format("cell {},{} was not computed: the matrix is too large to be stored whole", row, column));
   return m.numbers[m.index(head, r, c)];
 }
 
@@ -199,7 +199,7 @@ void expand_scaled(const Explanation& explanation, const Step& step, const Cell&
     work.lines.push_back({"divided by", fmt::format("{} = {}", root, working_number(1.0 / step.factor, digits))});
     work.brief = fmt::format("{} / {} = {}", shown_score, root, shown_result);
   } else if (scale.rule == ScaleRule::none) {
-    work.lines.push_back({"no scale", "the score is not scaled and stays " + shown_result});
+    work.lines.push_back({"no scale", "the score is not scaled: " + shown_result});
     return;
   } else {
     const std::string factor = shown_number(step.factor, ElementType::float64);
@@ -213,7 +213,7 @@ void expand_mask(const Explanation& explanation, const Step& step, const Cell& c
   const TokensFirst as(explanation);
   const std::string seen = seen_text(explanation, step, as.token(cell), as.across(cell));
   if (work.result == 0) {
-    work.lines.push_back({"seen", (seen.empty() ? "every key is seen" : seen) + ": 0 is added to the score"});
+    work.lines.push_back({"visible", (seen.empty() ? "every key is visible" : seen) + ": 0 is added to the score"});
   } else {
     work.lines.push_back({"hidden", seen + ": −∞ is added to the score"});
   }
@@ -228,7 +228,7 @@ void expand_masked(const Explanation& explanation, const Step& step, const Cell&
   if (as.hidden(step.result, cell.head, as.token(cell), as.across(cell))) {
     work.lines.push_back({"hidden", seen + ": the score becomes −∞"});
   } else {
-    work.lines.push_back({"seen", (seen.empty() ? "every key is seen" : seen) + ": the score stays"});
+    work.lines.push_back({"visible", (seen.empty() ? "every key is visible" : seen) + ": the score is unchanged"});
   }
 }
 

@@ -48,11 +48,11 @@ std::string label_of(const Axis& axis, Index index) {
   return fmt::format("{} {}", axis.name.empty() ? "row" : axis.name, index);
 }
 
-// "I and coding", "I, love and coding", "17 keys".
+// "I and coding", "I, love and coding", "17 keys equally".
 std::string list_of(const Axis& axis, const std::vector<Index>& indices) {
   constexpr std::size_t kMaxNames = 4;
   if (indices.size() > kMaxNames)
-    return fmt::format("{} {}s alike", indices.size(), axis.name.empty() ? "key" : axis.name);
+    return fmt::format("{} {}s equally", indices.size(), axis.name.empty() ? "key" : axis.name);
   std::vector<std::string> names;
   for (const Index index : indices) names.push_back(label_of(axis, index));
   return and_list(names);
@@ -106,7 +106,7 @@ std::string finding_of(const Step& step, const Explanation& explanation) {
     return fmt::format("{}{} matches {} best: {}{}", where, label_of(query_axis, row->query),
                        list_of(key_axis, winners), styled_number(most, style), each);
   if (seen(*row) == 1)
-    return fmt::format("{}{} sees only {}", where, label_of(query_axis, row->query), list_of(key_axis, winners));
+    return fmt::format("{}{} attends only to {}", where, label_of(query_axis, row->query), list_of(key_axis, winners));
   if (winners.size() == seen(*row))
     return fmt::format("{}{} attends uniformly to all visible keys: {} each", where, label_of(query_axis, row->query),
                        styled_number(most, style));

@@ -98,7 +98,7 @@ class InputReader {
   }
   std::vector<std::string> texts_of(const JsonValue& value, std::string_view what) const {
     expect(value, Kind::array, what);
-    if (!value.numbers().empty()) fail(value, fmt::format("{} must be a list of texts", text_in_message(what)));
+    if (!value.numbers().empty()) fail(value, fmt::format("{} must be a list of strings", text_in_message(what)));
     std::vector<std::string> texts;
     for (const JsonValue& item : value.items()) texts.push_back(text_of(item, what));
     return texts;
@@ -111,7 +111,7 @@ class InputReader {
       if (value.text() == "-inf") return -std::numeric_limits<double>::infinity();
       if (value.text() == "nan") return std::numeric_limits<double>::quiet_NaN();
     }
-    fail(value, fmt::format("{} must hold numbers, or \"-inf\", \"inf\", \"nan\"", text_in_message(what)));
+    fail(value, fmt::format("{} must contain numbers, or \"-inf\", \"inf\", \"nan\"", text_in_message(what)));
   }
   std::vector<double> numbers_of(const JsonValue& value, std::string_view what) const {
     expect(value, Kind::array, what);
@@ -139,13 +139,13 @@ class InputReader {
       const std::vector<double> numbers = numbers_of(row, what);
       if (m.num_columns < 0) m.num_columns = static_cast<Index>(numbers.size());
       if (static_cast<Index>(numbers.size()) != m.num_columns)
-        fail(row, fmt::format("{} is ragged: this row has {} numbers and the first has {}", text_in_message(what),
-                              numbers.size(), m.num_columns));
+        fail(row, fmt::format("{} is ragged: this row has length {} and the first row has length {}",
+                              text_in_message(what), numbers.size(), m.num_columns));
       m.numbers.insert(m.numbers.end(), numbers.begin(), numbers.end());
     }
     if (static_cast<Index>(rows.items().size()) != expected_rows)
-      fail(rows, fmt::format("{} is ragged: this head has {} rows and the first has {}", text_in_message(what),
-                             rows.items().size(), expected_rows));
+      fail(rows, fmt::format("{} is ragged: the number of rows is {} in this head and {} in the first",
+                             text_in_message(what), rows.items().size(), expected_rows));
   }
   Matrix matrix_of_value(const JsonValue& value, std::string_view what) const {
     expect(value, Kind::array, what);
@@ -173,7 +173,7 @@ class InputReader {
   NamedMatrix matrix_member(const std::string& name, const JsonValue& value) const {
     constexpr std::size_t kLongestName = 64;
     if (value.kind() != Kind::array)
-      fail(value, fmt::format("\"{}\" is not a setting and not a matrix (a list of rows)", text_in_message(name)));
+      fail(value, fmt::format("\"{}\" is neither a setting nor a matrix (a list of rows)", text_in_message(name)));
     if (name.empty() || name.size() > kLongestName)
       fail(value, fmt::format("the name of a matrix has 1 to {} bytes, not {}", kLongestName, name.size()));
     return {name, matrix_of_value(value, name)};
@@ -216,7 +216,7 @@ class InputReader {
       } else if (rule == "ratio") {
         settings.softmax = SoftmaxRule::ratio;
       } else {
-        fail(value, fmt::format("softmax \"{}\" is not one of shifted, unshifted, ratio", text_in_message(rule)));
+        fail(value, fmt::format("softmax is \"{}\"; expected shifted, unshifted or ratio", text_in_message(rule)));
       }
     } else if (name == "softmax_base") {
       if (value.kind() == Kind::string && value.text() == "e") {
@@ -231,7 +231,7 @@ class InputReader {
     } else if (name == "dtype") {
       const std::string& type = text_of(value, name);
       if (type != "f64" && type != "f32")
-        fail(value, fmt::format("dtype \"{}\" is not one of f64, f32", text_in_message(type)));
+        fail(value, fmt::format("dtype is \"{}\"; expected f64 or f32", text_in_message(type)));
       settings.dtype = type == "f32" ? ElementType::float32 : ElementType::float64;
     } else if (name == "query") {
       settings.query = text_of(value, name);

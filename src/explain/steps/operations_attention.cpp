@@ -41,7 +41,7 @@ Extents extents(const Evaluation& e) {
   if (!query.kept_rows.empty() || !query.kept_columns.empty() || !key.kept_rows.empty() || !key.kept_columns.empty())
     e.fail(fmt::format("{} and {} must be whole matrices", e.request.operands[0], e.request.operands[1]));
   if (num_dimensions(e, key) != x.head_size)
-    e.fail(fmt::format("{} is {} and {} is {}: queries and keys must have the same size", e.request.operands[0],
+    e.fail(fmt::format("{} is {} and {} is {}: queries and keys must have the same head size", e.request.operands[0],
                        shape_text(query), e.request.operands[1], shape_text(key)));
   if (x.heads % x.key_heads != 0)
     e.fail(fmt::format("{} has {} heads and {} has {}: the second number must divide the first", e.request.operands[0],
@@ -64,7 +64,7 @@ double scale_factor(const Evaluation& e, const Extents& x) {
     case ScaleRule::floor_half:
       break;
   }
-  e.fail("scale floor_half is not a factor; it belongs to operation floor_half");
+  e.fail("scale floor_half is not a factor; use the operation floor_half");
 }
 
 std::string scale_text(const Evaluation& e, const Extents& x, const std::string& scores) {
@@ -99,8 +99,8 @@ std::vector<Index> kept_queries(const Evaluation& e, const Extents& x) {
     const auto available = static_cast<double>(available_memory_bytes());
     if (needed > available)
       e.fail(
-          fmt::format("{} × {} × {} numbers need {:.1f} GiB and {:.1f} GiB are available; without --full only "
-                      "some rows are computed",
+          fmt::format("{} × {} × {} numbers need {:.1f} GiB and {:.1f} GiB are available; without --full, "
+                      "only some rows are computed",
                       x.heads, x.queries, x.keys, needed / 0x1p30, available / 0x1p30));
     return {};
   }
@@ -310,7 +310,7 @@ void compute_scaled(Evaluation& e) {
 }
 
 std::string visible_text(const Evaluation& e, const Extents& x) {
-  if (causal_rule(e).rule == CausalRule::off) return "every key is seen";
+  if (causal_rule(e).rule == CausalRule::off) return "every key is visible";
   const Index offset = causal_offset(e, x);
   if (offset == 0) return "key ≤ query";
   return fmt::format("key ≤ query {} {}", offset < 0 ? "−" : "+", offset < 0 ? -offset : offset);
@@ -363,7 +363,7 @@ void compute_weights(Evaluation& e) {
   e.step.sums_to_one = e.columns() ? SumAxis::column : SumAxis::row;
   const Origin origin = masked_origin(e, x);
   e.step.equation =
-      fmt::format("{} = softmax({}), each {} by itself", e.step.symbol, origin.text, e.columns() ? "column" : "row");
+      fmt::format("{0} = softmax({1}), {2} by {2}", e.step.symbol, origin.text, e.columns() ? "column" : "row");
   e.step.operands.clear();
   add_operand(e.step, origin.text,
               origin.step ? origin.step->result : attend(e, x, Wanted::scores, e.step.factor, causal));

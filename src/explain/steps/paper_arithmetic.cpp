@@ -69,7 +69,7 @@ void divide_by(Evaluation& e, const Matrix& sums) {
   const Index rows = e.columns() ? 1 : m.stored_rows();
   const Index cols = e.columns() ? m.stored_columns() : 1;
   if (sums.num_heads != m.num_heads || sums.stored_rows() != rows || sums.stored_columns() != cols)
-    e.fail(fmt::format("{} has {} numbers: one for each query of {} is needed", e.request.operands.back(),
+    e.fail(fmt::format("{} has {} elements; expected one for each query of {}", e.request.operands.back(),
                        sums.numbers.size(), e.request.operands[0]));
   e.step.result = m;
   for (Index h = 0; h < m.num_heads; ++h)
@@ -111,13 +111,13 @@ void compute_sums(Evaluation& e) {
 
 void compute_divide(Evaluation& e) {
   divide_by(e, e.operand(1));
-  e.step.equation = fmt::format("{} = {} / {}, each {} by its sum", e.step.symbol, e.request.operands[0],
+  e.step.equation = fmt::format("{0} = {1} / {2}, {3} by {3}", e.step.symbol, e.request.operands[0],
                                 e.request.operands[1], e.columns() ? "column" : "row");
 }
 
 void compute_ratio(Evaluation& e) {
   divide_by(e, key_sums(e, e.operand(0)));
-  e.step.equation = fmt::format("{} = {} / its sum, each {} by itself", e.step.symbol, e.request.operands[0],
+  e.step.equation = fmt::format("{0} = {1} / its sum, {2} by {2}", e.step.symbol, e.request.operands[0],
                                 e.columns() ? "column" : "row");
 }
 
@@ -195,7 +195,7 @@ void compute_normalize(Evaluation& e) {
     }
   take_axes(e);
   e.step.equation =
-      fmt::format("{} = ({} − mean) / standard deviation, each token by itself", e.step.symbol, e.request.operands[0]);
+      fmt::format("{} = ({} − mean) / standard deviation, for each token", e.step.symbol, e.request.operands[0]);
 }
 
 // Hides the keys after each query in scores that the library did not compute.
@@ -209,7 +209,7 @@ void compute_hide(Evaluation& e) {
   e.step.result = m;
   take_axes(e);
   if (causal.rule == CausalRule::off) {
-    e.step.equation = fmt::format("{} = {}, every key is seen", e.step.symbol, e.request.operands[0]);
+    e.step.equation = fmt::format("{} = {}, every key is visible", e.step.symbol, e.request.operands[0]);
     return;
   }
   e.step.result.hidden.assign(m.numbers.size(), 0);

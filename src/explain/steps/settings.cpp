@@ -23,7 +23,7 @@ std::optional<T> whole_number(std::string_view text) {
 }
 
 [[noreturn]] void reject(std::string_view setting, std::string_view text, std::string_view allowed) {
-  throw InvalidArgument(fmt::format("{} \"{}\" is not one of {}", setting, text_in_message(text), allowed));
+  throw InvalidArgument(fmt::format("{} is \"{}\"; expected {}", setting, text_in_message(text), allowed));
 }
 
 }  // namespace

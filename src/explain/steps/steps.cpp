@@ -84,7 +84,7 @@ void compare_expected(const Expected& expected, Step& step) {
   if (printed.num_heads != m.num_heads || printed.num_rows != rows || printed.num_columns != columns ||
       static_cast<double>(printed.numbers.size()) !=
           static_cast<double>(m.num_heads) * static_cast<double>(rows) * static_cast<double>(columns))
-    throw InvalidArgument(fmt::format("step {}: the expected numbers are {} × {} × {}, the result is {} × {} × {}",
+    throw InvalidArgument(fmt::format("step {}: the expected values are {} × {} × {}, but the result is {} × {} × {}",
                                       step.name, printed.num_heads, printed.num_rows, printed.num_columns, m.num_heads,
                                       rows, columns));
   if (expected.digits < (expected.significant ? 1 : 0) || expected.digits > 17)
@@ -179,8 +179,8 @@ class Run {
     for (const std::string& name : request.operands) {
       const auto value = values_.find(name);
       if (value == values_.end())
-        throw InvalidArgument(
-            fmt::format("step {}: there is no matrix {} before it", text_in_message(step.name), text_in_message(name)));
+        throw InvalidArgument(fmt::format("step {}: matrix {} is not defined before this step",
+                                          text_in_message(step.name), text_in_message(name)));
       operands.push_back(value->second);
       step.operands.push_back({name, value->second.matrix});
       used_.push_back(name);
@@ -279,7 +279,7 @@ void check_tokens(const ExplainInput& input) {
     for (const NamedMatrix& named : input.matrices) {
       const Index count = input.settings.layout == Layout::columns ? named.matrix.num_columns : named.matrix.num_rows;
       if (named.name == matrix && words != 0 && static_cast<Index>(words) != count)
-        throw InvalidArgument(fmt::format("{} holds {} words and {} has {} {}", what, words, matrix, count,
+        throw InvalidArgument(fmt::format("the length of {} is {}, but {} has {} {}", what, words, matrix, count,
                                           input.settings.layout == Layout::columns ? "columns" : "rows"));
     }
   };

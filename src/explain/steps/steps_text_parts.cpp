@@ -356,9 +356,9 @@ std::vector<std::string> document_lines(const TextContext& context, const Step& 
   if (different > static_cast<Index>(lines.size()))
     lines.push_back(fmt::format("and {} more numbers differ", different - static_cast<Index>(lines.size())));
   const std::string unit = expected.significant ? "significant digits" : expected.digits == 1 ? "decimal" : "decimals";
-  std::string agree =
-      fmt::format("as in the document: {} of {} number{}", compared - different, compared, compared == 1 ? "" : "s");
-  if (expected.digits > 0) agree += fmt::format(", to its {} {}", expected.digits, unit);
+  std::string agree = fmt::format("matches the document in {} of {} number{}", compared - different, compared,
+                                  compared == 1 ? "" : "s");
+  if (expected.digits > 0) agree += fmt::format(", to {} {}", expected.digits, unit);
   lines.push_back(std::move(agree));
   return lines;
 }
@@ -374,7 +374,7 @@ std::vector<std::string> sum_lines(const TextContext& context, const Step& step,
   const std::vector<Index>& inner = rows ? table.shown_columns : table.shown_rows;
   const Index inner_count = rows ? m.num_columns : m.num_rows;
   if (static_cast<Index>(inner.size()) < inner_count) {
-    text += fmt::format(" (all {} of them, not only those shown)", inner_count);
+    text += fmt::format(" (all {}, not only those shown)", inner_count);
   } else if (!style.scientific) {
     const Axis& queries = rows ? step.row_axis : step.column_axis;
     const std::vector<Index>& kept = rows ? m.kept_rows : m.kept_columns;

@@ -65,9 +65,10 @@ std::vector<std::string> picture_lines(const TextContext& context, const Step& s
   const std::string high = styled_number(first.high, {.digits = 0, .unicode = paint.unicode});
   const Index num_scores = count_of(first);
   std::vector<std::string> lines = wrap_words(
-      fmt::format("The {} scores of {} queries, {} keys each, from {} to {}; and the weights of a query’s keys, "
-                  "largest first, mean of the queries (full height is 1).",
-                  num_scores, num_scores / std::max<Index>(num_keys, 1), num_keys, low, high),
+      fmt::format(
+          "Histograms of {} scores (of {} queries, {} keys each) from {} to {}; next to each, the weights of a query’s "
+          "keys, largest first, averaged over the queries (full height: 1).",
+          num_scores, num_scores / std::max<Index>(num_keys, 1), num_keys, low, high),
       context.width, 0);
   for (std::string& line : lines) line = paint.shown(line);
   lines.emplace_back();
