@@ -42,6 +42,7 @@ enum class ErrorCode : std::int32_t {
 ///
 /// It does not derive from `std::exception`; every class derived from it does.
 ///
+/// @par Example
 /// @code{.cpp}
 /// try {
 ///   attention_forward(query, key, value, {.context = context});

@@ -32,10 +32,11 @@ namespace regard::inline v0 {
 ///
 /// Call it in loops of your own that run for more than a few milliseconds between operators.
 ///
-/// @param stop       The token to look at.
+/// @param stop       The stop token to check.
 /// @param operation  The operation that the message of the exception names.
-/// @throws Cancelled  if a stop has been requested.
+/// @throws Cancelled  if a stop is requested.
 ///
+/// @par Example
 /// @code{.cpp}
 /// throw_if_stopped(runtime.stop, "tokenize");
 /// @endcode
@@ -50,6 +51,7 @@ using Task = std::function<void(Index)>;
 /// when all of them are done. Tasks never wait for each other, so an executor may run them inline or nested. An
 /// exception that the executor itself throws reaches the caller of the operator.
 ///
+/// @par Example
 /// @code{.cpp}
 /// const Executor serial = [](Index n, const Task& task) {
 ///   for (Index i = 0; i < n; ++i) task(i);
@@ -61,6 +63,7 @@ using Executor = std::function<void(Index, const Task&)>;
 ///
 /// No field changes a bit of any result.
 ///
+/// @par Example
 /// @code{.cpp}
 /// attention_forward(query, key, value, {.context = context}, {}, {.num_threads = 4, .stop = stop});
 /// @endcode

@@ -39,6 +39,7 @@ using Index = std::int64_t;
 /// @return The strides in elements: the last one is 1, and every other one is the product of the extents after it. A
 ///         product that overflows wraps around; operators reject views of such a size.
 ///
+/// @par Example
 /// @code{.cpp}
 /// dense_strides(std::array<Index, 3>{2, 3, 4});   // {12, 4, 1}
 /// @endcode
@@ -61,6 +62,7 @@ constexpr std::array<Index, Rank> dense_strides(const std::array<Index, Rank>& s
 /// @tparam T     The element type; const for a view that only reads.
 /// @tparam Rank  The number of axes, at least 1.
 ///
+/// @par Example
 /// @code{.cpp}
 /// std::vector<float> rows(2 * 3);
 /// const TensorView<float, 2> matrix(rows.data(), {2, 3});
@@ -201,6 +203,7 @@ T converted(ElementType type, const void* element) {
 ///
 /// @tparam Rank  The number of axes.
 ///
+/// @par Example
 /// @code{.cpp}
 /// Tensor<float, 3> query({8, 128, 64});           // (H, L, D)
 /// const InputView<4> view = query;                // (1, H, L, D)
@@ -422,6 +425,7 @@ struct OutputView {
 /// @tparam T     The element type; not bool.
 /// @tparam Rank  The number of axes, at least 1.
 ///
+/// @par Example
 /// @code{.cpp}
 /// Tensor<float, 4> context({B, H, L, Dv});
 /// attention_forward(query, key, value, {.context = context});
@@ -439,8 +443,8 @@ class Tensor {
   /// Makes a tensor whose elements are all zero.
   ///
   /// @param shape  The extents.
-  /// @throws std::bad_alloc     if the memory cannot be allocated.
-  /// @throws std::length_error  if it exceeds what a `std::vector` can hold.
+  /// @throws std::bad_alloc     if memory cannot be allocated.
+  /// @throws std::length_error  if the tensor exceeds what a `std::vector` can hold.
   explicit Tensor(const Shape& shape)
       : shape_(shape), elements_(static_cast<std::size_t>(TensorView<T, Rank>(nullptr, shape).size())) {}
 
@@ -486,6 +490,7 @@ class Tensor {
 /// @param b      The other axis; by default the last one.
 /// @return The view with extents and strides of `a` and `b` exchanged.
 ///
+/// @par Example
 /// @code{.cpp}
 /// transposed(key, 2, 3);                          // (B, Hkv, S, D) as (B, Hkv, D, S): keyᵀ of every head
 /// @endcode
@@ -506,6 +511,7 @@ constexpr View transposed(View view, std::size_t a = std::tuple_size_v<typename 
 /// @param end    One past the last element, at most the extent of the axis.
 /// @return The view, whose extent along `axis` is end − begin.
 ///
+/// @par Example
 /// @code{.cpp}
 /// sliced(key, 2, 0, 1024);                        // the first 1024 keys
 /// @endcode

@@ -95,6 +95,7 @@ constexpr float float_of_float16(std::uint16_t bits) {
 ///
 /// Trivial, two bytes, and without arithmetic of its own.
 ///
+/// @par Example
 /// @code{.cpp}
 /// const bfloat16 stored(3.14159f);                // 3.140625
 /// const float exact = static_cast<float>(stored);
@@ -110,7 +111,7 @@ struct REGARD_EXPORT bfloat16 {
   /// There is no conversion from double, which would round twice. Convert to float explicitly where that is intended.
   ///
   /// @tparam Float  float; no other type is accepted.
-  /// @param x  The number to round. What rounds beyond the largest number becomes ±∞; NaN becomes a quiet NaN.
+  /// @param x       The number to round. What rounds beyond the largest number becomes ±∞; NaN becomes a quiet NaN.
   template <std::same_as<float> Float>
   explicit constexpr bfloat16(Float x) : bits(internal::bfloat16_bits(x)) {}
   /// Returns the same number as a float, exactly.
@@ -121,6 +122,7 @@ struct REGARD_EXPORT bfloat16 {
 ///
 /// Trivial, two bytes, and without arithmetic of its own.
 ///
+/// @par Example
 /// @code{.cpp}
 /// const float16 stored(3.14159f);                 // 3.140625
 /// const float exact = static_cast<float>(stored);
@@ -136,7 +138,7 @@ struct REGARD_EXPORT float16 {
   /// There is no conversion from double, which would round twice. Convert to float explicitly where that is intended.
   ///
   /// @tparam Float  float; no other type is accepted.
-  /// @param x  The number to round. What rounds beyond the largest number becomes ±∞; NaN becomes a quiet NaN.
+  /// @param x       The number to round. What rounds beyond the largest number becomes ±∞; NaN becomes a quiet NaN.
   template <std::same_as<float> Float>
   explicit constexpr float16(Float x) : bits(internal::float16_bits(x)) {}
   /// Returns the same number as a float, exactly.

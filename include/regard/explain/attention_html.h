@@ -40,10 +40,10 @@ struct AttentionHtmlInspection {
 
 /// Makes the inspection that a page shows from a report and the pooled maps.
 ///
-/// @tparam T float or double, the type of the maps.
-/// @param inspection Report of inspect_heads for the same call.
-/// @param pooled_map Means of weights, (B, H, Ga, Gb), as attention_columns wrote them for the call whose key masses
-///   `inspection` was made from.
+/// @tparam T          float or double, the type of the maps.
+/// @param inspection  Report of inspect_heads for the same call.
+/// @param pooled_map  Means of weights, (B, H, Ga, Gb), as attention_columns wrote them for the call whose key masses
+///                    `inspection` was made from.
 /// @return The report and the maps, with joined strips where needed.
 template <class T>
 REGARD_EXPORT AttentionHtmlInspection
@@ -71,12 +71,12 @@ inline constexpr double kMaxAttentionHtmlBytes = 24.0 * (1 << 20);
 /// about 200 kB for script, style and texts + 4/3 of the size of the arrays that the page carries
 /// @endcode
 ///
-/// @tparam T float or double, the type of the arrays.
-/// @param query Shape of query, (B, H, L, D).
-/// @param key Shape of key, (B, Hkv, S, D).
-/// @param value Shape of value, (B, Hkv, S, Dv).
-/// @param rows As in AttentionHtmlOptions.
-/// @param has_additions Whether a bias or ALiBi slopes are given.
+/// @tparam T             float or double, the type of the arrays.
+/// @param query          Shape of query, (B, H, L, D).
+/// @param key            Shape of key, (B, Hkv, S, D).
+/// @param value          Shape of value, (B, Hkv, S, Dv).
+/// @param rows           As in AttentionHtmlOptions.
+/// @param has_additions  Whether a bias or ALiBi slopes are given.
 /// @return The size, in bytes.
 template <class T>
 REGARD_EXPORT double attention_html_bytes(const std::array<Index, 4>& query, const std::array<Index, 4>& key,
@@ -88,25 +88,26 @@ REGARD_EXPORT double attention_html_bytes(const std::array<Index, 4>& query, con
 /// query, key, value and options must be those of the call of attention_forward that wrote `computed`. Scores and
 /// weights of the rows are computed by attention_weights.
 ///
-/// @tparam T float or double, the type of the arrays.
-/// @param query Queries, (B, H, L, D).
-/// @param key Keys, (B, Hkv, S, D).
-/// @param value Values, (B, Hkv, S, Dv).
-/// @param computed Outputs of attention_forward: context, row_max, row_sum and, with sinks, sink_weights are read.
-/// @param options Options of attention_forward.
-/// @param html Options of the page.
-/// @param runtime Threads, workspace and stop token.
+/// @tparam T        float or double, the type of the arrays.
+/// @param query     Queries, (B, H, L, D).
+/// @param key       Keys, (B, Hkv, S, D).
+/// @param value     Values, (B, Hkv, S, Dv).
+/// @param computed  Outputs of attention_forward: context, row_max, row_sum and, with sinks, sink_weights are read.
+/// @param options   Options of attention_forward.
+/// @param html      Options of the page.
+/// @param runtime   Threads, scratch memory and cancellation.
 /// @return The HTML text.
-/// @throws std::invalid_argument with what is wrong, for any of these:
-///   - only_inspection without an inspection
-///   - a row outside 0 … L − 1
-///   - no row or no key to show
-///   - tokens whose number is not that of the queries or keys
-///   - a result that is missing, or a value whose shape does not match key
-///   - a page of more than kMaxAttentionHtmlBytes
+/// @throws InvalidArgument  in any of these cases; the message says which:
+///                          - only_inspection without an inspection
+///                          - a row outside 0 … L − 1
+///                          - no row or no key to show
+///                          - tokens whose number is not that of the queries or keys
+///                          - a result that is missing, or a value whose shape does not match key
+///                          - a page of more than kMaxAttentionHtmlBytes
 ///
 /// Other exceptions are those of attention_weights.
 ///
+/// @par Example
 /// @code{.cpp}
 /// attention_forward(query, key, value, outputs, options);
 /// const std::string page = render_attention_html<float>(query, key, value, outputs, options, {});

@@ -108,22 +108,25 @@ struct Comparison {
 
 /// Compares one word in several sentences.
 ///
-/// @param model The model.
-/// @param word One name for all sentences, as word_index accepts it, or one for each sentence, separated by commas:
-///   `bank`, `bank#1`, `bank,bank#1,@4`. All must name the same word, that is, a word of the same pieces.
-/// @param sentences 2 to kMaxCompared sentences.
-/// @param options Words to hide, control, and whether to truncate.
-/// @param runtime Threads, workspace and stop token.
+/// @param model      The model.
+/// @param word       One name for all sentences, as word_index accepts it, or one for each sentence, separated by
+///                   commas: `bank`, `bank#1`, `bank,bank#1,@4`. All must name the same word, that is, a word of the
+///                   same pieces.
+/// @param sentences  2 to kMaxCompared sentences.
+/// @param options    Words to hide, control, and whether to truncate.
+/// @param runtime    Threads, scratch memory and cancellation.
 /// @return The comparison.
-/// @throws std::invalid_argument for any of these:
-///   - fewer than 2 or more than kMaxCompared sentences
-///   - a word that does not occur, or that occurs several times and is named without `#`; names of different words
-///   - a word to hide that occurs in no sentence
-///   - a control that does not occur in two sentences, or that is the word itself
-///   - a text without words, and whatever read_sentence rejects
-/// @throws regard::DataError as read_sentence does.
-/// @throws regard::Cancelled if a stop is requested.
+/// @throws InvalidArgument  in any of these cases:
+///                          - fewer than 2 or more than kMaxCompared sentences
+///                          - a word that does not occur, or that occurs several times and is named without `#`; names
+///                            of different words
+///                          - a word to hide that occurs in no sentence
+///                          - a control that does not occur in two sentences, or that is the word itself
+///                          - a text without words, and whatever read_sentence rejects
+/// @throws DataError        as read_sentence does.
+/// @throws Cancelled        if a stop is requested.
 ///
+/// @par Example
 /// @code{.cpp}
 /// const Comparison comparison = compare_word(
 ///     model, "bank", {"he sat on the bank of the river", "she put her money in the bank"}, {.hide = {"river"}});
@@ -145,11 +148,11 @@ struct CompareText {
 };
 /// Renders a comparison as text.
 ///
-/// @param comparison The comparison.
-/// @param options Format and contents.
-/// @param stop Stop token.
+/// @param comparison  The comparison.
+/// @param options     Format and contents.
+/// @param stop        Stop token.
 /// @return The text.
-/// @throws regard::Cancelled if a stop is requested.
+/// @throws Cancelled  if a stop is requested.
 REGARD_EXPORT std::string render_compare_text(const Comparison& comparison, const CompareText& options = {},
                                               const std::stop_token& stop = {});
 
@@ -158,17 +161,17 @@ REGARD_EXPORT std::string render_compare_text(const Comparison& comparison, cons
 /// The sentences claim no more than floor, controls and, with words to hide, the other words allow. Text from outside
 /// is escaped for a terminal.
 ///
-/// @param comparison The comparison.
+/// @param comparison  The comparison.
 /// @return The sentences.
 REGARD_EXPORT std::vector<std::string> compare_findings(const Comparison& comparison);
 
 /// Renders a comparison as JSON, with `"schema": "regard/1"`; docs/guide/compare.md lists the fields.
 ///
-/// @param comparison The comparison.
-/// @param command The command line, as it was typed.
-/// @param stop Stop token.
+/// @param comparison  The comparison.
+/// @param command     The command line, as it was typed.
+/// @param stop        Stop token.
 /// @return The JSON text.
-/// @throws regard::Cancelled if a stop is requested.
+/// @throws Cancelled  if a stop is requested.
 REGARD_EXPORT std::string render_compare_json(const Comparison& comparison, std::string_view command,
                                               const std::stop_token& stop = {});
 

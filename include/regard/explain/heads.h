@@ -43,14 +43,14 @@ inline constexpr std::array<HeadMeasure, kNumHeadMeasures> kHeadMeasures = {
     HeadMeasure::next,    HeadMeasure::distance, HeadMeasure::contribution};
 /// Returns the name of a measure: "entropy", …
 ///
-/// @param measure The measure.
+/// @param measure  The measure.
 /// @return Its name.
 REGARD_EXPORT std::string_view head_measure_name(HeadMeasure measure);
 /// Finds a measure by its name.
 ///
-/// @param name The name.
+/// @param name  The name.
 /// @return The measure.
-/// @throws std::invalid_argument with all names, if there is none of that name.
+/// @throws InvalidArgument  if there is none of that name. The message lists all names.
 REGARD_EXPORT HeadMeasure parse_head_measure(std::string_view name);
 
 /// The statistic of one measure in one head, over n queries or, with `by_sentence`, over the means of n sentences.
@@ -69,7 +69,7 @@ struct HeadMeasures {
   std::array<HeadStatistic, kNumHeadMeasures> statistics{};
   /// Returns the statistic of a measure.
   ///
-  /// @param measure The measure.
+  /// @param measure  The measure.
   /// @return Its statistic.
   const HeadStatistic& of(HeadMeasure measure) const { return statistics[static_cast<std::size_t>(measure)]; }
 };
@@ -101,6 +101,7 @@ struct HeadSurvey {
 ///
 /// The survey is the same for the same sentences in the same order, for any number of threads.
 ///
+/// @par Example
 /// @code{.cpp}
 /// HeadSurveyor surveyor(model, false);
 /// for (const std::string& line : lines) surveyor.add(read_sentence(model, line));
@@ -110,16 +111,16 @@ class REGARD_EXPORT HeadSurveyor {
  public:
   /// Constructs a surveyor without sentences.
   ///
-  /// @param model The model, which must outlive the surveyor.
-  /// @param by_sentence First takes the mean over the queries of a sentence, then the statistics over the sentences.
+  /// @param model        The model, which must outlive the surveyor.
+  /// @param by_sentence  First takes the mean over the queries of a sentence, then the statistics over the sentences.
   HeadSurveyor(const SentenceModel& model, bool by_sentence);
   /// Adds a sentence.
   ///
-  /// @param sentence Result of read_sentence with the model.
-  /// @param line Its line in the input, from 1; 0 for a text given by itself.
-  /// @param runtime Threads, workspace and stop token.
-  /// @throws std::invalid_argument as encoder_weights does.
-  /// @throws regard::Cancelled if a stop is requested.
+  /// @param sentence  Result of read_sentence with the model.
+  /// @param line      Its line in the input, from 1; 0 for a text given by itself.
+  /// @param runtime   Threads, scratch memory and cancellation.
+  /// @throws InvalidArgument  as encoder_weights does.
+  /// @throws Cancelled        if a stop is requested.
   void add(const Sentence& sentence, Index line = 0, const Runtime& runtime = {});
   /// Returns the measures of all sentences so far.
   HeadSurvey survey() const;
@@ -152,10 +153,10 @@ struct HeadFilter {
 };
 /// Chooses and sorts heads.
 ///
-/// @param survey The survey.
-/// @param filter Which heads, in which order.
+/// @param survey  The survey.
+/// @param filter  Which heads, in which order.
 /// @return The chosen heads. Heads whose mean is NaN are sorted last.
-/// @throws std::invalid_argument for a layer or head that does not exist, and for min or max without sort.
+/// @throws InvalidArgument  if a layer or head does not exist, or if min or max is given without sort.
 REGARD_EXPORT std::vector<HeadMeasures> chosen_heads(const HeadSurvey& survey, const HeadFilter& filter);
 
 /// Options of render_heads_text.
@@ -167,20 +168,20 @@ struct HeadsText {
 };
 /// Renders a survey as text.
 ///
-/// @param survey The survey.
-/// @param filter Which heads, in which order.
-/// @param options Format and contents.
+/// @param survey   The survey.
+/// @param filter   Which heads, in which order.
+/// @param options  Format and contents.
 /// @return The text.
-/// @throws std::invalid_argument as chosen_heads does.
+/// @throws InvalidArgument  as chosen_heads does.
 REGARD_EXPORT std::string render_heads_text(const HeadSurvey& survey, const HeadFilter& filter,
                                             const HeadsText& options = {});
 /// Renders a survey as JSON, with `"schema": "regard/1"`; docs/guide/compare.md lists the fields.
 ///
-/// @param survey The survey.
-/// @param filter Which heads, in which order.
-/// @param command The command line, as it was typed.
+/// @param survey   The survey.
+/// @param filter   Which heads, in which order.
+/// @param command  The command line, as it was typed.
 /// @return The JSON text.
-/// @throws std::invalid_argument as chosen_heads does.
+/// @throws InvalidArgument  as chosen_heads does.
 REGARD_EXPORT std::string render_heads_json(const HeadSurvey& survey, const HeadFilter& filter,
                                             std::string_view command);
 

@@ -73,19 +73,20 @@ struct Inspection {
 
 /// Finds the heavy hitters of each head.
 ///
-/// @tparam T float or double, the type of the masses.
-/// @param key_mass Masses, (B, H, S), as attention_columns wrote them.
-/// @param num_queries L, the number of queries per head.
-/// @param options Number of heavy hitters, and keys to track.
-/// @param statistics The means of the heads, (B, H), if attention_with_statistics wrote them: head_entropy,
-///   head_largest_weight and head_mean_distance are read. Each may be absent.
-/// @param uniform_mass Masses under uniform weights, (B|1, H|1, S): Σ over the queries that can attend to the key of
-///   1 / the number of keys that the query can attend to. This is the key_mass of a call with the same masks and
-///   scale 0, without bias, slopes and sinks. Absent: every query can attend to every key.
+/// @tparam T            float or double, the type of the masses.
+/// @param key_mass      Masses, (B, H, S), as attention_columns wrote them.
+/// @param num_queries   L, the number of queries per head.
+/// @param options       Number of heavy hitters, and keys to track.
+/// @param statistics    The means of the heads, (B, H), if attention_with_statistics wrote them: head_entropy,
+///                      head_largest_weight and head_mean_distance are read. Each may be absent.
+/// @param uniform_mass  Masses under uniform weights, (B|1, H|1, S): Σ over the queries that can attend to the key of 1
+///                      / the number of keys that the query can attend to. This is the key_mass of a call with the same
+///                      masks and scale 0, without bias, slopes and sinks. Absent: every query can attend to every key.
 /// @return The report.
-/// @throws std::invalid_argument for a tracked key outside 0 … S − 1, top < 0, num_queries < 1, and for means or
-///   uniform_mass of the wrong shape.
+/// @throws InvalidArgument  if a tracked key is outside 0 … S − 1, if top < 0 or num_queries < 1, or if the means or
+///                          uniform_mass have the wrong shape.
 ///
+/// @par Example
 /// @code{.cpp}
 /// const Inspection inspection = inspect_heads<float>(key_mass, L, {.top = 3});
 /// std::fputs(render_inspection_text(inspection).c_str(), stdout);
@@ -105,19 +106,19 @@ struct InspectionText {
 /// Renders the report as text: the finding, then a line for each head, or more lines if its heavy hitters do not fit
 /// the width.
 ///
-/// @param inspection The report.
-/// @param options Width and characters.
+/// @param inspection  The report.
+/// @param options     Width and characters.
 /// @return The text.
 REGARD_EXPORT std::string render_inspection_text(const Inspection& inspection, const InspectionText& options = {});
 /// Renders the report as a JSON object; docs/guide/inspection.md lists its fields.
 ///
-/// @param inspection The report.
+/// @param inspection  The report.
 /// @return The JSON text. Numbers are the shortest that read back the same in the type of the masses.
 REGARD_EXPORT std::string render_inspection_json(const Inspection& inspection);
 /// Writes the object of render_inspection_json as the next value of a document.
 ///
-/// @param json The document. Its style is restored afterwards.
-/// @param inspection The report.
+/// @param json        The document. Its style is restored afterwards.
+/// @param inspection  The report.
 REGARD_EXPORT void write_inspection_json(JsonWriter& json, const Inspection& inspection);
 
 }  // namespace regard::inline v0

@@ -30,13 +30,14 @@ struct SentenceHtmlOptions {
 };
 /// Renders the page of a sentence.
 ///
-/// @param model The model that the analysis was made with; it must be the same one.
-/// @param analysis The analysis.
-/// @param options Options of the page.
-/// @param runtime Threads, workspace and stop token.
+/// @param model     The model that the analysis was made with; it must be the same one.
+/// @param analysis  The analysis.
+/// @param options   Options of the page.
+/// @param runtime   Threads, scratch memory and cancellation.
 /// @return The HTML text.
-/// @throws regard::Cancelled if a stop is requested.
+/// @throws Cancelled  if a stop is requested.
 ///
+/// @par Example
 /// @code{.cpp}
 /// const SentenceAnalysis analysis = analyze_sentence(model, "he sat on the bank of the river");
 /// const std::string page = render_sentence_html(model, analysis, {});
@@ -47,11 +48,11 @@ REGARD_EXPORT std::string render_sentence_html(const SentenceModel& model, const
 /// Renders the page of one word in several sentences: its cosines from layer to layer with floor and control, and the
 /// heads.
 ///
-/// @param comparison The comparison.
-/// @param command The command line, as it was typed.
-/// @param stop Stop token.
+/// @param comparison  The comparison.
+/// @param command     The command line, as it was typed.
+/// @param stop        Stop token.
 /// @return The HTML text.
-/// @throws regard::Cancelled if a stop is requested.
+/// @throws Cancelled  if a stop is requested.
 REGARD_EXPORT std::string render_compare_html(const Comparison& comparison, std::string_view command,
                                               const std::stop_token& stop = {});
 

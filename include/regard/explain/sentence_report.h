@@ -73,13 +73,13 @@ struct SentenceDetails {
 };
 /// Computes everything behind one weight.
 ///
-/// @param model The model.
-/// @param sentence The sentence.
-/// @param row A row of that sentence.
-/// @param query Token of the query, one of SentenceRow::queries.
-/// @param key Token of the key.
+/// @param model     The model.
+/// @param sentence  The sentence.
+/// @param row       A row of that sentence.
+/// @param query     Token of the query, one of SentenceRow::queries.
+/// @param key       Token of the key.
 /// @return The details.
-/// @throws std::invalid_argument for a token that does not exist, or a query that does not belong to the row.
+/// @throws InvalidArgument  if a token does not exist, or if the query does not belong to the row.
 REGARD_EXPORT SentenceDetails sentence_details(const SentenceModel& model, const Sentence& sentence,
                                                const SentenceRow& row, Index query, Index key);
 
@@ -142,16 +142,17 @@ struct SentenceAnalysis {
 /// The encoder runs once for each word of SentenceAnalysis::alone, several runs at once. After each, Runtime::progress
 /// is called with the number of runs that are done.
 ///
-/// @param model The model.
-/// @param text The sentence.
-/// @param options Word, head and hidden words.
-/// @param runtime Threads, workspace, stop token and progress.
+/// @param model    The model.
+/// @param text     The sentence.
+/// @param options  Word, head and hidden words.
+/// @param runtime  Threads, scratch memory, cancellation and progress.
 /// @return The analysis.
-/// @throws std::invalid_argument as read_sentence, check_has_words, word_index and sentence_row do, for a layer without
-///   a head, and for a head without a layer.
-/// @throws regard::DataError as read_sentence does, and if the output is not finite with a word hidden.
-/// @throws regard::Cancelled if a stop is requested.
+/// @throws InvalidArgument  as read_sentence(), check_has_words(), word_index() and sentence_row() do, and if only one
+///                          of layer and head is given.
+/// @throws DataError        as read_sentence does, and if the output is not finite with a word hidden.
+/// @throws Cancelled        if a stop is requested.
 ///
+/// @par Example
 /// @code{.cpp}
 /// const SentenceAnalysis analysis = analyze_sentence(model, "he sat on the bank of the river", {.query = "bank"});
 /// std::fputs(render_sentence_text(analysis, {}).c_str(), stdout);
@@ -162,7 +163,7 @@ REGARD_EXPORT SentenceAnalysis analyze_sentence(const SentenceModel& model, std:
 
 /// Computes what all heads of the model give to the target of an analysis.
 ///
-/// @param analysis The analysis.
+/// @param analysis  The analysis.
 /// @return The means over all heads.
 REGARD_EXPORT PairInHeads pair_in_heads(const SentenceAnalysis& analysis);
 
@@ -178,7 +179,7 @@ struct SentenceFindings {
 };
 /// Formulates the findings of an analysis.
 ///
-/// @param analysis The analysis.
+/// @param analysis  The analysis.
 /// @return The findings.
 REGARD_EXPORT SentenceFindings sentence_findings(const SentenceAnalysis& analysis);
 
@@ -205,11 +206,11 @@ struct SentenceTextOptions {
 };
 /// Renders an analysis as text. If the analysis has SentenceDetails, they are printed as well.
 ///
-/// @param analysis The analysis.
-/// @param options Format and contents.
-/// @param stop Stop token.
+/// @param analysis  The analysis.
+/// @param options   Format and contents.
+/// @param stop      Stop token.
 /// @return The text, which ends with a newline.
-/// @throws regard::Cancelled if a stop is requested.
+/// @throws Cancelled  if a stop is requested.
 REGARD_EXPORT std::string render_sentence_text(const SentenceAnalysis& analysis, const SentenceTextOptions& options,
                                                const std::stop_token& stop = {});
 
@@ -219,11 +220,11 @@ struct SentenceJsonOptions {
 };
 /// Renders an analysis as JSON: `"schema": "regard/1"` first; docs/guide/sentence.md lists the fields.
 ///
-/// @param analysis The analysis.
-/// @param options The command line.
-/// @param stop Stop token.
+/// @param analysis  The analysis.
+/// @param options   The command line.
+/// @param stop      Stop token.
 /// @return The JSON text.
-/// @throws regard::Cancelled if a stop is requested.
+/// @throws Cancelled  if a stop is requested.
 REGARD_EXPORT std::string render_sentence_json(const SentenceAnalysis& analysis, const SentenceJsonOptions& options,
                                                const std::stop_token& stop = {});
 

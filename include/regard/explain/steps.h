@@ -136,12 +136,12 @@ enum class Operation {
 inline constexpr int kNumOperations = static_cast<int>(Operation::scale_statistics) + 1;
 /// Returns the name of an operation: "show", …
 ///
-/// @param operation The operation.
+/// @param operation  The operation.
 /// @return Its name.
 REGARD_EXPORT std::string_view operation_name(Operation operation);
 /// Finds an operation by its name.
 ///
-/// @param name The name.
+/// @param name  The name.
 /// @return The operation; nothing if there is none of that name.
 REGARD_EXPORT std::optional<Operation> operation_named(std::string_view name);
 
@@ -231,9 +231,9 @@ struct ExplainInput {
 /// - scores, scaled (unless the scale is none), masked (if causal), weights, context.
 /// - Heads joined, and W_output (and b_output), if given.
 ///
-/// @param input The input. Its own steps are ignored.
+/// @param input  The input. Its own steps are ignored.
 /// @return The steps.
-/// @throws std::invalid_argument with the name of the matrix, if a matrix is missing or no step uses it.
+/// @throws InvalidArgument  if a matrix is missing, or if no step uses it. The message names the matrix.
 REGARD_EXPORT std::vector<StepRequest> standard_steps(const ExplainInput& input);
 
 /// An axis of a result.
@@ -341,18 +341,20 @@ struct Keep {
 
 /// Computes every step.
 ///
-/// @param input Matrices, settings and steps.
-/// @param keep Which rows of large matrices to keep.
-/// @param stop Stop token, polled between steps.
+/// @param input  Matrices, settings and steps.
+/// @param keep   Which rows of large matrices to keep.
+/// @param stop   Stop token, polled between steps.
 /// @return The computed steps.
-/// @throws std::invalid_argument for any of these:
-///   - shapes that do not match, with step, matrix, actual and expected shape
-///   - a matrix that is missing, given twice, or used by no step
-///   - unknown or ambiguous tokens
-///   - settings out of range, and names, expected numbers or notes for a step that does not exist
-///   - work that does not fit into memory, with both sizes
-/// @throws regard::Cancelled if a stop is requested.
+/// @throws InvalidArgument  in any of these cases:
+///                          - shapes that do not match, with step, matrix, actual and expected shape
+///                          - a matrix that is missing, given twice, or used by no step
+///                          - unknown or ambiguous tokens
+///                          - settings out of range, and names, expected numbers or notes for a step that does not
+///                            exist
+///                          - work that does not fit into memory, with both sizes
+/// @throws Cancelled        if a stop is requested.
 ///
+/// @par Example
 /// @code{.cpp}
 /// const Explanation explanation = explain(lesson_input("three-words"));
 /// std::fputs(render_text(explanation, {}).c_str(), stdout);
@@ -361,16 +363,17 @@ REGARD_EXPORT Explanation explain(const ExplainInput& input, const Keep& keep = 
 
 /// Returns the words of the queries: the tokens given, else the indices from 0 on.
 ///
-/// @param input The input.
+/// @param input  The input.
 /// @return One word for each query.
 REGARD_EXPORT std::vector<std::string> query_tokens(const ExplainInput& input);
 
 /// Finds a token by its name.
 ///
-/// @param tokens The tokens.
-/// @param token `WORD`, `WORD#1` (its second occurrence) or `@INDEX`.
+/// @param tokens  The tokens.
+/// @param token   `WORD`, `WORD#1` (its second occurrence) or `@INDEX`.
 /// @return Index of the token.
-/// @throws std::invalid_argument with the choices, if there is none, or if a word without `#` occurs more than once.
+/// @throws InvalidArgument  if there is no such token, or if a word without `#` occurs more than once. The message
+///                          lists the choices.
 REGARD_EXPORT Index token_index(const std::vector<std::string>& tokens, std::string_view token);
 
 /// One line of the derivation of a cell, with the sum so far: "Q[1,2] · K[0,2] = 1 × 2 = 2".
@@ -399,12 +402,12 @@ struct Cell {
 };
 /// Derives one cell of a step.
 ///
-/// @param explanation The explanation.
-/// @param step One of its steps.
-/// @param cell The cell.
-/// @param digits Decimals in the lines.
+/// @param explanation  The explanation.
+/// @param step         One of its steps.
+/// @param cell         The cell.
+/// @param digits       Decimals in the lines.
 /// @return The derivation.
-/// @throws std::invalid_argument if the cell is outside the step's result, or was not kept.
+/// @throws InvalidArgument  if the cell is outside the step's result, or if it was not kept.
 REGARD_EXPORT CellDerivation expand_cell(const Explanation& explanation, const Step& step, const Cell& cell,
                                          int digits);
 
@@ -420,22 +423,22 @@ struct TextOptions {
 };
 /// Renders an explanation as text.
 ///
-/// @param explanation The explanation.
-/// @param options Format and contents.
-/// @param stop Stop token.
+/// @param explanation  The explanation.
+/// @param options      Format and contents.
+/// @param stop         Stop token.
 /// @return The text, which ends with a newline.
-/// @throws std::invalid_argument with the choices, if the options name a step or a cell that does not exist.
-/// @throws regard::Cancelled if a stop is requested.
+/// @throws InvalidArgument  if the options name a step or a cell that does not exist. The message lists the choices.
+/// @throws Cancelled        if a stop is requested.
 REGARD_EXPORT std::string render_text(const Explanation& explanation, const TextOptions& options,
                                       const std::stop_token& stop = {});
 /// As render_text, but one step at a time, for a pause between them.
 ///
-/// @param explanation The explanation.
-/// @param options Format and contents.
-/// @param stop Stop token.
+/// @param explanation  The explanation.
+/// @param options      Format and contents.
+/// @param stop         Stop token.
 /// @return The pages: without TextOptions::step also an introduction and the errata. Each ends with a newline.
-/// @throws std::invalid_argument as render_text does.
-/// @throws regard::Cancelled if a stop is requested.
+/// @throws InvalidArgument  as render_text does.
+/// @throws Cancelled        if a stop is requested.
 REGARD_EXPORT std::vector<std::string> render_text_pages(const Explanation& explanation, const TextOptions& options,
                                                          const std::stop_token& stop = {});
 
@@ -449,12 +452,12 @@ struct JsonOptions {
 ///
 /// Numbers are the shortest that read back the same; those that are not finite are "-inf", "inf" and "nan".
 ///
-/// @param explanation The explanation.
-/// @param options Contents.
-/// @param stop Stop token.
+/// @param explanation  The explanation.
+/// @param options      Contents.
+/// @param stop         Stop token.
 /// @return The JSON text.
-/// @throws std::invalid_argument as render_text does.
-/// @throws regard::Cancelled if a stop is requested.
+/// @throws InvalidArgument  as render_text does.
+/// @throws Cancelled        if a stop is requested.
 REGARD_EXPORT std::string render_json(const Explanation& explanation, const JsonOptions& options,
                                       const std::stop_token& stop = {});
 
@@ -467,51 +470,53 @@ struct HtmlOptions {
 ///
 /// The page holds the JSON of render_json, further data for drawing, and its script and style.
 ///
-/// @param explanation The explanation.
-/// @param options Options of the page.
-/// @param stop Stop token.
+/// @param explanation  The explanation.
+/// @param options      Options of the page.
+/// @param stop         Stop token.
 /// @return The HTML text.
-/// @throws regard::Cancelled if a stop is requested.
+/// @throws Cancelled  if a stop is requested.
 REGARD_EXPORT std::string render_html(const Explanation& explanation, const HtmlOptions& options,
                                       const std::stop_token& stop = {});
 
 /// Writes an input as JSON. `read_explain_input(write_explain_input(x), source)` explains to the same steps as x.
 ///
-/// @param input The input.
+/// @param input  The input.
 /// @return The JSON text.
 REGARD_EXPORT std::string write_explain_input(const ExplainInput& input);
 /// Reads an input from JSON; docs/guide/own-matrices.md describes it.
 ///
-/// @param json The JSON text.
-/// @param source Name of the text in error messages.
-/// @param stop Stop token, polled while the text is read.
-/// @param max_memory_bytes Memory that reading may take, in bytes; absent: available_memory_bytes().
+/// @param json              The JSON text.
+/// @param source            Name of the text in error messages.
+/// @param stop              Stop token, polled while the text is read.
+/// @param max_memory_bytes  Memory that reading may take, in bytes; absent: available_memory_bytes().
 /// @return The input.
-/// @throws regard::DataError with `source`, the byte offset and the name of the key for broken JSON, duplicate keys,
-///   numbers out of the range of double, ragged matrices, and nesting deeper than 64; "source: needs N bytes of memory;
-///   M are available", before any of it is allocated.
-/// @throws regard::Cancelled if a stop is requested.
+/// @throws DataError  in any of these cases; the message names `source`, the byte offset and the key:
+///                    - invalid JSON, duplicate keys, or nesting deeper than 64
+///                    - a number out of the range of double, or a ragged matrix
+///                    - too little memory, before any of it is allocated: "source: needs N bytes of memory; M are
+///                      available"
+/// @throws Cancelled  if a stop is requested.
 REGARD_EXPORT ExplainInput read_explain_input(std::string_view json, const std::string& source,
                                               const std::stop_token& stop = {},
                                               std::optional<std::uint64_t> max_memory_bytes = std::nullopt);
 
 /// Parses a scale as the program and the JSON write it.
 ///
-/// @param text `none`, `sqrt`, `floor_half` or a finite number.
+/// @param text  `none`, `sqrt`, `floor_half` or a finite number.
 /// @return The scale.
-/// @throws std::invalid_argument with what is allowed, for any other text.
+/// @throws InvalidArgument  if the text is anything else. The message lists what is allowed.
 REGARD_EXPORT Scale parse_scale(std::string_view text);
 /// Parses a causal mask as the program and the JSON write it.
 ///
-/// @param text `top_left`, `bottom_right`, `off` or a whole number, the offset.
+/// @param text  `top_left`, `bottom_right`, `off` or a whole number, the offset.
 /// @return The causal mask.
-/// @throws std::invalid_argument with what is allowed, for any other text.
+/// @throws InvalidArgument  if the text is anything else. The message lists what is allowed.
 REGARD_EXPORT Causal parse_causal(std::string_view text);
 /// Parses a layout as the program and the JSON write it.
 ///
-/// @param text `rows` or `columns`.
+/// @param text  `rows` or `columns`.
 /// @return The layout.
-/// @throws std::invalid_argument with what is allowed, for any other text.
+/// @throws InvalidArgument  if the text is anything else. The message lists what is allowed.
 REGARD_EXPORT Layout parse_layout(std::string_view text);
 
 }  // namespace regard::inline v0

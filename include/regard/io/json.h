@@ -46,10 +46,10 @@ struct REGARD_EXPORT JsonValue {
   JsonValue() = default;
   /// Constructs a value from its contents and its offset in the text.
   ///
-  /// @tparam T `std::monostate`, `bool`, `double`, `std::string`, `std::vector<double>`, `std::vector<JsonValue>` or
-  ///   `std::vector<Member>`.
-  /// @param contents The contents.
-  /// @param at Offset of the value in the text, in bytes.
+  /// @tparam T        `std::monostate`, `bool`, `double`, `std::string`, `std::vector<double>`,
+  ///                  `std::vector<JsonValue>` or `std::vector<Member>`.
+  /// @param contents  The contents.
+  /// @param at        Offset of the value in the text, in bytes.
   template <class T>
   JsonValue(T contents, std::size_t at) : offset(at), contents_(std::move(contents)) {}
 
@@ -76,9 +76,9 @@ struct REGARD_EXPORT JsonValue {
   ///
   /// This is a linear search over all members. To look up many names, build an index (SortedNames).
   ///
-  /// @param name The name.
+  /// @param name  The name.
   /// @return The member's value; null if there is no such member, or if this is not an object. The pointer is valid as
-  ///   long as this value is unchanged.
+  ///         long as this value is unchanged.
   const JsonValue* find(std::string_view name) const;
 
   /// Offset of the value's first byte in the text. For a number, offset of one of its bytes.
@@ -96,11 +96,11 @@ struct REGARD_EXPORT JsonValue {
 /// The bound includes the tree, the parser's own memory and the message of an error, but not the text itself. Counting
 /// stops at brackets nested deeper than `max_depth`, where read_json stops as well.
 ///
-/// @param text The JSON text.
-/// @param max_depth The limit on nesting that read_json will be given.
-/// @param stop Stop token, polled while the text is scanned.
+/// @param text       The JSON text.
+/// @param max_depth  The limit on nesting that read_json will be given.
+/// @param stop       Stop token, polled while the text is scanned.
 /// @return The bound, in bytes.
-/// @throws regard::Cancelled if a stop is requested.
+/// @throws Cancelled  if a stop is requested.
 REGARD_EXPORT std::uint64_t json_memory_bytes(std::string_view text, Index max_depth = 64,
                                               const std::stop_token& stop = {});
 
@@ -108,28 +108,32 @@ REGARD_EXPORT std::uint64_t json_memory_bytes(std::string_view text, Index max_d
 ///
 /// Needs of up to 64 KiB always pass.
 ///
-/// @param source Name of the text in error messages.
-/// @param needed Memory needed, in bytes.
-/// @param max_memory_bytes Memory available, in bytes; absent: available_memory_bytes().
-/// @throws regard::DataError "source: needs N bytes of memory; M are available".
+/// @param source            Name of the text in error messages.
+/// @param needed            Memory needed, in bytes.
+/// @param max_memory_bytes  Memory available, in bytes; absent: available_memory_bytes().
+/// @throws DataError  "source: needs N bytes of memory; M are available" if they are not available.
 REGARD_EXPORT void check_json_memory(const std::string& source, std::uint64_t needed,
                                      std::optional<std::uint64_t> max_memory_bytes);
 
 /// Parses a JSON text.
 ///
-/// @param text The text, in UTF-8.
-/// @param source Name of the text in error messages, as a rule the path of the file.
-/// @param max_depth Largest allowed nesting of brackets.
-/// @param stop Stop token, polled while the text is read.
-/// @param max_memory_bytes Memory that reading may take, in bytes, see json_memory_bytes; absent:
-///   available_memory_bytes().
+/// @param text              The text, in UTF-8.
+/// @param source            Name of the text in error messages, as a rule the path of the file.
+/// @param max_depth         Largest allowed nesting of brackets.
+/// @param stop              Stop token, polled while the text is read.
+/// @param max_memory_bytes  Memory that reading may take, in bytes, see json_memory_bytes; absent:
+///                          available_memory_bytes().
 /// @return The root of the tree.
-/// @throws regard::DataError "source: byte N: …" for text that is not JSON or not UTF-8, a name that occurs twice in an
-///   object, a number out of the range of double, and brackets nested deeper than `max_depth`;
-///   "source: needs N bytes of memory; M are available", before any of it is allocated (up to 64 KiB are allocated
-///   without a check).
-/// @throws regard::Cancelled if a stop is requested.
+/// @throws DataError  "source: byte N: …" in any of these cases:
+///                    - the text is not JSON or not UTF-8
+///                    - a name occurs twice in an object
+///                    - a number is out of the range of double
+///                    - brackets are nested deeper than `max_depth`
+/// @throws DataError  "source: needs N bytes of memory; M are available" before any of it is allocated. Needs of up to
+///                    64 KiB are not checked.
+/// @throws Cancelled  if a stop is requested.
 ///
+/// @par Example
 /// @code{.cpp}
 /// const JsonValue root = read_json(R"({"width": 384})", "config.json");
 /// const double width = root.find("width")->number();

@@ -39,10 +39,10 @@ struct Matrix {
   Index stored_columns() const { return kept_columns.empty() ? num_columns : static_cast<Index>(kept_columns.size()); }
   /// Computes where an element is in `numbers`.
   ///
-  /// @param head Head, from 0.
-  /// @param stored_row Index among the stored rows, which differs from the row's index in the whole matrix if kept_rows
-  ///   is not empty.
-  /// @param stored_column Index among the stored columns, in the same sense.
+  /// @param head           Head, from 0.
+  /// @param stored_row     Index among the stored rows, which differs from the row's index in the whole matrix if
+  ///                       kept_rows is not empty.
+  /// @param stored_column  Index among the stored columns, in the same sense.
   /// @return Index into `numbers`.
   std::size_t index(Index head, Index stored_row, Index stored_column) const {
     return static_cast<std::size_t>((head * stored_rows() + stored_row) * stored_columns() + stored_column);
@@ -51,9 +51,9 @@ struct Matrix {
 
 /// Makes a matrix without heads from its rows, for lessons and tests.
 ///
-/// @param rows The rows, all of the same length.
+/// @param rows  The rows, all of the same length.
 /// @return The matrix.
-/// @throws std::invalid_argument if the rows differ in length.
+/// @throws InvalidArgument  if the rows differ in length.
 REGARD_EXPORT Matrix matrix_of(const std::vector<std::vector<double>>& rows);
 
 }  // namespace regard::inline v0

@@ -32,7 +32,7 @@ namespace regard::inline v0 {
 
 /// Fills `bytes` from a file or stream and returns the number of bytes read.
 ///
-/// The number is less than bytes.size() only at the end of the file. Throws regard::DataError if reading fails.
+/// The number is less than bytes.size() only at the end of the file. Throws DataError if reading fails.
 using ByteSource = std::function<std::size_t(std::span<std::byte> bytes)>;
 
 /// An array in memory, in native byte order. Booleans are stored as 0 or 1.
@@ -41,7 +41,7 @@ struct NpyArray {
   struct Free {
     /// Calls std::free.
     ///
-    /// @param p Memory from std::malloc or std::realloc.
+    /// @param p  Memory from std::malloc or std::realloc.
     void operator()(std::byte* p) const { std::free(p); }
   };
   ElementType type = ElementType::float32;  ///< One of float32, float64, int32, int64 and boolean.
@@ -51,7 +51,7 @@ struct NpyArray {
 
   /// Returns the elements as an array of their type.
   ///
-  /// @tparam T The type that `type` names: float, double, std::int32_t, std::int64_t or bool.
+  /// @tparam T  The type that `type` names: float, double, std::int32_t, std::int64_t or bool.
   /// @return The first element, valid as long as `data` is.
   template <class T>
   const T* elements() const {
@@ -61,9 +61,10 @@ struct NpyArray {
 
 /// Reads one NPY file in two stages: the header on construction, the elements on request.
 ///
-/// A program can thus check the shape before it reads the elements. Both stages throw regard::DataError
+/// A program can thus check the shape before it reads the elements. Both stages throw DataError
 /// "name: byte N: …" for a file that is malformed, truncated or too long, or whose type is not read here.
 ///
+/// @par Example
 /// @code{.cpp}
 /// NpyReader reader(source, "query.npy");  // reader.type() and reader.shape() are now known
 /// const NpyArray query = reader.read();
@@ -72,10 +73,10 @@ class REGARD_EXPORT NpyReader {
  public:
   /// Reads and checks the header.
   ///
-  /// @param source Source of bytes, positioned at the first byte of the file.
-  /// @param name Name of the file in error messages.
-  /// @param num_bytes Length of the whole file in bytes, if it is known.
-  /// @throws regard::DataError "name: byte N: …".
+  /// @param source     Source of bytes, positioned at the first byte of the file.
+  /// @param name       Name of the file in error messages.
+  /// @param num_bytes  Length of the whole file in bytes, if it is known.
+  /// @throws DataError  "name: byte N: …" if the header is malformed, truncated or of a type that is not read here.
   NpyReader(ByteSource source, std::string name, std::optional<std::uint64_t> num_bytes = std::nullopt);
 
   /// Returns the name given to the constructor.
@@ -91,8 +92,8 @@ class REGARD_EXPORT NpyReader {
   /// If the length of the file is unknown, memory grows with the bytes that arrive.
   ///
   /// @return The array.
-  /// @throws regard::DataError "name: byte N: …".
-  /// @throws std::bad_alloc if memory runs out.
+  /// @throws DataError       "name: byte N: …" if the file is truncated or too long.
+  /// @throws std::bad_alloc  if memory cannot be allocated.
   NpyArray read();
 
  private:
@@ -113,15 +114,15 @@ class REGARD_EXPORT NpyReader {
 
 /// Formats the header of a row-major NPY file: the bytes before the elements, version 1.0, as numpy.save writes them.
 ///
-/// @param type Type of the elements: float32, float64, int32, int64 or boolean.
-/// @param shape Extents.
+/// @param type   Type of the elements: float32, float64, int32, int64 or boolean.
+/// @param shape  Extents.
 /// @return The bytes.
-/// @throws std::invalid_argument for any other type.
+/// @throws InvalidArgument  if the type is none of these.
 REGARD_EXPORT std::string npy_header(ElementType type, std::span<const Index> shape);
 
 /// Formats a shape as Python does: "(2, 3)", "(2,)" or "()".
 ///
-/// @param shape Extents.
+/// @param shape  Extents.
 /// @return The text.
 REGARD_EXPORT std::string npy_shape_text(std::span<const Index> shape);
 

@@ -32,17 +32,18 @@ namespace regard::inline v0 {
 ///     0 0 1 1
 /// @endverbatim
 ///
-/// @param encoder The model.
-/// @param texts Token ids of n texts, [CLS] and [SEP] included; at most max_positions each.
-/// @param runtime Threads, workspace and stop token.
+/// @param encoder  The model.
+/// @param texts    Token ids of n texts, [CLS] and [SEP] included; at most max_positions each.
+/// @param runtime  Threads, scratch memory and cancellation.
 /// @return One vector per text, (n, E). A text without ids gives zeros.
-/// @throws std::invalid_argument before any work, for a text with more ids than the model has positions and for an id
-///   outside the vocabulary. The message names the text, counted from 0.
-/// @throws std::bad_alloc if memory runs out.
-/// @throws regard::Cancelled if a stop is requested.
+/// @throws InvalidArgument  before any work, if a text has more ids than the model has positions, or if an id is
+///                          outside the vocabulary. The message names the text, counted from 0.
+/// @throws std::bad_alloc   if memory cannot be allocated.
+/// @throws Cancelled        if a stop is requested.
 ///
 /// Row i has the bits of `mean_pooled_normalised(encode(encoder, texts[i]))`, whatever the other texts are.
 ///
+/// @par Example
 /// @code{.cpp}
 /// const std::vector<std::vector<Index>> texts{tokenizer.encode("a walk by the water").ids};
 /// const Tensor<float, 2> vectors = embed_tokens(encoder, texts);  // (1, E)
