@@ -97,7 +97,7 @@ struct Window {
 ///                 and segments agree and block_mask and mask            with p = i + query_offset
 /// @endcode
 ///
-/// All options can be combined. A view that is absent is an option that is not given.
+/// All options can be combined. An absent view means that the option is not given.
 /// - Dense options (segments, block_mask, mask, bias) are indexed by stored row and stored key, even if sequences are
 ///   packed.
 /// - Lengths, starts, offsets, prefixes and segments are int32 or int64.
@@ -237,7 +237,7 @@ struct AttentionOptions {
 ///   block_mask, mask or bias with more than 1024 elements, 1024 are covered, spread over the whole array.
 /// - Not covered: the elements of query, key and value, and element types.
 ///
-/// Options with the same meaning have the same fingerprint, however they are stated: in C++, C or Python, by default or
+/// Options with the same meaning have the same fingerprint in C++, C and Python, whether they are given by default or
 /// explicitly, dense or broadcast.
 struct AttentionFingerprint {
   /// One hash per option. All zero: missing.

@@ -189,7 +189,7 @@ typedef struct regard_attention_options {
 } regard_attention_options;
 
 /// The size of a fingerprint (AttentionFingerprint in attention.h): a hash of the options of a forward call, which
-/// regard_attention_backward compares with the options that it is given.
+/// regard_attention_backward() compares with the options that it is given.
 enum {
   REGARD_FINGERPRINT_WORDS = 16  ///< The number of uint32_t words.
 };
@@ -230,7 +230,7 @@ enum regard_gradient {
   REGARD_GRAD_WEIGHT = 64  ///< grad_weight
 };
 
-/// What regard_attention_backward writes, where given. The first three are of one type: T or the type of query.
+/// What regard_attention_backward() writes, where given. The first three are of one type: T or the type of query.
 typedef struct regard_attention_gradients {
   size_t struct_size;        ///< sizeof(regard_attention_gradients)
   regard_output grad_query;  ///< (B, H, L, D)
@@ -241,7 +241,7 @@ typedef struct regard_attention_gradients {
   int64_t accumulate;        ///< The sum of `regard_gradient` flags of the five gradients above.
 } regard_attention_gradients;
 
-/// What regard_attention_weights computes.
+/// What regard_attention_weights() computes.
 enum regard_weights_kind {
   REGARD_WEIGHTS = 0,  ///< The softmax weights, 0 where a key is not visible.
   REGARD_SCORES = 1    ///< The scores before softmax, −∞ where a key is not visible.
@@ -250,7 +250,7 @@ enum regard_weights_kind {
 /// Which weights or scores to compute.
 typedef struct regard_weights_request {
   size_t struct_size;    ///< sizeof(regard_weights_request)
-  regard_input row_max;  ///< T (B, H, L), as regard_attention_forward wrote it. Not needed for scores.
+  regard_input row_max;  ///< T (B, H, L), as regard_attention_forward() wrote it. Not needed for scores.
   regard_input row_sum;  ///< T (B, H, L), as for `row_max`.
   regard_input rows;     ///< i64 (n, 2): half-open ranges of query rows. Not given: all rows.
   int64_t kind;          ///< A `regard_weights_kind`.
@@ -287,15 +287,15 @@ enum regard_coarse_cells {
   REGARD_SUMS = 1    ///< The sum of its weights.
 };
 
-/// How regard_attention_columns computes its results.
+/// How regard_attention_columns() computes its results.
 typedef struct regard_columns_request {
   size_t struct_size;    ///< sizeof(regard_columns_request)
-  regard_input row_max;  ///< T (B, H, L), as regard_attention_forward wrote it.
+  regard_input row_max;  ///< T (B, H, L), as regard_attention_forward() wrote it.
   regard_input row_sum;  ///< T (B, H, L), as for `row_max`.
   int64_t cells;         ///< A `regard_coarse_cells`.
 } regard_columns_request;
 
-/// What regard_attention_columns writes, where given.
+/// What regard_attention_columns() writes, where given.
 typedef struct regard_columns_outputs {
   size_t struct_size;        ///< sizeof(regard_columns_outputs)
   regard_output key_mass;    ///< T (B, H, S) The sum of each key's weights over the rows.
@@ -374,7 +374,7 @@ REGARD_EXPORT const char* regard_last_error(void);
 /// @return A `regard_status`.
 REGARD_EXPORT int32_t regard_attention_options_init(regard_attention_options* options, size_t struct_size);
 
-/// Computes attention, with the same bits as attention_forward of attention.h.
+/// Computes attention, with the same bits as attention_forward() of attention.h.
 ///
 /// @code{.unparsed}
 /// scores  = soft_cap(scale · query · keyᵀ) + ALiBi + bias
@@ -392,7 +392,7 @@ REGARD_EXPORT int32_t regard_attention_forward(const regard_input* query, const 
                                                const regard_input* value, const regard_attention_outputs* outputs,
                                                const regard_attention_options* options, const regard_runtime* runtime);
 
-/// Computes the exact weights or scores of chosen rows, as attention_weights of attention.h does.
+/// Computes the exact weights or scores of chosen rows, as attention_weights() of attention.h does.
 ///
 /// @param query    (B, H, L, D), as in the forward call.
 /// @param key      (B, Hkv, S, D), as in the forward call.
@@ -405,7 +405,7 @@ REGARD_EXPORT int32_t regard_attention_weights(const regard_input* query, const 
                                                const regard_weights_request* request, const regard_output* output,
                                                const regard_attention_options* options, const regard_runtime* runtime);
 
-/// Computes the gradients of what regard_attention_forward wrote for the same arguments, as attention_backward of
+/// Computes the gradients of what regard_attention_forward() wrote for the same arguments, as attention_backward() of
 /// attention_backward.h does.
 ///
 /// @param query      (B, H, L, D), as in the forward call.
@@ -421,7 +421,7 @@ REGARD_EXPORT int32_t regard_attention_backward(const regard_input* query, const
                                                 const regard_attention_gradients* gradients,
                                                 const regard_attention_options* options, const regard_runtime* runtime);
 
-/// Computes attention and, in the same pass, statistics of its rows, as attention_with_statistics of
+/// Computes attention and, in the same pass, statistics of its rows, as attention_with_statistics() of
 /// attention_statistics.h does.
 ///
 /// @param query       (B, H, L, D), as for regard_attention_forward().
@@ -439,7 +439,7 @@ REGARD_EXPORT int32_t regard_attention_with_statistics(const regard_input* query
                                                        const regard_attention_options* options,
                                                        const regard_runtime* runtime);
 
-/// Computes the mass of each key and a pooled map of the weights without storing the weights, as attention_columns of
+/// Computes the mass of each key and a pooled map of the weights without storing the weights, as attention_columns() of
 /// attention_statistics.h does.
 ///
 /// @param query    (B, H, L, D), as in the forward call.
@@ -468,7 +468,7 @@ REGARD_EXPORT int32_t regard_linear_forward(const regard_input* input, const reg
                                             const regard_input* bias, const regard_output* output,
                                             const regard_runtime* runtime);
 
-/// What regard_linear_backward writes, where given. All are f32, all are f64, or all are bf16.
+/// What regard_linear_backward() writes, where given. All are f32, all are f64, or all are bf16.
 typedef struct regard_linear_gradients {
   size_t struct_size;         ///< sizeof(regard_linear_gradients)
   regard_output grad_input;   ///< (R, I)
@@ -477,7 +477,7 @@ typedef struct regard_linear_gradients {
   int64_t accumulate;         ///< The sum of `regard_gradient` flags of the three gradients above.
 } regard_linear_gradients;
 
-/// Computes the gradients of a linear layer, as linear_backward of linear_backward.h does.
+/// Computes the gradients of a linear layer, as linear_backward() of linear_backward.h does.
 ///
 /// @param input        (R, I). May be NULL if `grad_weight` is not given.
 /// @param weight       (I, O). May be NULL if `grad_input` is not given.
@@ -489,7 +489,7 @@ REGARD_EXPORT int32_t regard_linear_backward(const regard_input* input, const re
                                              const regard_input* grad_output, const regard_linear_gradients* gradients,
                                              const regard_runtime* runtime);
 
-/// The weight (I, O) of a linear layer, packed once for many calls in the order in which linear_forward reads it. The
+/// The weight (I, O) of a linear layer, packed once for many calls in the order in which linear_forward() reads it. The
 /// original is not needed any more. Opaque.
 typedef struct regard_packed_linear regard_packed_linear;
 
@@ -551,7 +551,7 @@ typedef struct regard_partial_inputs {
 /// @return N = ⌈S / 1024⌉
 REGARD_EXPORT int64_t regard_attention_num_chunks(int64_t num_keys);
 
-/// Computes the partial results of the given keys, as attention_partials of attention.h does.
+/// Computes the partial results of the given keys, as attention_partials() of attention.h does.
 ///
 /// @param query     (B, H, L, D), as for regard_attention_forward().
 /// @param key       (B, Hkv, S, D)
@@ -564,7 +564,7 @@ REGARD_EXPORT int32_t regard_attention_partials(const regard_input* query, const
                                                 const regard_input* value, const regard_partial_outputs* partials,
                                                 const regard_attention_options* options, const regard_runtime* runtime);
 
-/// Merges partial results, as attention_merge of attention.h does.
+/// Merges partial results, as attention_merge() of attention.h does.
 ///
 /// @param partials  The partial results of N chunks.
 /// @param sinks     T (H), or NULL.
@@ -576,7 +576,7 @@ REGARD_EXPORT int32_t regard_attention_partials(const regard_input* query, const
 REGARD_EXPORT int32_t regard_attention_merge(const regard_partial_inputs* partials, const regard_input* sinks,
                                              const regard_attention_outputs* outputs, const regard_runtime* runtime);
 
-/// Merges N finished results of disjoint sets of keys, as attention_merge_lse of attention.h does.
+/// Merges N finished results of disjoint sets of keys, as attention_merge_lse() of attention.h does.
 ///
 /// @param contexts  T (N, B, H, L, Dv)
 /// @param lse       T (N, B, H, L)
@@ -706,7 +706,7 @@ REGARD_EXPORT int32_t regard_kv_cache_truncate(regard_kv_cache* cache, int64_t s
 /// @return A `regard_status`.
 REGARD_EXPORT int32_t regard_kv_cache_fork(regard_kv_cache* cache, int64_t from, int64_t to);
 
-/// Computes attention over the keys and values of a cache, as attention_decode of kv_cache.h does.
+/// Computes attention over the keys and values of a cache, as attention_decode() of kv_cache.h does.
 ///
 /// @param query    (B, H, L, D), B the number of sequences of the cache.
 /// @param cache    The cache.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The exceptions that Regard throws. Each also derives from the standard exception that suits it, so code that catches
+/// The exceptions that Regard throws. Each also derives from the matching standard exception, so code that catches
 /// `std::invalid_argument` or `std::exception` does not need to know these types.
 ///
 /// @verbatim
@@ -32,9 +32,9 @@ enum class ErrorCode : std::int32_t {
   invalid_argument = 1,  ///< The caller made a mistake. Nothing was written.
   out_of_memory = 2,     ///< Memory could not be allocated.
   cancelled = 3,         ///< A stop was requested.
-  internal = 4,          ///< None of the others: a bug in Regard, or an exception from the caller's own code.
+  internal = 4,          ///< Any other error: a bug in Regard, or an exception from the caller's own code.
   out_of_pages = 5,      ///< A KvCache has too few free pages. The cache has not changed.
-  cache_in_use = 6,      ///< Another thread uses the KvCache. The cache has not changed.
+  cache_in_use = 6,      ///< Another thread is using the KvCache. The cache has not changed.
   data = 7               ///< A file or a block of memory cannot be read, or its content is not valid.
 };
 
@@ -110,7 +110,7 @@ class REGARD_EXPORT OutOfPages : public std::runtime_error, public Error {
   const char* what() const noexcept override { return std::runtime_error::what(); }
 };
 
-/// Another thread uses the KvCache. The cache has not changed.
+/// Another thread is using the KvCache. The cache has not changed.
 class REGARD_EXPORT CacheInUse : public std::logic_error, public Error {
  public:
   /// Constructs the exception from its message, as `std::logic_error` does.
@@ -136,7 +136,7 @@ class REGARD_EXPORT DataError : public std::runtime_error, public Error {
   const char* what() const noexcept override { return std::runtime_error::what(); }
 };
 
-/// Returns the code of any caught exception, whether or not it is one of Regard's.
+/// Returns the code of a caught exception, whether or not it is one of Regard's.
 ///
 /// @param error  The exception.
 /// @return The exception's own code if it is an Error. Otherwise `out_of_memory` for `std::bad_alloc` and

@@ -10,7 +10,7 @@
 ///
 /// contiguous   page_keys = 0: one page per sequence, each large enough for `capacity` keys
 /// paged        page_keys = 32·n: a sequence takes pages as it grows, and truncate() frees them
-/// ring         the last `capacity` keys of a sequence without end; key indices keep counting
+/// ring         the last `capacity` keys of an unbounded sequence; key indices keep counting
 /// @endverbatim
 /// - attention_decode() copies no key or value.
 /// - The block contains the whole cache, at offsets, in the same layout on every instruction set (version
@@ -216,8 +216,8 @@ class REGARD_EXPORT KvCache {
   /// Makes an empty sequence share the keys and values of another one.
   ///
   /// Whole panels are shared; the last, half-filled one is copied. A page is free only when no sequence uses any of its
-  /// panels. In a contiguous cache, a sequence that is emptied while a fork uses its panels therefore finds no page of
-  /// its own until the fork is emptied as well.
+  /// panels. In a contiguous cache, a sequence that is emptied while a fork uses its panels may therefore find no free
+  /// page until the fork is emptied as well.
   ///
   /// @param from  Index of the sequence to share.
   /// @param to    Index of another sequence, which must be empty.

@@ -8,8 +8,8 @@
 /// @endverbatim
 ///
 /// - Extents: R rows of the input, I inputs, O outputs.
-/// - The documents write X·W with W of shape (I, O), as here. The weight of a PyTorch nn.Linear has shape (O, I). It is
-///   the same matrix viewed with its strides exchanged (`transposed` in tensor.h).
+/// - The documentation writes X·W with W of shape (I, O), as here. The weight of a PyTorch nn.Linear has shape (O, I):
+///   it is the same matrix with its strides exchanged, see transposed().
 ///
 /// Read next: multi_head.h, src/layers/linear.cpp.
 #pragma once

@@ -2,7 +2,7 @@
 /// @file
 /// The parallel loop that operators use, for callers whose work consists of many operator calls.
 ///
-/// Many small problems in parallel, each on one thread, run faster than one after the other with all threads on each.
+/// Many small problems run faster in parallel, each on one thread, than one after the other, each on all threads.
 ///
 /// @code{.cpp}
 /// parallel_for(num_groups, [&](Index group, const Runtime& one) { linear_forward<float>(…, one); }, runtime);

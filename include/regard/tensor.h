@@ -4,14 +4,14 @@
 ///
 /// - `TensorView<T, Rank>`: a pointer, a shape and strides.
 /// - `InputView<Rank>` and `OutputView<Rank>`: views whose element type is a run-time value. Operators take these.
-/// - `Tensor<T, Rank>`: dense and row-major, with memory of its own.
+/// - `Tensor<T, Rank>`: dense and row-major, owns its memory.
 ///
 /// @code{.unparsed}
 /// element (i, j, …) is at data[i · strides[0] + j · strides[1] + …]
 /// @endcode
 ///
 /// Strides count elements. They may be zero (broadcast) or negative, and they may leave gaps. A transposed matrix, one
-/// head of a packed (B, L, H, D) array and a mask that broadcasts over heads are all views, and none needs a copy.
+/// head of a packed (B, L, H, D) array and a mask that broadcasts over heads are all views, without a copy.
 ///
 /// Read next: attention.h.
 #pragma once
@@ -195,7 +195,7 @@ T converted(ElementType type, const void* element) {
 
 }  // namespace internal
 
-/// A view to read, whose element type is a run-time value and not a template parameter.
+/// A view for reading, whose element type is a run-time value and not a template parameter.
 ///
 /// Every TensorView and Tensor converts to it implicitly and, for rank 1, so does every contiguous range
 /// (`std::vector`, `std::span`, `std::array`). A view of lower rank gets leading axes of extent 1: (L, D) becomes
@@ -306,9 +306,9 @@ struct InputView {
     ((offset += static_cast<Index>(index) * strides[axis++]), ...);
     return static_cast<const std::byte*>(data) + offset * type_bytes(type);
   }
-  /// Reads element (i, j, …), whatever its type, and converts it to T. Indices are not checked.
+  /// Reads element (i, j, …) of any type and converts it to T. Indices are not checked.
   ///
-  /// It dispatches on the type each time, so it suits a few elements and not inner loops. Memory may be misaligned.
+  /// It dispatches on the type at each call, so it suits a few elements but not inner loops. Memory may be misaligned.
   ///
   /// @tparam T     The type of the result.
   /// @tparam I     Integral types.
@@ -321,7 +321,7 @@ struct InputView {
   }
 };
 
-/// A view to write, whose element type is a run-time value and not a template parameter.
+/// A view for writing, whose element type is a run-time value and not a template parameter.
 ///
 /// Every TensorView and Tensor of non-const elements converts to it implicitly, with the same rules for leading axes
 /// and lifetime as InputView.
@@ -386,7 +386,7 @@ struct OutputView {
   constexpr OutputView(void* data_, ElementType type_, const Shape& shape_, const Shape& strides_)
       : data(data_), type(type_), shape(shape_), strides(strides_) {}
 
-  /// Returns the same view, to read.
+  /// Returns the same view for reading.
   constexpr operator InputView<Rank>() const { return {data, type, shape, strides}; }
   /// Returns the number of elements: the product of the extents.
   constexpr Index size() const {
@@ -394,7 +394,7 @@ struct OutputView {
     for (Index extent : shape) n *= extent;
     return n;
   }
-  /// Reads element (i, j, …), whatever its type, and converts it to T. Indices are not checked.
+  /// Reads element (i, j, …) of any type and converts it to T. Indices are not checked.
   ///
   /// @tparam T     The type of the result.
   /// @tparam I     Integral types.
@@ -452,11 +452,11 @@ class Tensor {
   const Shape& shape() const { return shape_; }
   /// Returns a view to read and write, which must not outlive the tensor.
   TensorView<T, Rank> view() { return {elements_.data(), shape_}; }
-  /// As above, to read only.
+  /// As above, read-only.
   TensorView<const T, Rank> view() const { return {elements_.data(), shape_}; }
   /// Returns the address of the first element.
   T* data() { return elements_.data(); }
-  /// As above, to read only.
+  /// As above, read-only.
   const T* data() const { return elements_.data(); }
   /// Returns the number of elements.
   Index size() const { return static_cast<Index>(elements_.size()); }
@@ -469,7 +469,7 @@ class Tensor {
   T& operator()(I... index) {
     return view()(index...);
   }
-  /// As above, to read only.
+  /// As above, read-only.
   template <class... I>
   const T& operator()(I... index) const {
     return view()(index...);
@@ -486,7 +486,7 @@ class Tensor {
 ///
 /// @tparam View  A TensorView, InputView or OutputView.
 /// @param view   The view.
-/// @param a      An axis; by default the last but one.
+/// @param a      An axis; by default the second to last.
 /// @param b      The other axis; by default the last one.
 /// @return The view with extents and strides of `a` and `b` exchanged.
 ///

@@ -41,15 +41,15 @@ struct AttentionHtmlInspection {
 /// Makes the inspection that a page shows from a report and the pooled maps.
 ///
 /// @tparam T          float or double, the type of the maps.
-/// @param inspection  Report of inspect_heads for the same call.
-/// @param pooled_map  Means of weights, (B, H, Ga, Gb), as attention_columns wrote them for the call whose key masses
+/// @param inspection  Report of inspect_heads() for the same call.
+/// @param pooled_map  Means of weights, (B, H, Ga, Gb), as attention_columns() wrote them for the call whose key masses
 ///                    `inspection` was made from.
 /// @return The report and the maps, with joined strips where needed.
 template <class T>
 REGARD_EXPORT AttentionHtmlInspection
 attention_html_inspection(const Inspection& inspection, std::type_identity_t<TensorView<const T, 4>> pooled_map);
 
-/// Options of render_attention_html.
+/// Options of render_attention_html().
 struct AttentionHtmlOptions {
   std::vector<RowRange> rows{};  ///< Queries whose rows the page holds, each once; empty: all.
   std::string command{};         ///< The command line, as it was typed.
@@ -83,17 +83,17 @@ REGARD_EXPORT double attention_html_bytes(const std::array<Index, 4>& query, con
                                           const std::array<Index, 4>& value, const std::vector<RowRange>& rows,
                                           bool has_additions);
 
-/// Renders the page of one call of attention_forward.
+/// Renders the page of one call of attention_forward().
 ///
-/// query, key, value and options must be those of the call of attention_forward that wrote `computed`. Scores and
-/// weights of the rows are computed by attention_weights.
+/// query, key, value and options must be those of the call of attention_forward() that wrote `computed`. Scores and
+/// weights of the rows are computed by attention_weights().
 ///
 /// @tparam T        float or double, the type of the arrays.
 /// @param query     Queries, (B, H, L, D).
 /// @param key       Keys, (B, Hkv, S, D).
 /// @param value     Values, (B, Hkv, S, Dv).
-/// @param computed  Outputs of attention_forward: context, row_max, row_sum and, with sinks, sink_weights are read.
-/// @param options   Options of attention_forward.
+/// @param computed  Outputs of attention_forward(): context, row_max, row_sum and, with sinks, sink_weights are read.
+/// @param options   Options of attention_forward().
 /// @param html      Options of the page.
 /// @param runtime   Threads, scratch memory and cancellation.
 /// @return The HTML text.
@@ -105,7 +105,7 @@ REGARD_EXPORT double attention_html_bytes(const std::array<Index, 4>& query, con
 ///                          - a result that is missing, or a value whose shape does not match key
 ///                          - a page of more than kMaxAttentionHtmlBytes
 ///
-/// Other exceptions are those of attention_weights.
+/// Other exceptions are those of attention_weights().
 ///
 /// @par Example
 /// @code{.cpp}

@@ -26,9 +26,9 @@ namespace regard::inline v0 {
 /// Largest number of sentences, which are named A to Z.
 inline constexpr Index kMaxCompared = 26;
 
-/// Options of compare_word.
+/// Options of compare_word().
 struct CompareOptions {
-  /// Words to hide, named as for word_index, in every sentence in which they occur. Each must occur in at least one.
+  /// Words to hide, named as for word_index(), in every sentence in which they occur. Each must occur in at least one.
   std::vector<std::string> hide;
   /// A word that occurs in at least two of the sentences. Empty: every such word.
   std::string control;
@@ -109,7 +109,7 @@ struct Comparison {
 /// Compares one word in several sentences.
 ///
 /// @param model      The model.
-/// @param word       One name for all sentences, as word_index accepts it, or one for each sentence, separated by
+/// @param word       One name for all sentences, as word_index() accepts it, or one for each sentence, separated by
 ///                   commas: `bank`, `bank#1`, `bank,bank#1,@4`. All must name the same word, that is, a word of the
 ///                   same pieces.
 /// @param sentences  2 to kMaxCompared sentences.
@@ -122,8 +122,8 @@ struct Comparison {
 ///                            of different words
 ///                          - a word to hide that occurs in no sentence
 ///                          - a control that does not occur in two sentences, or that is the word itself
-///                          - a text without words, and whatever read_sentence rejects
-/// @throws DataError        as read_sentence does.
+///                          - a text without words, and whatever read_sentence() rejects
+/// @throws DataError        as read_sentence() does.
 /// @throws Cancelled        if a stop is requested.
 ///
 /// @par Example
@@ -136,7 +136,7 @@ REGARD_EXPORT Comparison compare_word(const SentenceModel& model, std::string_vi
                                       const std::vector<std::string>& sentences, const CompareOptions& options = {},
                                       const Runtime& runtime = {});
 
-/// Options of render_compare_text.
+/// Options of render_compare_text().
 struct CompareText {
   int width = 80;       ///< Columns of the terminal; at least 40 are used.
   bool color = false;   ///< Uses colours.

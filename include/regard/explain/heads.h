@@ -82,7 +82,7 @@ struct MeasuredText {
   Index num_truncated_tokens = 0;  ///< Number of tokens that truncation removed.
   Index unknown_words = 0;         ///< Number of words that the model sees as [UNK].
   Index split_words = 0;           ///< Number of words split into pieces.
-  std::string warning{};           ///< Result of vocabulary_warning.
+  std::string warning{};           ///< Result of vocabulary_warning().
 };
 
 /// The measures of all heads on all texts.
@@ -116,10 +116,10 @@ class REGARD_EXPORT HeadSurveyor {
   HeadSurveyor(const SentenceModel& model, bool by_sentence);
   /// Adds a sentence.
   ///
-  /// @param sentence  Result of read_sentence with the model.
+  /// @param sentence  Result of read_sentence() with the model.
   /// @param line      Its line in the input, from 1; 0 for a text given by itself.
   /// @param runtime   Threads, scratch memory and cancellation.
-  /// @throws InvalidArgument  as encoder_weights does.
+  /// @throws InvalidArgument  as encoder_weights() does.
   /// @throws Cancelled        if a stop is requested.
   void add(const Sentence& sentence, Index line = 0, const Runtime& runtime = {});
   /// Returns the measures of all sentences so far.
@@ -159,7 +159,7 @@ struct HeadFilter {
 /// @throws InvalidArgument  if a layer or head does not exist, or if min or max is given without sort.
 REGARD_EXPORT std::vector<HeadMeasures> chosen_heads(const HeadSurvey& survey, const HeadFilter& filter);
 
-/// Options of render_heads_text.
+/// Options of render_heads_text().
 struct HeadsText {
   int width = 80;       ///< Columns of the terminal; at least 40 are used.
   bool color = false;   ///< Uses colours.
@@ -172,7 +172,7 @@ struct HeadsText {
 /// @param filter   Which heads, in which order.
 /// @param options  Format and contents.
 /// @return The text.
-/// @throws InvalidArgument  as chosen_heads does.
+/// @throws InvalidArgument  as chosen_heads() does.
 REGARD_EXPORT std::string render_heads_text(const HeadSurvey& survey, const HeadFilter& filter,
                                             const HeadsText& options = {});
 /// Renders a survey as JSON, with `"schema": "regard/1"`; docs/guide/compare.md lists the fields.
@@ -181,7 +181,7 @@ REGARD_EXPORT std::string render_heads_text(const HeadSurvey& survey, const Head
 /// @param filter   Which heads, in which order.
 /// @param command  The command line, as it was typed.
 /// @return The JSON text.
-/// @throws InvalidArgument  as chosen_heads does.
+/// @throws InvalidArgument  as chosen_heads() does.
 REGARD_EXPORT std::string render_heads_json(const HeadSurvey& survey, const HeadFilter& filter,
                                             std::string_view command);
 

@@ -27,7 +27,7 @@
 
 namespace regard::inline v0 {
 
-/// Options of inspect_heads.
+/// Options of inspect_heads().
 struct InspectionOptions {
   Index top = 5;                        ///< Largest number of heavy hitters per head.
   std::vector<Index> track_keys = {0};  ///< Keys whose shares are reported in any case.
@@ -65,7 +65,7 @@ struct Inspection {
   Index num_heads = 0;                      ///< Query heads, H.
   Index num_queries = 0;                    ///< Queries, L.
   Index num_keys = 0;                       ///< Keys, S.
-  /// Rows and columns of the pooled map. Only reported; inspect_heads does not set it.
+  /// Rows and columns of the pooled map. Only reported; inspect_heads() does not set it.
   std::array<Index, 2> map_size{};
   std::vector<Index> tracked_keys{};    ///< InspectionOptions::track_keys, as given.
   std::vector<HeadInspection> heads{};  ///< (B · H), batch by batch.
@@ -74,10 +74,10 @@ struct Inspection {
 /// Finds the heavy hitters of each head.
 ///
 /// @tparam T            float or double, the type of the masses.
-/// @param key_mass      Masses, (B, H, S), as attention_columns wrote them.
+/// @param key_mass      Masses, (B, H, S), as attention_columns() wrote them.
 /// @param num_queries   L, the number of queries per head.
 /// @param options       Number of heavy hitters, and keys to track.
-/// @param statistics    The means of the heads, (B, H), if attention_with_statistics wrote them: head_entropy,
+/// @param statistics    The means of the heads, (B, H), if attention_with_statistics() wrote them: head_entropy,
 ///                      head_largest_weight and head_mean_distance are read. Each may be absent.
 /// @param uniform_mass  Masses under uniform weights, (B|1, H|1, S): Σ over the queries that can attend to the key of 1
 ///                      / the number of keys that the query can attend to. This is the key_mass of a call with the same
@@ -97,7 +97,7 @@ REGARD_EXPORT Inspection inspect_heads(std::type_identity_t<TensorView<const T, 
                                        const AttentionStatistics& statistics = {},
                                        std::type_identity_t<TensorView<const T, 3>> uniform_mass = {});
 
-/// Options of render_inspection_text.
+/// Options of render_inspection_text().
 struct InspectionText {
   int width = 80;         ///< Columns of the terminal; at least 40 are used.
   bool unicode = true;    ///< Uses characters outside ASCII.
@@ -115,7 +115,7 @@ REGARD_EXPORT std::string render_inspection_text(const Inspection& inspection, c
 /// @param inspection  The report.
 /// @return The JSON text. Numbers are the shortest that read back the same in the type of the masses.
 REGARD_EXPORT std::string render_inspection_json(const Inspection& inspection);
-/// Writes the object of render_inspection_json as the next value of a document.
+/// Writes the object of render_inspection_json() as the next value of a document.
 ///
 /// @param json        The document. Its style is restored afterwards.
 /// @param inspection  The report.

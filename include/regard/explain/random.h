@@ -57,7 +57,7 @@ class REGARD_EXPORT TorchGenerator {
 
   /// The initial parameters of a torch.nn.Linear.
   struct Linear {
-    /// The matrix, (num_outputs, num_inputs), row-major: the transpose of what linear_forward takes.
+    /// The matrix, (num_outputs, num_inputs), row-major: the transpose of what linear_forward() takes.
     std::vector<float> parameters;
     std::vector<float> bias;  ///< The bias, (num_outputs); empty without bias.
   };

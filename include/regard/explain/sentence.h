@@ -56,9 +56,10 @@ struct SentenceWord {
   bool split() const { return !unknown && tokens.size() > 1; }
 };
 
-/// Options of read_sentence.
+/// Options of read_sentence().
 struct SentenceOptions {
-  /// Words to hide as keys, named as for word_index: no query attends to them, in any layer. They still act as queries.
+  /// Words to hide as keys, named as for word_index(). No query attends to them, in any layer, but they still act as
+  /// queries.
   ///
   /// Mask of a text of 4 tokens whose second token is hidden (rows are queries, columns are keys):
   /// @verbatim
@@ -138,7 +139,7 @@ REGARD_EXPORT Sentence read_sentence(const SentenceModel& model, std::string_vie
 ///                          message lists the choices.
 REGARD_EXPORT Index word_index(const std::vector<SentenceWord>& words, std::string_view name);
 
-/// Returns the shortest name of each word that word_index accepts: `river`, and `can#1` where `can` occurs more
+/// Returns the shortest name of each word that word_index() accepts: `river`, and `can#1` where `can` occurs more
 /// than once.
 ///
 /// @param words  The words of a sentence.
@@ -172,12 +173,12 @@ REGARD_EXPORT std::string vocabulary_warning(const std::vector<SentenceWord>& wo
 /// It is the sum over the pieces of the key word, and the mean over the pieces of the query word.
 ///
 /// @param sentence  The sentence.
-/// @param weights   Result of encoder_weights for one layer, (H, L, L).
+/// @param weights   Result of encoder_weights() for one layer, (H, L, L).
 /// @param head      Head, from 0.
 /// @return Query words by key words, (W, W). Rows sum to 1.
 REGARD_EXPORT Tensor<double, 2> word_weights(const Sentence& sentence, const Tensor<float, 3>& weights, Index head);
 
-/// Computes the attention of one word in every head: its row of word_weights.
+/// Computes the attention of one word in every head: its row of word_weights().
 ///
 /// @param sentence  The sentence.
 /// @param word      Index of the query word.

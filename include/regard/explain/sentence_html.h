@@ -22,7 +22,7 @@
 
 namespace regard::inline v0 {
 
-/// Options of render_sentence_html.
+/// Options of render_sentence_html().
 struct SentenceHtmlOptions {
   std::string command{};  ///< The command line, as it was typed.
   /// A comparison of the same word in other sentences, shown between the word's path and the head; null: none.

@@ -85,9 +85,9 @@ REGARD_EXPORT SentenceDetails sentence_details(const SentenceModel& model, const
 
 // ---- the whole, and its renderers
 
-/// Options of analyze_sentence.
+/// Options of analyze_sentence().
 struct SentenceAnalysisOptions {
-  /// The query word, named as for word_index: `WORD`, `WORD#1` or `@INDEX`; empty: the most informative one.
+  /// The query word, named as for word_index(): `WORD`, `WORD#1` or `@INDEX`; empty: the most informative one.
   std::string query{};
   /// Layer of the head to show. Give layer and head, or neither of them for the most informative head.
   std::optional<Index> layer{};
@@ -149,7 +149,7 @@ struct SentenceAnalysis {
 /// @return The analysis.
 /// @throws InvalidArgument  as read_sentence(), check_has_words(), word_index() and sentence_row() do, and if only one
 ///                          of layer and head is given.
-/// @throws DataError        as read_sentence does, and if the output is not finite with a word hidden.
+/// @throws DataError        as read_sentence() does, and if the output is not finite with a word hidden.
 /// @throws Cancelled        if a stop is requested.
 ///
 /// @par Example
@@ -175,7 +175,7 @@ struct SentenceFindings {
   std::string selection{};    ///< How its head was chosen, and what all heads do.
   std::string evidence{};     ///< What hiding each word changes.
   std::string association{};  ///< What a weight does not show.
-  std::string warning{};      ///< Result of vocabulary_warning; empty if it does not apply.
+  std::string warning{};      ///< Result of vocabulary_warning(); empty if it does not apply.
 };
 /// Formulates the findings of an analysis.
 ///
@@ -190,7 +190,7 @@ enum class RowOrder {
   contribution  ///< By descending contribution.
 };
 
-/// Options of render_sentence_text.
+/// Options of render_sentence_text().
 struct SentenceTextOptions {
   int width = 80;                   ///< Columns of the terminal.
   bool color = false;               ///< Uses colours.
@@ -214,7 +214,7 @@ struct SentenceTextOptions {
 REGARD_EXPORT std::string render_sentence_text(const SentenceAnalysis& analysis, const SentenceTextOptions& options,
                                                const std::stop_token& stop = {});
 
-/// Options of render_sentence_json.
+/// Options of render_sentence_json().
 struct SentenceJsonOptions {
   std::string command{};  ///< The command line, as it was typed.
 };

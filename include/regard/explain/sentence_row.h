@@ -57,7 +57,7 @@ struct SentenceRow {
 /// Computes the row of one word in one head.
 ///
 /// @param model     The model.
-/// @param sentence  Result of read_sentence with that model.
+/// @param sentence  Result of read_sentence() with that model.
 /// @param layer     Layer, from 0.
 /// @param head      Head, from 0.
 /// @param word      Index of the query word.
@@ -164,7 +164,7 @@ REGARD_EXPORT void add_distances(const Sentence& sentence, DistanceSums& sums, c
 /// @return The mean.
 /// @throws InvalidArgument  if the layer or head does not exist.
 REGARD_EXPORT double minilm_mean_weight(Index layer, Index head, Index distance);
-/// Returns DistanceSums::baseline for the figures of minilm_mean_weight.
+/// Returns DistanceSums::baseline for the figures of minilm_mean_weight().
 ///
 /// @param layer     Layer, from 0.
 /// @param head      Head, from 0.
@@ -172,12 +172,12 @@ REGARD_EXPORT double minilm_mean_weight(Index layer, Index head, Index distance)
 /// @return The baseline.
 /// @throws InvalidArgument  if the layer or head does not exist.
 REGARD_EXPORT double minilm_baseline(Index layer, Index head, Index distance);
-/// Returns the SHA-256 of the checkpoint that the figures of minilm_mean_weight were made from.
+/// Returns the SHA-256 of the checkpoint that the figures of minilm_mean_weight() were made from.
 REGARD_EXPORT std::string_view minilm_sha256();
 
 /// Where the baseline of a head comes from.
 enum class Baseline {
-  test_sentences,  ///< From minilm_baseline; only for that checkpoint.
+  test_sentences,  ///< From minilm_baseline(); only for that checkpoint.
   this_sentence,   ///< From the pairs of this sentence itself; for every other model.
 };
 

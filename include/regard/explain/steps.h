@@ -220,7 +220,7 @@ struct ExplainInput {
   std::map<std::string, Expected> expected{};
   /// Sentences after the numbers, by step, in addition to StepRequest::notes.
   std::map<std::string, std::vector<std::string>> notes{};
-  std::vector<StepRequest> steps{};   ///< The steps; empty: standard_steps for these matrices.
+  std::vector<StepRequest> steps{};   ///< The steps; empty: standard_steps() for these matrices.
   std::vector<Variant> variants{};    ///< Computations shown next to this one.
   std::vector<std::string> errata{};  ///< Errata of the document, printed at the end.
 };
@@ -321,7 +321,7 @@ struct Explanation {
   std::string finding;                     ///< Finding of step "weights", else of the last step that has weights.
   std::vector<std::string> settings_text;  ///< The settings in words, one per line: "scores divided by √D".
   ExplainSettings settings;                ///< The settings.
-  std::vector<std::string> tokens;         ///< Words of the queries, see query_tokens.
+  std::vector<std::string> tokens;         ///< Words of the queries, see query_tokens().
   std::vector<std::string> key_tokens;     ///< Words of the keys.
   std::optional<Index> focus;              ///< Index of ExplainSettings::query.
   std::vector<Step> steps;                 ///< The computed steps.
@@ -411,7 +411,7 @@ struct Cell {
 REGARD_EXPORT CellDerivation expand_cell(const Explanation& explanation, const Step& step, const Cell& cell,
                                          int digits);
 
-/// Options of render_text.
+/// Options of render_text().
 struct TextOptions {
   int width = 80;               ///< Columns of the terminal; 40 to 400 are used.
   bool color = false;           ///< Uses colours.
@@ -431,18 +431,18 @@ struct TextOptions {
 /// @throws Cancelled        if a stop is requested.
 REGARD_EXPORT std::string render_text(const Explanation& explanation, const TextOptions& options,
                                       const std::stop_token& stop = {});
-/// As render_text, but one step at a time, for a pause between them.
+/// As render_text(), but one step at a time, for a pause between them.
 ///
 /// @param explanation  The explanation.
 /// @param options      Format and contents.
 /// @param stop         Stop token.
 /// @return The pages: without TextOptions::step also an introduction and the errata. Each ends with a newline.
-/// @throws InvalidArgument  as render_text does.
+/// @throws InvalidArgument  as render_text() does.
 /// @throws Cancelled        if a stop is requested.
 REGARD_EXPORT std::vector<std::string> render_text_pages(const Explanation& explanation, const TextOptions& options,
                                                          const std::stop_token& stop = {});
 
-/// Options of render_json.
+/// Options of render_json().
 struct JsonOptions {
   std::string command{};       ///< The command line, as it was typed.
   std::string step{};          ///< The step to write: its name or its number from 0; empty: all.
@@ -456,19 +456,19 @@ struct JsonOptions {
 /// @param options      Contents.
 /// @param stop         Stop token.
 /// @return The JSON text.
-/// @throws InvalidArgument  as render_text does.
+/// @throws InvalidArgument  as render_text() does.
 /// @throws Cancelled        if a stop is requested.
 REGARD_EXPORT std::string render_json(const Explanation& explanation, const JsonOptions& options,
                                       const std::stop_token& stop = {});
 
-/// Options of render_html.
+/// Options of render_html().
 struct HtmlOptions {
   std::string command{};        ///< The command line, as it was typed.
   std::optional<int> digits{};  ///< Decimals; absent: those of the step or the settings.
 };
 /// Renders an explanation as one self-contained HTML page, which makes no network requests (docs/reference/page.md).
 ///
-/// The page holds the JSON of render_json, further data for drawing, and its script and style.
+/// The page holds the JSON of render_json(), further data for drawing, and its script and style.
 ///
 /// @param explanation  The explanation.
 /// @param options      Options of the page.

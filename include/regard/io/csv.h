@@ -23,7 +23,7 @@ namespace regard::inline v0 {
 /// A cell holds a decimal number, `inf` or `nan`, each with an optional sign. Empty lines at the end are ignored.
 ///
 /// @param text    The text, in UTF-8.
-/// @param source  Name of the text in error messages, as a rule the path of the file.
+/// @param source  Name of the text in error messages, usually the path of the file.
 /// @return The matrix, (rows, columns), without heads.
 /// @throws DataError  in any of these cases; the message names `source`, line and column (both counted from 1):
 ///                    - an empty file or an empty cell

@@ -5,7 +5,7 @@
 /// The input of `regard explain`, config.json, tokenizer.json and the index of a sharded checkpoint are read with it.
 ///
 /// @verbatim
-///     text ── is it UTF-8? ── count what the tree takes ── is that much memory available? ── parse ──▶ JsonValue
+///     text ── is it UTF-8? ── compute the size of the tree ── is the memory available? ── parse ──▶ JsonValue
 /// @endverbatim
 ///
 /// Read next: src/io/json.cpp.
@@ -28,7 +28,7 @@ namespace regard::inline v0 {
 
 /// A value of a JSON text.
 ///
-/// A JsonValue takes 48 bytes, whatever its kind. Arrays of numbers take 8 bytes per number.
+/// A JsonValue of any kind takes 48 bytes. Arrays of numbers take 8 bytes per number.
 struct REGARD_EXPORT JsonValue {
   /// The kinds of JSON values.
   enum class Kind {
@@ -61,7 +61,7 @@ struct REGARD_EXPORT JsonValue {
   double number() const;
   /// Returns the string; empty for a value of another kind.
   const std::string& text() const;
-  /// Returns the elements of an array that holds nothing but numbers; empty for any other value.
+  /// Returns the elements of an array that holds only numbers; empty for any other value.
   ///
   /// Such an array has no items().
   const std::vector<double>& numbers() const;
@@ -91,13 +91,13 @@ struct REGARD_EXPORT JsonValue {
       contents_;
 };
 
-/// Computes an upper bound on the memory that read_json takes for a text.
+/// Computes an upper bound on the memory that read_json() needs for a text.
 ///
 /// The bound includes the tree, the parser's own memory and the message of an error, but not the text itself. Counting
-/// stops at brackets nested deeper than `max_depth`, where read_json stops as well.
+/// stops at brackets nested deeper than `max_depth`, where read_json() stops as well.
 ///
 /// @param text       The JSON text.
-/// @param max_depth  The limit on nesting that read_json will be given.
+/// @param max_depth  The limit on nesting that read_json() will be given.
 /// @param stop       Stop token, polled while the text is scanned.
 /// @return The bound, in bytes.
 /// @throws Cancelled  if a stop is requested.
@@ -118,10 +118,10 @@ REGARD_EXPORT void check_json_memory(const std::string& source, std::uint64_t ne
 /// Parses a JSON text.
 ///
 /// @param text              The text, in UTF-8.
-/// @param source            Name of the text in error messages, as a rule the path of the file.
+/// @param source            Name of the text in error messages, usually the path of the file.
 /// @param max_depth         Largest allowed nesting of brackets.
 /// @param stop              Stop token, polled while the text is read.
-/// @param max_memory_bytes  Memory that reading may take, in bytes, see json_memory_bytes; absent:
+/// @param max_memory_bytes  Memory that reading may take, in bytes, see json_memory_bytes(); absent:
 ///                          available_memory_bytes().
 /// @return The root of the tree.
 /// @throws DataError  "source: byte N: …" in any of these cases:

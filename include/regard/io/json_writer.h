@@ -46,7 +46,7 @@ enum class JsonLayout {
 
 /// Writes one JSON value, usually an object, piece by piece into a growing string.
 ///
-/// Strings are escaped by json_string (regard/io/utf8.h), so that the result is safe to embed in HTML:
+/// Strings are escaped by json_string() (regard/io/utf8.h), so that the result is safe to embed in HTML:
 /// - Quotes, backslashes, `<`, `>`, `&` and control, bidirectional and other invisible characters are escaped.
 /// - Each byte that is not UTF-8 is replaced by U+FFFD.
 ///

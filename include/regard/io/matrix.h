@@ -19,8 +19,7 @@ namespace regard::inline v0 {
 
 /// One matrix, or one per head, as it is displayed: in layout "columns" a column is a token.
 ///
-/// Of a matrix that is too large to keep, only some rows or columns are stored: those listed in kept_rows and
-/// kept_columns.
+/// If a matrix is too large to keep, only the rows and columns listed in kept_rows and kept_columns are stored.
 struct Matrix {
   Index num_heads = 1;    ///< Number of heads; 1 for a single matrix.
   Index num_rows = 0;     ///< Rows of the whole matrix, stored or not.

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Reads and writes NumPy's array files (NPY), with a parser of our own.
+/// Reads and writes NumPy's array files (NPY), without NumPy.
 ///
 /// @verbatim
 ///     magic 93 4E 55 4D 50 59 · version · header length · {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }
 ///     then the elements, row-major, or column-major with fortran_order
 /// @endverbatim
 ///
-/// A file is untrusted. Accepted are versions 1 to 3, a header of at most 64 KiB with exactly these three keys, and at
-/// most 8 axes. Sizes are checked before memory is allocated, and the data must have exactly the stated length.
+/// Files are untrusted. Versions 1 to 3 are accepted, with at most 8 axes and a header of at most 64 KiB with exactly
+/// these three keys. Sizes are checked before memory is allocated, and the data must have the stated length.
 /// float16 elements are converted to float32, which is exact. Format: NumPy's numpy.lib.format.
 ///
 /// Read next: src/io/npy.cpp.
@@ -61,7 +61,7 @@ struct NpyArray {
 
 /// Reads one NPY file in two stages: the header on construction, the elements on request.
 ///
-/// A program can thus check the shape before it reads the elements. Both stages throw DataError
+/// A program can therefore check the shape before it reads the elements. Both stages throw DataError
 /// "name: byte N: …" for a file that is malformed, truncated or too long, or whose type is not read here.
 ///
 /// @par Example
@@ -76,7 +76,8 @@ class REGARD_EXPORT NpyReader {
   /// @param source     Source of bytes, positioned at the first byte of the file.
   /// @param name       Name of the file in error messages.
   /// @param num_bytes  Length of the whole file in bytes, if it is known.
-  /// @throws DataError  "name: byte N: …" if the header is malformed, truncated or of a type that is not read here.
+  /// @throws DataError  "name: byte N: …" if the header is malformed or truncated, if the type is not read here, or if
+  ///                    num_bytes does not match the header.
   NpyReader(ByteSource source, std::string name, std::optional<std::uint64_t> num_bytes = std::nullopt);
 
   /// Returns the name given to the constructor.

@@ -10,8 +10,8 @@
 /// Files are untrusted. The header is read and checked before memory for the data is allocated. Its offsets must cover
 /// the data without gaps or overlaps, and the file must end with the last tensor.
 ///
-/// Format: the README of safetensors. This reader is as strict as the original and stricter: no name twice, no unknown
-/// field, names of 1 to 512 bytes without control characters, at most 8 axes, extents of at most 2^48, 4096 shards.
+/// Format: the README of safetensors. This reader is stricter than the original: no duplicate name, no unknown field,
+/// names of 1 to 512 bytes without control characters, at most 8 axes, extents of at most 2^48, at most 4096 shards.
 ///
 /// Read next: src/io/safetensors.cpp, src/io/model_folder.cpp.
 #pragma once
@@ -49,7 +49,7 @@ struct StoredTensor {
 struct ModelFileOptions {
   /// Maps the file instead of reading it, which takes less memory.
   ///
-  /// If another process truncates the file meanwhile, access to it ends this process (SIGBUS). If another process
+  /// If another process truncates the file in the meantime, access to it ends this process (SIGBUS). If another process
   /// writes to the file, the values change.
   bool map = false;
   /// Accepts NaN and ±∞ in floating-point tensors, which are otherwise rejected.
@@ -107,7 +107,7 @@ class REGARD_EXPORT Checkpoint {
   /// Finds a tensor by its name.
   ///
   /// @param name  The name.
-  /// @return The tensor, or null if there is none of that name. The pointer is valid as long as a copy of the
+  /// @return The tensor, or null if no tensor has that name. The pointer is valid as long as a copy of the
   ///         checkpoint exists.
   const StoredTensor* find(std::string_view name) const;
 
@@ -116,18 +116,18 @@ class REGARD_EXPORT Checkpoint {
   /// @param tensor  A tensor of this checkpoint.
   /// @param stop    Stop token, polled during the conversion.
   /// @return The elements.
-  /// @throws DataError  if the type does not hold real numbers, or if an F64 element is out of the range of float. The
+  /// @throws DataError  if the type is not floating-point, or if an F64 element is out of the range of float. The
   ///                    message names the file and the tensor.
   /// @throws Cancelled  if a stop is requested.
   std::vector<float> read_float32(const StoredTensor& tensor, const std::stop_token& stop = {}) const;
-  /// As read_float32, but without copying F32: the elements of an F32 tensor are those in the file's bytes.
+  /// As read_float32(), but without copying F32: the elements of an F32 tensor are those in the file's bytes.
   ///
   /// F32 elements are copied only if their address is not aligned for float. All other types are converted.
   ///
   /// @param tensor  A tensor of this checkpoint.
   /// @param stop    Stop token, polled during the conversion.
   /// @return The first element. The bytes of the file live as long as the pointer does.
-  /// @throws DataError  as read_float32 does.
+  /// @throws DataError  as read_float32() does.
   /// @throws Cancelled  if a stop is requested.
   std::shared_ptr<const float> share_float32(const StoredTensor& tensor, const std::stop_token& stop = {}) const;
 

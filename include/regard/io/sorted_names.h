@@ -8,7 +8,7 @@
 /// @endverbatim
 ///
 /// A hash table takes quadratic time for names chosen to have equal hashes. Sorting takes n log n comparisons for any
-/// names. For this reason the library and the program have no hash table.
+/// names. For this reason, neither the library nor the program uses a hash table.
 ///
 /// Read next: src/io/json.cpp, src/model/tokenizer/tokenizer_json.cpp.
 #pragma once

@@ -42,13 +42,13 @@ REGARD_EXPORT std::string text_in_message(std::string_view text);
 
 /// Computes how many columns an escaped text takes on a terminal: 2 for wide characters, 0 for combining marks.
 ///
-/// @param text  Text without control characters, as escape_for_terminal returns it.
+/// @param text  Text without control characters, as escape_for_terminal() returns it.
 /// @return Width in columns.
 REGARD_EXPORT int display_width(std::string_view text);
 
 /// Formats a text as a JSON string, with its quotes, that is safe to embed in HTML.
 ///
-/// All characters that escape_for_terminal would escape, and `<`, `>` and `&`, become `\u` escapes. Each byte that is
+/// All characters that escape_for_terminal() would escape, and `<`, `>` and `&`, become `\u` escapes. Each byte that is
 /// not UTF-8 is replaced by U+FFFD.
 ///
 /// @param text  The text.

@@ -19,7 +19,7 @@
 
 namespace regard::inline v0 {
 
-/// Computes the vector of each text: the mean of its tokens' states after the last layer, normalised to L2 norm 1.
+/// Computes the vector of each text: the mean of its tokens' states after the last layer, normalized to L2 norm 1.
 ///
 /// Texts run through the layers in groups of up to 480 tokens, as packed sequences. A longer text forms a group of its
 /// own. Each group runs on one thread, so scratch memory does not grow with n; a single group uses all threads.
@@ -41,7 +41,8 @@ namespace regard::inline v0 {
 /// @throws std::bad_alloc   if memory cannot be allocated.
 /// @throws Cancelled        if a stop is requested.
 ///
-/// Row i has the bits of `mean_pooled_normalised(encode(encoder, texts[i]))`, whatever the other texts are.
+/// @par Bits
+/// Row i has the bits of `mean_pooled_normalised(encode(encoder, texts[i]))`, independent of the other texts.
 ///
 /// @par Example
 /// @code{.cpp}

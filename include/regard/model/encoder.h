@@ -27,7 +27,7 @@
 
 namespace regard::inline v0 {
 
-/// The extents and choices of an encoder, from config.json.
+/// The extents and settings of an encoder, from config.json.
 struct EncoderConfig {
   Index vocabulary = 0;     ///< V, number of rows of the word table.
   Index num_layers = 0;     ///< N, number of layers.
@@ -44,7 +44,7 @@ struct EncoderConfig {
 
 /// The parameters of one layer.
 ///
-/// Matrices are viewed as (in, out), so that output = input · W + b, whichever way the file stores them. Head h owns
+/// Matrices are viewed as (in, out), so that output = input · W + b, however the file stores them. Head h uses
 /// columns h·D … (h + 1)·D − 1 of w_query, w_key and w_value, and the same rows of w_output.
 struct EncoderLayer {
   TensorView<const float, 2> w_query;              ///< Query projection, (E, E).
@@ -65,16 +65,16 @@ struct EncoderLayer {
   TensorView<const float, 1> norm_output_bias;     ///< Bias of the layer norm after the feed-forward layer, (E).
   /// Packed copy of w_query, w_key and w_value, joined along their columns, (E, 3E).
   ///
-  /// load_encoder packs the matrices once; encode computes with the packed copies.
+  /// load_encoder() packs the matrices once; encode() computes with the packed copies.
   PackedLinear<float> packed_projections;
   PackedLinear<float> packed_output;  ///< Packed copy of w_output.
   PackedLinear<float> packed_up;      ///< Packed copy of w_up.
   PackedLinear<float> packed_down;    ///< Packed copy of w_down.
 };
 
-/// A model, as load_encoder returns it. All copies share the memory of the parameters.
+/// A model, as load_encoder() returns it. All copies share the memory of the parameters.
 struct Encoder {
-  EncoderConfig config;                              ///< Extents and choices.
+  EncoderConfig config;                              ///< Extents and settings.
   TensorView<const float, 2> word_table;             ///< Word embeddings, (V, E).
   TensorView<const float, 2> position_table;         ///< Position embeddings, (P, E).
   TensorView<const float, 2> type_table;             ///< Token type embeddings, (T, E).
@@ -97,10 +97,10 @@ struct Encoder {
 /// @throws DataError  in any of these cases; the message names the path:
 ///                    - a field of config.json that is missing, has the wrong kind, is out of range or requests a
 ///                      feature that is not implemented; the message gives its byte offset
-///                    - tensors that are missing, unknown, of the wrong shape or of a type that does not hold real
-///                      numbers; one error lists them all
+///                    - tensors that are missing, unknown, of the wrong shape or not of a floating-point type;
+///                      one error lists them all
 ///                    - parameters that do not fit in memory, with both sizes
-///                    - whatever Checkpoint::read_folder rejects
+///                    - files that Checkpoint::read_folder() rejects
 /// @throws Cancelled  if a stop is requested.
 ///
 /// @par Example
@@ -111,7 +111,7 @@ struct Encoder {
 REGARD_EXPORT Encoder load_encoder(const std::string& folder, const ModelFileOptions& options = {},
                                    const Runtime& runtime = {});
 
-/// Options of encode.
+/// Options of encode().
 struct EncoderOptions {
   /// Indices of tokens that are hidden as keys: no query attends to them, in any layer or head.
   ///
@@ -137,10 +137,10 @@ struct LayerTrace {
   Tensor<float, 3> context;           ///< weights · value, (H, L, D).
   Tensor<float, 2> row_max;           ///< Largest score of each row, (H, L).
   Tensor<float, 2> row_sum;           ///< Σ exp(score − row_max), (H, L).
-  Tensor<float, 2> attention_output;  ///< (L, E): joined context · W_output + b_output
-  Tensor<float, 2> attention_normed;  ///< (L, E): norm(input + attention_output)
-  Tensor<float, 2> feed_forward;      ///< (L, E): gelu(attention_normed · W_up + b_up) · W_down + b_down
-  Tensor<float, 2> output;            ///< (L, E): norm(attention_normed + feed_forward)
+  Tensor<float, 2> attention_output;  ///< Joined context · W_output + b_output, (L, E).
+  Tensor<float, 2> attention_normed;  ///< norm(input + attention_output), (L, E).
+  Tensor<float, 2> feed_forward;      ///< gelu(attention_normed · W_up + b_up) · W_down + b_down, (L, E).
+  Tensor<float, 2> output;            ///< norm(attention_normed + feed_forward), (L, E).
 };
 
 /// All intermediate results for one text.
@@ -150,7 +150,7 @@ struct EncoderTrace {
   Tensor<float, 2> word;           ///< Rows of word_table: the token's id, (L, E).
   Tensor<float, 2> position;       ///< Rows of position_table: position i for token i, (L, E).
   Tensor<float, 2> type;           ///< Rows of type_table: type 0, (L, E).
-  Tensor<float, 2> embedded;       ///< (L, E): norm(word + position + type)
+  Tensor<float, 2> embedded;       ///< norm(word + position + type), (L, E).
   std::vector<LayerTrace> layers;  ///< The N layers.
 
   /// Returns the states after the last layer, (L, E).
@@ -159,7 +159,7 @@ struct EncoderTrace {
 
 /// Runs the encoder on the token ids of one text.
 ///
-/// The scale of attention is 1 / √D. norm is layer_norm_forward (layer_norm.h), gelu that of linear_forward (linear.h).
+/// The scale of attention is 1 / √D, norm is layer_norm_forward(), and gelu is Activation::gelu of linear_forward().
 ///
 /// @param encoder  The model.
 /// @param ids      All token ids of the text, [CLS] and [SEP] included, (L).
@@ -171,6 +171,7 @@ struct EncoderTrace {
 /// @throws std::bad_alloc   if memory cannot be allocated.
 /// @throws Cancelled        if a stop is requested.
 ///
+/// @par Bits
 /// The result has the same bits for any number of threads.
 ///
 /// @par Example
@@ -183,7 +184,7 @@ REGARD_EXPORT EncoderTrace encode(const Encoder& encoder, std::span<const Index>
 
 /// Computes the weights or the scores of one layer from query, key, row_max and row_sum.
 ///
-/// @param trace    Result of encode.
+/// @param trace    Result of encode().
 /// @param layer    Layer, from 0.
 /// @param kind     Weights, or scores (q·k / √D, −∞ at hidden keys).
 /// @param runtime  Threads, scratch memory and cancellation.
@@ -191,7 +192,8 @@ REGARD_EXPORT EncoderTrace encode(const Encoder& encoder, std::span<const Index>
 /// @throws InvalidArgument  if the layer does not exist.
 /// @throws Cancelled        if a stop is requested.
 ///
-/// The result is exact: attention_weights computes it, with the bits that attention_forward itself would write.
+/// @par Bits
+/// The result is exact: it has the bits of the weights that attention_forward() would write.
 REGARD_EXPORT Tensor<float, 3> encoder_weights(const EncoderTrace& trace, Index layer,
                                                WeightsKind kind = WeightsKind::weights, const Runtime& runtime = {});
 
@@ -200,7 +202,7 @@ REGARD_EXPORT Tensor<float, 3> encoder_weights(const EncoderTrace& trace, Index 
 /// Summed over all heads, and with b_output, the outputs give attention_output, up to rounding.
 ///
 /// @param encoder  The model.
-/// @param trace    Result of encode with that model.
+/// @param trace    Result of encode() with that model.
 /// @param layer    Layer, from 0.
 /// @param head     Head, from 0.
 /// @param runtime  Threads, scratch memory and cancellation.
@@ -213,7 +215,7 @@ REGARD_EXPORT Tensor<float, 2> head_output(const Encoder& encoder, const Encoder
 /// Computes the L2 norm of what each key contributes at weight 1: `‖v_key · W_output(head)‖₂`.
 ///
 /// @param encoder  The model.
-/// @param trace    Result of encode with that model.
+/// @param trace    Result of encode() with that model.
 /// @param layer    Layer, from 0.
 /// @param runtime  Threads, scratch memory and cancellation.
 /// @return The norm for each head and key, (H, L).
@@ -225,7 +227,7 @@ REGARD_EXPORT Tensor<double, 2> value_norms(const Encoder& encoder, const Encode
 /// Computes the contribution of each key to one query: `‖weight · v_key · W_output(head)‖₂`.
 ///
 /// @param encoder  The model.
-/// @param trace    Result of encode with that model.
+/// @param trace    Result of encode() with that model.
 /// @param layer    Layer, from 0.
 /// @param head     Head, from 0.
 /// @param query    Index of the query's token.
@@ -246,14 +248,14 @@ REGARD_EXPORT std::vector<float> mean_rows(const Tensor<float, 2>& states, std::
 
 /// Computes the mean of the last layer's output over all tokens.
 ///
-/// @param trace  Result of encode.
+/// @param trace  Result of encode().
 /// @return The mean, (E); zeros if there are no tokens.
 REGARD_EXPORT std::vector<float> mean_pooled(const EncoderTrace& trace);
-/// Computes mean_pooled divided by its L2 norm: the sentence vector, as sentence-transformers computes it.
+/// Computes mean_pooled() divided by its L2 norm: the sentence vector, as sentence-transformers computes it.
 ///
 /// A norm below 10⁻¹² is replaced by 10⁻¹².
 ///
-/// @param trace  Result of encode.
+/// @param trace  Result of encode().
 /// @return The vector, (E); zeros if there are no tokens.
 REGARD_EXPORT std::vector<float> mean_pooled_normalised(const EncoderTrace& trace);
 

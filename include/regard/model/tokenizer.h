@@ -33,7 +33,7 @@ namespace regard::inline v0 {
 
 /// The result of tokenizing a text. ids, tokens, word and byte_ranges have one entry per piece, in order.
 ///
-/// Texts and vocabularies may contain anything: print tokens and words only through escape_for_terminal
+/// Texts and vocabularies may contain anything: print tokens and words only through escape_for_terminal()
 /// (regard/io/utf8.h) or a similar function.
 struct TokenizedText {
   /// Ids, including the special tokens that the model expects around a text: [CLS] … [SEP].
@@ -64,7 +64,7 @@ struct TokenizerOptions {
   std::optional<std::uint64_t> max_memory_bytes{};
 };
 
-/// A WordPiece tokenizer. Copies share their data, and encode may be called from many threads at once.
+/// A WordPiece tokenizer. Copies share their data, and any number of threads may call encode() at once.
 ///
 /// All members that take a stop token throw Cancelled if a stop is requested.
 ///
@@ -77,7 +77,7 @@ class REGARD_EXPORT Tokenizer {
  public:
   /// Reads the text of a tokenizer.json.
   ///
-  /// Accepted are
+  /// It must have
   /// - model WordPiece, normalizer BertNormalizer and pre_tokenizer BertPreTokenizer,
   /// - post_processor TemplateProcessing, BertProcessing or null,
   /// - any added_tokens.
@@ -97,7 +97,7 @@ class REGARD_EXPORT Tokenizer {
                         const TokenizerOptions& options = {}, const std::stop_token& stop = {});
   /// Reads the file tokenizer.json of a model folder.
   ///
-  /// The file is opened as read_model_text (safetensors.h) opens it.
+  /// The file is opened as read_model_text() (safetensors.h) opens it.
   ///
   /// @param folder   Path of the folder.
   /// @param options  Limits.
@@ -111,9 +111,9 @@ class REGARD_EXPORT Tokenizer {
 
   /// Splits a text into tokens.
   ///
-  /// The result is never truncated or padded: a model takes a limited number of ids, and the caller must compare.
-  /// A byte that is not UTF-8 counts as U+FFFD, which clean_text removes. A word that the vocabulary cannot spell
-  /// becomes the unknown token. Time grows linearly with the text.
+  /// The result is never truncated or padded: a model accepts a limited number of ids, which the caller must check.
+  /// A byte that is not UTF-8 counts as U+FFFD, which clean_text removes. A word that cannot be formed from pieces of
+  /// the vocabulary becomes the unknown token. Time grows linearly with the text.
   ///
   /// @param text  The text.
   /// @param stop  Stop token, polled while the text is split.
@@ -124,7 +124,7 @@ class REGARD_EXPORT Tokenizer {
 
   /// Returns the number of tokens. Ids are 0 … vocabulary_size() − 1.
   Index vocabulary_size() const;
-  /// Returns the id of the unknown token, "[UNK]", which replaces a word that the vocabulary cannot spell.
+  /// Returns the id of the unknown token, "[UNK]", which replaces words that the vocabulary has no pieces for.
   Index unknown_id() const;
   /// Returns the token with a given id.
   ///
