@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Renders attention over the caller's arrays as an HTML page: any row as a sum, what it becomes, and the whole head.
+/// Renders attention over the caller's arrays as an HTML page: any row as a sum, its context, and the whole head.
 ///
 /// @verbatim
 ///     query, key, value ── attention_forward() ──▶ context, row_max, row_sum

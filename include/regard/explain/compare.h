@@ -51,7 +51,7 @@ struct ComparedSentence {
 
 /// A control: another word that both sentences of a pair contain.
 ///
-/// There are N + 2 stages: the row of the embedding table, that row with position and type added and normalised, and
+/// There are N + 2 stages: the row of the embedding table, that row with position and type added and normalized, and
 /// the output of each layer. A word of several pieces is the mean of its pieces, at every stage and in every head.
 struct ControlWord {
   std::string text;  ///< The word, as the first sentence spells it.
@@ -122,7 +122,7 @@ struct Comparison {
 ///                            of different words
 ///                          - a word to hide that occurs in no sentence
 ///                          - a control that does not occur in two sentences, or that is the word itself
-///                          - a text without words, and whatever read_sentence() rejects
+///                          - a text without words, and a text that read_sentence() rejects
 /// @throws DataError        as read_sentence() does.
 /// @throws Cancelled        if a stop is requested.
 ///
@@ -139,7 +139,7 @@ REGARD_EXPORT Comparison compare_word(const SentenceModel& model, std::string_vi
 /// Options of render_compare_text().
 struct CompareText {
   int width = 80;       ///< Columns of the terminal; at least 40 are used.
-  bool color = false;   ///< Uses colours.
+  bool color = false;   ///< Uses colors.
   bool unicode = true;  ///< Uses characters outside ASCII.
   bool full = false;    ///< Prints all pairs, controls and heads.
   /// Prints a short form, as the last part of a longer screen: the verdict of the control, the table of the pairs with
@@ -156,7 +156,7 @@ struct CompareText {
 REGARD_EXPORT std::string render_compare_text(const Comparison& comparison, const CompareText& options = {},
                                               const std::stop_token& stop = {});
 
-/// Formulates what the figures say, the verdict first.
+/// States the findings of a comparison, the verdict first.
 ///
 /// The sentences claim no more than floor, controls and, with words to hide, the other words allow. Text from outside
 /// is escaped for a terminal.

@@ -25,13 +25,13 @@
 
 namespace regard::inline v0 {
 
-/// The measures of one query i with weights p_j on the K keys that it can attend to. They are of tokens, not of words.
+/// The measures of one query i with weights p_j on the K keys that it can attend to, in tokens and not in words.
 enum class HeadMeasure {
-  entropy,       ///< `−Σ p ln p / ln K`, from 0 (one key) to 1 (all alike); of queries with K ≥ 2.
+  entropy,       ///< `−Σ p ln p / ln K`, from 0 (one key) to 1 (all keys alike); queries with K ≥ 2.
   special,       ///< `Σ p` over the special tokens around the text, [CLS] and [SEP].
-  self,          ///< `p_i`; of queries that can attend to themselves.
-  previous,      ///< `p_(i−1)`; of queries whose preceding token exists and is visible.
-  next,          ///< `p_(i+1)`; of queries whose following token exists and is visible.
+  self,          ///< `p_i`; queries that can attend to themselves.
+  previous,      ///< `p_(i−1)`; queries whose preceding token exists and is visible.
+  next,          ///< `p_(i+1)`; queries whose following token exists and is visible.
   distance,      ///< `Σ p |i − j|`, in tokens.
   contribution,  ///< `Σ p ‖v · W_output(head)‖₂`
 };
@@ -50,7 +50,7 @@ REGARD_EXPORT std::string_view head_measure_name(HeadMeasure measure);
 ///
 /// @param name  The name.
 /// @return The measure.
-/// @throws InvalidArgument  if there is none of that name. The message lists all names.
+/// @throws InvalidArgument  if no measure has that name. The message lists all names.
 REGARD_EXPORT HeadMeasure parse_head_measure(std::string_view name);
 
 /// The statistic of one measure in one head, over n queries or, with `by_sentence`, over the means of n sentences.
@@ -112,7 +112,7 @@ class REGARD_EXPORT HeadSurveyor {
   /// Constructs a surveyor without sentences.
   ///
   /// @param model        The model, which must outlive the surveyor.
-  /// @param by_sentence  First takes the mean over the queries of a sentence, then the statistics over the sentences.
+  /// @param by_sentence  Whether statistics are over the means of sentences instead of over queries.
   HeadSurveyor(const SentenceModel& model, bool by_sentence);
   /// Adds a sentence.
   ///
@@ -147,9 +147,9 @@ class REGARD_EXPORT HeadSurveyor {
 struct HeadFilter {
   std::optional<HeadMeasure> sort{};  ///< Largest mean of this measure first; absent: layer by layer.
   std::optional<Index> layer{};       ///< Only this layer.
-  std::optional<Index> head{};        ///< Only heads of this number.
-  std::optional<double> min{};        ///< Least mean of `sort`, inclusive.
-  std::optional<double> max{};        ///< Largest mean of `sort`, inclusive.
+  std::optional<Index> head{};        ///< Only the heads with this index.
+  std::optional<double> min{};        ///< Minimum of the mean of `sort`, inclusive.
+  std::optional<double> max{};        ///< Maximum of the mean of `sort`, inclusive.
 };
 /// Chooses and sorts heads.
 ///
@@ -162,7 +162,7 @@ REGARD_EXPORT std::vector<HeadMeasures> chosen_heads(const HeadSurvey& survey, c
 /// Options of render_heads_text().
 struct HeadsText {
   int width = 80;       ///< Columns of the terminal; at least 40 are used.
-  bool color = false;   ///< Uses colours.
+  bool color = false;   ///< Uses colors.
   bool unicode = true;  ///< Uses characters outside ASCII.
   bool full = false;    ///< Prints four decimals, and uniform next to every figure.
 };

@@ -42,7 +42,7 @@ struct HeavyHitter {
   double uniform = 0;
 };
 
-/// What is reported about one head.
+/// The report on one head.
 struct HeadInspection {
   Index batch = 0;  ///< Batch entry.
   Index head = 0;   ///< Query head.
@@ -52,13 +52,13 @@ struct HeadInspection {
   std::vector<double> tracked_shares{};  ///< Shares of InspectionOptions::track_keys, in that order.
   /// Mean entropy in nats, over the queries that can attend to a key; absent if it was not given.
   std::optional<double> entropy{};
-  /// Mean of the largest weight, likewise.
+  /// Mean of the largest weight, over the same queries; absent if it was not given.
   std::optional<double> largest_weight{};
-  /// Mean distance in keys, likewise.
+  /// Mean distance in keys, over the same queries; absent if it was not given.
   std::optional<double> mean_distance{};
 };
 
-/// What is reported about all heads.
+/// The report on all heads.
 struct Inspection {
   ElementType type = ElementType::float32;  ///< Type of the masses.
   Index num_batches = 0;                    ///< Batch entries, B.
@@ -79,9 +79,10 @@ struct Inspection {
 /// @param options       Number of heavy hitters, and keys to track.
 /// @param statistics    The means of the heads, (B, H), if attention_with_statistics() wrote them: head_entropy,
 ///                      head_largest_weight and head_mean_distance are read. Each may be absent.
-/// @param uniform_mass  Masses under uniform weights, (B|1, H|1, S): Σ over the queries that can attend to the key of 1
-///                      / the number of keys that the query can attend to. This is the key_mass of a call with the same
-///                      masks and scale 0, without bias, slopes and sinks. Absent: every query can attend to every key.
+/// @param uniform_mass  Masses under uniform weights, (B or 1, H or 1, S): Σ 1 / K over the queries that can attend to
+///                      the key, where K is the number of keys that the query can attend to. This is the key_mass of
+///                      a call with the same masks and scale 0, without bias, slopes and sinks. Absent: every query
+///                      can attend to every key.
 /// @return The report.
 /// @throws InvalidArgument  if a tracked key is outside 0 … S − 1, if top < 0 or num_queries < 1, or if the means or
 ///                          uniform_mass have the wrong shape.

@@ -38,8 +38,8 @@ REGARD_EXPORT std::vector<LessonEntry> lesson_entries();
 /// Makes the input of a lesson.
 ///
 /// @param name  Name or alias of the lesson.
-/// @return The input, for explain.
-/// @throws InvalidArgument  if there is none of that name. The message lists all lessons.
+/// @return The input, for explain().
+/// @throws InvalidArgument  if no lesson has that name. The message lists all lessons.
 REGARD_EXPORT ExplainInput lesson_input(std::string_view name);
 
 /// Changes an input to another layout: the same computation with tokens as rows or as columns.
@@ -54,9 +54,9 @@ REGARD_EXPORT ExplainInput with_layout(ExplainInput input, Layout layout);
 
 /// Applies the user's settings to a lesson.
 ///
-/// The query in focus, the digits and the layout are taken over. If any other setting differs from the document's, the
-/// document's steps are kept, and the results under the user's settings are shown next to them. They replace the
-/// lesson's own variants.
+/// The query in focus, the digits and the layout are applied to the lesson itself. If any other setting differs from
+/// the document's, the document's steps are kept, and the results under the user's settings are shown next to them,
+/// instead of the lesson's variants.
 ///
 /// @param lesson    The lesson.
 /// @param settings  The user's settings.

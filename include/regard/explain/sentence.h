@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A sentence in a pretrained model: its words, and every value that the encoder computes for them.
+/// A sentence in a pretrained model: its words, and all values that the encoder computes for them.
 ///
 /// @verbatim
 ///     text ── Tokenizer ──▶ pieces ── encode ──▶ trace
@@ -49,10 +49,10 @@ struct SentenceWord {
   std::string text;           ///< As the text spells it; "[CLS]" for a special token.
   std::vector<Index> tokens;  ///< Indices of its pieces.
   bool special = false;       ///< A special token around the text.
-  /// The vocabulary cannot spell the word: the model sees [UNK], as for every such word.
+  /// The word cannot be formed from pieces of the vocabulary, so the model sees [UNK] instead.
   bool unknown = false;
-  /// Returns whether the word is split into pieces of the vocabulary. An unknown word may have several tokens, too; it
-  /// does not count as split.
+  /// Returns whether the word is split into pieces of the vocabulary. An unknown word does not count as split, even if
+  /// it has several tokens.
   bool split() const { return !unknown && tokens.size() > 1; }
 };
 
@@ -146,8 +146,7 @@ REGARD_EXPORT Index word_index(const std::vector<SentenceWord>& words, std::stri
 /// @return One name for each word.
 REGARD_EXPORT std::vector<std::string> word_names(const std::vector<SentenceWord>& words);
 
-/// Returns the mark that follows a word wherever it is shown: "†" for an unknown word, "‡" for a split one, else
-/// nothing.
+/// Returns the mark that is shown after a word: "†" for an unknown word, "‡" for a split one, else nothing.
 ///
 /// @param word  The word.
 /// @return The mark.
@@ -161,8 +160,8 @@ REGARD_EXPORT void check_has_words(const std::vector<SentenceWord>& words);
 
 /// Returns a warning if two or more words, and at least a quarter of all, are unknown or split.
 ///
-/// The text is then likely to be in a language that the model was not trained on. docs/guide/sentence.md says where the
-/// quarter comes from. Special tokens do not count.
+/// The text is then likely to be in a language that the model was not trained on. docs/guide/sentence.md explains the
+/// threshold. Special tokens do not count.
 ///
 /// @param words  The words of a sentence.
 /// @return One sentence, or an empty string.

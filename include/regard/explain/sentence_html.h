@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Renders the analysis of a sentence as an HTML page: every head of every layer, from any word. Also renders a
-/// comparison, as a page of its own or within such a page.
+/// comparison, as a separate page or within such a page.
 ///
 /// @verbatim
 ///     SentenceAnalysis ── render_sentence_html() ──▶ one HTML file, which makes no network requests

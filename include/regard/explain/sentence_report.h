@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The analysis that `regard explain "text"` prints, as data and as text: which word, which head, how much attention,
-/// which sum it comes from, and where it goes.
+/// The analysis that `regard explain "text"` prints, as data and as text: a word and a head, the weights, how one of
+/// them is computed, and what it contributes.
 ///
 /// @verbatim
 ///     text ── analyze_sentence() ──▶ SentenceAnalysis ── render_sentence_text(), render_sentence_json()
@@ -97,15 +97,15 @@ struct SentenceAnalysisOptions {
   bool full = false;                ///< Also computes SentenceDetails.
 };
 
-/// How far the query word's vector moves when one other word is hidden, by itself and in every layer.
+/// How far the query word's vector moves when one other word, and no further one, is hidden in every layer.
 struct HiddenAlone {
   Index word = 0;       ///< Index of the hidden word.
   double cosine = 0.0;  ///< Cosine, after the last layer, with the vector when nothing is hidden.
 };
-/// Largest number of words that are hidden by themselves. Of more words, those with the largest weights are hidden.
+/// Largest number of words that are hidden one at a time. If there are more, those with the largest weights are hidden.
 inline constexpr Index kMaxHiddenAlone = 12;
 
-/// The chosen weight in all heads of the model, which shows how much of it is due to the choice of the head.
+/// The chosen weight in all heads of the model, which shows how much of the weight is due to the choice of the head.
 struct PairInHeads {
   double mean = 0.0;     ///< Mean over all heads of the weight from the word to the target.
   double special = 0.0;  ///< Mean over all heads of the weight from the word to all special tokens together.
@@ -137,7 +137,7 @@ struct SentenceAnalysis {
   std::optional<SentenceDetails> details;  ///< With SentenceAnalysisOptions::full: everything behind that weight.
 };
 
-/// Analyses one word of a sentence.
+/// Analyzes one word of a sentence.
 ///
 /// The encoder runs once for each word of SentenceAnalysis::alone, several runs at once. After each, Runtime::progress
 /// is called with the number of runs that are done.
@@ -161,23 +161,23 @@ REGARD_EXPORT SentenceAnalysis analyze_sentence(const SentenceModel& model, std:
                                                 const SentenceAnalysisOptions& options = {},
                                                 const Runtime& runtime = {});
 
-/// Computes what all heads of the model give to the target of an analysis.
+/// Computes the mean weights of the target of an analysis over all heads of the model.
 ///
 /// @param analysis  The analysis.
 /// @return The means over all heads.
 REGARD_EXPORT PairInHeads pair_in_heads(const SentenceAnalysis& analysis);
 
-/// What the figures say, in sentences.
+/// The findings of an analysis, in sentences.
 ///
 /// Text from outside is escaped for a terminal. Screen, page and JSON show the same sentences.
 struct SentenceFindings {
   std::string finding{};      ///< The finding.
-  std::string selection{};    ///< How its head was chosen, and what all heads do.
+  std::string selection{};    ///< How its head was chosen, and the means over all heads.
   std::string evidence{};     ///< What hiding each word changes.
   std::string association{};  ///< What a weight does not show.
   std::string warning{};      ///< Result of vocabulary_warning(); empty if it does not apply.
 };
-/// Formulates the findings of an analysis.
+/// States the findings of an analysis.
 ///
 /// @param analysis  The analysis.
 /// @return The findings.
@@ -193,7 +193,7 @@ enum class RowOrder {
 /// Options of render_sentence_text().
 struct SentenceTextOptions {
   int width = 80;                   ///< Columns of the terminal.
-  bool color = false;               ///< Uses colours.
+  bool color = false;               ///< Uses colors.
   bool unicode = true;              ///< Uses characters outside ASCII.
   bool all_heads = false;           ///< Lists every head, with its weight, baseline and salience.
   bool no_special = false;          ///< Sums up the special tokens in one row.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// One head's attention from one word of a sentence, as sums that a reader can follow; and which head is informative.
+/// Attention from one word of a sentence in one head, expanded into its sums, and a ranking of the heads by how
+/// informative they are.
 ///
 /// @verbatim
 ///     q·k, 32 products ── ÷ √32 ── e^ over Σ e^ ──▶ weight ── · v · W_output ──▶ contribution of each word
@@ -115,7 +116,7 @@ REGARD_EXPORT SoftmaxTerm softmax_term(const SentenceRow& row, Index query, Inde
 
 // ---- the informative head
 
-/// Distance in words from which on all distances form one class, "16 or more".
+/// Distance in words from which all distances form one class, "16 or more".
 inline constexpr Index kFarthest = 16;
 /// The mean weight of each head by signed distance, key − query in words, kept as sums and counts.
 ///
@@ -134,10 +135,10 @@ struct DistanceSums {
   /// @param distance  Signed distance, key − query in words.
   /// @return The mean; 0 if there is no pair at that distance.
   double mean(Index layer, Index head, Index distance) const;
-  /// Returns what a weight at a distance is compared with.
+  /// Returns the baseline with which a weight at a distance is compared.
   ///
-  /// This is the mean at that distance. From kFarthest on, where one mean covers distances that were hardly measured,
-  /// it is the head's largest mean at any distance.
+  /// This is the mean at that distance. From kFarthest on, where one mean covers distances with few pairs, it is the
+  /// head's largest mean at any distance.
   ///
   /// @param layer     Layer, from 0.
   /// @param head      Head, from 0.
@@ -153,7 +154,7 @@ struct DistanceSums {
 /// @throws InvalidArgument  if the sums are those of a model with other extents.
 REGARD_EXPORT void add_distances(const Sentence& sentence, DistanceSums& sums, const Runtime& runtime = {});
 
-/// Returns DistanceSums::mean for all-MiniLM-L6-v2 over the 30 sentences of tests/encoder/sentences.txt, to four
+/// Returns DistanceSums::mean() for all-MiniLM-L6-v2 over the 30 sentences of tests/encoder/sentences.txt, to four
 /// decimals.
 ///
 /// tests/model_distances_check.cpp makes and checks these figures.
@@ -164,7 +165,7 @@ REGARD_EXPORT void add_distances(const Sentence& sentence, DistanceSums& sums, c
 /// @return The mean.
 /// @throws InvalidArgument  if the layer or head does not exist.
 REGARD_EXPORT double minilm_mean_weight(Index layer, Index head, Index distance);
-/// Returns DistanceSums::baseline for the figures of minilm_mean_weight().
+/// Returns DistanceSums::baseline() for the figures of minilm_mean_weight().
 ///
 /// @param layer     Layer, from 0.
 /// @param head      Head, from 0.
@@ -194,13 +195,13 @@ struct AttentionPair {
   /// Returns the salience, weight − baseline.
   double salience() const { return weight - baseline; }
 };
-/// All heads by how informative they are.
+/// All heads, ranked by how informative they are.
 struct RankedHeads {
   Baseline baseline = Baseline::this_sentence;  ///< Where the baselines come from.
   std::vector<AttentionPair> heads{};           ///< The pair of highest salience of each head, by descending salience.
 };
 
-/// Checks whether a word carries meaning by itself.
+/// Checks whether a word is a content word.
 ///
 /// A content word contains a letter, a digit or a pictorial symbol, and is not an English function word (the, of, it,
 /// was …).

@@ -84,7 +84,7 @@ enum class SoftmaxRule {
   ratio       ///< Each score divided by the sum of the scores of its query.
 };
 
-/// Numbers that a document prints for a step. Where a result does not round to its number, both are shown.
+/// Numbers that a document prints for a step. If a result does not round to the printed number, both are shown.
 struct Expected {
   Matrix numbers;                ///< The printed numbers.
   int digits = 4;                ///< Decimals that the document prints or, with `significant`, significant digits.
@@ -142,7 +142,7 @@ REGARD_EXPORT std::string_view operation_name(Operation operation);
 /// Finds an operation by its name.
 ///
 /// @param name  The name.
-/// @return The operation; nothing if there is none of that name.
+/// @return The operation; nothing if no operation has that name.
 REGARD_EXPORT std::optional<Operation> operation_named(std::string_view name);
 
 /// A step to compute.
@@ -205,7 +205,7 @@ struct Variant {
   std::vector<NamedMatrix> matrices{};  ///< These replace the matrices of the same names.
 };
 
-/// The input of explain.
+/// The input of explain().
 struct ExplainInput {
   /// The name of the lesson; empty for other inputs. It is not part of the input's JSON.
   std::string lesson{};
@@ -225,7 +225,7 @@ struct ExplainInput {
   std::vector<std::string> errata{};  ///< Errata of the document, printed at the end.
 };
 
-/// Returns the standard steps, which explain uses for an input without steps.
+/// Returns the standard steps, which explain() uses for an input without steps.
 ///
 /// - Projections if there are X, W_query, W_key and W_value (and biases b_query …), otherwise Q, K, V.
 /// - scores, scaled (unless the scale is none), masked (if causal), weights, context.
@@ -262,15 +262,15 @@ struct VariantResult {
   Matrix result;      ///< The result.
 };
 
-/// What the scores of seeded queries and keys look like, and the weights that softmax makes of them.
+/// Scores of seeded queries and keys, and the weights that softmax computes from them.
 ///
-/// This is the figure of lesson why-scale, of the same numbers as its table.
+/// This is the figure of lesson why-scale. Its table shows the same values.
 struct ScoreSample {
   double low = 0.0;             ///< Lower end of the histogram.
   double high = 0.0;            ///< Upper end of the histogram.
-  std::vector<Index> counts{};  ///< Number of scores in each of equal bins, low ≤ score < high.
+  std::vector<Index> counts{};  ///< Number of scores in each bin of equal width, low ≤ score < high.
   Index below = 0;              ///< Number of scores below low.
-  Index above = 0;              ///< Number of scores of high and above.
+  Index above = 0;              ///< Number of scores of at least high.
   /// Mean weight of the key of rank 1 (the largest), 2, … of a query.
   std::vector<double> ranked_weights{};
 };
@@ -290,7 +290,7 @@ struct Step {
   std::string symbol;               ///< Symbol of the result: "A".
   std::string equation;             ///< Its equation: "A = softmax(S / √D), each row by itself".
   std::vector<Operand> operands{};  ///< What the step computed from.
-  /// What the request names. The operands of attention steps differ from these.
+  /// The operands that the request names. In attention steps, they differ from `operands`.
   std::vector<Operand> requested_operands{};
   Matrix result{};                        ///< The result.
   Axis row_axis{};                        ///< What its rows are.
@@ -313,7 +313,7 @@ struct Step {
   Index causal_offset = 0;
 };
 
-/// The result of explain.
+/// The result of explain().
 struct Explanation {
   std::string lesson;                      ///< Name of the lesson, "three-words"; empty: none.
   std::string title;                       ///< As in ExplainInput.
@@ -328,14 +328,14 @@ struct Explanation {
   std::vector<std::string> errata;         ///< As in ExplainInput.
 };
 
-/// Number of elements of a step up to which the rows of all queries are kept: 8 MiB here, about 20 MB of JSON.
+/// Number of elements of a step up to which the rows of all queries are kept: 8 MiB in memory, about 20 MB of JSON.
 inline constexpr Index kExplainKeptNumbers = Index{1} << 20;
 /// Which rows of scores, weights and context are kept when a step has more than kExplainKeptNumbers elements.
 ///
 /// Unless `all` is set, the rows of these queries are kept: the first 8, the last 8, the one in focus, and those in
 /// `also`. A step of at most 32 queries keeps every row.
 struct Keep {
-  bool all = false;           ///< Keeps every row, however many there are.
+  bool all = false;           ///< Keeps all rows.
   std::vector<Index> also{};  ///< Indices of queries.
 };
 
@@ -351,7 +351,7 @@ struct Keep {
 ///                          - unknown or ambiguous tokens
 ///                          - settings out of range, and names, expected numbers or notes for a step that does not
 ///                            exist
-///                          - work that does not fit into memory, with both sizes
+///                          - work that does not fit in memory, with both sizes
 /// @throws Cancelled        if a stop is requested.
 ///
 /// @par Example
@@ -414,9 +414,9 @@ REGARD_EXPORT CellDerivation expand_cell(const Explanation& explanation, const S
 /// Options of render_text().
 struct TextOptions {
   int width = 80;               ///< Columns of the terminal; 40 to 400 are used.
-  bool color = false;           ///< Uses colours.
+  bool color = false;           ///< Uses colors.
   bool unicode = true;          ///< Uses characters outside ASCII.
-  bool full = false;            ///< Prints every number, however many there are.
+  bool full = false;            ///< Prints all numbers.
   std::optional<int> digits{};  ///< Decimals; absent: those of the step or the settings.
   std::string step{};           ///< The step to print: its name or its number from 0; empty: all.
   std::optional<Cell> cell{};   ///< A cell to derive in the steps shown that have it.
