@@ -101,17 +101,18 @@ NB_MODULE(_regard, module) {
   module.def("plan", &plan_of, nb::arg("call"), nb::arg("args"), nb::arg("kwargs"),
              nb::sig("def plan(call: collections.abc.Callable[..., object], *args: object, **kwargs: object) -> "
                      "dict[str, typing.Any]"),
-             "What the operators that call(*args, **kwargs) runs will do, without doing it: instruction_set and why,\n"
-             "operators (name, way, operations, bytes, num_threads), workspace_bytes.");
+             "What the operators that call(*args, **kwargs) runs would do, without doing it: instruction_set and\n"
+             "why, operators (name, way, operations, bytes, num_threads), workspace_bytes.");
   module.def("instruction_sets", &instruction_sets_of, nb::sig("def instruction_sets() -> list[dict[str, typing.Any]]"),
-             "Every instruction set that the library was built for, best last.");
+             "Every instruction set that the library was built for, the best one last.");
   module.def("active_instruction_set", &regard::active_instruction_set);
   module.def("default_num_threads", &regard::default_num_threads);
   module.def("available_memory_bytes", &regard::available_memory_bytes);
   module.def("fma_gflops", &fma_gflops_of, nb::arg("num_threads"), nb::arg("seconds"),
-             "GFLOP/s of multiply-adds in float from registers alone: the most that anything here can reach.");
+             "GFLOP/s of float32 multiply-adds on registers: the upper limit of any operator.");
   module.def("bf16_dot_gflops", &bf16_dot_gflops_of, nb::arg("num_threads"), nb::arg("seconds"),
-             "The same of bfloat16 dot products; None where the processor or the instruction set has none.");
+             "GFLOP/s of bfloat16 dot products on registers; None unless the active instruction set is\n"
+             "avx512_bf16.");
   module.def("read_gigabytes_per_second", &read_gigabytes_per_second_of, nb::arg("bytes_per_thread"),
-             nb::arg("num_threads"), nb::arg("seconds"), "GB/s of the best of several loops that read memory.");
+             nb::arg("num_threads"), nb::arg("seconds"), "GB/s of memory reads, in the best of several loops.");
 }
