@@ -3,7 +3,7 @@
 // Attention for Python: attention_forward, attention_weights, attention_with_statistics, attention_columns,
 // attention_partials, attention_merge, attention_merge_lse. The functions that users call are in python/regard/.
 //
-//     arrays borrowed ── options taken ── results allocated where none were given ── run() ── results handed out
+//     borrow arrays ── take options ── allocate results that were not given ── run() ── return results
 //
 // Read next: options.h, run.h, regard/attention.h.
 #include <algorithm>
@@ -19,7 +19,7 @@
 namespace regard::python {
 namespace {
 
-// 2 · (D + Dv) for each query and key, were none invisible.
+// 2 · (D + Dv) for each pair of a query and a key, as if all keys were visible.
 double operations_of(const Array& query, const Array& key, const Array* value) {
   if (query.rank() != 4 || key.rank() != 4) return 0;
   const auto n = [](Index extent) { return static_cast<double>(extent); };
@@ -28,7 +28,7 @@ double operations_of(const Array& query, const Array& key, const Array* value) {
          (n(query.extent(3)) + columns);
 }
 
-// Calls with T, the type of the context: `out`'s type, else `dtype`'s, else the query's.
+// Calls with T, the type of the context: that of `out`, else `dtype`, else that of query.
 template <class Call>
 auto with_context_type(const char* name, NumberType type, const Call& call) {
   if (type == number_type<float>()) return call(float{});
@@ -65,12 +65,12 @@ std::vector<RowRange> row_ranges(const char* operator_name, const char* name, nb
     called += ']';
     ranges.push_back(row_range(operator_name, called.c_str(), pair));
   }
-  // None would be taken for all rows.
+  // An empty list would mean all rows.
   if (ranges.empty()) reject(operator_name, std::string(name) + " has no pair; expected (begin, end) once at least");
   return ranges;
 }
 
-// How many of `extent` there are; none where the operator will reject the range.
+// The number of rows or keys in a range; 0 if the operator will reject the range.
 Index length_of(const RowRange& range, Index extent) {
   return range.begin < 0 || range.end > extent || range.begin > range.end ? 0 : range.end - range.begin;
 }
@@ -338,7 +338,7 @@ nb::object attention_merge_lse_of(nb::handle contexts_object, nb::handle lse_obj
   });
 }
 
-// Short, so that help() of a class of calls stays one screen; regard/attention.h has the whole contract.
+// Short, so that help() fits on one screen. regard/attention.h has the full contract.
 constexpr const char* kForwardText =
     "softmax(soft_cap(scale · query · keyᵀ) + bias over visible keys) · value.\n"
     "\n"

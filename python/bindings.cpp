@@ -24,7 +24,7 @@ namespace {
 
 namespace nb = nanobind;
 
-// regard.plan(f, …): what the operators that f calls will do. They write nothing.
+// regard.plan(f, …): what the operators that f calls would do. They write nothing.
 nb::dict plan_of(nb::callable call, nb::args args, nb::kwargs kwargs) {
   const Plan plan = regard::plan([&](const Runtime& runtime) {
     const PlanScope scope(runtime);
@@ -61,7 +61,7 @@ nb::list instruction_sets_of() {
   return sets;
 }
 
-// What a measurement of peaks.h gives, unless Ctrl-C ends it.
+// The result of a measurement of peaks.h. Ctrl-C ends it.
 template <class Measure>
 auto measured(const Measure& measure) {
   decltype(measure(std::stop_token{})) result{};
@@ -85,7 +85,7 @@ double read_gigabytes_per_second_of(std::size_t bytes_per_thread, int num_thread
 
 NB_MODULE(_regard, module) {
   using namespace regard::python;
-  // What a daemon thread holds when the interpreter ends would be called a leak.
+  // Objects that a daemon thread holds when the interpreter ends would be reported as leaks.
   nb::set_leak_warnings(false);
   module.doc() = "Exact attention in C++; use it as the package regard.";
   module.attr("__version__") = nb::str(regard::version().data(), regard::version().size());

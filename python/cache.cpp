@@ -7,9 +7,9 @@
 //     regard.attention_decode(query, cache, causal=True)
 //     file.write(cache.memory) … regard.KvCache.open(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 //
-// A cache that one thread changes is not read by another: each call holds the lock of its cache, which is given in the
-// order of arrival, and Ctrl-C ends the wait for it. A child of fork has a lock of its own: what held the parent's is
-// no more. Read next: regard/kv_cache.h.
+// A cache is not read while another thread changes it: each call holds the lock of its cache. The lock is granted in
+// the order of arrival, and Ctrl-C ends the wait for it. A child process of fork has a new lock, because the threads
+// that held the lock of the parent do not exist in it. Read next: regard/kv_cache.h.
 #include "regard/kv_cache.h"
 
 #include <nanobind/ndarray.h>
@@ -62,7 +62,7 @@ class Cache {
   FairLock::Place changing(const char* operator_name) {
     reject_in_plan(operator_name);
     if (block_ != nullptr && block_->read_only()) {
-      reject(operator_name, "the cache lies in memory that cannot be written; expected a writable copy or mapping");
+      reject(operator_name, "the cache is in memory that cannot be written; expected a writable copy or mapping");
     }
     return locked(FairLock::Use::write);
   }
@@ -142,9 +142,9 @@ void append(Cache& cache, nb::handle key_object, nb::handle value_object, std::o
     counts = index_list(kName, "counts", counts_object);
     if (counts.empty() && !key.empty()) reject(kName, "counts has 0 entries; expected one per sequence, or None");
   }
-  if (sequence && !counts.empty()) reject(kName, "counts are for all sequences; expected none beside sequence");
+  if (sequence && !counts.empty()) reject(kName, "counts are for all sequences; expected no counts with sequence");
   const auto lock = cache.changing(kName);
-  // An element takes some nanoseconds at most: in a cache of int8.
+  // An element takes at most a few nanoseconds, in a cache of int8.
   const auto operations = [](const auto& k, const auto& v) {
     double rows = 10;
     for (std::size_t axis = 0; axis + 1 < k.shape.size(); ++axis) rows *= static_cast<double>(k.shape[axis]);

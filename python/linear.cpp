@@ -45,7 +45,7 @@ Activation activation_of(const char* operator_name, Keywords& keywords) {
   reject(operator_name, "activation is '" + text + "'; expected none, relu, gelu or gelu_tanh");
 }
 
-// Calls with the type of the output: `out`'s, else `dtype`'s, else T.
+// Calls with the type of the output: that of `out`, else `dtype`, else T.
 template <class T, class Call>
 void with_output_type(const Outputs& outputs, const Call& call) {
   if constexpr (std::is_same_v<T, bfloat16>) {

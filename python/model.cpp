@@ -6,7 +6,7 @@
 //     regard.embed(model, texts)                   regard.compare(model, "bank", ["he sat …", "she put …"])
 //     regard.lesson("three-words")                         regard.explain({"tokens": […], "Q": [[…], …], …})
 //
-// Left out where the package was built without regard::explain. Read next: regard/explain/steps.h,
+// Absent if the package was built without regard::explain. Read next: regard/explain/steps.h,
 // regard/explain/sentence_report.h.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
@@ -32,18 +32,18 @@ struct Analysis {
   SentenceAnalysis analysis;
 };
 
-// Matrices and settings: JSON as it is, anything else as the module json writes it.
+// Matrices and settings: JSON text unchanged, anything else as written by the module json.
 std::string json_of(nb::handle input) {
   if (PyUnicode_Check(input.ptr())) {
     std::string text = text_of("explain", "input", input);
     const std::size_t first = text.find_first_not_of(" \t\r\n");
     if (first != std::string::npos && text[first] != '{' && text[first] != '[') {
-      reject("explain", "input is a text that is no JSON; expected a model beside a sentence, or matrices as JSON");
+      reject("explain", "input is a text that is not JSON; expected a model for a sentence, or matrices as JSON");
     }
     return text;
   }
   try {
-    // In pieces, between which Python looks for signals, as it does not in json.dumps.
+    // In pieces, between which Python handles signals. json.dumps does not.
     const nb::object encoder = nb::module_::import_("json").attr("JSONEncoder")(nb::arg("allow_nan") = false);
     return text_of("explain", "input", nb::str("").attr("join")(encoder.attr("iterencode")(input)));
   } catch (const nb::python_error& error) {
@@ -55,7 +55,7 @@ std::string json_of(nb::handle input) {
   }
 }
 
-// Of an object, whose JSON the caller has not written, without the offsets in it.
+// If the input is an object, messages omit offsets: they refer to JSON that the caller has not written.
 ExplainInput input_of(nb::handle input) {
   const std::string json = json_of(input);
   std::optional<ExplainInput> read;
@@ -90,14 +90,14 @@ nb::object explain_of(nb::handle input, const SentenceModel* model, std::optiona
     options.hide = std::move(hide);
     options.truncate = truncate;
     options.full = full;
-    const std::string text = text_of("explain", "input beside a model", input);
+    const std::string text = text_of("explain", "input with a model", input);
     std::optional<Analysis> analysis;
     run(kUnknownOperations, 0,
         [&](const Runtime& runtime) { analysis = {*model, analyze_sentence(*model, text, options, runtime)}; });
     return nb::cast(std::move(*analysis));
   }
   if (layer || head || !hide.empty() || truncate || full) {
-    reject("explain", "layer, head, hide, truncate and full are for a sentence; expected a model beside them");
+    reject("explain", "layer, head, hide, truncate and full are for a sentence; expected a model as well");
   }
   ExplainInput read = input_of(input);
   if (query) read.settings.query = *query;
