@@ -66,7 +66,7 @@ std::vector<RowRange> row_ranges(const char* operator_name, const char* name, nb
     ranges.push_back(row_range(operator_name, called.c_str(), pair));
   }
   // An empty list would mean all rows.
-  if (ranges.empty()) reject(operator_name, std::string(name) + " has no pair; expected (begin, end) once at least");
+  if (ranges.empty()) reject(operator_name, std::string(name) + " has no pair; expected at least one (begin, end)");
   return ranges;
 }
 
