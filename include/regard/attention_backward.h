@@ -51,15 +51,15 @@ struct AttentionForwardState {
 /// the compute type, the result has the bits of the old element plus the gradient that a call without accumulation
 /// writes.
 struct AttentionAccumulation {
-  /// Add to AttentionGradients::grad_query.
+  /// Whether to add to AttentionGradients::grad_query.
   bool grad_query = false;
-  /// Add to AttentionGradients::grad_key.
+  /// Whether to add to AttentionGradients::grad_key.
   bool grad_key = false;
-  /// Add to AttentionGradients::grad_value.
+  /// Whether to add to AttentionGradients::grad_value.
   bool grad_value = false;
-  /// Add to AttentionGradients::grad_bias.
+  /// Whether to add to AttentionGradients::grad_bias.
   bool grad_bias = false;
-  /// Add to AttentionGradients::grad_sinks.
+  /// Whether to add to AttentionGradients::grad_sinks.
   bool grad_sinks = false;
 };
 

@@ -74,7 +74,7 @@ class REGARD_EXPORT Error {
 /// The caller made a mistake, such as a wrong shape, a wrong type or an option out of range. Nothing was written.
 class REGARD_EXPORT InvalidArgument : public std::invalid_argument, public Error {
  public:
-  /// Constructs the exception from its message, as `std::invalid_argument` does.
+  /// Creates the exception from its message, as `std::invalid_argument` does.
   using std::invalid_argument::invalid_argument;
   /// Destroys the exception.
   ~InvalidArgument() override;
@@ -87,7 +87,7 @@ class REGARD_EXPORT InvalidArgument : public std::invalid_argument, public Error
 /// A stop was requested. The outputs of the call are unspecified; its inputs are untouched.
 class REGARD_EXPORT Cancelled : public std::runtime_error, public Error {
  public:
-  /// Constructs the exception from its message, as `std::runtime_error` does.
+  /// Creates the exception from its message, as `std::runtime_error` does.
   using std::runtime_error::runtime_error;
   /// Destroys the exception.
   ~Cancelled() override;
@@ -100,7 +100,7 @@ class REGARD_EXPORT Cancelled : public std::runtime_error, public Error {
 /// A KvCache has too few free pages. The cache has not changed.
 class REGARD_EXPORT OutOfPages : public std::runtime_error, public Error {
  public:
-  /// Constructs the exception from its message, as `std::runtime_error` does.
+  /// Creates the exception from its message, as `std::runtime_error` does.
   using std::runtime_error::runtime_error;
   /// Destroys the exception.
   ~OutOfPages() override;
@@ -113,7 +113,7 @@ class REGARD_EXPORT OutOfPages : public std::runtime_error, public Error {
 /// Another thread is using the KvCache. The cache has not changed.
 class REGARD_EXPORT CacheInUse : public std::logic_error, public Error {
  public:
-  /// Constructs the exception from its message, as `std::logic_error` does.
+  /// Creates the exception from its message, as `std::logic_error` does.
   using std::logic_error::logic_error;
   /// Destroys the exception.
   ~CacheInUse() override;
@@ -126,7 +126,7 @@ class REGARD_EXPORT CacheInUse : public std::logic_error, public Error {
 /// A file or a block of memory cannot be read, or its content is not valid. The message names the position.
 class REGARD_EXPORT DataError : public std::runtime_error, public Error {
  public:
-  /// Constructs the exception from its message, as `std::runtime_error` does.
+  /// Creates the exception from its message, as `std::runtime_error` does.
   using std::runtime_error::runtime_error;
   /// Destroys the exception.
   ~DataError() override;

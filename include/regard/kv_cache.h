@@ -254,7 +254,7 @@ class REGARD_EXPORT KvCache {
   /// @return The scales of the panel's 32 keys, followed by those of its 32 values; nullptr for other T.
   const float* scales(Index sequence, Index key_head, Index panel) const;
 
-  /// Tells whether every value of a panel is finite. Arguments as for key_panel().
+  /// Returns whether every value of a panel is finite. Arguments as for key_panel().
   ///
   /// @param sequence  Index of the sequence.
   /// @param key_head  Index of the key/value head.

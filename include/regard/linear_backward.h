@@ -25,11 +25,11 @@ namespace regard::inline v0 {
 ///
 /// The gradient enters this sum as float or double, and the sum is rounded once to the type of the view.
 struct LinearAccumulation {
-  /// Add to LinearGradients::grad_input.
+  /// Whether to add to LinearGradients::grad_input.
   bool grad_input = false;
-  /// Add to LinearGradients::grad_weight.
+  /// Whether to add to LinearGradients::grad_weight.
   bool grad_weight = false;
-  /// Add to LinearGradients::grad_bias.
+  /// Whether to add to LinearGradients::grad_bias.
   bool grad_bias = false;
 };
 

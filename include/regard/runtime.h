@@ -104,9 +104,9 @@ REGARD_EXPORT std::string_view version();
 /// An instruction set that the library was built for.
 struct InstructionSet {
   std::string name;  ///< "generic", "avx2", "avx512", "avx512_bf16" or "neon".
-  bool available;    ///< True if this processor and its operating system can run it.
-  bool active;       ///< True if operators use it.
-  /// True if it has fused multiply-add. All such sets give bit-identical results; avx512_bf16 is an exception for
+  bool available;    ///< Whether this processor and its operating system can run it.
+  bool active;       ///< Whether operators use it.
+  /// Whether it has fused multiply-add. All such sets give bit-identical results; avx512_bf16 is an exception for
   /// bfloat16 query and key (docs/reference/semantics.md, section 5).
   bool fused_multiply_add;
 };

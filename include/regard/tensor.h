@@ -78,14 +78,14 @@ struct TensorView {
   Shape shape{};      ///< The extent of each axis, at least 0.
   Shape strides{};    ///< The step along each axis, in elements, not bytes.
 
-  /// Makes an absent view.
+  /// Creates an absent view.
   constexpr TensorView() = default;
-  /// Makes a view of a dense row-major array.
+  /// Creates a view of a dense row-major array.
   ///
   /// @param data_   The address of the first element.
   /// @param shape_  The extents.
   constexpr TensorView(T* data_, const Shape& shape_) : data(data_), shape(shape_), strides(dense_strides(shape_)) {}
-  /// Makes a view with any strides.
+  /// Creates a view with any strides.
   ///
   /// @param data_     The address of element (0, 0, …).
   /// @param shape_    The extents.
@@ -101,7 +101,7 @@ struct TensorView {
   constexpr TensorView(const TensorView<U, Rank>& other)  // NOLINT(google-explicit-constructor)
       : data(other.data), shape(other.shape), strides(other.strides) {}
 
-  /// Returns true if the view is as default-constructed: `data` is null and every extent is 0.
+  /// Returns whether the view is as default-constructed: `data` is null and every extent is 0.
   constexpr bool absent() const {
     if (data != nullptr) return false;
     for (Index extent : shape) {  // not shape == Shape{}, which would call memcmp
@@ -218,7 +218,7 @@ struct InputView {
   Shape shape{};                            ///< The extent of each axis, at least 0.
   Shape strides{};                          ///< The step along each axis, in elements, not bytes.
 
-  /// Makes an absent view.
+  /// Creates an absent view.
   constexpr InputView() = default;
   /// Converts a view of the same or a lower rank. An absent view stays absent.
   ///
@@ -260,7 +260,7 @@ struct InputView {
   /// @param shape_  The extents.
   template <Element T>
   constexpr InputView(const T* data_, const Shape& shape_) : InputView(data_, shape_, dense_strides(shape_)) {}
-  /// Makes a view with any strides.
+  /// Creates a view with any strides.
   ///
   /// @tparam T        An Element.
   /// @param data_     The address of element (0, 0, …).
@@ -269,7 +269,7 @@ struct InputView {
   template <Element T>
   constexpr InputView(const T* data_, const Shape& shape_, const Shape& strides_)
       : data(data_), type(kElementType<T>), shape(shape_), strides(strides_) {}
-  /// Makes a view with any element type and strides.
+  /// Creates a view with any element type and strides.
   ///
   /// @param data_     The address of element (0, 0, …).
   /// @param type_     The type of the elements.
@@ -278,7 +278,7 @@ struct InputView {
   constexpr InputView(const void* data_, ElementType type_, const Shape& shape_, const Shape& strides_)
       : data(data_), type(type_), shape(shape_), strides(strides_) {}
 
-  /// Returns true if the view is as default-constructed: `data` is null and every extent is 0.
+  /// Returns whether the view is as default-constructed: `data` is null and every extent is 0.
   constexpr bool absent() const {
     if (data != nullptr) return false;
     for (Index extent : shape) {  // not shape == Shape{}, which would call memcmp
@@ -286,7 +286,7 @@ struct InputView {
     }
     return true;
   }
-  /// Returns true if the view has no elements: some extent is 0. An absent view is empty.
+  /// Returns whether the view has no elements: some extent is 0. An absent view is empty.
   constexpr bool empty() const {
     for (Index extent : shape) {
       if (extent == 0) return true;
@@ -337,7 +337,7 @@ struct OutputView {
   Shape shape{};                            ///< The extent of each axis, at least 0.
   Shape strides{};                          ///< The step along each axis, in elements, not bytes.
 
-  /// Makes an absent view.
+  /// Creates an absent view.
   constexpr OutputView() = default;
   /// Converts a view of the same or a lower rank. An absent view stays absent.
   ///
@@ -368,7 +368,7 @@ struct OutputView {
   /// @param shape_  The extents.
   template <Element T>
   constexpr OutputView(T* data_, const Shape& shape_) : OutputView(TensorView<T, Rank>(data_, shape_)) {}
-  /// Makes a view with any strides.
+  /// Creates a view with any strides.
   ///
   /// @tparam T        An Element.
   /// @param data_     The address of element (0, 0, …).
@@ -377,7 +377,7 @@ struct OutputView {
   template <Element T>
   constexpr OutputView(T* data_, const Shape& shape_, const Shape& strides_)
       : data(data_), type(kElementType<T>), shape(shape_), strides(strides_) {}
-  /// Makes a view with any element type and strides.
+  /// Creates a view with any element type and strides.
   ///
   /// @param data_     The address of element (0, 0, …).
   /// @param type_     The type of the elements.
@@ -404,7 +404,7 @@ struct OutputView {
   T at(I... index) const {
     return InputView<Rank>(*this).template at<T>(index...);
   }
-  /// Returns true if the view is as default-constructed: `data` is null and every extent is 0.
+  /// Returns whether the view is as default-constructed: `data` is null and every extent is 0.
   constexpr bool absent() const { return InputView<Rank>(*this).absent(); }
   /// Returns the address of element (i, j, …). Indices are not checked.
   ///
@@ -438,9 +438,9 @@ class Tensor {
   /// One Index for each axis.
   using Shape = typename TensorView<T, Rank>::Shape;
 
-  /// Makes a tensor without elements: every extent is 0.
+  /// Creates a tensor without elements: every extent is 0.
   Tensor() = default;
-  /// Makes a tensor whose elements are all zero.
+  /// Creates a tensor whose elements are all zero.
   ///
   /// @param shape  The extents.
   /// @throws std::bad_alloc     if memory cannot be allocated.

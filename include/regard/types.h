@@ -236,7 +236,7 @@ constexpr std::int64_t type_bytes(ElementType type) {
   return 0;
 }
 
-/// Tells whether a type is a floating-point type.
+/// Returns whether a type is a floating-point type.
 ///
 /// @param type  The element type.
 /// @return True for `float32`, `float64`, `bfloat16` and `float16`; false for integers, `boolean` and unknown values.

@@ -38,7 +38,7 @@ struct AttentionHtmlInspection {
   std::vector<float> maps{};          ///< Mean weight of each cell, (B · H, rows, columns).
 };
 
-/// Makes the inspection that a page shows from a report and the pooled maps.
+/// Creates the inspection that a page shows from a report and the pooled maps.
 ///
 /// @tparam T          float or double, the type of the maps.
 /// @param inspection  Report of inspect_heads() for the same call.
@@ -58,7 +58,7 @@ struct AttentionHtmlOptions {
   std::vector<std::string> query_tokens{};              ///< L words; empty: queries are named by their indices.
   std::vector<std::string> key_tokens{};                ///< S words; empty: keys are named by their indices.
   const AttentionHtmlInspection* inspection = nullptr;  ///< The inspection to show; null: none.
-  /// Shows the inspection without any rows. The elements of value, and `computed`, are then not read.
+  /// Whether to show the inspection without any rows. The elements of value, and `computed`, are then not read.
   bool only_inspection = false;
 };
 

@@ -32,7 +32,7 @@ struct CompareOptions {
   std::vector<std::string> hide;
   /// A word that occurs in at least two of the sentences. Empty: every such word.
   std::string control;
-  bool truncate = false;  ///< Truncates texts that are too long, as in SentenceOptions.
+  bool truncate = false;  ///< Whether to truncate texts that are too long, as in SentenceOptions.
   /// With words to hide: number of other words that are hidden as well, each by itself, to show what hiding any word
   /// does.
   Index most_others = 32;
@@ -139,11 +139,11 @@ REGARD_EXPORT Comparison compare_word(const SentenceModel& model, std::string_vi
 /// Options of render_compare_text().
 struct CompareText {
   int width = 80;       ///< Columns of the terminal; at least 40 are used.
-  bool color = false;   ///< Uses colors.
-  bool unicode = true;  ///< Uses characters outside ASCII.
-  bool full = false;    ///< Prints all pairs, controls and heads.
-  /// Prints a short form, as the last part of a longer screen: the verdict of the control, the table of the pairs with
-  /// A, and the line of the test.
+  bool color = false;   ///< Whether to use colors.
+  bool unicode = true;  ///< Whether to use characters outside ASCII.
+  bool full = false;    ///< Whether to print all pairs, controls and heads.
+  /// Whether to print a short form, as the last part of a longer screen: the verdict of the control, the table of the
+  /// pairs with A, and the line of the test.
   bool brief = false;
 };
 /// Renders a comparison as text.

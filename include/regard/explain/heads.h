@@ -89,7 +89,7 @@ struct MeasuredText {
 struct HeadSurvey {
   std::vector<HeadMeasures> heads;  ///< All heads, layer by layer, (N · H).
   std::vector<MeasuredText> texts;  ///< The texts, in the order in which they were added.
-  bool by_sentence = false;         ///< Statistics are over the means of sentences instead of over queries.
+  bool by_sentence = false;         ///< Whether statistics are over the means of sentences instead of over queries.
   Index num_layers = 0;             ///< N, number of layers.
   Index num_heads = 0;              ///< H, number of heads per layer.
   Index num_tokens = 0;             ///< Number of tokens of all texts.
@@ -109,7 +109,7 @@ struct HeadSurvey {
 /// @endcode
 class REGARD_EXPORT HeadSurveyor {
  public:
-  /// Constructs a surveyor without sentences.
+  /// Creates a surveyor without sentences.
   ///
   /// @param model        The model, which must outlive the surveyor.
   /// @param by_sentence  Whether statistics are over the means of sentences instead of over queries.
@@ -162,9 +162,9 @@ REGARD_EXPORT std::vector<HeadMeasures> chosen_heads(const HeadSurvey& survey, c
 /// Options of render_heads_text().
 struct HeadsText {
   int width = 80;       ///< Columns of the terminal; at least 40 are used.
-  bool color = false;   ///< Uses colors.
-  bool unicode = true;  ///< Uses characters outside ASCII.
-  bool full = false;    ///< Prints four decimals, and uniform next to every figure.
+  bool color = false;   ///< Whether to use colors.
+  bool unicode = true;  ///< Whether to use characters outside ASCII.
+  bool full = false;    ///< Whether to print four decimals, and uniform next to every figure.
 };
 /// Renders a survey as text.
 ///

@@ -101,8 +101,8 @@ REGARD_EXPORT Inspection inspect_heads(std::type_identity_t<TensorView<const T, 
 /// Options of render_inspection_text().
 struct InspectionText {
   int width = 80;         ///< Columns of the terminal; at least 40 are used.
-  bool unicode = true;    ///< Uses characters outside ASCII.
-  bool one_line = false;  ///< Shows, for each head, only the heavy hitters that fit on one line.
+  bool unicode = true;    ///< Whether to use characters outside ASCII.
+  bool one_line = false;  ///< Whether to show, for each head, only the heavy hitters that fit on one line.
 };
 /// Renders the report as text: the finding, then a line for each head, or more lines if its heavy hitters do not fit
 /// the width.

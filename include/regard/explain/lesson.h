@@ -35,7 +35,7 @@ struct LessonEntry {
 /// @return The lessons.
 REGARD_EXPORT std::vector<LessonEntry> lesson_entries();
 
-/// Makes the input of a lesson.
+/// Creates the input of a lesson.
 ///
 /// @param name  Name or alias of the lesson.
 /// @return The input, for explain().

@@ -48,8 +48,8 @@ REGARD_EXPORT SentenceModel load_sentence_model(const std::string& folder, const
 struct SentenceWord {
   std::string text;           ///< As the text spells it; "[CLS]" for a special token.
   std::vector<Index> tokens;  ///< Indices of its pieces.
-  bool special = false;       ///< A special token around the text.
-  /// The word cannot be formed from pieces of the vocabulary, so the model sees [UNK] instead.
+  bool special = false;       ///< Whether it is a special token around the text.
+  /// Whether the word cannot be formed from pieces of the vocabulary, so that the model sees [UNK] instead.
   bool unknown = false;
   /// Returns whether the word is split into pieces of the vocabulary. An unknown word does not count as split, even if
   /// it has several tokens.
@@ -69,8 +69,8 @@ struct SentenceOptions {
   ///     1 0 1 1
   /// @endverbatim
   std::vector<std::string> hide;
-  /// Truncates a text that is too long, instead of rejecting it: its first max_positions − 1 tokens and the last one
-  /// ([SEP]) are kept.
+  /// Whether to truncate a text that is too long, instead of rejecting it: its first max_positions − 1 tokens and the
+  /// last one ([SEP]) are kept.
   bool truncate = false;
 };
 
@@ -93,7 +93,8 @@ struct FittedTokens {
 ///
 /// @param model     The model.
 /// @param text      The text.
-/// @param truncate  Truncates a text that is too long: its first max_positions − 1 tokens and the last one are kept.
+/// @param truncate  Whether to truncate a text that is too long: its first max_positions − 1 tokens and the last one
+///                  are kept.
 /// @param runtime   Only its stop token is used.
 /// @return The tokens.
 /// @throws InvalidArgument  as Tokenizer::encode() does, and if the text has more tokens than the model has positions

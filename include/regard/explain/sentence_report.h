@@ -93,8 +93,8 @@ struct SentenceAnalysisOptions {
   std::optional<Index> layer{};
   std::optional<Index> head{};      ///< Head to show, see `layer`.
   std::vector<std::string> hide{};  ///< Words to hide, as in SentenceOptions.
-  bool truncate = false;            ///< Truncates a text that is too long, as in SentenceOptions.
-  bool full = false;                ///< Also computes SentenceDetails.
+  bool truncate = false;            ///< Whether to truncate a text that is too long, as in SentenceOptions.
+  bool full = false;                ///< Whether to compute SentenceDetails as well.
 };
 
 /// How far the query word's vector moves when one other word, and no further one, is hidden in every layer.
@@ -120,8 +120,8 @@ struct SentenceAnalysis {
   Sentence sentence;                  ///< The sentence, with words hidden if asked for.
   RankedHeads ranked_heads;           ///< All heads, with nothing hidden.
   AttentionPair chosen;               ///< The word, head and target that are shown, with nothing hidden.
-  bool head_named = false;            ///< The caller named the head.
-  bool word_named = false;            ///< The caller named the word.
+  bool head_named = false;            ///< Whether the caller named the head.
+  bool word_named = false;            ///< Whether the caller named the word.
   SentenceRow row;                    ///< The row of the word in the head.
   std::optional<SentenceRow> before;  ///< With hidden words: the same row with nothing hidden.
   /// With hidden words: the cosine, after each layer, of the word's vector with the vector when nothing is hidden, (N).
@@ -193,10 +193,10 @@ enum class RowOrder {
 /// Options of render_sentence_text().
 struct SentenceTextOptions {
   int width = 80;                   ///< Columns of the terminal.
-  bool color = false;               ///< Uses colors.
-  bool unicode = true;              ///< Uses characters outside ASCII.
-  bool all_heads = false;           ///< Lists every head, with its weight, baseline and salience.
-  bool no_special = false;          ///< Sums up the special tokens in one row.
+  bool color = false;               ///< Whether to use colors.
+  bool unicode = true;              ///< Whether to use characters outside ASCII.
+  bool all_heads = false;           ///< Whether to list every head, with its weight, baseline and salience.
+  bool no_special = false;          ///< Whether to sum up the special tokens in one row.
   RowOrder order = RowOrder::text;  ///< Order of the rows.
   /// Number of rows of the table. Absent: all rows if there are at most 14, else the 12 of largest weight (with
   /// RowOrder::contribution, of largest contribution).

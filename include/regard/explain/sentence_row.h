@@ -32,8 +32,8 @@ namespace regard::inline v0 {
 /// One key word of a row.
 struct RowKey {
   Index word = 0;        ///< Index into Sentence::words.
-  bool special = false;  ///< A special token.
-  bool hidden = false;   ///< Hidden by SentenceOptions::hide: weight 0, contribution 0.
+  bool special = false;  ///< Whether it is a special token.
+  bool hidden = false;   ///< Whether SentenceOptions::hide hides it: weight 0, contribution 0.
   double weight = 0.0;   ///< Its weight.
   /// Its contribution: `‖Σ over its pieces of weight · v · W_output(head)‖₂`.
   double contribution = 0.0;
@@ -201,7 +201,7 @@ struct RankedHeads {
   std::vector<AttentionPair> heads{};           ///< The pair of highest salience of each head, by descending salience.
 };
 
-/// Checks whether a word is a content word.
+/// Returns whether a word is a content word.
 ///
 /// A content word contains a letter, a digit or a pictorial symbol, and is not an English function word (the, of, it,
 /// was …).

@@ -88,7 +88,7 @@ enum class SoftmaxRule {
 struct Expected {
   Matrix numbers;                ///< The printed numbers.
   int digits = 4;                ///< Decimals that the document prints or, with `significant`, significant digits.
-  bool significant = false;      ///< `digits` counts significant digits.
+  bool significant = false;      ///< Whether `digits` counts significant digits.
   std::vector<Index> rows{};     ///< Rows of the result that the document prints; empty: all.
   std::vector<Index> columns{};  ///< Columns of the result that the document prints; empty: all.
 };
@@ -163,7 +163,7 @@ struct StepRequest {
   std::vector<std::string> labels{};         ///< Labels of the rows, if they are not tokens.
   std::vector<std::string> column_labels{};  ///< Labels of the columns, if they are not tokens.
   std::optional<int> digits{};               ///< Decimals shown, if they differ from those of the input.
-  bool fractions = false;                    ///< Also shows exact fractions.
+  bool fractions = false;                    ///< Whether to show exact fractions as well.
   std::optional<Expected> expected{};        ///< What the document prints for it.
   std::string finding{};                     ///< The sentence before the numbers; empty: the operation's own.
   std::vector<std::string> notes{};          ///< Sentences after the numbers.
@@ -304,7 +304,7 @@ struct Step {
   std::vector<std::string> errata{};      ///< Errors of the document in this step.
   std::vector<VariantResult> variants{};  ///< Results of the variants in which they differ.
   std::vector<ScalePicture> pictures{};   ///< Operation scale_statistics: one for each head size D.
-  /// The library lacks this step: src/explain/steps/paper_arithmetic.cpp computes it, or for lessons
+  /// Whether the library lacks this step. src/explain/steps/paper_arithmetic.cpp then computes it or, for lessons,
   /// src/explain/lessons/lesson_operations.cpp.
   bool outside_library = false;
   /// Attention steps: what the scores were multiplied by. Operation power: the base, 0 for e.
@@ -335,7 +335,7 @@ inline constexpr Index kExplainKeptNumbers = Index{1} << 20;
 /// Unless `all` is set, the rows of these queries are kept: the first 8, the last 8, the one in focus, and those in
 /// `also`. A step of at most 32 queries keeps every row.
 struct Keep {
-  bool all = false;           ///< Keeps all rows.
+  bool all = false;           ///< Whether to keep all rows.
   std::vector<Index> also{};  ///< Indices of queries.
 };
 
@@ -414,9 +414,9 @@ REGARD_EXPORT CellDerivation expand_cell(const Explanation& explanation, const S
 /// Options of render_text().
 struct TextOptions {
   int width = 80;               ///< Columns of the terminal; 40 to 400 are used.
-  bool color = false;           ///< Uses colors.
-  bool unicode = true;          ///< Uses characters outside ASCII.
-  bool full = false;            ///< Prints all numbers.
+  bool color = false;           ///< Whether to use colors.
+  bool unicode = true;          ///< Whether to use characters outside ASCII.
+  bool full = false;            ///< Whether to print all numbers.
   std::optional<int> digits{};  ///< Decimals; absent: those of the step or the settings.
   std::string step{};           ///< The step to print: its name or its number from 0; empty: all.
   std::optional<Cell> cell{};   ///< A cell to derive in the steps shown that have it.

@@ -42,9 +42,9 @@ struct REGARD_EXPORT JsonValue {
   /// A member of an object: its name and its value.
   using Member = std::pair<std::string, JsonValue>;
 
-  /// Constructs null, at offset 0.
+  /// Creates null, at offset 0.
   JsonValue() = default;
-  /// Constructs a value from its contents and its offset in the text.
+  /// Creates a value from its contents and its offset in the text.
   ///
   /// @tparam T        `std::monostate`, `bool`, `double`, `std::string`, `std::vector<double>`,
   ///                  `std::vector<JsonValue>` or `std::vector<Member>`.

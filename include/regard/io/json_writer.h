@@ -32,7 +32,7 @@ REGARD_EXPORT std::string shortest_number(float x);
 /// How JsonWriter formats a document.
 struct JsonStyle {
   int indent = 2;  ///< Spaces for each level.
-  /// number() is given float values: the shortest text is the one that reads back as the same float.
+  /// Whether number() is given float values: the shortest text is then the one that reads back as the same float.
   bool float32 = false;
 };
 
@@ -80,7 +80,7 @@ enum class JsonLayout {
 /// @endcode
 class REGARD_EXPORT JsonWriter {
  public:
-  /// Constructs a writer with an empty text.
+  /// Creates a writer with an empty text.
   ///
   /// @param style  Format of the document.
   /// @param stop   Stop token, polled before each value.

@@ -30,7 +30,7 @@ struct Matrix {
   std::vector<std::uint8_t> hidden{};
   std::vector<Index> kept_rows{};     ///< Indices of the stored rows, ascending; empty: all rows are stored.
   std::vector<Index> kept_columns{};  ///< Indices of the stored columns, ascending; empty: all columns are stored.
-  bool has_heads = false;             ///< The head axis is displayed, even if its extent is 1.
+  bool has_heads = false;             ///< Whether the head axis is displayed, even if its extent is 1.
 
   /// Returns the number of rows that are stored.
   Index stored_rows() const { return kept_rows.empty() ? num_rows : static_cast<Index>(kept_rows.size()); }
@@ -48,7 +48,7 @@ struct Matrix {
   }
 };
 
-/// Makes a matrix without heads from its rows, for lessons and tests.
+/// Creates a matrix without heads from its rows, for lessons and tests.
 ///
 /// @param rows  The rows, all of the same length.
 /// @return The matrix.

@@ -47,12 +47,12 @@ struct StoredTensor {
 
 /// How files of a model are read, and the limits for them.
 struct ModelFileOptions {
-  /// Maps the file instead of reading it, which takes less memory.
+  /// Whether to map the file instead of reading it, which takes less memory.
   ///
   /// If another process truncates the file in the meantime, access to it ends this process (SIGBUS). If another process
   /// writes to the file, the values change.
   bool map = false;
-  /// Accepts NaN and ±∞ in floating-point tensors, which are otherwise rejected.
+  /// Whether to accept NaN and ±∞ in floating-point tensors, which are otherwise rejected.
   bool allow_nonfinite = false;
   std::uint64_t max_header_bytes = 100'000'000;  ///< Largest size of a header, in bytes.
   Index max_tensors = 1 << 20;                   ///< Largest number of tensors in one file.

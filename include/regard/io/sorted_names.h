@@ -38,7 +38,7 @@ class SortedNames {
   /// Memory that the index takes for each name, in bytes.
   static constexpr std::uint64_t kBytesPerName = 32;
 
-  /// Constructs an empty index.
+  /// Creates an empty index.
   SortedNames() = default;
   /// Sorts the names. The index keeps views of them, so the names must outlive it.
   ///

@@ -55,13 +55,13 @@ REGARD_EXPORT int display_width(std::string_view text);
 /// @return The JSON string.
 REGARD_EXPORT std::string json_string(std::string_view text);
 
-/// Checks whether a text contains a letter or a digit of any script: whether it is a word rather than punctuation.
+/// Returns whether a text contains a letter or a digit of any script: whether it is a word rather than punctuation.
 ///
 /// @param text  The text.
 /// @return True if it does.
 REGARD_EXPORT bool has_letter_or_digit(std::string_view text);
 
-/// Checks whether a text contains an emoji or another pictorial symbol (Unicode category So).
+/// Returns whether a text contains an emoji or another pictorial symbol (Unicode category So).
 ///
 /// @param text  The text.
 /// @return True if it does.
