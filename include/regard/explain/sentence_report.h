@@ -192,7 +192,7 @@ enum class RowOrder {
 
 /// Options of render_sentence_text().
 struct SentenceTextOptions {
-  int width = 80;                   ///< Columns of the terminal.
+  int width = 80;                   ///< Columns of the terminal; 40 to 120 are used.
   bool color = false;               ///< Whether to use colors.
   bool unicode = true;              ///< Whether to use characters outside ASCII.
   bool all_heads = false;           ///< Whether to list every head, with its weight, baseline and salience.
