@@ -21,8 +21,8 @@ namespace regard::inline v0 {
 
 /// Computes the vector of each text: the mean of its tokens' states after the last layer, normalized to L2 norm 1.
 ///
-/// Texts run through the layers in groups of up to 480 tokens, as packed sequences. A longer text forms a group of its
-/// own. Each group runs on one thread, so scratch memory does not grow with n; a single group uses all threads.
+/// Texts run through the layers in groups of up to 480 tokens, as packed sequences. A longer text forms a separate
+/// group. Each group runs on one thread, so scratch memory does not grow with n; a single group uses all threads.
 ///
 /// A token attends only to tokens of its own text. Mask of a group of two texts with 2 tokens each:
 /// @verbatim
