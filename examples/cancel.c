@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Attention from C99, on threads of the caller's own, and a second call that another thread cancels.
+ * Attention from C99, on threads that the caller provides, and a second call that another thread cancels.
  *
  *   executor(count, task)   runs task(0) … task(count - 1) on four threads, which take indices from a shared counter
  *   regard_stop             requested by a timer thread; the call returns REGARD_CANCELLED within 20 ms

@@ -5,7 +5,7 @@
 //   prefill 70 tokens ── sequence 0 ─┬─ decode 20 tokens
 //                      fork(0, 1)    └─ sequence 1: decode 20 other tokens
 //
-// The model around attention is left out: projection() stands for the query, key or value of some tokens.
+// The model around attention is left out: projection() replaces the query, key or value projection of some tokens.
 #include <regard/kv_cache.h>
 
 #include <algorithm>
@@ -43,7 +43,7 @@ int main() {
                                 .page_keys = 32,
                                 .num_pages = 16});
 
-  // Prefill: attention over the whole prompt, whose keys and values go into the cache.
+  // Prefill: attention over the whole prompt, whose keys and values are appended to the cache.
   const auto query = projection(kQuery, H, 0, kPrompt);
   const auto key = projection(kKey, Hkv, 0, kPrompt), value = projection(kValue, Hkv, 0, kPrompt);
   regard::Tensor<float, 3> prompt_context({H, kPrompt, D});

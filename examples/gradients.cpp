@@ -30,7 +30,7 @@ struct Layer {
   Matrix query_weight = filled(E, D, 0.7), key_weight = filled(E, D, 1.3), value_weight = filled(E, D, 2.1);
 };
 
-// What the forward pass leaves for the backward pass.
+// Results of the forward pass that the backward pass needs.
 struct Activations {
   Matrix query{{L, D}}, key{{L, D}}, value{{L, D}}, context{{L, D}};
   regard::Tensor<double, 3> row_max{{1, 1, L}}, row_sum{{1, 1, L}};

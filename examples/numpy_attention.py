@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attention on NumPy arrays: context, weights on request, and where a head attends to at a length of 20,000 tokens."""
+"""Attention on NumPy arrays: context, weights on request, and what a head attends to at a length of 20,000 tokens."""
 
 import numpy as np
 import regard

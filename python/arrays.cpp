@@ -3,9 +3,9 @@
 // Array: see arrays.h.
 //
 //     exporter with a buffer   Py_buffer, held until the call is over
-//     torch.Tensor             __dlpack_c_exchange_api__, a tenth of the time of what follows, and the same memory
+//     torch.Tensor             __dlpack_c_exchange_api__, the same memory in a tenth of the time
 //     any other                __dlpack__(max_version=(1, 1), copy=False), else __dlpack__(); its deleter is called
-//                              when the call is over; a capsule that cannot be used stays as it was
+//                              when the call is over; a capsule that cannot be used stays unchanged
 //
 // Read next: new_arrays.cpp.
 #include "arrays.h"
@@ -57,8 +57,8 @@ NumberType type_of_format(const char* format, Py_ssize_t item_bytes) {
   }
 }
 
-// What a class itself offers, not its bases: a subclass may mean something else by its memory. The last class asked for
-// is kept.
+// The interface of the class itself, not of its bases: a subclass may use its memory differently. The last class that
+// was looked up is cached.
 const dlpack::Exchange* exchange_of(PyTypeObject* type) {
   static PyTypeObject* last = nullptr;
   static const dlpack::Exchange* found = nullptr;
@@ -75,7 +75,7 @@ const dlpack::Exchange* exchange_of(PyTypeObject* type) {
   return found = exchange;
 }
 
-// Of PyTorch: whether the memory holds the opposite of the tensor's numbers, which DLPack does not tell.
+// For PyTorch: whether the memory holds the negated elements of the tensor, which DLPack does not tell.
 bool is_negative(PyObject* given) {
   if (!is_a(given, "torch._C.TensorBase")) return false;
   static PyObject* const is_neg = PyUnicode_InternFromString("is_neg");
@@ -84,7 +84,7 @@ bool is_negative(PyObject* given) {
   return found.ptr() == Py_True;
 }
 
-// Memory of an empty array may be nowhere; an absent view would be taken for an option that was not given.
+// An empty array may have a null pointer, but an absent view would mean that the option was not given.
 char nowhere[1];
 
 }  // namespace
@@ -227,7 +227,7 @@ bool Array::borrow_buffer(const char* operator_name, const char* name, PyObject*
           std::string(name) + " is a masked array, whose mask would be lost; give its data, and the mask as `mask`");
   }
   if (PyObject_GetBuffer(given, &buffer_, PyBUF_RECORDS_RO) != 0) {
-    // NumPy's types beyond the struct module's, such as bfloat16, have no format: there are other ways.
+    // NumPy types that the struct module lacks, such as bfloat16, have no format. They are exported in other ways.
     if (!PyErr_ExceptionMatches(PyExc_BufferError) && !PyErr_ExceptionMatches(PyExc_ValueError))
       throw nb::python_error();
     PyErr_Clear();
@@ -257,7 +257,7 @@ bool Array::borrow_buffer(const char* operator_name, const char* name, PyObject*
   return true;
 }
 
-// NumPy arrays of bfloat16 as the package ml_dtypes defines it: the same memory, seen as uint16.
+// NumPy arrays of bfloat16 as defined by the package ml_dtypes: the same memory, viewed as uint16.
 bool Array::borrow_extended(const char* operator_name, const char* name, PyObject* given) {
   if (!is_a(given, "numpy.ndarray")) return false;
   const nb::handle array(given);
@@ -290,7 +290,7 @@ void Array::borrow_dlpack(const char* operator_name, const char* name, PyObject*
     }
     if (!error.matches(PyExc_TypeError)) throw;
   }
-  // Producers older than version 1 know no keyword.
+  // Producers older than version 1 accept no keyword.
   if (!capsule.is_valid()) capsule = producer.attr("__dlpack__")();
   if (!borrow_capsule(operator_name, name, capsule.ptr())) {
     raise(PyExc_BufferError, operator_name, std::string(name) + ": __dlpack__ returned no capsule");
@@ -307,7 +307,7 @@ bool Array::borrow_capsule(const char* operator_name, const char* name, PyObject
     const char* const called = PyCapsule_GetName(capsule);
     PyErr_Clear();
     fail(std::string("the capsule is called ") + (called != nullptr ? called : "nothing") +
-         "; expected dltensor or dltensor_versioned, which nobody has used yet");
+         "; expected an unused dltensor or dltensor_versioned");
   }
   void* const managed = PyCapsule_GetPointer(capsule, versioned ? "dltensor_versioned" : "dltensor");
   read_managed(operator_name, name, managed, versioned);
@@ -318,7 +318,7 @@ bool Array::borrow_capsule(const char* operator_name, const char* name, PyObject
   return true;
 }
 
-// Tensors that __dlpack__ rejects are left to it, which says why.
+// Tensors that __dlpack__ rejects are left to it, because it gives the reason.
 bool Array::borrow_exchange(const char* operator_name, const char* name, PyObject* given) {
   const dlpack::Exchange* const exchange = exchange_of(Py_TYPE(given));
   if (exchange == nullptr) return false;
@@ -350,7 +350,7 @@ void Array::read_managed(const char* operator_name, const char* name, void* mana
                                            : static_cast<const dlpack::Managed*>(managed)->tensor;
   if (tensor.device_type != dlpack::kCpu && tensor.device_type != dlpack::kCudaHost) {
     fail("its memory is on a device of DLPack type " + std::to_string(tensor.device_type) +
-         "; expected the processor's own (in PyTorch, .cpu())");
+         "; expected CPU memory (in PyTorch, .cpu())");
   }
   if (tensor.type_lanes != 1) fail("elements of " + std::to_string(tensor.type_lanes) + " lanes; expected 1");
   if (tensor.rank < 0 || tensor.rank > kMaxAxes || (tensor.rank > 0 && tensor.shape == nullptr)) {

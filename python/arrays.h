@@ -25,7 +25,7 @@ namespace regard::python {
 
 namespace nb = nanobind;
 
-// A type of numbers, as DLPack writes it.
+// An element type, as DLPack describes it.
 struct NumberType {
   std::uint8_t code = 0;  // kInt …
   std::uint8_t bits = 0;
@@ -44,11 +44,11 @@ constexpr NumberType number_type() {
     return {std::is_signed_v<T> ? kInt : kUnsigned, 8 * sizeof(T)};
 }
 std::string type_text(NumberType type);  // "float32", "bool", "int64"
-// Of "float32", "float64", "bfloat16", "float16"; std::invalid_argument for other words.
+// The type named "float32", "float64", "bfloat16" or "float16"; throws std::invalid_argument for other names.
 NumberType named_type(const char* operator_name, const char* name, const std::string& text);
 
 [[noreturn]] void reject(const char* operator_name, const std::string& what);
-// The same as a TypeError: `name` is not what is expected.
+// The same with TypeError: `name` is not of the expected type.
 [[noreturn]] void reject_type(const char* operator_name, const std::string& name, nb::handle given,
                               const char* expected);
 // A str; TypeError for anything else, std::invalid_argument for one that is not Unicode (half of a surrogate pair).
@@ -57,7 +57,7 @@ std::string shape_text(const Index* shape, int rank);
 
 // Whether a class of that name is among the bases. This loads no library.
 bool is_a(PyObject* object, const char* class_name);
-// Whether its class is of that module or one below it.
+// Whether its class is defined in that module or in a submodule of it.
 bool is_of_module(PyObject* object, const char* module);
 
 enum class Access { read, write };
@@ -74,8 +74,8 @@ class Array {
   Array(const Array&) = delete;
   Array& operator=(const Array&) = delete;
 
-  // Throws nb::python_error with TypeError for what is not an array, with BufferError for a DLPack export that cannot
-  // be used, and std::invalid_argument for the rest.
+  // Throws nb::python_error with TypeError if the object is not an array, with BufferError if its DLPack export cannot
+  // be used, and std::invalid_argument for other faults.
   void borrow(const char* operator_name, const char* name, nb::handle given, Access access);
 
   bool given() const { return given_; }
@@ -85,7 +85,7 @@ class Array {
   Index extent(int axis) const { return shape_[axis]; }
   bool empty() const { return std::find(shape_, shape_ + rank_, 0) != shape_ + rank_; }
 
-  // Rank axes exactly; absent where nothing was given.
+  // Exactly Rank axes; absent if nothing was given.
   template <class T, int Rank>
   TensorView<T, Rank> view(const char* operator_name, const char* name) const {
     if (!given_) return {};
@@ -108,7 +108,7 @@ class Array {
     for (int i = 0; i < rank_; ++i) set_axis(view, Rank - rank_ + i, i);
     return view;
   }
-  // Numbers that are computed with as T, of whatever type they are.
+  // Elements of any floating-point type that are converted to T.
   template <class T, int Rank>
   InputView<Rank> input(const char* operator_name, const char* name) const {
     expect_rank(operator_name, name, Rank);
@@ -118,7 +118,7 @@ class Array {
     for (int i = 0; i < Rank; ++i) set_axis(view, i, i);
     return view;
   }
-  // Of any type, which the operator checks; absent where nothing was given. Fewer axes are the last ones.
+  // Of any type, which the operator checks; absent if nothing was given. Fewer axes are the last ones.
   template <int Rank>
   InputView<Rank> broadcast_input(const char* operator_name, const char* name) const {
     InputView<Rank> view;
@@ -163,8 +163,8 @@ class Array {
   };
 };
 
-// An array of this type and shape for results, of the library that `like` belongs to: NumPy, PyTorch, JAX; where it is
-// none of them an object with the buffer protocol and DLPack. It can be written through `array` until it is handed out.
+// A new array of this type and shape for results, of the library that `like` belongs to: NumPy, PyTorch or JAX;
+// otherwise an object with the buffer protocol and DLPack. It can be written through `array` until it is returned.
 class NewArray {
  public:
   NewArray(const char* operator_name, const char* name, nb::handle like, NumberType type,

@@ -3,7 +3,7 @@
 // Attention for Python: attention_forward, attention_weights, attention_with_statistics, attention_columns,
 // attention_partials, attention_merge, attention_merge_lse. The functions that users call are in python/regard/.
 //
-//     arrays borrowed ── options taken ── results allocated where none were given ── run() ── results handed out
+//     borrow arrays ── take options ── allocate results that were not given ── run() ── return results
 //
 // Read next: options.h, run.h, regard/attention.h.
 #include <algorithm>
@@ -19,7 +19,7 @@
 namespace regard::python {
 namespace {
 
-// 2 · (D + Dv) for each query and key, were none invisible.
+// 2 · (D + Dv) for each pair of a query and a key, as if all keys were visible.
 double operations_of(const Array& query, const Array& key, const Array* value) {
   if (query.rank() != 4 || key.rank() != 4) return 0;
   const auto n = [](Index extent) { return static_cast<double>(extent); };
@@ -28,7 +28,7 @@ double operations_of(const Array& query, const Array& key, const Array* value) {
          (n(query.extent(3)) + columns);
 }
 
-// Calls with T, the type of the context: `out`'s type, else `dtype`'s, else the query's.
+// Calls with T, the type of the context: that of `out`, else `dtype`, else that of query.
 template <class Call>
 auto with_context_type(const char* name, NumberType type, const Call& call) {
   if (type == number_type<float>()) return call(float{});
@@ -65,12 +65,12 @@ std::vector<RowRange> row_ranges(const char* operator_name, const char* name, nb
     called += ']';
     ranges.push_back(row_range(operator_name, called.c_str(), pair));
   }
-  // None would be taken for all rows.
-  if (ranges.empty()) reject(operator_name, std::string(name) + " has no pair; expected (begin, end) once at least");
+  // An empty list would mean all rows.
+  if (ranges.empty()) reject(operator_name, std::string(name) + " has no pair; expected at least one (begin, end)");
   return ranges;
 }
 
-// How many of `extent` there are; none where the operator will reject the range.
+// The number of rows or keys in a range; 0 if the operator will reject the range.
 Index length_of(const RowRange& range, Index extent) {
   return range.begin < 0 || range.end > extent || range.begin > range.end ? 0 : range.end - range.begin;
 }
@@ -338,19 +338,18 @@ nb::object attention_merge_lse_of(nb::handle contexts_object, nb::handle lse_obj
   });
 }
 
-// Short, so that help() of a class of calls stays one screen; regard/attention.h has the whole contract.
+// Short, so that help() fits on one screen. regard/attention.h has the full contract.
 constexpr const char* kForwardText =
-    "softmax(soft_cap(scale · query · keyᵀ) + bias over visible keys) · value.\n\n"
-    "query (B, H, L, D), key (B, Hkv, S, D), value (B, Hkv, S, Dv): arrays of float32, bfloat16 or float16, each of "
-    "its\n"
-    "own, or all of float64; NumPy, PyTorch, JAX on the processor, or anything with the buffer protocol or DLPack. "
-    "They\n"
-    "are read where they lie, whatever their strides. Returns context (B, H, L, Dv), an array of the library that "
-    "query\n"
-    "belongs to, or, with return_…, a tuple: context, row_max, row_sum, lse (B, H, L), weights (B, H, L, S),\n"
-    "sink_weights (B, H, L) and fingerprint (bytes, for attention_backward), as far as asked for. out, row_max … are\n"
-    "arrays to write into instead of new ones.\n"
-    "causal='top_left' or 'bottom_right' names the query_offset, too. ValueError before any work.";
+    "softmax(soft_cap(scale · query · keyᵀ) + bias over visible keys) · value.\n"
+    "\n"
+    "query (B, H, L, D), key (B, Hkv, S, D) and value (B, Hkv, S, Dv) are arrays of float32, bfloat16 or\n"
+    "float16, in any combination, or all of float64. They may be arrays of NumPy, PyTorch or JAX, or any\n"
+    "object with the buffer protocol or DLPack, in CPU memory, and are read in place, with any strides.\n"
+    "Returns context (B, H, L, Dv), an array of query's library. With return_… it returns a tuple of\n"
+    "context, row_max, row_sum, lse (B, H, L), weights (B, H, L, S), sink_weights (B, H, L) and\n"
+    "fingerprint (bytes, for attention_backward), as requested. out, row_max … are arrays to write to\n"
+    "instead of new ones. causal='top_left' or 'bottom_right' also sets query_offset. Raises ValueError\n"
+    "before any work.";
 
 }  // namespace
 
@@ -393,29 +392,29 @@ void bind_attention(nb::module_& module) {
                                "rows: collections.abc.Sequence[tuple[int, int]] | None = None, "
                                "keys: tuple[int, int] | None = None, kind: str = 'weights'" +
                                options + ") -> typing.Any")),
-             "The exact weights (or, with kind='scores', scores) of chosen rows and keys: ranges (begin, end) counted\n"
+             "The exact weights (scores with kind='scores') of selected rows and keys: ranges (begin, end) counted\n"
              "from 0. row_max and row_sum as attention_forward wrote them. Returns (B, H, R, keys).");
-  module.def(
-      "attention_with_statistics", &attention_with_statistics_of, nb::arg("query").none(), nb::arg("key").none(),
-      nb::arg("value"), nb::arg("kwargs"),
-      nb::sig(signature("def attention_with_statistics(" + arrays +
-                        "out: object | None = None, dtype: str | None = None, top_keys: int = 0, "
-                        "chosen_keys: collections.abc.Sequence[int] | object | None = None, "
-                        "chosen_ranges: object | None = None, chosen_offset: int | None = None" +
-                        options + ") -> dict[str, typing.Any]")),
-      "attention_forward, and the statistics of its rows in the same pass, by name: context, row_max, row_sum,\n"
-      "lse, fingerprint, entropy, largest_weight, mean_distance (B, H, L), their means head_… (B, H); with\n"
-      "top_keys=k also top_keys and top_weights (B, H, L, k). chosen_weight and its mean are the weight on the chosen\n"
-      "keys: chosen_keys=[0, 4] for all rows; chosen_ranges, int64 (L, 2), (1, 2) or (B, L, 2), begin and end for\n"
-      "each row; or chosen_offset=n, the key at the row's position + n: -1 is the previous token, 1 - period the\n"
-      "one that followed the same token before. Positions are i + query_offset. A key that is not there counts 0.");
+  module.def("attention_with_statistics", &attention_with_statistics_of, nb::arg("query").none(), nb::arg("key").none(),
+             nb::arg("value"), nb::arg("kwargs"),
+             nb::sig(signature("def attention_with_statistics(" + arrays +
+                               "out: object | None = None, dtype: str | None = None, top_keys: int = 0, "
+                               "chosen_keys: collections.abc.Sequence[int] | object | None = None, "
+                               "chosen_ranges: object | None = None, chosen_offset: int | None = None" +
+                               options + ") -> dict[str, typing.Any]")),
+             "attention_forward and, in the same pass, statistics of its rows, by name: context, row_max, row_sum,\n"
+             "lse, fingerprint, entropy, largest_weight and mean_distance (B, H, L), and their means head_… (B,\n"
+             "H). With top_keys=k also top_keys and top_weights (B, H, L, k). With chosen keys also chosen_weight\n"
+             "and its mean. Chosen keys are chosen_keys=[0, 4] for all rows; chosen_ranges, int64 (L, 2), (1, 2)\n"
+             "or (B, L, 2), with begin and end for each row; or chosen_offset=n, the key at the position of the\n"
+             "row + n: -1 is the previous token, 1 - period the token that followed the same token before.\n"
+             "Positions are i + query_offset. Keys that do not exist have no weight.");
   module.def("attention_columns", &attention_columns_of, nb::arg("query"), nb::arg("key"), nb::arg("row_max"),
              nb::arg("row_sum"), nb::arg("kwargs"),
              nb::sig(signature("def attention_columns(query: object, key: object, row_max: object, row_sum: object, *, "
                                "pooled_map: tuple[int, int] | None = None, cells: str = 'means'" +
                                options + ") -> dict[str, typing.Any]")),
-             "key_mass (B, H, S), the weight on each key summed over the queries, and, where its size (Ga, Gb) is\n"
-             "given, pooled_map (B, H, Ga, Gb), the means or sums of the weights' cells.");
+             "key_mass (B, H, S), the weight on each key summed over the queries. With its size (Ga, Gb) also\n"
+             "pooled_map (B, H, Ga, Gb), the means or sums of the weights of each cell.");
   module.def("attention_partials", &attention_partials_of, nb::arg("query").none(), nb::arg("key").none(),
              nb::arg("value").none(), nb::arg("kwargs"),
              nb::sig(signature("def attention_partials(query: object, key: object, value: object, *" + options +
@@ -431,12 +430,12 @@ void bind_attention(nb::module_& module) {
                                "sink_weights: object | None = None, return_row_max: bool = False, "
                                "return_row_sum: bool = False, return_lse: bool = False, "
                                "return_sink_weights: bool = False, num_threads: int = 0) -> typing.Any")),
-             "Merges N partials in key order; those of all chunks give the bits of attention_forward.");
-  module.def(
-      "attention_merge_lse", &attention_merge_lse_of, nb::arg("contexts"), nb::arg("lse"), nb::arg("kwargs"),
-      nb::sig("def attention_merge_lse(contexts: object, lse: object, *, out: object | None = None, "
-              "return_lse: bool = False, num_threads: int = 0) -> typing.Any"),
-      "Merges N finished results of disjoint key sets by their lse: contexts (N, B, H, L, Dv), lse (N, B, H, L).");
+             "Merges N partial results in key order. Those of all chunks give the bits of attention_forward.");
+  module.def("attention_merge_lse", &attention_merge_lse_of, nb::arg("contexts"), nb::arg("lse"), nb::arg("kwargs"),
+             nb::sig("def attention_merge_lse(contexts: object, lse: object, *, out: object | None = None, "
+                     "return_lse: bool = False, num_threads: int = 0) -> typing.Any"),
+             "Merges N finished results over disjoint sets of keys by their lse: contexts (N, B, H, L, Dv), lse\n"
+             "(N, B, H, L).");
 }
 
 }  // namespace regard::python

@@ -119,23 +119,24 @@ nb::object attention_backward_of(nb::handle query_object, nb::handle key_object,
 }  // namespace
 
 void bind_backward(nb::module_& module) {
-  module.def(
-      "attention_backward", &attention_backward_of, nb::arg("query"), nb::arg("key"), nb::arg("value"),
-      nb::arg("context"), nb::arg("row_max"), nb::arg("row_sum"), nb::arg("grad_context"), nb::arg("kwargs"),
-      nb::sig(signature("def attention_backward(query: object, key: object, value: object, context: object, "
-                        "row_max: object, row_sum: object, grad_context: object, *, fingerprint: bytes | str, "
-                        "gradients: collections.abc.Sequence[str] = ('grad_query', 'grad_key', 'grad_value'), "
-                        "grad_lse: object | None = None, grad_query: object | None = None, "
-                        "grad_key: object | None = None, grad_value: object | None = None, "
-                        "grad_bias: object | None = None, grad_sinks: object | None = None, "
-                        "accumulate: collections.abc.Sequence[str] = ()" +
-                        options_signature() + ") -> dict[str, typing.Any]")),
-      "Gradients of attention_forward, by name. context, row_max, row_sum and fingerprint are what that call wrote,\n"
-      "grad_context (B, H, L, Dv) and grad_lse (B, H, L) the loss's gradients of its results; options as there, or\n"
-      "ValueError. fingerprint='unchecked' compares no options: for row_max and row_sum merged from partial results.\n"
-      "gradients says which to compute, of the query's type, as large as what they belong to; grad_bias and\n"
-      "grad_sinks are of float32 (float64). An array of that name is written to instead of a new one, or added to\n"
-      "where accumulate names it.");
+  module.def("attention_backward", &attention_backward_of, nb::arg("query"), nb::arg("key"), nb::arg("value"),
+             nb::arg("context"), nb::arg("row_max"), nb::arg("row_sum"), nb::arg("grad_context"), nb::arg("kwargs"),
+             nb::sig(signature("def attention_backward(query: object, key: object, value: object, context: object, "
+                               "row_max: object, row_sum: object, grad_context: object, *, fingerprint: bytes | str, "
+                               "gradients: collections.abc.Sequence[str] = ('grad_query', 'grad_key', 'grad_value'), "
+                               "grad_lse: object | None = None, grad_query: object | None = None, "
+                               "grad_key: object | None = None, grad_value: object | None = None, "
+                               "grad_bias: object | None = None, grad_sinks: object | None = None, "
+                               "accumulate: collections.abc.Sequence[str] = ()" +
+                               options_signature() + ") -> dict[str, typing.Any]")),
+             "Gradients of attention_forward, by name. context, row_max, row_sum and fingerprint are those that\n"
+             "the forward call wrote; grad_context (B, H, L, Dv) and grad_lse (B, H, L) are the gradients of the\n"
+             "loss with respect to its results. Raises ValueError if options differ from those of the forward\n"
+             "call; fingerprint='unchecked' turns this check off, for row_max and row_sum that are merged from\n"
+             "partial results. gradients selects which gradients to compute. They have the shapes of the arrays\n"
+             "that they belong to and the type of query; grad_bias and grad_sinks are float32 (float64). An array\n"
+             "with the name of a gradient is written to instead of a new one, or added to if accumulate contains\n"
+             "the name.");
 }
 
 }  // namespace regard::python

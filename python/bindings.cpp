@@ -24,7 +24,7 @@ namespace {
 
 namespace nb = nanobind;
 
-// regard.plan(f, …): what the operators that f calls will do. They write nothing.
+// regard.plan(f, …): what the operators that f calls would do. They write nothing.
 nb::dict plan_of(nb::callable call, nb::args args, nb::kwargs kwargs) {
   const Plan plan = regard::plan([&](const Runtime& runtime) {
     const PlanScope scope(runtime);
@@ -61,7 +61,7 @@ nb::list instruction_sets_of() {
   return sets;
 }
 
-// What a measurement of peaks.h gives, unless Ctrl-C ends it.
+// The result of a measurement of peaks.h. Ctrl-C ends it.
 template <class Measure>
 auto measured(const Measure& measure) {
   decltype(measure(std::stop_token{})) result{};
@@ -85,7 +85,7 @@ double read_gigabytes_per_second_of(std::size_t bytes_per_thread, int num_thread
 
 NB_MODULE(_regard, module) {
   using namespace regard::python;
-  // What a daemon thread holds when the interpreter ends would be called a leak.
+  // Objects that a daemon thread holds when the interpreter ends would be reported as leaks.
   nb::set_leak_warnings(false);
   module.doc() = "Exact attention in C++; use it as the package regard.";
   module.attr("__version__") = nb::str(regard::version().data(), regard::version().size());
@@ -101,17 +101,18 @@ NB_MODULE(_regard, module) {
   module.def("plan", &plan_of, nb::arg("call"), nb::arg("args"), nb::arg("kwargs"),
              nb::sig("def plan(call: collections.abc.Callable[..., object], *args: object, **kwargs: object) -> "
                      "dict[str, typing.Any]"),
-             "What the operators that call(*args, **kwargs) runs will do, without doing it: instruction_set and why,\n"
-             "operators (name, way, operations, bytes, num_threads), workspace_bytes.");
+             "What the operators that call(*args, **kwargs) runs would do, without doing it: instruction_set and\n"
+             "why, operators (name, way, operations, bytes, num_threads), workspace_bytes.");
   module.def("instruction_sets", &instruction_sets_of, nb::sig("def instruction_sets() -> list[dict[str, typing.Any]]"),
-             "Every instruction set that the library was built for, best last.");
+             "Every instruction set that the library was built for, the best one last.");
   module.def("active_instruction_set", &regard::active_instruction_set);
   module.def("default_num_threads", &regard::default_num_threads);
   module.def("available_memory_bytes", &regard::available_memory_bytes);
   module.def("fma_gflops", &fma_gflops_of, nb::arg("num_threads"), nb::arg("seconds"),
-             "GFLOP/s of multiply-adds in float from registers alone: the most that anything here can reach.");
+             "GFLOP/s of float32 multiply-adds on registers: the upper limit of any operator.");
   module.def("bf16_dot_gflops", &bf16_dot_gflops_of, nb::arg("num_threads"), nb::arg("seconds"),
-             "The same of bfloat16 dot products; None where the processor or the instruction set has none.");
+             "GFLOP/s of bfloat16 dot products on registers; None unless the active instruction set is\n"
+             "avx512_bf16.");
   module.def("read_gigabytes_per_second", &read_gigabytes_per_second_of, nb::arg("bytes_per_thread"),
-             nb::arg("num_threads"), nb::arg("seconds"), "GB/s of the best of several loops that read memory.");
+             nb::arg("num_threads"), nb::arg("seconds"), "GB/s of memory reads, in the best of several loops.");
 }

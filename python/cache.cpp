@@ -7,9 +7,9 @@
 //     regard.attention_decode(query, cache, causal=True)
 //     file.write(cache.memory) … regard.KvCache.open(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 //
-// A cache that one thread changes is not read by another: each call holds the lock of its cache, which is given in the
-// order of arrival, and Ctrl-C ends the wait for it. A child of fork has a lock of its own: what held the parent's is
-// no more. Read next: regard/kv_cache.h.
+// A cache is not read while another thread changes it: each call holds the lock of its cache. The lock is granted in
+// the order of arrival, and Ctrl-C ends the wait for it. A child process of fork has a new lock, because the threads
+// that held the lock of the parent do not exist in it. Read next: regard/kv_cache.h.
 #include "regard/kv_cache.h"
 
 #include <nanobind/ndarray.h>
@@ -62,7 +62,7 @@ class Cache {
   FairLock::Place changing(const char* operator_name) {
     reject_in_plan(operator_name);
     if (block_ != nullptr && block_->read_only()) {
-      reject(operator_name, "the cache lies in memory that cannot be written; expected a writable copy or mapping");
+      reject(operator_name, "the cache is in memory that cannot be written; expected a writable copy or mapping");
     }
     return locked(FairLock::Use::write);
   }
@@ -142,9 +142,9 @@ void append(Cache& cache, nb::handle key_object, nb::handle value_object, std::o
     counts = index_list(kName, "counts", counts_object);
     if (counts.empty() && !key.empty()) reject(kName, "counts has 0 entries; expected one per sequence, or None");
   }
-  if (sequence && !counts.empty()) reject(kName, "counts are for all sequences; expected none beside sequence");
+  if (sequence && !counts.empty()) reject(kName, "counts are for all sequences; expected no counts with sequence");
   const auto lock = cache.changing(kName);
-  // An element takes some nanoseconds at most: in a cache of int8.
+  // An element takes at most a few nanoseconds, in a cache of int8.
   const auto operations = [](const auto& k, const auto& v) {
     double rows = 10;
     for (std::size_t axis = 0; axis + 1 < k.shape.size(); ++axis) rows *= static_cast<double>(k.shape[axis]);
@@ -206,7 +206,7 @@ nb::object attention_decode_of(nb::handle query_object, Cache& cache, nb::kwargs
 }  // namespace
 
 void bind_cache(nb::module_& module) {
-  nb::class_<Cache>(module, "KvCache", "Keys and values that stay between calls, packed as the kernels read them.")
+  nb::class_<Cache>(module, "KvCache", "Keys and values that are kept between calls, packed as the kernels read them.")
       .def(
           "__init__",
           [](Cache* cache, Index head_size, Index capacity, Index num_sequences, Index num_kv_heads,
@@ -226,18 +226,16 @@ void bind_cache(nb::module_& module) {
           nb::kw_only(), nb::arg("head_size"), nb::arg("capacity"), nb::arg("num_sequences") = 1,
           nb::arg("num_kv_heads") = 1, nb::arg("value_head_size") = nb::none(), nb::arg("page_keys") = 0,
           nb::arg("num_pages") = 0, nb::arg("ring") = false, nb::arg("dtype") = "float32",
-          "Empty. head_size is D, value_head_size Dv (as head_size where it is not given). dtype: float32, float64, "
-          "bfloat16, float16 "
-          "or\n"
-          "int8. page_keys, a multiple of 32, and num_pages make it paged; ring keeps the newest `capacity` keys.")
+          "Creates an empty cache. head_size is D; value_head_size is Dv, by default head_size. dtype is\n"
+          "float32, float64, bfloat16, float16 or int8. page_keys, a multiple of 32, and num_pages make a paged\n"
+          "cache. ring keeps the newest `capacity` keys.")
       .def("append", &append, nb::arg("key"), nb::arg("value"), nb::arg("sequence") = nb::none(),
            nb::arg("counts") = nb::none(),
            nb::sig("def append(self, key: object, value: object, sequence: int | None = None, "
                    "counts: collections.abc.Sequence[int] | object | None = None) -> None"),
-           "Adds keys (B, Hkv, L, D) and values (B, Hkv, L, Dv) to all sequences, the first counts[b] of them; with a\n"
-           "sequence, (Hkv, L, D) and (Hkv, L, Dv) to that one. float32, bfloat16 and float16 arrays are rounded to "
-           "the\n"
-           "cache's dtype; a float64 cache takes float64.")
+           "Appends keys (B, Hkv, L, D) and values (B, Hkv, L, Dv) to all sequences, the first counts[b] of them\n"
+           "to sequence b. With sequence, appends (Hkv, L, D) and (Hkv, L, Dv) to that sequence. float32,\n"
+           "bfloat16 and float16 arrays are rounded to the type of the cache; a float64 cache takes float64.")
       .def(
           "truncate",
           [](Cache& cache, Index sequence, Index length) {
@@ -252,21 +250,23 @@ void bind_cache(nb::module_& module) {
             cache.visit([&](auto& typed) { typed.fork(from, to); });
           },
           nb::arg("from_sequence"), nb::arg("to_sequence"),
-          "Makes to_sequence, which must be empty, a sequence of the same keys; whole panels are shared.")
+          "Makes to_sequence, which must be empty, share the keys and values of from_sequence: whole panels are\n"
+          "not copied.")
       .def(
           "length",
           [](Cache& cache, Index sequence) {
             const auto lock = cache.reading();
             return cache.visit([&](auto& typed) { return typed.length(sequence); });
           },
-          nb::arg("sequence") = 0, "Keys that were appended and not truncated; of a ring, also those that have gone.")
+          nb::arg("sequence") = 0,
+          "The number of keys that were appended and not truncated; in a ring, including those that it dropped.")
       .def(
           "first_key",
           [](Cache& cache, Index sequence) {
             const auto lock = cache.reading();
             return cache.visit([&](auto& typed) { return typed.first_key(sequence); });
           },
-          nb::arg("sequence") = 0, "The first key that is still there: 0 but for rings.")
+          nb::arg("sequence") = 0, "The first key that is still stored: 0 except in a ring.")
       .def_prop_ro("num_free_pages",
                    [](Cache& cache) {
                      const auto lock = cache.reading();
@@ -276,11 +276,9 @@ void bind_cache(nb::module_& module) {
           "open",
           [](nb::handle memory) { return Cache::open(std::make_unique<Array>("KvCache.open", "memory", memory)); },
           nb::arg("memory"), nb::sig("def open(memory: object) -> KvCache"),
-          "What `memory` of another cache held, where it lies: bytes aligned to 64, a mapped file for example, which "
-          "stay\n"
-          "as long as the cache. Where they can be written, append() writes there. RuntimeError with the offset for "
-          "anything\n"
-          "but a consistent block.")
+          "Opens the cache that `memory` of another cache contained, in place: bytes aligned to 64, such as a\n"
+          "mapped file. The cache keeps them alive. If they are writable, append() writes to them. Raises\n"
+          "RuntimeError with the byte offset if the block is not consistent.")
       .def_prop_ro(
           "memory",
           [](nb::handle self) {
@@ -288,8 +286,8 @@ void bind_cache(nb::module_& module) {
             return nb::ndarray<nb::memview, const std::uint8_t, nb::ndim<1>>(block.data(), {block.size()}, self);
           },
           nb::rv_policy::reference, nb::sig("def memory(self) -> memoryview"),
-          "The block (docs/guide/kv-caches.md), read-only: written to a file and read or mapped again, open() takes "
-          "it.")
+          "The block (docs/guide/kv-caches.md), read-only: written to a file and read or mapped again, open()\n"
+          "opens it.")
       .def_prop_ro("num_bytes",
                    [](Cache& cache) { return cache.visit([](auto& typed) { return typed.memory().size(); }); })
       .def_prop_ro("dtype", &Cache::dtype)
@@ -305,9 +303,9 @@ void bind_cache(nb::module_& module) {
                         "lse: object | None = None, sink_weights: object | None = None, return_row_max: bool = False, "
                         "return_row_sum: bool = False, return_lse: bool = False, return_sink_weights: bool = False" +
                         options_signature() + ") -> typing.Any")),
-      "attention_forward over a cache: the same bits. query (B, H, L, D), B the cache's sequences. The queries are "
-      "the\n"
-      "newest L positions of each sequence unless query_offset says otherwise. A sequence without keys gives zeros.");
+      "attention_forward over a cache, with the same bits. query (B, H, L, D), B the number of sequences of\n"
+      "the cache. The queries are the newest L positions of each sequence unless query_offset is given. A\n"
+      "sequence without keys gives zeros.");
 }
 
 }  // namespace regard::python

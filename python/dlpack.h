@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The structures of DLPack, version 1, that arrays.cpp reads: how libraries of arrays hand memory to each other.
+// The structures of DLPack, version 1, that arrays.cpp reads: how array libraries share memory.
 //
 //     capsule "dltensor"            ──▶ Managed            data, shape, strides; deleter
-//     capsule "dltensor_versioned"  ──▶ ManagedVersioned   likewise, with a version and flags before them
+//     capsule "dltensor_versioned"  ──▶ ManagedVersioned   the same, preceded by a version and flags
 //     capsule "dlpack_exchange_api" ──▶ Exchange           functions that export without a call of Python
 //
 // The layout is that of https://dmlc.github.io/dlpack/latest/c_api.html. Read next: arrays.cpp.
@@ -15,7 +15,7 @@ namespace regard::python::dlpack {
 
 inline constexpr std::uint32_t kMajor = 1;
 inline constexpr std::int32_t kCpu = 1;
-inline constexpr std::int32_t kCudaHost = 3;  // pinned memory, which the processor reads as its own
+inline constexpr std::int32_t kCudaHost = 3;  // pinned memory, which the CPU can read
 inline constexpr std::uint64_t kReadOnly = 1;
 
 struct Tensor {
@@ -46,7 +46,7 @@ struct ManagedVersioned {
   Tensor tensor;
 };
 
-// What a class of arrays offers as __dlpack_c_exchange_api__; it lives as long as the process.
+// The value of __dlpack_c_exchange_api__ of an array class, which stays valid until the process ends.
 struct Exchange {
   std::uint32_t major;
   std::uint32_t minor;

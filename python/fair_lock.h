@@ -2,10 +2,10 @@
 //
 // Many readers or one writer, served in the order of arrival.
 //
-//     waiting   [reader] [reader] [writer] [reader]      from the front: a thread that may enter leaves the queue
-//     inside     reader   reader                         the writer waits for these two, and no later reader passes it
+//     waiting   [reader] [reader] [writer] [reader]      a thread at the front that may enter leaves the queue
+//     inside     reader   reader                         the writer waits for these two; no later reader overtakes it
 //
-// std::shared_timed_mutex lets new readers pass a writer that waits: under steady reading it never gets in.
+// std::shared_timed_mutex lets new readers overtake a waiting writer, which may then wait indefinitely.
 // Read next: cache.cpp.
 #pragma once
 
@@ -24,7 +24,7 @@ class FairLock {
  public:
   enum class Use { read, write };
 
-  // A place in the line, then inside; left by the destructor. Stays with the thread that made it.
+  // A place in the queue, then inside. The destructor leaves it. It must stay on the thread that created it.
   class Place {
    public:
     Place(FairLock& lock, Use use) : lock_(&lock), use_(use) {
@@ -42,7 +42,7 @@ class FairLock {
       lock_->changed_.notify_all();
     }
 
-    // Whether it is inside, after waiting for that at most so long.
+    // Waits for at most the given time. Returns whether it is inside.
     bool enter(std::chrono::milliseconds longest) {
       std::unique_lock held(lock_->mutex_);
       if (inside_) return true;
@@ -67,7 +67,7 @@ class FairLock {
   bool admits(std::list<Use>::iterator place) const {
     if (writing_) return false;
     if (*place == Use::write) return readers_.empty() && place == waiting_.begin();
-    // A thread that reads already, and reads again from a signal handler, must not wait for one that waits for it.
+    // A thread that already reads, and reads again in a signal handler, must not wait for a writer that waits for it.
     return place == waiting_.begin() || std::ranges::find(readers_, std::this_thread::get_id()) != readers_.end();
   }
   void leave(Use use) {

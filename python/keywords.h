@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The keyword arguments of one call, each taken by name; those not taken are rejected as Python rejects them.
+// The keyword arguments of one call, each taken by name. Those that are not taken are rejected as in Python.
 //
 //     Keywords keywords("attention_forward", kwargs);
 //     if (const nb::handle scale = keywords.take("scale")) …
@@ -25,7 +25,7 @@ class Keywords {
   Keywords(const char* operator_name, nb::kwargs given)
       : operator_name_(operator_name), given_(std::move(given)), left_(PyDict_GET_SIZE(given_.ptr())) {}
 
-  // Nothing where it was not given, or given as None.
+  // Null if it was not given, or if it is None.
   nb::handle take(const char* name) {
     if (left_ == 0) return {};
     PyObject* const value = PyDict_GetItemString(given_.ptr(), name);
@@ -34,7 +34,7 @@ class Keywords {
     taken_.push_back(name);
     return value == Py_None ? nb::handle() : nb::handle(value);
   }
-  // The same, and leaves it to be taken.
+  // The same, but the keyword can still be taken.
   nb::handle look(const char* name) const {
     PyObject* const value = PyDict_GetItemString(given_.ptr(), name);
     return value == nullptr || value == Py_None ? nb::handle() : nb::handle(value);
@@ -47,7 +47,7 @@ class Keywords {
     if (truth < 0) throw nb::python_error();
     return truth != 0;
   }
-  // A whole number within int, for num_threads.
+  // A whole number in the range of int, for num_threads.
   int take_int(const char* name, int otherwise) {
     const nb::handle value = take(name);
     return value ? number<int>(name, value) : otherwise;

@@ -130,7 +130,7 @@ void bind_layers(nb::module_& module) {
                                "weights: object | None = None, return_weights: bool = False" +
                                options_signature() + ") -> typing.Any")),
              "A multi-head attention block on (B, L, E): project, split into heads, attend, join, project back.\n"
-             "memory (B, S, E_kv) is what key and value are made of; without it, input.");
+             "key and value are made from memory (B, S, E_kv), by default from input.");
 }
 
 }  // namespace regard::python

@@ -45,7 +45,7 @@ Activation activation_of(const char* operator_name, Keywords& keywords) {
   reject(operator_name, "activation is '" + text + "'; expected none, relu, gelu or gelu_tanh");
 }
 
-// Calls with the type of the output: `out`'s, else `dtype`'s, else T.
+// Calls with the type of the output: that of `out`, else `dtype`, else T.
 template <class T, class Call>
 void with_output_type(const Outputs& outputs, const Call& call) {
   if constexpr (std::is_same_v<T, bfloat16>) {
@@ -159,8 +159,7 @@ void bind_linear(nb::module_& module) {
     return std::visit([](const auto& packed) { return nb::make_tuple(packed.num_inputs(), packed.num_outputs()); },
                       self);
   };
-  nb::class_<Packed>(module, "PackedLinear",
-                     "The weight (I, O) of linear_forward in the order in which it reads it: a copy, for many calls.")
+  nb::class_<Packed>(module, "PackedLinear", "The weight (I, O) of linear_forward, packed once for many calls: a copy.")
       .def(
           "__init__", [](Packed* self, nb::handle weight) { new (self) Packed(packed_linear_of(weight)); },
           nb::arg("weight"), nb::sig("def __init__(self, weight: object) -> None"))
@@ -168,7 +167,7 @@ void bind_linear(nb::module_& module) {
       .def_prop_ro(
           "num_bytes",
           [](const Packed& self) { return std::visit([](const auto& packed) { return packed.num_bytes(); }, self); },
-          "Memory of the panels.");
+          "The size of the panels in bytes.");
   module.def(
       "linear_forward", &linear_forward_of, nb::arg("input"), nb::arg("weight"), nb::arg("bias") = nb::none(),
       nb::arg("kwargs"),
@@ -176,19 +175,18 @@ void bind_linear(nb::module_& module) {
               "out: object | None = None, dtype: str | None = None, activation: str = 'none', num_threads: int = 0) -> "
               "typing.Any"),
       "activation(input · weight + bias): input (R, I), weight (I, O) or PackedLinear, bias (O), all of\n"
-      "float32, float64 or bfloat16; the output of bfloat16 may be float32 (dtype, out). activation is none, relu, "
-      "gelu\n"
-      "or gelu_tanh. A PyTorch nn.Linear stores (O, I): give weight.T.");
-  module.def(
-      "linear_backward", &linear_backward_of, nb::arg("input"), nb::arg("weight"), nb::arg("grad_output"),
-      nb::arg("kwargs"),
-      nb::sig("def linear_backward(input: object, weight: object, grad_output: object, *, "
-              "grad_input: object | None = None, grad_weight: object | None = None, "
-              "grad_bias: object | None = None, accumulate: collections.abc.Sequence[str] = (), "
-              "num_threads: int = 0) -> dict[str, typing.Any]"),
-      "Gradients of input · weight + bias, by name: grad_input (R, I), grad_weight (I, O), grad_bias (O),\n"
-      "from grad_output (R, O), the loss's gradient before the activation. An array of that name is written to,\n"
-      "or added to where accumulate names it.");
+      "float32, float64 or bfloat16. The output of bfloat16 inputs may be float32 (dtype, out). activation\n"
+      "is none, relu, gelu or gelu_tanh. The weight of a PyTorch nn.Linear has shape (O, I): pass weight.T.");
+  module.def("linear_backward", &linear_backward_of, nb::arg("input"), nb::arg("weight"), nb::arg("grad_output"),
+             nb::arg("kwargs"),
+             nb::sig("def linear_backward(input: object, weight: object, grad_output: object, *, "
+                     "grad_input: object | None = None, grad_weight: object | None = None, "
+                     "grad_bias: object | None = None, accumulate: collections.abc.Sequence[str] = (), "
+                     "num_threads: int = 0) -> dict[str, typing.Any]"),
+             "Gradients of input · weight + bias, by name: grad_input (R, I), grad_weight (I, O) and grad_bias\n"
+             "(O), from grad_output (R, O), the gradient of the loss with respect to the argument of the\n"
+             "activation. An array with the name of a gradient is written to, or added to if accumulate contains\n"
+             "the name.");
 }
 
 }  // namespace regard::python

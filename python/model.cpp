@@ -6,7 +6,7 @@
 //     regard.embed(model, texts)                   regard.compare(model, "bank", ["he sat …", "she put …"])
 //     regard.lesson("three-words")                         regard.explain({"tokens": […], "Q": [[…], …], …})
 //
-// Left out where the package was built without regard::explain. Read next: regard/explain/steps.h,
+// Absent if the package was built without regard::explain. Read next: regard/explain/steps.h,
 // regard/explain/sentence_report.h.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
@@ -32,18 +32,18 @@ struct Analysis {
   SentenceAnalysis analysis;
 };
 
-// Matrices and settings: JSON as it is, anything else as the module json writes it.
+// Matrices and settings: JSON text unchanged, anything else as written by the module json.
 std::string json_of(nb::handle input) {
   if (PyUnicode_Check(input.ptr())) {
     std::string text = text_of("explain", "input", input);
     const std::size_t first = text.find_first_not_of(" \t\r\n");
     if (first != std::string::npos && text[first] != '{' && text[first] != '[') {
-      reject("explain", "input is a text that is no JSON; expected a model beside a sentence, or matrices as JSON");
+      reject("explain", "input is a text that is not JSON; expected a model for a sentence, or matrices as JSON");
     }
     return text;
   }
   try {
-    // In pieces, between which Python looks for signals, as it does not in json.dumps.
+    // In pieces, between which Python handles signals. json.dumps does not.
     const nb::object encoder = nb::module_::import_("json").attr("JSONEncoder")(nb::arg("allow_nan") = false);
     return text_of("explain", "input", nb::str("").attr("join")(encoder.attr("iterencode")(input)));
   } catch (const nb::python_error& error) {
@@ -55,7 +55,7 @@ std::string json_of(nb::handle input) {
   }
 }
 
-// Of an object, whose JSON the caller has not written, without the offsets in it.
+// If the input is an object, messages omit offsets: they refer to JSON that the caller has not written.
 ExplainInput input_of(nb::handle input) {
   const std::string json = json_of(input);
   std::optional<ExplainInput> read;
@@ -90,14 +90,14 @@ nb::object explain_of(nb::handle input, const SentenceModel* model, std::optiona
     options.hide = std::move(hide);
     options.truncate = truncate;
     options.full = full;
-    const std::string text = text_of("explain", "input beside a model", input);
+    const std::string text = text_of("explain", "input with a model", input);
     std::optional<Analysis> analysis;
     run(kUnknownOperations, 0,
         [&](const Runtime& runtime) { analysis = {*model, analyze_sentence(*model, text, options, runtime)}; });
     return nb::cast(std::move(*analysis));
   }
   if (layer || head || !hide.empty() || truncate || full) {
-    reject("explain", "layer, head, hide, truncate and full are for a sentence; expected a model beside them");
+    reject("explain", "layer, head, hide, truncate and full are for a sentence; expected a model as well");
   }
   ExplainInput read = input_of(input);
   if (query) read.settings.query = *query;
@@ -171,7 +171,7 @@ void bind_views(nb::module_& module) {
             return rendered([&](const Runtime& runtime) { return render_text(self, options, runtime.stop); });
           },
           nb::arg("width") = 80, nb::arg("color") = false, nb::arg("full") = false, nb::arg("step") = "",
-          "All steps as text, or one by its name or number.")
+          "All steps as text, or one step by its name or number.")
       .def(
           "json",
           [](const Explanation& self, const std::string& step) {
@@ -187,7 +187,7 @@ void bind_views(nb::module_& module) {
       .def("__repr__", [](const Explanation& self) {
         return rendered([&](const Runtime& runtime) { return render_text(self, {}, runtime.stop); });
       });
-  nb::class_<Analysis>(module, "SentenceAnalysis", "What one word of a sentence attends to, in a model.")
+  nb::class_<Analysis>(module, "SentenceAnalysis", "What one word of a sentence attends to in a model.")
       .def(
           "text",
           [](const Analysis& self, int width, bool color) {
@@ -233,7 +233,7 @@ void bind_views(nb::module_& module) {
             return rendered([&](const Runtime& runtime) { return render_compare_html(self, "", runtime.stop); });
           },
           "The same as one page.")
-      .def("findings", &compare_findings, "What the numbers say, in sentences.")
+      .def("findings", &compare_findings, "What the comparison shows, in sentences.")
       .def("__repr__", [](const Comparison& self) {
         return rendered([&](const Runtime& runtime) { return render_compare_text(self, {}, runtime.stop); });
       });
@@ -242,7 +242,8 @@ void bind_views(nb::module_& module) {
 }  // namespace
 
 void bind_model(nb::module_& module) {
-  nb::class_<SentenceModel>(module, "Model", "An encoder of the BERT family with its tokenizer, as load_model read it.")
+  nb::class_<SentenceModel>(module, "Model",
+                            "An encoder of the BERT family with its tokenizer, as load_model returns it.")
       .def_prop_ro("num_layers", [](const SentenceModel& model) { return model.encoder.config.num_layers; })
       .def_prop_ro("num_heads", [](const SentenceModel& model) { return model.encoder.config.num_heads; })
       .def_prop_ro("width", [](const SentenceModel& model) { return model.encoder.config.width; })
@@ -260,25 +261,25 @@ void bind_model(nb::module_& module) {
                 [&](const Runtime& runtime) { tokens = fitted_tokens(model, text, false, runtime).tokens.tokens; });
             return tokens;
           },
-          nb::arg("text"), "The pieces of a text as the model takes them, [CLS] and [SEP] included.");
+          nb::arg("text"), "The tokens of a text that the model sees, including [CLS] and [SEP].");
   bind_views(module);
-  module.def(
-      "load_model", &load_model_of, nb::arg("folder"), nb::arg("map") = false,
-      nb::sig("def load_model(folder: str | os.PathLike[str], map: bool = False) -> Model"),
-      "Reads config.json, tokenizer.json and model.safetensors of a folder as Hugging Face lays it out; map maps\n"
-      "the numbers instead of reading them. RuntimeError with the file's path.");
-  module.def(
-      "explain", &explain_of, nb::arg("input"), nb::arg("model").none() = nb::none(), nb::arg("query") = nb::none(),
-      nb::arg("layer") = nb::none(), nb::arg("head") = nb::none(), nb::arg("hide") = nb::list(),
-      nb::arg("truncate") = false, nb::arg("full") = false,
-      nb::sig("def explain(input: object, model: Model | None = None, query: str | None = None, "
-              "layer: int | None = None, head: int | None = None, hide: collections.abc.Sequence[str] = (), "
-              "truncate: bool = False, full: bool = False) -> typing.Any"),
-      "With a model, input is a sentence: a SentenceAnalysis of what `query` attends to. Without, it is matrices and\n"
-      "settings as docs/guide/own-matrices.md has them, a dict or JSON: an Explanation of every step.");
-  module.def(
-      "lesson", &lesson_of, nb::arg("name"), nb::arg("layout") = nb::none(),
-      "One of the documents that teach attention, recomputed; layout 'rows' or 'columns'. ValueError names all.");
+  module.def("load_model", &load_model_of, nb::arg("folder"), nb::arg("map") = false,
+             nb::sig("def load_model(folder: str | os.PathLike[str], map: bool = False) -> Model"),
+             "Reads config.json, tokenizer.json and model.safetensors of a folder in the layout of Hugging Face.\n"
+             "map maps the parameters into memory instead of reading them. Raises RuntimeError with the path of\n"
+             "the file.");
+  module.def("explain", &explain_of, nb::arg("input"), nb::arg("model").none() = nb::none(),
+             nb::arg("query") = nb::none(), nb::arg("layer") = nb::none(), nb::arg("head") = nb::none(),
+             nb::arg("hide") = nb::list(), nb::arg("truncate") = false, nb::arg("full") = false,
+             nb::sig("def explain(input: object, model: Model | None = None, query: str | None = None, "
+                     "layer: int | None = None, head: int | None = None, hide: collections.abc.Sequence[str] = (), "
+                     "truncate: bool = False, full: bool = False) -> typing.Any"),
+             "With a model, input is a sentence: returns a SentenceAnalysis of what `query` attends to. Without,\n"
+             "input is matrices and settings as in docs/guide/own-matrices.md, a dict or JSON: returns an\n"
+             "Explanation of every step.");
+  module.def("lesson", &lesson_of, nb::arg("name"), nb::arg("layout") = nb::none(),
+             "A document that teaches attention, recomputed. layout is 'rows' or 'columns'. The ValueError lists\n"
+             "all names.");
   module.def(
       "lesson_entries",
       [] {
@@ -286,17 +287,19 @@ void bind_model(nb::module_& module) {
         for (const LessonEntry& entry : lesson_entries()) names.push_back(entry.name);
         return names;
       },
-      "The names of all lessons, in the order in which they are best read.");
+      "The names of all lessons, in reading order.");
   module.def(
       "compare", &compare_of, nb::arg("model"), nb::arg("word"), nb::arg("sentences"), nb::arg("hide") = nb::list(),
       nb::arg("control") = "", nb::arg("truncate") = false,
       nb::sig("def compare(model: Model, word: str, sentences: collections.abc.Sequence[str], "
               "hide: collections.abc.Sequence[str] = (), control: str = '', truncate: bool = False) -> Comparison"),
-      "How far one word's vectors part between sentences, layer by layer, and which heads part them.");
+      "How far the vectors of one word differ between sentences, layer by layer, and which heads make them\n"
+      "differ.");
   module.def(
       "embed", &embed_of, nb::arg("model"), nb::arg("texts"), nb::arg("truncate") = false,
       nb::sig("def embed(model: Model, texts: collections.abc.Sequence[str], truncate: bool = False) -> typing.Any"),
-      "Vectors of texts, (n, E), each of L2 norm 1: the mean over a text's tokens. A NumPy array of float32.");
+      "Vectors of texts, (n, E), float32, each of L2 norm 1: the mean over the tokens of a text,\n"
+      "normalized.");
 }
 
 }  // namespace regard::python

@@ -13,9 +13,9 @@
 
 namespace regard::python {
 
-// What a signature shows of the options of attention, from a comma on.
+// The options of attention as shown in a signature, beginning with a comma.
 std::string options_signature();
-// Keeps a signature for as long as the module lives.
+// Keeps a signature alive until the process ends.
 const char* signature(std::string text);
 
 void bind_attention(nanobind::module_& module);

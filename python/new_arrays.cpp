@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// NewArray, and numbers that options list: see arrays.h.
+// NewArray, and lists of values in options: see arrays.h.
 //
 //     like a tensor of PyTorch    torch.empty
 //     like an array of NumPy      numpy.empty
-//     like anything else          memory of our own, exported by DLPack; to JAX it is handed as an array of its own
+//     like anything else          newly allocated memory, exported by DLPack; for JAX converted to a jax.Array
 //
 // Read next: outputs.cpp.
 #include <nanobind/ndarray.h>
@@ -38,7 +38,7 @@ nb::object extents_of(const std::vector<Index>& shape) {
   return extents;
 }
 
-// torch.empty(shape, dtype=type). What it takes is looked up once: three of these are in the call of a short problem.
+// torch.empty(shape, dtype=type). Its arguments are looked up once, because a short call creates three of these.
 nb::object empty_tensor(NumberType type, const std::vector<Index>& shape) {
   struct Known {
     NumberType type;

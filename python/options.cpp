@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Options<T>: see options.h. What belongs to the values (ranges, shapes that do not fit) is rejected by the operators
-// themselves; here only what their types rule out.
+// Options<T>: see options.h. Only wrong types are rejected here. Wrong values (ranges, shapes that do not fit) are
+// rejected by the operators themselves.
 //
 // Read next: attention.cpp.
 #include "options.h"
@@ -16,7 +16,7 @@ QueryAlignment alignment(const char* operator_name, const char* name, nb::handle
   reject(operator_name, std::string(name) + " is '" + text + "'; expected top_left or bottom_right");
 }
 
-// An empty list would be taken for an option that was not given.
+// An empty list would mean that the option was not given.
 void reject_empty(const char* operator_name, const char* name, const char* expected) {
   reject(operator_name, std::string(name) + " has 0 entries; expected " + expected + ", or None");
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// AttentionOptions from keyword arguments: the same names, with Python's own values where they are shorter.
+// AttentionOptions from keyword arguments: the same names, with Python values where these are shorter.
 //
-//     causal=True | "top_left" | "bottom_right"        the words name the query_offset, too
+//     causal=True | "top_left" | "bottom_right"        the strings also set query_offset
 //     query_offset="bottom_right" | 3 | [0, 5]         window=(511, 0) | (None, 0)
 //     mask, bias, block_mask: fewer than four axes are the last ones
 //
@@ -18,7 +18,7 @@ namespace regard::python {
 template <class T>
 class Options {
  public:
-  // query: where it has no rows, an option with one number a batch entry or head may have none.
+  // query: if it has no rows, options with one value per batch entry or head may be empty.
   Options(Keywords& keywords, const Array& query);
   Options(const Options&) = delete;
   Options& operator=(const Options&) = delete;

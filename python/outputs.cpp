@@ -2,7 +2,7 @@
 //
 // Outputs and ForwardOutputs: see outputs.h.
 //
-//     take()      the array given, or a slot to be filled
+//     take()      takes the given array, or adds a slot to be filled
 //     allocate()  fills it, once the shapes are known
 //
 // Read next: attention.cpp.
@@ -39,7 +39,8 @@ void Outputs::take_accumulate(Keywords& keywords) {
   if (!given) return;
   for (const std::string& name : word_list(operator_name_, "accumulate", given)) {
     const auto slot = std::find_if(slots_.begin(), slots_.end(), [&](const auto& one) { return name == one->name; });
-    if (slot == slots_.end()) reject(operator_name_, "accumulate names '" + name + "', which is no gradient asked for");
+    if (slot == slots_.end())
+      reject(operator_name_, "accumulate names '" + name + "', which is not a requested gradient");
     if ((*slot)->allocated)
       reject(operator_name_, "accumulate names " + name + "; expected " + name + "=array to add to");
     (*slot)->accumulated = true;

@@ -3,7 +3,7 @@
 // The results of a call: arrays that the caller gave, and new ones of the same library as its inputs.
 //
 //     out=array, lse=array …    written in place
-//     return_lse=True …         allocated where no array was given, and returned behind the context
+//     return_lse=True …         allocated if no array was given, and returned after the context
 //
 // Read next: outputs.cpp, attention.cpp.
 #pragma once
@@ -31,10 +31,10 @@ class Outputs {
   }
   // Takes the array of that name. Without one, it is allocated if the keyword `asked` is true, or if asked is nullptr.
   void take(Keywords& keywords, const char* name, const char* asked);
-  // Takes accumulate: the names of arrays taken before, which the caller gave and which are added to.
+  // Takes accumulate: names of arrays that were taken before and given by the caller; gradients are added to them.
   void take_accumulate(Keywords& keywords);
   bool accumulates(const char* name) const;
-  // Where one is to be allocated.
+  // Where an array is to be allocated.
   void allocate(const char* name, NumberType type, const std::vector<Index>& shape);
   const Array* find(const char* name) const;
 
@@ -44,7 +44,7 @@ class Outputs {
     return array == nullptr ? TensorView<T, Rank>() : array->view<T, Rank>(operator_name_, name);
   }
   nb::object hand_out(const char* name);
-  // The ones to be returned, in the order in which they were added: by name, or in a list.
+  // The arrays to return, in the order in which they were added: by name, or in a list.
   nb::dict hand_out_named();
   nb::list hand_out_listed();
 
@@ -65,10 +65,10 @@ class Outputs {
   std::vector<std::unique_ptr<Slot>> slots_;
 };
 
-// The words of a sequence of str.
+// The elements of a sequence of str.
 std::vector<std::string> word_list(const char* operator_name, const char* name, nb::handle given);
 
-// A fingerprint is bytes in Python.
+// A fingerprint is of type bytes in Python.
 nb::bytes bytes_of(const AttentionFingerprint& fingerprint);
 // Throws nb::python_error with TypeError for what is neither bytes nor the word "unchecked".
 AttentionFingerprint fingerprint_of(const char* operator_name, nb::handle given);
@@ -98,7 +98,7 @@ class ForwardOutputs {
   nb::dict hand_out_named();
 
  private:
-  // An operator would name another argument.
+  // The operator would name a different argument.
   void expect_context(const char* operator_name, const char* what, NumberType input) const;
 
   Outputs outputs_;

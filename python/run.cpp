@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// run(): see run.h. A thread that asks for the interpreter's lock while the interpreter ends is unwound by it
-// (pthread_exit), through our frames and nanobind's, which would end the process with an error: such a thread stops its
-// operator and waits for the end instead, as Python does itself from 3.14 on.
+// run(): see run.h. If a thread requests the interpreter's lock while the interpreter shuts down, the interpreter
+// unwinds it (pthread_exit) through the frames of this file and of nanobind, which would end the process with an error.
+// Such a thread stops its operator and waits for the end of the process instead, as Python itself does from 3.14 on.
 // Read next: attention.cpp.
 #include "run.h"
 
@@ -23,13 +23,13 @@
 namespace regard::python {
 namespace {
 
-// Half a millisecond at 200 GFLOP/s, of which the thread takes a twentieth; a tenth of a second at 1.
+// 0.5 ms at 200 GFLOP/s, of which starting the thread takes a twentieth; 0.1 s at 1 GFLOP/s.
 constexpr double kLongOperations = 1e8;
 constexpr std::chrono::milliseconds kLook{20};
 
 thread_local const Runtime* planning = nullptr;
 
-// What a long call and its thread share.
+// State that a long call shares with its thread.
 struct Work {
   std::mutex mutex;
   std::condition_variable changed;
@@ -37,7 +37,7 @@ struct Work {
   std::exception_ptr error;
 };
 
-// Takes the lock again. `leave` is what a thread does that the ending interpreter unwinds.
+// Takes the lock again. A thread that is unwound by the interpreter's shutdown calls `leave`.
 template <class Leave>
 void take_lock(PyThreadState* state, const Leave& leave) {
   try {
@@ -95,7 +95,7 @@ void run(double operations, int num_threads, const std::function<void(const Runt
       work.changed.notify_one();
     });
   } catch (const std::system_error&) {
-    return run_here(runtime, call);  // no thread to be had
+    return run_here(runtime, call);  // no thread can be started
   }
   const auto finished = [&work](std::chrono::milliseconds longest) {
     std::unique_lock lock(work.mutex);

@@ -97,7 +97,7 @@ struct Window {
 ///                 and segments agree and block_mask and mask            with p = i + query_offset
 /// @endcode
 ///
-/// All options can be combined. A view that is absent is an option that is not given.
+/// All options can be combined. An absent view means that the option is not given.
 /// - Dense options (segments, block_mask, mask, bias) are indexed by stored row and stored key, even if sequences are
 ///   packed.
 /// - Lengths, starts, offsets, prefixes and segments are int32 or int64.
@@ -232,12 +232,12 @@ struct AttentionOptions {
 /// Hash of the options of a forward call, one word per option.
 ///
 /// attention_forward() writes it. attention_backward() compares it with its own options, in every build, and throws
-/// std::invalid_argument, naming those that differ.
+/// InvalidArgument, naming those that differ.
 /// - Covered: the shapes of query, key and value, and every option with its contents, except weights_in_float32. Of a
 ///   block_mask, mask or bias with more than 1024 elements, 1024 are covered, spread over the whole array.
 /// - Not covered: the elements of query, key and value, and element types.
 ///
-/// Options with the same meaning have the same fingerprint, however they are stated: in C++, C or Python, by default or
+/// Options with the same meaning have the same fingerprint in C++, C and Python, whether they are given by default or
 /// explicitly, dense or broadcast.
 struct AttentionFingerprint {
   /// One hash per option. All zero: missing.
@@ -292,9 +292,10 @@ struct AttentionOutputs {
 ///
 /// Writes every view that outputs contains. A query with no visible key gets context +0.
 ///
-/// @throws std::invalid_argument  Before any work; names the operator, the argument, its value and what was expected.
-/// @throws std::bad_alloc         Out of memory.
-/// @throws regard::Cancelled      A stop was requested.
+/// @throws InvalidArgument  before any work, if an argument is invalid. The message names the operator, the argument,
+///                          its value and what was expected.
+/// @throws std::bad_alloc   if memory cannot be allocated.
+/// @throws Cancelled        if a stop is requested.
 ///
 /// @par Bits
 /// The results have the same bits for any number of threads, executor, batch and strides.
@@ -345,12 +346,11 @@ struct AttentionResult {
 /// @param value    (B, Hkv, S, Dv), as in attention_forward().
 /// @param options  Visibility, bias, scale and dropout.
 /// @param runtime  Threads, scratch memory, cancellation and progress.
-/// @return         Context and weights, with the bits of attention_forward().
-///
-/// @throws std::invalid_argument  As attention_forward(); also if the weights do not fit in the available memory, with
-///                                the size needed and the memory available.
-/// @throws std::bad_alloc         Out of memory.
-/// @throws regard::Cancelled      A stop was requested.
+/// @return Context and weights, with the bits of attention_forward().
+/// @throws InvalidArgument  as attention_forward() does, and if the weights do not fit in the available memory. The
+///                          message names both sizes.
+/// @throws std::bad_alloc   if memory cannot be allocated.
+/// @throws Cancelled        if a stop is requested.
 ///
 /// @par Example
 /// @code{.cpp}
@@ -402,9 +402,9 @@ struct WeightsRequest {
 ///
 /// Writes output: (B, H, R, S), or (B, H, R, `keys.end − keys.begin`).
 ///
-/// @throws std::invalid_argument  As attention_forward().
-/// @throws std::bad_alloc         As attention_forward().
-/// @throws regard::Cancelled      As attention_forward().
+/// @throws InvalidArgument  as attention_forward() does.
+/// @throws std::bad_alloc   as attention_forward() does.
+/// @throws Cancelled        as attention_forward() does.
 ///
 /// @par Bits
 /// The result has the bits of the weights that attention_forward() writes, whichever rows and keys are selected.
@@ -460,7 +460,7 @@ struct AttentionPartialOutputs {
 /// Number of chunks, the extent N of attention_partials().
 ///
 /// @param num_keys  Number of keys S.
-/// @return          `⌈S / kAttentionChunkKeys⌉`.
+/// @return `⌈S / kAttentionChunkKeys⌉`.
 constexpr Index attention_num_chunks(Index num_keys) {
   return (num_keys + kAttentionChunkKeys - 1) / kAttentionChunkKeys;
 }
@@ -480,9 +480,9 @@ constexpr Index attention_num_chunks(Index num_keys) {
 ///
 /// Writes every view that partials contains.
 ///
-/// @throws std::invalid_argument  As attention_forward(); also for sinks, dropout and packed sequences.
-/// @throws std::bad_alloc         As attention_forward().
-/// @throws regard::Cancelled      As attention_forward().
+/// @throws InvalidArgument  as attention_forward() does, and if sinks, dropout or packed sequences are given.
+/// @throws std::bad_alloc   as attention_forward() does.
+/// @throws Cancelled        as attention_forward() does.
 REGARD_EXPORT void attention_partials(const InputView<4>& query, const InputView<4>& key, const InputView<4>& value,
                                       const AttentionPartialOutputs& partials, const AttentionOptions& options = {},
                                       const Runtime& runtime = {});
@@ -496,9 +496,9 @@ REGARD_EXPORT void attention_partials(const InputView<4>& query, const InputView
 ///
 /// Writes every view that outputs contains.
 ///
-/// @throws std::invalid_argument  As attention_forward().
-/// @throws std::bad_alloc         As attention_forward().
-/// @throws regard::Cancelled      As attention_forward().
+/// @throws InvalidArgument  as attention_forward() does.
+/// @throws std::bad_alloc   as attention_forward() does.
+/// @throws Cancelled        as attention_forward() does.
 ///
 /// @par Bits
 /// Given the partial results of all chunks in order, the result is bit-identical to that of attention_forward().
@@ -526,9 +526,9 @@ REGARD_EXPORT void attention_merge(const AttentionPartials& partials, const Inpu
 ///
 /// Writes outputs.context and, if given, outputs.lse.
 ///
-/// @throws std::invalid_argument  As attention_forward().
-/// @throws std::bad_alloc         As attention_forward().
-/// @throws regard::Cancelled      As attention_forward().
+/// @throws InvalidArgument  as attention_forward() does.
+/// @throws std::bad_alloc   as attention_forward() does.
+/// @throws Cancelled        as attention_forward() does.
 ///
 /// @par Error
 /// The merge adds at most `4u · (1 + |lse|) · Σ p |v|`.

@@ -51,15 +51,15 @@ struct AttentionForwardState {
 /// the compute type, the result has the bits of the old element plus the gradient that a call without accumulation
 /// writes.
 struct AttentionAccumulation {
-  /// Add to AttentionGradients::grad_query.
+  /// Whether to add to AttentionGradients::grad_query.
   bool grad_query = false;
-  /// Add to AttentionGradients::grad_key.
+  /// Whether to add to AttentionGradients::grad_key.
   bool grad_key = false;
-  /// Add to AttentionGradients::grad_value.
+  /// Whether to add to AttentionGradients::grad_value.
   bool grad_value = false;
-  /// Add to AttentionGradients::grad_bias.
+  /// Whether to add to AttentionGradients::grad_bias.
   bool grad_bias = false;
-  /// Add to AttentionGradients::grad_sinks.
+  /// Whether to add to AttentionGradients::grad_sinks.
   bool grad_sinks = false;
 };
 
@@ -97,14 +97,14 @@ struct AttentionGradients {
 /// Writes, or adds to, every view that gradients contains. A key that is visible to no query, and a query with no
 /// visible key, have gradients of exactly 0, whatever elements are stored there.
 ///
-/// @throws std::invalid_argument  Before any work; names the operator, the argument, its value and what was expected.
-///                                Options that differ from those of the forward call are detected by the fingerprint
-///                                and named.
-/// @throws std::bad_alloc         Out of memory.
-/// @throws regard::Cancelled      A stop was requested.
+/// @throws InvalidArgument  before any work, if an argument is invalid. The message names the operator, the argument,
+///                          its value and what was expected. Options that differ from those of the forward call are
+///                          detected by the fingerprint and named.
+/// @throws std::bad_alloc   if memory cannot be allocated.
+/// @throws Cancelled        if a stop is requested.
 ///
 /// @warning row_max and row_sum are trusted: values from other queries or keys silently produce wrong gradients.
-/// A library built without `NDEBUG` recomputes them and throws std::invalid_argument if they make the weights of a row
+/// A library built without `NDEBUG` recomputes them and throws InvalidArgument if they make the weights of a row
 /// sum to more than 1, beyond a tolerance of 1/16. Sums below 1 are valid: the keys may be only some of those of the
 /// forward pass. NaN in row_max or row_sum gives NaN gradients.
 ///

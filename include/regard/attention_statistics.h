@@ -97,11 +97,12 @@ struct AttentionStatistics {
 /// - A visible key whose score is −∞ counts as missing.
 /// - A sink takes its share of the weights and is not a key.
 ///
-/// @throws std::invalid_argument  As attention_forward(); also for k out of range, for top_weights without top_keys,
-///                                for chosen_keys that are negative or not distinct, for chosen_keys and chosen_ranges
-///                                together, and, in float, for 2³¹ keys or more in a sequence.
-/// @throws std::bad_alloc         As attention_forward().
-/// @throws regard::Cancelled      As attention_forward().
+/// @throws InvalidArgument  as attention_forward() does, and in any of these cases:
+///                          - k is out of range, or top_weights is given without top_keys
+///                          - chosen_keys are negative or not distinct, or are given together with chosen_ranges
+///                          - the compute type is float and a sequence has 2³¹ keys or more
+/// @throws std::bad_alloc   as attention_forward() does.
+/// @throws Cancelled        as attention_forward() does.
 ///
 /// @par Bits
 /// The results have the same bits for any number of threads, executor, batch and strides. Computing statistics does not
@@ -166,9 +167,9 @@ struct AttentionColumns {
 ///
 /// Writes every view that outputs contains. NaN weights make their sums NaN.
 ///
-/// @throws std::invalid_argument  As attention_forward(); also for a map with more strips than rows or keys.
-/// @throws std::bad_alloc         As attention_forward().
-/// @throws regard::Cancelled      As attention_forward().
+/// @throws InvalidArgument  as attention_forward() does, and if a map has more strips than rows or keys.
+/// @throws std::bad_alloc   as attention_forward() does.
+/// @throws Cancelled        as attention_forward() does.
 ///
 /// @par Bits
 /// The results have the same bits for any number of threads, executor, batch and strides. The weights have the bits of

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The C interface (C99): attention forward and backward, its weights, statistics and partial results, KV caches and
-/// decoding, linear layers, and plans of these calls, on strided arrays. Callers may bring threads, memory and a stop.
+/// decoding, linear layers, and plans of these calls, on strided arrays. Callers can supply threads, memory and a stop.
 ///
 /// @code{.c}
 /// regard_attention_options options;
@@ -15,7 +15,7 @@
 ///
 /// Within a minor version the binary interface is stable. Structs that begin with `struct_size` may grow at their end,
 /// so set them to zero first; the values of enumerators never change. Nothing is thrown and nothing is printed. All
-/// functions may be called from any thread, but no thread may use what another one has freed.
+/// functions may be called from any thread, but no thread may use an object that another one has freed.
 ///
 /// Read next: src/c_api/attention.cpp, tests/c_api_test.c.
 #pragma once
@@ -54,14 +54,14 @@ enum regard_dtype {
   REGARD_U8 = 9     ///< uint8_t
 };
 
-/// A strided array that is read.
+/// A strided array to read.
 ///
 /// @code{.unparsed}
 /// element (i, j, …) is at data[i · strides[0] + j · strides[1] + …]
 /// @endcode
 ///
 /// If all fields are zero, the array is not given. It is an error if `data` is NULL and the shape is not empty.
-/// Strides may be any, and elements may be misaligned, in arrays of options too.
+/// Strides are arbitrary, and elements may be misaligned, also in arrays of options.
 ///
 /// In this header, `(B, H, L, D)` is a shape; f32, f64, bf16, f16, i32, i64, i8, u8 and bool are the enumerators of
 /// `regard_dtype`; and T is the type computed with: f64 if query is f64, else f32.
@@ -73,7 +73,7 @@ typedef struct regard_input {
   const int64_t* strides;  ///< [rank] In elements, not bytes; may be 0 or negative. NULL: dense, last axis contiguous.
 } regard_input;
 
-/// A strided array that is written. It must not overlap an input or another output. The fields are as above.
+/// A strided array to write. It must not overlap an input or another output. The fields are as above.
 typedef struct regard_output {
   void* data;              ///< The address of element (0, 0, …).
   int32_t dtype;           ///< The element type, a `regard_dtype`.
@@ -82,7 +82,7 @@ typedef struct regard_output {
   const int64_t* strides;  ///< [rank] In elements, not bytes, or NULL.
 } regard_output;
 
-/// How the offset of the query rows is stated. Query row i has position p = i + offset.
+/// How the offset of the query rows is given. Query row i has position p = i + offset.
 enum regard_query_offset_kind {
   REGARD_OFFSET_NOT_NAMED = 0,     ///< 0. Options that use positions then require L = S and no key lengths.
   REGARD_OFFSET_TOP_LEFT = 1,      ///< 0.
@@ -91,7 +91,7 @@ enum regard_query_offset_kind {
   REGARD_OFFSET_NUMBERS = 4        ///< The elements of `query_offsets`.
 };
 
-/// The options of attention. All zero but `struct_size` is the default: no mask, no bias, scale 1 / √D.
+/// The options of attention. The default is zero for all fields except `struct_size`: no mask, no bias, scale 1 / √D.
 ///
 /// All options combine: key j is visible to query row i if every option allows it (AttentionOptions in attention.h).
 /// The drawings have a row for each query and a column for each key; 1 means visible.
@@ -151,7 +151,7 @@ typedef struct regard_attention_options {
   /// @endverbatim
   regard_input query_segments;
   regard_input key_segments;  ///< i32 or i64 (B, S): keys of a negative segment are not visible. Both or neither.
-  /// i32 or i64 (B), or one for each packed sequence: keys before it are visible although `causal` is set (prefix-LM).
+  /// i32 or i64 (B), or one for each packed sequence: keys before it are visible even if `causal` is set (prefix-LM).
   /// Here the prefix is 2:
   ///
   /// @verbatim
@@ -175,7 +175,7 @@ typedef struct regard_attention_options {
   regard_input mask;          ///< bool or u8, broadcastable to (B, H, L, S): true is visible.
   regard_input bias;          ///< f32 or the type of query, broadcastable to (B, H, L, S): added to the scores.
   regard_input alibi_slopes;  ///< T (H): adds −slope · |j − p| to the scores.
-  regard_input sinks;         ///< T (H): a score that joins the softmax and has no value. −∞: no sink.
+  regard_input sinks;         ///< T (H): a score that takes part in the softmax but has no value. −∞: no sink.
   int32_t has_soft_cap;       ///< 0: no soft cap, and `soft_cap` is not used.
   int32_t has_scale;          ///< 0: the scale is 1 / √D, and `scale` is not used.
   double soft_cap;            ///< c: scores become c · tanh(score / c). Finite and above 0.
@@ -184,22 +184,22 @@ typedef struct regard_attention_options {
   /// the result is f32.
   int64_t weights_in_float32;
   double dropout;            ///< 0 to 1: the probability with which a weight is dropped in the product with value.
-  uint64_t dropout_seed;     ///< Chooses the dropped weights, with the batch entry, head, row and key of each.
-  int64_t dropout_first[3];  ///< The batch entry, head and row of the whole with which the arrays of this call begin.
+  uint64_t dropout_seed;     ///< Seed of the dropout generator.
+  int64_t dropout_first[3];  ///< Batch entry, head and row of the full problem at which this call starts.
 } regard_attention_options;
 
 /// The size of a fingerprint (AttentionFingerprint in attention.h): a hash of the options of a forward call, which
-/// regard_attention_backward compares with the options that it is given.
+/// regard_attention_backward() compares with the options that it is given.
 enum {
   REGARD_FINGERPRINT_WORDS = 16  ///< The number of uint32_t words.
 };
 
-/// What attention writes: `context` always, the others where given. All are of type T; `context` may also have the type
+/// What attention writes: `context` always, the others if given. All are of type T; `context` may also have the type
 /// of query.
 typedef struct regard_attention_outputs {
   size_t struct_size;          ///< sizeof(regard_attention_outputs)
   regard_output context;       ///< (B, H, L, Dv)
-  regard_output row_max;       ///< (B, H, L) The maximum of the visible scores of each row.
+  regard_output row_max;       ///< (B, H, L) The largest visible score of each row.
   regard_output row_sum;       ///< (B, H, L) Σ exp(score − row_max)
   regard_output lse;           ///< (B, H, L) row_max + ln(row_sum)
   regard_output weights;       ///< (B, H, L, S)
@@ -207,7 +207,7 @@ typedef struct regard_attention_outputs {
   uint32_t* fingerprint;       ///< [REGARD_FINGERPRINT_WORDS], or NULL.
 } regard_attention_outputs;
 
-/// What the forward pass wrote, and the gradients of it. All but `grad_lse` are required.
+/// What the forward pass wrote, and the gradients of its outputs. All except `grad_lse` are required.
 typedef struct regard_attention_saved {
   size_t struct_size;         ///< sizeof(regard_attention_saved)
   regard_input context;       ///< (B, H, L, Dv), as the forward call wrote it: f64, or f32, bf16 or f16.
@@ -219,7 +219,7 @@ typedef struct regard_attention_saved {
   const uint32_t* fingerprint;
 } regard_attention_saved;
 
-/// Flags for gradients that are added to what their array holds instead of overwriting it. Combine them by addition.
+/// Flags for gradients that are added to the contents of their array, instead of overwriting them. Add the flags up.
 enum regard_gradient {
   REGARD_GRAD_QUERY = 1,   ///< grad_query
   REGARD_GRAD_KEY = 2,     ///< grad_key
@@ -230,7 +230,7 @@ enum regard_gradient {
   REGARD_GRAD_WEIGHT = 64  ///< grad_weight
 };
 
-/// What regard_attention_backward writes, where given. The first three are of one type: T or the type of query.
+/// What regard_attention_backward() writes, if given. The first three are of one type: T or the type of query.
 typedef struct regard_attention_gradients {
   size_t struct_size;        ///< sizeof(regard_attention_gradients)
   regard_output grad_query;  ///< (B, H, L, D)
@@ -241,7 +241,7 @@ typedef struct regard_attention_gradients {
   int64_t accumulate;        ///< The sum of `regard_gradient` flags of the five gradients above.
 } regard_attention_gradients;
 
-/// What regard_attention_weights computes.
+/// What regard_attention_weights() computes.
 enum regard_weights_kind {
   REGARD_WEIGHTS = 0,  ///< The softmax weights, 0 where a key is not visible.
   REGARD_SCORES = 1    ///< The scores before softmax, −∞ where a key is not visible.
@@ -250,7 +250,7 @@ enum regard_weights_kind {
 /// Which weights or scores to compute.
 typedef struct regard_weights_request {
   size_t struct_size;    ///< sizeof(regard_weights_request)
-  regard_input row_max;  ///< T (B, H, L), as regard_attention_forward wrote it. Not needed for scores.
+  regard_input row_max;  ///< T (B, H, L), as regard_attention_forward() wrote it. Not needed for scores.
   regard_input row_sum;  ///< T (B, H, L), as for `row_max`.
   regard_input rows;     ///< i64 (n, 2): half-open ranges of query rows. Not given: all rows.
   int64_t kind;          ///< A `regard_weights_kind`.
@@ -262,7 +262,7 @@ enum regard_chosen_origin {
   REGARD_FROM_POSITION = 1   ///< The position of the row.
 };
 
-/// Attention statistics, computed in the same pass as attention. Each output is written where given. Key indices count
+/// Attention statistics, computed in the same pass as attention. Each output is written if given. Key indices count
 /// from the first key of each packed sequence.
 typedef struct regard_attention_statistics {
   size_t struct_size;                 ///< sizeof(regard_attention_statistics)
@@ -287,15 +287,15 @@ enum regard_coarse_cells {
   REGARD_SUMS = 1    ///< The sum of its weights.
 };
 
-/// How regard_attention_columns computes its results.
+/// How regard_attention_columns() computes its results.
 typedef struct regard_columns_request {
   size_t struct_size;    ///< sizeof(regard_columns_request)
-  regard_input row_max;  ///< T (B, H, L), as regard_attention_forward wrote it.
+  regard_input row_max;  ///< T (B, H, L), as regard_attention_forward() wrote it.
   regard_input row_sum;  ///< T (B, H, L), as for `row_max`.
   int64_t cells;         ///< A `regard_coarse_cells`.
 } regard_columns_request;
 
-/// What regard_attention_columns writes, where given.
+/// What regard_attention_columns() writes, if given.
 typedef struct regard_columns_outputs {
   size_t struct_size;        ///< sizeof(regard_columns_outputs)
   regard_output key_mass;    ///< T (B, H, S) The sum of each key's weights over the rows.
@@ -314,13 +314,14 @@ typedef struct regard_plan {
   char way[1024];            ///< The code path and why; one line for each operator if there are several.
 } regard_plan;
 
-/// Ends calls from another thread.
+/// Stops calls from another thread.
 ///
-/// Opaque. Functions that end in `_create` or `_open` make the objects of opaque types and write them to their last
-/// argument, or write nothing if they fail; the function of the type that ends in `_free` frees them.
+/// Opaque. Functions that end in `_create` or `_open` create objects of opaque types and write them to their last
+/// argument, or write nothing if they fail. The function of the type that ends in `_free` frees them.
 typedef struct regard_stop regard_stop;
 
-/// How a call runs: on which threads, with which memory, and when to stop. All zero but `struct_size` is the default.
+/// How a call runs: on which threads, with which memory, and when to stop. The default is zero for all fields except
+/// `struct_size`.
 /// No field changes a bit of any result.
 typedef struct regard_runtime {
   size_t struct_size;   ///< sizeof(regard_runtime)
@@ -332,7 +333,7 @@ typedef struct regard_runtime {
   /// on any threads and in any order, and return when all are done.
   void (*executor)(void* executor_data, int64_t count, void (*task)(void* task_data, int64_t i), void* task_data);
   void* executor_data;  ///< The first argument of `executor`.
-  /// Allocates `num_bytes` bytes, aligned to `alignment`, a power of 2. Returns NULL if there is no such memory.
+  /// Allocates `num_bytes` bytes, aligned to `alignment`, a power of 2. Returns NULL if it cannot.
   ///
   /// All scratch memory comes from it. Give `allocate` and `deallocate`, or neither of them. Several threads call it at
   /// once.
@@ -342,7 +343,7 @@ typedef struct regard_runtime {
   void* workspace_data;  ///< The first argument of `allocate` and `deallocate`.
 } regard_runtime;
 
-/// Makes a stop that is not requested.
+/// Creates a stop, which has not been requested.
 ///
 /// @param stop  Receives the stop, which regard_stop_free() frees. Not written if the call fails.
 /// @return A `regard_status`.
@@ -361,10 +362,10 @@ REGARD_EXPORT void regard_stop_request(regard_stop* stop);
 /// @return For example `"0.1.0"`.
 REGARD_EXPORT const char* regard_version(void);
 
-/// Returns why the last call that failed on this thread failed.
+/// Returns the error message of the last call that failed on this thread.
 ///
-/// @return A message, or `""` if no call of this thread has failed. It is valid until the next call that fails on this
-///         thread.
+/// @return The message, or `""` if no call on this thread has failed. It is valid until the next call that fails on
+///         this thread.
 REGARD_EXPORT const char* regard_last_error(void);
 
 /// Sets every option to its default, and `struct_size` to the argument.
@@ -374,7 +375,7 @@ REGARD_EXPORT const char* regard_last_error(void);
 /// @return A `regard_status`.
 REGARD_EXPORT int32_t regard_attention_options_init(regard_attention_options* options, size_t struct_size);
 
-/// Computes attention, with the same bits as attention_forward of attention.h.
+/// Computes attention, with the same bits as attention_forward() of attention.h.
 ///
 /// @code{.unparsed}
 /// scores  = soft_cap(scale · query · keyᵀ) + ALiBi + bias
@@ -392,7 +393,7 @@ REGARD_EXPORT int32_t regard_attention_forward(const regard_input* query, const 
                                                const regard_input* value, const regard_attention_outputs* outputs,
                                                const regard_attention_options* options, const regard_runtime* runtime);
 
-/// Computes the exact weights or scores of chosen rows, as attention_weights of attention.h does.
+/// Computes the exact weights or scores of chosen rows, as attention_weights() of attention.h does.
 ///
 /// @param query    (B, H, L, D), as in the forward call.
 /// @param key      (B, Hkv, S, D), as in the forward call.
@@ -405,13 +406,13 @@ REGARD_EXPORT int32_t regard_attention_weights(const regard_input* query, const 
                                                const regard_weights_request* request, const regard_output* output,
                                                const regard_attention_options* options, const regard_runtime* runtime);
 
-/// Computes the gradients of what regard_attention_forward wrote for the same arguments, as attention_backward of
+/// Computes the gradients of what regard_attention_forward() wrote for the same arguments, as attention_backward() of
 /// attention_backward.h does.
 ///
 /// @param query      (B, H, L, D), as in the forward call.
 /// @param key        (B, Hkv, S, D), as in the forward call.
 /// @param value      (B, Hkv, S, Dv), as in the forward call.
-/// @param saved      What the forward call wrote, and the gradients of it.
+/// @param saved      What the forward call wrote, and the gradients of its outputs.
 /// @param gradients  What to write or to add to.
 /// @param options    The options of the forward call, or NULL.
 /// @param runtime    How to run the call, or NULL.
@@ -421,7 +422,7 @@ REGARD_EXPORT int32_t regard_attention_backward(const regard_input* query, const
                                                 const regard_attention_gradients* gradients,
                                                 const regard_attention_options* options, const regard_runtime* runtime);
 
-/// Computes attention and, in the same pass, statistics of its rows, as attention_with_statistics of
+/// Computes attention and, in the same pass, statistics of its rows, as attention_with_statistics() of
 /// attention_statistics.h does.
 ///
 /// @param query       (B, H, L, D), as for regard_attention_forward().
@@ -439,7 +440,7 @@ REGARD_EXPORT int32_t regard_attention_with_statistics(const regard_input* query
                                                        const regard_attention_options* options,
                                                        const regard_runtime* runtime);
 
-/// Computes the mass of each key and a pooled map of the weights without storing the weights, as attention_columns of
+/// Computes the mass of each key and a pooled map of the weights without storing the weights, as attention_columns() of
 /// attention_statistics.h does.
 ///
 /// @param query    (B, H, L, D), as in the forward call.
@@ -468,7 +469,7 @@ REGARD_EXPORT int32_t regard_linear_forward(const regard_input* input, const reg
                                             const regard_input* bias, const regard_output* output,
                                             const regard_runtime* runtime);
 
-/// What regard_linear_backward writes, where given. All are f32, all are f64, or all are bf16.
+/// What regard_linear_backward() writes, if given. All are f32, all are f64, or all are bf16.
 typedef struct regard_linear_gradients {
   size_t struct_size;         ///< sizeof(regard_linear_gradients)
   regard_output grad_input;   ///< (R, I)
@@ -477,7 +478,7 @@ typedef struct regard_linear_gradients {
   int64_t accumulate;         ///< The sum of `regard_gradient` flags of the three gradients above.
 } regard_linear_gradients;
 
-/// Computes the gradients of a linear layer, as linear_backward of linear_backward.h does.
+/// Computes the gradients of a linear layer, as linear_backward() of linear_backward.h does.
 ///
 /// @param input        (R, I). May be NULL if `grad_weight` is not given.
 /// @param weight       (I, O). May be NULL if `grad_input` is not given.
@@ -489,8 +490,8 @@ REGARD_EXPORT int32_t regard_linear_backward(const regard_input* input, const re
                                              const regard_input* grad_output, const regard_linear_gradients* gradients,
                                              const regard_runtime* runtime);
 
-/// The weight (I, O) of a linear layer, packed once for many calls in the order in which linear_forward reads it. The
-/// original is not needed any more. Opaque.
+/// The weight (I, O) of a linear layer, packed once for many calls in the order in which linear_forward() reads it. The
+/// original is no longer needed. Opaque.
 typedef struct regard_packed_linear regard_packed_linear;
 
 /// The activation that follows a linear layer (Activation in linear.h).
@@ -527,7 +528,7 @@ REGARD_EXPORT int32_t regard_packed_linear_forward(const regard_input* input, co
                                                    const regard_input* bias, int32_t activation,
                                                    const regard_output* output, const regard_runtime* runtime);
 
-/// Partial results over N chunks of 1024 keys, written, all of type T (AttentionPartialOutputs in attention.h).
+/// Partial results over N chunks of 1024 keys, to write, all of type T (AttentionPartialOutputs in attention.h).
 typedef struct regard_partial_outputs {
   size_t struct_size;                ///< sizeof(regard_partial_outputs)
   regard_output accumulator;         ///< (N, B, H, L, Dv)
@@ -536,7 +537,7 @@ typedef struct regard_partial_outputs {
   regard_output scaled_accumulator;  ///< (N, B, H, L, Dv), or not given.
 } regard_partial_outputs;
 
-/// Partial results over N chunks of 1024 keys, read, all of type T (AttentionPartials in attention.h).
+/// Partial results over N chunks of 1024 keys, to read, all of type T (AttentionPartials in attention.h).
 typedef struct regard_partial_inputs {
   size_t struct_size;               ///< sizeof(regard_partial_inputs)
   regard_input accumulator;         ///< (N, B, H, L, Dv)
@@ -545,13 +546,13 @@ typedef struct regard_partial_inputs {
   regard_input scaled_accumulator;  ///< (N, B, H, L, Dv), or not given.
 } regard_partial_inputs;
 
-/// Returns the number of chunks of a number of keys.
+/// Returns the number of chunks for a number of keys.
 ///
 /// @param num_keys  S
 /// @return N = ⌈S / 1024⌉
 REGARD_EXPORT int64_t regard_attention_num_chunks(int64_t num_keys);
 
-/// Computes the partial results of the given keys, as attention_partials of attention.h does.
+/// Computes the partial results of the given keys, as attention_partials() of attention.h does.
 ///
 /// @param query     (B, H, L, D), as for regard_attention_forward().
 /// @param key       (B, Hkv, S, D)
@@ -564,7 +565,7 @@ REGARD_EXPORT int32_t regard_attention_partials(const regard_input* query, const
                                                 const regard_input* value, const regard_partial_outputs* partials,
                                                 const regard_attention_options* options, const regard_runtime* runtime);
 
-/// Merges partial results, as attention_merge of attention.h does.
+/// Merges partial results, as attention_merge() of attention.h does.
 ///
 /// @param partials  The partial results of N chunks.
 /// @param sinks     T (H), or NULL.
@@ -576,7 +577,7 @@ REGARD_EXPORT int32_t regard_attention_partials(const regard_input* query, const
 REGARD_EXPORT int32_t regard_attention_merge(const regard_partial_inputs* partials, const regard_input* sinks,
                                              const regard_attention_outputs* outputs, const regard_runtime* runtime);
 
-/// Merges N finished results of disjoint sets of keys, as attention_merge_lse of attention.h does.
+/// Merges N finished results over disjoint sets of keys, as attention_merge_lse() of attention.h does.
 ///
 /// @param contexts  T (N, B, H, L, Dv)
 /// @param lse       T (N, B, H, L)
@@ -587,7 +588,7 @@ REGARD_EXPORT int32_t regard_attention_merge_lse(const regard_input* contexts, c
                                                  const regard_attention_outputs* outputs,
                                                  const regard_runtime* runtime);
 
-/// Keys and values that stay between calls (KvCache in kv_cache.h). Opaque.
+/// Keys and values that are kept between calls (KvCache in kv_cache.h). Opaque.
 ///
 /// Any number of threads may read a cache at once. regard_attention_decode() and the functions that change a cache
 /// return REGARD_CACHE_IN_USE while another thread is changing it, and the latter also while another thread reads it.
@@ -600,20 +601,20 @@ typedef struct regard_kv_cache_shape {
   int64_t num_kv_heads;     ///< Hkv
   int64_t head_size;        ///< D
   int64_t value_head_size;  ///< Dv
-  int64_t capacity;         ///< The maximum number of keys of a sequence. Of a ring: the number of keys that stay.
+  int64_t capacity;         ///< The maximum number of keys in a sequence; in a ring, the number of keys that are kept.
   int64_t page_keys;        ///< The number of keys of a page, a multiple of 32. 0: contiguous.
   int64_t num_pages;        ///< The number of pages, with `page_keys`.
   int64_t ring;             ///< 0, or 1 for a ring, with `page_keys` 0.
 } regard_kv_cache_shape;
 
-/// Computes the size of the memory of a cache: the most that it ever takes.
+/// Computes the size of the memory of a cache, which does not grow.
 ///
 /// @param shape      The shape of the cache.
 /// @param dtype      The type of its elements: f32, f64, bf16, f16 or i8.
 /// @param num_bytes  Receives the size in bytes.
 /// @return A `regard_status`.
 REGARD_EXPORT int32_t regard_kv_cache_bytes(const regard_kv_cache_shape* shape, int32_t dtype, uint64_t* num_bytes);
-/// Makes an empty cache.
+/// Creates an empty cache.
 ///
 /// @param shape      The shape of the cache.
 /// @param dtype      The type of its elements: f32, f64, bf16, f16 or i8.
@@ -625,7 +626,7 @@ REGARD_EXPORT int32_t regard_kv_cache_bytes(const regard_kv_cache_shape* shape, 
 /// @return A `regard_status`.
 REGARD_EXPORT int32_t regard_kv_cache_create(const regard_kv_cache_shape* shape, int32_t dtype, void* memory,
                                              size_t num_bytes, const regard_runtime* runtime, regard_kv_cache** cache);
-/// Opens what another cache left in memory, without changing it.
+/// Opens the cache that another one left in memory, without changing it.
 ///
 /// @param memory     The memory, aligned to 64, in use until the cache is freed. It may be mapped read-only as long as
 ///                   the cache is only read.
@@ -698,7 +699,7 @@ REGARD_EXPORT int32_t regard_kv_cache_append_all(regard_kv_cache* cache, const r
 /// @param length    The number of keys to keep.
 /// @return A `regard_status`.
 REGARD_EXPORT int32_t regard_kv_cache_truncate(regard_kv_cache* cache, int64_t sequence, int64_t length);
-/// Forks a sequence: makes another, empty sequence one of the same keys and values.
+/// Forks a sequence: makes another, empty sequence share its keys and values.
 ///
 /// @param cache  The cache. It must not be a ring.
 /// @param from   The sequence to fork, from 0.
@@ -706,7 +707,7 @@ REGARD_EXPORT int32_t regard_kv_cache_truncate(regard_kv_cache* cache, int64_t s
 /// @return A `regard_status`.
 REGARD_EXPORT int32_t regard_kv_cache_fork(regard_kv_cache* cache, int64_t from, int64_t to);
 
-/// Computes attention over the keys and values of a cache, as attention_decode of kv_cache.h does.
+/// Computes attention over the keys and values of a cache, as attention_decode() of kv_cache.h does.
 ///
 /// @param query    (B, H, L, D), B the number of sequences of the cache.
 /// @param cache    The cache.

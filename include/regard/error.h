@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The exceptions that Regard throws. Each also derives from the standard exception that suits it, so code that catches
+/// The exceptions that Regard throws. Each also derives from the matching standard exception, so code that catches
 /// `std::invalid_argument` or `std::exception` does not need to know these types.
 ///
 /// @verbatim
@@ -32,9 +32,9 @@ enum class ErrorCode : std::int32_t {
   invalid_argument = 1,  ///< The caller made a mistake. Nothing was written.
   out_of_memory = 2,     ///< Memory could not be allocated.
   cancelled = 3,         ///< A stop was requested.
-  internal = 4,          ///< None of the others: a bug in Regard, or an exception from the caller's own code.
+  internal = 4,          ///< Any other error: a bug in Regard, or an exception from the caller's own code.
   out_of_pages = 5,      ///< A KvCache has too few free pages. The cache has not changed.
-  cache_in_use = 6,      ///< Another thread uses the KvCache. The cache has not changed.
+  cache_in_use = 6,      ///< Another thread is using the KvCache. The cache has not changed.
   data = 7               ///< A file or a block of memory cannot be read, or its content is not valid.
 };
 
@@ -42,6 +42,7 @@ enum class ErrorCode : std::int32_t {
 ///
 /// It does not derive from `std::exception`; every class derived from it does.
 ///
+/// @par Example
 /// @code{.cpp}
 /// try {
 ///   attention_forward(query, key, value, {.context = context});
@@ -73,7 +74,7 @@ class REGARD_EXPORT Error {
 /// The caller made a mistake, such as a wrong shape, a wrong type or an option out of range. Nothing was written.
 class REGARD_EXPORT InvalidArgument : public std::invalid_argument, public Error {
  public:
-  /// Constructs the exception from its message, as `std::invalid_argument` does.
+  /// Creates the exception from its message, as `std::invalid_argument` does.
   using std::invalid_argument::invalid_argument;
   /// Destroys the exception.
   ~InvalidArgument() override;
@@ -86,7 +87,7 @@ class REGARD_EXPORT InvalidArgument : public std::invalid_argument, public Error
 /// A stop was requested. The outputs of the call are unspecified; its inputs are untouched.
 class REGARD_EXPORT Cancelled : public std::runtime_error, public Error {
  public:
-  /// Constructs the exception from its message, as `std::runtime_error` does.
+  /// Creates the exception from its message, as `std::runtime_error` does.
   using std::runtime_error::runtime_error;
   /// Destroys the exception.
   ~Cancelled() override;
@@ -99,7 +100,7 @@ class REGARD_EXPORT Cancelled : public std::runtime_error, public Error {
 /// A KvCache has too few free pages. The cache has not changed.
 class REGARD_EXPORT OutOfPages : public std::runtime_error, public Error {
  public:
-  /// Constructs the exception from its message, as `std::runtime_error` does.
+  /// Creates the exception from its message, as `std::runtime_error` does.
   using std::runtime_error::runtime_error;
   /// Destroys the exception.
   ~OutOfPages() override;
@@ -109,10 +110,10 @@ class REGARD_EXPORT OutOfPages : public std::runtime_error, public Error {
   const char* what() const noexcept override { return std::runtime_error::what(); }
 };
 
-/// Another thread uses the KvCache. The cache has not changed.
+/// Another thread is using the KvCache. The cache has not changed.
 class REGARD_EXPORT CacheInUse : public std::logic_error, public Error {
  public:
-  /// Constructs the exception from its message, as `std::logic_error` does.
+  /// Creates the exception from its message, as `std::logic_error` does.
   using std::logic_error::logic_error;
   /// Destroys the exception.
   ~CacheInUse() override;
@@ -125,7 +126,7 @@ class REGARD_EXPORT CacheInUse : public std::logic_error, public Error {
 /// A file or a block of memory cannot be read, or its content is not valid. The message names the position.
 class REGARD_EXPORT DataError : public std::runtime_error, public Error {
  public:
-  /// Constructs the exception from its message, as `std::runtime_error` does.
+  /// Creates the exception from its message, as `std::runtime_error` does.
   using std::runtime_error::runtime_error;
   /// Destroys the exception.
   ~DataError() override;
@@ -135,7 +136,7 @@ class REGARD_EXPORT DataError : public std::runtime_error, public Error {
   const char* what() const noexcept override { return std::runtime_error::what(); }
 };
 
-/// Returns the code of any caught exception, whether or not it is one of Regard's.
+/// Returns the code of a caught exception, whether or not it is one of Regard's.
 ///
 /// @param error  The exception.
 /// @return The exception's own code if it is an Error. Otherwise `out_of_memory` for `std::bad_alloc` and

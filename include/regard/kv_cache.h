@@ -10,7 +10,7 @@
 ///
 /// contiguous   page_keys = 0: one page per sequence, each large enough for `capacity` keys
 /// paged        page_keys = 32·n: a sequence takes pages as it grows, and truncate() frees them
-/// ring         the last `capacity` keys of a sequence without end; key indices keep counting
+/// ring         the last `capacity` keys of an unbounded sequence; key indices keep counting
 /// @endverbatim
 /// - attention_decode() copies no key or value.
 /// - The block contains the whole cache, at offsets, in the same layout on every instruction set (version
@@ -76,8 +76,8 @@ struct KvCacheShape {
 ///
 /// @par Threads
 /// Any number of threads may read a cache at the same time. attention_decode() reads every sequence:
-/// - It throws regard::CacheInUse while another thread changes any sequence (append(), truncate(), fork()).
-/// - A change throws regard::CacheInUse while attention_decode() or another change is running; it has then changed
+/// - It throws CacheInUse while another thread changes any sequence (append(), truncate(), fork()).
+/// - A change throws CacheInUse while attention_decode() or another change is running; it has then changed
 ///   nothing.
 /// - Only panels that are read directly (key_panel(), value_panel(), scales()) may be read while another sequence is
 ///   being changed.
@@ -97,30 +97,27 @@ class REGARD_EXPORT KvCache {
   /// Computes the size of the block of a cache.
   ///
   /// @param shape  Shape and kind of the cache.
-  /// @return       Size in bytes.
-  ///
-  /// @throws std::invalid_argument  The shape is inconsistent, or its size does not fit in an Index.
+  /// @return Size in bytes.
+  /// @throws InvalidArgument  if the shape is inconsistent, or if its size does not fit in an Index.
   static Index bytes(const KvCacheShape& shape);
 
   /// Creates an empty cache that owns its memory.
   ///
   /// @param shape  Shape and kind of the cache.
-  /// @param stop   Requests cancellation.
-  ///
-  /// @throws std::invalid_argument  As bytes().
-  /// @throws std::bad_alloc         Out of memory.
-  /// @throws regard::Cancelled      A stop was requested.
+  /// @param stop   Stop token.
+  /// @throws InvalidArgument  as bytes() does.
+  /// @throws std::bad_alloc   if memory cannot be allocated.
+  /// @throws Cancelled        if a stop is requested.
   explicit KvCache(const KvCacheShape& shape, const std::stop_token& stop = {});
 
   /// Creates an empty cache in the caller's memory, which is overwritten.
   ///
   /// @param shape   Shape and kind of the cache.
   /// @param memory  At least `bytes(shape)` bytes, aligned to 64 bytes. It must outlive the cache.
-  /// @param stop    Requests cancellation.
-  ///
-  /// @throws std::invalid_argument  As bytes(); also if memory is too small or not aligned.
-  /// @throws std::bad_alloc         Out of memory.
-  /// @throws regard::Cancelled      A stop was requested.
+  /// @param stop    Stop token.
+  /// @throws InvalidArgument  as bytes() does, and if memory is too small or not aligned.
+  /// @throws std::bad_alloc   if memory cannot be allocated.
+  /// @throws Cancelled        if a stop is requested.
   KvCache(const KvCacheShape& shape, std::span<std::byte> memory, const std::stop_token& stop = {});
 
   /// Opens the cache that another KvCache left in memory.
@@ -128,14 +125,13 @@ class REGARD_EXPORT KvCache {
   /// Nothing is written. The memory may therefore be a read-only mapping, as long as only const members are called.
   ///
   /// @param memory  The block, aligned to 64 bytes. It must outlive the cache.
-  /// @param stop    Requests cancellation.
-  /// @return        A cache that uses memory.
-  ///
-  /// @throws regard::DataError      The block is not a consistent cache of this version and type; names the byte
-  ///                                offset.
-  /// @throws std::invalid_argument  memory is not aligned.
-  /// @throws std::bad_alloc         Out of memory.
-  /// @throws regard::Cancelled      A stop was requested.
+  /// @param stop    Stop token.
+  /// @return A cache that uses memory.
+  /// @throws DataError        if the block is not a consistent cache of this version and type. The message names the
+  ///                          byte offset.
+  /// @throws InvalidArgument  if memory is not aligned.
+  /// @throws std::bad_alloc   if memory cannot be allocated.
+  /// @throws Cancelled        if a stop is requested.
   static KvCache open(std::span<std::byte> memory, const std::stop_token& stop = {});
 
   /// Moves the cache. The moved-from cache can only be assigned to or destroyed.
@@ -158,17 +154,15 @@ class REGARD_EXPORT KvCache {
   /// Returns the length of a sequence.
   ///
   /// @param sequence  Index of the sequence.
-  /// @return          Number of keys appended and not truncated; in a ring, including those that are no longer stored.
-  ///
-  /// @throws std::invalid_argument  There is no such sequence.
+  /// @return Number of keys appended and not truncated; in a ring, including those that are no longer stored.
+  /// @throws InvalidArgument  if there is no such sequence.
   Index length(Index sequence) const;
 
   /// Returns the first key of a sequence that is still stored.
   ///
   /// @param sequence  Index of the sequence.
-  /// @return          Index of the key; always 0 except in rings.
-  ///
-  /// @throws std::invalid_argument  There is no such sequence.
+  /// @return Index of the key; always 0 except in rings.
+  /// @throws InvalidArgument  if there is no such sequence.
   Index first_key(Index sequence) const;
 
   /// Returns the number of free pages.
@@ -181,16 +175,16 @@ class REGARD_EXPORT KvCache {
   /// @param sequence  Index of the sequence.
   /// @param key       Keys, (Hkv, L, D), any strides.
   /// @param value     Values, (Hkv, L, Dv), any strides.
-  /// @param stop      Requests cancellation. A ring ignores it once it has started to write.
+  /// @param stop      Stop token. A ring ignores it once it has started to write.
   ///
   /// If it throws, the cache has not changed.
   ///
-  /// @throws std::invalid_argument  Wrong shape, type or sequence; not enough capacity; or, in a cache of int8, an
-  ///                                element that is not finite.
-  /// @throws regard::OutOfPages     There are not enough free pages.
-  /// @throws regard::CacheInUse     Another thread is using the cache.
-  /// @throws std::bad_alloc         Out of memory.
-  /// @throws regard::Cancelled      A stop was requested.
+  /// @throws InvalidArgument  if a shape, type or sequence is wrong, if the capacity is too small, or if an element for
+  ///                          a cache of int8 is not finite.
+  /// @throws OutOfPages       if there are not enough free pages.
+  /// @throws CacheInUse       if another thread is using the cache.
+  /// @throws std::bad_alloc   if memory cannot be allocated.
+  /// @throws Cancelled        if a stop is requested.
   void append(Index sequence, const InputView<3>& key, const InputView<3>& value, const std::stop_token& stop = {});
 
   /// Appends keys and values to all sequences, on the calling thread. Otherwise as above.
@@ -198,15 +192,15 @@ class REGARD_EXPORT KvCache {
   /// @param key     Keys, (B, Hkv, L, D), any strides.
   /// @param value   Values, (B, Hkv, L, Dv), any strides.
   /// @param counts  Number of keys to append to each sequence: the first `counts[b]` of L. Empty: all L for each.
-  /// @param stop    Requests cancellation. A ring ignores it once it has started to write.
+  /// @param stop    Stop token. A ring ignores it once it has started to write.
   ///
   /// If it throws, the cache has not changed.
   ///
-  /// @throws std::invalid_argument  As above; also for counts of the wrong size or outside 0 … L.
-  /// @throws regard::OutOfPages     As above.
-  /// @throws regard::CacheInUse     As above.
-  /// @throws std::bad_alloc         As above.
-  /// @throws regard::Cancelled      As above.
+  /// @throws InvalidArgument  as above, and if counts has the wrong size or an element outside 0 … L.
+  /// @throws OutOfPages       as above.
+  /// @throws CacheInUse       as above.
+  /// @throws std::bad_alloc   as above.
+  /// @throws Cancelled        as above.
   void append(const InputView<4>& key, const InputView<4>& value, std::span<const Index> counts = {},
               const std::stop_token& stop = {});
 
@@ -214,26 +208,24 @@ class REGARD_EXPORT KvCache {
   ///
   /// @param sequence  Index of the sequence.
   /// @param length    Number of keys to keep. 0 empties the sequence.
-  ///
-  /// @throws std::invalid_argument  There is no such sequence, or length exceeds its number of keys; in a ring also if
-  ///                                length is above 0 and below first_key().
-  /// @throws regard::CacheInUse     Another thread is using the cache.
+  /// @throws InvalidArgument  if there is no such sequence, or if length exceeds its number of keys; in a ring also if
+  ///                          length is above 0 and below first_key().
+  /// @throws CacheInUse       if another thread is using the cache.
   void truncate(Index sequence, Index length);
 
   /// Makes an empty sequence share the keys and values of another one.
   ///
   /// Whole panels are shared; the last, half-filled one is copied. A page is free only when no sequence uses any of its
-  /// panels. In a contiguous cache, a sequence that is emptied while a fork uses its panels therefore finds no page of
-  /// its own until the fork is emptied as well.
+  /// panels. In a contiguous cache, a sequence that is emptied while a fork uses its panels may therefore find no free
+  /// page until the fork is emptied as well.
   ///
   /// @param from  Index of the sequence to share.
   /// @param to    Index of another sequence, which must be empty.
-  ///
-  /// @throws std::invalid_argument  There is no such sequence, `to` is not empty, or the cache is a ring. The cache has
-  ///                                not changed.
-  /// @throws regard::OutOfPages     There are not enough free pages. The cache has not changed.
-  /// @throws regard::CacheInUse     Another thread is using the cache. The cache has not changed.
-  /// @throws std::bad_alloc         Out of memory.
+  /// @throws InvalidArgument  if there is no such sequence, if `to` is not empty, or if the cache is a ring. The cache
+  ///                          has not changed.
+  /// @throws OutOfPages       if there are not enough free pages. The cache has not changed.
+  /// @throws CacheInUse       if another thread is using the cache. The cache has not changed.
+  /// @throws std::bad_alloc   if memory cannot be allocated.
   void fork(Index from, Index to);
 
   /// Returns a panel of 32 keys in the layout that the kernels read (docs/guide/kv-caches.md).
@@ -243,7 +235,7 @@ class REGARD_EXPORT KvCache {
   /// @param sequence  Index of the sequence.
   /// @param key_head  Index of the key/value head.
   /// @param panel     `key / 32`, for a key that is stored.
-  /// @return          The panel, (D, 32).
+  /// @return The panel, (D, 32).
   const T* key_panel(Index sequence, Index key_head, Index panel) const;
 
   /// Returns a panel of 32 values in the layout that the kernels read. Arguments as for key_panel().
@@ -251,7 +243,7 @@ class REGARD_EXPORT KvCache {
   /// @param sequence  Index of the sequence.
   /// @param key_head  Index of the key/value head.
   /// @param panel     `key / 32`, for a key that is stored.
-  /// @return          The panel, (⌈Dv / 32⌉, 32 keys, 32 columns).
+  /// @return The panel, (⌈Dv / 32⌉, 32 keys, 32 columns).
   const T* value_panel(Index sequence, Index key_head, Index panel) const;
 
   /// Returns the scales of a panel of a cache of int8. Arguments as for key_panel().
@@ -259,16 +251,16 @@ class REGARD_EXPORT KvCache {
   /// @param sequence  Index of the sequence.
   /// @param key_head  Index of the key/value head.
   /// @param panel     `key / 32`, for a key that is stored.
-  /// @return          The scales of the panel's 32 keys, followed by those of its 32 values; nullptr for other T.
+  /// @return The scales of the panel's 32 keys, followed by those of its 32 values; nullptr for other T.
   const float* scales(Index sequence, Index key_head, Index panel) const;
 
-  /// Tells whether every value of a panel is finite. Arguments as for key_panel().
+  /// Returns whether every value of a panel is finite. Arguments as for key_panel().
   ///
   /// @param sequence  Index of the sequence.
   /// @param key_head  Index of the key/value head.
   /// @param panel     `key / 32`, for a key that is stored.
-  /// @return          True only if all values are finite. False may also be due to a key that is no longer part of the
-  ///                  sequence, or that a failed append() did not keep.
+  /// @return True only if all values are finite. False may also be due to a key that is no longer part of the sequence,
+  ///         or that a failed append() did not keep.
   bool values_finite(Index sequence, Index key_head, Index panel) const;
 
  private:
@@ -305,11 +297,11 @@ class REGARD_EXPORT KvCache {
 /// Writes every view that outputs contains. A sequence without keys gives context +0 and, without a sink, lse −∞, as
 /// does every row with no visible key.
 ///
-/// @throws std::invalid_argument  As attention_forward(); also if a key before the last `capacity` ones of a ring is
-///                                visible to a query. A window of w keys and L queries need a capacity of w + L − 1.
-/// @throws regard::CacheInUse     Another thread is changing a sequence of the cache.
-/// @throws std::bad_alloc         As attention_forward().
-/// @throws regard::Cancelled      As attention_forward().
+/// @throws InvalidArgument  as attention_forward() does, and if a key before the last `capacity` ones of a ring is
+///                          visible to a query. A window of w keys and L queries need a capacity of w + L − 1.
+/// @throws CacheInUse       if another thread is changing a sequence of the cache.
+/// @throws std::bad_alloc   as attention_forward() does.
+/// @throws Cancelled        as attention_forward() does.
 ///
 /// @par Bits
 /// The results have the bits of attention_forward() over the same keys, (B, Hkv, S, D), and values, (B, Hkv, S, Dv),

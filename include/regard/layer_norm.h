@@ -37,9 +37,9 @@ namespace regard::inline v0 {
 ///
 /// Writes output.
 ///
-/// @throws std::invalid_argument  Before any work.
-/// @throws std::bad_alloc         Out of memory.
-/// @throws regard::Cancelled      A stop was requested.
+/// @throws InvalidArgument  before any work, if an argument is invalid.
+/// @throws std::bad_alloc   if memory cannot be allocated.
+/// @throws Cancelled        if a stop is requested.
 ///
 /// @par Bits and error
 /// Except for x, everything is computed in double, and each element of output is rounded to T once. The bits are the

@@ -8,8 +8,8 @@
 /// @endverbatim
 ///
 /// - Extents: R rows of the input, I inputs, O outputs.
-/// - The documents write X·W with W of shape (I, O), as here. The weight of a PyTorch nn.Linear has shape (O, I). It is
-///   the same matrix viewed with its strides exchanged (`transposed` in tensor.h).
+/// - The documentation writes X·W with W of shape (I, O), as here. The weight of a PyTorch nn.Linear has shape (O, I):
+///   it is the same matrix with its strides exchanged, see transposed().
 ///
 /// Read next: multi_head.h, src/layers/linear.cpp.
 #pragma once
@@ -37,9 +37,9 @@ namespace regard::inline v0 {
 ///
 /// Writes output. I = 0 gives bias, or +0.
 ///
-/// @throws std::invalid_argument  Before any work.
-/// @throws std::bad_alloc         Out of memory.
-/// @throws regard::Cancelled      A stop was requested.
+/// @throws InvalidArgument  before any work, if an argument is invalid.
+/// @throws std::bad_alloc   if memory cannot be allocated.
+/// @throws Cancelled        if a stop is requested.
 ///
 /// @par Bits
 /// Each element is a chain of fused multiply-adds over i, in segments of 256 that are added in order; bias is added
@@ -70,10 +70,9 @@ REGARD_EXPORT void linear_forward(std::type_identity_t<TensorView<const T, 2>> i
 /// @param bias     (O), any stride, or absent.
 /// @param output   (R, O), any strides. It must not overlap an input.
 /// @param runtime  Threads, scratch memory and cancellation.
-///
-/// @throws std::invalid_argument  As above.
-/// @throws std::bad_alloc         As above.
-/// @throws regard::Cancelled      As above.
+/// @throws InvalidArgument  as above.
+/// @throws std::bad_alloc   as above.
+/// @throws Cancelled        as above.
 REGARD_EXPORT void linear_forward(TensorView<const bfloat16, 2> input, TensorView<const bfloat16, 2> weight,
                                   TensorView<const bfloat16, 1> bias, TensorView<float, 2> output,
                                   const Runtime& runtime = {});
@@ -100,11 +99,10 @@ class REGARD_EXPORT PackedLinear {
   ///
   /// @param weight   (I, O), any strides.
   /// @param runtime  Threads and cancellation.
-  ///
-  /// @throws std::invalid_argument  linear_forward() would reject this weight.
-  /// @throws std::logic_error       The constructor was called inside plan().
-  /// @throws std::bad_alloc         Out of memory.
-  /// @throws regard::Cancelled      A stop was requested.
+  /// @throws InvalidArgument   if linear_forward() would reject this weight.
+  /// @throws std::logic_error  if the constructor is called inside plan().
+  /// @throws std::bad_alloc    if memory cannot be allocated.
+  /// @throws Cancelled         if a stop is requested.
   explicit PackedLinear(TensorView<const T, 2> weight, const Runtime& runtime = {});
 
   /// Returns the number of inputs.
@@ -179,9 +177,9 @@ struct LinearOptions {
 ///
 /// Writes output.
 ///
-/// @throws std::invalid_argument  As linear_forward() with an unpacked weight; also for an unknown activation.
-/// @throws std::bad_alloc         Out of memory.
-/// @throws regard::Cancelled      A stop was requested.
+/// @throws InvalidArgument  as linear_forward() with an unpacked weight does, and if the activation is unknown.
+/// @throws std::bad_alloc   if memory cannot be allocated.
+/// @throws Cancelled        if a stop is requested.
 template <class T>
 REGARD_EXPORT void linear_forward(std::type_identity_t<TensorView<const T, 2>> input,
                                   const std::type_identity_t<PackedLinear<T>>& weight,
@@ -196,10 +194,9 @@ REGARD_EXPORT void linear_forward(std::type_identity_t<TensorView<const T, 2>> i
 /// @param output   (R, O), any strides. It must not overlap an input.
 /// @param options  Activation.
 /// @param runtime  Threads, scratch memory and cancellation.
-///
-/// @throws std::invalid_argument  As above.
-/// @throws std::bad_alloc         As above.
-/// @throws regard::Cancelled      As above.
+/// @throws InvalidArgument  as above.
+/// @throws std::bad_alloc   as above.
+/// @throws Cancelled        as above.
 REGARD_EXPORT void linear_forward(TensorView<const bfloat16, 2> input, const PackedLinear<bfloat16>& weight,
                                   TensorView<const bfloat16, 1> bias, TensorView<float, 2> output,
                                   const LinearOptions& options = {}, const Runtime& runtime = {});

@@ -25,11 +25,11 @@ namespace regard::inline v0 {
 ///
 /// The gradient enters this sum as float or double, and the sum is rounded once to the type of the view.
 struct LinearAccumulation {
-  /// Add to LinearGradients::grad_input.
+  /// Whether to add to LinearGradients::grad_input.
   bool grad_input = false;
-  /// Add to LinearGradients::grad_weight.
+  /// Whether to add to LinearGradients::grad_weight.
   bool grad_weight = false;
-  /// Add to LinearGradients::grad_bias.
+  /// Whether to add to LinearGradients::grad_bias.
   bool grad_bias = false;
 };
 
@@ -64,9 +64,10 @@ struct LinearGradients {
 ///
 /// Writes, or adds to, every view that gradients contains. R = 0 gives gradients of zero.
 ///
-/// @throws std::invalid_argument  Before any work; names the operator, the argument, its value and what was expected.
-/// @throws std::bad_alloc         Out of memory.
-/// @throws regard::Cancelled      A stop was requested.
+/// @throws InvalidArgument  before any work, if an argument is invalid. The message names the operator, the argument,
+///                          its value and what was expected.
+/// @throws std::bad_alloc   if memory cannot be allocated.
+/// @throws Cancelled        if a stop is requested.
 ///
 /// @par Bits and error
 /// The two products are those of linear_forward(), with its chains (over O and over R), bits and error bound. grad_bias

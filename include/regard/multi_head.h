@@ -90,9 +90,9 @@ struct MultiHeadOutputs {
 ///
 /// Writes every view that outputs contains.
 ///
-/// @throws std::invalid_argument  Before any work.
-/// @throws std::bad_alloc         Out of memory.
-/// @throws regard::Cancelled      A stop was requested.
+/// @throws InvalidArgument  before any work, if an argument is invalid.
+/// @throws std::bad_alloc   if memory cannot be allocated.
+/// @throws Cancelled        if a stop is requested.
 ///
 /// @par Example
 /// @code{.cpp}

@@ -2,7 +2,7 @@
 /// @file
 /// The parallel loop that operators use, for callers whose work consists of many operator calls.
 ///
-/// Many small problems in parallel, each on one thread, run faster than one after the other with all threads on each.
+/// Many small problems run faster in parallel, each on one thread, than one after the other, each on all threads.
 ///
 /// @code{.cpp}
 /// parallel_for(num_groups, [&](Index group, const Runtime& one) { linear_forward<float>(…, one); }, runtime);
@@ -25,7 +25,7 @@ namespace regard::inline v0 {
 /// @param runtime  How to run the loop. It uses as many threads, or tasks of the executor, as an operator would with
 ///                 this runtime. Several threads then allocate from Runtime::workspace at once.
 /// @throws InvalidArgument  if Runtime::num_threads or `REGARD_THREADS` is malformed.
-/// @throws Cancelled        if a stop was requested.
+/// @throws Cancelled        if a stop is requested.
 ///
 /// The first exception that a task throws is rethrown to the caller, and no further task is started after it. While a
 /// plan is made (plan.h), no task is called.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Measures the peak rates of this machine, the reference for benchmarks: how fast a given number of threads together
-/// compute from registers alone and read memory, with the vectors of the active instruction set (runtime.h).
+/// Measures the peak rates of this machine, which benchmarks are compared with: arithmetic on registers and reads from
+/// memory, on a given number of threads, with the vectors of the active instruction set (runtime.h).
 ///
-/// Each call takes about as many seconds as it is given and uses threads of its own. It measures what the machine can
-/// do at this moment: other load lowers the result.
+/// Each call starts its own threads and takes about the number of seconds that it is given. It measures what the
+/// machine can do at this moment: other load lowers the result.
 ///
 /// Read next: src/runtime/peaks.cpp, runtime.h.
 #pragma once
@@ -23,13 +23,14 @@ namespace regard::inline v0 {
 ///
 /// @param num_threads  The number of threads, 1 to 4096.
 /// @param seconds      How long to measure, finite and above 0.
-/// @param stop         Ends the measurement.
-/// @return Billions of operations a second of all threads together. A fused multiply-add counts as two.
+/// @param stop         Stop token, which ends the measurement.
+/// @return Total rate of all threads, in billions of operations per second. A fused multiply-add counts as two.
 /// @throws InvalidArgument     if `num_threads` or `seconds` is out of range, or if `REGARD_FORCE_ISA` names an
 ///                             instruction set that cannot be used.
 /// @throws std::runtime_error  if the threads cannot be started.
-/// @throws Cancelled           if a stop was requested.
+/// @throws Cancelled           if a stop is requested.
 ///
+/// @par Example
 /// @code{.cpp}
 /// const double peak = fma_gflops(default_num_threads(), 0.5);
 /// @endcode
@@ -39,27 +40,27 @@ REGARD_EXPORT double fma_gflops(int num_threads, double seconds, const std::stop
 ///
 /// @param num_threads  The number of threads, 1 to 4096.
 /// @param seconds      How long to measure, finite and above 0.
-/// @param stop         Ends the measurement.
-/// @return Billions of operations a second of all threads together, two for each product. Empty if the processor lacks
-///         AVX512-BF16 or if the active instruction set is not avx512_bf16.
+/// @param stop         Stop token, which ends the measurement.
+/// @return Total rate of all threads, in billions of operations per second, two for each product. Empty if the
+///         processor lacks AVX512-BF16 or if the active instruction set is not avx512_bf16.
 /// @throws InvalidArgument     if `num_threads` or `seconds` is out of range, or if `REGARD_FORCE_ISA` names an
 ///                             instruction set that cannot be used.
 /// @throws std::runtime_error  if the threads cannot be started.
-/// @throws Cancelled           if a stop was requested.
+/// @throws Cancelled           if a stop is requested.
 REGARD_EXPORT std::optional<double> bf16_dot_gflops(int num_threads, double seconds, const std::stop_token& stop = {});
 
-/// Measures the rate at which threads read memory, each its own buffer again and again.
+/// Measures the rate at which threads read memory: each reads its own buffer repeatedly.
 ///
 /// @param bytes_per_thread  The size of each thread's buffer in bytes, at least 1, rounded up to whole pages.
 /// @param num_threads       The number of threads, 1 to 4096.
 /// @param seconds           How long to measure, finite and above 0.
-/// @param stop              Ends the measurement.
-/// @return Billions of bytes a second of all threads together, in the best of several loops.
+/// @param stop              Stop token, which ends the measurement.
+/// @return Total rate of all threads, in billions of bytes per second, in the best of several loops.
 /// @throws InvalidArgument     if an argument is out of range, or if `REGARD_FORCE_ISA` names an instruction set that
 ///                             cannot be used.
 /// @throws std::bad_alloc      if the buffers cannot be allocated.
 /// @throws std::runtime_error  if the threads cannot be started.
-/// @throws Cancelled           if a stop was requested.
+/// @throws Cancelled           if a stop is requested.
 REGARD_EXPORT double read_gigabytes_per_second(std::size_t bytes_per_thread, int num_threads, double seconds,
                                                const std::stop_token& stop = {});
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Dry run: what a call would do, without doing it. A Plan holds the instruction set, the code path and the reason for
-/// it, the numbers of operations, bytes and threads, and the size of the scratch memory to the byte.
+/// it, the numbers of operations, bytes and threads, and the exact size of the scratch memory.
 ///
 /// @code{.cpp}
 /// const Plan p = plan([&](const Runtime& runtime) {
@@ -30,8 +30,8 @@ namespace regard::inline v0 {
 struct PlannedOperator {
   std::string name;  ///< The operator, such as "attention_forward".
   std::string way;   ///< The code path that it takes, and why.
-  /// Useful floating-point operations. attention_forward: 2·(D + Dv) for each pair of a query and a key that `causal`,
-  /// `window`, `prefix` and the lengths make visible. `mask`, `block_mask` and segments are not taken into account.
+  /// Useful floating-point operations. For attention_forward(), 2·(D + Dv) for each pair of a query and a key that
+  /// `causal`, `window`, `prefix` and the lengths make visible; `mask`, `block_mask` and segments are not considered.
   double operations = 0;
   double bytes = 0;     ///< Bytes of query, key, value, parameters and outputs, each counted once.
   int num_threads = 1;  ///< The maximum number of threads.
@@ -42,7 +42,7 @@ struct Plan {
   std::string instruction_set;             ///< The active instruction set, such as "avx512".
   std::string why;                         ///< Why this instruction set is active.
   std::vector<PlannedOperator> operators;  ///< The operators of the call, in order.
-  /// The peak size of Runtime::workspace in bytes, lists of heads, sequences and tasks included. The call allocates
+  /// The peak size of Runtime::workspace in bytes, including lists of heads, sequences and tasks. The call allocates
   /// nothing else, except what it returns by value and what Runtime::executor and Runtime::progress need.
   std::size_t workspace_bytes = 0;
 };

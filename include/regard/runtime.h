@@ -30,12 +30,13 @@ namespace regard::inline v0 {
 
 /// Throws if a stop has been requested.
 ///
-/// Call it in loops of your own that run for more than a few milliseconds between operators.
+/// Call it in your own loops that run for more than a few milliseconds between operators.
 ///
-/// @param stop       The token to look at.
+/// @param stop       The stop token to check.
 /// @param operation  The operation that the message of the exception names.
-/// @throws Cancelled  if a stop has been requested.
+/// @throws Cancelled  if a stop is requested.
 ///
+/// @par Example
 /// @code{.cpp}
 /// throw_if_stopped(runtime.stop, "tokenize");
 /// @endcode
@@ -50,6 +51,7 @@ using Task = std::function<void(Index)>;
 /// when all of them are done. Tasks never wait for each other, so an executor may run them inline or nested. An
 /// exception that the executor itself throws reaches the caller of the operator.
 ///
+/// @par Example
 /// @code{.cpp}
 /// const Executor serial = [](Index n, const Task& task) {
 ///   for (Index i = 0; i < n; ++i) task(i);
@@ -61,6 +63,7 @@ using Executor = std::function<void(Index, const Task&)>;
 ///
 /// No field changes a bit of any result.
 ///
+/// @par Example
 /// @code{.cpp}
 /// attention_forward(query, key, value, {.context = context}, {}, {.num_threads = 4, .stop = stop});
 /// @endcode
@@ -69,15 +72,15 @@ struct Runtime {
   Executor executor{};
   /// The maximum number of threads. 0: default_num_threads(). Operators throw InvalidArgument for negative numbers.
   int num_threads = 0;
-  /// Where every byte of scratch memory comes from. nullptr: operator new, and up to 64 MiB are kept for later calls.
+  /// Source of all scratch memory. nullptr: operator new; up to 64 MiB are kept for later calls.
   std::pmr::memory_resource* workspace = nullptr;
   /// Ends the call with Cancelled. Polled at least every 20 ms.
   std::stop_token stop{};
   /// Receives the number of finished rows of all heads, and the total number of rows.
   ///
-  /// attention_forward, attention_weights and other attention operators call it after each task, from any thread and
-  /// possibly from several at once. attention_forward counts each row twice if it also writes the weights. An exception
-  /// that `progress` throws ends the operator and reaches its caller.
+  /// attention_forward(), attention_weights() and other attention operators call it after each task, from any thread,
+  /// possibly from several at once. attention_forward() counts each row twice if it also writes the weights. An
+  /// exception that `progress` throws ends the operator and reaches its caller.
   std::function<void(Index done, Index total)> progress{};
 };
 
@@ -93,7 +96,7 @@ REGARD_EXPORT int default_num_threads();
 /// @return Bytes: the minimum of MemAvailable and the memory that the limits of the cgroup leave.
 REGARD_EXPORT std::size_t available_memory_bytes();
 
-/// Returns the version of the library, which CMakeLists.txt alone defines.
+/// Returns the version of the library.
 ///
 /// @return For example `"0.1.0"`.
 REGARD_EXPORT std::string_view version();
@@ -101,10 +104,10 @@ REGARD_EXPORT std::string_view version();
 /// An instruction set that the library was built for.
 struct InstructionSet {
   std::string name;  ///< "generic", "avx2", "avx512", "avx512_bf16" or "neon".
-  bool available;    ///< True if this processor and its operating system can run it.
-  bool active;       ///< True if operators use it.
-  /// True if it has fused multiply-add. All such sets give bit-identical results, except that avx512_bf16 has bits of
-  /// its own where query and key are bfloat16 (docs/reference/semantics.md, section 5).
+  bool available;    ///< Whether this processor and its operating system can run it.
+  bool active;       ///< Whether operators use it.
+  /// Whether it has fused multiply-add. All such sets give bit-identical results; avx512_bf16 is an exception for
+  /// bfloat16 query and key (docs/reference/semantics.md, section 5).
   bool fused_multiply_add;
 };
 

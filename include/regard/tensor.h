@@ -4,14 +4,14 @@
 ///
 /// - `TensorView<T, Rank>`: a pointer, a shape and strides.
 /// - `InputView<Rank>` and `OutputView<Rank>`: views whose element type is a run-time value. Operators take these.
-/// - `Tensor<T, Rank>`: dense and row-major, with memory of its own.
+/// - `Tensor<T, Rank>`: dense and row-major, owns its memory.
 ///
 /// @code{.unparsed}
 /// element (i, j, …) is at data[i · strides[0] + j · strides[1] + …]
 /// @endcode
 ///
 /// Strides count elements. They may be zero (broadcast) or negative, and they may leave gaps. A transposed matrix, one
-/// head of a packed (B, L, H, D) array and a mask that broadcasts over heads are all views, and none needs a copy.
+/// head of a packed (B, L, H, D) array and a mask that broadcasts over heads are all views, without a copy.
 ///
 /// Read next: attention.h.
 #pragma once
@@ -39,6 +39,7 @@ using Index = std::int64_t;
 /// @return The strides in elements: the last one is 1, and every other one is the product of the extents after it. A
 ///         product that overflows wraps around; operators reject views of such a size.
 ///
+/// @par Example
 /// @code{.cpp}
 /// dense_strides(std::array<Index, 3>{2, 3, 4});   // {12, 4, 1}
 /// @endcode
@@ -61,6 +62,7 @@ constexpr std::array<Index, Rank> dense_strides(const std::array<Index, Rank>& s
 /// @tparam T     The element type; const for a view that only reads.
 /// @tparam Rank  The number of axes, at least 1.
 ///
+/// @par Example
 /// @code{.cpp}
 /// std::vector<float> rows(2 * 3);
 /// const TensorView<float, 2> matrix(rows.data(), {2, 3});
@@ -76,14 +78,14 @@ struct TensorView {
   Shape shape{};      ///< The extent of each axis, at least 0.
   Shape strides{};    ///< The step along each axis, in elements, not bytes.
 
-  /// Makes an absent view.
+  /// Creates an absent view.
   constexpr TensorView() = default;
-  /// Makes a view of a dense row-major array.
+  /// Creates a view of a dense row-major array.
   ///
   /// @param data_   The address of the first element.
   /// @param shape_  The extents.
   constexpr TensorView(T* data_, const Shape& shape_) : data(data_), shape(shape_), strides(dense_strides(shape_)) {}
-  /// Makes a view with any strides.
+  /// Creates a view with any strides.
   ///
   /// @param data_     The address of element (0, 0, …).
   /// @param shape_    The extents.
@@ -99,7 +101,7 @@ struct TensorView {
   constexpr TensorView(const TensorView<U, Rank>& other)  // NOLINT(google-explicit-constructor)
       : data(other.data), shape(other.shape), strides(other.strides) {}
 
-  /// Returns true if the view is as default-constructed: `data` is null and every extent is 0.
+  /// Returns whether the view is as default-constructed: `data` is null and every extent is 0.
   constexpr bool absent() const {
     if (data != nullptr) return false;
     for (Index extent : shape) {  // not shape == Shape{}, which would call memcmp
@@ -193,7 +195,7 @@ T converted(ElementType type, const void* element) {
 
 }  // namespace internal
 
-/// A view to read, whose element type is a run-time value and not a template parameter.
+/// A view for reading, whose element type is a run-time value and not a template parameter.
 ///
 /// Every TensorView and Tensor converts to it implicitly and, for rank 1, so does every contiguous range
 /// (`std::vector`, `std::span`, `std::array`). A view of lower rank gets leading axes of extent 1: (L, D) becomes
@@ -201,6 +203,7 @@ T converted(ElementType type, const void* element) {
 ///
 /// @tparam Rank  The number of axes.
 ///
+/// @par Example
 /// @code{.cpp}
 /// Tensor<float, 3> query({8, 128, 64});           // (H, L, D)
 /// const InputView<4> view = query;                // (1, H, L, D)
@@ -215,7 +218,7 @@ struct InputView {
   Shape shape{};                            ///< The extent of each axis, at least 0.
   Shape strides{};                          ///< The step along each axis, in elements, not bytes.
 
-  /// Makes an absent view.
+  /// Creates an absent view.
   constexpr InputView() = default;
   /// Converts a view of the same or a lower rank. An absent view stays absent.
   ///
@@ -257,7 +260,7 @@ struct InputView {
   /// @param shape_  The extents.
   template <Element T>
   constexpr InputView(const T* data_, const Shape& shape_) : InputView(data_, shape_, dense_strides(shape_)) {}
-  /// Makes a view with any strides.
+  /// Creates a view with any strides.
   ///
   /// @tparam T        An Element.
   /// @param data_     The address of element (0, 0, …).
@@ -266,7 +269,7 @@ struct InputView {
   template <Element T>
   constexpr InputView(const T* data_, const Shape& shape_, const Shape& strides_)
       : data(data_), type(kElementType<T>), shape(shape_), strides(strides_) {}
-  /// Makes a view with any element type and strides.
+  /// Creates a view with any element type and strides.
   ///
   /// @param data_     The address of element (0, 0, …).
   /// @param type_     The type of the elements.
@@ -275,7 +278,7 @@ struct InputView {
   constexpr InputView(const void* data_, ElementType type_, const Shape& shape_, const Shape& strides_)
       : data(data_), type(type_), shape(shape_), strides(strides_) {}
 
-  /// Returns true if the view is as default-constructed: `data` is null and every extent is 0.
+  /// Returns whether the view is as default-constructed: `data` is null and every extent is 0.
   constexpr bool absent() const {
     if (data != nullptr) return false;
     for (Index extent : shape) {  // not shape == Shape{}, which would call memcmp
@@ -283,7 +286,7 @@ struct InputView {
     }
     return true;
   }
-  /// Returns true if the view has no elements: some extent is 0. An absent view is empty.
+  /// Returns whether the view has no elements: some extent is 0. An absent view is empty.
   constexpr bool empty() const {
     for (Index extent : shape) {
       if (extent == 0) return true;
@@ -303,9 +306,9 @@ struct InputView {
     ((offset += static_cast<Index>(index) * strides[axis++]), ...);
     return static_cast<const std::byte*>(data) + offset * type_bytes(type);
   }
-  /// Reads element (i, j, …), whatever its type, and converts it to T. Indices are not checked.
+  /// Reads element (i, j, …) of any type and converts it to T. Indices are not checked.
   ///
-  /// It dispatches on the type each time, so it suits a few elements and not inner loops. Memory may be misaligned.
+  /// It dispatches on the type at each call, so it suits a few elements but not inner loops. Memory may be misaligned.
   ///
   /// @tparam T     The type of the result.
   /// @tparam I     Integral types.
@@ -318,7 +321,7 @@ struct InputView {
   }
 };
 
-/// A view to write, whose element type is a run-time value and not a template parameter.
+/// A view for writing, whose element type is a run-time value and not a template parameter.
 ///
 /// Every TensorView and Tensor of non-const elements converts to it implicitly, with the same rules for leading axes
 /// and lifetime as InputView.
@@ -334,7 +337,7 @@ struct OutputView {
   Shape shape{};                            ///< The extent of each axis, at least 0.
   Shape strides{};                          ///< The step along each axis, in elements, not bytes.
 
-  /// Makes an absent view.
+  /// Creates an absent view.
   constexpr OutputView() = default;
   /// Converts a view of the same or a lower rank. An absent view stays absent.
   ///
@@ -365,7 +368,7 @@ struct OutputView {
   /// @param shape_  The extents.
   template <Element T>
   constexpr OutputView(T* data_, const Shape& shape_) : OutputView(TensorView<T, Rank>(data_, shape_)) {}
-  /// Makes a view with any strides.
+  /// Creates a view with any strides.
   ///
   /// @tparam T        An Element.
   /// @param data_     The address of element (0, 0, …).
@@ -374,7 +377,7 @@ struct OutputView {
   template <Element T>
   constexpr OutputView(T* data_, const Shape& shape_, const Shape& strides_)
       : data(data_), type(kElementType<T>), shape(shape_), strides(strides_) {}
-  /// Makes a view with any element type and strides.
+  /// Creates a view with any element type and strides.
   ///
   /// @param data_     The address of element (0, 0, …).
   /// @param type_     The type of the elements.
@@ -383,7 +386,7 @@ struct OutputView {
   constexpr OutputView(void* data_, ElementType type_, const Shape& shape_, const Shape& strides_)
       : data(data_), type(type_), shape(shape_), strides(strides_) {}
 
-  /// Returns the same view, to read.
+  /// Returns the same view for reading.
   constexpr operator InputView<Rank>() const { return {data, type, shape, strides}; }
   /// Returns the number of elements: the product of the extents.
   constexpr Index size() const {
@@ -391,7 +394,7 @@ struct OutputView {
     for (Index extent : shape) n *= extent;
     return n;
   }
-  /// Reads element (i, j, …), whatever its type, and converts it to T. Indices are not checked.
+  /// Reads element (i, j, …) of any type and converts it to T. Indices are not checked.
   ///
   /// @tparam T     The type of the result.
   /// @tparam I     Integral types.
@@ -401,7 +404,7 @@ struct OutputView {
   T at(I... index) const {
     return InputView<Rank>(*this).template at<T>(index...);
   }
-  /// Returns true if the view is as default-constructed: `data` is null and every extent is 0.
+  /// Returns whether the view is as default-constructed: `data` is null and every extent is 0.
   constexpr bool absent() const { return InputView<Rank>(*this).absent(); }
   /// Returns the address of element (i, j, …). Indices are not checked.
   ///
@@ -422,6 +425,7 @@ struct OutputView {
 /// @tparam T     The element type; not bool.
 /// @tparam Rank  The number of axes, at least 1.
 ///
+/// @par Example
 /// @code{.cpp}
 /// Tensor<float, 4> context({B, H, L, Dv});
 /// attention_forward(query, key, value, {.context = context});
@@ -434,13 +438,13 @@ class Tensor {
   /// One Index for each axis.
   using Shape = typename TensorView<T, Rank>::Shape;
 
-  /// Makes a tensor without elements: every extent is 0.
+  /// Creates a tensor without elements: every extent is 0.
   Tensor() = default;
-  /// Makes a tensor whose elements are all zero.
+  /// Creates a tensor whose elements are all zero.
   ///
   /// @param shape  The extents.
-  /// @throws std::bad_alloc     if the memory cannot be allocated.
-  /// @throws std::length_error  if it exceeds what a `std::vector` can hold.
+  /// @throws std::bad_alloc     if memory cannot be allocated.
+  /// @throws std::length_error  if the tensor exceeds what a `std::vector` can hold.
   explicit Tensor(const Shape& shape)
       : shape_(shape), elements_(static_cast<std::size_t>(TensorView<T, Rank>(nullptr, shape).size())) {}
 
@@ -448,11 +452,11 @@ class Tensor {
   const Shape& shape() const { return shape_; }
   /// Returns a view to read and write, which must not outlive the tensor.
   TensorView<T, Rank> view() { return {elements_.data(), shape_}; }
-  /// As above, to read only.
+  /// As above, read-only.
   TensorView<const T, Rank> view() const { return {elements_.data(), shape_}; }
   /// Returns the address of the first element.
   T* data() { return elements_.data(); }
-  /// As above, to read only.
+  /// As above, read-only.
   const T* data() const { return elements_.data(); }
   /// Returns the number of elements.
   Index size() const { return static_cast<Index>(elements_.size()); }
@@ -465,7 +469,7 @@ class Tensor {
   T& operator()(I... index) {
     return view()(index...);
   }
-  /// As above, to read only.
+  /// As above, read-only.
   template <class... I>
   const T& operator()(I... index) const {
     return view()(index...);
@@ -482,10 +486,11 @@ class Tensor {
 ///
 /// @tparam View  A TensorView, InputView or OutputView.
 /// @param view   The view.
-/// @param a      An axis; by default the last but one.
+/// @param a      An axis; by default the second to last.
 /// @param b      The other axis; by default the last one.
 /// @return The view with extents and strides of `a` and `b` exchanged.
 ///
+/// @par Example
 /// @code{.cpp}
 /// transposed(key, 2, 3);                          // (B, Hkv, S, D) as (B, Hkv, D, S): keyᵀ of every head
 /// @endcode
@@ -506,6 +511,7 @@ constexpr View transposed(View view, std::size_t a = std::tuple_size_v<typename 
 /// @param end    One past the last element, at most the extent of the axis.
 /// @return The view, whose extent along `axis` is end − begin.
 ///
+/// @par Example
 /// @code{.cpp}
 /// sliced(key, 2, 0, 1024);                        // the first 1024 keys
 /// @endcode

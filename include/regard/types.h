@@ -8,10 +8,10 @@
 ///   float16    1      5          10         65504          2⁻¹⁴              2⁻²⁴
 /// @endverbatim
 ///
-/// The 16-bit types are for storage: operators compute with them as float (but see section 4 for avx512_bf16).
-/// The conversion to float is exact. The conversion from float rounds once, to nearest even, whatever the rounding mode
-/// of the processor. Subnormal numbers are kept, what rounds beyond the largest number becomes ±∞, and a NaN becomes a
-/// quiet NaN with an unspecified payload.
+/// The 16-bit types are for storage: operators convert their elements to float (for the exception, avx512_bf16, see
+/// section 4). The conversion to float is exact. The conversion from float rounds once, to nearest even, in every
+/// rounding mode of the processor. Subnormal numbers are kept, values that round beyond the largest number become ±∞,
+/// and a NaN becomes a quiet NaN with an unspecified payload.
 ///
 /// Contract: docs/reference/semantics.md, sections 1 (types) and 4 (precision).
 ///
@@ -93,8 +93,9 @@ constexpr float float_of_float16(std::uint16_t bits) {
 
 /// A bfloat16 number: the upper half of a float.
 ///
-/// Trivial, two bytes, and without arithmetic of its own.
+/// A trivial type of two bytes, without arithmetic operators.
 ///
+/// @par Example
 /// @code{.cpp}
 /// const bfloat16 stored(3.14159f);                // 3.140625
 /// const float exact = static_cast<float>(stored);
@@ -107,10 +108,10 @@ struct REGARD_EXPORT bfloat16 {
   constexpr bfloat16() = default;
   /// Rounds a float to the nearest bfloat16, ties to even.
   ///
-  /// There is no conversion from double, which would round twice. Convert to float explicitly where that is intended.
+  /// There is no conversion from double, which would round twice. If that is intended, convert to float explicitly.
   ///
   /// @tparam Float  float; no other type is accepted.
-  /// @param x  The number to round. What rounds beyond the largest number becomes ±∞; NaN becomes a quiet NaN.
+  /// @param x       Number to round. Values that round beyond the largest number become ±∞; NaN becomes a quiet NaN.
   template <std::same_as<float> Float>
   explicit constexpr bfloat16(Float x) : bits(internal::bfloat16_bits(x)) {}
   /// Returns the same number as a float, exactly.
@@ -119,8 +120,9 @@ struct REGARD_EXPORT bfloat16 {
 
 /// An IEEE 754 binary16 number.
 ///
-/// Trivial, two bytes, and without arithmetic of its own.
+/// A trivial type of two bytes, without arithmetic operators.
 ///
+/// @par Example
 /// @code{.cpp}
 /// const float16 stored(3.14159f);                 // 3.140625
 /// const float exact = static_cast<float>(stored);
@@ -133,10 +135,10 @@ struct REGARD_EXPORT float16 {
   constexpr float16() = default;
   /// Rounds a float to the nearest float16, ties to even.
   ///
-  /// There is no conversion from double, which would round twice. Convert to float explicitly where that is intended.
+  /// There is no conversion from double, which would round twice. If that is intended, convert to float explicitly.
   ///
   /// @tparam Float  float; no other type is accepted.
-  /// @param x  The number to round. What rounds beyond the largest number becomes ±∞; NaN becomes a quiet NaN.
+  /// @param x       Number to round. Values that round beyond the largest number become ±∞; NaN becomes a quiet NaN.
   template <std::same_as<float> Float>
   explicit constexpr float16(Float x) : bits(internal::float16_bits(x)) {}
   /// Returns the same number as a float, exactly.
@@ -234,7 +236,7 @@ constexpr std::int64_t type_bytes(ElementType type) {
   return 0;
 }
 
-/// Tells whether a type is a floating-point type.
+/// Returns whether a type is a floating-point type.
 ///
 /// @param type  The element type.
 /// @return True for `float32`, `float64`, `bfloat16` and `float16`; false for integers, `boolean` and unknown values.
@@ -257,7 +259,7 @@ constexpr const char* type_name(ElementType type) {
 
 /// The type in which operators compute with elements of type T: double for double, float for all others.
 ///
-/// A plain class template, so that all compilers mangle names that contain it alike.
+/// It is a plain class template so that all compilers mangle names that contain it in the same way.
 ///
 /// @tparam T  The element type.
 template <class T>

@@ -11,35 +11,37 @@ def attention_forward(query: object, key: object, value: object, *, out: object 
     """
     softmax(soft_cap(scale · query · keyᵀ) + bias over visible keys) · value.
 
-    query (B, H, L, D), key (B, Hkv, S, D), value (B, Hkv, S, Dv): arrays of float32, bfloat16 or float16, each of its
-    own, or all of float64; NumPy, PyTorch, JAX on the processor, or anything with the buffer protocol or DLPack. They
-    are read where they lie, whatever their strides. Returns context (B, H, L, Dv), an array of the library that query
-    belongs to, or, with return_…, a tuple: context, row_max, row_sum, lse (B, H, L), weights (B, H, L, S),
-    sink_weights (B, H, L) and fingerprint (bytes, for attention_backward), as far as asked for. out, row_max … are
-    arrays to write into instead of new ones.
-    causal='top_left' or 'bottom_right' names the query_offset, too. ValueError before any work.
+    query (B, H, L, D), key (B, Hkv, S, D) and value (B, Hkv, S, Dv) are arrays of float32, bfloat16 or
+    float16, in any combination, or all of float64. They may be arrays of NumPy, PyTorch or JAX, or any
+    object with the buffer protocol or DLPack, in CPU memory, and are read in place, with any strides.
+    Returns context (B, H, L, Dv), an array of query's library. With return_… it returns a tuple of
+    context, row_max, row_sum, lse (B, H, L), weights (B, H, L, S), sink_weights (B, H, L) and
+    fingerprint (bytes, for attention_backward), as requested. out, row_max … are arrays to write to
+    instead of new ones. causal='top_left' or 'bottom_right' also sets query_offset. Raises ValueError
+    before any work.
     """
 
 def attention_weights(query: object, key: object, *, row_max: object | None = None, row_sum: object | None = None, out: object | None = None, rows: Sequence[tuple[int, int]] | None = None, keys: tuple[int, int] | None = None, kind: str = 'weights', causal: bool | str = False, query_offset: int | str | Sequence[int] | None = None, window: tuple[int | None, int | None] | None = None, key_lengths: Sequence[int] | object | None = None, query_starts: Sequence[int] | object | None = None, key_starts: Sequence[int] | object | None = None, query_segments: object | None = None, key_segments: object | None = None, prefix: Sequence[int] | object | None = None, block_mask: object | None = None, block_size: tuple[int, int] | None = None, mask: object | None = None, bias: object | None = None, alibi_slopes: Sequence[float] | object | None = None, sinks: Sequence[float] | object | None = None, soft_cap: float | None = None, scale: float | None = None, dropout: float = 0.0, dropout_seed: int = 0, dropout_first: Sequence[int] = (0, 0, 0), weights_in_float32: bool | None = None, num_threads: int = 0) -> Any:
     """
-    The exact weights (or, with kind='scores', scores) of chosen rows and keys: ranges (begin, end) counted
+    The exact weights (scores with kind='scores') of selected rows and keys: ranges (begin, end) counted
     from 0. row_max and row_sum as attention_forward wrote them. Returns (B, H, R, keys).
     """
 
 def attention_with_statistics(query: object, key: object, value: object, *, out: object | None = None, dtype: str | None = None, top_keys: int = 0, chosen_keys: Sequence[int] | object | None = None, chosen_ranges: object | None = None, chosen_offset: int | None = None, causal: bool | str = False, query_offset: int | str | Sequence[int] | None = None, window: tuple[int | None, int | None] | None = None, key_lengths: Sequence[int] | object | None = None, query_starts: Sequence[int] | object | None = None, key_starts: Sequence[int] | object | None = None, query_segments: object | None = None, key_segments: object | None = None, prefix: Sequence[int] | object | None = None, block_mask: object | None = None, block_size: tuple[int, int] | None = None, mask: object | None = None, bias: object | None = None, alibi_slopes: Sequence[float] | object | None = None, sinks: Sequence[float] | object | None = None, soft_cap: float | None = None, scale: float | None = None, dropout: float = 0.0, dropout_seed: int = 0, dropout_first: Sequence[int] = (0, 0, 0), weights_in_float32: bool | None = None, num_threads: int = 0) -> dict[str, Any]:
     """
-    attention_forward, and the statistics of its rows in the same pass, by name: context, row_max, row_sum,
-    lse, fingerprint, entropy, largest_weight, mean_distance (B, H, L), their means head_… (B, H); with
-    top_keys=k also top_keys and top_weights (B, H, L, k). chosen_weight and its mean are the weight on the chosen
-    keys: chosen_keys=[0, 4] for all rows; chosen_ranges, int64 (L, 2), (1, 2) or (B, L, 2), begin and end for
-    each row; or chosen_offset=n, the key at the row's position + n: -1 is the previous token, 1 - period the
-    one that followed the same token before. Positions are i + query_offset. A key that is not there counts 0.
+    attention_forward and, in the same pass, statistics of its rows, by name: context, row_max, row_sum,
+    lse, fingerprint, entropy, largest_weight and mean_distance (B, H, L), and their means head_… (B,
+    H). With top_keys=k also top_keys and top_weights (B, H, L, k). With chosen keys also chosen_weight
+    and its mean. Chosen keys are chosen_keys=[0, 4] for all rows; chosen_ranges, int64 (L, 2), (1, 2)
+    or (B, L, 2), with begin and end for each row; or chosen_offset=n, the key at the position of the
+    row + n: -1 is the previous token, 1 - period the token that followed the same token before.
+    Positions are i + query_offset. Keys that do not exist have no weight.
     """
 
 def attention_columns(query: object, key: object, row_max: object, row_sum: object, *, pooled_map: tuple[int, int] | None = None, cells: str = 'means', causal: bool | str = False, query_offset: int | str | Sequence[int] | None = None, window: tuple[int | None, int | None] | None = None, key_lengths: Sequence[int] | object | None = None, query_starts: Sequence[int] | object | None = None, key_starts: Sequence[int] | object | None = None, query_segments: object | None = None, key_segments: object | None = None, prefix: Sequence[int] | object | None = None, block_mask: object | None = None, block_size: tuple[int, int] | None = None, mask: object | None = None, bias: object | None = None, alibi_slopes: Sequence[float] | object | None = None, sinks: Sequence[float] | object | None = None, soft_cap: float | None = None, scale: float | None = None, dropout: float = 0.0, dropout_seed: int = 0, dropout_first: Sequence[int] = (0, 0, 0), weights_in_float32: bool | None = None, num_threads: int = 0) -> dict[str, Any]:
     """
-    key_mass (B, H, S), the weight on each key summed over the queries, and, where its size (Ga, Gb) is
-    given, pooled_map (B, H, Ga, Gb), the means or sums of the weights' cells.
+    key_mass (B, H, S), the weight on each key summed over the queries. With its size (Ga, Gb) also
+    pooled_map (B, H, Ga, Gb), the means or sums of the weights of each cell.
     """
 
 def attention_partials(query: object, key: object, value: object, *, causal: bool | str = False, query_offset: int | str | Sequence[int] | None = None, window: tuple[int | None, int | None] | None = None, key_lengths: Sequence[int] | object | None = None, query_starts: Sequence[int] | object | None = None, key_starts: Sequence[int] | object | None = None, query_segments: object | None = None, key_segments: object | None = None, prefix: Sequence[int] | object | None = None, block_mask: object | None = None, block_size: tuple[int, int] | None = None, mask: object | None = None, bias: object | None = None, alibi_slopes: Sequence[float] | object | None = None, sinks: Sequence[float] | object | None = None, soft_cap: float | None = None, scale: float | None = None, dropout: float = 0.0, dropout_seed: int = 0, dropout_first: Sequence[int] = (0, 0, 0), weights_in_float32: bool | None = None, num_threads: int = 0) -> dict[str, Any]:
@@ -50,27 +52,30 @@ def attention_partials(query: object, key: object, value: object, *, causal: boo
 
 def attention_merge(accumulator: object, row_max: object, row_sum: object, *, scaled_accumulator: object | None = None, sinks: Sequence[float] | object | None = None, out: object | None = None, dtype: str | None = None, lse: object | None = None, sink_weights: object | None = None, return_row_max: bool = False, return_row_sum: bool = False, return_lse: bool = False, return_sink_weights: bool = False, num_threads: int = 0) -> Any:
     """
-    Merges N partials in key order; those of all chunks give the bits of attention_forward.
+    Merges N partial results in key order. Those of all chunks give the bits of attention_forward.
     """
 
 def attention_merge_lse(contexts: object, lse: object, *, out: object | None = None, return_lse: bool = False, num_threads: int = 0) -> Any:
     """
-    Merges N finished results of disjoint key sets by their lse: contexts (N, B, H, L, Dv), lse (N, B, H, L).
+    Merges N finished results over disjoint sets of keys by their lse: contexts (N, B, H, L, Dv), lse
+    (N, B, H, L).
     """
 
 def attention_backward(query: object, key: object, value: object, context: object, row_max: object, row_sum: object, grad_context: object, *, fingerprint: bytes | str, gradients: Sequence[str] = ('grad_query', 'grad_key', 'grad_value'), grad_lse: object | None = None, grad_query: object | None = None, grad_key: object | None = None, grad_value: object | None = None, grad_bias: object | None = None, grad_sinks: object | None = None, accumulate: Sequence[str] = (), causal: bool | str = False, query_offset: int | str | Sequence[int] | None = None, window: tuple[int | None, int | None] | None = None, key_lengths: Sequence[int] | object | None = None, query_starts: Sequence[int] | object | None = None, key_starts: Sequence[int] | object | None = None, query_segments: object | None = None, key_segments: object | None = None, prefix: Sequence[int] | object | None = None, block_mask: object | None = None, block_size: tuple[int, int] | None = None, mask: object | None = None, bias: object | None = None, alibi_slopes: Sequence[float] | object | None = None, sinks: Sequence[float] | object | None = None, soft_cap: float | None = None, scale: float | None = None, dropout: float = 0.0, dropout_seed: int = 0, dropout_first: Sequence[int] = (0, 0, 0), weights_in_float32: bool | None = None, num_threads: int = 0) -> dict[str, Any]:
     """
-    Gradients of attention_forward, by name. context, row_max, row_sum and fingerprint are what that call wrote,
-    grad_context (B, H, L, Dv) and grad_lse (B, H, L) the loss's gradients of its results; options as there, or
-    ValueError. fingerprint='unchecked' compares no options: for row_max and row_sum merged from partial results.
-    gradients says which to compute, of the query's type, as large as what they belong to; grad_bias and
-    grad_sinks are of float32 (float64). An array of that name is written to instead of a new one, or added to
-    where accumulate names it.
+    Gradients of attention_forward, by name. context, row_max, row_sum and fingerprint are those that
+    the forward call wrote; grad_context (B, H, L, Dv) and grad_lse (B, H, L) are the gradients of the
+    loss with respect to its results. Raises ValueError if options differ from those of the forward
+    call; fingerprint='unchecked' turns this check off, for row_max and row_sum that are merged from
+    partial results. gradients selects which gradients to compute. They have the shapes of the arrays
+    that they belong to and the type of query; grad_bias and grad_sinks are float32 (float64). An array
+    with the name of a gradient is written to instead of a new one, or added to if accumulate contains
+    the name.
     """
 
 class PackedLinear:
     """
-    The weight (I, O) of linear_forward in the order in which it reads it: a copy, for many calls.
+    The weight (I, O) of linear_forward, packed once for many calls: a copy.
     """
 
     def __init__(self, weight: object) -> None: ...
@@ -81,20 +86,21 @@ class PackedLinear:
 
     @property
     def num_bytes(self) -> int:
-        """Memory of the panels."""
+        """The size of the panels in bytes."""
 
 def linear_forward(input: object, weight: PackedLinear | object, bias: object | None = None, *, out: object | None = None, dtype: str | None = None, activation: str = 'none', num_threads: int = 0) -> Any:
     """
     activation(input · weight + bias): input (R, I), weight (I, O) or PackedLinear, bias (O), all of
-    float32, float64 or bfloat16; the output of bfloat16 may be float32 (dtype, out). activation is none, relu, gelu
-    or gelu_tanh. A PyTorch nn.Linear stores (O, I): give weight.T.
+    float32, float64 or bfloat16. The output of bfloat16 inputs may be float32 (dtype, out). activation
+    is none, relu, gelu or gelu_tanh. The weight of a PyTorch nn.Linear has shape (O, I): pass weight.T.
     """
 
 def linear_backward(input: object, weight: object, grad_output: object, *, grad_input: object | None = None, grad_weight: object | None = None, grad_bias: object | None = None, accumulate: Sequence[str] = (), num_threads: int = 0) -> dict[str, Any]:
     """
-    Gradients of input · weight + bias, by name: grad_input (R, I), grad_weight (I, O), grad_bias (O),
-    from grad_output (R, O), the loss's gradient before the activation. An array of that name is written to,
-    or added to where accumulate names it.
+    Gradients of input · weight + bias, by name: grad_input (R, I), grad_weight (I, O) and grad_bias
+    (O), from grad_output (R, O), the gradient of the loss with respect to the argument of the
+    activation. An array with the name of a gradient is written to, or added to if accumulate contains
+    the name.
     """
 
 def layer_norm_forward(input: object, gain: object, bias: object, *, addend: object | None = None, epsilon: float = 1e-05, out: object | None = None, num_threads: int = 0) -> Any:
@@ -105,25 +111,26 @@ def layer_norm_forward(input: object, gain: object, bias: object, *, addend: obj
 def multi_head_attention_forward(input: object, w_query: object, w_key: object, w_value: object, *, w_output: object | None = None, memory: object | None = None, b_query: object | None = None, b_key: object | None = None, b_value: object | None = None, b_output: object | None = None, num_heads: int = 1, num_kv_heads: int = 0, out: object | None = None, weights: object | None = None, return_weights: bool = False, causal: bool | str = False, query_offset: int | str | Sequence[int] | None = None, window: tuple[int | None, int | None] | None = None, key_lengths: Sequence[int] | object | None = None, query_starts: Sequence[int] | object | None = None, key_starts: Sequence[int] | object | None = None, query_segments: object | None = None, key_segments: object | None = None, prefix: Sequence[int] | object | None = None, block_mask: object | None = None, block_size: tuple[int, int] | None = None, mask: object | None = None, bias: object | None = None, alibi_slopes: Sequence[float] | object | None = None, sinks: Sequence[float] | object | None = None, soft_cap: float | None = None, scale: float | None = None, dropout: float = 0.0, dropout_seed: int = 0, dropout_first: Sequence[int] = (0, 0, 0), weights_in_float32: bool | None = None, num_threads: int = 0) -> Any:
     """
     A multi-head attention block on (B, L, E): project, split into heads, attend, join, project back.
-    memory (B, S, E_kv) is what key and value are made of; without it, input.
+    key and value are made from memory (B, S, E_kv), by default from input.
     """
 
 class KvCache:
     """
-    Keys and values that stay between calls, packed as the kernels read them.
+    Keys and values that are kept between calls, packed as the kernels read them.
     """
 
     def __init__(self, *, head_size: int, capacity: int, num_sequences: int = 1, num_kv_heads: int = 1, value_head_size: int | None = None, page_keys: int = 0, num_pages: int = 0, ring: bool = False, dtype: str = 'float32') -> None:
         """
-        Empty. head_size is D, value_head_size Dv (as head_size where it is not given). dtype: float32, float64, bfloat16, float16 or
-        int8. page_keys, a multiple of 32, and num_pages make it paged; ring keeps the newest `capacity` keys.
+        Creates an empty cache. head_size is D; value_head_size is Dv, by default head_size. dtype is
+        float32, float64, bfloat16, float16 or int8. page_keys, a multiple of 32, and num_pages make a paged
+        cache. ring keeps the newest `capacity` keys.
         """
 
     def append(self, key: object, value: object, sequence: int | None = None, counts: Sequence[int] | object | None = None) -> None:
         """
-        Adds keys (B, Hkv, L, D) and values (B, Hkv, L, Dv) to all sequences, the first counts[b] of them; with a
-        sequence, (Hkv, L, D) and (Hkv, L, Dv) to that one. float32, bfloat16 and float16 arrays are rounded to the
-        cache's dtype; a float64 cache takes float64.
+        Appends keys (B, Hkv, L, D) and values (B, Hkv, L, Dv) to all sequences, the first counts[b] of them
+        to sequence b. With sequence, appends (Hkv, L, D) and (Hkv, L, Dv) to that sequence. float32,
+        bfloat16 and float16 arrays are rounded to the type of the cache; a float64 cache takes float64.
         """
 
     def truncate(self, sequence: int, length: int) -> None:
@@ -131,16 +138,17 @@ class KvCache:
 
     def fork(self, from_sequence: int, to_sequence: int) -> None:
         """
-        Makes to_sequence, which must be empty, a sequence of the same keys; whole panels are shared.
+        Makes to_sequence, which must be empty, share the keys and values of from_sequence: whole panels are
+        not copied.
         """
 
     def length(self, sequence: int = 0) -> int:
         """
-        Keys that were appended and not truncated; of a ring, also those that have gone.
+        The number of keys that were appended and not truncated; in a ring, including those that it dropped.
         """
 
     def first_key(self, sequence: int = 0) -> int:
-        """The first key that is still there: 0 but for rings."""
+        """The first key that is still stored: 0 except in a ring."""
 
     @property
     def num_free_pages(self) -> int: ...
@@ -148,15 +156,16 @@ class KvCache:
     @staticmethod
     def open(memory: object) -> KvCache:
         """
-        What `memory` of another cache held, where it lies: bytes aligned to 64, a mapped file for example, which stay
-        as long as the cache. Where they can be written, append() writes there. RuntimeError with the offset for anything
-        but a consistent block.
+        Opens the cache that `memory` of another cache contained, in place: bytes aligned to 64, such as a
+        mapped file. The cache keeps them alive. If they are writable, append() writes to them. Raises
+        RuntimeError with the byte offset if the block is not consistent.
         """
 
     @property
     def memory(self) -> memoryview:
         """
-        The block (docs/guide/kv-caches.md), read-only: written to a file and read or mapped again, open() takes it.
+        The block (docs/guide/kv-caches.md), read-only: written to a file and read or mapped again, open()
+        opens it.
         """
 
     @property
@@ -182,13 +191,14 @@ class KvCache:
 
 def attention_decode(query: object, cache: KvCache, *, out: object | None = None, dtype: str | None = None, row_max: object | None = None, row_sum: object | None = None, lse: object | None = None, sink_weights: object | None = None, return_row_max: bool = False, return_row_sum: bool = False, return_lse: bool = False, return_sink_weights: bool = False, causal: bool | str = False, query_offset: int | str | Sequence[int] | None = None, window: tuple[int | None, int | None] | None = None, key_lengths: Sequence[int] | object | None = None, query_starts: Sequence[int] | object | None = None, key_starts: Sequence[int] | object | None = None, query_segments: object | None = None, key_segments: object | None = None, prefix: Sequence[int] | object | None = None, block_mask: object | None = None, block_size: tuple[int, int] | None = None, mask: object | None = None, bias: object | None = None, alibi_slopes: Sequence[float] | object | None = None, sinks: Sequence[float] | object | None = None, soft_cap: float | None = None, scale: float | None = None, dropout: float = 0.0, dropout_seed: int = 0, dropout_first: Sequence[int] = (0, 0, 0), weights_in_float32: bool | None = None, num_threads: int = 0) -> Any:
     """
-    attention_forward over a cache: the same bits. query (B, H, L, D), B the cache's sequences. The queries are the
-    newest L positions of each sequence unless query_offset says otherwise. A sequence without keys gives zeros.
+    attention_forward over a cache, with the same bits. query (B, H, L, D), B the number of sequences of
+    the cache. The queries are the newest L positions of each sequence unless query_offset is given. A
+    sequence without keys gives zeros.
     """
 
 class Model:
     """
-    An encoder of the BERT family with its tokenizer, as load_model read it.
+    An encoder of the BERT family with its tokenizer, as load_model returns it.
     """
 
     @property
@@ -207,15 +217,13 @@ class Model:
     def folder(self) -> str: ...
 
     def tokens(self, text: str) -> list[str]:
-        """
-        The pieces of a text as the model takes them, [CLS] and [SEP] included.
-        """
+        """The tokens of a text that the model sees, including [CLS] and [SEP]."""
 
 class Explanation:
     """The steps of an attention computation."""
 
     def text(self, width: int = 80, color: bool = False, full: bool = False, step: str = '') -> str:
-        """All steps as text, or one by its name or number."""
+        """All steps as text, or one step by its name or number."""
 
     def json(self, step: str = '') -> str:
         """The same as JSON, schema regard/1."""
@@ -226,7 +234,7 @@ class Explanation:
     def __repr__(self) -> str: ...
 
 class SentenceAnalysis:
-    """What one word of a sentence attends to, in a model."""
+    """What one word of a sentence attends to in a model."""
 
     def text(self, width: int = 80, color: bool = False) -> str:
         """The analysis as text."""
@@ -252,48 +260,55 @@ class Comparison:
         """The same as one page."""
 
     def findings(self) -> list[str]:
-        """What the numbers say, in sentences."""
+        """What the comparison shows, in sentences."""
 
     def __repr__(self) -> str: ...
 
 def load_model(folder: str | os.PathLike[str], map: bool = False) -> Model:
     """
-    Reads config.json, tokenizer.json and model.safetensors of a folder as Hugging Face lays it out; map maps
-    the numbers instead of reading them. RuntimeError with the file's path.
+    Reads config.json, tokenizer.json and model.safetensors of a folder in the layout of Hugging Face.
+    map maps the parameters into memory instead of reading them. Raises RuntimeError with the path of
+    the file.
     """
 
 def explain(input: object, model: Model | None = None, query: str | None = None, layer: int | None = None, head: int | None = None, hide: Sequence[str] = (), truncate: bool = False, full: bool = False) -> Any:
     """
-    With a model, input is a sentence: a SentenceAnalysis of what `query` attends to. Without, it is matrices and
-    settings as docs/guide/own-matrices.md has them, a dict or JSON: an Explanation of every step.
+    With a model, input is a sentence: returns a SentenceAnalysis of what `query` attends to. Without,
+    input is matrices and settings as in docs/guide/own-matrices.md, a dict or JSON: returns an
+    Explanation of every step.
     """
 
 def lesson(name: str, layout: str | None = None) -> Explanation:
     """
-    One of the documents that teach attention, recomputed; layout 'rows' or 'columns'. ValueError names all.
+    A document that teaches attention, recomputed. layout is 'rows' or 'columns'. The ValueError lists
+    all names.
     """
 
 def lesson_entries() -> list[str]:
-    """The names of all lessons, in the order in which they are best read."""
+    """The names of all lessons, in reading order."""
 
 def compare(model: Model, word: str, sentences: Sequence[str], hide: Sequence[str] = (), control: str = '', truncate: bool = False) -> Comparison:
     """
-    How far one word's vectors part between sentences, layer by layer, and which heads part them.
+    How far the vectors of one word differ between sentences, layer by layer, and which heads make them
+    differ.
     """
 
 def embed(model: Model, texts: Sequence[str], truncate: bool = False) -> Any:
     """
-    Vectors of texts, (n, E), each of L2 norm 1: the mean over a text's tokens. A NumPy array of float32.
+    Vectors of texts, (n, E), float32, each of L2 norm 1: the mean over the tokens of a text,
+    normalized.
     """
 
 def plan(call: Callable[..., object], *args: object, **kwargs: object) -> dict[str, Any]:
     """
-    What the operators that call(*args, **kwargs) runs will do, without doing it: instruction_set and why,
-    operators (name, way, operations, bytes, num_threads), workspace_bytes.
+    What the operators that call(*args, **kwargs) runs would do, without doing it: instruction_set and
+    why, operators (name, way, operations, bytes, num_threads), workspace_bytes.
     """
 
 def instruction_sets() -> list[dict[str, Any]]:
-    """Every instruction set that the library was built for, best last."""
+    """
+    Every instruction set that the library was built for, the best one last.
+    """
 
 def active_instruction_set() -> str: ...
 
@@ -303,13 +318,14 @@ def available_memory_bytes() -> int: ...
 
 def fma_gflops(num_threads: int, seconds: float) -> float:
     """
-    GFLOP/s of multiply-adds in float from registers alone: the most that anything here can reach.
+    GFLOP/s of float32 multiply-adds on registers: the upper limit of any operator.
     """
 
 def bf16_dot_gflops(num_threads: int, seconds: float) -> float | None:
     """
-    The same of bfloat16 dot products; None where the processor or the instruction set has none.
+    GFLOP/s of bfloat16 dot products on registers; None unless the active instruction set is
+    avx512_bf16.
     """
 
 def read_gigabytes_per_second(bytes_per_thread: int, num_threads: int, seconds: float) -> float:
-    """GB/s of the best of several loops that read memory."""
+    """GB/s of memory reads, in the best of several loops."""

@@ -61,12 +61,12 @@ def attention_weights(
     alibi_slopes, sinks, soft_cap, scale, dropout, dropout_seed, dropout_first, weights_in_float32 : optional
         Scores, sinks and dropout, as in :func:`attention`.
     num_threads : int, default 0
-        The maximum number of threads; 0 is all that the library uses.
+        The maximum number of threads; 0 means :func:`default_num_threads`.
 
     Returns
     -------
     weights : array, shape (B, H, R, K)
-        With the bits of the weights of :func:`attention`, whichever rows and keys are chosen.
+        With the bits of the weights of :func:`attention`, for any choice of rows and keys.
 
     Raises
     ------
@@ -145,7 +145,7 @@ def attention_with_statistics(
     alibi_slopes, sinks, soft_cap, scale, dropout, dropout_seed, dropout_first, weights_in_float32 : optional
         Scores, sinks and dropout, as in :func:`attention`.
     num_threads : int, default 0
-        The maximum number of threads; 0 is all that the library uses.
+        The maximum number of threads; 0 means :func:`default_num_threads`.
 
     Returns
     -------
@@ -233,7 +233,7 @@ def attention_columns(
     alibi_slopes, sinks, soft_cap, scale, dropout, dropout_seed, dropout_first, weights_in_float32 : optional
         Scores, sinks and dropout, as in :func:`attention`.
     num_threads : int, default 0
-        The maximum number of threads; 0 is all that the library uses.
+        The maximum number of threads; 0 means :func:`default_num_threads`.
 
     Returns
     -------

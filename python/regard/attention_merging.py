@@ -50,7 +50,7 @@ def attention_partials(
     alibi_slopes, sinks, soft_cap, scale, dropout, dropout_seed, dropout_first, weights_in_float32 : optional
         Scores, sinks and dropout, as in :func:`attention`.
     num_threads : int, default 0
-        The maximum number of threads; 0 is all that the library uses.
+        The maximum number of threads; 0 means :func:`default_num_threads`.
 
     Returns
     -------
@@ -93,21 +93,21 @@ def attention_merge(
     accumulator : array, shape (N, B, H, L, Dv)
         The partial results, as :func:`attention_partials` returned them. Those of several pieces are concatenated.
     row_max, row_sum : array, shape (N, B, H, L)
-        Likewise.
+        The softmax state of the partial results.
     scaled_accumulator : array, shape (N, B, H, L, Dv), optional
-        Likewise; read where accumulator is ±∞ or NaN.
+        Scaled sums of the partial results, which are read where accumulator is ±∞ or NaN.
     sinks : sequence of float, shape (H,), optional
         As in :func:`attention`.
     out : array, shape (B, H, L, Dv), optional
         The array to write the context to.
     dtype : dtype or str, optional
-        The type of the context: that of accumulator.
+        The type of the context, which must be that of accumulator.
     lse, sink_weights : array, shape (B, H, L), optional
         Arrays to write these results to.
     return_row_max, return_row_sum, return_lse, return_sink_weights : bool, default False
         Return these results as well, (B, H, L), as in :func:`attention`.
     num_threads : int, default 0
-        The maximum number of threads; 0 is all that the library uses.
+        The maximum number of threads; 0 means :func:`default_num_threads`.
 
     Returns
     -------
@@ -162,7 +162,7 @@ def attention_merge_lse(
     return_lse : bool, default False
         Return the lse of all keys as well.
     num_threads : int, default 0
-        The maximum number of threads; 0 is all that the library uses.
+        The maximum number of threads; 0 means :func:`default_num_threads`.
 
     Returns
     -------

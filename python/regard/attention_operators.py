@@ -3,7 +3,7 @@
 
     arguments ── given_options, missing_axes ──▶ _regard.attention_forward ──▶ array, or AttentionResult
 
-The functions pass on what was given; the extension validates it. Read next: attention_inspection.py, calls.py.
+The functions pass on the arguments that were given; the extension validates them. Read next: attention_inspection.py, calls.py.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def attention(
     row_max, row_sum, lse, sink_weights : array, shape (B, H, L), optional
         Arrays to write these results to, float32 (float64 if query is float64).
     weights : array, shape (B, H, L, S), optional
-        The array to write the softmax weights to, likewise.
+        The array to write the softmax weights to, of the same type.
     return_row_max : bool, default False
         Return the largest visible score of each row, including the sink.
     return_row_sum : bool, default False
@@ -143,7 +143,7 @@ def attention(
     window : tuple (left, right), optional
         Sliding window: key j is visible only if ``p − left <= j <= p + right``. None leaves a side open.
     key_lengths : sequence of int, shape (B,), optional
-        Number of valid keys per batch entry or packed sequence. Keys from there on are invisible.
+        Number of valid keys per batch entry or packed sequence. Keys from this index on are invisible.
     query_starts, key_starts : sequence of int, optional
         The first row and the first key of each packed sequence, n + 1 cumulative entries each. B is then 1, and a query
         attends only to keys of its own sequence.
@@ -156,7 +156,7 @@ def attention(
     block_size : tuple (bq, bk), optional
         The size of these blocks; required with block_mask.
     mask : array of bool or uint8, broadcastable to (B, H, L, S), optional
-        True = visible. Numbers that are added to the scores are bias.
+        True = visible. Values that are added to the scores are passed as bias.
     bias : array, broadcastable to (B, H, L, S), optional
         Added to the scores: float32 (float64), or the type of query.
     alibi_slopes : sequence of float, shape (H,), optional
@@ -178,22 +178,22 @@ def attention(
         Whether weights stay float32 in the product with bfloat16 values. Only the instruction set avx512_bf16 rounds
         them, and by default only if the context is bfloat16.
     num_threads : int, default 0
-        The maximum number of threads; 0 is all that the library uses. The bits do not depend on it.
+        The maximum number of threads; 0 means :func:`default_num_threads`. The bits do not depend on it.
 
     Returns
     -------
     context : array, shape (B, H, L, Dv)
         An array of query's library, or out. A query without a visible key gets +0.
     result : AttentionResult
-        If any ``return_`` option is set, a named tuple instead: context, row_max, row_sum, lse, weights, sink_weights and
-        fingerprint, as far as they are asked for, in this order.
+        If any ``return_`` option is set, a named tuple instead: context and those of row_max, row_sum, lse, weights,
+        sink_weights and fingerprint that are requested, in this order.
 
     Raises
     ------
     ValueError
         Before any work; the message names the argument, its value and what was expected.
     TypeError
-        An argument is not an array, or an option is of the wrong type or has the name that another library uses.
+        An argument is not an array, or an option is of the wrong type or has the name that another library uses for it.
     BufferError
         A DLPack export cannot be used.
 
@@ -265,12 +265,12 @@ def attention(
 def _without_axes(
     operator: Any, arguments: tuple[Any, ...], options: dict[str, Any], fields: tuple[str, ...], axes: int
 ) -> Any:
-    """The results of operator(*arguments, **options), whose arguments got `axes` leading axes, without these axes."""
+    """The results of operator(*arguments, **options) without the `axes` leading axes that its arguments were given."""
     given = {"context" if name == "out" else name: options[name] for name in _OUTPUT_RANKS if name in options}
     add_axes_to_given(options, axes, **_OUTPUT_RANKS)
     result = operator(*arguments, **options)
     found = zip(fields, (result,) if len(fields) == 1 else result)
-    # What was given is returned as it was given.
+    # Arrays that the caller gave are returned unchanged.
     results = [given[name] if name in given else remove_axes(value, axes) for name, value in found]
     return results[0] if len(fields) == 1 else result_class(fields)._make(results)
 
@@ -303,7 +303,7 @@ def attention_backward(
     context : array, shape (B, H, L, Dv)
         The result of the forward call.
     row_max, row_sum : array, shape (B, H, L)
-        Likewise. They are trusted: values of another forward call silently produce wrong gradients.
+        As the forward call returned them. They are trusted: values of another forward call silently produce wrong gradients.
     grad_context : array, shape (B, H, L, Dv)
         The gradient of the loss with respect to context.
     fingerprint : bytes or 'unchecked'
@@ -317,9 +317,9 @@ def attention_backward(
     grad_query, grad_key, grad_value : array, optional
         Arrays to write these gradients to, with the shapes of query, key and value.
     grad_bias : array, optional
-        Likewise, with the shape of bias; float32 (float64).
+        The array to write this gradient to, with the shape of bias; float32 (float64).
     grad_sinks : array, shape (H,), optional
-        Likewise; float32 (float64).
+        The array to write this gradient to; float32 (float64).
     accumulate : sequence of str, default ()
         The names of given arrays to which the gradient is added, instead of overwriting them.
     causal, query_offset, window, key_lengths, query_starts, key_starts, prefix : optional
@@ -329,7 +329,7 @@ def attention_backward(
     alibi_slopes, sinks, soft_cap, scale, dropout, dropout_seed, dropout_first, weights_in_float32 : optional
         Scores, sinks and dropout, as in :func:`attention`.
     num_threads : int, default 0
-        The maximum number of threads; 0 is all that the library uses.
+        The maximum number of threads; 0 means :func:`default_num_threads`.
 
     Returns
     -------

@@ -39,10 +39,10 @@ if TYPE_CHECKING:
 
 _ORIGIN = (0, 0, 0)
 
-# Keywords of other libraries, and what the same thing is called here.
+# Keywords of other libraries, and the corresponding options of Regard.
 _HINTS = {
-    "attn_mask": "a mask of booleans is mask= (True = visible), one of numbers to add is bias=",
-    "attention_mask": "a mask of booleans is mask= (True = visible), one of numbers to add is bias=",
+    "attn_mask": "a boolean mask is mask= (True = visible), values that are added to the scores are bias=",
+    "attention_mask": "a boolean mask is mask= (True = visible), values that are added to the scores are bias=",
     "key_padding_mask": "padding is key_lengths= (valid keys per batch entry) or mask= (True = visible)",
     "is_causal": "causal masking is causal=True, or causal='top_left' or 'bottom_right' if L and S differ",
     "dropout_p": "the dropout probability is dropout=",
@@ -59,7 +59,7 @@ _HINTS = {
 
 
 def with_hints(function: Function) -> Function:
-    """Decorator: a keyword that another library has raises TypeError with the name of Regard's option."""
+    """Decorator: a keyword of another library raises TypeError with the name of Regard's option."""
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
             return function(*args, **kwargs)
@@ -74,9 +74,9 @@ def with_hints(function: Function) -> Function:
 
 
 def direct(operator: Any) -> Callable[[Function], Function]:
-    """Decorator: a call whose arguments the extension takes as they are goes to its `operator`; others to the function.
+    """Decorator: passes calls whose arguments need no conversion directly to the extension's `operator`.
 
-    Python fills in a default for every keyword in some 20 ns, which for forty of them is half of what a short call takes.
+    Python takes about 20 ns to fill in the default of a keyword. For forty keywords, this is half the time of a short call.
     """
     def decorate(function: Function) -> Function:
         hinted = with_hints(function)
@@ -94,7 +94,7 @@ def direct(operator: Any) -> Callable[[Function], Function]:
 
 
 def dtype_name(dtype: DType) -> str:
-    """The name of an element type: that of a dtype object or a scalar type; a text is left as it is."""
+    """The name of an element type: that of a dtype object or a scalar type. A str is returned unchanged."""
     if isinstance(dtype, str):
         return dtype
     name = dtype.__name__ if isinstance(dtype, type) else getattr(dtype, "name", dtype)
@@ -142,7 +142,7 @@ def given_options(
         options["soft_cap"] = soft_cap
     if scale is not None:
         options["scale"] = scale
-    # Only a number of Python is compared: an array has no truth value.
+    # Only Python numbers are compared: an array has no truth value.
     if type(dropout) is not float or dropout:
         options["dropout"] = dropout
     if type(dropout_seed) is not int or dropout_seed:
@@ -174,7 +174,7 @@ def add_axes(array: Any, count: int) -> Any:
 
 
 def add_axes_to_given(options: dict[str, Any], count: int, **ranks: int) -> None:
-    """The same for those options that are arrays of fewer axes than `ranks` has for them."""
+    """Adds leading axes to those options that are arrays with fewer axes than `ranks` requires."""
     for name, rank in ranks.items():
         if getattr(options.get(name), "ndim", rank) < rank:
             options[name] = add_axes(options[name], count)

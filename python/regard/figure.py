@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Weights as a figure in a notebook: regard.show(weights, tokens), for arrays of any library, or lists.
 
-    (L, S)               one map, queries down, keys across; with its numbers where they fit
+    (L, S)               one map, queries down, keys across; with its numbers if they fit
     (H, L, S)            a map for each head; so is a batch of one, (1, H, L, S)
     (layers, H, L, S)    a grid: layers down, heads across; so is the tuple `attentions` of transformers
 
-Nothing is fetched and no script is needed: a cell tells its words and its weight where the pointer rests on it, and in a
-figure of very many cells a row tells its largest ones. Outside of a notebook the same is a table of text. Read next:
-docs/guide/python.md.
+A figure makes no network requests and needs no script. The title of a cell, shown under the pointer, has its words and
+its weight; in a figure with very many cells, the title of a row has its largest weights. Outside of a notebook, a figure
+is a table of text. Read next: docs/guide/python.md.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from typing import Any, Literal
 
 _MOST_NUMBERED = 24  # rows and columns whose numbers are printed: a cell is 2.8em wide, and a page 60em
-_MOST_CELLS = 128    # rows and columns of a map that is drawn; beyond, a cell is the mean of a block
+_MOST_CELLS = 128    # rows and columns of a map that is drawn; in larger maps, a cell is the mean of a block
 _MOST_SMALL = 64     # the same in a grid of layers and heads
-_LEAST_LABELLED = 10  # pixels of a cell beside which a word is readable
-_MOST_CELL_TITLES = 8000  # cells of a figure that have a title each; so a saved notebook grows by 0.5 MB at most
-_MOST_ROW_TITLES = 4000   # rows, where there are more cells
+_LEAST_LABELLED = 10  # smallest size of a cell, in pixels, at which its label is readable
+_MOST_CELL_TITLES = 8000  # cells of a figure with a title each, which adds at most 0.5 MB to a saved notebook
+_MOST_ROW_TITLES = 4000   # rows with a title each, if there are more cells
 _MOST_NUMBERS = 1 << 23
-_TURNING = "\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"  # characters that turn the direction of text
+_TURNING = "\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"  # bidirectional control characters
 
 _STYLE = """<style>
 .regard-figure { font: 14px/1.35 Palatino, "Book Antiqua", Georgia, "DejaVu Serif", serif;
@@ -71,7 +71,7 @@ _STYLE = """<style>
 
 def show(weights: Any, tokens: Sequence[object] | None = None, *, queries: Sequence[object] | None = None,
          title: str | None = None, color_scale: Literal["head", "shared"] = "head") -> Figure:
-    """Show attention weights as a figure: in a notebook a map, elsewhere text.
+    """Show attention weights as a figure: a map in a notebook, text elsewhere.
 
     Parameters
     ----------
@@ -86,13 +86,13 @@ def show(weights: Any, tokens: Sequence[object] | None = None, *, queries: Seque
     title : str, optional
         The title of the figure.
     color_scale : {'head', 'shared'}, default 'head'
-        Whether each map has its darkest colour at its own largest weight, or all maps at the largest of all, so that heads
-        can be compared.
+        Whether the darkest color of a map is its own largest weight, or the largest weight of all maps, so that heads can
+        be compared.
 
     Returns
     -------
     Figure
-        An object that a notebook shows as the last line of a cell.
+        An object that a notebook shows if it is the last line of a cell.
 
     Raises
     ------
@@ -196,7 +196,8 @@ def _axes(numbers: Any) -> list[int]:
         return [len(numbers)]
     inner = [_axes(one) for one in numbers]
     if any(one != inner[0] for one in inner):
-        raise ValueError("show: weights is ragged; expected rows of one length, and as many in each head and layer")
+        raise ValueError("show: weights is ragged; expected rows of one length, and the same number of rows in each head "
+                         "and layer")
     return [len(numbers), *inner[0]]
 
 
@@ -222,7 +223,7 @@ def _exact(weight: float) -> str:
 
 
 def _visible(text: str) -> str:
-    """Control characters and those that turn the direction of text, as \\u{…}."""
+    """The text with control and bidirectional characters as \\u{…}."""
     def turns(character: str) -> bool:
         return not character.isprintable() or character in _TURNING
 
@@ -230,13 +231,13 @@ def _visible(text: str) -> str:
 
 
 def _edges(extent: int, most: int) -> list[int]:
-    """Where blocks begin and end, of at most so many."""
+    """The edges of at most `most` blocks."""
     count = min(extent, most)
     return [index * extent // count for index in range(count + 1)] if count else [0]
 
 
 def _blocks(rows: list[list[float]], most: int) -> list[list[float]]:
-    """Means of blocks, at most so many each way."""
+    """Means of blocks, at most `most` in each direction."""
     means, lefts = [], _edges(len(rows[0]) if rows else 0, most)
     for top, bottom in itertools.pairwise(_edges(len(rows), most)):
         sums = [sum(column) for column in zip(*rows[top:bottom])]
@@ -246,7 +247,7 @@ def _blocks(rows: list[list[float]], most: int) -> list[list[float]]:
 
 
 def _png(width: int, height: int, lines: bytes) -> bytes:
-    """A picture of grey and alpha, from its lines, each with its filter's number in front."""
+    """A grayscale image with alpha, from its lines, each preceded by the number of its filter."""
     def chunk(name: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
 
@@ -259,7 +260,7 @@ def _largest(rows: list[list[float]]) -> float:
 
 
 def _word(text: str, limit: int | None = None) -> str:
-    """A word from outside; a long one has itself as title where it is cut."""
+    """A word from outside; a word that is truncated has its full text as title."""
     title = f' title="{html.escape(text)}"' if limit is not None and len(text) > limit else ""
     return f"<bdi{title}>{html.escape(text)}</bdi>"
 
@@ -297,7 +298,7 @@ class Figure:
         return f"{self._queries[query]} \u2192 {self._keys[key]} {_exact(weight)}"
 
     def _row_title(self, head: list[list[float]], top: int, bottom: int) -> str:
-        """The three largest weights of a row; of a block of rows, the largest of each, three at most."""
+        """The three largest weights of a row; for a block of rows, the largest of each row, at most three."""
         if not self._keys:
             return ""
         if bottom - top == 1:
@@ -311,7 +312,7 @@ class Figure:
         return ", ".join(self._pair(query, key, weight) for weight, query, key in best)
 
     def _titles(self, head: list[list[float]], rows: int, columns: int, most: int) -> str:
-        """Elements over the cells of a map, or over its rows, that tell what is there."""
+        """Elements over the cells of a map, or over its rows, with titles."""
         cells, maps = rows * columns, len(self._heads)
         if rows == len(head) and columns == len(self._keys) and cells * maps <= _MOST_CELL_TITLES:
             return "".join(f'<i title="{html.escape(self._pair(query, key, weight))}"></i>'
@@ -322,7 +323,7 @@ class Figure:
                        for top, bottom in itertools.pairwise(_edges(len(head), most)))
 
     def _map(self, head: list[list[float]], size: int, most: int, end: float | None) -> tuple[str, float, tuple[int, int]]:
-        """The map as a picture of transparencies, through which the page's colour shows, up to `end` or its own largest;
+        """The map as an image of transparencies, through which the page's color shows, up to `end` or its own largest weight;
         its largest; its extents."""
         means = _blocks(head, most)
         largest = _largest(means)
@@ -382,7 +383,7 @@ class Figure:
             figures.append(f"<figure>{drawn}<figcaption>{html.escape(under)}</figcaption></figure>")
             if self._layers is not None and index % per_layer == 0:
                 figures.insert(-1, f"<span>layer {index // per_layer}</span>")
-        beneath = ", which stands beneath it" * (self._layers is not None)
+        beneath = ", printed below it" * (self._layers is not None)
         ends = f"the largest weight of each map{beneath}" if end is None else _exact(end)
         legend = f'0<span class="regard-ramp"></span>{ends}; ' if count else ""
         if 0 < rows < len(self._queries) or 0 < columns < len(self._keys):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keys and values that stay between calls: KvCache, and attention_decode over one.
+"""Keys and values that are kept between calls: KvCache and attention_decode.
 
     cache = regard.KvCache(num_kv_heads=8, head_size=64, capacity=4096, dtype="bfloat16")
     cache.append(key, value)
@@ -59,7 +59,7 @@ class KvCache:
 
     Notes
     -----
-    Any number of threads may use a cache: calls that change it wait until those that read it are done.
+    Any number of threads may use a cache: calls that change it wait until calls that read it have finished.
 
     Examples
     --------
@@ -120,7 +120,7 @@ class KvCache:
         sequence : int, optional
             The one sequence to append to.
         counts : sequence of int, shape (B,), optional
-            How many of the L keys each sequence takes.
+            How many of the L keys to append to each sequence, from the first one on.
 
         Raises
         ------
@@ -144,14 +144,14 @@ class KvCache:
         self._cache.truncate(sequence, length)
 
     def fork(self, from_sequence: int, to_sequence: int) -> None:
-        """Make an empty sequence a copy of another one. In a paged cache, they share whole panels.
+        """Make an empty sequence share the keys and values of another one. Whole panels are not copied.
 
         Parameters
         ----------
         from_sequence : int
-            The sequence to copy.
+            The sequence to share.
         to_sequence : int
-            The sequence to fill, which must be empty.
+            The sequence that shares them, which must be empty.
         """
         self._cache.fork(from_sequence, to_sequence)
 
@@ -185,7 +185,7 @@ class KvCache:
 
     @property
     def memory(self) -> memoryview:
-        """The block, read-only: written to a file and read or mapped again, :meth:`open` opens it."""
+        """The block, read-only. If it is written to a file and read or mapped again, :meth:`open` opens it."""
         return self._cache.memory
 
     @property
@@ -301,7 +301,7 @@ def attention_decode(
     alibi_slopes, sinks, soft_cap, scale, dropout, dropout_seed, dropout_first, weights_in_float32 : optional
         Scores, sinks and dropout, as in :func:`attention`.
     num_threads : int, default 0
-        The maximum number of threads; 0 is all that the library uses.
+        The maximum number of threads; 0 means :func:`default_num_threads`.
 
     Returns
     -------

@@ -81,7 +81,7 @@ def linear_forward(
     activation : {'none', 'relu', 'gelu', 'gelu_tanh'}, default 'none'
         The function that is applied to each element.
     num_threads : int, default 0
-        The maximum number of threads; 0 is all that the library uses.
+        The maximum number of threads; 0 means :func:`default_num_threads`.
 
     Returns
     -------
@@ -129,7 +129,7 @@ def linear_backward(
     accumulate : sequence of str, default ()
         The names of given arrays to which the gradient is added, instead of overwriting them.
     num_threads : int, default 0
-        The maximum number of threads; 0 is all that the library uses.
+        The maximum number of threads; 0 means :func:`default_num_threads`.
 
     Returns
     -------
@@ -176,7 +176,7 @@ def layer_norm_forward(
     out : array, shape (R, E), optional
         The array to write to.
     num_threads : int, default 0
-        The maximum number of threads; 0 is all that the library uses.
+        The maximum number of threads; 0 means :func:`default_num_threads`.
 
     Returns
     -------
@@ -247,7 +247,7 @@ def multi_head_attention_forward(
     alibi_slopes, sinks, soft_cap, scale, dropout, dropout_seed, dropout_first, weights_in_float32 : optional
         Scores, sinks and dropout, as in :func:`attention`.
     num_threads : int, default 0
-        The maximum number of threads; 0 is all that the library uses.
+        The maximum number of threads; 0 means :func:`default_num_threads`.
 
     Returns
     -------

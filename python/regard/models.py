@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def _texts(operator: str, name: str, texts: Sequence[str]) -> list[str]:
-    """A list of texts. One text is a sequence of texts, too, and not what was meant."""
+    """A list of texts. A single str is also a sequence of str, but passing one is a mistake."""
     if isinstance(texts, str):
         raise TypeError(f"{operator}: {name} is of type str; expected a sequence of str, such as [{texts[:20]!r}]")
     return list(texts)
@@ -88,7 +88,7 @@ class Model:
 
 
 class _Shown:
-    """What a notebook shows of a result: python/regard/results.py."""
+    """The representation of a result in a notebook, from python/regard/results.py."""
 
     __slots__ = ("__weakref__", "_result")
 
@@ -120,9 +120,9 @@ class Explanation(_Shown):
         width : int, default 80
             The number of columns.
         color : bool, default False
-            Whether to use the colours of a terminal.
+            Whether to color the text with the escape codes of a terminal.
         full : bool, default False
-            Whether to print every number, however many there are.
+            Whether to print all numbers.
         step : str, default ''
             One step only, by its name or number.
 
@@ -147,7 +147,7 @@ class Explanation(_Shown):
         return self._result.json(step)  # type: ignore[no-any-return]
 
     def html(self) -> str:
-        """Return the steps as one HTML page, which loads nothing.
+        """Return the steps as one self-contained HTML page.
 
         Returns
         -------
@@ -169,7 +169,7 @@ class SentenceAnalysis(_Shown):
         width : int, default 80
             The number of columns.
         color : bool, default False
-            Whether to use the colours of a terminal.
+            Whether to color the text with the escape codes of a terminal.
 
         Returns
         -------
@@ -209,7 +209,7 @@ class Comparison(_Shown):
         width : int, default 80
             The number of columns.
         color : bool, default False
-            Whether to use the colours of a terminal.
+            Whether to color the text with the escape codes of a terminal.
         full : bool, default False
             Whether to print all pairs, controls and heads.
 
@@ -307,7 +307,7 @@ def explain(
     truncate : bool, default False
         Whether to truncate a sentence that is too long, instead of rejecting it; only with a model.
     full : bool, default False
-        Whether to compute everything behind the weight that is shown; only with a model.
+        Whether to compute all steps behind the weight that is shown; only with a model.
 
     Returns
     -------
@@ -340,7 +340,7 @@ def lesson(name: str, layout: Literal["rows", "columns"] | None = None) -> Expla
     Parameters
     ----------
     name : str
-        The name; :func:`lesson_entries` lists them.
+        The name of a lesson; :func:`lesson_entries` lists them.
     layout : {'rows', 'columns'}, optional
         Whether vectors are rows or columns; as in the document by default.
 
@@ -351,7 +351,7 @@ def lesson(name: str, layout: Literal["rows", "columns"] | None = None) -> Expla
     Raises
     ------
     ValueError
-        There is no lesson of this name; the message lists all.
+        There is no lesson of this name; the message lists all names.
 
     Examples
     --------
@@ -414,7 +414,7 @@ def embed(model: Model, texts: Sequence[str], truncate: bool = False) -> numpy.n
     model : Model
         The model, as :func:`load_model` returns it.
     texts : sequence of str
-        The texts, n of them.
+        n texts.
     truncate : bool, default False
         Whether to truncate texts that are too long, instead of rejecting them.
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The results of calls that have more than one: named tuples, and dictionaries whose entries are attributes.
 
-    AttentionResult        context, lse … of attention and attention_decode: a tuple of what was asked for, by name
+    AttentionResult        context, lse … of attention and attention_decode: a tuple of the requested results, by name
     AttentionStatistics …  entropy, top_keys … of attention_with_statistics and others: a dict with attributes
 
 The representation of each lists the type and shape of every array. Read next: attention_operators.py.
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     Array = TypeVar("Array")
 
     class AttentionResult(tuple[Any, ...], Generic[Array]):
-        """The context and the other results that were asked for, in this order."""
+        """The context and the other requested results, in this order."""
 
         context: Array
         row_max: Array
@@ -64,7 +64,7 @@ def result_class(fields: tuple[str, ...], name: str = "AttentionResult") -> Any:
     if found is None:
         make: Any = collections.namedtuple
         found = make(name, fields, module=__name__)
-        found.__doc__ = "The results that were asked for: " + ", ".join(fields) + "."
+        found.__doc__ = "The requested results: " + ", ".join(fields) + "."
         found.__repr__ = lambda self: _listed(name, zip(fields, self))
         found.__getattr__ = _missing
         found.__reduce__ = lambda self: (restored, (fields, name, tuple(self)))
@@ -104,7 +104,7 @@ else:
 class AttentionStatistics(Named[Array]):
     """Context and attention statistics of attention_with_statistics, by name or as attributes.
 
-    top_keys and top_weights are there if top_keys was given, chosen_weight and head_chosen_weight if keys were chosen.
+    top_keys and top_weights are present if top_keys was given, chosen_weight and head_chosen_weight if keys were chosen.
     """
 
     __slots__ = ()
@@ -130,7 +130,7 @@ class LayerInspection(Named[Array]):
     """One call of attention that regard.transformers.inspection recorded, by name or as attributes.
 
     The attention statistics of AttentionStatistics without the context, and with the layer, step and module of the call;
-    key_mass and pooled_map are there if pooled_map was given.
+    key_mass and pooled_map are present if pooled_map was given.
     """
 
     __slots__ = ()
@@ -177,7 +177,7 @@ class AttentionPartials(Named[Array]):
 
 
 class AttentionGradients(Named[Array]):
-    """Gradients of attention_backward, by name or as attributes: those that were asked for."""
+    """Gradients of attention_backward, by name or as attributes: those that were requested."""
 
     __slots__ = ()
     if TYPE_CHECKING:
@@ -199,7 +199,7 @@ class LinearGradients(Named[Array]):
 
 
 class PlannedOperator(Named[object]):
-    """What one operator of a planned call will do, by name or as attributes."""
+    """What one operator of a planned call would do, by name or as attributes."""
 
     __slots__ = ()
     if TYPE_CHECKING:
@@ -211,7 +211,7 @@ class PlannedOperator(Named[object]):
 
 
 class Plan(Named[object]):
-    """What a planned call will do, by name or as attributes."""
+    """What a planned call would do, by name or as attributes."""
 
     __slots__ = ()
     if TYPE_CHECKING:

@@ -2,10 +2,10 @@
 """ONNX's operator `Attention`, opsets 23 to 25, on NumPy arrays: its inputs, attributes and outputs, and its rules.
 
     Q (B, Hq, Sq, D), K (B, Hkv, Skv, D), V (B, Hkv, Skv, Dv)    or (B, Sq, Hq·D) … with q_num_heads and kv_num_heads
-    keys = past_key and K, one behind the other; query i stands at i + past length (nonpad_kv_seqlen[b] − Sq, else 0)
+    keys = past_key and K, concatenated; query i is at position i + past length, or i + nonpad_kv_seqlen[b] − Sq
 
 16-bit inputs are computed in float32, so results may be closer to the exact ones than the standard's reference.
-What an opset does not have is rejected. Read next: docs/guide/python.md.
+Arguments that the opset does not have are rejected. Read next: docs/guide/python.md.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _heads(name: str, array: _Array, count: int | None, attribute: str) -> _Arra
 
 
 def _joined(name: str, past: _Array, new: _Array) -> _Array:
-    """past and new keys or values, one behind the other."""
+    """past and new keys or values, concatenated."""
     if past.ndim != 4 or past.shape[:2] != new.shape[:2] or past.shape[3] != new.shape[3]:
         _reject(f"{name} has shape {past.shape}; expected ({new.shape[0]}, {new.shape[1]}, past length, {new.shape[3]})")
     if past.dtype != new.dtype:
@@ -53,7 +53,7 @@ def _joined(name: str, past: _Array, new: _Array) -> _Array:
 
 
 def _options(attn_mask: _Array | None, keys: int, query: _Array, padded: bool) -> dict[str, _Array]:
-    """attn_mask as the options mask and bias: what it takes from sight entirely, it hides. padded: so is what it lacks."""
+    """attn_mask as the options mask and bias; −∞ hides a key. padded: so are the keys that attn_mask does not cover."""
     if attn_mask is None:
         return {}
     boolean = attn_mask.dtype == bool
@@ -85,7 +85,7 @@ def attention(Q: _Array, K: _Array, V: _Array, attn_mask: _Array | None = None, 
     Q, K, V : numpy.ndarray
         (B, Hq, Sq, D), (B, Hkv, Skv, D) and (B, Hkv, Skv, Dv), or (B, Sq, Hq · D) … with q_num_heads and kv_num_heads.
     attn_mask : numpy.ndarray, optional
-        Booleans, or numbers that are added to the scores.
+        Booleans, or values that are added to the scores.
     past_key, past_value : numpy.ndarray, optional
         Earlier keys and values, which K and V are appended to.
     nonpad_kv_seqlen : array or sequence of int, shape (B,), optional
@@ -107,7 +107,7 @@ def attention(Q: _Array, K: _Array, V: _Array, attn_mask: _Array | None = None, 
     num_outputs : int, default 1
         How many outputs to return, 1 to 4.
     opset : {23, 24, 25}, default 25
-        What this opset does not have is rejected.
+        The opset whose rules apply. Arguments that it does not have are rejected.
 
     Returns
     -------
@@ -153,7 +153,7 @@ def attention(Q: _Array, K: _Array, V: _Array, attn_mask: _Array | None = None, 
     if (past_key is None) != (past_value is None):
         _reject(f"{'past_key' if past_key is None else 'past_value'} is missing; expected both or none")
     if past_key is not None and nonpad_kv_seqlen is not None:
-        _reject("nonpad_kv_seqlen stands beside past_key; expected one of them")
+        _reject("nonpad_kv_seqlen and past_key are both given; expected one of them")
     flat = Q.ndim == 3
     if not Q.ndim == K.ndim == V.ndim or Q.ndim not in (3, 4):
         _reject(f"Q, K and V have {Q.ndim}, {K.ndim} and {V.ndim} axes; expected 3 or 4, all the same")
@@ -172,7 +172,7 @@ def attention(Q: _Array, K: _Array, V: _Array, attn_mask: _Array | None = None, 
     result_type = Q.dtype
     if K.dtype != result_type:
         _reject(f"K has type {K.dtype}; expected {result_type}, as Q has")
-    # V's type is its own.
+    # V may have a different type.
     if softmax_precision == _FLOAT64 or _np.float64 in (result_type, V.dtype):
         Q, K, V = (x.astype(_np.float64, copy=False) for x in (Q, K, V))
         attn_mask = attn_mask if attn_mask is None or attn_mask.dtype == bool else attn_mask.astype(_np.float64)

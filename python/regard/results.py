@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a notebook shows of an explanation, a sentence or a comparison: its numbers in a table, which needs no script.
+"""How a notebook shows an explanation, a sentence or a comparison: its values in a table, without a script.
 
-    Explanation      the finding; the weights, queries down, keys across
-    SentenceAnalysis    the findings; a line for each word: q·k, divided, weight with its bar, contribution
-    Comparison       the findings; a line for each pair of sentences and for the floor: cosine, layer by layer
+    Explanation         the finding; the weights, queries down, keys across
+    SentenceAnalysis    the findings; a line for each word: q·k, scaled score, weight with its bar, contribution
+    Comparison          the findings; a line for each pair of sentences and for the floor: cosine, layer by layer
 
-Folded beneath it lies the result's page, step by step, in a frame of its own: several on one page, nothing fetched. Its
-script stays in the frame. Read next: figure.py, docs/reference/page.md.
+Below it, collapsed, is the page of the result, step by step, in a separate frame. It makes no network requests, and its
+script is confined to the frame, so that a notebook can show several results. Read next: figure.py, docs/reference/page.md.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
-_MOST_PAGE = 4 << 20  # characters of a page that is put into a notebook
-_MOST_TEXT = 20_000   # characters of a text that stands for what has no table
+_MOST_PAGE = 4 << 20  # largest size of a page that is put into a notebook, in characters
+_MOST_TEXT = 20_000   # largest number of characters of the text that is shown if there is no table
 
 _MORE_STYLE = """<style>
 .regard-figure .regard-lines td { background: none; min-width: 4em; }
@@ -82,7 +82,7 @@ def _sentence(found: dict[str, Any]) -> str:
         text: str = word["name"]
         return text + _mark(word)
 
-    # A word of one piece has one q·k; of several it has more, and shows none.
+    # A word of one piece has one q·k. A word of several pieces has more, and none is shown.
     alone = len(row["queries"]) == 1
 
     def number(values: list[list[float]], word: dict[str, Any], digits: int) -> str:

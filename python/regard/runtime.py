@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What calls will do and what the machine can do: plan, instruction sets, threads, memory and peak rates.
+"""What calls would do and what the machine can do: plan, instruction sets, threads, memory and peak rates.
 
 Read next: docs/guide/python.md.
 """
@@ -20,7 +20,7 @@ def plan(call: Callable[..., object], *args: object, **kwargs: object) -> Plan:
     Parameters
     ----------
     call : callable
-        A function of this package, or one that calls such functions in its own thread.
+        A function of this package, or one that calls such functions on its own thread.
     *args, **kwargs
         Its arguments. They are checked as in the call itself.
 
@@ -54,7 +54,7 @@ def instruction_sets() -> list[InstructionSet]:
     Returns
     -------
     list of InstructionSet
-        Each with name, available (the processor has it), active (operators use it) and fused_multiply_add.
+        Each with name, available (the processor supports it), active (operators use it) and fused_multiply_add.
 
     Raises
     ------
@@ -99,7 +99,7 @@ def available_memory_bytes() -> int:
     Returns
     -------
     int
-        Bytes, within the limits of the cgroup.
+        The number of bytes, within the limits of the cgroup.
     """
     return _regard.available_memory_bytes()
 
@@ -117,7 +117,7 @@ def fma_gflops(num_threads: int, seconds: float) -> float:
     Returns
     -------
     float
-        GFLOP/s of all threads together; a multiply-add counts as two operations.
+        Total GFLOP/s of all threads; a multiply-add counts as two operations.
     """
     return _regard.fma_gflops(num_threads, seconds)
 
@@ -135,18 +135,18 @@ def bf16_dot_gflops(num_threads: int, seconds: float) -> float | None:
     Returns
     -------
     float or None
-        GFLOP/s of all threads together; None unless the active instruction set is avx512_bf16.
+        Total GFLOP/s of all threads; None unless the active instruction set is avx512_bf16.
     """
     return _regard.bf16_dot_gflops(num_threads, seconds)
 
 
 def read_gigabytes_per_second(bytes_per_thread: int, num_threads: int, seconds: float) -> float:
-    """Measure the rate at which threads read memory, each its own buffer again and again.
+    """Measure the rate at which threads read memory: each reads its own buffer repeatedly.
 
     Parameters
     ----------
     bytes_per_thread : int
-        The size of each buffer.
+        The size of each thread's buffer in bytes.
     num_threads : int
         The number of threads, 1 to 4096.
     seconds : float
@@ -155,6 +155,6 @@ def read_gigabytes_per_second(bytes_per_thread: int, num_threads: int, seconds: 
     Returns
     -------
     float
-        GB/s of all threads together, in the best of several loops.
+        Total GB/s of all threads, in the best of several loops.
     """
     return _regard.read_gigabytes_per_second(bytes_per_thread, num_threads, seconds)

@@ -3,12 +3,13 @@
 
     import regard.torch
     with regard.torch.patched():
-        model(inputs)        # torch.nn.functional.scaled_dot_product_attention on the processor is Regard's
+        model(inputs)        # torch.nn.functional.scaled_dot_product_attention is Regard's for CPU tensors
 
-Differentiable, and one opaque operator to torch.compile. What it cannot do, it rejects by name; it never falls back.
+It is differentiable, and one opaque operator for torch.compile. Calls that it cannot compute are rejected by name; it
+never falls back.
 
-    eager, nobody watching     _Eager, or without gradients the library itself: some microseconds
-    torch.compile, modes …     the operators regard::attention and regard::attention_backward: the same calls below
+    plain eager mode           _Eager or, without gradients, the library itself: a few microseconds of overhead
+    torch.compile, modes …     the operators regard::attention and regard::attention_backward, with the same calls
 
 Read next: python/attention.cpp, python/backward.cpp.
 """
@@ -37,7 +38,7 @@ def _reject(what):
 
 
 def _plain(tensor):
-    """What the library reads: the memory, without its history."""
+    """The tensor that the library reads: the same memory, without autograd history."""
     return tensor.detach() if tensor is not None and tensor.requires_grad else tensor
 
 
@@ -157,9 +158,9 @@ _attention.register_autograd(_gradients, setup_context=_save)
 
 
 class _Eager(torch.autograd.Function):
-    """The operator regard::attention without what PyTorch does about operators that many may watch: the context alone.
+    """The operator regard::attention without the overhead of PyTorch's dispatcher. It returns only the context.
 
-    rows is a list that takes row_max and row_sum.
+    row_max and row_sum are appended to the list `rows`.
     """
 
     @staticmethod
@@ -173,18 +174,18 @@ class _Eager(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad_context):
         saved = ctx.saved_tensors
-        # Gradients of gradients are asked for: the operator rejects them.
+        # Second derivatives are requested: the operator rejects them.
         watched = torch.is_grad_enabled() or _watched(grad_context, *saved[:3])
         call = _attention_backward if watched else _backward
         return None, *_gradients_by(call, grad_context, saved, ctx.options, ctx.needs_input_grad[5:7])
 
 
-# Function.apply looks at every input for what a transform may have left there; nobody transforms where this is called.
+# Function.apply checks every input for the state of a transform. No transform is active where _apply is called.
 _apply = super(torch.autograd.Function, _Eager).apply
 
 
 def _watched(*tensors):
-    """Whether anybody but eager mode sees operators now (compilers, modes, transforms), or a tensor is not just memory."""
+    """Whether a compiler, mode or transform observes operators now, or a tensor is not plain memory."""
     if torch.compiler.is_compiling():
         return True
     if _num_modes() or _transform() is not None or _trace() is not None or forward_ad._current_level >= 0:
@@ -196,11 +197,11 @@ def _watched(*tensors):
 
 
 def _reject_other_derivatives(tensors):
-    """Those that PyTorch would pass over the operator for, as if it were constant, or fail at without naming it."""
+    """Rejects derivatives for which PyTorch would treat the operator as constant, or would fail without naming it."""
     if torch.compiler.is_compiling():
         return
     if any(transform.key() in _DERIVATIVES for transform in _transforms() or ()):
-        _reject("a transform of torch.func (grad, vjp, jvp, jacrev …) is at work; expected torch.autograd.grad or backward()")
+        _reject("a transform of torch.func (grad, vjp, jvp, jacrev …) is active; expected torch.autograd.grad or backward()")
     if forward_ad._current_level >= 0:
         for tensor in tensors:
             if tensor is not None and forward_ad.unpack_dual(tensor).tangent is not None:
@@ -234,7 +235,7 @@ def attention(
     sinks : Tensor, shape (H,), optional
         Attention sinks, float32 (float64 if query is float64).
     dropout : float, default 0.0
-        The probability with which weights are dropped, by a seed of PyTorch's generator.
+        The dropout probability. The seed is drawn from PyTorch's generator.
     causal : bool, default False
         Causal masking, aligned top left.
     scale : float, optional
@@ -290,7 +291,7 @@ def _check(query, key, value, attn_mask, dropout_p, is_causal):
         if tensor is None:
             continue
         if not tensor.is_cpu:
-            _reject(f"{name} lies on {tensor.device}; expected the processor (cpu)")
+            _reject(f"{name} is on {tensor.device}; expected a CPU tensor")
         if tensor.layout != torch.strided or tensor.is_nested:
             _reject(f"{name} is {'nested' if tensor.is_nested else tensor.layout}; expected a dense tensor")
         if tensor is not attn_mask and tensor.dim() < 2:
@@ -330,7 +331,8 @@ def scaled_dot_product_attention(
     attn_mask : Tensor, broadcastable to (…, H, L, S), optional
         Booleans, True = visible, or numbers that are added to the scores.
     dropout_p : float, default 0.0
-        The dropout probability. PyTorch's generator determines which weights are dropped; PyTorch would drop others.
+        The dropout probability. PyTorch's generator determines which weights are dropped; they are not those
+        that PyTorch would drop.
     is_causal : bool, default False
         Causal masking, aligned top left. It is combined with attn_mask, but then not with dropout_p.
     scale : float, optional
@@ -386,7 +388,7 @@ def scaled_dot_product_attention(
 
 
 def _broadcast(query, key, value, attn_mask, enable_gqa):
-    """The tensors with four axes and as many heads as they need, and the axes before the last two of the result."""
+    """The tensors with four axes and the required numbers of heads, and the axes of the result before its last two."""
     try:
         shape = torch.broadcast_shapes(query.shape[:-3], key.shape[:-3], value.shape[:-3])
     except RuntimeError:
@@ -395,15 +397,15 @@ def _broadcast(query, key, value, attn_mask, enable_gqa):
     heads, of_key, of_value = (tensor.shape[-3] if tensor.dim() > 2 else 1 for tensor in (query, key, value))
     if of_key != of_value and 1 not in (of_key, of_value):
         if not enable_gqa or not of_key or not of_value or heads % of_key or heads % of_value:
-            _reject(f"key has {of_key} heads and value {of_value}; expected as many"
+            _reject(f"key has {of_key} heads and value {of_value}; expected the same number"
                     + (f", or divisors of query's {heads}" if enable_gqa else ", or enable_gqa=True"))
-        # Each has groups of its own.
+        # key and value have groups of different sizes.
         key, value = (tensor.repeat_interleave(heads // tensor.shape[-3], -3) for tensor in (key, value))
         of_key = of_value = heads
     key_heads = max(of_key, of_value)
     if not enable_gqa and key_heads not in (1, heads):
         if heads != 1:
-            _reject(f"query has {heads} heads and key and value {key_heads}; expected as many, or enable_gqa=True")
+            _reject(f"query has {heads} heads and key and value {key_heads}; expected the same number, or enable_gqa=True")
         heads = key_heads
 
     def four_axes(tensor, num_heads):
@@ -427,10 +429,10 @@ _original = None
 
 @contextlib.contextmanager
 def patched() -> collections.abc.Iterator[None]:
-    """Make ``torch.nn.functional.scaled_dot_product_attention`` Regard's for CPU tensors, within a context.
+    """Replace ``torch.nn.functional.scaled_dot_product_attention`` by Regard's for CPU tensors, within a context.
 
     It applies to the whole process. Calls with a tensor on another device go to PyTorch. Modules that imported the
-    function by name earlier keep the old one, and so do PyTorch's own fused transformer layers.
+    function by name earlier keep the original, and so do PyTorch's fused transformer layers.
 
     Returns
     -------

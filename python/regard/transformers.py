@@ -13,10 +13,10 @@
 Which mask a model gets, and what happens to a model that Regard cannot serve:
 
     no attention class calls the interface        rejected with the model's name when the implementation is set
-    a table of its own, indexed by the name       rejected likewise
+    selects attention classes from its own table  rejected in the same way
     a tensor argument that Regard does not take   rejected with its name at the first call
-    supports sdpa or attention backends           the mask of sdpa: booleans, or None where is_causal says it all
-    everything else                               the mask of eager: numbers to add
+    supports sdpa or attention backends           the mask of sdpa: booleans, or None if is_causal is sufficient
+    everything else                               the mask of eager: values that are added to the scores
 
 docs/guide/transformers.md lists the architectures. Read next: torch.py.
 """
@@ -41,17 +41,17 @@ from . import _regard
 from .named_results import LayerInspection
 from .torch import _learns, attention
 
-# The inspections that the current context is in, the outermost first.
+# The active inspections of the current context, the outermost first.
 _inspection: contextvars.ContextVar[tuple["_Inspection", ...]] = contextvars.ContextVar("regard_inspection", default=())
-# Those of all threads. Dynamo does not read _inspection, but compiles anew when this is no longer empty.
+# Those of all threads. Dynamo does not read _inspection, but recompiles when this list is no longer empty.
 _inspections: list["_Inspection"] = []
 
 _names: set[str] = set()  # under which Regard is registered
 _models: weakref.WeakSet[transformers.PreTrainedModel] = weakref.WeakSet()  # that were set to one of them
-# By the type of a configuration: whether every model that was set to Regard with it only hands its mask on.
+# By type of configuration: whether all models with it that were set to Regard only pass their mask on.
 _hands_mask_on: dict[type, bool] = {}
 
-# Tensors that models pass to every attention function and that change none of its numbers.
+# Tensors that models pass to every attention function and that do not affect its results.
 _WITHOUT_EFFECT = {*TransformersKwargs.__annotations__, "cache_position", "position_embeddings", "token_type_ids",
                    "input_ids", "inputs_embeds", "labels"}
 
@@ -76,11 +76,11 @@ def attention_forward(
     Parameters
     ----------
     module : torch.nn.Module
-        The module that calls.
+        The calling module.
     query, key, value : Tensor, shapes (B, H, L, D), (B, Hkv, S, D) and (B, Hkv, S, Dv)
         Key heads are not repeated.
     attention_mask : Tensor or None
-        Booleans, or numbers to add. Without one, a module that is causal gets a causal mask if L > 1.
+        Booleans, or values that are added to the scores. Without one, a module that is causal gets a causal mask if L > 1.
     scaling : float, optional
         The factor of the scores.
     dropout : float, default 0.0
@@ -96,13 +96,13 @@ def attention_forward(
     cache : object, optional
         A paged cache, which is rejected.
     **kwargs
-        What else the model passes. Tensors that are not known to be without effect are rejected.
+        Other arguments of the model. Tensors are rejected unless they are known to have no effect.
 
     Returns
     -------
     context : Tensor, shape (B, L, H, Dv)
     weights : Tensor, shape (B, H, L, S), or None
-        Computed if ``output_attentions`` asks for them, before dropout. They are differentiable; their backward pass holds
+        Computed if ``output_attentions`` requests them, before dropout. They are differentiable; their backward pass holds
         a few arrays of their size.
 
     Raises
@@ -139,7 +139,7 @@ def attention_forward(
             bias, sinks = options.get("bias"), options.get("sinks")
             find = _differentiable_weights if _learns(query, key, bias, sinks) else _weights
             weights = find(query, key, bias, sinks, row_max.detach(), row_sum.detach(), told)
-        # A step of generation has the newest rows, which its mask does not say.
+        # A generation step has only the newest rows, which its mask does not show.
         position = {"query_offset": "bottom_right"} if causal and not told["causal"] else {}
         for one in asked:
             one.see(module, query.detach(), key.detach(), value.detach(), told | position)
@@ -147,17 +147,17 @@ def attention_forward(
 
 
 def _weights_are_wanted(kwargs):
-    """Some models hand output_attentions down to here; for all, what transformers collects from layers is known to it."""
+    """Whether weights are requested: by output_attentions, which some models pass on, or by what transformers collects."""
     collected = getattr(output_capturing, "_active_collector", None)
     names = (collected.get() if collected is not None else None) or ()
     return bool(kwargs.get("output_attentions")) or any(name.endswith("attentions") for name in names)
 
 
 def _told(options):
-    """The same options as the library takes them: detached, the causal mask's alignment named."""
+    """The options as the library takes them: detached, and with the alignment of the causal mask."""
     told = {name: option.detach() if isinstance(option, torch.Tensor) else option for name, option in options.items()}
     told["causal"] = "top_left" if told["causal"] else False
-    del told["dropout"]  # it acts on the context alone
+    del told["dropout"]  # it affects only the context
     return told
 
 
@@ -171,10 +171,10 @@ def _differentiable_weights(*arguments):
 
 
 class _Weights(torch.autograd.Function):
-    """P = softmax(soft_cap(scale · Q · Kᵀ) + bias), with the derivative of all but row_max and row_sum, which P determines.
+    """P = softmax(soft_cap(scale · Q · Kᵀ) + bias), differentiable in all inputs except row_max and row_sum.
 
-    With g = dL/dP and t = Σ g ∘ P of a row: dL/dscores = P ∘ (g − t), and the sink, whose weight is 1 − Σ P, gets −t times
-    that.
+    With g = dL/dP and t = Σ g ∘ P of a row: dL/dscores = P ∘ (g − t) and dL/dsink = −t · (1 − Σ P), where 1 − Σ P is the
+    weight of the sink.
     """
 
     @staticmethod
@@ -218,7 +218,7 @@ class _Inspection:
     def see(self, module, query, key, value, options):
         seen = _regard.attention_with_statistics(query, key, value, **self.options, **options)
         if self.pooled_map:
-            # A step of generation has one row, and a short text fewer than the map.
+            # A generation step has one row, and a short text may have fewer rows than the map.
             cells = tuple(map(min, self.pooled_map, (query.shape[2], key.shape[2])))
             seen |= _regard.attention_columns(query, key, seen["row_max"], seen["row_sum"], pooled_map=cells, **options)
         del seen["context"]
@@ -230,7 +230,7 @@ class _Inspection:
 
 
 def _name_of(module):
-    """Within the outermost model that was set to Regard, as named_modules() has it; the type's name outside of such models."""
+    """The name in the outermost model that was set to Regard, as in named_modules(); otherwise the name of the type."""
     names = (name for model in _models for name, one in model.named_modules() if one is module)
     return max(names, key=len, default=type(module).__name__)
 
@@ -254,7 +254,7 @@ def inspection(
         The size of the pooled map; smaller if a call has fewer rows or keys.
     chosen_offset : int, optional
         The key of chosen_weight at the row's position + chosen_offset: −1 finds previous-token heads, 1 − period induction
-        heads in a text that repeats. Keys that a call does not have count 0.
+        heads in a text that repeats. Keys that do not exist have no weight.
 
     Returns
     -------
@@ -291,8 +291,8 @@ def inspection(
 def attention_mask(**options: typing.Any) -> torch.Tensor | None:
     """Return the mask that a model passes to :func:`attention_forward`.
 
-    Booleans, as for "sdpa", for models that only hand the mask on; otherwise numbers to add, as for "eager". A model that
-    computes attention itself adds its mask to the scores, whatever implementation it is set to.
+    Booleans, as for "sdpa", for models that only pass the mask on; otherwise values that are added to the scores, as for
+    "eager". A model that computes attention itself adds its mask to the scores with every implementation.
 
     Parameters
     ----------
@@ -309,12 +309,12 @@ def attention_mask(**options: typing.Any) -> torch.Tensor | None:
 
 @functools.cache
 def _reason_not_to_serve(model):
-    """Why no module of this class of models can call Regard, from the Python modules that it and its bases come from."""
+    """Why models of this class cannot call Regard, from the Python modules of the class and its bases; None if they can."""
     modules = _modules(model)
     names = [value for module in modules for value in vars(module).values()]
     for value in names:
         if isinstance(value, dict) and "eager" in value and all(isinstance(one, type) for one in value.values()):
-            return "selects its attention classes from a table of its own"
+            return "selects its attention classes from its own table"
     if any(isinstance(value, transformers.AttentionInterface) for value in names):
         return None
     if any(value.__module__ == module.__name__ and issubclass(value, torch.nn.Module) and "Attention" in value.__name__
@@ -323,13 +323,13 @@ def _reason_not_to_serve(model):
     own = {module.__name__ for module in modules}
     if any(isinstance(value, type) and ".models." in value.__module__ and ".modeling_" in value.__module__
            and value.__module__ not in own for value in names):
-        return None  # its parts are models of other modules, which are judged by themselves
+        return None  # its parts are models of other modules, which are checked separately
     return "has no attention that calls transformers' AttentionInterface"
 
 
 @functools.cache
 def _only_hands_mask_on(model):
-    """Whether it treats every implementation that it supports alike, and nothing but an attention function reads its mask."""
+    """Whether it treats all supported implementations alike, and only attention functions read its mask."""
     if not (model._supports_sdpa or model._supports_attention_backend):
         return False
     for module in _modules(model):
@@ -355,7 +355,7 @@ def _reject_unserved(model):
 
 
 def _watch_models():
-    """Wraps the two methods through which transformers sets a model's implementation: neither asks the implementation."""
+    """Wraps the two methods through which transformers sets a model's implementation. Neither consults the implementation."""
     base = transformers.PreTrainedModel
     check, change = base.get_correct_attn_implementation, base.set_attn_implementation
 
@@ -370,7 +370,7 @@ def _watch_models():
 
     @functools.wraps(change)
     def set_attn_implementation(self, attn_implementation, *args, **kwargs):
-        # transformers only logs where a model cannot be set.
+        # transformers itself only logs a message if the implementation of a model cannot be set.
         if isinstance(attn_implementation, str) and attn_implementation in _names:
             for module in self.modules():
                 if isinstance(module, base):
@@ -385,7 +385,7 @@ def register(name: str = "regard") -> str:
     """Register Regard as an attention implementation of transformers, with its masks.
 
     From then on, setting this name on a model that cannot call Regard raises ValueError with the model's name: when the
-    model is made, and in ``set_attn_implementation``. Two methods of ``transformers.PreTrainedModel`` are wrapped for this.
+    model is created, and in ``set_attn_implementation``. Two methods of ``transformers.PreTrainedModel`` are wrapped for this.
 
     Parameters
     ----------

@@ -425,7 +425,7 @@ def test_autocast_lowers_as_it_does_for_pytorch():
     ({"dropout_p": 1.5}, "dropout_p is 1.5"),
     ({"query": normal(1, 2, 3, 4).int()}, "query has type torch.int32"),
     ({"query": normal(1, 2, 3, 4).double()}, "types torch.float64, torch.float32, torch.float32"),
-    ({"query": torch.empty(1, 2, 3, 4, device="meta")}, "query lies on meta"),
+    ({"query": torch.empty(1, 2, 3, 4, device="meta")}, "query is on meta"),
     ({"query": normal(4)}, "query has 1 axes"),
     ({"query": normal(1, 2, 3, 4).to_sparse()}, "query is torch.sparse_coo"),
     ({"query": normal(1, 3, 3, 4)}, "query has 3 heads and key and value 2"),

@@ -88,7 +88,7 @@ def test_a_sentence_is_explained_as_by_the_program(model):
     with pytest.raises(ValueError, match="money"):
         regard.explain(TEXT, model=model, query="money")
     for what in (5, {"tokens": ["he"]}, ["he", "sat"], b"he sat"):
-        with pytest.raises(TypeError, match="input beside a model is of type .*; expected str"):
+        with pytest.raises(TypeError, match="input with a model is of type .*; expected str"):
             regard.explain(what, model=model)
     with pytest.raises(ValueError, match="half of a surrogate pair"):
         regard.explain("\ud800", model=model)
@@ -110,7 +110,7 @@ def test_matrices_are_explained_step_by_step():
         regard.explain(given, layer=0)
     with pytest.raises(RuntimeError, match="byte"):
         regard.explain("{")
-    with pytest.raises(ValueError, match="expected a model beside a sentence, or matrices as JSON"):
+    with pytest.raises(ValueError, match="expected a model for a sentence, or matrices as JSON"):
         regard.explain(TEXT)
     with pytest.raises(TypeError, match=r"explain: input holds what JSON cannot: .*ndarray.*\.tolist\(\)"):
         regard.explain({**given, "Q": query})

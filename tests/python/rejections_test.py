@@ -132,8 +132,8 @@ def test_what_is_accumulated_is_an_array_that_was_given():
     context, row_max, row_sum = regard.attention(QUERY, KEY, VALUE, return_row_max=True, return_row_sum=True)
     inputs = QUERY, KEY, VALUE, context, row_max, row_sum, np.ones_like(context)
     for names, words in ((["grad_key"], "accumulate names grad_key; expected grad_key=array to add to"),
-                         (["grad_bias"], "accumulate names 'grad_bias', which is no gradient asked for"),
-                         (["dq"], "accumulate names 'dq', which is no gradient asked for")):
+                         (["grad_bias"], "accumulate names 'grad_bias', which is not a requested gradient"),
+                         (["dq"], "accumulate names 'dq', which is not a requested gradient")):
         with pytest.raises(ValueError, match="attention_backward: " + words):
             regard.attention_backward(*inputs, fingerprint="unchecked", accumulate=names)
     with pytest.raises(TypeError, match="accumulate is of type str; expected a sequence of names"):

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Renders attention over the caller's arrays as an HTML page: any row as a sum, what it becomes, and the whole head.
+/// Renders attention over the caller's arrays as an HTML page: any row as a sum, its context, and the whole head.
 ///
 /// @verbatim
 ///     query, key, value ── attention_forward() ──▶ context, row_max, row_sum
@@ -38,18 +38,18 @@ struct AttentionHtmlInspection {
   std::vector<float> maps{};          ///< Mean weight of each cell, (B · H, rows, columns).
 };
 
-/// Makes the inspection that a page shows from a report and the pooled maps.
+/// Creates the inspection that a page shows from a report and the pooled maps.
 ///
-/// @tparam T float or double, the type of the maps.
-/// @param inspection Report of inspect_heads for the same call.
-/// @param pooled_map Means of weights, (B, H, Ga, Gb), as attention_columns wrote them for the call whose key masses
-///   `inspection` was made from.
+/// @tparam T          float or double, the type of the maps.
+/// @param inspection  Report of inspect_heads() for the same call.
+/// @param pooled_map  Means of weights, (B, H, Ga, Gb), as attention_columns() wrote them for the call whose key masses
+///                    `inspection` was made from.
 /// @return The report and the maps, with joined strips where needed.
 template <class T>
 REGARD_EXPORT AttentionHtmlInspection
 attention_html_inspection(const Inspection& inspection, std::type_identity_t<TensorView<const T, 4>> pooled_map);
 
-/// Options of render_attention_html.
+/// Options of render_attention_html().
 struct AttentionHtmlOptions {
   std::vector<RowRange> rows{};  ///< Queries whose rows the page holds, each once; empty: all.
   std::string command{};         ///< The command line, as it was typed.
@@ -58,7 +58,7 @@ struct AttentionHtmlOptions {
   std::vector<std::string> query_tokens{};              ///< L words; empty: queries are named by their indices.
   std::vector<std::string> key_tokens{};                ///< S words; empty: keys are named by their indices.
   const AttentionHtmlInspection* inspection = nullptr;  ///< The inspection to show; null: none.
-  /// Shows the inspection without any rows. The elements of value, and `computed`, are then not read.
+  /// Whether to show the inspection without any rows. The elements of value, and `computed`, are then not read.
   bool only_inspection = false;
 };
 
@@ -71,42 +71,43 @@ inline constexpr double kMaxAttentionHtmlBytes = 24.0 * (1 << 20);
 /// about 200 kB for script, style and texts + 4/3 of the size of the arrays that the page carries
 /// @endcode
 ///
-/// @tparam T float or double, the type of the arrays.
-/// @param query Shape of query, (B, H, L, D).
-/// @param key Shape of key, (B, Hkv, S, D).
-/// @param value Shape of value, (B, Hkv, S, Dv).
-/// @param rows As in AttentionHtmlOptions.
-/// @param has_additions Whether a bias or ALiBi slopes are given.
+/// @tparam T             float or double, the type of the arrays.
+/// @param query          Shape of query, (B, H, L, D).
+/// @param key            Shape of key, (B, Hkv, S, D).
+/// @param value          Shape of value, (B, Hkv, S, Dv).
+/// @param rows           As in AttentionHtmlOptions.
+/// @param has_additions  Whether a bias or ALiBi slopes are given.
 /// @return The size, in bytes.
 template <class T>
 REGARD_EXPORT double attention_html_bytes(const std::array<Index, 4>& query, const std::array<Index, 4>& key,
                                           const std::array<Index, 4>& value, const std::vector<RowRange>& rows,
                                           bool has_additions);
 
-/// Renders the page of one call of attention_forward.
+/// Renders the page of one call of attention_forward().
 ///
-/// query, key, value and options must be those of the call of attention_forward that wrote `computed`. Scores and
-/// weights of the rows are computed by attention_weights.
+/// query, key, value and options must be those of the call of attention_forward() that wrote `computed`. Scores and
+/// weights of the rows are computed by attention_weights().
 ///
-/// @tparam T float or double, the type of the arrays.
-/// @param query Queries, (B, H, L, D).
-/// @param key Keys, (B, Hkv, S, D).
-/// @param value Values, (B, Hkv, S, Dv).
-/// @param computed Outputs of attention_forward: context, row_max, row_sum and, with sinks, sink_weights are read.
-/// @param options Options of attention_forward.
-/// @param html Options of the page.
-/// @param runtime Threads, workspace and stop token.
+/// @tparam T        float or double, the type of the arrays.
+/// @param query     Queries, (B, H, L, D).
+/// @param key       Keys, (B, Hkv, S, D).
+/// @param value     Values, (B, Hkv, S, Dv).
+/// @param computed  Outputs of attention_forward(): context, row_max, row_sum and, with sinks, sink_weights are read.
+/// @param options   Options of attention_forward().
+/// @param html      Options of the page.
+/// @param runtime   Threads, scratch memory and cancellation.
 /// @return The HTML text.
-/// @throws std::invalid_argument with what is wrong, for any of these:
-///   - only_inspection without an inspection
-///   - a row outside 0 … L − 1
-///   - no row or no key to show
-///   - tokens whose number is not that of the queries or keys
-///   - a result that is missing, or a value whose shape does not match key
-///   - a page of more than kMaxAttentionHtmlBytes
+/// @throws InvalidArgument  in any of these cases; the message says which:
+///                          - only_inspection without an inspection
+///                          - a row outside 0 … L − 1
+///                          - no row or no key to show
+///                          - tokens whose number is not that of the queries or keys
+///                          - a result that is missing, or a value whose shape does not match key
+///                          - a page of more than kMaxAttentionHtmlBytes
 ///
-/// Other exceptions are those of attention_weights.
+/// Other exceptions are those of attention_weights().
 ///
+/// @par Example
 /// @code{.cpp}
 /// attention_forward(query, key, value, outputs, options);
 /// const std::string page = render_attention_html<float>(query, key, value, outputs, options, {});

@@ -26,13 +26,13 @@ namespace regard::inline v0 {
 /// Largest number of sentences, which are named A to Z.
 inline constexpr Index kMaxCompared = 26;
 
-/// Options of compare_word.
+/// Options of compare_word().
 struct CompareOptions {
-  /// Words to hide, named as for word_index, in every sentence in which they occur. Each must occur in at least one.
+  /// Words to hide, named as for word_index(), in every sentence in which they occur. Each must occur in at least one.
   std::vector<std::string> hide;
   /// A word that occurs in at least two of the sentences. Empty: every such word.
   std::string control;
-  bool truncate = false;  ///< Truncates texts that are too long, as in SentenceOptions.
+  bool truncate = false;  ///< Whether to truncate texts that are too long, as in SentenceOptions.
   /// With words to hide: number of other words that are hidden as well, each by itself, to show what hiding any word
   /// does.
   Index most_others = 32;
@@ -51,7 +51,7 @@ struct ComparedSentence {
 
 /// A control: another word that both sentences of a pair contain.
 ///
-/// There are N + 2 stages: the row of the embedding table, that row with position and type added and normalised, and
+/// There are N + 2 stages: the row of the embedding table, that row with position and type added and normalized, and
 /// the output of each layer. A word of several pieces is the mean of its pieces, at every stage and in every head.
 struct ControlWord {
   std::string text;  ///< The word, as the first sentence spells it.
@@ -108,22 +108,25 @@ struct Comparison {
 
 /// Compares one word in several sentences.
 ///
-/// @param model The model.
-/// @param word One name for all sentences, as word_index accepts it, or one for each sentence, separated by commas:
-///   `bank`, `bank#1`, `bank,bank#1,@4`. All must name the same word, that is, a word of the same pieces.
-/// @param sentences 2 to kMaxCompared sentences.
-/// @param options Words to hide, control, and whether to truncate.
-/// @param runtime Threads, workspace and stop token.
+/// @param model      The model.
+/// @param word       One name for all sentences, as word_index() accepts it, or one for each sentence, separated by
+///                   commas: `bank`, `bank#1`, `bank,bank#1,@4`. All must name the same word, that is, a word of the
+///                   same pieces.
+/// @param sentences  2 to kMaxCompared sentences.
+/// @param options    Words to hide, control, and whether to truncate.
+/// @param runtime    Threads, scratch memory and cancellation.
 /// @return The comparison.
-/// @throws std::invalid_argument for any of these:
-///   - fewer than 2 or more than kMaxCompared sentences
-///   - a word that does not occur, or that occurs several times and is named without `#`; names of different words
-///   - a word to hide that occurs in no sentence
-///   - a control that does not occur in two sentences, or that is the word itself
-///   - a text without words, and whatever read_sentence rejects
-/// @throws regard::DataError as read_sentence does.
-/// @throws regard::Cancelled if a stop is requested.
+/// @throws InvalidArgument  in any of these cases:
+///                          - fewer than 2 or more than kMaxCompared sentences
+///                          - a word that does not occur, or that occurs several times and is named without `#`; names
+///                            of different words
+///                          - a word to hide that occurs in no sentence
+///                          - a control that does not occur in two sentences, or that is the word itself
+///                          - a text without words, and a text that read_sentence() rejects
+/// @throws DataError        as read_sentence() does.
+/// @throws Cancelled        if a stop is requested.
 ///
+/// @par Example
 /// @code{.cpp}
 /// const Comparison comparison = compare_word(
 ///     model, "bank", {"he sat on the bank of the river", "she put her money in the bank"}, {.hide = {"river"}});
@@ -133,42 +136,42 @@ REGARD_EXPORT Comparison compare_word(const SentenceModel& model, std::string_vi
                                       const std::vector<std::string>& sentences, const CompareOptions& options = {},
                                       const Runtime& runtime = {});
 
-/// Options of render_compare_text.
+/// Options of render_compare_text().
 struct CompareText {
   int width = 80;       ///< Columns of the terminal; at least 40 are used.
-  bool color = false;   ///< Uses colours.
-  bool unicode = true;  ///< Uses characters outside ASCII.
-  bool full = false;    ///< Prints all pairs, controls and heads.
-  /// Prints a short form, as the last part of a longer screen: the verdict of the control, the table of the pairs with
-  /// A, and the line of the test.
+  bool color = false;   ///< Whether to use colors.
+  bool unicode = true;  ///< Whether to use characters outside ASCII.
+  bool full = false;    ///< Whether to print all pairs, controls and heads.
+  /// Whether to print a short form, as the last part of a longer screen: the verdict of the control, the table of the
+  /// pairs with A, and the line of the test.
   bool brief = false;
 };
 /// Renders a comparison as text.
 ///
-/// @param comparison The comparison.
-/// @param options Format and contents.
-/// @param stop Stop token.
+/// @param comparison  The comparison.
+/// @param options     Format and contents.
+/// @param stop        Stop token.
 /// @return The text.
-/// @throws regard::Cancelled if a stop is requested.
+/// @throws Cancelled  if a stop is requested.
 REGARD_EXPORT std::string render_compare_text(const Comparison& comparison, const CompareText& options = {},
                                               const std::stop_token& stop = {});
 
-/// Formulates what the figures say, the verdict first.
+/// States the findings of a comparison, the verdict first.
 ///
 /// The sentences claim no more than floor, controls and, with words to hide, the other words allow. Text from outside
 /// is escaped for a terminal.
 ///
-/// @param comparison The comparison.
+/// @param comparison  The comparison.
 /// @return The sentences.
 REGARD_EXPORT std::vector<std::string> compare_findings(const Comparison& comparison);
 
 /// Renders a comparison as JSON, with `"schema": "regard/1"`; docs/guide/compare.md lists the fields.
 ///
-/// @param comparison The comparison.
-/// @param command The command line, as it was typed.
-/// @param stop Stop token.
+/// @param comparison  The comparison.
+/// @param command     The command line, as it was typed.
+/// @param stop        Stop token.
 /// @return The JSON text.
-/// @throws regard::Cancelled if a stop is requested.
+/// @throws Cancelled  if a stop is requested.
 REGARD_EXPORT std::string render_compare_json(const Comparison& comparison, std::string_view command,
                                               const std::stop_token& stop = {});
 

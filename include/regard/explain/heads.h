@@ -25,13 +25,13 @@
 
 namespace regard::inline v0 {
 
-/// The measures of one query i with weights p_j on the K keys that it can attend to. They are of tokens, not of words.
+/// The measures of one query i with weights p_j on the K keys that it can attend to, in tokens and not in words.
 enum class HeadMeasure {
-  entropy,       ///< `−Σ p ln p / ln K`, from 0 (one key) to 1 (all alike); of queries with K ≥ 2.
+  entropy,       ///< `−Σ p ln p / ln K`, from 0 (one key) to 1 (all keys alike); queries with K ≥ 2.
   special,       ///< `Σ p` over the special tokens around the text, [CLS] and [SEP].
-  self,          ///< `p_i`; of queries that can attend to themselves.
-  previous,      ///< `p_(i−1)`; of queries whose preceding token exists and is visible.
-  next,          ///< `p_(i+1)`; of queries whose following token exists and is visible.
+  self,          ///< `p_i`; queries that can attend to themselves.
+  previous,      ///< `p_(i−1)`; queries whose preceding token exists and is visible.
+  next,          ///< `p_(i+1)`; queries whose following token exists and is visible.
   distance,      ///< `Σ p |i − j|`, in tokens.
   contribution,  ///< `Σ p ‖v · W_output(head)‖₂`
 };
@@ -43,14 +43,14 @@ inline constexpr std::array<HeadMeasure, kNumHeadMeasures> kHeadMeasures = {
     HeadMeasure::next,    HeadMeasure::distance, HeadMeasure::contribution};
 /// Returns the name of a measure: "entropy", …
 ///
-/// @param measure The measure.
+/// @param measure  The measure.
 /// @return Its name.
 REGARD_EXPORT std::string_view head_measure_name(HeadMeasure measure);
 /// Finds a measure by its name.
 ///
-/// @param name The name.
+/// @param name  The name.
 /// @return The measure.
-/// @throws std::invalid_argument with all names, if there is none of that name.
+/// @throws InvalidArgument  if no measure has that name. The message lists all names.
 REGARD_EXPORT HeadMeasure parse_head_measure(std::string_view name);
 
 /// The statistic of one measure in one head, over n queries or, with `by_sentence`, over the means of n sentences.
@@ -69,7 +69,7 @@ struct HeadMeasures {
   std::array<HeadStatistic, kNumHeadMeasures> statistics{};
   /// Returns the statistic of a measure.
   ///
-  /// @param measure The measure.
+  /// @param measure  The measure.
   /// @return Its statistic.
   const HeadStatistic& of(HeadMeasure measure) const { return statistics[static_cast<std::size_t>(measure)]; }
 };
@@ -82,14 +82,14 @@ struct MeasuredText {
   Index num_truncated_tokens = 0;  ///< Number of tokens that truncation removed.
   Index unknown_words = 0;         ///< Number of words that the model sees as [UNK].
   Index split_words = 0;           ///< Number of words split into pieces.
-  std::string warning{};           ///< Result of vocabulary_warning.
+  std::string warning{};           ///< Result of vocabulary_warning().
 };
 
 /// The measures of all heads on all texts.
 struct HeadSurvey {
   std::vector<HeadMeasures> heads;  ///< All heads, layer by layer, (N · H).
   std::vector<MeasuredText> texts;  ///< The texts, in the order in which they were added.
-  bool by_sentence = false;         ///< Statistics are over the means of sentences instead of over queries.
+  bool by_sentence = false;         ///< Whether statistics are over the means of sentences instead of over queries.
   Index num_layers = 0;             ///< N, number of layers.
   Index num_heads = 0;              ///< H, number of heads per layer.
   Index num_tokens = 0;             ///< Number of tokens of all texts.
@@ -101,6 +101,7 @@ struct HeadSurvey {
 ///
 /// The survey is the same for the same sentences in the same order, for any number of threads.
 ///
+/// @par Example
 /// @code{.cpp}
 /// HeadSurveyor surveyor(model, false);
 /// for (const std::string& line : lines) surveyor.add(read_sentence(model, line));
@@ -108,18 +109,18 @@ struct HeadSurvey {
 /// @endcode
 class REGARD_EXPORT HeadSurveyor {
  public:
-  /// Constructs a surveyor without sentences.
+  /// Creates a surveyor without sentences.
   ///
-  /// @param model The model, which must outlive the surveyor.
-  /// @param by_sentence First takes the mean over the queries of a sentence, then the statistics over the sentences.
+  /// @param model        The model, which must outlive the surveyor.
+  /// @param by_sentence  Whether statistics are over the means of sentences instead of over queries.
   HeadSurveyor(const SentenceModel& model, bool by_sentence);
   /// Adds a sentence.
   ///
-  /// @param sentence Result of read_sentence with the model.
-  /// @param line Its line in the input, from 1; 0 for a text given by itself.
-  /// @param runtime Threads, workspace and stop token.
-  /// @throws std::invalid_argument as encoder_weights does.
-  /// @throws regard::Cancelled if a stop is requested.
+  /// @param sentence  Result of read_sentence() with the model.
+  /// @param line      Its line in the input, from 1; 0 for a text given by itself.
+  /// @param runtime   Threads, scratch memory and cancellation.
+  /// @throws InvalidArgument  as encoder_weights() does.
+  /// @throws Cancelled        if a stop is requested.
   void add(const Sentence& sentence, Index line = 0, const Runtime& runtime = {});
   /// Returns the measures of all sentences so far.
   HeadSurvey survey() const;
@@ -146,41 +147,41 @@ class REGARD_EXPORT HeadSurveyor {
 struct HeadFilter {
   std::optional<HeadMeasure> sort{};  ///< Largest mean of this measure first; absent: layer by layer.
   std::optional<Index> layer{};       ///< Only this layer.
-  std::optional<Index> head{};        ///< Only heads of this number.
-  std::optional<double> min{};        ///< Least mean of `sort`, inclusive.
-  std::optional<double> max{};        ///< Largest mean of `sort`, inclusive.
+  std::optional<Index> head{};        ///< Only the heads with this index.
+  std::optional<double> min{};        ///< Minimum of the mean of `sort`, inclusive.
+  std::optional<double> max{};        ///< Maximum of the mean of `sort`, inclusive.
 };
 /// Chooses and sorts heads.
 ///
-/// @param survey The survey.
-/// @param filter Which heads, in which order.
+/// @param survey  The survey.
+/// @param filter  Which heads, in which order.
 /// @return The chosen heads. Heads whose mean is NaN are sorted last.
-/// @throws std::invalid_argument for a layer or head that does not exist, and for min or max without sort.
+/// @throws InvalidArgument  if a layer or head does not exist, or if min or max is given without sort.
 REGARD_EXPORT std::vector<HeadMeasures> chosen_heads(const HeadSurvey& survey, const HeadFilter& filter);
 
-/// Options of render_heads_text.
+/// Options of render_heads_text().
 struct HeadsText {
   int width = 80;       ///< Columns of the terminal; at least 40 are used.
-  bool color = false;   ///< Uses colours.
-  bool unicode = true;  ///< Uses characters outside ASCII.
-  bool full = false;    ///< Prints four decimals, and uniform next to every figure.
+  bool color = false;   ///< Whether to use colors.
+  bool unicode = true;  ///< Whether to use characters outside ASCII.
+  bool full = false;    ///< Whether to print four decimals, and uniform next to every figure.
 };
 /// Renders a survey as text.
 ///
-/// @param survey The survey.
-/// @param filter Which heads, in which order.
-/// @param options Format and contents.
+/// @param survey   The survey.
+/// @param filter   Which heads, in which order.
+/// @param options  Format and contents.
 /// @return The text.
-/// @throws std::invalid_argument as chosen_heads does.
+/// @throws InvalidArgument  as chosen_heads() does.
 REGARD_EXPORT std::string render_heads_text(const HeadSurvey& survey, const HeadFilter& filter,
                                             const HeadsText& options = {});
 /// Renders a survey as JSON, with `"schema": "regard/1"`; docs/guide/compare.md lists the fields.
 ///
-/// @param survey The survey.
-/// @param filter Which heads, in which order.
-/// @param command The command line, as it was typed.
+/// @param survey   The survey.
+/// @param filter   Which heads, in which order.
+/// @param command  The command line, as it was typed.
 /// @return The JSON text.
-/// @throws std::invalid_argument as chosen_heads does.
+/// @throws InvalidArgument  as chosen_heads() does.
 REGARD_EXPORT std::string render_heads_json(const HeadSurvey& survey, const HeadFilter& filter,
                                             std::string_view command);
 

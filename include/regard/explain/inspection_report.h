@@ -27,7 +27,7 @@
 
 namespace regard::inline v0 {
 
-/// Options of inspect_heads.
+/// Options of inspect_heads().
 struct InspectionOptions {
   Index top = 5;                        ///< Largest number of heavy hitters per head.
   std::vector<Index> track_keys = {0};  ///< Keys whose shares are reported in any case.
@@ -42,7 +42,7 @@ struct HeavyHitter {
   double uniform = 0;
 };
 
-/// What is reported about one head.
+/// The report on one head.
 struct HeadInspection {
   Index batch = 0;  ///< Batch entry.
   Index head = 0;   ///< Query head.
@@ -52,20 +52,20 @@ struct HeadInspection {
   std::vector<double> tracked_shares{};  ///< Shares of InspectionOptions::track_keys, in that order.
   /// Mean entropy in nats, over the queries that can attend to a key; absent if it was not given.
   std::optional<double> entropy{};
-  /// Mean of the largest weight, likewise.
+  /// Mean of the largest weight, over the same queries; absent if it was not given.
   std::optional<double> largest_weight{};
-  /// Mean distance in keys, likewise.
+  /// Mean distance in keys, over the same queries; absent if it was not given.
   std::optional<double> mean_distance{};
 };
 
-/// What is reported about all heads.
+/// The report on all heads.
 struct Inspection {
   ElementType type = ElementType::float32;  ///< Type of the masses.
   Index num_batches = 0;                    ///< Batch entries, B.
   Index num_heads = 0;                      ///< Query heads, H.
   Index num_queries = 0;                    ///< Queries, L.
   Index num_keys = 0;                       ///< Keys, S.
-  /// Rows and columns of the pooled map. Only reported; inspect_heads does not set it.
+  /// Rows and columns of the pooled map. Only reported; inspect_heads() does not set it.
   std::array<Index, 2> map_size{};
   std::vector<Index> tracked_keys{};    ///< InspectionOptions::track_keys, as given.
   std::vector<HeadInspection> heads{};  ///< (B · H), batch by batch.
@@ -73,19 +73,21 @@ struct Inspection {
 
 /// Finds the heavy hitters of each head.
 ///
-/// @tparam T float or double, the type of the masses.
-/// @param key_mass Masses, (B, H, S), as attention_columns wrote them.
-/// @param num_queries L, the number of queries per head.
-/// @param options Number of heavy hitters, and keys to track.
-/// @param statistics The means of the heads, (B, H), if attention_with_statistics wrote them: head_entropy,
-///   head_largest_weight and head_mean_distance are read. Each may be absent.
-/// @param uniform_mass Masses under uniform weights, (B|1, H|1, S): Σ over the queries that can attend to the key of
-///   1 / the number of keys that the query can attend to. This is the key_mass of a call with the same masks and
-///   scale 0, without bias, slopes and sinks. Absent: every query can attend to every key.
+/// @tparam T            float or double, the type of the masses.
+/// @param key_mass      Masses, (B, H, S), as attention_columns() wrote them.
+/// @param num_queries   L, the number of queries per head.
+/// @param options       Number of heavy hitters, and keys to track.
+/// @param statistics    The means of the heads, (B, H), if attention_with_statistics() wrote them: head_entropy,
+///                      head_largest_weight and head_mean_distance are read. Each may be absent.
+/// @param uniform_mass  Masses under uniform weights, (B or 1, H or 1, S): Σ 1 / K over the queries that can attend to
+///                      the key, where K is the number of keys that the query can attend to. This is the key_mass of
+///                      a call with the same masks and scale 0, without bias, slopes and sinks. Absent: every query
+///                      can attend to every key.
 /// @return The report.
-/// @throws std::invalid_argument for a tracked key outside 0 … S − 1, top < 0, num_queries < 1, and for means or
-///   uniform_mass of the wrong shape.
+/// @throws InvalidArgument  if a tracked key is outside 0 … S − 1, if top < 0 or num_queries < 1, or if the means or
+///                          uniform_mass have the wrong shape.
 ///
+/// @par Example
 /// @code{.cpp}
 /// const Inspection inspection = inspect_heads<float>(key_mass, L, {.top = 3});
 /// std::fputs(render_inspection_text(inspection).c_str(), stdout);
@@ -96,28 +98,28 @@ REGARD_EXPORT Inspection inspect_heads(std::type_identity_t<TensorView<const T, 
                                        const AttentionStatistics& statistics = {},
                                        std::type_identity_t<TensorView<const T, 3>> uniform_mass = {});
 
-/// Options of render_inspection_text.
+/// Options of render_inspection_text().
 struct InspectionText {
   int width = 80;         ///< Columns of the terminal; at least 40 are used.
-  bool unicode = true;    ///< Uses characters outside ASCII.
-  bool one_line = false;  ///< Shows, for each head, only the heavy hitters that fit on one line.
+  bool unicode = true;    ///< Whether to use characters outside ASCII.
+  bool one_line = false;  ///< Whether to show, for each head, only the heavy hitters that fit on one line.
 };
 /// Renders the report as text: the finding, then a line for each head, or more lines if its heavy hitters do not fit
 /// the width.
 ///
-/// @param inspection The report.
-/// @param options Width and characters.
+/// @param inspection  The report.
+/// @param options     Width and characters.
 /// @return The text.
 REGARD_EXPORT std::string render_inspection_text(const Inspection& inspection, const InspectionText& options = {});
 /// Renders the report as a JSON object; docs/guide/inspection.md lists its fields.
 ///
-/// @param inspection The report.
+/// @param inspection  The report.
 /// @return The JSON text. Numbers are the shortest that read back the same in the type of the masses.
 REGARD_EXPORT std::string render_inspection_json(const Inspection& inspection);
-/// Writes the object of render_inspection_json as the next value of a document.
+/// Writes the object of render_inspection_json() as the next value of a document.
 ///
-/// @param json The document. Its style is restored afterwards.
-/// @param inspection The report.
+/// @param json        The document. Its style is restored afterwards.
+/// @param inspection  The report.
 REGARD_EXPORT void write_inspection_json(JsonWriter& json, const Inspection& inspection);
 
 }  // namespace regard::inline v0

@@ -35,11 +35,11 @@ struct LessonEntry {
 /// @return The lessons.
 REGARD_EXPORT std::vector<LessonEntry> lesson_entries();
 
-/// Makes the input of a lesson.
+/// Creates the input of a lesson.
 ///
-/// @param name Name or alias of the lesson.
-/// @return The input, for explain.
-/// @throws std::invalid_argument with the names of all lessons, if there is none of that name.
+/// @param name  Name or alias of the lesson.
+/// @return The input, for explain().
+/// @throws InvalidArgument  if no lesson has that name. The message lists all lessons.
 REGARD_EXPORT ExplainInput lesson_input(std::string_view name);
 
 /// Changes an input to another layout: the same computation with tokens as rows or as columns.
@@ -47,20 +47,20 @@ REGARD_EXPORT ExplainInput lesson_input(std::string_view name);
 /// Every matrix and the expected result of every step is transposed, and the factors of every product are exchanged.
 /// Biases, and tables that do not depend on the layout, stay as they are.
 ///
-/// @param input The input.
-/// @param layout The new layout.
+/// @param input   The input.
+/// @param layout  The new layout.
 /// @return The input in that layout.
 REGARD_EXPORT ExplainInput with_layout(ExplainInput input, Layout layout);
 
 /// Applies the user's settings to a lesson.
 ///
-/// The query in focus, the digits and the layout are taken over. If any other setting differs from the document's, the
-/// document's steps are kept, and the results under the user's settings are shown next to them. They replace the
-/// lesson's own variants.
+/// The query in focus, the digits and the layout are applied to the lesson itself. If any other setting differs from
+/// the document's, the document's steps are kept, and the results under the user's settings are shown next to them,
+/// instead of the lesson's variants.
 ///
-/// @param lesson The lesson.
-/// @param settings The user's settings.
-/// @param label Label of the results under those settings.
+/// @param lesson    The lesson.
+/// @param settings  The user's settings.
+/// @param label     Label of the results under those settings.
 /// @return The input, with a variant if settings differ.
 REGARD_EXPORT ExplainInput with_settings_beside(const ExplainInput& lesson, const ExplainSettings& settings,
                                                 const std::string& label);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The random numbers that a tutorial's seed produces: the generators behind torch.manual_seed on a CPU and
+/// The random numbers that a tutorial's seed produces: the generators of torch.manual_seed on a CPU and
 /// numpy.random.RandomState, without either library.
 ///
 /// Both draw 32-bit words from the Mersenne Twister (Matsumoto and Nishimura 1998, ACM TOMACS 8(1)). This is
-/// std::mt19937, which gives the same bits in every standard library. They differ in how words become numbers.
+/// std::mt19937, which gives the same bits in every standard library. They differ in how they convert words to numbers.
 ///
 /// The same seed gives the same numbers on every system, to the last bit, with one exception. Where 16 or more normals
-/// are drawn at once, PyTorch's vectorised code differs from ours by a unit or two in the last place of a float.
+/// are drawn at once, PyTorch's vectorized code differs from this by one or two units in the last place of a float.
 ///
 /// Read next: src/explain/lessons/random.cpp, and lesson.h for what they are used for.
 #pragma once
@@ -25,8 +25,9 @@ namespace regard::inline v0 {
 /// PyTorch's CPU generator after torch.manual_seed(seed).
 ///
 /// Call the members in the order of the PyTorch program: each call advances the generator. All of them throw
-/// std::invalid_argument for a negative count.
+/// InvalidArgument for a negative count.
 ///
+/// @par Example
 /// @code{.cpp}
 /// TorchGenerator torch(42);
 /// const std::vector<float> x = torch.normal(6);  // torch.manual_seed(42); torch.randn(6)
@@ -35,7 +36,7 @@ class REGARD_EXPORT TorchGenerator {
  public:
   /// Seeds the generator.
   ///
-  /// @param seed The seed; only its low 32 bits matter.
+  /// @param seed  The seed; only its low 32 bits matter.
   explicit TorchGenerator(std::uint64_t seed);
 
   /// Draws standard normals, as torch.randn does.
@@ -43,20 +44,20 @@ class REGARD_EXPORT TorchGenerator {
   /// - Fewer than 16: a pair of 53-bit uniforms makes two normals. The sine is kept for the next such call.
   /// - 16 or more: 24-bit uniforms in blocks of 16, element j paired with j + 8.
   ///
-  /// @param count Number of normals, at least 0.
+  /// @param count  Number of normals, at least 0.
   /// @return The normals.
-  /// @throws std::invalid_argument if count < 0.
+  /// @throws InvalidArgument  if count < 0.
   std::vector<float> normal(Index count);
   /// Draws uniforms, as torch.rand does: multiples of 2⁻²⁴ in [0, 1).
   ///
-  /// @param count Number of uniforms, at least 0.
+  /// @param count  Number of uniforms, at least 0.
   /// @return The uniforms.
-  /// @throws std::invalid_argument if count < 0.
+  /// @throws InvalidArgument  if count < 0.
   std::vector<float> uniform(Index count);
 
   /// The initial parameters of a torch.nn.Linear.
   struct Linear {
-    /// The matrix, (num_outputs, num_inputs), row-major: the transpose of what linear_forward takes.
+    /// The matrix, (num_outputs, num_inputs), row-major: the transpose of what linear_forward() takes.
     std::vector<float> parameters;
     std::vector<float> bias;  ///< The bias, (num_outputs); empty without bias.
   };
@@ -64,11 +65,11 @@ class REGARD_EXPORT TorchGenerator {
   ///
   /// They are uniform in ±1/√num_inputs. The matrix is drawn first, then the bias.
   ///
-  /// @param num_inputs Size of the input, at least 1.
-  /// @param num_outputs Size of the output, at least 0.
-  /// @param bias Whether there is a bias.
+  /// @param num_inputs   Size of the input, at least 1.
+  /// @param num_outputs  Size of the output, at least 0.
+  /// @param bias         Whether there is a bias.
   /// @return Matrix and bias.
-  /// @throws std::invalid_argument if num_inputs < 1 or num_outputs < 0.
+  /// @throws InvalidArgument  if num_inputs < 1 or num_outputs < 0.
   Linear linear(Index num_inputs, Index num_outputs, bool bias);
 
   /// Draws the factors that torch.nn.Dropout(probability) multiplies by during training.
@@ -76,10 +77,10 @@ class REGARD_EXPORT TorchGenerator {
   /// A factor is 1 / (1 − probability) if a 53-bit uniform is below 1 − probability, else 0. PyTorch draws these on
   /// macOS; Linux builds with MKL draw another mask from the same seed.
   ///
-  /// @param count Number of factors, at least 0.
-  /// @param probability Probability of a factor 0, in [0, 1).
+  /// @param count        Number of factors, at least 0.
+  /// @param probability  Probability of a factor 0, in [0, 1).
   /// @return The factors.
-  /// @throws std::invalid_argument if count < 0, or unless 0 ≤ probability < 1.
+  /// @throws InvalidArgument  if count < 0, or if probability is not in [0, 1).
   std::vector<float> dropout_factors(Index count, double probability);
 
  private:
@@ -95,19 +96,19 @@ class REGARD_EXPORT NumpyRandomState {
  public:
   /// Seeds the generator.
   ///
-  /// @param seed The seed.
+  /// @param seed  The seed.
   explicit NumpyRandomState(std::uint32_t seed);
   /// Draws standard normals, as randn does: Marsaglia's polar method, the second of a pair first.
   ///
-  /// @param count Number of normals, at least 0.
+  /// @param count  Number of normals, at least 0.
   /// @return The normals.
-  /// @throws std::invalid_argument if count < 0.
+  /// @throws InvalidArgument  if count < 0.
   std::vector<double> normal(Index count);
   /// Draws uniforms, as rand does: multiples of 2⁻⁵³ in [0, 1).
   ///
-  /// @param count Number of uniforms, at least 0.
+  /// @param count  Number of uniforms, at least 0.
   /// @return The uniforms.
-  /// @throws std::invalid_argument if count < 0.
+  /// @throws InvalidArgument  if count < 0.
   std::vector<double> uniform(Index count);
 
  private:

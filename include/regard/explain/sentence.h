@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A sentence in a pretrained model: its words, and every value that the encoder computes for them.
+/// A sentence in a pretrained model: its words, and all values that the encoder computes for them.
 ///
 /// @verbatim
 ///     text ── Tokenizer ──▶ pieces ── encode ──▶ trace
@@ -32,13 +32,13 @@ struct SentenceModel {
 };
 /// Loads a folder in the layout of Hugging Face: config.json, tokenizer.json, model.safetensors.
 ///
-/// @param folder Path of the folder.
-/// @param options How to read the files, and limits.
-/// @param runtime Threads, workspace and stop token.
+/// @param folder   Path of the folder.
+/// @param options  How to read the files, and limits.
+/// @param runtime  Threads, scratch memory and cancellation.
 /// @return The model.
-/// @throws regard::DataError as load_encoder and Tokenizer::read_folder do, and if the tokenizer has more tokens than
-///   the encoder's word table has rows.
-/// @throws regard::Cancelled if a stop is requested.
+/// @throws DataError  as load_encoder() and Tokenizer::read_folder() do, and if the tokenizer has more tokens than the
+///                    encoder's word table has rows.
+/// @throws Cancelled  if a stop is requested.
 REGARD_EXPORT SentenceModel load_sentence_model(const std::string& folder, const ModelFileOptions& options = {},
                                                 const Runtime& runtime = {});
 
@@ -48,17 +48,18 @@ REGARD_EXPORT SentenceModel load_sentence_model(const std::string& folder, const
 struct SentenceWord {
   std::string text;           ///< As the text spells it; "[CLS]" for a special token.
   std::vector<Index> tokens;  ///< Indices of its pieces.
-  bool special = false;       ///< A special token around the text.
-  /// The vocabulary cannot spell the word: the model sees [UNK], as for every such word.
+  bool special = false;       ///< Whether it is a special token around the text.
+  /// Whether the word cannot be formed from pieces of the vocabulary, so that the model sees [UNK] instead.
   bool unknown = false;
-  /// Returns whether the word is split into pieces of the vocabulary. An unknown word may have several tokens, too; it
-  /// does not count as split.
+  /// Returns whether the word is split into pieces of the vocabulary. An unknown word does not count as split, even if
+  /// it has several tokens.
   bool split() const { return !unknown && tokens.size() > 1; }
 };
 
-/// Options of read_sentence.
+/// Options of read_sentence().
 struct SentenceOptions {
-  /// Words to hide as keys, named as for word_index: no query attends to them, in any layer. They still act as queries.
+  /// Words to hide as keys, named as for word_index(). No query attends to them, in any layer, but they still act as
+  /// queries.
   ///
   /// Mask of a text of 4 tokens whose second token is hidden (rows are queries, columns are keys):
   /// @verbatim
@@ -68,8 +69,8 @@ struct SentenceOptions {
   ///     1 0 1 1
   /// @endverbatim
   std::vector<std::string> hide;
-  /// Truncates a text that is too long, instead of rejecting it: its first max_positions − 1 tokens and the last one
-  /// ([SEP]) are kept.
+  /// Whether to truncate a text that is too long, instead of rejecting it: its first max_positions − 1 tokens and the
+  /// last one ([SEP]) are kept.
   bool truncate = false;
 };
 
@@ -90,29 +91,31 @@ struct FittedTokens {
 };
 /// Tokenizes a text and checks that the model has enough positions for it.
 ///
-/// @param model The model.
-/// @param text The text.
-/// @param truncate Truncates a text that is too long: its first max_positions − 1 tokens and the last one are kept.
-/// @param runtime Only its stop token is used.
+/// @param model     The model.
+/// @param text      The text.
+/// @param truncate  Whether to truncate a text that is too long: its first max_positions − 1 tokens and the last one
+///                  are kept.
+/// @param runtime   Only its stop token is used.
 /// @return The tokens.
-/// @throws std::invalid_argument for a text with more tokens than the model has positions, with both counts, unless
-///   `truncate` is set; and as Tokenizer::encode does.
-/// @throws regard::Cancelled if a stop is requested.
+/// @throws InvalidArgument  as Tokenizer::encode() does, and if the text has more tokens than the model has positions
+///                          and `truncate` is not set. The message names both counts.
+/// @throws Cancelled        if a stop is requested.
 REGARD_EXPORT FittedTokens fitted_tokens(const SentenceModel& model, std::string_view text, bool truncate = false,
                                          const Runtime& runtime = {});
 
 /// Runs the model on one sentence.
 ///
-/// @param model The model.
-/// @param text The sentence.
-/// @param options Hidden words, and whether to truncate.
-/// @param runtime Threads, workspace and stop token.
+/// @param model    The model.
+/// @param text     The sentence.
+/// @param options  Hidden words, and whether to truncate.
+/// @param runtime  Threads, scratch memory and cancellation.
 /// @return The sentence with all intermediate results.
-/// @throws std::invalid_argument as fitted_tokens and encode do, and as word_index does for a word to hide.
-/// @throws regard::DataError with layer, array and token, if a value that is not finite results because parameters of
-///   the model are too large or are not finite themselves.
-/// @throws regard::Cancelled if a stop is requested.
+/// @throws InvalidArgument  as fitted_tokens() and encode() do, and as word_index() does for a word to hide.
+/// @throws DataError        if a computed value is not finite because parameters of the model are too large or are not
+///                          finite. The message names the layer, the array and the token.
+/// @throws Cancelled        if a stop is requested.
 ///
+/// @par Example
 /// @code{.cpp}
 /// const SentenceModel model = load_sentence_model("all-MiniLM-L6-v2");
 /// const Sentence sentence = read_sentence(model, "he sat on the bank of the river", {.hide = {"river"}});
@@ -130,39 +133,38 @@ REGARD_EXPORT Sentence read_sentence(const SentenceModel& model, std::string_vie
 ///
 /// If no word matches exactly, the case of ASCII letters is ignored.
 ///
-/// @param words The words of a sentence.
-/// @param name The name.
+/// @param words  The words of a sentence.
+/// @param name   The name.
 /// @return Index of the word.
-/// @throws std::invalid_argument with the choices, for a word that does not occur, or that occurs several times and is
-///   named without `#`.
+/// @throws InvalidArgument  if the word does not occur, or if it occurs several times and is named without `#`. The
+///                          message lists the choices.
 REGARD_EXPORT Index word_index(const std::vector<SentenceWord>& words, std::string_view name);
 
-/// Returns the shortest name of each word that word_index accepts: `river`, and `can#1` where `can` occurs more
+/// Returns the shortest name of each word that word_index() accepts: `river`, and `can#1` where `can` occurs more
 /// than once.
 ///
-/// @param words The words of a sentence.
+/// @param words  The words of a sentence.
 /// @return One name for each word.
 REGARD_EXPORT std::vector<std::string> word_names(const std::vector<SentenceWord>& words);
 
-/// Returns the mark that follows a word wherever it is shown: "†" for an unknown word, "‡" for a split one, else
-/// nothing.
+/// Returns the mark that is shown after a word: "†" for an unknown word, "‡" for a split one, else nothing.
 ///
-/// @param word The word.
+/// @param word  The word.
 /// @return The mark.
 REGARD_EXPORT std::string_view word_mark(const SentenceWord& word);
 
 /// Checks that a text has a word: that it is not empty and does not consist of spaces only.
 ///
-/// @param words The words of a sentence.
-/// @throws std::invalid_argument if there are none but special tokens.
+/// @param words  The words of a sentence.
+/// @throws InvalidArgument  if all words are special tokens.
 REGARD_EXPORT void check_has_words(const std::vector<SentenceWord>& words);
 
 /// Returns a warning if two or more words, and at least a quarter of all, are unknown or split.
 ///
-/// The text is then likely to be in a language that the model was not trained on. docs/guide/sentence.md says where the
-/// quarter comes from. Special tokens do not count.
+/// The text is then likely to be in a language that the model was not trained on. docs/guide/sentence.md explains the
+/// threshold. Special tokens do not count.
 ///
-/// @param words The words of a sentence.
+/// @param words  The words of a sentence.
 /// @return One sentence, or an empty string.
 REGARD_EXPORT std::string vocabulary_warning(const std::vector<SentenceWord>& words);
 
@@ -170,34 +172,34 @@ REGARD_EXPORT std::string vocabulary_warning(const std::vector<SentenceWord>& wo
 ///
 /// It is the sum over the pieces of the key word, and the mean over the pieces of the query word.
 ///
-/// @param sentence The sentence.
-/// @param weights Result of encoder_weights for one layer, (H, L, L).
-/// @param head Head, from 0.
+/// @param sentence  The sentence.
+/// @param weights   Result of encoder_weights() for one layer, (H, L, L).
+/// @param head      Head, from 0.
 /// @return Query words by key words, (W, W). Rows sum to 1.
 REGARD_EXPORT Tensor<double, 2> word_weights(const Sentence& sentence, const Tensor<float, 3>& weights, Index head);
 
-/// Computes the attention of one word in every head: its row of word_weights.
+/// Computes the attention of one word in every head: its row of word_weights().
 ///
-/// @param sentence The sentence.
-/// @param word Index of the query word.
-/// @param runtime Threads, workspace and stop token.
+/// @param sentence  The sentence.
+/// @param word      Index of the query word.
+/// @param runtime   Threads, scratch memory and cancellation.
 /// @return One row for each layer and head, (N, H, W).
 REGARD_EXPORT Tensor<double, 3> word_attention(const Sentence& sentence, Index word, const Runtime& runtime = {});
 
 /// Computes the vector of a word: the mean of the vectors of its pieces.
 ///
-/// @param sentence The sentence.
-/// @param states States of its tokens, (L, E).
-/// @param word Index of the word.
+/// @param sentence  The sentence.
+/// @param states    States of its tokens, (L, E).
+/// @param word      Index of the word.
 /// @return The vector, (E).
 REGARD_EXPORT std::vector<float> word_vector(const Sentence& sentence, const Tensor<float, 2>& states, Index word);
 
 /// Computes the cosine of two vectors, in double.
 ///
-/// @param a The first vector.
-/// @param b The second vector, of the same length.
+/// @param a  The first vector.
+/// @param b  The second vector, of the same length.
 /// @return The cosine; 0 if one of the vectors is 0.
-/// @throws std::invalid_argument if the lengths differ.
+/// @throws InvalidArgument  if the lengths differ.
 REGARD_EXPORT double cosine(std::span<const float> a, std::span<const float> b);
 
 }  // namespace regard::inline v0

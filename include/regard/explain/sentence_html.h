@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Renders the analysis of a sentence as an HTML page: every head of every layer, from any word. Also renders a
-/// comparison, as a page of its own or within such a page.
+/// comparison, as a separate page or within such a page.
 ///
 /// @verbatim
 ///     SentenceAnalysis ── render_sentence_html() ──▶ one HTML file, which makes no network requests
@@ -22,7 +22,7 @@
 
 namespace regard::inline v0 {
 
-/// Options of render_sentence_html.
+/// Options of render_sentence_html().
 struct SentenceHtmlOptions {
   std::string command{};  ///< The command line, as it was typed.
   /// A comparison of the same word in other sentences, shown between the word's path and the head; null: none.
@@ -30,13 +30,14 @@ struct SentenceHtmlOptions {
 };
 /// Renders the page of a sentence.
 ///
-/// @param model The model that the analysis was made with; it must be the same one.
-/// @param analysis The analysis.
-/// @param options Options of the page.
-/// @param runtime Threads, workspace and stop token.
+/// @param model     The model that the analysis was made with; it must be the same one.
+/// @param analysis  The analysis.
+/// @param options   Options of the page.
+/// @param runtime   Threads, scratch memory and cancellation.
 /// @return The HTML text.
-/// @throws regard::Cancelled if a stop is requested.
+/// @throws Cancelled  if a stop is requested.
 ///
+/// @par Example
 /// @code{.cpp}
 /// const SentenceAnalysis analysis = analyze_sentence(model, "he sat on the bank of the river");
 /// const std::string page = render_sentence_html(model, analysis, {});
@@ -47,11 +48,11 @@ REGARD_EXPORT std::string render_sentence_html(const SentenceModel& model, const
 /// Renders the page of one word in several sentences: its cosines from layer to layer with floor and control, and the
 /// heads.
 ///
-/// @param comparison The comparison.
-/// @param command The command line, as it was typed.
-/// @param stop Stop token.
+/// @param comparison  The comparison.
+/// @param command     The command line, as it was typed.
+/// @param stop        Stop token.
 /// @return The HTML text.
-/// @throws regard::Cancelled if a stop is requested.
+/// @throws Cancelled  if a stop is requested.
 REGARD_EXPORT std::string render_compare_html(const Comparison& comparison, std::string_view command,
                                               const std::stop_token& stop = {});
 

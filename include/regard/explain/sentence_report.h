@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The analysis that `regard explain "text"` prints, as data and as text: which word, which head, how much attention,
-/// which sum it comes from, and where it goes.
+/// The analysis that `regard explain "text"` prints, as data and as text: a word and a head, the weights, how one of
+/// them is computed, and what it contributes.
 ///
 /// @verbatim
 ///     text ── analyze_sentence() ──▶ SentenceAnalysis ── render_sentence_text(), render_sentence_json()
@@ -73,39 +73,39 @@ struct SentenceDetails {
 };
 /// Computes everything behind one weight.
 ///
-/// @param model The model.
-/// @param sentence The sentence.
-/// @param row A row of that sentence.
-/// @param query Token of the query, one of SentenceRow::queries.
-/// @param key Token of the key.
+/// @param model     The model.
+/// @param sentence  The sentence.
+/// @param row       A row of that sentence.
+/// @param query     Token of the query, one of SentenceRow::queries.
+/// @param key       Token of the key.
 /// @return The details.
-/// @throws std::invalid_argument for a token that does not exist, or a query that does not belong to the row.
+/// @throws InvalidArgument  if a token does not exist, or if the query does not belong to the row.
 REGARD_EXPORT SentenceDetails sentence_details(const SentenceModel& model, const Sentence& sentence,
                                                const SentenceRow& row, Index query, Index key);
 
 // ---- the whole, and its renderers
 
-/// Options of analyze_sentence.
+/// Options of analyze_sentence().
 struct SentenceAnalysisOptions {
-  /// The query word, named as for word_index: `WORD`, `WORD#1` or `@INDEX`; empty: the most informative one.
+  /// The query word, named as for word_index(): `WORD`, `WORD#1` or `@INDEX`; empty: the most informative one.
   std::string query{};
   /// Layer of the head to show. Give layer and head, or neither of them for the most informative head.
   std::optional<Index> layer{};
   std::optional<Index> head{};      ///< Head to show, see `layer`.
   std::vector<std::string> hide{};  ///< Words to hide, as in SentenceOptions.
-  bool truncate = false;            ///< Truncates a text that is too long, as in SentenceOptions.
-  bool full = false;                ///< Also computes SentenceDetails.
+  bool truncate = false;            ///< Whether to truncate a text that is too long, as in SentenceOptions.
+  bool full = false;                ///< Whether to compute SentenceDetails as well.
 };
 
-/// How far the query word's vector moves when one other word is hidden, by itself and in every layer.
+/// How far the query word's vector moves when one other word, and no further one, is hidden in every layer.
 struct HiddenAlone {
   Index word = 0;       ///< Index of the hidden word.
   double cosine = 0.0;  ///< Cosine, after the last layer, with the vector when nothing is hidden.
 };
-/// Largest number of words that are hidden by themselves. Of more words, those with the largest weights are hidden.
+/// Largest number of words that are hidden one at a time. If there are more, those with the largest weights are hidden.
 inline constexpr Index kMaxHiddenAlone = 12;
 
-/// The chosen weight in all heads of the model, which shows how much of it is due to the choice of the head.
+/// The chosen weight in all heads of the model, which shows how much of the weight is due to the choice of the head.
 struct PairInHeads {
   double mean = 0.0;     ///< Mean over all heads of the weight from the word to the target.
   double special = 0.0;  ///< Mean over all heads of the weight from the word to all special tokens together.
@@ -120,8 +120,8 @@ struct SentenceAnalysis {
   Sentence sentence;                  ///< The sentence, with words hidden if asked for.
   RankedHeads ranked_heads;           ///< All heads, with nothing hidden.
   AttentionPair chosen;               ///< The word, head and target that are shown, with nothing hidden.
-  bool head_named = false;            ///< The caller named the head.
-  bool word_named = false;            ///< The caller named the word.
+  bool head_named = false;            ///< Whether the caller named the head.
+  bool word_named = false;            ///< Whether the caller named the word.
   SentenceRow row;                    ///< The row of the word in the head.
   std::optional<SentenceRow> before;  ///< With hidden words: the same row with nothing hidden.
   /// With hidden words: the cosine, after each layer, of the word's vector with the vector when nothing is hidden, (N).
@@ -137,21 +137,22 @@ struct SentenceAnalysis {
   std::optional<SentenceDetails> details;  ///< With SentenceAnalysisOptions::full: everything behind that weight.
 };
 
-/// Analyses one word of a sentence.
+/// Analyzes one word of a sentence.
 ///
 /// The encoder runs once for each word of SentenceAnalysis::alone, several runs at once. After each, Runtime::progress
 /// is called with the number of runs that are done.
 ///
-/// @param model The model.
-/// @param text The sentence.
-/// @param options Word, head and hidden words.
-/// @param runtime Threads, workspace, stop token and progress.
+/// @param model    The model.
+/// @param text     The sentence.
+/// @param options  Word, head and hidden words.
+/// @param runtime  Threads, scratch memory, cancellation and progress.
 /// @return The analysis.
-/// @throws std::invalid_argument as read_sentence, check_has_words, word_index and sentence_row do, for a layer without
-///   a head, and for a head without a layer.
-/// @throws regard::DataError as read_sentence does, and if the output is not finite with a word hidden.
-/// @throws regard::Cancelled if a stop is requested.
+/// @throws InvalidArgument  as read_sentence(), check_has_words(), word_index() and sentence_row() do, and if only one
+///                          of layer and head is given.
+/// @throws DataError        as read_sentence() does, and if the output is not finite with a word hidden.
+/// @throws Cancelled        if a stop is requested.
 ///
+/// @par Example
 /// @code{.cpp}
 /// const SentenceAnalysis analysis = analyze_sentence(model, "he sat on the bank of the river", {.query = "bank"});
 /// std::fputs(render_sentence_text(analysis, {}).c_str(), stdout);
@@ -160,25 +161,25 @@ REGARD_EXPORT SentenceAnalysis analyze_sentence(const SentenceModel& model, std:
                                                 const SentenceAnalysisOptions& options = {},
                                                 const Runtime& runtime = {});
 
-/// Computes what all heads of the model give to the target of an analysis.
+/// Computes the mean weights of the target of an analysis over all heads of the model.
 ///
-/// @param analysis The analysis.
+/// @param analysis  The analysis.
 /// @return The means over all heads.
 REGARD_EXPORT PairInHeads pair_in_heads(const SentenceAnalysis& analysis);
 
-/// What the figures say, in sentences.
+/// The findings of an analysis, in sentences.
 ///
 /// Text from outside is escaped for a terminal. Screen, page and JSON show the same sentences.
 struct SentenceFindings {
   std::string finding{};      ///< The finding.
-  std::string selection{};    ///< How its head was chosen, and what all heads do.
+  std::string selection{};    ///< How its head was chosen, and the means over all heads.
   std::string evidence{};     ///< What hiding each word changes.
   std::string association{};  ///< What a weight does not show.
-  std::string warning{};      ///< Result of vocabulary_warning; empty if it does not apply.
+  std::string warning{};      ///< Result of vocabulary_warning(); empty if it does not apply.
 };
-/// Formulates the findings of an analysis.
+/// States the findings of an analysis.
 ///
-/// @param analysis The analysis.
+/// @param analysis  The analysis.
 /// @return The findings.
 REGARD_EXPORT SentenceFindings sentence_findings(const SentenceAnalysis& analysis);
 
@@ -189,13 +190,13 @@ enum class RowOrder {
   contribution  ///< By descending contribution.
 };
 
-/// Options of render_sentence_text.
+/// Options of render_sentence_text().
 struct SentenceTextOptions {
-  int width = 80;                   ///< Columns of the terminal.
-  bool color = false;               ///< Uses colours.
-  bool unicode = true;              ///< Uses characters outside ASCII.
-  bool all_heads = false;           ///< Lists every head, with its weight, baseline and salience.
-  bool no_special = false;          ///< Sums up the special tokens in one row.
+  int width = 80;                   ///< Columns of the terminal; 40 to 120 are used.
+  bool color = false;               ///< Whether to use colors.
+  bool unicode = true;              ///< Whether to use characters outside ASCII.
+  bool all_heads = false;           ///< Whether to list every head, with its weight, baseline and salience.
+  bool no_special = false;          ///< Whether to sum up the special tokens in one row.
   RowOrder order = RowOrder::text;  ///< Order of the rows.
   /// Number of rows of the table. Absent: all rows if there are at most 14, else the 12 of largest weight (with
   /// RowOrder::contribution, of largest contribution).
@@ -205,25 +206,25 @@ struct SentenceTextOptions {
 };
 /// Renders an analysis as text. If the analysis has SentenceDetails, they are printed as well.
 ///
-/// @param analysis The analysis.
-/// @param options Format and contents.
-/// @param stop Stop token.
+/// @param analysis  The analysis.
+/// @param options   Format and contents.
+/// @param stop      Stop token.
 /// @return The text, which ends with a newline.
-/// @throws regard::Cancelled if a stop is requested.
+/// @throws Cancelled  if a stop is requested.
 REGARD_EXPORT std::string render_sentence_text(const SentenceAnalysis& analysis, const SentenceTextOptions& options,
                                                const std::stop_token& stop = {});
 
-/// Options of render_sentence_json.
+/// Options of render_sentence_json().
 struct SentenceJsonOptions {
   std::string command{};  ///< The command line, as it was typed.
 };
 /// Renders an analysis as JSON: `"schema": "regard/1"` first; docs/guide/sentence.md lists the fields.
 ///
-/// @param analysis The analysis.
-/// @param options The command line.
-/// @param stop Stop token.
+/// @param analysis  The analysis.
+/// @param options   The command line.
+/// @param stop      Stop token.
 /// @return The JSON text.
-/// @throws regard::Cancelled if a stop is requested.
+/// @throws Cancelled  if a stop is requested.
 REGARD_EXPORT std::string render_sentence_json(const SentenceAnalysis& analysis, const SentenceJsonOptions& options,
                                                const std::stop_token& stop = {});
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// One head's attention from one word of a sentence, as sums that a reader can follow; and which head is informative.
+/// Attention from one word of a sentence in one head, expanded into its sums, and a ranking of the heads by how
+/// informative they are.
 ///
 /// @verbatim
 ///     q·k, 32 products ── ÷ √32 ── e^ over Σ e^ ──▶ weight ── · v · W_output ──▶ contribution of each word
@@ -31,8 +32,8 @@ namespace regard::inline v0 {
 /// One key word of a row.
 struct RowKey {
   Index word = 0;        ///< Index into Sentence::words.
-  bool special = false;  ///< A special token.
-  bool hidden = false;   ///< Hidden by SentenceOptions::hide: weight 0, contribution 0.
+  bool special = false;  ///< Whether it is a special token.
+  bool hidden = false;   ///< Whether SentenceOptions::hide hides it: weight 0, contribution 0.
   double weight = 0.0;   ///< Its weight.
   /// Its contribution: `‖Σ over its pieces of weight · v · W_output(head)‖₂`.
   double contribution = 0.0;
@@ -56,13 +57,13 @@ struct SentenceRow {
 
 /// Computes the row of one word in one head.
 ///
-/// @param model The model.
-/// @param sentence Result of read_sentence with that model.
-/// @param layer Layer, from 0.
-/// @param head Head, from 0.
-/// @param word Index of the query word.
+/// @param model     The model.
+/// @param sentence  Result of read_sentence() with that model.
+/// @param layer     Layer, from 0.
+/// @param head      Head, from 0.
+/// @param word      Index of the query word.
 /// @return The row.
-/// @throws std::invalid_argument for a layer, head or word that does not exist.
+/// @throws InvalidArgument  if the layer, head or word does not exist.
 REGARD_EXPORT SentenceRow sentence_row(const SentenceModel& model, const Sentence& sentence, Index layer, Index head,
                                        Index word);
 
@@ -82,12 +83,12 @@ struct ExpandedDot {
 };
 /// Expands one q·k of a row into its products.
 ///
-/// @param sentence The sentence.
-/// @param row A row of that sentence.
-/// @param query Token of the query, one of SentenceRow::queries.
-/// @param key Token of the key.
+/// @param sentence  The sentence.
+/// @param row       A row of that sentence.
+/// @param query     Token of the query, one of SentenceRow::queries.
+/// @param key       Token of the key.
 /// @return The products.
-/// @throws std::invalid_argument for a token that does not exist, or a query that does not belong to the row.
+/// @throws InvalidArgument  if a token does not exist, or if the query does not belong to the row.
 REGARD_EXPORT ExpandedDot expand_dot(const Sentence& sentence, const SentenceRow& row, Index query, Index key);
 
 /// One weight as a quotient.
@@ -106,16 +107,16 @@ struct SoftmaxTerm {
 };
 /// Expands one weight of a row.
 ///
-/// @param row The row.
-/// @param query Token of the query, one of SentenceRow::queries.
-/// @param key Token of the key.
+/// @param row    The row.
+/// @param query  Token of the query, one of SentenceRow::queries.
+/// @param key    Token of the key.
 /// @return The weight as a quotient.
-/// @throws std::invalid_argument for a token that does not exist, or a query that does not belong to the row.
+/// @throws InvalidArgument  if a token does not exist, or if the query does not belong to the row.
 REGARD_EXPORT SoftmaxTerm softmax_term(const SentenceRow& row, Index query, Index key);
 
 // ---- the informative head
 
-/// Distance in words from which on all distances form one class, "16 or more".
+/// Distance in words from which all distances form one class, "16 or more".
 inline constexpr Index kFarthest = 16;
 /// The mean weight of each head by signed distance, key − query in words, kept as sums and counts.
 ///
@@ -129,55 +130,55 @@ struct DistanceSums {
   std::vector<Index> pairs{};  ///< Number of pairs at each distance, (2 · kFarthest + 1).
   /// Returns the mean weight of a head at a distance.
   ///
-  /// @param layer Layer, from 0.
-  /// @param head Head, from 0.
-  /// @param distance Signed distance, key − query in words.
+  /// @param layer     Layer, from 0.
+  /// @param head      Head, from 0.
+  /// @param distance  Signed distance, key − query in words.
   /// @return The mean; 0 if there is no pair at that distance.
   double mean(Index layer, Index head, Index distance) const;
-  /// Returns what a weight at a distance is compared with.
+  /// Returns the baseline with which a weight at a distance is compared.
   ///
-  /// This is the mean at that distance. From kFarthest on, where one mean covers distances that were hardly measured,
-  /// it is the head's largest mean at any distance.
+  /// This is the mean at that distance. From kFarthest on, where one mean covers distances with few pairs, it is the
+  /// head's largest mean at any distance.
   ///
-  /// @param layer Layer, from 0.
-  /// @param head Head, from 0.
-  /// @param distance Signed distance, key − query in words.
+  /// @param layer     Layer, from 0.
+  /// @param head      Head, from 0.
+  /// @param distance  Signed distance, key − query in words.
   /// @return The baseline.
   double baseline(Index layer, Index head, Index distance) const;
 };
 /// Adds the pairs of a sentence.
 ///
-/// @param sentence The sentence.
-/// @param sums The sums to add to. Empty sums take their extents from the sentence.
-/// @param runtime Threads, workspace and stop token.
-/// @throws std::invalid_argument for sums of a model with other extents.
+/// @param sentence  The sentence.
+/// @param sums      The sums to add to. Empty sums take their extents from the sentence.
+/// @param runtime   Threads, scratch memory and cancellation.
+/// @throws InvalidArgument  if the sums are those of a model with other extents.
 REGARD_EXPORT void add_distances(const Sentence& sentence, DistanceSums& sums, const Runtime& runtime = {});
 
-/// Returns DistanceSums::mean for all-MiniLM-L6-v2 over the 30 sentences of tests/encoder/sentences.txt, to four
+/// Returns DistanceSums::mean() for all-MiniLM-L6-v2 over the 30 sentences of tests/encoder/sentences.txt, to four
 /// decimals.
 ///
 /// tests/model_distances_check.cpp makes and checks these figures.
 ///
-/// @param layer Layer, from 0.
-/// @param head Head, from 0.
-/// @param distance Signed distance, key − query in words.
+/// @param layer     Layer, from 0.
+/// @param head      Head, from 0.
+/// @param distance  Signed distance, key − query in words.
 /// @return The mean.
-/// @throws std::invalid_argument for a layer or head that the model lacks.
+/// @throws InvalidArgument  if the layer or head does not exist.
 REGARD_EXPORT double minilm_mean_weight(Index layer, Index head, Index distance);
-/// Returns DistanceSums::baseline for the figures of minilm_mean_weight.
+/// Returns DistanceSums::baseline() for the figures of minilm_mean_weight().
 ///
-/// @param layer Layer, from 0.
-/// @param head Head, from 0.
-/// @param distance Signed distance, key − query in words.
+/// @param layer     Layer, from 0.
+/// @param head      Head, from 0.
+/// @param distance  Signed distance, key − query in words.
 /// @return The baseline.
-/// @throws std::invalid_argument for a layer or head that the model lacks.
+/// @throws InvalidArgument  if the layer or head does not exist.
 REGARD_EXPORT double minilm_baseline(Index layer, Index head, Index distance);
-/// Returns the SHA-256 of the checkpoint that the figures of minilm_mean_weight were made from.
+/// Returns the SHA-256 of the checkpoint that the figures of minilm_mean_weight() were made from.
 REGARD_EXPORT std::string_view minilm_sha256();
 
 /// Where the baseline of a head comes from.
 enum class Baseline {
-  test_sentences,  ///< From minilm_baseline; only for that checkpoint.
+  test_sentences,  ///< From minilm_baseline(); only for that checkpoint.
   this_sentence,   ///< From the pairs of this sentence itself; for every other model.
 };
 
@@ -194,18 +195,18 @@ struct AttentionPair {
   /// Returns the salience, weight − baseline.
   double salience() const { return weight - baseline; }
 };
-/// All heads by how informative they are.
+/// All heads, ranked by how informative they are.
 struct RankedHeads {
   Baseline baseline = Baseline::this_sentence;  ///< Where the baselines come from.
   std::vector<AttentionPair> heads{};           ///< The pair of highest salience of each head, by descending salience.
 };
 
-/// Checks whether a word carries meaning by itself.
+/// Returns whether a word is a content word.
 ///
 /// A content word contains a letter, a digit or a pictorial symbol, and is not an English function word (the, of, it,
 /// was …).
 ///
-/// @param word The word.
+/// @param word  The word.
 /// @return True for a content word.
 REGARD_EXPORT bool is_content_word(std::string_view word);
 
@@ -219,12 +220,12 @@ REGARD_EXPORT bool is_content_word(std::string_view word);
 /// salience = weight − baseline(layer, head, target − word)
 /// @endcode
 ///
-/// @param sentence The sentence.
-/// @param checkpoint_sha256 SHA-256 of the model's checkpoint, which selects the baseline.
-/// @param word Index of the query word; absent: it is chosen.
-/// @param runtime Threads, workspace and stop token.
+/// @param sentence           The sentence.
+/// @param checkpoint_sha256  SHA-256 of the model's checkpoint, which selects the baseline.
+/// @param word               Index of the query word; absent: it is chosen.
+/// @param runtime            Threads, scratch memory and cancellation.
 /// @return One pair for each head.
-/// @throws std::invalid_argument for a word that does not exist, and for a sentence without visible words.
+/// @throws InvalidArgument  if the word does not exist, or if the sentence has no visible word.
 REGARD_EXPORT RankedHeads ranked_heads(const Sentence& sentence, std::string_view checkpoint_sha256,
                                        std::optional<Index> word, const Runtime& runtime = {});
 

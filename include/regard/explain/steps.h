@@ -84,11 +84,11 @@ enum class SoftmaxRule {
   ratio       ///< Each score divided by the sum of the scores of its query.
 };
 
-/// Numbers that a document prints for a step. Where a result does not round to its number, both are shown.
+/// Numbers that a document prints for a step. If a result does not round to the printed number, both are shown.
 struct Expected {
   Matrix numbers;                ///< The printed numbers.
   int digits = 4;                ///< Decimals that the document prints or, with `significant`, significant digits.
-  bool significant = false;      ///< `digits` counts significant digits.
+  bool significant = false;      ///< Whether `digits` counts significant digits.
   std::vector<Index> rows{};     ///< Rows of the result that the document prints; empty: all.
   std::vector<Index> columns{};  ///< Columns of the result that the document prints; empty: all.
 };
@@ -136,13 +136,13 @@ enum class Operation {
 inline constexpr int kNumOperations = static_cast<int>(Operation::scale_statistics) + 1;
 /// Returns the name of an operation: "show", …
 ///
-/// @param operation The operation.
+/// @param operation  The operation.
 /// @return Its name.
 REGARD_EXPORT std::string_view operation_name(Operation operation);
 /// Finds an operation by its name.
 ///
-/// @param name The name.
-/// @return The operation; nothing if there is none of that name.
+/// @param name  The name.
+/// @return The operation; nothing if no operation has that name.
 REGARD_EXPORT std::optional<Operation> operation_named(std::string_view name);
 
 /// A step to compute.
@@ -163,7 +163,7 @@ struct StepRequest {
   std::vector<std::string> labels{};         ///< Labels of the rows, if they are not tokens.
   std::vector<std::string> column_labels{};  ///< Labels of the columns, if they are not tokens.
   std::optional<int> digits{};               ///< Decimals shown, if they differ from those of the input.
-  bool fractions = false;                    ///< Also shows exact fractions.
+  bool fractions = false;                    ///< Whether to show exact fractions as well.
   std::optional<Expected> expected{};        ///< What the document prints for it.
   std::string finding{};                     ///< The sentence before the numbers; empty: the operation's own.
   std::vector<std::string> notes{};          ///< Sentences after the numbers.
@@ -205,7 +205,7 @@ struct Variant {
   std::vector<NamedMatrix> matrices{};  ///< These replace the matrices of the same names.
 };
 
-/// The input of explain.
+/// The input of explain().
 struct ExplainInput {
   /// The name of the lesson; empty for other inputs. It is not part of the input's JSON.
   std::string lesson{};
@@ -220,20 +220,20 @@ struct ExplainInput {
   std::map<std::string, Expected> expected{};
   /// Sentences after the numbers, by step, in addition to StepRequest::notes.
   std::map<std::string, std::vector<std::string>> notes{};
-  std::vector<StepRequest> steps{};   ///< The steps; empty: standard_steps for these matrices.
+  std::vector<StepRequest> steps{};   ///< The steps; empty: standard_steps() for these matrices.
   std::vector<Variant> variants{};    ///< Computations shown next to this one.
   std::vector<std::string> errata{};  ///< Errata of the document, printed at the end.
 };
 
-/// Returns the standard steps, which explain uses for an input without steps.
+/// Returns the standard steps, which explain() uses for an input without steps.
 ///
 /// - Projections if there are X, W_query, W_key and W_value (and biases b_query …), otherwise Q, K, V.
 /// - scores, scaled (unless the scale is none), masked (if causal), weights, context.
 /// - Heads joined, and W_output (and b_output), if given.
 ///
-/// @param input The input. Its own steps are ignored.
+/// @param input  The input. Its own steps are ignored.
 /// @return The steps.
-/// @throws std::invalid_argument with the name of the matrix, if a matrix is missing or no step uses it.
+/// @throws InvalidArgument  if a matrix is missing, or if no step uses it. The message names the matrix.
 REGARD_EXPORT std::vector<StepRequest> standard_steps(const ExplainInput& input);
 
 /// An axis of a result.
@@ -262,15 +262,15 @@ struct VariantResult {
   Matrix result;      ///< The result.
 };
 
-/// What the scores of seeded queries and keys look like, and the weights that softmax makes of them.
+/// Scores of seeded queries and keys, and the weights that softmax computes from them.
 ///
-/// This is the figure of lesson why-scale, of the same numbers as its table.
+/// This is the figure of lesson why-scale. Its table shows the same values.
 struct ScoreSample {
   double low = 0.0;             ///< Lower end of the histogram.
   double high = 0.0;            ///< Upper end of the histogram.
-  std::vector<Index> counts{};  ///< Number of scores in each of equal bins, low ≤ score < high.
+  std::vector<Index> counts{};  ///< Number of scores in each bin of equal width, low ≤ score < high.
   Index below = 0;              ///< Number of scores below low.
-  Index above = 0;              ///< Number of scores of high and above.
+  Index above = 0;              ///< Number of scores of at least high.
   /// Mean weight of the key of rank 1 (the largest), 2, … of a query.
   std::vector<double> ranked_weights{};
 };
@@ -290,7 +290,7 @@ struct Step {
   std::string symbol;               ///< Symbol of the result: "A".
   std::string equation;             ///< Its equation: "A = softmax(S / √D), row by row".
   std::vector<Operand> operands{};  ///< What the step computed from.
-  /// What the request names. The operands of attention steps differ from these.
+  /// The operands that the request names. In attention steps, they differ from `operands`.
   std::vector<Operand> requested_operands{};
   Matrix result{};                        ///< The result.
   Axis row_axis{};                        ///< What its rows are.
@@ -304,7 +304,7 @@ struct Step {
   std::vector<std::string> errata{};      ///< Errors of the document in this step.
   std::vector<VariantResult> variants{};  ///< Results of the variants in which they differ.
   std::vector<ScalePicture> pictures{};   ///< Operation scale_statistics: one for each head size D.
-  /// The library lacks this step: src/explain/steps/paper_arithmetic.cpp computes it, or for lessons
+  /// Whether the library lacks this step. src/explain/steps/paper_arithmetic.cpp then computes it or, for lessons,
   /// src/explain/lessons/lesson_operations.cpp.
   bool outside_library = false;
   /// Attention steps: what the scores were multiplied by. Operation power: the base, 0 for e.
@@ -313,7 +313,7 @@ struct Step {
   Index causal_offset = 0;
 };
 
-/// The result of explain.
+/// The result of explain().
 struct Explanation {
   std::string lesson;                      ///< Name of the lesson, "three-words"; empty: none.
   std::string title;                       ///< As in ExplainInput.
@@ -321,38 +321,40 @@ struct Explanation {
   std::string finding;                     ///< Finding of step "weights", else of the last step that has weights.
   std::vector<std::string> settings_text;  ///< The settings in words, one per line: "scores divided by √D".
   ExplainSettings settings;                ///< The settings.
-  std::vector<std::string> tokens;         ///< Words of the queries, see query_tokens.
+  std::vector<std::string> tokens;         ///< Words of the queries, see query_tokens().
   std::vector<std::string> key_tokens;     ///< Words of the keys.
   std::optional<Index> focus;              ///< Index of ExplainSettings::query.
   std::vector<Step> steps;                 ///< The computed steps.
   std::vector<std::string> errata;         ///< As in ExplainInput.
 };
 
-/// Number of elements of a step up to which the rows of all queries are kept: 8 MiB here, about 20 MB of JSON.
+/// Number of elements of a step up to which the rows of all queries are kept: 8 MiB in memory, about 20 MB of JSON.
 inline constexpr Index kExplainKeptNumbers = Index{1} << 20;
 /// Which rows of scores, weights and context are kept when a step has more than kExplainKeptNumbers elements.
 ///
 /// Unless `all` is set, the rows of these queries are kept: the first 8, the last 8, the one in focus, and those in
 /// `also`. A step of at most 32 queries keeps every row.
 struct Keep {
-  bool all = false;           ///< Keeps every row, however many there are.
+  bool all = false;           ///< Whether to keep all rows.
   std::vector<Index> also{};  ///< Indices of queries.
 };
 
 /// Computes every step.
 ///
-/// @param input Matrices, settings and steps.
-/// @param keep Which rows of large matrices to keep.
-/// @param stop Stop token, polled between steps.
+/// @param input  Matrices, settings and steps.
+/// @param keep   Which rows of large matrices to keep.
+/// @param stop   Stop token, polled between steps.
 /// @return The computed steps.
-/// @throws std::invalid_argument for any of these:
-///   - shapes that do not match, with step, matrix, actual and expected shape
-///   - a matrix that is missing, given twice, or used by no step
-///   - unknown or ambiguous tokens
-///   - settings out of range, and names, expected numbers or notes for a step that does not exist
-///   - work that does not fit into memory, with both sizes
-/// @throws regard::Cancelled if a stop is requested.
+/// @throws InvalidArgument  in any of these cases:
+///                          - shapes that do not match, with step, matrix, actual and expected shape
+///                          - a matrix that is missing, given twice, or used by no step
+///                          - unknown or ambiguous tokens
+///                          - settings out of range, and names, expected numbers or notes for a step that does not
+///                            exist
+///                          - work that does not fit in memory, with both sizes
+/// @throws Cancelled        if a stop is requested.
 ///
+/// @par Example
 /// @code{.cpp}
 /// const Explanation explanation = explain(lesson_input("three-words"));
 /// std::fputs(render_text(explanation, {}).c_str(), stdout);
@@ -361,16 +363,17 @@ REGARD_EXPORT Explanation explain(const ExplainInput& input, const Keep& keep = 
 
 /// Returns the words of the queries: the tokens given, else the indices from 0 on.
 ///
-/// @param input The input.
+/// @param input  The input.
 /// @return One word for each query.
 REGARD_EXPORT std::vector<std::string> query_tokens(const ExplainInput& input);
 
 /// Finds a token by its name.
 ///
-/// @param tokens The tokens.
-/// @param token `WORD`, `WORD#1` (its second occurrence) or `@INDEX`.
+/// @param tokens  The tokens.
+/// @param token   `WORD`, `WORD#1` (its second occurrence) or `@INDEX`.
 /// @return Index of the token.
-/// @throws std::invalid_argument with the choices, if there is none, or if a word without `#` occurs more than once.
+/// @throws InvalidArgument  if there is no such token, or if a word without `#` occurs more than once. The message
+///                          lists the choices.
 REGARD_EXPORT Index token_index(const std::vector<std::string>& tokens, std::string_view token);
 
 /// One line of the derivation of a cell, with the sum so far: "Q[1,2] · K[0,2] = 1 × 2 = 2".
@@ -399,47 +402,47 @@ struct Cell {
 };
 /// Derives one cell of a step.
 ///
-/// @param explanation The explanation.
-/// @param step One of its steps.
-/// @param cell The cell.
-/// @param digits Decimals in the lines.
+/// @param explanation  The explanation.
+/// @param step         One of its steps.
+/// @param cell         The cell.
+/// @param digits       Decimals in the lines.
 /// @return The derivation.
-/// @throws std::invalid_argument if the cell is outside the step's result, or was not kept.
+/// @throws InvalidArgument  if the cell is outside the step's result, or if it was not kept.
 REGARD_EXPORT CellDerivation expand_cell(const Explanation& explanation, const Step& step, const Cell& cell,
                                          int digits);
 
-/// Options of render_text.
+/// Options of render_text().
 struct TextOptions {
   int width = 80;               ///< Columns of the terminal; 40 to 400 are used.
-  bool color = false;           ///< Uses colours.
-  bool unicode = true;          ///< Uses characters outside ASCII.
-  bool full = false;            ///< Prints every number, however many there are.
+  bool color = false;           ///< Whether to use colors.
+  bool unicode = true;          ///< Whether to use characters outside ASCII.
+  bool full = false;            ///< Whether to print all numbers.
   std::optional<int> digits{};  ///< Decimals; absent: those of the step or the settings.
   std::string step{};           ///< The step to print: its name or its number from 0; empty: all.
   std::optional<Cell> cell{};   ///< A cell to derive in the steps shown that have it.
 };
 /// Renders an explanation as text.
 ///
-/// @param explanation The explanation.
-/// @param options Format and contents.
-/// @param stop Stop token.
+/// @param explanation  The explanation.
+/// @param options      Format and contents.
+/// @param stop         Stop token.
 /// @return The text, which ends with a newline.
-/// @throws std::invalid_argument with the choices, if the options name a step or a cell that does not exist.
-/// @throws regard::Cancelled if a stop is requested.
+/// @throws InvalidArgument  if the options name a step or a cell that does not exist. The message lists the choices.
+/// @throws Cancelled        if a stop is requested.
 REGARD_EXPORT std::string render_text(const Explanation& explanation, const TextOptions& options,
                                       const std::stop_token& stop = {});
-/// As render_text, but one step at a time, for a pause between them.
+/// As render_text(), but one step at a time, for a pause between them.
 ///
-/// @param explanation The explanation.
-/// @param options Format and contents.
-/// @param stop Stop token.
+/// @param explanation  The explanation.
+/// @param options      Format and contents.
+/// @param stop         Stop token.
 /// @return The pages: without TextOptions::step also an introduction and the errata. Each ends with a newline.
-/// @throws std::invalid_argument as render_text does.
-/// @throws regard::Cancelled if a stop is requested.
+/// @throws InvalidArgument  as render_text() does.
+/// @throws Cancelled        if a stop is requested.
 REGARD_EXPORT std::vector<std::string> render_text_pages(const Explanation& explanation, const TextOptions& options,
                                                          const std::stop_token& stop = {});
 
-/// Options of render_json.
+/// Options of render_json().
 struct JsonOptions {
   std::string command{};       ///< The command line, as it was typed.
   std::string step{};          ///< The step to write: its name or its number from 0; empty: all.
@@ -449,69 +452,71 @@ struct JsonOptions {
 ///
 /// Numbers are the shortest that read back the same; those that are not finite are "-inf", "inf" and "nan".
 ///
-/// @param explanation The explanation.
-/// @param options Contents.
-/// @param stop Stop token.
+/// @param explanation  The explanation.
+/// @param options      Contents.
+/// @param stop         Stop token.
 /// @return The JSON text.
-/// @throws std::invalid_argument as render_text does.
-/// @throws regard::Cancelled if a stop is requested.
+/// @throws InvalidArgument  as render_text() does.
+/// @throws Cancelled        if a stop is requested.
 REGARD_EXPORT std::string render_json(const Explanation& explanation, const JsonOptions& options,
                                       const std::stop_token& stop = {});
 
-/// Options of render_html.
+/// Options of render_html().
 struct HtmlOptions {
   std::string command{};        ///< The command line, as it was typed.
   std::optional<int> digits{};  ///< Decimals; absent: those of the step or the settings.
 };
 /// Renders an explanation as one self-contained HTML page, which makes no network requests (docs/reference/page.md).
 ///
-/// The page holds the JSON of render_json, further data for drawing, and its script and style.
+/// The page holds the JSON of render_json(), further data for drawing, and its script and style.
 ///
-/// @param explanation The explanation.
-/// @param options Options of the page.
-/// @param stop Stop token.
+/// @param explanation  The explanation.
+/// @param options      Options of the page.
+/// @param stop         Stop token.
 /// @return The HTML text.
-/// @throws regard::Cancelled if a stop is requested.
+/// @throws Cancelled  if a stop is requested.
 REGARD_EXPORT std::string render_html(const Explanation& explanation, const HtmlOptions& options,
                                       const std::stop_token& stop = {});
 
 /// Writes an input as JSON. `read_explain_input(write_explain_input(x), source)` explains to the same steps as x.
 ///
-/// @param input The input.
+/// @param input  The input.
 /// @return The JSON text.
 REGARD_EXPORT std::string write_explain_input(const ExplainInput& input);
 /// Reads an input from JSON; docs/guide/own-matrices.md describes it.
 ///
-/// @param json The JSON text.
-/// @param source Name of the text in error messages.
-/// @param stop Stop token, polled while the text is read.
-/// @param max_memory_bytes Memory that reading may take, in bytes; absent: available_memory_bytes().
+/// @param json              The JSON text.
+/// @param source            Name of the text in error messages.
+/// @param stop              Stop token, polled while the text is read.
+/// @param max_memory_bytes  Memory that reading may take, in bytes; absent: available_memory_bytes().
 /// @return The input.
-/// @throws regard::DataError with `source`, the byte offset and the name of the key for broken JSON, duplicate keys,
-///   numbers out of the range of double, ragged matrices, and nesting deeper than 64; "source: needs N bytes of memory;
-///   M are available", before any of it is allocated.
-/// @throws regard::Cancelled if a stop is requested.
+/// @throws DataError  in any of these cases; the message names `source`, the byte offset and the key:
+///                    - invalid JSON, duplicate keys, or nesting deeper than 64
+///                    - a number out of the range of double, or a ragged matrix
+///                    - too little memory, before any of it is allocated: "source: needs N bytes of memory; M are
+///                      available"
+/// @throws Cancelled  if a stop is requested.
 REGARD_EXPORT ExplainInput read_explain_input(std::string_view json, const std::string& source,
                                               const std::stop_token& stop = {},
                                               std::optional<std::uint64_t> max_memory_bytes = std::nullopt);
 
 /// Parses a scale as the program and the JSON write it.
 ///
-/// @param text `none`, `sqrt`, `floor_half` or a finite number.
+/// @param text  `none`, `sqrt`, `floor_half` or a finite number.
 /// @return The scale.
-/// @throws std::invalid_argument with what is allowed, for any other text.
+/// @throws InvalidArgument  if the text is anything else. The message lists what is allowed.
 REGARD_EXPORT Scale parse_scale(std::string_view text);
 /// Parses a causal mask as the program and the JSON write it.
 ///
-/// @param text `top_left`, `bottom_right`, `off` or a whole number, the offset.
+/// @param text  `top_left`, `bottom_right`, `off` or a whole number, the offset.
 /// @return The causal mask.
-/// @throws std::invalid_argument with what is allowed, for any other text.
+/// @throws InvalidArgument  if the text is anything else. The message lists what is allowed.
 REGARD_EXPORT Causal parse_causal(std::string_view text);
 /// Parses a layout as the program and the JSON write it.
 ///
-/// @param text `rows` or `columns`.
+/// @param text  `rows` or `columns`.
 /// @return The layout.
-/// @throws std::invalid_argument with what is allowed, for any other text.
+/// @throws InvalidArgument  if the text is anything else. The message lists what is allowed.
 REGARD_EXPORT Layout parse_layout(std::string_view text);
 
 }  // namespace regard::inline v0

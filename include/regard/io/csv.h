@@ -22,17 +22,18 @@ namespace regard::inline v0 {
 ///
 /// A cell holds a decimal number, `inf` or `nan`, each with an optional sign. Empty lines at the end are ignored.
 ///
-/// @param text The text, in UTF-8.
-/// @param source Name of the text in error messages, as a rule the path of the file.
+/// @param text    The text, in UTF-8.
+/// @param source  Name of the text in error messages, usually the path of the file.
 /// @return The matrix, (rows, columns), without heads.
-/// @throws regard::DataError with `source`, line and column (both counted from 1) for any of these:
-///   - an empty file or an empty cell
-///   - a row whose length differs from that of the first row
-///   - a cell that is not a number, or whose number is out of the range of double
-///   - a decimal comma
-///   - text after a closing quote, or a quote that is not closed
-///   - bytes that are not UTF-8
+/// @throws DataError  in any of these cases; the message names `source`, line and column (both counted from 1):
+///                    - an empty file or an empty cell
+///                    - a row whose length differs from that of the first row
+///                    - a cell that is not a number, or whose number is out of the range of double
+///                    - a decimal comma
+///                    - text after a closing quote, or a quote that is not closed
+///                    - bytes that are not UTF-8
 ///
+/// @par Example
 /// @code{.cpp}
 /// const Matrix m = read_csv("1,2\n3,4\n", "example.csv");  // 2 rows, 2 columns
 /// @endcode

@@ -5,7 +5,7 @@
 /// The input of `regard explain`, config.json, tokenizer.json and the index of a sharded checkpoint are read with it.
 ///
 /// @verbatim
-///     text ── is it UTF-8? ── count what the tree takes ── is that much memory available? ── parse ──▶ JsonValue
+///     text ── is it UTF-8? ── compute the size of the tree ── is the memory available? ── parse ──▶ JsonValue
 /// @endverbatim
 ///
 /// Read next: src/io/json.cpp.
@@ -28,7 +28,7 @@ namespace regard::inline v0 {
 
 /// A value of a JSON text.
 ///
-/// A JsonValue takes 48 bytes, whatever its kind. Arrays of numbers take 8 bytes per number.
+/// A JsonValue of any kind takes 48 bytes. Arrays of numbers take 8 bytes per number.
 struct REGARD_EXPORT JsonValue {
   /// The kinds of JSON values.
   enum class Kind {
@@ -42,14 +42,14 @@ struct REGARD_EXPORT JsonValue {
   /// A member of an object: its name and its value.
   using Member = std::pair<std::string, JsonValue>;
 
-  /// Constructs null, at offset 0.
+  /// Creates null, at offset 0.
   JsonValue() = default;
-  /// Constructs a value from its contents and its offset in the text.
+  /// Creates a value from its contents and its offset in the text.
   ///
-  /// @tparam T `std::monostate`, `bool`, `double`, `std::string`, `std::vector<double>`, `std::vector<JsonValue>` or
-  ///   `std::vector<Member>`.
-  /// @param contents The contents.
-  /// @param at Offset of the value in the text, in bytes.
+  /// @tparam T        `std::monostate`, `bool`, `double`, `std::string`, `std::vector<double>`,
+  ///                  `std::vector<JsonValue>` or `std::vector<Member>`.
+  /// @param contents  The contents.
+  /// @param at        Offset of the value in the text, in bytes.
   template <class T>
   JsonValue(T contents, std::size_t at) : offset(at), contents_(std::move(contents)) {}
 
@@ -61,7 +61,7 @@ struct REGARD_EXPORT JsonValue {
   double number() const;
   /// Returns the string; empty for a value of another kind.
   const std::string& text() const;
-  /// Returns the elements of an array that holds nothing but numbers; empty for any other value.
+  /// Returns the elements of an array that holds only numbers; empty for any other value.
   ///
   /// Such an array has no items().
   const std::vector<double>& numbers() const;
@@ -76,9 +76,9 @@ struct REGARD_EXPORT JsonValue {
   ///
   /// This is a linear search over all members. To look up many names, build an index (SortedNames).
   ///
-  /// @param name The name.
+  /// @param name  The name.
   /// @return The member's value; null if there is no such member, or if this is not an object. The pointer is valid as
-  ///   long as this value is unchanged.
+  ///         long as this value is unchanged.
   const JsonValue* find(std::string_view name) const;
 
   /// Offset of the value's first byte in the text. For a number, offset of one of its bytes.
@@ -91,16 +91,16 @@ struct REGARD_EXPORT JsonValue {
       contents_;
 };
 
-/// Computes an upper bound on the memory that read_json takes for a text.
+/// Computes an upper bound on the memory that read_json() needs for a text.
 ///
 /// The bound includes the tree, the parser's own memory and the message of an error, but not the text itself. Counting
-/// stops at brackets nested deeper than `max_depth`, where read_json stops as well.
+/// stops at brackets nested deeper than `max_depth`, where read_json() stops as well.
 ///
-/// @param text The JSON text.
-/// @param max_depth The limit on nesting that read_json will be given.
-/// @param stop Stop token, polled while the text is scanned.
+/// @param text       The JSON text.
+/// @param max_depth  The limit on nesting that read_json() will be given.
+/// @param stop       Stop token, polled while the text is scanned.
 /// @return The bound, in bytes.
-/// @throws regard::Cancelled if a stop is requested.
+/// @throws Cancelled  if a stop is requested.
 REGARD_EXPORT std::uint64_t json_memory_bytes(std::string_view text, Index max_depth = 64,
                                               const std::stop_token& stop = {});
 
@@ -108,28 +108,32 @@ REGARD_EXPORT std::uint64_t json_memory_bytes(std::string_view text, Index max_d
 ///
 /// Needs of up to 64 KiB always pass.
 ///
-/// @param source Name of the text in error messages.
-/// @param needed Memory needed, in bytes.
-/// @param max_memory_bytes Memory available, in bytes; absent: available_memory_bytes().
-/// @throws regard::DataError "source: needs N bytes of memory; M are available".
+/// @param source            Name of the text in error messages.
+/// @param needed            Memory needed, in bytes.
+/// @param max_memory_bytes  Memory available, in bytes; absent: available_memory_bytes().
+/// @throws DataError  "source: needs N bytes of memory; M are available" if they are not available.
 REGARD_EXPORT void check_json_memory(const std::string& source, std::uint64_t needed,
                                      std::optional<std::uint64_t> max_memory_bytes);
 
 /// Parses a JSON text.
 ///
-/// @param text The text, in UTF-8.
-/// @param source Name of the text in error messages, as a rule the path of the file.
-/// @param max_depth Largest allowed nesting of brackets.
-/// @param stop Stop token, polled while the text is read.
-/// @param max_memory_bytes Memory that reading may take, in bytes, see json_memory_bytes; absent:
-///   available_memory_bytes().
+/// @param text              The text, in UTF-8.
+/// @param source            Name of the text in error messages, usually the path of the file.
+/// @param max_depth         Largest allowed nesting of brackets.
+/// @param stop              Stop token, polled while the text is read.
+/// @param max_memory_bytes  Memory that reading may take, in bytes, see json_memory_bytes(); absent:
+///                          available_memory_bytes().
 /// @return The root of the tree.
-/// @throws regard::DataError "source: byte N: …" for text that is not JSON or not UTF-8, a name that occurs twice in an
-///   object, a number out of the range of double, and brackets nested deeper than `max_depth`;
-///   "source: needs N bytes of memory; M are available", before any of it is allocated (up to 64 KiB are allocated
-///   without a check).
-/// @throws regard::Cancelled if a stop is requested.
+/// @throws DataError  "source: byte N: …" in any of these cases:
+///                    - the text is not JSON or not UTF-8
+///                    - a name occurs twice in an object
+///                    - a number is out of the range of double
+///                    - brackets are nested deeper than `max_depth`
+/// @throws DataError  "source: needs N bytes of memory; M are available" before any of it is allocated. Needs of up to
+///                    64 KiB are not checked.
+/// @throws Cancelled  if a stop is requested.
 ///
+/// @par Example
 /// @code{.cpp}
 /// const JsonValue root = read_json(R"({"width": 384})", "config.json");
 /// const double width = root.find("width")->number();

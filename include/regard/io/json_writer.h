@@ -23,7 +23,7 @@ namespace regard::inline v0 {
 
 /// Formats a double as the shortest decimal text that reads back as the same double.
 ///
-/// @param x The number.
+/// @param x  The number.
 /// @return For example "0.1" or "1e-05"; "-inf", "inf" or "nan" for the values that have no digits.
 REGARD_EXPORT std::string shortest_number(double x);
 /// As above, for float: the shortest text that reads back as the same float.
@@ -32,7 +32,7 @@ REGARD_EXPORT std::string shortest_number(float x);
 /// How JsonWriter formats a document.
 struct JsonStyle {
   int indent = 2;  ///< Spaces for each level.
-  /// number() is given float values: the shortest text is the one that reads back as the same float.
+  /// Whether number() is given float values: the shortest text is then the one that reads back as the same float.
   bool float32 = false;
 };
 
@@ -46,7 +46,7 @@ enum class JsonLayout {
 
 /// Writes one JSON value, usually an object, piece by piece into a growing string.
 ///
-/// Strings are escaped by json_string (regard/io/utf8.h), so that the result is safe to embed in HTML:
+/// Strings are escaped by json_string() (regard/io/utf8.h), so that the result is safe to embed in HTML:
 /// - Quotes, backslashes, `<`, `>`, `&` and control, bidirectional and other invisible characters are escaped.
 /// - Each byte that is not UTF-8 is replaced by U+FFFD.
 ///
@@ -56,9 +56,10 @@ enum class JsonLayout {
 /// The caller closes every bracket that it opens, names every member of an object and uses no name twice in an object.
 /// None of this is checked.
 ///
-/// @throws regard::Cancelled from every function that writes a name or a value, if a stop has been requested of the
-///   token given to the constructor.
+/// @throws Cancelled  from every function that writes a name or a value, if a stop is requested of the token given to
+///                    the constructor.
 ///
+/// @par Example
 /// @code{.cpp}
 /// JsonWriter json;
 /// json.begin_object();
@@ -79,15 +80,15 @@ enum class JsonLayout {
 /// @endcode
 class REGARD_EXPORT JsonWriter {
  public:
-  /// Constructs a writer with an empty text.
+  /// Creates a writer with an empty text.
   ///
-  /// @param style Format of the document.
-  /// @param stop Stop token, polled before each value.
+  /// @param style  Format of the document.
+  /// @param stop   Stop token, polled before each value.
   explicit JsonWriter(JsonStyle style = {}, std::stop_token stop = {});
 
   /// Sets the style of what is written from now on. Open brackets keep their indentation.
   ///
-  /// @param style The new style.
+  /// @param style  The new style.
   void set_style(const JsonStyle& style) { style_ = style; }
   /// Returns the current style.
   const JsonStyle& style() const { return style_; }
@@ -98,30 +99,30 @@ class REGARD_EXPORT JsonWriter {
 
   /// Opens an object.
   ///
-  /// @param layout Placement of its members. Within an array or object that is on one line, everything must be on one
-  ///   line.
+  /// @param layout  Placement of its members. Within an array or object that is on one line, everything must be on one
+  ///                line.
   void begin_object(JsonLayout layout = JsonLayout::lines) { open('{', layout); }
   /// Closes the object opened last.
   void end_object() { close('}'); }
   /// Opens an array.
   ///
-  /// @param layout Placement of its items. Within an array or object that is on one line, everything must be on one
-  ///   line.
+  /// @param layout  Placement of its items. Within an array or object that is on one line, everything must be on one
+  ///                line.
   void begin_array(JsonLayout layout = JsonLayout::lines) { open('[', layout); }
   /// Closes the array opened last.
   void end_array() { close(']'); }
   /// Writes a string.
   ///
-  /// @param text The string, escaped as described for the class.
+  /// @param text  The string, escaped as described for the class.
   void string(std::string_view text);
   /// Writes a number: shortest as double, or as float if JsonStyle::float32 is set.
   ///
-  /// @param x The number. Infinities and NaN become strings.
+  /// @param x  The number. Infinities and NaN become strings.
   void number(double x);
   /// Writes an integer.
   ///
-  /// @tparam Integer A signed or unsigned integer type of at most 64 bits.
-  /// @param x The integer.
+  /// @tparam Integer  A signed or unsigned integer type of at most 64 bits.
+  /// @param x         The integer.
   template <std::integral Integer>
   void whole(Integer x) {
     if constexpr (std::is_signed_v<Integer>) {
@@ -132,7 +133,7 @@ class REGARD_EXPORT JsonWriter {
   }
   /// Writes `true` or `false`.
   ///
-  /// @param x The truth value.
+  /// @param x  The truth value.
   void boolean(bool x);
   /// Writes `null`.
   void null();
@@ -140,11 +141,11 @@ class REGARD_EXPORT JsonWriter {
   ///
   /// Only the rows and columns that the matrix stores are written.
   ///
-  /// @param m The matrix.
+  /// @param m  The matrix.
   void matrix(const Matrix& m);
   /// Writes a matrix as a list of rows, each row on its own line.
   ///
-  /// @param m The matrix, (rows, columns), with any strides.
+  /// @param m  The matrix, (rows, columns), with any strides.
   void matrix(const TensorView<const double, 2>& m);
   /// @}
 
@@ -153,23 +154,23 @@ class REGARD_EXPORT JsonWriter {
 
   /// Writes the name of a member. Its value must be written next.
   ///
-  /// @param text The name.
+  /// @param text  The name.
   void name(std::string_view text);
   /// Writes a member whose value is a string.
   ///
-  /// @param member Name of the member.
-  /// @param text The string.
+  /// @param member  Name of the member.
+  /// @param text    The string.
   void string(std::string_view member, std::string_view text);
   /// Writes a member whose value is a number.
   ///
-  /// @param member Name of the member.
-  /// @param x The number.
+  /// @param member  Name of the member.
+  /// @param x       The number.
   void number(std::string_view member, double x);
   /// Writes a member whose value is an integer.
   ///
-  /// @tparam Integer A signed or unsigned integer type of at most 64 bits.
-  /// @param member Name of the member.
-  /// @param x The integer.
+  /// @tparam Integer  A signed or unsigned integer type of at most 64 bits.
+  /// @param member    Name of the member.
+  /// @param x         The integer.
   template <std::integral Integer>
   void whole(std::string_view member, Integer x) {
     name(member);
@@ -177,29 +178,29 @@ class REGARD_EXPORT JsonWriter {
   }
   /// Writes a member whose value is `true` or `false`.
   ///
-  /// @param member Name of the member.
-  /// @param x The truth value.
+  /// @param member  Name of the member.
+  /// @param x       The truth value.
   void boolean(std::string_view member, bool x);
   /// Writes a member whose value is `null`.
   ///
-  /// @param member Name of the member.
+  /// @param member  Name of the member.
   void null(std::string_view member);
   /// Writes a member whose value is a matrix.
   ///
-  /// @param member Name of the member.
-  /// @param m The matrix.
+  /// @param member  Name of the member.
+  /// @param m       The matrix.
   void matrix(std::string_view member, const Matrix& m);
   /// As above, for a view.
   ///
-  /// @param member Name of the member.
-  /// @param m The matrix, (rows, columns), with any strides.
+  /// @param member  Name of the member.
+  /// @param m       The matrix, (rows, columns), with any strides.
   void matrix(std::string_view member, const TensorView<const double, 2>& m);
   /// Writes a member whose value is an array of strings, integers or floating-point numbers. It may be empty.
   ///
-  /// @tparam Items A range of strings, of integers, or of floating-point numbers.
-  /// @param member Name of the member.
-  /// @param items The items.
-  /// @param layout Placement of the items.
+  /// @tparam Items  A range of strings, of integers, or of floating-point numbers.
+  /// @param member  Name of the member.
+  /// @param items   The items.
+  /// @param layout  Placement of the items.
   template <class Items>
   void list(std::string_view member, const Items& items, JsonLayout layout = JsonLayout::one_line) {
     name(member);
@@ -209,29 +210,29 @@ class REGARD_EXPORT JsonWriter {
   }
   /// Writes a member whose value is an array of strings. If there are none, the member is omitted.
   ///
-  /// @param member Name of the member.
-  /// @param texts The strings.
-  /// @param layout Placement of the strings.
+  /// @param member  Name of the member.
+  /// @param texts   The strings.
+  /// @param layout  Placement of the strings.
   void strings(std::string_view member, const std::vector<std::string>& texts, JsonLayout layout = JsonLayout::lines);
   /// Writes a member whose value is an array of numbers, on one line. If there are none, the member is omitted.
   ///
-  /// @param member Name of the member.
-  /// @param numbers The numbers.
+  /// @param member   Name of the member.
+  /// @param numbers  The numbers.
   void numbers(std::string_view member, const std::vector<double>& numbers);
   /// Writes a member whose value is an array of integers, on one line. If there are none, the member is omitted.
   ///
-  /// @param member Name of the member.
-  /// @param indices The integers.
+  /// @param member   Name of the member.
+  /// @param indices  The integers.
   void indices(std::string_view member, const std::vector<Index>& indices);
   /// Writes a member whose value is an array of objects, one for each item.
   ///
-  /// @tparam Items A range.
-  /// @tparam Write A callable that takes an item.
-  /// @param member Name of the member.
-  /// @param items The items.
-  /// @param write `write(item)` writes the members of the object for that item.
-  /// @param array_layout Placement of the objects.
-  /// @param object_layout Placement of the members of each object.
+  /// @tparam Items         A range.
+  /// @tparam Write         A callable that takes an item.
+  /// @param member         Name of the member.
+  /// @param items          The items.
+  /// @param write          `write(item)` writes the members of the object for that item.
+  /// @param array_layout   Placement of the objects.
+  /// @param object_layout  Placement of the members of each object.
   template <class Items, class Write>
   void objects(std::string_view member, const Items& items, const Write& write,
                JsonLayout array_layout = JsonLayout::lines, JsonLayout object_layout = JsonLayout::lines) {
@@ -247,7 +248,7 @@ class REGARD_EXPORT JsonWriter {
 
   /// Writes the members that most documents begin with: `schema`, `command`, `version` and `instruction_set`.
   ///
-  /// @param command The command line, as it was typed.
+  /// @param command  The command line, as it was typed.
   void source(std::string_view command);
   /// @}
 
@@ -262,7 +263,7 @@ class REGARD_EXPORT JsonWriter {
 
   /// Polls the stop token, for work between values.
   ///
-  /// @throws regard::Cancelled if a stop has been requested.
+  /// @throws Cancelled  if a stop is requested.
   void poll() const;
 
  private:

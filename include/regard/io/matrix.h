@@ -19,8 +19,7 @@ namespace regard::inline v0 {
 
 /// One matrix, or one per head, as it is displayed: in layout "columns" a column is a token.
 ///
-/// Of a matrix that is too large to keep, only some rows or columns are stored: those listed in kept_rows and
-/// kept_columns.
+/// If a matrix is too large to keep, only the rows and columns listed in kept_rows and kept_columns are stored.
 struct Matrix {
   Index num_heads = 1;    ///< Number of heads; 1 for a single matrix.
   Index num_rows = 0;     ///< Rows of the whole matrix, stored or not.
@@ -31,7 +30,7 @@ struct Matrix {
   std::vector<std::uint8_t> hidden{};
   std::vector<Index> kept_rows{};     ///< Indices of the stored rows, ascending; empty: all rows are stored.
   std::vector<Index> kept_columns{};  ///< Indices of the stored columns, ascending; empty: all columns are stored.
-  bool has_heads = false;             ///< The head axis is displayed, even if its extent is 1.
+  bool has_heads = false;             ///< Whether the head axis is displayed, even if its extent is 1.
 
   /// Returns the number of rows that are stored.
   Index stored_rows() const { return kept_rows.empty() ? num_rows : static_cast<Index>(kept_rows.size()); }
@@ -39,21 +38,21 @@ struct Matrix {
   Index stored_columns() const { return kept_columns.empty() ? num_columns : static_cast<Index>(kept_columns.size()); }
   /// Computes where an element is in `numbers`.
   ///
-  /// @param head Head, from 0.
-  /// @param stored_row Index among the stored rows, which differs from the row's index in the whole matrix if kept_rows
-  ///   is not empty.
-  /// @param stored_column Index among the stored columns, in the same sense.
+  /// @param head           Head, from 0.
+  /// @param stored_row     Index among the stored rows, which differs from the row's index in the whole matrix if
+  ///                       kept_rows is not empty.
+  /// @param stored_column  Index among the stored columns, in the same sense.
   /// @return Index into `numbers`.
   std::size_t index(Index head, Index stored_row, Index stored_column) const {
     return static_cast<std::size_t>((head * stored_rows() + stored_row) * stored_columns() + stored_column);
   }
 };
 
-/// Makes a matrix without heads from its rows, for lessons and tests.
+/// Creates a matrix without heads from its rows, for lessons and tests.
 ///
-/// @param rows The rows, all of the same length.
+/// @param rows  The rows, all of the same length.
 /// @return The matrix.
-/// @throws std::invalid_argument if the rows differ in length.
+/// @throws InvalidArgument  if the rows differ in length.
 REGARD_EXPORT Matrix matrix_of(const std::vector<std::vector<double>>& rows);
 
 }  // namespace regard::inline v0

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Reads and writes NumPy's array files (NPY), with a parser of our own.
+/// Reads and writes NumPy's array files (NPY), without NumPy.
 ///
 /// @verbatim
 ///     magic 93 4E 55 4D 50 59 · version · header length · {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }
 ///     then the elements, row-major, or column-major with fortran_order
 /// @endverbatim
 ///
-/// A file is untrusted. Accepted are versions 1 to 3, a header of at most 64 KiB with exactly these three keys, and at
-/// most 8 axes. Sizes are checked before memory is allocated, and the data must have exactly the stated length.
+/// Files are untrusted. Versions 1 to 3 are accepted, with at most 8 axes and a header of at most 64 KiB with exactly
+/// these three keys. Sizes are checked before memory is allocated, and the data must have the stated length.
 /// float16 elements are converted to float32, which is exact. Format: NumPy's numpy.lib.format.
 ///
 /// Read next: src/io/npy.cpp.
@@ -32,7 +32,7 @@ namespace regard::inline v0 {
 
 /// Fills `bytes` from a file or stream and returns the number of bytes read.
 ///
-/// The number is less than bytes.size() only at the end of the file. Throws regard::DataError if reading fails.
+/// The number is less than bytes.size() only at the end of the file. Throws DataError if reading fails.
 using ByteSource = std::function<std::size_t(std::span<std::byte> bytes)>;
 
 /// An array in memory, in native byte order. Booleans are stored as 0 or 1.
@@ -41,7 +41,7 @@ struct NpyArray {
   struct Free {
     /// Calls std::free.
     ///
-    /// @param p Memory from std::malloc or std::realloc.
+    /// @param p  Memory from std::malloc or std::realloc.
     void operator()(std::byte* p) const { std::free(p); }
   };
   ElementType type = ElementType::float32;  ///< One of float32, float64, int32, int64 and boolean.
@@ -51,7 +51,7 @@ struct NpyArray {
 
   /// Returns the elements as an array of their type.
   ///
-  /// @tparam T The type that `type` names: float, double, std::int32_t, std::int64_t or bool.
+  /// @tparam T  The type that `type` names: float, double, std::int32_t, std::int64_t or bool.
   /// @return The first element, valid as long as `data` is.
   template <class T>
   const T* elements() const {
@@ -61,9 +61,10 @@ struct NpyArray {
 
 /// Reads one NPY file in two stages: the header on construction, the elements on request.
 ///
-/// A program can thus check the shape before it reads the elements. Both stages throw regard::DataError
+/// A program can therefore check the shape before it reads the elements. Both stages throw DataError
 /// "name: byte N: …" for a file that is malformed, truncated or too long, or whose type is not read here.
 ///
+/// @par Example
 /// @code{.cpp}
 /// NpyReader reader(source, "query.npy");  // reader.type() and reader.shape() are now known
 /// const NpyArray query = reader.read();
@@ -72,10 +73,11 @@ class REGARD_EXPORT NpyReader {
  public:
   /// Reads and checks the header.
   ///
-  /// @param source Source of bytes, positioned at the first byte of the file.
-  /// @param name Name of the file in error messages.
-  /// @param num_bytes Length of the whole file in bytes, if it is known.
-  /// @throws regard::DataError "name: byte N: …".
+  /// @param source     Source of bytes, positioned at the first byte of the file.
+  /// @param name       Name of the file in error messages.
+  /// @param num_bytes  Length of the whole file in bytes, if it is known.
+  /// @throws DataError  "name: byte N: …" if the header is malformed or truncated, if the type is not read here, or if
+  ///                    num_bytes does not match the header.
   NpyReader(ByteSource source, std::string name, std::optional<std::uint64_t> num_bytes = std::nullopt);
 
   /// Returns the name given to the constructor.
@@ -91,8 +93,8 @@ class REGARD_EXPORT NpyReader {
   /// If the length of the file is unknown, memory grows with the bytes that arrive.
   ///
   /// @return The array.
-  /// @throws regard::DataError "name: byte N: …".
-  /// @throws std::bad_alloc if memory runs out.
+  /// @throws DataError       "name: byte N: …" if the file is truncated or too long.
+  /// @throws std::bad_alloc  if memory cannot be allocated.
   NpyArray read();
 
  private:
@@ -113,15 +115,15 @@ class REGARD_EXPORT NpyReader {
 
 /// Formats the header of a row-major NPY file: the bytes before the elements, version 1.0, as numpy.save writes them.
 ///
-/// @param type Type of the elements: float32, float64, int32, int64 or boolean.
-/// @param shape Extents.
+/// @param type   Type of the elements: float32, float64, int32, int64 or boolean.
+/// @param shape  Extents.
 /// @return The bytes.
-/// @throws std::invalid_argument for any other type.
+/// @throws InvalidArgument  if the type is none of these.
 REGARD_EXPORT std::string npy_header(ElementType type, std::span<const Index> shape);
 
 /// Formats a shape as Python does: "(2, 3)", "(2,)" or "()".
 ///
-/// @param shape Extents.
+/// @param shape  Extents.
 /// @return The text.
 REGARD_EXPORT std::string npy_shape_text(std::span<const Index> shape);
 

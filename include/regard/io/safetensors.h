@@ -10,8 +10,8 @@
 /// Files are untrusted. The header is read and checked before memory for the data is allocated. Its offsets must cover
 /// the data without gaps or overlaps, and the file must end with the last tensor.
 ///
-/// Format: the README of safetensors. This reader is as strict as the original and stricter: no name twice, no unknown
-/// field, names of 1 to 512 bytes without control characters, at most 8 axes, extents of at most 2^48, 4096 shards.
+/// Format: the README of safetensors. This reader is stricter than the original: no duplicate name, no unknown field,
+/// names of 1 to 512 bytes without control characters, at most 8 axes, extents of at most 2^48, at most 4096 shards.
 ///
 /// Read next: src/io/safetensors.cpp, src/io/model_folder.cpp.
 #pragma once
@@ -33,7 +33,7 @@ namespace regard::inline v0 {
 
 /// Returns the name of a type in a safetensors header, such as "F64", "BF16" or "BOOL".
 ///
-/// @param type The type.
+/// @param type  The type.
 /// @return The name.
 REGARD_EXPORT std::string_view safetensors_type_name(ElementType type);
 
@@ -47,12 +47,12 @@ struct StoredTensor {
 
 /// How files of a model are read, and the limits for them.
 struct ModelFileOptions {
-  /// Maps the file instead of reading it, which takes less memory.
+  /// Whether to map the file instead of reading it, which takes less memory.
   ///
-  /// If another process truncates the file meanwhile, access to it ends this process (SIGBUS). If another process
+  /// If another process truncates the file in the meantime, access to it ends this process (SIGBUS). If another process
   /// writes to the file, the values change.
   bool map = false;
-  /// Accepts NaN and ±∞ in floating-point tensors, which are otherwise rejected.
+  /// Whether to accept NaN and ±∞ in floating-point tensors, which are otherwise rejected.
   bool allow_nonfinite = false;
   std::uint64_t max_header_bytes = 100'000'000;  ///< Largest size of a header, in bytes.
   Index max_tensors = 1 << 20;                   ///< Largest number of tensors in one file.
@@ -63,6 +63,7 @@ struct ModelFileOptions {
 
 /// All tensors of one file, or of all shards in a folder. Copies share the bytes.
 ///
+/// @par Example
 /// @code{.cpp}
 /// const Checkpoint checkpoint = Checkpoint::read_folder("all-MiniLM-L6-v2");
 /// for (const StoredTensor& tensor : checkpoint.tensors()) std::puts(tensor.name.c_str());
@@ -71,17 +72,17 @@ class REGARD_EXPORT Checkpoint {
  public:
   /// Reads one safetensors file.
   ///
-  /// @param path Path of the file.
-  /// @param options How to read it, and limits.
-  /// @param stop Stop token, polled while the file is read.
+  /// @param path     Path of the file.
+  /// @param options  How to read it, and limits.
+  /// @param stop     Stop token, polled while the file is read.
   /// @return The tensors.
-  /// @throws regard::DataError "path: byte N: …" or "path: …" for any of these:
-  ///   - a file that cannot be opened, is not a regular file, or changes while it is read
-  ///   - a file that breaks the format; if it is in fact a zip or gzip archive, a pickle, an HTML page or a Git LFS
-  ///     pointer, the message says so
-  ///   - NaN and ±∞, unless ModelFileOptions::allow_nonfinite is set
-  ///   - more memory than is available, with both sizes
-  /// @throws regard::Cancelled if a stop is requested.
+  /// @throws DataError  "path: byte N: …" or "path: …" in any of these cases:
+  ///                    - a file that cannot be opened, is not a regular file, or changes while it is read
+  ///                    - a file that breaks the format; if it is in fact a zip or gzip archive, a pickle, an HTML page
+  ///                      or a Git LFS pointer, the message says so
+  ///                    - NaN and ±∞, unless ModelFileOptions::allow_nonfinite is set
+  ///                    - more memory than is available, with both sizes
+  /// @throws Cancelled  if a stop is requested.
   static Checkpoint read_file(const std::string& path, const ModelFileOptions& options = {},
                               const std::stop_token& stop = {});
   /// Reads the tensors of a model folder: model.safetensors or, if there is no such file, the shards that
@@ -90,12 +91,12 @@ class REGARD_EXPORT Checkpoint {
   /// The shards must be in the same folder and hold exactly the tensors that the index assigns to them, and no tensor
   /// twice. Symbolic links in the folder are followed.
   ///
-  /// @param folder Path of the folder.
-  /// @param options How to read the files, and limits.
-  /// @param stop Stop token, polled while the files are read.
+  /// @param folder   Path of the folder.
+  /// @param options  How to read the files, and limits.
+  /// @param stop     Stop token, polled while the files are read.
   /// @return The tensors of all shards.
-  /// @throws regard::DataError as read_file does, and for an index that does not match the shards.
-  /// @throws regard::Cancelled if a stop is requested.
+  /// @throws DataError  as read_file() does, and if the index does not match the shards.
+  /// @throws Cancelled  if a stop is requested.
   static Checkpoint read_folder(const std::string& folder, const ModelFileOptions& options = {},
                                 const std::stop_token& stop = {});
 
@@ -105,29 +106,29 @@ class REGARD_EXPORT Checkpoint {
   const std::vector<StoredTensor>& tensors() const;
   /// Finds a tensor by its name.
   ///
-  /// @param name The name.
-  /// @return The tensor, or null if there is none of that name. The pointer is valid as long as a copy of the
-  ///   checkpoint exists.
+  /// @param name  The name.
+  /// @return The tensor, or null if no tensor has that name. The pointer is valid as long as a copy of the
+  ///         checkpoint exists.
   const StoredTensor* find(std::string_view name) const;
 
   /// Converts a tensor to float, row-major: F32 as stored, F16 and BF16 exactly, F64 rounded to nearest.
   ///
-  /// @param tensor A tensor of this checkpoint.
-  /// @param stop Stop token, polled during the conversion.
+  /// @param tensor  A tensor of this checkpoint.
+  /// @param stop    Stop token, polled during the conversion.
   /// @return The elements.
-  /// @throws regard::DataError with the file and the tensor, for a type that does not hold real numbers and for an F64
-  ///   element out of the range of float.
-  /// @throws regard::Cancelled if a stop is requested.
+  /// @throws DataError  if the type is not floating-point, or if an F64 element is out of the range of float. The
+  ///                    message names the file and the tensor.
+  /// @throws Cancelled  if a stop is requested.
   std::vector<float> read_float32(const StoredTensor& tensor, const std::stop_token& stop = {}) const;
-  /// As read_float32, but without copying F32: the elements of an F32 tensor are those in the file's bytes.
+  /// As read_float32(), but without copying F32: the elements of an F32 tensor are those in the file's bytes.
   ///
   /// F32 elements are copied only if their address is not aligned for float. All other types are converted.
   ///
-  /// @param tensor A tensor of this checkpoint.
-  /// @param stop Stop token, polled during the conversion.
+  /// @param tensor  A tensor of this checkpoint.
+  /// @param stop    Stop token, polled during the conversion.
   /// @return The first element. The bytes of the file live as long as the pointer does.
-  /// @throws regard::DataError as read_float32 does.
-  /// @throws regard::Cancelled if a stop is requested.
+  /// @throws DataError  as read_float32() does.
+  /// @throws Cancelled  if a stop is requested.
   std::shared_ptr<const float> share_float32(const StoredTensor& tensor, const std::stop_token& stop = {}) const;
 
   /// Computes the SHA-256 of the checkpoint.
@@ -140,9 +141,9 @@ class REGARD_EXPORT Checkpoint {
   ///
   /// The first call that is not stopped reads every byte, about 0.3 s for 100 MB. Later calls return the same result.
   ///
-  /// @param stop Stop token, polled while the bytes are read.
+  /// @param stop  Stop token, polled while the bytes are read.
   /// @return 64 hex digits.
-  /// @throws regard::Cancelled if a stop is requested.
+  /// @throws Cancelled  if a stop is requested.
   std::string sha256(const std::stop_token& stop = {}) const;
 
  private:
@@ -155,13 +156,13 @@ class REGARD_EXPORT Checkpoint {
 
 /// Parses a safetensors file that is already in memory.
 ///
-/// @param bytes The whole file. The checkpoint takes ownership of it.
-/// @param name Name of the file in error messages.
-/// @param options Limits, and whether NaN and ±∞ are accepted.
-/// @param stop Stop token, polled while the bytes are checked.
+/// @param bytes    The whole file. The checkpoint takes ownership of it.
+/// @param name     Name of the file in error messages.
+/// @param options  Limits, and whether NaN and ±∞ are accepted.
+/// @param stop     Stop token, polled while the bytes are checked.
 /// @return The tensors.
-/// @throws regard::DataError as Checkpoint::read_file does for the contents of a file.
-/// @throws regard::Cancelled if a stop is requested.
+/// @throws DataError  as Checkpoint::read_file() does for the contents of a file.
+/// @throws Cancelled  if a stop is requested.
 REGARD_EXPORT Checkpoint parse_safetensors(std::vector<std::byte> bytes, std::string name,
                                            const ModelFileOptions& options = {}, const std::stop_token& stop = {});
 
@@ -172,15 +173,15 @@ struct ShardedTensor {
 };
 /// Reads `weight_map` from the text of a model.safetensors.index.json: which shard holds which tensor.
 ///
-/// @param text The JSON text.
-/// @param source Name of the text in error messages.
-/// @param stop Stop token, polled while the text is read.
-/// @param max_memory_bytes Memory that reading may take, in bytes; absent: available_memory_bytes().
+/// @param text              The JSON text.
+/// @param source            Name of the text in error messages.
+/// @param stop              Stop token, polled while the text is read.
+/// @param max_memory_bytes  Memory that reading may take, in bytes; absent: available_memory_bytes().
 /// @return One entry per tensor, in the order of the text.
-/// @throws regard::DataError "source: byte N: …" for text that is not JSON, has no weight_map, or names a shard by
-///   anything other than the plain name of a .safetensors file; "source: needs N bytes of memory; M are available",
-///   before any of it is allocated.
-/// @throws regard::Cancelled if a stop is requested.
+/// @throws DataError  "source: byte N: …" if the text is not JSON, has no weight_map, or names a shard by anything
+///                    other than the plain name of a .safetensors file. "source: needs N bytes of memory; M are
+///                    available" before any of it is allocated.
+/// @throws Cancelled  if a stop is requested.
 REGARD_EXPORT std::vector<ShardedTensor> read_shard_index(std::string_view text, const std::string& source,
                                                           const std::stop_token& stop = {},
                                                           std::optional<std::uint64_t> max_memory_bytes = std::nullopt);
@@ -189,14 +190,14 @@ REGARD_EXPORT std::vector<ShardedTensor> read_shard_index(std::string_view text,
 ///
 /// The file must be a regular file in UTF-8. Opening it never blocks.
 ///
-/// @param folder Path of the folder.
-/// @param file Name of the file.
-/// @param max_bytes Largest size of the file that is read, in bytes.
-/// @param stop Stop token, polled while the file is read.
+/// @param folder     Path of the folder.
+/// @param file       Name of the file.
+/// @param max_bytes  Largest size of the file that is read, in bytes.
+/// @param stop       Stop token, polled while the file is read.
 /// @return The text.
-/// @throws regard::DataError with the path. If the file is in fact a Git LFS pointer or an HTML page, the message says
-///   so.
-/// @throws regard::Cancelled if a stop is requested.
+/// @throws DataError  if the file cannot be read, is larger than `max_bytes` or is not UTF-8. The message names the
+///                    path. If the file is in fact a Git LFS pointer or an HTML page, the message says so.
+/// @throws Cancelled  if a stop is requested.
 REGARD_EXPORT std::string read_model_text(const std::string& folder, std::string_view file, std::uint64_t max_bytes,
                                           const std::stop_token& stop = {});
 

@@ -21,6 +21,7 @@ namespace regard::inline v0 {
 
 /// Computes the SHA-256 of bytes that arrive in parts.
 ///
+/// @par Example
 /// @code{.cpp}
 /// Sha256 sum;
 /// sum.add(first_part);
@@ -31,7 +32,7 @@ class REGARD_EXPORT Sha256 {
  public:
   /// Appends bytes.
   ///
-  /// @param bytes The bytes, any number of them.
+  /// @param bytes  The bytes, any number of them.
   void add(std::span<const std::byte> bytes);
   /// Ends the sum. Nothing may be added afterwards.
   ///
@@ -49,7 +50,7 @@ class REGARD_EXPORT Sha256 {
 
 /// Computes the SHA-256 of bytes that are all in memory.
 ///
-/// @param bytes The bytes.
+/// @param bytes  The bytes.
 /// @return 64 lower-case hex digits.
 REGARD_EXPORT std::string sha256(std::span<const std::byte> bytes);
 

@@ -8,7 +8,7 @@
 /// @endverbatim
 ///
 /// A hash table takes quadratic time for names chosen to have equal hashes. Sorting takes n log n comparisons for any
-/// names. For this reason the library and the program have no hash table.
+/// names. For this reason, neither the library nor the program uses a hash table.
 ///
 /// Read next: src/io/json.cpp, src/model/tokenizer/tokenizer_json.cpp.
 #pragma once
@@ -26,6 +26,7 @@ namespace regard::inline v0 {
 
 /// Names, sorted by their bytes, each with its position in the original order.
 ///
+/// @par Example
 /// @code{.cpp}
 /// const std::vector<std::string> all{"b", "a", "b", "c"};
 /// const SortedNames names(all.size(), [&](std::size_t i) { return std::string_view(all[i]); }, "reading", {});
@@ -37,16 +38,16 @@ class SortedNames {
   /// Memory that the index takes for each name, in bytes.
   static constexpr std::uint64_t kBytesPerName = 32;
 
-  /// Constructs an empty index.
+  /// Creates an empty index.
   SortedNames() = default;
   /// Sorts the names. The index keeps views of them, so the names must outlive it.
   ///
-  /// @tparam NameAt A callable that takes a position (std::size_t) and returns a std::string_view.
-  /// @param count Number of names.
-  /// @param name_at Returns the name at a position from 0 to count − 1.
-  /// @param operation Name of the operation, for the message of Cancelled.
-  /// @param stop Stop token, polled while the names are sorted.
-  /// @throws regard::Cancelled naming the operation, if a stop is requested.
+  /// @tparam NameAt    A callable that takes a position (std::size_t) and returns a std::string_view.
+  /// @param count      Number of names.
+  /// @param name_at    Returns the name at a position from 0 to count − 1.
+  /// @param operation  Name of the operation, for the message of Cancelled.
+  /// @param stop       Stop token, polled while the names are sorted.
+  /// @throws Cancelled  if a stop is requested. The message names the operation.
   template <class NameAt>
   SortedNames(std::size_t count, const NameAt& name_at, std::string_view operation, const std::stop_token& stop) {
     names_.reserve(count);
@@ -72,13 +73,13 @@ class SortedNames {
 
   /// Returns the position of the i-th name in sorted order.
   ///
-  /// @param i Rank of the name, from 0.
+  /// @param i  Rank of the name, from 0.
   /// @return Its position in the original order.
   std::size_t position(std::size_t i) const { return names_[i].position; }
 
   /// Finds a name by binary search.
   ///
-  /// @param text The name.
+  /// @param text  The name.
   /// @return The first position of the name; nothing if it does not occur.
   std::optional<std::size_t> find(std::string_view text) const {
     const auto at = std::lower_bound(names_.begin(), names_.end(), text,

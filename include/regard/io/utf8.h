@@ -21,7 +21,7 @@ namespace regard::inline v0 {
 ///
 /// Control, bidirectional and other invisible characters become `\u{…}`, bytes that are not UTF-8 become `\x{…}`.
 ///
-/// @param text The text.
+/// @param text  The text.
 /// @return The escaped text, in UTF-8.
 REGARD_EXPORT std::string escape_for_terminal(std::string_view text);
 
@@ -29,56 +29,56 @@ REGARD_EXPORT std::string escape_for_terminal(std::string_view text);
 ///
 /// Bytes that are not UTF-8 may be truncated anywhere.
 ///
-/// @param text The text.
-/// @param max_bytes Largest length of the result, in bytes.
+/// @param text       The text.
+/// @param max_bytes  Largest length of the result, in bytes.
 /// @return The beginning of the text, at most `max_bytes` long.
 REGARD_EXPORT std::string_view truncate_text(std::string_view text, std::size_t max_bytes);
 
 /// Formats text from outside as error messages quote it: at most its first 80 bytes, escaped for a terminal.
 ///
-/// @param text The text.
+/// @param text  The text.
 /// @return The quotation, without quotation marks.
 REGARD_EXPORT std::string text_in_message(std::string_view text);
 
 /// Computes how many columns an escaped text takes on a terminal: 2 for wide characters, 0 for combining marks.
 ///
-/// @param text Text without control characters, as escape_for_terminal returns it.
+/// @param text  Text without control characters, as escape_for_terminal() returns it.
 /// @return Width in columns.
 REGARD_EXPORT int display_width(std::string_view text);
 
 /// Formats a text as a JSON string, with its quotes, that is safe to embed in HTML.
 ///
-/// All characters that escape_for_terminal would escape, and `<`, `>` and `&`, become `\u` escapes. Each byte that is
+/// All characters that escape_for_terminal() would escape, and `<`, `>` and `&`, become `\u` escapes. Each byte that is
 /// not UTF-8 is replaced by U+FFFD.
 ///
-/// @param text The text.
+/// @param text  The text.
 /// @return The JSON string.
 REGARD_EXPORT std::string json_string(std::string_view text);
 
-/// Checks whether a text contains a letter or a digit of any script: whether it is a word rather than punctuation.
+/// Returns whether a text contains a letter or a digit of any script: whether it is a word rather than punctuation.
 ///
-/// @param text The text.
+/// @param text  The text.
 /// @return True if it does.
 REGARD_EXPORT bool has_letter_or_digit(std::string_view text);
 
-/// Checks whether a text contains an emoji or another pictorial symbol (Unicode category So).
+/// Returns whether a text contains an emoji or another pictorial symbol (Unicode category So).
 ///
-/// @param text The text.
+/// @param text  The text.
 /// @return True if it does.
 REGARD_EXPORT bool has_symbol(std::string_view text);
 
 /// Returns the length of the first character.
 ///
-/// @param text The text.
+/// @param text  The text.
 /// @return Length in bytes; 1 for a byte that is not UTF-8, 0 for an empty text.
 REGARD_EXPORT std::size_t character_bytes(std::string_view text);
 
 /// Measures how much of the beginning of a text is valid UTF-8.
 ///
-/// @param text The text.
-/// @param stop Stop token, polled at each character.
+/// @param text  The text.
+/// @param stop  Stop token, polled at each character.
 /// @return Length of the longest valid beginning, in bytes: text.size() if all of it is valid.
-/// @throws regard::Cancelled if a stop is requested.
+/// @throws Cancelled  if a stop is requested.
 REGARD_EXPORT std::size_t valid_utf8_bytes(std::string_view text, const std::stop_token& stop = {});
 
 }  // namespace regard::inline v0

@@ -19,10 +19,10 @@
 
 namespace regard::inline v0 {
 
-/// Computes the vector of each text: the mean of its tokens' states after the last layer, normalised to L2 norm 1.
+/// Computes the vector of each text: the mean of its tokens' states after the last layer, normalized to L2 norm 1.
 ///
-/// Texts run through the layers in groups of up to 480 tokens, as packed sequences. A longer text forms a group of its
-/// own. Each group runs on one thread, so scratch memory does not grow with n; a single group uses all threads.
+/// Texts run through the layers in groups of up to 480 tokens, as packed sequences. A longer text forms a separate
+/// group. Each group runs on one thread, so scratch memory does not grow with n; a single group uses all threads.
 ///
 /// A token attends only to tokens of its own text. Mask of a group of two texts with 2 tokens each:
 /// @verbatim
@@ -32,17 +32,19 @@ namespace regard::inline v0 {
 ///     0 0 1 1
 /// @endverbatim
 ///
-/// @param encoder The model.
-/// @param texts Token ids of n texts, [CLS] and [SEP] included; at most max_positions each.
-/// @param runtime Threads, workspace and stop token.
+/// @param encoder  The model.
+/// @param texts    Token ids of n texts, [CLS] and [SEP] included; at most max_positions each.
+/// @param runtime  Threads, scratch memory and cancellation.
 /// @return One vector per text, (n, E). A text without ids gives zeros.
-/// @throws std::invalid_argument before any work, for a text with more ids than the model has positions and for an id
-///   outside the vocabulary. The message names the text, counted from 0.
-/// @throws std::bad_alloc if memory runs out.
-/// @throws regard::Cancelled if a stop is requested.
+/// @throws InvalidArgument  before any work, if a text has more ids than the model has positions, or if an id is
+///                          outside the vocabulary. The message names the text, counted from 0.
+/// @throws std::bad_alloc   if memory cannot be allocated.
+/// @throws Cancelled        if a stop is requested.
 ///
-/// Row i has the bits of `mean_pooled_normalised(encode(encoder, texts[i]))`, whatever the other texts are.
+/// @par Bits
+/// Row i has the bits of `mean_pooled_normalised(encode(encoder, texts[i]))`, independent of the other texts.
 ///
+/// @par Example
 /// @code{.cpp}
 /// const std::vector<std::vector<Index>> texts{tokenizer.encode("a walk by the water").ids};
 /// const Tensor<float, 2> vectors = embed_tokens(encoder, texts);  // (1, E)

@@ -27,7 +27,7 @@
 
 namespace regard::inline v0 {
 
-/// The extents and choices of an encoder, from config.json.
+/// The extents and settings of an encoder, from config.json.
 struct EncoderConfig {
   Index vocabulary = 0;     ///< V, number of rows of the word table.
   Index num_layers = 0;     ///< N, number of layers.
@@ -44,7 +44,7 @@ struct EncoderConfig {
 
 /// The parameters of one layer.
 ///
-/// Matrices are viewed as (in, out), so that output = input · W + b, whichever way the file stores them. Head h owns
+/// Matrices are viewed as (in, out), so that output = input · W + b, however the file stores them. Head h uses
 /// columns h·D … (h + 1)·D − 1 of w_query, w_key and w_value, and the same rows of w_output.
 struct EncoderLayer {
   TensorView<const float, 2> w_query;              ///< Query projection, (E, E).
@@ -65,16 +65,16 @@ struct EncoderLayer {
   TensorView<const float, 1> norm_output_bias;     ///< Bias of the layer norm after the feed-forward layer, (E).
   /// Packed copy of w_query, w_key and w_value, joined along their columns, (E, 3E).
   ///
-  /// load_encoder packs the matrices once; encode computes with the packed copies.
+  /// load_encoder() packs the matrices once; encode() computes with the packed copies.
   PackedLinear<float> packed_projections;
   PackedLinear<float> packed_output;  ///< Packed copy of w_output.
   PackedLinear<float> packed_up;      ///< Packed copy of w_up.
   PackedLinear<float> packed_down;    ///< Packed copy of w_down.
 };
 
-/// A model, as load_encoder returns it. All copies share the memory of the parameters.
+/// A model, as load_encoder() returns it. All copies share the memory of the parameters.
 struct Encoder {
-  EncoderConfig config;                              ///< Extents and choices.
+  EncoderConfig config;                              ///< Extents and settings.
   TensorView<const float, 2> word_table;             ///< Word embeddings, (V, E).
   TensorView<const float, 2> position_table;         ///< Position embeddings, (P, E).
   TensorView<const float, 2> type_table;             ///< Token type embeddings, (T, E).
@@ -90,19 +90,20 @@ struct Encoder {
 ///
 /// Parameters stored in f64, f16 or bf16 are converted to f32, and all arithmetic is in f32.
 ///
-/// @param folder Path of the folder.
-/// @param options How to read the files, and limits.
-/// @param runtime Threads, workspace and stop token.
+/// @param folder   Path of the folder.
+/// @param options  How to read the files, and limits.
+/// @param runtime  Threads, scratch memory and cancellation.
 /// @return The model.
-/// @throws regard::DataError with the path, for any of these:
-///   - a field of config.json that is missing, has the wrong kind, is out of range or requests a feature that is not
-///     implemented; the message gives its byte offset
-///   - tensors that are missing, unknown, of the wrong shape or of a type that does not hold real numbers; one error
-///     lists them all
-///   - parameters that do not fit in memory, with both sizes
-///   - whatever Checkpoint::read_folder rejects
-/// @throws regard::Cancelled if a stop is requested.
+/// @throws DataError  in any of these cases; the message names the path:
+///                    - a field of config.json that is missing, has the wrong kind, is out of range or requests a
+///                      feature that is not implemented; the message gives its byte offset
+///                    - tensors that are missing, unknown, of the wrong shape or not of a floating-point type;
+///                      one error lists them all
+///                    - parameters that do not fit in memory, with both sizes
+///                    - files that Checkpoint::read_folder() rejects
+/// @throws Cancelled  if a stop is requested.
 ///
+/// @par Example
 /// @code{.cpp}
 /// const Encoder encoder = load_encoder("all-MiniLM-L6-v2");
 /// const EncoderTrace trace = encode(encoder, tokenizer.encode("a walk by the water").ids);
@@ -110,7 +111,7 @@ struct Encoder {
 REGARD_EXPORT Encoder load_encoder(const std::string& folder, const ModelFileOptions& options = {},
                                    const Runtime& runtime = {});
 
-/// Options of encode.
+/// Options of encode().
 struct EncoderOptions {
   /// Indices of tokens that are hidden as keys: no query attends to them, in any layer or head.
   ///
@@ -136,10 +137,10 @@ struct LayerTrace {
   Tensor<float, 3> context;           ///< weights · value, (H, L, D).
   Tensor<float, 2> row_max;           ///< Largest score of each row, (H, L).
   Tensor<float, 2> row_sum;           ///< Σ exp(score − row_max), (H, L).
-  Tensor<float, 2> attention_output;  ///< (L, E): joined context · W_output + b_output
-  Tensor<float, 2> attention_normed;  ///< (L, E): norm(input + attention_output)
-  Tensor<float, 2> feed_forward;      ///< (L, E): gelu(attention_normed · W_up + b_up) · W_down + b_down
-  Tensor<float, 2> output;            ///< (L, E): norm(attention_normed + feed_forward)
+  Tensor<float, 2> attention_output;  ///< Joined context · W_output + b_output, (L, E).
+  Tensor<float, 2> attention_normed;  ///< norm(input + attention_output), (L, E).
+  Tensor<float, 2> feed_forward;      ///< gelu(attention_normed · W_up + b_up) · W_down + b_down, (L, E).
+  Tensor<float, 2> output;            ///< norm(attention_normed + feed_forward), (L, E).
 };
 
 /// All intermediate results for one text.
@@ -149,7 +150,7 @@ struct EncoderTrace {
   Tensor<float, 2> word;           ///< Rows of word_table: the token's id, (L, E).
   Tensor<float, 2> position;       ///< Rows of position_table: position i for token i, (L, E).
   Tensor<float, 2> type;           ///< Rows of type_table: type 0, (L, E).
-  Tensor<float, 2> embedded;       ///< (L, E): norm(word + position + type)
+  Tensor<float, 2> embedded;       ///< norm(word + position + type), (L, E).
   std::vector<LayerTrace> layers;  ///< The N layers.
 
   /// Returns the states after the last layer, (L, E).
@@ -158,20 +159,22 @@ struct EncoderTrace {
 
 /// Runs the encoder on the token ids of one text.
 ///
-/// The scale of attention is 1 / √D. norm is layer_norm_forward (layer_norm.h), gelu that of linear_forward (linear.h).
+/// The scale of attention is 1 / √D, norm is layer_norm_forward(), and gelu is Activation::gelu of linear_forward().
 ///
-/// @param encoder The model.
-/// @param ids All token ids of the text, [CLS] and [SEP] included, (L).
-/// @param options Hidden keys.
-/// @param runtime Threads, workspace and stop token.
+/// @param encoder  The model.
+/// @param ids      All token ids of the text, [CLS] and [SEP] included, (L).
+/// @param options  Hidden keys.
+/// @param runtime  Threads, scratch memory and cancellation.
 /// @return All intermediate results.
-/// @throws std::invalid_argument before any work, for more than max_positions ids, an id outside the vocabulary, and a
-///   hidden key that is not the index of a token.
-/// @throws std::bad_alloc if memory runs out.
-/// @throws regard::Cancelled if a stop is requested.
+/// @throws InvalidArgument  before any work, if there are more than max_positions ids, if an id is outside the
+///                          vocabulary, or if a hidden key is not the index of a token.
+/// @throws std::bad_alloc   if memory cannot be allocated.
+/// @throws Cancelled        if a stop is requested.
 ///
+/// @par Bits
 /// The result has the same bits for any number of threads.
 ///
+/// @par Example
 /// @code{.cpp}
 /// const EncoderTrace trace = encode(encoder, ids, {.hidden_keys = {3}});
 /// const Tensor<float, 3> weights = encoder_weights(trace, 0);  // of layer 0: (H, L, L)
@@ -181,15 +184,16 @@ REGARD_EXPORT EncoderTrace encode(const Encoder& encoder, std::span<const Index>
 
 /// Computes the weights or the scores of one layer from query, key, row_max and row_sum.
 ///
-/// @param trace Result of encode.
-/// @param layer Layer, from 0.
-/// @param kind Weights, or scores (q·k / √D, −∞ at hidden keys).
-/// @param runtime Threads, workspace and stop token.
+/// @param trace    Result of encode().
+/// @param layer    Layer, from 0.
+/// @param kind     Weights, or scores (q·k / √D, −∞ at hidden keys).
+/// @param runtime  Threads, scratch memory and cancellation.
 /// @return Queries by keys for each head, (H, L, L).
-/// @throws std::invalid_argument for a layer that does not exist.
-/// @throws regard::Cancelled if a stop is requested.
+/// @throws InvalidArgument  if the layer does not exist.
+/// @throws Cancelled        if a stop is requested.
 ///
-/// The result is exact: attention_weights computes it, with the bits that attention_forward itself would write.
+/// @par Bits
+/// The result is exact: it has the bits of the weights that attention_forward() would write.
 REGARD_EXPORT Tensor<float, 3> encoder_weights(const EncoderTrace& trace, Index layer,
                                                WeightsKind kind = WeightsKind::weights, const Runtime& runtime = {});
 
@@ -197,61 +201,61 @@ REGARD_EXPORT Tensor<float, 3> encoder_weights(const EncoderTrace& trace, Index 
 ///
 /// Summed over all heads, and with b_output, the outputs give attention_output, up to rounding.
 ///
-/// @param encoder The model.
-/// @param trace Result of encode with that model.
-/// @param layer Layer, from 0.
-/// @param head Head, from 0.
-/// @param runtime Threads, workspace and stop token.
+/// @param encoder  The model.
+/// @param trace    Result of encode() with that model.
+/// @param layer    Layer, from 0.
+/// @param head     Head, from 0.
+/// @param runtime  Threads, scratch memory and cancellation.
 /// @return One row per token, (L, E).
-/// @throws std::invalid_argument for a layer or head that does not exist, and for the trace of another encoder.
-/// @throws regard::Cancelled if a stop is requested.
+/// @throws InvalidArgument  if the layer or head does not exist, or if the trace is that of another encoder.
+/// @throws Cancelled        if a stop is requested.
 REGARD_EXPORT Tensor<float, 2> head_output(const Encoder& encoder, const EncoderTrace& trace, Index layer, Index head,
                                            const Runtime& runtime = {});
 
 /// Computes the L2 norm of what each key contributes at weight 1: `‖v_key · W_output(head)‖₂`.
 ///
-/// @param encoder The model.
-/// @param trace Result of encode with that model.
-/// @param layer Layer, from 0.
-/// @param runtime Threads, workspace and stop token.
+/// @param encoder  The model.
+/// @param trace    Result of encode() with that model.
+/// @param layer    Layer, from 0.
+/// @param runtime  Threads, scratch memory and cancellation.
 /// @return The norm for each head and key, (H, L).
-/// @throws std::invalid_argument for a layer that does not exist, and for the trace of another encoder.
-/// @throws regard::Cancelled if a stop is requested.
+/// @throws InvalidArgument  if the layer does not exist, or if the trace is that of another encoder.
+/// @throws Cancelled        if a stop is requested.
 REGARD_EXPORT Tensor<double, 2> value_norms(const Encoder& encoder, const EncoderTrace& trace, Index layer,
                                             const Runtime& runtime = {});
 
 /// Computes the contribution of each key to one query: `‖weight · v_key · W_output(head)‖₂`.
 ///
-/// @param encoder The model.
-/// @param trace Result of encode with that model.
-/// @param layer Layer, from 0.
-/// @param head Head, from 0.
-/// @param query Index of the query's token.
-/// @param runtime Threads, workspace and stop token.
+/// @param encoder  The model.
+/// @param trace    Result of encode() with that model.
+/// @param layer    Layer, from 0.
+/// @param head     Head, from 0.
+/// @param query    Index of the query's token.
+/// @param runtime  Threads, scratch memory and cancellation.
 /// @return The contribution of each key, (L).
-/// @throws std::invalid_argument for a layer, head or query that does not exist, and for the trace of another encoder.
-/// @throws regard::Cancelled if a stop is requested.
+/// @throws InvalidArgument  if the layer, head or query does not exist, or if the trace is that of another encoder.
+/// @throws Cancelled        if a stop is requested.
 REGARD_EXPORT std::vector<double> contribution_norms(const Encoder& encoder, const EncoderTrace& trace, Index layer,
                                                      Index head, Index query, const Runtime& runtime = {});
 
 /// Computes the mean of some rows: the vector of a word is the mean of the vectors of its pieces.
 ///
-/// @param states States of the tokens, (L, E).
-/// @param rows Indices of the rows. Without any, the result is zeros.
+/// @param states  States of the tokens, (L, E).
+/// @param rows    Indices of the rows. Without any, the result is zeros.
 /// @return The mean, (E).
-/// @throws std::invalid_argument for a row that does not exist.
+/// @throws InvalidArgument  if a row does not exist.
 REGARD_EXPORT std::vector<float> mean_rows(const Tensor<float, 2>& states, std::span<const Index> rows);
 
 /// Computes the mean of the last layer's output over all tokens.
 ///
-/// @param trace Result of encode.
+/// @param trace  Result of encode().
 /// @return The mean, (E); zeros if there are no tokens.
 REGARD_EXPORT std::vector<float> mean_pooled(const EncoderTrace& trace);
-/// Computes mean_pooled divided by its L2 norm: the sentence vector, as sentence-transformers computes it.
+/// Computes mean_pooled() divided by its L2 norm: the sentence vector, as sentence-transformers computes it.
 ///
 /// A norm below 10⁻¹² is replaced by 10⁻¹².
 ///
-/// @param trace Result of encode.
+/// @param trace  Result of encode().
 /// @return The vector, (E); zeros if there are no tokens.
 REGARD_EXPORT std::vector<float> mean_pooled_normalised(const EncoderTrace& trace);
 

@@ -33,7 +33,7 @@ namespace regard::inline v0 {
 
 /// The result of tokenizing a text. ids, tokens, word and byte_ranges have one entry per piece, in order.
 ///
-/// Texts and vocabularies may contain anything: print tokens and words only through escape_for_terminal
+/// Texts and vocabularies may contain anything: print tokens and words only through escape_for_terminal()
 /// (regard/io/utf8.h) or a similar function.
 struct TokenizedText {
   /// Ids, including the special tokens that the model expects around a text: [CLS] … [SEP].
@@ -64,10 +64,11 @@ struct TokenizerOptions {
   std::optional<std::uint64_t> max_memory_bytes{};
 };
 
-/// A WordPiece tokenizer. Copies share their data, and encode may be called from many threads at once.
+/// A WordPiece tokenizer. Copies share their data, and any number of threads may call encode() at once.
 ///
-/// All members that take a stop token throw regard::Cancelled if a stop is requested.
+/// All members that take a stop token throw Cancelled if a stop is requested.
 ///
+/// @par Example
 /// @code{.cpp}
 /// const Tokenizer tokenizer = Tokenizer::read_folder("all-MiniLM-L6-v2");
 /// const TokenizedText text = tokenizer.encode("Don't embed!");  // text.ids: 101, 2123, …
@@ -76,60 +77,60 @@ class REGARD_EXPORT Tokenizer {
  public:
   /// Reads the text of a tokenizer.json.
   ///
-  /// Accepted are
+  /// It must have
   /// - model WordPiece, normalizer BertNormalizer and pre_tokenizer BertPreTokenizer,
   /// - post_processor TemplateProcessing, BertProcessing or null,
   /// - any added_tokens.
   ///
   /// Ids must run from 0 without gaps. Padding, truncation and decoder are not used.
   ///
-  /// @param tokenizer_json The JSON text.
-  /// @param source Name of the text in error messages.
-  /// @param options Limits.
-  /// @param stop Stop token, polled while the text is read.
+  /// @param tokenizer_json  The JSON text.
+  /// @param source          Name of the text in error messages.
+  /// @param options         Limits.
+  /// @param stop            Stop token, polled while the text is read.
   /// @return The tokenizer.
-  /// @throws regard::DataError "source: byte N: …" for anything else, and "source: needs N bytes of memory; M are
-  ///   available", before any of it is allocated.
-  /// @throws std::invalid_argument for options out of range.
-  /// @throws regard::Cancelled if a stop is requested.
+  /// @throws DataError        "source: byte N: …" if the text holds anything else. "source: needs N bytes of memory; M
+  ///                          are available" before any of it is allocated.
+  /// @throws InvalidArgument  if an option is out of range.
+  /// @throws Cancelled        if a stop is requested.
   static Tokenizer read(std::string_view tokenizer_json, const std::string& source,
                         const TokenizerOptions& options = {}, const std::stop_token& stop = {});
   /// Reads the file tokenizer.json of a model folder.
   ///
-  /// The file is opened as read_model_text (safetensors.h) opens it.
+  /// The file is opened as read_model_text() (safetensors.h) opens it.
   ///
-  /// @param folder Path of the folder.
-  /// @param options Limits.
-  /// @param stop Stop token, polled while the file is read.
+  /// @param folder   Path of the folder.
+  /// @param options  Limits.
+  /// @param stop     Stop token, polled while the file is read.
   /// @return The tokenizer.
-  /// @throws regard::DataError as read and read_model_text do.
-  /// @throws std::invalid_argument for options out of range.
-  /// @throws regard::Cancelled if a stop is requested.
+  /// @throws DataError        as read() and read_model_text() do.
+  /// @throws InvalidArgument  if an option is out of range.
+  /// @throws Cancelled        if a stop is requested.
   static Tokenizer read_folder(const std::string& folder, const TokenizerOptions& options = {},
                                const std::stop_token& stop = {});
 
   /// Splits a text into tokens.
   ///
-  /// The result is never truncated or padded: a model takes a limited number of ids, and the caller must compare.
-  /// A byte that is not UTF-8 counts as U+FFFD, which clean_text removes. A word that the vocabulary cannot spell
-  /// becomes the unknown token. Time grows linearly with the text.
+  /// The result is never truncated or padded: a model accepts a limited number of ids, which the caller must check.
+  /// A byte that is not UTF-8 counts as U+FFFD, which clean_text removes. A word that cannot be formed from pieces of
+  /// the vocabulary becomes the unknown token. Time grows linearly with the text.
   ///
-  /// @param text The text.
-  /// @param stop Stop token, polled while the text is split.
+  /// @param text  The text.
+  /// @param stop  Stop token, polled while the text is split.
   /// @return Ids, tokens and words.
-  /// @throws std::invalid_argument for a text longer than max_text_bytes.
-  /// @throws regard::Cancelled if a stop is requested.
+  /// @throws InvalidArgument  if the text is longer than max_text_bytes.
+  /// @throws Cancelled        if a stop is requested.
   TokenizedText encode(std::string_view text, const std::stop_token& stop = {}) const;
 
   /// Returns the number of tokens. Ids are 0 … vocabulary_size() − 1.
   Index vocabulary_size() const;
-  /// Returns the id of the unknown token, "[UNK]", which replaces a word that the vocabulary cannot spell.
+  /// Returns the id of the unknown token, "[UNK]", which replaces words that the vocabulary has no pieces for.
   Index unknown_id() const;
   /// Returns the token with a given id.
   ///
-  /// @param id The id.
+  /// @param id  The id.
   /// @return The token, valid as long as a copy of the tokenizer exists.
-  /// @throws std::invalid_argument for an id out of range.
+  /// @throws InvalidArgument  if the id is out of range.
   std::string_view token(Index id) const;
 
  private:
