@@ -51,7 +51,7 @@ double inspect_bytes(const std::array<Index, 4>& query, Index num_keys, const st
 }
 
 Index row_top_keys(const InspectSettings& settings, Index num_keys) {
-  return std::min({settings.heads.top, kAttentionMostTopKeys, num_keys});
+  return std::min({settings.heads.top, kMaxTopKeys, num_keys});
 }
 
 template <class T>

@@ -23,10 +23,10 @@ struct CompareArguments {
 void compare(const CompareArguments& arguments) {
   if (arguments.word.empty() || arguments.sentences.size() < 2)
     throw UsageError("give a word and two sentences or more, such as: regard compare bank \"…\" \"…\"");
-  const CompareText text{.width = output_width(),
-                         .color = use_color(arguments.color),
-                         .unicode = terminal_is_unicode(),
-                         .full = arguments.full};
+  const CompareTextOptions text{.width = output_width(),
+                                .color = use_color(arguments.color),
+                                .unicode = terminal_is_unicode(),
+                                .full = arguments.full};
   if (arguments.html == "-" && arguments.json) throw UsageError("--html - and --json both write to standard output");
   const SentenceModel model = load_model(arguments.model);
   try {

@@ -138,7 +138,7 @@ bool has_long_page(const ExplainInput& input) {
   const double heads = static_cast<double>(std::max(query->num_heads, settings.heads));
   return heads * static_cast<double>(num_tokens(*query, settings.layout)) *
              static_cast<double>(num_tokens(*key, settings.layout)) >
-         static_cast<double>(kExplainKeptNumbers);
+         static_cast<double>(kMaxKeptElements);
 }
 
 void write_long_page(const ExplainInput& input, const ExplainText& text) {

@@ -13,7 +13,7 @@
 
 namespace regard::program {
 
-// Whether there are more weights than kExplainKeptNumbers and the standard steps compute them as the library does.
+// Whether there are more weights than kMaxKeptElements and the standard steps compute them as the library does.
 // Custom steps, variants and other kinds of softmax have no inspection.
 bool has_long_page(const ExplainInput& input);
 

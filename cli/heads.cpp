@@ -78,10 +78,10 @@ void heads(const HeadsArguments& arguments) {
   const HeadFilter filter = parse_filter(arguments);
   if (!arguments.by.empty() && arguments.by != "query" && arguments.by != "sentence")
     throw UsageError("--by is \"" + arguments.by + "\"; expected query or sentence");
-  const HeadsText text{.width = output_width(),
-                       .color = use_color(arguments.color),
-                       .unicode = terminal_is_unicode(),
-                       .full = arguments.full};
+  const HeadsTextOptions text{.width = output_width(),
+                              .color = use_color(arguments.color),
+                              .unicode = terminal_is_unicode(),
+                              .full = arguments.full};
   const bool piped = arguments.text.empty() || arguments.text == "-";
   if (arguments.text.empty() && reads_from_terminal())
     throw UsageError("no text is given; give one, or one text per line on standard input");

@@ -92,7 +92,7 @@ void run_lesson(const std::string& name, bool write_input, const ExplainText& te
     changed.settings.query = fmt::format("@{}", token_index(lesson.tokens, lesson.settings.query));
   }
   override_settings(text, changed);
-  ExplainInput input = with_settings_beside(lesson, changed.settings, label_of(text));
+  ExplainInput input = with_compared_settings(lesson, changed.settings, label_of(text));
   input.tokens = changed.tokens;
   if (write_input) {
     write_stdout(write_explain_input(input) + "\n");

@@ -165,9 +165,8 @@ nb::object attention_with_statistics_of(nb::handle query_object, nb::handle key_
     if (!chosen.empty() + ranges.given() + offset.is_valid() > 1)
       reject(kName, "more than one of chosen_keys, chosen_ranges and chosen_offset is given; expected one of them");
     const int num_top = keywords.take_int("top_keys", 0);
-    if (num_top < 0 || num_top > kAttentionMostTopKeys) {
-      reject(kName,
-             "top_keys is " + std::to_string(num_top) + "; expected 0 to " + std::to_string(kAttentionMostTopKeys));
+    if (num_top < 0 || num_top > kMaxTopKeys) {
+      reject(kName, "top_keys is " + std::to_string(num_top) + "; expected 0 to " + std::to_string(kMaxTopKeys));
     }
     Options<Compute> options(keywords, query);
     const int num_threads = keywords.take_int("num_threads", 0);
@@ -230,7 +229,7 @@ nb::object attention_columns_of(nb::handle query_object, nb::handle key_object, 
     if (const nb::handle given = keywords.take("cells")) {
       const std::string cells = text_of(kName, "cells", given);
       if (cells != "means" && cells != "sums") reject(kName, "cells is '" + cells + "'; expected means or sums");
-      if (cells == "sums") request.cells = CoarseCells::sums;
+      if (cells == "sums") request.cells = MapCells::sums;
     }
     Options<T> options(keywords, query);
     const int num_threads = keywords.take_int("num_threads", 0);

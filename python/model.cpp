@@ -217,7 +217,7 @@ void bind_views(nb::module_& module) {
       .def(
           "text",
           [](const Comparison& self, int width, bool color, bool full) {
-            const CompareText options{.width = width, .color = color, .full = full};
+            const CompareTextOptions options{.width = width, .color = color, .full = full};
             return rendered([&](const Runtime& runtime) { return render_compare_text(self, options, runtime.stop); });
           },
           nb::arg("width") = 80, nb::arg("color") = false, nb::arg("full") = false, "The comparison as text.")

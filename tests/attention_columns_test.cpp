@@ -27,7 +27,7 @@ struct Inspected {
 };
 
 template <class T>
-Inspected<T> inspect(const AttentionCase<T>& call, std::array<Index, 2> strips, CoarseCells cells,
+Inspected<T> inspect(const AttentionCase<T>& call, std::array<Index, 2> strips, MapCells cells,
                      const Runtime& runtime = {}) {
   const std::array<Index, 3> rows{call.B(), call.H(), call.L()};
   Inspected<T> made{Array<T, 4>({call.B(), call.H(), call.L(), call.S()}), Array<T, 3>(rows), Array<T, 3>(rows),
@@ -66,7 +66,7 @@ void expect_mass(const AttentionCase<T>& call, const Inspected<T>& made) {
 // Cells directly from their definition. Their order of addition is not guaranteed, and in double contributes at most n
 // · 2⁻⁵³.
 template <class T>
-void expect_map(const AttentionCase<T>& call, const Inspected<T>& made, CoarseCells cells) {
+void expect_map(const AttentionCase<T>& call, const Inspected<T>& made, MapCells cells) {
   const Index ga = made.pooled_map.shape()[2], gb = made.pooled_map.shape()[3];
   for (Index b = 0; b < call.B(); ++b) {
     for (Index h = 0; h < call.H(); ++h) {
@@ -77,7 +77,7 @@ void expect_map(const AttentionCase<T>& call, const Inspected<T>& made, CoarseCe
             for (Index j = c * call.S() / gb; j < (c + 1) * call.S() / gb; ++j, ++count)
               sum += static_cast<double>(made.weights.get({b, h, i, j}));
           }
-          const double want = cells == CoarseCells::means ? sum / count : sum;
+          const double want = cells == MapCells::means ? sum / count : sum;
           const T got = made.pooled_map.get({b, h, a, c});
           if (std::isnan(want)) {
             ASSERT_TRUE(std::isnan(got)) << call.text;
@@ -100,7 +100,7 @@ TYPED_TEST(Columns, MatchSumsAndMeansOfTheWeights) {
       Random random(seed);
       std::array<Index, 2> strips{0, 0};
       if (call.L() > 0 && call.S() > 0) strips = {random.integer(1, call.L()), random.integer(1, call.S())};
-      const CoarseCells cells = seed % 2 == 0 ? CoarseCells::means : CoarseCells::sums;
+      const MapCells cells = seed % 2 == 0 ? MapCells::means : MapCells::sums;
       const Inspected<T> made = inspect(call, strips, cells);
       expect_mass(call, made);
       expect_map(call, made, cells);
@@ -112,18 +112,18 @@ TYPED_TEST(Columns, MatchSumsAndMeansOfTheWeights) {
 TYPED_TEST(Columns, ThreadsAndOtherOutputsDoNotChangeBits) {
   using T = TypeParam;
   const AttentionCase<T> call = long_causal_case<T>(700, 3000);
-  const Inspected<T> one = inspect(call, {7, 11}, CoarseCells::means, {.num_threads = 1});
+  const Inspected<T> one = inspect(call, {7, 11}, MapCells::means, {.num_threads = 1});
   expect_mass(call, one);
-  expect_map(call, one, CoarseCells::means);
+  expect_map(call, one, MapCells::means);
   for (int threads = 2; threads < 6; ++threads) {
-    const Inspected<T> many = inspect(call, {7, 11}, CoarseCells::means, {.num_threads = threads});
+    const Inspected<T> many = inspect(call, {7, 11}, MapCells::means, {.num_threads = threads});
     one.key_mass.for_each_index(
         [&](const std::array<Index, 3>& at) { ASSERT_TRUE(identical(one.key_mass.get(at), many.key_mass.get(at))); });
     one.pooled_map.for_each_index([&](const std::array<Index, 4>& at) {
       ASSERT_TRUE(identical(one.pooled_map.get(at), many.pooled_map.get(at)));
     });
   }
-  const Inspected<T> alone = inspect(call, {0, 0}, CoarseCells::means);
+  const Inspected<T> alone = inspect(call, {0, 0}, MapCells::means);
   one.key_mass.for_each_index(
       [&](const std::array<Index, 3>& at) { ASSERT_TRUE(identical(one.key_mass.get(at), alone.key_mass.get(at))); });
 }

@@ -255,10 +255,10 @@ static void test_visibility_options(void) {
 
   prepare(&c);
   c.options.causal = 1;
-  c.options.query_offset_kind = REGARD_OFFSET_NUMBER;
+  c.options.query_offset_kind = REGARD_OFFSET_VALUE;
   c.options.query_offset = 1;
   expect_visible(&c, sees_offset, "query_offset");
-  c.options.query_offset_kind = REGARD_OFFSET_NUMBERS;
+  c.options.query_offset_kind = REGARD_OFFSET_VALUES;
   c.options.query_offsets = input_of(one, REGARD_I64, 1, one);
   expect_visible(&c, sees_offset, "query_offsets");
   c.options.query_offset_kind = 5;

@@ -315,7 +315,7 @@ TEST(Compare, RejectsInvalidOptions) {
 
 // ---- text
 
-TEST(CompareText, ClaimsNoMoreThanTheControlAllows) {
+TEST(CompareTextOptions, ClaimsNoMoreThanTheControlAllows) {
   std::string text = flat(render_compare_text(made_up(.6, .9, .8, .81)));
   EXPECT_TRUE(
       text.starts_with("Between A and B, “bank” (cosine 0.600) differs more than the control “the” (0.800). Cosine of "
@@ -342,7 +342,7 @@ TEST(CompareText, ClaimsNoMoreThanTheControlAllows) {
   EXPECT_TRUE(has(text, "No other word occurs in both A and B: there is no control that shows")) << text;
 }
 
-TEST(CompareText, ComparesTheTestWithOtherWords) {
+TEST(CompareTextOptions, ComparesTheTestWithOtherWords) {
   Comparison c = made_up(.6, .9, .8, .81);
   c.hide = {"river"};
   c.hidden = c.plain;
@@ -365,7 +365,7 @@ TEST(CompareText, ComparesTheTestWithOtherWords) {
   EXPECT_TRUE(has(text, "hiding another word changes it at least as much")) << text;
 }
 
-TEST(CompareText, KeepsTheWidthAndEveryLayer) {
+TEST(CompareTextOptions, KeepsTheWidthAndEveryLayer) {
   const Comparison c = compare_word(small_sentence_model(), "bank", kTexts, {.hide = {"river"}, .control = {}});
   for (const int width : {40, 60, 80, 200}) {
     for (const bool full : {false, true}) {
@@ -381,7 +381,7 @@ TEST(CompareText, KeepsTheWidthAndEveryLayer) {
   }
 }
 
-TEST(CompareText, IsAsciiWithoutUnicode) {
+TEST(CompareTextOptions, IsAsciiWithoutUnicode) {
   const Comparison c = compare_word(small_sentence_model(), "bank", {"the bank \u202e\x1b]0;", "a bank"});
   const std::string text = render_compare_text(c, {.unicode = false});
   EXPECT_TRUE(std::all_of(text.begin(), text.end(), [](char b) { return b == '\n' || (b >= ' ' && b <= '~'); }))

@@ -49,7 +49,7 @@ TEST(EmbedTokens, EachTextMatchesASeparateCall) {
     const Tensor<float, 2> vectors = embed_tokens(tiny(), texts);
     ASSERT_EQ(vectors.shape(), (std::array<Index, 2>{static_cast<Index>(texts.size()), tiny().config.width}));
     for (std::size_t n = 0; n < texts.size(); ++n) {
-      EXPECT_EQ(bits_of(row(vectors, n)), bits_of(mean_pooled_normalised(encode(tiny(), texts[n])))) << n;
+      EXPECT_EQ(bits_of(row(vectors, n)), bits_of(mean_pooled_normalized(encode(tiny(), texts[n])))) << n;
     }
     if (!table.fused_multiply_add) return;
     const std::vector<std::uint64_t> bits =

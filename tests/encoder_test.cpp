@@ -211,7 +211,7 @@ TEST(Encoder, VectorsAreMeansOfRows) {
   trace.layers.resize(1);
   trace.layers[0].output = states;
   EXPECT_EQ(mean_pooled(trace), (std::vector<float>{3, 4}));
-  const std::vector<float> normalised = mean_pooled_normalised(trace);
+  const std::vector<float> normalised = mean_pooled_normalized(trace);
   EXPECT_FLOAT_EQ(normalised[0], 0.6f);
   EXPECT_FLOAT_EQ(normalised[1], 0.8f);
 }
@@ -249,7 +249,7 @@ TEST(Encoder, EmptyInputSucceeds) {
   EXPECT_EQ(trace.layers[0].query.shape(), (std::array<Index, 3>{4, 0, 10}));
   EXPECT_EQ(encoder_weights(trace, 0).shape(), (std::array<Index, 3>{4, 0, 0}));
   EXPECT_EQ(mean_pooled(trace), std::vector<float>(40));
-  EXPECT_EQ(mean_pooled_normalised(trace), std::vector<float>(40));
+  EXPECT_EQ(mean_pooled_normalized(trace), std::vector<float>(40));
 }
 
 TEST(Encoder, RejectsInvalidIds) {

@@ -231,7 +231,7 @@ TEST(Heads, ResultsDoNotDependOnTheNumberOfThreads) {
 
 // ---- text and JSON
 
-TEST(HeadsText, HasARowForEachHeadWithinTheWidth) {
+TEST(HeadsTextOptions, HasARowForEachHeadWithinTheWidth) {
   const HeadSurvey survey = survey_of(read_all(kTexts), false);
   for (const int width : {40, 60, 80, 200}) {
     for (const bool full : {false, true}) {
@@ -247,7 +247,7 @@ TEST(HeadsText, HasARowForEachHeadWithinTheWidth) {
   EXPECT_TRUE(has(render_heads_text(survey, {.sort = HeadMeasure::self, .min = 2.0}), "No head has a mean within"));
 }
 
-TEST(HeadsText, IsAsciiWithoutUnicode) {
+TEST(HeadsTextOptions, IsAsciiWithoutUnicode) {
   const std::string text = render_heads_text(survey_of(read_all({kTexts[2]}), true), {}, {.unicode = false});
   EXPECT_TRUE(std::all_of(text.begin(), text.end(), [](char b) { return b == '\n' || (b >= ' ' && b <= '~'); }))
       << text;

@@ -517,7 +517,7 @@ TEST(Lessons, ShowChangedSettingsNextToTheDocument) {
   regard::ExplainSettings settings = document.settings;
   settings.causal = {};
   settings.query = "T0";
-  const regard::ExplainInput both = regard::with_settings_beside(document, settings, "--causal off");
+  const regard::ExplainInput both = regard::with_compared_settings(document, settings, "--causal off");
   const Explanation explanation = regard::explain(both);
   EXPECT_EQ(explanation.focus, Index{0});
   const Step& weights = step_of(explanation, "weights");
@@ -534,7 +534,7 @@ TEST(Lessons, ShowOtherSoftmaxesAndTheFloorNextToTheDocument) {
   const auto row_of_love = [&](auto change, const std::string& name) {
     regard::ExplainSettings settings = document.settings;
     change(settings);
-    const Explanation both = regard::explain(regard::with_settings_beside(document, settings, "changed"));
+    const Explanation both = regard::explain(regard::with_compared_settings(document, settings, "changed"));
     const Step& step = step_of(both, name);
     EXPECT_EQ(step.result.numbers, step_of(explained("three-words"), name).result.numbers);
     const regard::Matrix& other = step.variants.at(0).result;
@@ -560,7 +560,7 @@ TEST(Lessons, ShowOtherSoftmaxesAndTheFloorNextToTheDocument) {
     const regard::ExplainInput lesson = regard::lesson_input(name);
     regard::ExplainSettings settings = lesson.settings;
     unshifted(settings);
-    const Explanation both = regard::explain(regard::with_settings_beside(lesson, settings, "unshifted"));
+    const Explanation both = regard::explain(regard::with_compared_settings(lesson, settings, "unshifted"));
     const Step& context = step_of(both, "context");
     for (const regard::VariantResult& other : context.variants) {
       for (std::size_t i = 0; i < other.result.numbers.size(); ++i) {
@@ -615,7 +615,7 @@ TEST(Lessons, TokenAndDigitsAloneChangeNothing) {
   settings.query = "one";
   settings.digits = 6;
   settings.layout = Layout::columns;
-  const regard::ExplainInput changed = regard::with_settings_beside(document, settings, "");
+  const regard::ExplainInput changed = regard::with_compared_settings(document, settings, "");
   EXPECT_TRUE(changed.variants.empty());
   EXPECT_EQ(regard::explain(changed).focus, Index{4});
 }

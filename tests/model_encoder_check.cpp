@@ -76,7 +76,7 @@ TEST(ModelEncoder, PooledVectorsMatchTransformers) {
     for (float x : expected) squares += static_cast<double>(x) * static_cast<double>(x);
     std::vector<float> unit;
     for (float x : expected) unit.push_back(static_cast<float>(static_cast<double>(x) / std::sqrt(squares)));
-    EXPECT_TRUE(near_reference(mean_pooled_normalised(trace_of(sentence)), unit)) << sentence;
+    EXPECT_TRUE(near_reference(mean_pooled_normalized(trace_of(sentence)), unit)) << sentence;
   }
 }
 

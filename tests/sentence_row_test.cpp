@@ -321,9 +321,9 @@ TEST(SentenceDetails, AddsUpToTheEncodersVectors) {
         analyze_sentence(model(), kText, {.query = "bank", .layer = layer, .head = 1, .full = true});
     ASSERT_TRUE(analysis.details.has_value());
     const SentenceDetails& work = *analysis.details;
-    for (const auto* numbers : {&work.query_numbers, &work.key_numbers, &work.value_numbers}) {
+    for (const auto* numbers : {&work.query_elements, &work.key_elements, &work.value_elements}) {
       ASSERT_EQ(numbers->size(), 10u);
-      for (const ProjectedNumber& one : *numbers) {
+      for (const ProjectedElement& one : *numbers) {
         double sum = one.others + one.bias;
         for (const DotTerm& term : one.largest) sum += term.product;
         EXPECT_NEAR(sum, one.value, kBound);
@@ -361,7 +361,7 @@ TEST(AnalyzeSentence, HidesEachOtherWordAlone) {
   const Index bank = word_index(plain.words, "bank");
   double before = -1;
   std::vector<Index> words;
-  for (const HiddenAlone& one : analysis.alone) {
+  for (const HiddenWord& one : analysis.alone) {
     const Sentence hidden =
         read("he sat on the bank of the river",
              {"@" + std::to_string(plain.words[static_cast<std::size_t>(one.word)].tokens.front())});
@@ -396,7 +396,7 @@ TEST(AnalyzeSentence, HidesTheTwelveHeaviestWordsAndCountsTheRest) {
     if (!key.special && key.word != analysis.chosen.word) weights.push_back(key.weight);
   }
   std::sort(weights.rbegin(), weights.rend());
-  for (const HiddenAlone& one : analysis.alone)
+  for (const HiddenWord& one : analysis.alone)
     EXPECT_GE(analysis.row.keys[static_cast<std::size_t>(one.word)].weight, weights[11]);
   EXPECT_TRUE(has(flat(render_sentence_text(analysis, {})),
                   "12 other words, hidden one at a time (those with the largest weights; 8 more were not tried)"));

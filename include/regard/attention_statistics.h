@@ -24,7 +24,7 @@
 namespace regard::inline v0 {
 
 /// Largest number of keys per row that AttentionStatistics::top_keys can hold.
-inline constexpr Index kAttentionMostTopKeys = 63;
+inline constexpr Index kMaxTopKeys = 63;
 
 /// Origin from which the keys in AttentionStatistics::chosen_ranges are counted.
 enum class ChosenOrigin {
@@ -130,7 +130,7 @@ REGARD_EXPORT void attention_with_statistics(const InputView<4>& query, const In
                                              const AttentionOptions& options = {}, const Runtime& runtime = {});
 
 /// What a cell of AttentionColumns::pooled_map contains.
-enum class CoarseCells {
+enum class MapCells {
   /// Mean of all weights of the cell, including the zeros of invisible keys.
   means,
   /// Sum of all weights of the cell. A row of the map then sums to the number of its queries that have a visible key,
@@ -145,7 +145,7 @@ struct ColumnsRequest {
   /// Sum of each row, (B, H, L), as attention_forward() wrote it.
   InputView<3> row_sum{};
   /// Means or sums in the pooled map.
-  CoarseCells cells = CoarseCells::means;
+  MapCells cells = MapCells::means;
 };
 
 /// Views that attention_columns() writes, of the compute type. A view that is absent is not computed.

@@ -84,11 +84,11 @@ typedef struct regard_output {
 
 /// How the offset of the query rows is given. Query row i has position p = i + offset.
 enum regard_query_offset_kind {
-  REGARD_OFFSET_NOT_NAMED = 0,     ///< 0. Options that use positions then require L = S and no key lengths.
+  REGARD_OFFSET_NOT_GIVEN = 0,     ///< 0. Options that use positions then require L = S and no key lengths.
   REGARD_OFFSET_TOP_LEFT = 1,      ///< 0.
   REGARD_OFFSET_BOTTOM_RIGHT = 2,  ///< Key length − L, for each batch entry or packed sequence.
-  REGARD_OFFSET_NUMBER = 3,        ///< The value of `query_offset`.
-  REGARD_OFFSET_NUMBERS = 4        ///< The elements of `query_offsets`.
+  REGARD_OFFSET_VALUE = 3,         ///< The value of `query_offset`.
+  REGARD_OFFSET_VALUES = 4         ///< The elements of `query_offsets`.
 };
 
 /// The options of attention. The default is zero for all fields except `struct_size`: no mask, no bias, scale 1 / √D.
@@ -107,8 +107,8 @@ typedef struct regard_attention_options {
   /// @endverbatim
   int32_t causal;
   int32_t query_offset_kind;   ///< A `regard_query_offset_kind`.
-  int64_t query_offset;        ///< With REGARD_OFFSET_NUMBER. May be negative.
-  regard_input query_offsets;  ///< With REGARD_OFFSET_NUMBERS: i32 or i64 (B), or one for each packed sequence.
+  int64_t query_offset;        ///< With REGARD_OFFSET_VALUE. May be negative.
+  regard_input query_offsets;  ///< With REGARD_OFFSET_VALUES: i32 or i64 (B), or one for each packed sequence.
   int32_t has_window_left;     ///< 0: the window is open to the left, and `window_left` is not used.
   int32_t has_window_right;    ///< 0: the window is open to the right, and `window_right` is not used.
   /// Key j is visible only if j ≥ p − window_left. At least 0. A window of 2 keys, window_left 1 and window_right 0:
@@ -282,7 +282,7 @@ typedef struct regard_attention_statistics {
 } regard_attention_statistics;
 
 /// What a cell of a pooled map holds.
-enum regard_coarse_cells {
+enum regard_map_cells {
   REGARD_MEANS = 0,  ///< The mean of its weights, counting keys that are not visible as 0.
   REGARD_SUMS = 1    ///< The sum of its weights.
 };
@@ -292,7 +292,7 @@ typedef struct regard_columns_request {
   size_t struct_size;    ///< sizeof(regard_columns_request)
   regard_input row_max;  ///< T (B, H, L), as regard_attention_forward() wrote it.
   regard_input row_sum;  ///< T (B, H, L), as for `row_max`.
-  int64_t cells;         ///< A `regard_coarse_cells`.
+  int64_t cells;         ///< A `regard_map_cells`.
 } regard_columns_request;
 
 /// What regard_attention_columns() writes, if given.

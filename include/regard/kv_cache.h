@@ -91,7 +91,7 @@ struct KvCacheShape {
 /// @endcode
 template <class T>
 class REGARD_EXPORT KvCache {
-  static constexpr bool kQuantised = std::same_as<T, std::int8_t>;
+  static constexpr bool kQuantized = std::same_as<T, std::int8_t>;
 
  public:
   /// Computes the size of the block of a cache.

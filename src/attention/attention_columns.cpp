@@ -44,7 +44,7 @@ Index strip_begin(Index a, Index n, Index strips) { return a * n / strips; }
 template <class T>
 struct TypedColumns {
   TensorView<const T, 3> row_max, row_sum;
-  CoarseCells cells;
+  MapCells cells;
   TensorView<T, 3> key_mass;
   TensorView<T, 4> pooled_map;
 
@@ -215,7 +215,7 @@ class ColumnPass {
         for (Index a = 0; a < row_strips_; ++a) {
           for (Index c = 0; c < column_strips_; ++c) {
             double cell = map_.data()[((b * r_.num_heads + h) * row_strips_ + a) * column_strips_ + c];
-            if (outputs_.cells == CoarseCells::means) {
+            if (outputs_.cells == MapCells::means) {
               const auto width = [](Index strip, Index n, Index strips) {
                 return strip_begin(strip + 1, n, strips) - strip_begin(strip, n, strips);
               };

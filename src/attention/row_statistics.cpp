@@ -380,9 +380,9 @@ void TypedStatistics<T>::check(const char* operator_name, const UntypedAttention
     expect_shape(operator_name, name, view, shape);
     if (!view.absent()) written.push_back(footprint(operator_name, name, view));
   };
-  if (!top_keys.absent() && (top < 1 || top > kAttentionMostTopKeys)) {
+  if (!top_keys.absent() && (top < 1 || top > kMaxTopKeys)) {
     reject(operator_name, "top_keys has shape " + shape_text(top_keys.shape) + "; expected 1 to " +
-                              std::to_string(kAttentionMostTopKeys) + " keys per row");
+                              std::to_string(kMaxTopKeys) + " keys per row");
   }
   if (!top_weights.absent() && top_keys.absent()) {
     reject(operator_name, "top_weights is given without top_keys; expected both, or only top_keys");

@@ -116,7 +116,7 @@ int32_t regard_attention_columns(const regard_input* query, const regard_input* 
       reject(name, "cells is " + std::to_string(r.cells) + "; expected 0 (means) or 1 (sums)");
     const ColumnsRequest asked{.row_max = view_of<InputView<3>>(name, "row_max", r.row_max),
                                .row_sum = view_of<InputView<3>>(name, "row_sum", r.row_sum),
-                               .cells = r.cells == REGARD_SUMS ? CoarseCells::sums : CoarseCells::means};
+                               .cells = r.cells == REGARD_SUMS ? MapCells::sums : MapCells::means};
     const AttentionColumns views{.key_mass = view_of<OutputView<3>>(name, "key_mass", o.key_mass),
                                  .pooled_map = view_of<OutputView<4>>(name, "pooled_map", o.pooled_map)};
     run(name, runtime, [&](const Runtime& how) {

@@ -37,7 +37,7 @@ AttentionOptions options_of(const char* name, const regard_attention_options* gi
   const regard_attention_options o = read_struct(name, "options", given);
   options.causal = o.causal != 0;
   switch (o.query_offset_kind) {
-    case REGARD_OFFSET_NOT_NAMED:
+    case REGARD_OFFSET_NOT_GIVEN:
       break;
     case REGARD_OFFSET_TOP_LEFT:
       options.query_offset = QueryAlignment::top_left;
@@ -45,10 +45,10 @@ AttentionOptions options_of(const char* name, const regard_attention_options* gi
     case REGARD_OFFSET_BOTTOM_RIGHT:
       options.query_offset = QueryAlignment::bottom_right;
       break;
-    case REGARD_OFFSET_NUMBER:
+    case REGARD_OFFSET_VALUE:
       options.query_offset = o.query_offset;
       break;
-    case REGARD_OFFSET_NUMBERS:
+    case REGARD_OFFSET_VALUES:
       options.query_offset = view_of<InputView<1>>(name, "query_offsets", o.query_offsets);
       break;
     default:

@@ -168,7 +168,7 @@ struct KvCache<T>::Block {
     for (Index h = 0; h < shape.num_kv_heads; ++h) {
       std::copy_n(keys(from, h), shape.head_size * kernels::kPanel, keys(to, h));
       std::copy_n(values(from, h), layout.padded_value_head_size * kernels::kPanel, values(to, h));
-      if constexpr (kQuantised) std::copy_n(scales(from, h), 2 * kernels::kPanel, scales(to, h));
+      if constexpr (kQuantized) std::copy_n(scales(from, h), 2 * kernels::kPanel, scales(to, h));
     }
     std::copy_n(finite(from), shape.num_kv_heads, finite(to));
   }
@@ -226,7 +226,7 @@ struct KvCache<T>::Block {
       } else if (lane == 0) {
         std::fill_n(key_panel, shape.head_size * kernels::kPanel, T{});
         std::fill_n(value_panel, layout.padded_value_head_size * kernels::kPanel, T{});
-        if constexpr (kQuantised) std::fill_n(scales(slot, h), 2 * kernels::kPanel, 0.0f);
+        if constexpr (kQuantized) std::fill_n(scales(slot, h), 2 * kernels::kPanel, 0.0f);
         finite(slot)[h] = 1;
       }
       for (Index i = 0; i < count; ++i) {
@@ -236,7 +236,7 @@ struct KvCache<T>::Block {
           return value_panel + c / kernels::kPanel * kernels::kPanel * kernels::kPanel + row * kernels::kPanel +
                  c % kernels::kPanel;
         };
-        if constexpr (kQuantised) {
+        if constexpr (kQuantized) {
           scales(slot, h)[row] = quantise(key, h, first + i, key_place);
           scales(slot, h)[kernels::kPanel + row] = quantise(value, h, first + i, value_place);
         } else {

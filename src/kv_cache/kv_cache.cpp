@@ -92,7 +92,7 @@ typename KvCache<T>::Layout KvCache<T>::layout_of(const KvCacheShape& s) {
   layout.page_users = take(layout.num_pages, sizeof(std::int32_t));
   layout.finite = take(checked_product(layout.num_slots, s.num_kv_heads), 1);
   layout.scales =
-      take(checked_product(layout.num_slots, s.num_kv_heads), kQuantised ? 2 * kPanel * Index{sizeof(float)} : 0);
+      take(checked_product(layout.num_slots, s.num_kv_heads), kQuantized ? 2 * kPanel * Index{sizeof(float)} : 0);
   layout.panels =
       take(checked_product(checked_product(layout.num_pages, s.num_kv_heads), layout.head_elements), sizeof(T));
   layout.bytes = at;
@@ -267,7 +267,7 @@ void KvCache<T>::append(Index sequence, const InputView<3>& key, const InputView
   const Index count = key.shape[1];
   check_view<ComputeType<T>>("key", key, {state_->shape.num_kv_heads, count, state_->shape.head_size});
   check_view<ComputeType<T>>("value", value, {state_->shape.num_kv_heads, count, state_->shape.value_head_size});
-  if constexpr (kQuantised) {
+  if constexpr (kQuantized) {
     check_finite("key", key, stop);
     check_finite("value", value, stop);
   }
@@ -311,7 +311,7 @@ void KvCache<T>::append(const InputView<4>& key, const InputView<4>& value, std:
     for (Index before = 0; before < s && block.tail(s) >= 0; ++before)
       gone += count_of(before) > 0 && block.tail(before) == block.tail(s) ? 1 : 0;
     pages += block.need(s, count_of(s), gone).pages;
-    if constexpr (kQuantised) {
+    if constexpr (kQuantized) {
       check_finite("key", rows_of(key, s, count_of(s)), stop);
       check_finite("value", rows_of(value, s, count_of(s)), stop);
     }
@@ -399,7 +399,7 @@ const T* KvCache<T>::value_panel(Index sequence, Index key_head, Index panel) co
 }
 template <class T>
 const float* KvCache<T>::scales(Index sequence, Index key_head, Index panel) const {
-  if constexpr (!kQuantised) return nullptr;
+  if constexpr (!kQuantized) return nullptr;
   const Block block = this->block();
   return block.scales(block.table(sequence)[block.entry(panel)], key_head);
 }

@@ -58,7 +58,7 @@ ELSEWHERE = {
     "with_layout": "regard.lesson",                        # layout=
     # What explanations and sentences are made of, or read their settings by.
     **dict.fromkeys(("matrix_of", "standard_steps", "query_tokens", "token_index", "expand_cell", "write_explain_input",
-                     "parse_scale", "parse_causal", "parse_layout", "with_settings_beside", "sentence_details",
+                     "parse_scale", "parse_causal", "parse_layout", "with_compared_settings", "sentence_details",
                      "read_sentence", "word_index", "word_weights", "word_vector", "cosine", "word_names", "word_mark",
                      "word_attention", "check_has_words", "vocabulary_warning", "pair_in_heads", "sentence_findings",
                      "operation_name", "operation_named")),

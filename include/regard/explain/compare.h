@@ -137,7 +137,7 @@ REGARD_EXPORT Comparison compare_word(const SentenceModel& model, std::string_vi
                                       const Runtime& runtime = {});
 
 /// Options of render_compare_text().
-struct CompareText {
+struct CompareTextOptions {
   int width = 80;       ///< Columns of the terminal; at least 40 are used.
   bool color = false;   ///< Whether to use colors.
   bool unicode = true;  ///< Whether to use characters outside ASCII.
@@ -153,7 +153,7 @@ struct CompareText {
 /// @param stop        Stop token.
 /// @return The text.
 /// @throws Cancelled  if a stop is requested.
-REGARD_EXPORT std::string render_compare_text(const Comparison& comparison, const CompareText& options = {},
+REGARD_EXPORT std::string render_compare_text(const Comparison& comparison, const CompareTextOptions& options = {},
                                               const std::stop_token& stop = {});
 
 /// States the findings of a comparison, the verdict first.

@@ -160,7 +160,7 @@ struct HeadFilter {
 REGARD_EXPORT std::vector<HeadMeasures> chosen_heads(const HeadSurvey& survey, const HeadFilter& filter);
 
 /// Options of render_heads_text().
-struct HeadsText {
+struct HeadsTextOptions {
   int width = 80;       ///< Columns of the terminal; at least 40 are used.
   bool color = false;   ///< Whether to use colors.
   bool unicode = true;  ///< Whether to use characters outside ASCII.
@@ -174,7 +174,7 @@ struct HeadsText {
 /// @return The text.
 /// @throws InvalidArgument  as chosen_heads() does.
 REGARD_EXPORT std::string render_heads_text(const HeadSurvey& survey, const HeadFilter& filter,
-                                            const HeadsText& options = {});
+                                            const HeadsTextOptions& options = {});
 /// Renders a survey as JSON, with `"schema": "regard/1"`; docs/guide/compare.md lists the fields.
 ///
 /// @param survey   The survey.

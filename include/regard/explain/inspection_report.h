@@ -99,7 +99,7 @@ REGARD_EXPORT Inspection inspect_heads(std::type_identity_t<TensorView<const T, 
                                        std::type_identity_t<TensorView<const T, 3>> uniform_mass = {});
 
 /// Options of render_inspection_text().
-struct InspectionText {
+struct InspectionTextOptions {
   int width = 80;         ///< Columns of the terminal; at least 40 are used.
   bool unicode = true;    ///< Whether to use characters outside ASCII.
   bool one_line = false;  ///< Whether to show, for each head, only the heavy hitters that fit on one line.
@@ -110,7 +110,8 @@ struct InspectionText {
 /// @param inspection  The report.
 /// @param options     Width and characters.
 /// @return The text.
-REGARD_EXPORT std::string render_inspection_text(const Inspection& inspection, const InspectionText& options = {});
+REGARD_EXPORT std::string render_inspection_text(const Inspection& inspection,
+                                                 const InspectionTextOptions& options = {});
 /// Renders the report as a JSON object; docs/guide/inspection.md lists its fields.
 ///
 /// @param inspection  The report.

@@ -62,7 +62,7 @@ REGARD_EXPORT ExplainInput with_layout(ExplainInput input, Layout layout);
 /// @param settings  The user's settings.
 /// @param label     Label of the results under those settings.
 /// @return The input, with a variant if settings differ.
-REGARD_EXPORT ExplainInput with_settings_beside(const ExplainInput& lesson, const ExplainSettings& settings,
-                                                const std::string& label);
+REGARD_EXPORT ExplainInput with_compared_settings(const ExplainInput& lesson, const ExplainSettings& settings,
+                                                  const std::string& label);
 
 }  // namespace regard::inline v0

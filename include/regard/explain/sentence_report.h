@@ -25,7 +25,7 @@ namespace regard::inline v0 {
 // ---- everything behind one weight: --full
 
 /// One element of a projection: value = Σ over x · parameter + bias.
-struct ProjectedNumber {
+struct ProjectedElement {
   /// The three products of largest magnitude. In each, `query` is the element of x and `key` the parameter.
   std::vector<DotTerm> largest{};
   double others = 0.0;  ///< The sum of all other products.
@@ -48,28 +48,28 @@ struct FeedForwardUnit {
 ///
 /// Vectors from the trace are float; vectors computed here are double.
 struct SentenceDetails {
-  Index query = 0;                               ///< A token: one piece of the query word.
-  Index key = 0;                                 ///< A token: one piece of the key word.
-  std::vector<float> word{};                     ///< Row of the word embeddings for the query.
-  std::vector<float> position{};                 ///< Row of the position embeddings for the query.
-  std::vector<float> type{};                     ///< Row of the token type embeddings for the query.
-  std::vector<float> embedded{};                 ///< Their sum after the layer norm.
-  NormDetails embedding_norm{};                  ///< The layer norm after the embeddings.
-  std::vector<ProjectedNumber> query_numbers{};  ///< Elements of q of the query, (D).
-  std::vector<ProjectedNumber> key_numbers{};    ///< Elements of k of the key, (D).
-  std::vector<ProjectedNumber> value_numbers{};  ///< Elements of v of the key, (D).
-  std::vector<double> context{};                 ///< Context of the head: Σ weight · v, (D).
-  std::vector<double> head_share{};              ///< Output of the head: context · W_output(head).
-  std::vector<double> other_heads{};             ///< Output of all other heads together.
-  std::vector<float> b_output{};                 ///< Bias of the output projection.
-  std::vector<float> input{};                    ///< Row of the query in LayerTrace::input.
-  std::vector<float> attention_output{};         ///< Row of the query in LayerTrace::attention_output.
-  std::vector<float> attention_normed{};         ///< Row of the query in LayerTrace::attention_normed.
-  std::vector<float> feed_forward{};             ///< Row of the query in LayerTrace::feed_forward.
-  std::vector<float> output{};                   ///< Row of the query in LayerTrace::output.
-  NormDetails attention_norm{};                  ///< The layer norm after attention.
-  NormDetails output_norm{};                     ///< The layer norm after the feed-forward layer.
-  std::vector<FeedForwardUnit> units{};          ///< All F units, by descending contribution.
+  Index query = 0;                                 ///< A token: one piece of the query word.
+  Index key = 0;                                   ///< A token: one piece of the key word.
+  std::vector<float> word{};                       ///< Row of the word embeddings for the query.
+  std::vector<float> position{};                   ///< Row of the position embeddings for the query.
+  std::vector<float> type{};                       ///< Row of the token type embeddings for the query.
+  std::vector<float> embedded{};                   ///< Their sum after the layer norm.
+  NormDetails embedding_norm{};                    ///< The layer norm after the embeddings.
+  std::vector<ProjectedElement> query_elements{};  ///< Elements of q of the query, (D).
+  std::vector<ProjectedElement> key_elements{};    ///< Elements of k of the key, (D).
+  std::vector<ProjectedElement> value_elements{};  ///< Elements of v of the key, (D).
+  std::vector<double> context{};                   ///< Context of the head: Σ weight · v, (D).
+  std::vector<double> head_share{};                ///< Output of the head: context · W_output(head).
+  std::vector<double> other_heads{};               ///< Output of all other heads together.
+  std::vector<float> b_output{};                   ///< Bias of the output projection.
+  std::vector<float> input{};                      ///< Row of the query in LayerTrace::input.
+  std::vector<float> attention_output{};           ///< Row of the query in LayerTrace::attention_output.
+  std::vector<float> attention_normed{};           ///< Row of the query in LayerTrace::attention_normed.
+  std::vector<float> feed_forward{};               ///< Row of the query in LayerTrace::feed_forward.
+  std::vector<float> output{};                     ///< Row of the query in LayerTrace::output.
+  NormDetails attention_norm{};                    ///< The layer norm after attention.
+  NormDetails output_norm{};                       ///< The layer norm after the feed-forward layer.
+  std::vector<FeedForwardUnit> units{};            ///< All F units, by descending contribution.
 };
 /// Computes everything behind one weight.
 ///
@@ -98,12 +98,12 @@ struct SentenceAnalysisOptions {
 };
 
 /// How far the query word's vector moves when one other word, and no further one, is hidden in every layer.
-struct HiddenAlone {
+struct HiddenWord {
   Index word = 0;       ///< Index of the hidden word.
   double cosine = 0.0;  ///< Cosine, after the last layer, with the vector when nothing is hidden.
 };
 /// Largest number of words that are hidden one at a time. If there are more, those with the largest weights are hidden.
-inline constexpr Index kMaxHiddenAlone = 12;
+inline constexpr Index kMaxHiddenWords = 12;
 
 /// The chosen weight in all heads of the model, which shows how much of the weight is due to the choice of the head.
 struct PairInHeads {
@@ -126,9 +126,9 @@ struct SentenceAnalysis {
   std::optional<SentenceRow> before;  ///< With hidden words: the same row with nothing hidden.
   /// With hidden words: the cosine, after each layer, of the word's vector with the vector when nothing is hidden, (N).
   std::vector<double> kept;
-  Tensor<double, 3> attention;     ///< The word's attention in every head with nothing hidden, (N, H, W).
-  std::vector<HiddenAlone> alone;  ///< Other words, each hidden by itself, lowest cosine first.
-  Index not_hidden_alone = 0;      ///< Number of other words beyond kMaxHiddenAlone.
+  Tensor<double, 3> attention;    ///< The word's attention in every head with nothing hidden, (N, H, W).
+  std::vector<HiddenWord> alone;  ///< Other words, each hidden by itself, lowest cosine first.
+  Index not_hidden_alone = 0;     ///< Number of other words beyond kMaxHiddenWords.
   /// The key word that is expanded: the target or, if that is hidden, the visible word with the largest weight. Special
   /// tokens are expanded only if no other word is visible.
   Index attended = 0;

@@ -329,8 +329,8 @@ struct Explanation {
 };
 
 /// Number of elements of a step up to which the rows of all queries are kept: 8 MiB in memory, about 20 MB of JSON.
-inline constexpr Index kExplainKeptNumbers = Index{1} << 20;
-/// Which rows of scores, weights and context are kept when a step has more than kExplainKeptNumbers elements.
+inline constexpr Index kMaxKeptElements = Index{1} << 20;
+/// Which rows of scores, weights and context are kept when a step has more than kMaxKeptElements elements.
 ///
 /// Unless `all` is set, the rows of these queries are kept: the first 8, the last 8, the one in focus, and those in
 /// `also`. A step of at most 32 queries keeps every row.

@@ -42,7 +42,7 @@ namespace regard::inline v0 {
 /// @throws Cancelled        if a stop is requested.
 ///
 /// @par Bits
-/// Row i has the bits of `mean_pooled_normalised(encode(encoder, texts[i]))`, independent of the other texts.
+/// Row i has the bits of `mean_pooled_normalized(encode(encoder, texts[i]))`, independent of the other texts.
 ///
 /// @par Example
 /// @code{.cpp}

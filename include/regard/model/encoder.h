@@ -257,6 +257,6 @@ REGARD_EXPORT std::vector<float> mean_pooled(const EncoderTrace& trace);
 ///
 /// @param trace  Result of encode().
 /// @return The vector, (E); zeros if there are no tokens.
-REGARD_EXPORT std::vector<float> mean_pooled_normalised(const EncoderTrace& trace);
+REGARD_EXPORT std::vector<float> mean_pooled_normalized(const EncoderTrace& trace);
 
 }  // namespace regard::inline v0

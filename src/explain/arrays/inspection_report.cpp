@@ -62,7 +62,7 @@ NumberStyle style_of_shares(double largest, bool unicode) {
 
 class InspectionRenderer {
  public:
-  InspectionRenderer(const Inspection& inspection, const InspectionText& options)
+  InspectionRenderer(const Inspection& inspection, const InspectionTextOptions& options)
       : s_(inspection),
         unicode_(options.unicode),
         width_(std::max(options.width, 40)),
@@ -235,7 +235,7 @@ Inspection inspect_heads(std::type_identity_t<TensorView<const T, 3>> key_mass, 
   return inspection;
 }
 
-std::string render_inspection_text(const Inspection& inspection, const InspectionText& options) {
+std::string render_inspection_text(const Inspection& inspection, const InspectionTextOptions& options) {
   return InspectionRenderer(inspection, options).render();
 }
 

@@ -90,8 +90,8 @@ ExplainInput with_layout(ExplainInput input, Layout layout) {
   return input;
 }
 
-ExplainInput with_settings_beside(const ExplainInput& lesson, const ExplainSettings& settings,
-                                  const std::string& label) {
+ExplainInput with_compared_settings(const ExplainInput& lesson, const ExplainSettings& settings,
+                                    const std::string& label) {
   ExplainInput input = with_layout(lesson, settings.layout);
   input.settings.query = settings.query;
   input.settings.digits = settings.digits;

@@ -74,8 +74,8 @@ template <std::vector<float> (TorchGenerator::*draw)(Index)>
 void draw_matrix(Evaluation& e, const std::string& function) {
   if (e.request.numbers.size() != 3) e.fail("takes three numbers: seed, rows, columns");
   const Index seed = whole_number(e, 0, 0, Index{0xffffffff});
-  const Index rows = whole_number(e, 1, 1, kExplainKeptNumbers);
-  const Index columns = whole_number(e, 2, 1, kExplainKeptNumbers / rows);
+  const Index rows = whole_number(e, 1, 1, kMaxKeptElements);
+  const Index columns = whole_number(e, 2, 1, kMaxKeptElements / rows);
   TorchGenerator torch(static_cast<std::uint64_t>(seed));
   std::string after;
   for (std::size_t i = 0; i < e.operands.size(); ++i) {

@@ -26,7 +26,7 @@ const ComparedSentence& sentence_of(const Comparison& c, Index s) { return c.sen
 
 class CompareRenderer {
  public:
-  CompareRenderer(const Comparison& c, const CompareText& options, const std::stop_token& stop)
+  CompareRenderer(const Comparison& c, const CompareTextOptions& options, const std::stop_token& stop)
       : c_(c),
         options_(options),
         stop_(stop),
@@ -554,7 +554,7 @@ class CompareRenderer {
   }
 
   const Comparison& c_;
-  const CompareText& options_;
+  const CompareTextOptions& options_;
   const std::stop_token& stop_;
   Paint paint_;
   int width_;
@@ -565,12 +565,13 @@ class CompareRenderer {
 }  // namespace
 
 std::vector<std::string> compare_findings(const Comparison& comparison) {
-  const CompareText options;
+  const CompareTextOptions options;
   const std::stop_token stop;
   return CompareRenderer(comparison, options, stop).findings();
 }
 
-std::string render_compare_text(const Comparison& comparison, const CompareText& options, const std::stop_token& stop) {
+std::string render_compare_text(const Comparison& comparison, const CompareTextOptions& options,
+                                const std::stop_token& stop) {
   return CompareRenderer(comparison, options, stop).render();
 }
 

@@ -21,7 +21,7 @@ namespace {
 
 class HeadsRenderer {
  public:
-  HeadsRenderer(const HeadSurvey& survey, const HeadFilter& filter, const HeadsText& options)
+  HeadsRenderer(const HeadSurvey& survey, const HeadFilter& filter, const HeadsTextOptions& options)
       : s_(survey),
         filter_(filter),
         options_(options),
@@ -209,7 +209,7 @@ class HeadsRenderer {
 
   const HeadSurvey& s_;
   const HeadFilter& filter_;
-  const HeadsText& options_;
+  const HeadsTextOptions& options_;
   std::vector<HeadMeasures> chosen_;
   Paint paint_;
   int width_;
@@ -219,7 +219,7 @@ class HeadsRenderer {
 
 }  // namespace
 
-std::string render_heads_text(const HeadSurvey& survey, const HeadFilter& filter, const HeadsText& options) {
+std::string render_heads_text(const HeadSurvey& survey, const HeadFilter& filter, const HeadsTextOptions& options) {
   return HeadsRenderer(survey, filter, options).render();
 }
 

@@ -41,12 +41,12 @@ std::vector<double> sum_of(const Vector& a, const Vector& b) {
 }
 
 // One head's elements of q, k or v: x · W[:, columns of the head] + b.
-std::vector<ProjectedNumber> projected(const Vector& x, const TensorView<const float, 2>& parameters,
-                                       const TensorView<const float, 1>& bias, const Tensor<float, 3>& values,
-                                       Index head, Index token) {
+std::vector<ProjectedElement> projected(const Vector& x, const TensorView<const float, 2>& parameters,
+                                        const TensorView<const float, 1>& bias, const Tensor<float, 3>& values,
+                                        Index head, Index token) {
   constexpr std::ptrdiff_t kNamed = 3;
   const Index head_size = values.shape()[2];
-  std::vector<ProjectedNumber> numbers;
+  std::vector<ProjectedElement> numbers;
   for (Index d = 0; d < head_size; ++d) {
     const Index column = head * head_size + d;
     std::vector<DotTerm> terms;
@@ -58,7 +58,7 @@ std::vector<ProjectedNumber> projected(const Vector& x, const TensorView<const f
     const std::ptrdiff_t named = std::min(kNamed, static_cast<std::ptrdiff_t>(terms.size()));
     std::partial_sort(terms.begin(), terms.begin() + named, terms.end(),
                       [](const DotTerm& a, const DotTerm& b) { return std::fabs(a.product) > std::fabs(b.product); });
-    ProjectedNumber number;
+    ProjectedElement number;
     for (auto term = terms.begin() + named; term != terms.end(); ++term) number.others += term->product;
     number.largest.assign(terms.begin(), terms.begin() + named);
     number.bias = static_cast<double>(bias(column));
@@ -126,9 +126,9 @@ SentenceDetails sentence_details(const SentenceModel& model, const Sentence& sen
 
   work.input = row_of(trace.input, query);
   const Vector key_input = row_of(trace.input, key);
-  work.query_numbers = projected(work.input, layer.w_query, layer.b_query, trace.query, row.head, query);
-  work.key_numbers = projected(key_input, layer.w_key, layer.b_key, trace.key, row.head, key);
-  work.value_numbers = projected(key_input, layer.w_value, layer.b_value, trace.value, row.head, key);
+  work.query_elements = projected(work.input, layer.w_query, layer.b_query, trace.query, row.head, query);
+  work.key_elements = projected(key_input, layer.w_key, layer.b_key, trace.key, row.head, key);
+  work.value_elements = projected(key_input, layer.w_value, layer.b_value, trace.value, row.head, key);
 
   work.context.resize(static_cast<std::size_t>(head_size));
   for (Index k = 0; k < length; ++k) {

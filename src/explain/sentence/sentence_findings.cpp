@@ -132,7 +132,7 @@ class Findings {
     if (s_.alone.empty()) return "";
     const auto count = s_.alone.size();
     const auto target = std::find_if(s_.alone.begin(), s_.alone.end(),
-                                     [&](const HiddenAlone& one) { return one.word == chosen().target; });
+                                     [&](const HiddenWord& one) { return one.word == chosen().target; });
     if (count == 1)
       return fmt::format(
           "Test: without {}, the only other word, the vector of {} after {} has cosine {} with the original.",
@@ -154,8 +154,8 @@ class Findings {
     std::string words =
         fmt::format("Without {}, the vector of {} after {} has cosine {} with the original", hidden_words(),
                     t_.quoted(chosen().word), last_layer(), cosine_text(s_.kept.back()));
-    std::vector<HiddenAlone> others;
-    for (const HiddenAlone& one : s_.alone) {
+    std::vector<HiddenWord> others;
+    for (const HiddenWord& one : s_.alone) {
       if (!std::binary_search(s_.sentence.hidden.begin(), s_.sentence.hidden.end(), one.word)) others.push_back(one);
     }
     if (others.empty()) return words + "; there is no other word to compare with.";

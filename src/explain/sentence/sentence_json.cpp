@@ -80,7 +80,7 @@ class AnalysisWriter {
     json_.number("special", all.special);
     json_.number("uniform", all.uniform);
     json_.end_object();
-    json_.objects("hidden_alone", s_.alone, [&](const HiddenAlone& one) {
+    json_.objects("hidden_alone", s_.alone, [&](const HiddenWord& one) {
       json_.whole("word", one.word);
       json_.number("cosine", one.cosine);
     });
@@ -168,8 +168,8 @@ class AnalysisWriter {
     json_.number("deviation", one.deviation);
     json_.end_object();
   }
-  void projection(std::string_view name, const std::vector<ProjectedNumber>& numbers) {
-    json_.objects(name, numbers, [&](const ProjectedNumber& number) {
+  void projection(std::string_view name, const std::vector<ProjectedElement>& numbers) {
+    json_.objects(name, numbers, [&](const ProjectedElement& number) {
       terms("largest", number.largest, "x", "parameter");
       json_.number("others", number.others);
       json_.number("bias", number.bias);
@@ -187,9 +187,9 @@ class AnalysisWriter {
     norm("embedding_norm", w.embedding_norm);
     vector("embedded", w.embedded);
     vector("input", w.input);
-    projection("query", w.query_numbers);
-    projection("key", w.key_numbers);
-    projection("value", w.value_numbers);
+    projection("query", w.query_elements);
+    projection("key", w.key_elements);
+    projection("value", w.value_elements);
     vector("context", w.context);
     vector("head_share", w.head_share);
     vector("other_heads", w.other_heads);

@@ -64,7 +64,7 @@ std::array<Index, 2> closest_pieces(const Sentence& sentence, const SentenceRow&
   return {row.queries[static_cast<std::size_t>(best[0])], best[1]};
 }
 
-// The other words of the text, at most kMaxHiddenAlone: those with the largest weights.
+// The other words of the text, at most kMaxHiddenWords: those with the largest weights.
 std::vector<Index> words_to_hide(const SentenceAnalysis& analysis, const Sentence& sentence, Index& left_out) {
   std::vector<Index> words;
   for (std::size_t w = 0; w < sentence.words.size(); ++w) {
@@ -75,7 +75,7 @@ std::vector<Index> words_to_hide(const SentenceAnalysis& analysis, const Sentenc
     const auto weight = [&](Index word) { return analysis.row.keys[static_cast<std::size_t>(word)].weight; };
     return weight(a) != weight(b) ? weight(a) > weight(b) : a < b;
   });
-  left_out = std::max<Index>(0, static_cast<Index>(words.size()) - kMaxHiddenAlone);
+  left_out = std::max<Index>(0, static_cast<Index>(words.size()) - kMaxHiddenWords);
   words.resize(words.size() - static_cast<std::size_t>(left_out));
   return words;
 }
@@ -106,7 +106,7 @@ void hide_each_alone(const SentenceModel& model, const Sentence& sentence, Sente
         if (runtime.progress) runtime.progress(++done, static_cast<Index>(words.size()));
       },
       each);
-  std::sort(analysis.alone.begin(), analysis.alone.end(), [](const HiddenAlone& a, const HiddenAlone& b) {
+  std::sort(analysis.alone.begin(), analysis.alone.end(), [](const HiddenWord& a, const HiddenWord& b) {
     return a.cosine != b.cosine ? a.cosine < b.cosine : a.word < b.word;
   });
 }

@@ -117,7 +117,7 @@ class Account {
         head_size, number(std::sqrt(static_cast<double>(head_size)))));
   }
 
-  void projection(const char* name, const std::string& of, const std::vector<ProjectedNumber>& numbers) {
+  void projection(const char* name, const std::string& of, const std::vector<ProjectedElement>& numbers) {
     say(fmt::format("{}({}) = x · W_{} + b_{}", name, of,
                     name[0] == 'q'   ? "query"
                     : name[0] == 'k' ? "key"
@@ -126,7 +126,7 @@ class Account {
                     : name[0] == 'k' ? "key"
                                      : "value"));
     for (std::size_t d = 0; d < numbers.size(); ++d) {
-      const ProjectedNumber& one = numbers[d];
+      const ProjectedElement& one = numbers[d];
       std::string words;
       std::vector<double> terms;
       for (const DotTerm& term : one.largest) {
@@ -153,9 +153,9 @@ class Account {
         "The three largest products are shown with their element of x: in the row of q0, 0.1234 (x5) is "
         "x5 · W_query[5, {}].",
         s_.config.width, s_.row.head * s_.config.head_size()));
-    projection("q", query(), w_.query_numbers);
-    projection("k", key(), w_.key_numbers);
-    projection("v", key(), w_.value_numbers);
+    projection("q", query(), w_.query_elements);
+    projection("k", key(), w_.key_elements);
+    projection("v", key(), w_.value_elements);
   }
 
   void scores() {

@@ -92,7 +92,7 @@ Index causal_offset(const Evaluation& e, const Extents& x) {
 std::vector<Index> kept_queries(const Evaluation& e, const Extents& x) {
   constexpr Index kEnds = 8;
   const auto cells = static_cast<double>(x.heads) * static_cast<double>(x.queries) * static_cast<double>(x.keys);
-  if (cells <= static_cast<double>(kExplainKeptNumbers) || x.queries <= 4 * kEnds) return {};
+  if (cells <= static_cast<double>(kMaxKeptElements) || x.queries <= 4 * kEnds) return {};
   if (e.keep.all) {
     // The memory of the weights and of the scores behind them.
     const double needed = cells * 2.0 * sizeof(double);

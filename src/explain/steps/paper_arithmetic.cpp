@@ -132,8 +132,8 @@ void compute_cosine(Evaluation& e) {
     e.fail(fmt::format("{} and {} must hold vectors of the same size", e.request.operands[0], e.request.operands[1]));
   const double bytes =
       static_cast<double>(queries) * static_cast<double>(keys) * static_cast<double>(q.num_heads) * 8.0;
-  if (bytes > static_cast<double>(kExplainKeptNumbers) * 8.0)
-    e.fail(fmt::format("{} × {} cosines are too many; at most {} are computed", queries, keys, kExplainKeptNumbers));
+  if (bytes > static_cast<double>(kMaxKeptElements) * 8.0)
+    e.fail(fmt::format("{} × {} cosines are too many; at most {} are computed", queries, keys, kMaxKeptElements));
   const auto at = [&](const Matrix& m, Index h, Index token, Index d) {
     return m.numbers[e.columns() ? m.index(h, d, token) : m.index(h, token, d)];
   };

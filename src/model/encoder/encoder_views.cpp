@@ -144,7 +144,7 @@ std::vector<float> mean_pooled(const EncoderTrace& trace) {
   return internal::mean_of_rows(states, 0, states.shape()[0]);
 }
 
-std::vector<float> mean_pooled_normalised(const EncoderTrace& trace) {
+std::vector<float> mean_pooled_normalized(const EncoderTrace& trace) {
   return internal::normalised(mean_pooled(trace));
 }
 
