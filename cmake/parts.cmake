@@ -4,6 +4,15 @@
 # provide what is missing. Within another project, AUTO builds only what a part that is ON needs.
 # After this file, the options of all parts are ON or OFF.
 
+# The Python module contains fmt and utf8proc, so that its wheel needs neither: fmt from its headers, utf8proc from its
+# static library, if there is one.
+set(REGARD_FMT fmt::fmt)
+set(regard_utf8proc_names utf8proc)
+if(REGARD_PYTHON_PACKAGE)
+  set(REGARD_FMT fmt::fmt-header-only)
+  set(regard_utf8proc_names libutf8proc.a utf8proc)
+endif()
+
 # The external packages that the parts need: the Debian package for each CMake name.
 set(regard_package_fmt libfmt-dev)
 set(regard_package_nlohmann_json nlohmann-json3-dev)
@@ -20,7 +29,7 @@ function(regard_missing result)
   foreach(name IN LISTS ARGN)
     if(name STREQUAL "utf8proc")
       find_path(UTF8PROC_INCLUDE_DIR utf8proc.h)
-      find_library(UTF8PROC_LIBRARY utf8proc)
+      find_library(UTF8PROC_LIBRARY NAMES ${regard_utf8proc_names})
       set(found FALSE)
       if(UTF8PROC_INCLUDE_DIR AND UTF8PROC_LIBRARY)
         set(found TRUE)

@@ -14,7 +14,7 @@ import sys
 def expected_output(source):
     """The lines below "Prints:", without their comment marks."""
     lines = pathlib.Path(source).read_text().splitlines()
-    first = next(i for i, line in enumerate(lines) if re.fullmatch(r"(//|/\*|#) Prints:", line)) + 1
+    first = next(i for i, line in enumerate(lines) if re.fullmatch(r"(//|/\*|#) Prints(, with MiniLM)?:", line)) + 1
     return [re.sub(r"^(//| \*|#) {3}", "", line) for line in lines[first:] if line.strip() != "*/"]
 
 

@@ -15,6 +15,14 @@ neon=(attention_backward_pairs attention_bits attention_corners attention_unpack
 if builds neon "${neon[@]/%/_test}"; then
   REGARD_RANDOM_CALLS=300 tests neon neon -E 'Fork|ElementwiseDouble.Gelu' -L "^($(IFS='|'; printf '%s' "${neon[*]}"))\$"
 fi
+# The wheel, compiled from source as `pip install .` does.
+if python=$(python_environment tests/requirements.txt); then
+  rm -rf "$work/wheel"
+  limit=1800 that 'building the wheel' "$python" -m pip wheel --no-input --disable-pip-version-check --no-deps -w "$work/wheel" "$root"
+  REGARD_WHEEL=$work/wheel pytests wheel "$python" tests/wheel_check.py
+else
+  failed=$((failed + 1))
+fi
 # shellcheck disable=SC2034  # read by choose_kernels and the stage
 sanitized_kernels=all random_calls=2000
 . .ci/stages/sanitize.sh

@@ -47,7 +47,11 @@ def test_the_version_is_the_sources():
 
 
 def test_the_package_names_what_it_needs():
-    assert importlib.metadata.requires("regard") == ["numpy>=1.23.2"]
+    needed = importlib.metadata.requires("regard")
+    assert [name for name in needed if "extra" not in name] == ["numpy>=1.23.2"]
+    extras = {extra: [name.split(";")[0].strip() for name in needed if f'"{extra}"' in name.replace("'", '"')]
+              for extra in importlib.metadata.metadata("regard").get_all("Provides-Extra")}
+    assert extras == {"torch": ["torch>=2.6"], "transformers": ["torch>=2.6", "transformers>=5"], "notebook": ["notebook>=7"]}
 
 
 def test_the_package_brings_its_licences_and_types():
@@ -69,7 +73,7 @@ def test_the_source_distribution_has_what_the_build_reads_and_no_more(tmp_path, 
         "CHANGELOG.md", "CMakeLists.txt", "CONTRIBUTING.md", "LICENSE", "PKG-INFO", "README.md", "SECURITY.md",
         "THIRD_PARTY.md", "cmake", "include", "pyproject.toml", "python", "src", "web"}
     [facts] = [archive.extractfile(name).read().decode() for name in archive.getnames() if name.endswith("/PKG-INFO")]
-    assert re.findall("^Requires-Dist: (.*)", facts, re.MULTILINE) == ["numpy>=1.23.2"]
+    assert re.findall("^Requires-Dist: ([^;]*)$", facts, re.MULTILINE) == ["numpy>=1.23.2"]
     listed = subprocess.run(["git", "ls-files", "cmake", "include", "python", "src", "web"], capture_output=True, text=True,
                             check=True).stdout.split()
     assert set(listed) <= names

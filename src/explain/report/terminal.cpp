@@ -118,7 +118,7 @@ std::string styled_number(double number, const NumberStyle& style) {
   std::string text = fmt::format("{:.{}f}", number, style.digits);
   if (text.find_first_of("123456789") == std::string::npos) {
     text.back() = '1';
-    text.insert(0, number < 0 ? ">" : "<");
+    text = fmt::format("{}{}", number < 0 ? '>' : '<', text);
   }
   return with_true_minus(text, style.unicode);
 }

@@ -127,7 +127,7 @@ class HeadsRenderer {
       if (own && !options_.full) {
         // One column: two names do not fit in 80 columns.
         mean.name = "norm uniform";
-        for (std::size_t h = 0; h < mean.cells.size(); ++h) mean.cells[h] += " " + pad_left(uniform.cells[h], 3);
+        for (std::size_t h = 0; h < mean.cells.size(); ++h) mean.cells[h] += fmt::format(" {}", pad_left(uniform.cells[h], 3));
         mean.n += std::string(4, ' ');
       }
       for (Column* column : {&mean, &uniform}) {

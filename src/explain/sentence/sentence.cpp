@@ -207,7 +207,7 @@ Index word_index(const std::vector<SentenceWord>& words, std::string_view name) 
   std::string all;
   constexpr std::size_t kShown = 24;
   for (std::size_t w = 0; w < words.size() && w < kShown; ++w) {
-    all += (w == 0 ? "" : ", ") + text_in_message(words[w].text);
+    all += fmt::format("{}{}", w == 0 ? "" : ", ", text_in_message(words[w].text));
   }
   if (words.size() > kShown) all += ", …";
   throw InvalidArgument(fmt::format("{} is not in this text; expected one of {}", shown, all));
