@@ -101,7 +101,7 @@ def test_full_shows_every_pair_and_head(model):
     (["bank", A, B, "--hide", "walk"], "does not occur in any sentence"),
     (["bank", A, B, "--control", "he"], "occurs in 1 of the sentences"),
     (["bank", A, B, "--sort", "x"], "unknown option --sort; see regard compare --help"),
-    (["bank", A, "bank " * 30], "sentence B: bank occurs 30 times"),
+    (["bank", A, "bank " * 30], 'sentence B: "bank" occurs 30 times'),
     (["@1", A, "bank " * 60], "sentence B: the text has 62 tokens and the model has 40 positions"),
 ])
 def test_compare_rejects_invalid_arguments(model, tmp_path, arguments, words):

@@ -549,7 +549,7 @@ class CompareRenderer {
     }
     const double excess = static_cast<double>(printed) / 10 - 100;
     std::string note = "sum 100 %";
-    if (std::abs(excess) > 0.01) note += " (as printed: " + number(100 + excess, 1) + ")";
+    if (std::abs(excess) > 0.01) note += " (shown: " + number(100 + excess, 1) + ")";
     line(paint_.dim(end.empty() ? start + note : end + "   " + note));
   }
 
