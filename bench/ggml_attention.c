@@ -5,7 +5,7 @@
 //
 //   query (heads, queries, depth), key and value (key_heads, keys, depth), all f32  ──▶  output (queries, heads, depth)
 //
-// A causal mask is f16 and has every pair: ggml knows no other. Compiled by bench/run_benchmarks beside the library
+// A causal mask is f16 and has every pair: ggml knows no other. Compiled by bench/run_benchmarks next to the library
 // that the sdist of llama-cpp-python builds. Read next: competitors.py.
 #include <ggml-cpu.h>
 #include <ggml.h>

@@ -2,10 +2,10 @@
 //
 // linear_forward, f32 and bf16: (R, I) · (I, O), without a bias, as for the projections of attention.
 //
-//   operations = 2 · R · I · O; the peak beside both is that of f32
+//   operations = 2 · R · I · O; the peak next to both is that of f32
 //
 //   linear_bench --benchmark_filter=R:2048               REGARD_THREADS, REGARD_FORCE_ISA as everywhere
-// Read next: interleaved.h; bench/compare.py sets it beside NumPy's product.
+// Read next: interleaved.h; bench/compare.py compares it with NumPy's product.
 #include "regard/linear.h"
 
 #include <algorithm>

@@ -77,6 +77,14 @@ PHRASES = {
     r"so many further": "that many positions later",
     r"for ever": "indefinitely",
     r"in the place of": "in place of",
+    r"for want of": "if it is missing",
+    r"set round|round the (text|word|query)s?": "surrounding, around",
+    r"slips of the document": "errata",
+    r"kMost[A-Z]\w*": "kMax…",
+    r"float_weights": "weights_in_float32",
+    r"(query|queries|rows?|words?) (asks?|hears?|listens?)": "attends to",
+    r"keys? (answers?|speaks?)": "key is attended to",
+    r"nobody (has|looks|knows)": "the passive voice",
 }
 
 

@@ -118,7 +118,7 @@ def test_training_has_the_gradients_of_eager(model):
 
 
 def loss_on_attentions(found, marks):
-    """Of entropies of all layers: of rows and keys that are no padding."""
+    """Entropies of all layers, without rows and keys of padding."""
     return sum((torch.special.entr(weight.clamp_min(1e-30)) * marks[:, None, :, None]).sum() for weight in found)
 
 
@@ -312,7 +312,7 @@ def test_rows_of_padding_are_zero():
     assert (ours.logits - eager.logits)[inputs["attention_mask"].bool()].abs().max() <= 1e-5
 
 
-def test_masks_of_models_that_nobody_knows_are_numbers_to_add():
+def test_unknown_models_get_additive_masks():
     options = {"batch_size": 1, "q_length": 3, "kv_length": 3, "dtype": torch.float32}
     mask = regard.transformers.attention_mask(**options, config=transformers.BloomConfig(), allow_is_causal_skip=True)
     assert torch.equal(mask[0, 0] < 0, torch.ones(3, 3).triu(1).bool()) and mask.dtype == torch.float32

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrays in and out of the Python package: what is read where it lies, what is rejected, and what is held and let go."""
+"""Arrays in and out of the Python package: what is read without a copy, what is rejected, and what is kept alive and released."""
 
 import array
 import ctypes
@@ -249,7 +249,7 @@ def test_an_error_after_the_export_lets_it_go():
     assert query.deleted == 1
 
 
-def test_a_producer_that_raises_is_heard():
+def test_the_error_of_a_producer_is_passed_on():
     class Broken:
         def __dlpack__(self, **keywords):
             raise RuntimeError("no memory today")

@@ -424,7 +424,7 @@ def test_a_cache_is_read_and_changed_by_several_threads():
         for _ in range(200):
             # All keys are the same, so the context is the value however many there are.
             if not np.allclose(regard.attention_decode(query, cache, query_offset="bottom_right"), value, rtol=1e-5):
-                faults.append("a value that nobody appended")
+                faults.append("a value that was never appended")
 
     def change():
         for _ in range(500):

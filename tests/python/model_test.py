@@ -28,7 +28,7 @@ def test_a_model_says_what_it_is(model):
 def test_a_folder_without_a_model_is_named(tmp_path):
     with pytest.raises(RuntimeError, match=str(tmp_path)):
         regard.load_model(tmp_path)
-    for name in (b"\xff", "\udcff"):  # a name that is no UTF-8, as the system and as Python write it
+    for name in (b"\xff", "\udcff"):  # a name that is not UTF-8, as the system and as Python write it
         with pytest.raises(RuntimeError, match="config.json: cannot be opened"):
             regard.load_model(name)
 
@@ -119,7 +119,7 @@ def test_matrices_are_explained_step_by_step():
 
 
 @pytest.mark.parametrize("name", regard.lesson_entries())
-def test_every_lesson_is_told(name):
+def test_every_lesson_is_rendered(name):
     lesson = regard.lesson(name)
     assert json.loads(lesson.json())["schema"] == "regard/1" and len(str(lesson)) > 200
     assert str(regard.lesson(name, layout="columns")) != str(regard.lesson(name, layout="rows"))

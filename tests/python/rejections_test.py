@@ -188,7 +188,7 @@ def test_a_fingerprint_is_bytes():
 
 
 def test_a_fingerprint_is_that_of_other_languages():
-    """The same number stands in the tests of C++ and C."""
+    """The tests of C++ and C have the same number."""
     zeros = np.zeros((1, 1, 4, 8))
     options = dict(causal=True, window=(2, None), scale=0.5)
     number = 0
@@ -210,7 +210,7 @@ def test_a_bias_that_no_batch_entry_uses_has_a_gradient_of_zero():
     assert (grad_bias == 0).all()
 
 
-def test_a_cache_is_not_told_of_no_counts():
+def test_a_cache_rejects_empty_counts():
     cache = regard.KvCache(head_size=8, capacity=16, num_kv_heads=4, num_sequences=2)
     with pytest.raises(ValueError, match="KvCache.append: counts has 0 entries; expected one per sequence, or None"):
         cache.append(KEY, VALUE, counts=[])

@@ -6,7 +6,7 @@ import sys
 
 
 def left_behind(call, calls, watched):
-    """References to each watched object and blocks of memory, how many more there are after so many calls.
+    """References to each watched object and blocks of memory, how many more there are after a number of calls.
 
     What the interpreter and libraries keep for themselves comes and goes by some blocks; a leak has one of each call at
     least."""

@@ -14,7 +14,7 @@ for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
 
 
 def environment(**changes):
-    """Without the variables that change what the program does, but for those given; None removes one."""
+    """The environment without variables that change what the program does, except those given; None removes one."""
     kept = {name: value for name, value in os.environ.items()
             if not name.startswith(("REGARD_", "LC_", "LANG")) and name not in ("NO_COLOR", "TERM")}
     kept.update({name: value for name, value in changes.items() if value is not None})
@@ -37,7 +37,7 @@ def succeed(*arguments, **options):
 
 
 def printed_number(text):
-    """The number that a figure for people stands for: its minus sign is U+2212."""
+    """The value of a printed number, whose minus sign is U+2212."""
     return float(text.replace("−", "-"))
 
 
