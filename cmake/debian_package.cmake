@@ -2,9 +2,11 @@
 # `cpack --config build/CPackConfig.cmake`: a .deb with everything that `cmake --install` installs. cpack reads this file
 # again, as CPACK_PROJECT_CONFIG_FILE, before it packs.
 if(CPACK_GENERATOR)
+  # With these two programs cpack finds the dependencies.
   find_program(REGARD_DPKG_SHLIBDEPS dpkg-shlibdeps)
-  if(NOT REGARD_DPKG_SHLIBDEPS)
-    message(FATAL_ERROR "A .deb needs dpkg-shlibdeps, which finds its dependencies; install the Debian package dpkg-dev.")
+  find_program(REGARD_FILE file)
+  if(NOT REGARD_DPKG_SHLIBDEPS OR NOT REGARD_FILE)
+    message(FATAL_ERROR "A .deb needs the programs dpkg-shlibdeps and file; install the Debian packages dpkg-dev and file.")
   endif()
   return()
 endif()
