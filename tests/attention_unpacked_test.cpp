@@ -31,7 +31,7 @@ struct Rows {
   Rows(Index key_heads, Index keys, Index width, Order order, Random& random)
       : numbers(static_cast<std::size_t>(key_heads * keys * width + 1)) {
     for (E& x : numbers) x = static_cast<E>(static_cast<float>(random.normal()));
-    E* const first = numbers.data() + 1;  // aligned to nothing, not even to the element
+    E* const first = numbers.data() + 1;  // aligned to the element, but not to a vector
     const Index all = key_heads * keys * width;
     view = {first, {1, key_heads, keys, width}};
     if (order == Order::keys_outside) view = {first, view.shape, {all, width, key_heads * width, 1}};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The C interface from C99: the results of the notebook "Self Attention in Transformers" (document 002), the effect of
- * every option on them, and each error with its message. Prints failures; exits with 1 if there are any. */
+ * The C interface from C99: the results of the notebook "Self Attention in Transformers" (lesson one-function), the
+ * effect of every option on them, and each error with its message. Prints failures; exits with 1 if there are any. */
 #include <stddef.h>
 #include <stdlib.h>
 
@@ -418,17 +418,18 @@ static void test_statistics_and_columns(void) {
   expect_close(c.context, plain.context, 32, 0, "context beside statistics");
   for (row = 0; row < 4; ++row) {
     const double* p = plain.weights + row * 4;
-    double expected_entropy = 0, expected_distance = 0, most = 0;
-    int most_key = 0;
+    double expected_entropy = 0, expected_distance = 0, best_weight = 0;
+    int best_key = 0;
     for (key = 0; key < 4; ++key) {
       if (p[key] > 0) expected_entropy -= p[key] * log(p[key]);
       expected_distance += p[key] * (row - key);
-      if (p[key] > most) {
-        most = p[key];
-        most_key = key;
+      if (p[key] > best_weight) {
+        best_weight = p[key];
+        best_key = key;
       }
     }
-    expect(top_keys[row * 2] == most_key && top_weights[row * 2] == most && largest[row] == most, "the largest");
+    expect(top_keys[row * 2] == best_key && top_weights[row * 2] == best_weight && largest[row] == best_weight,
+           "the largest");
     expect(row > 0 || (top_keys[1] == -1 && top_weights[1] == 0), "a missing key");
     expect(fabs(entropy[row] - expected_entropy) < 1e-14, "entropy");
     expect(fabs(chosen_weight[row] - (p[0] + p[2])) < 1e-15, "chosen keys");
@@ -526,7 +527,7 @@ static void test_weights_in_float32(void) {
   c.key = input_of(key, REGARD_F32, 4, kTokens);
   c.value = input_of(value, REGARD_F32, 4, kTokens);
   c.outputs.context = output_of(exact, REGARD_F32, 4, kTokens);
-  expect(forward(&c) == REGARD_OK, "widened");
+  expect(forward(&c) == REGARD_OK, "converted to float by the caller");
   c.query = input_of(query16, REGARD_BF16, 4, kTokens);
   c.key = input_of(key16, REGARD_BF16, 4, kTokens);
   c.value = input_of(value16, REGARD_BF16, 4, kTokens);

@@ -58,7 +58,7 @@ static void test_cache(void) {
   expect_close(d.lse, c.lse, 4, 0, "decoded lse");
 
   expect(regard_kv_cache_get_memory(cache, &memory, &memory_bytes) == REGARD_OK && memory_bytes == num_bytes, "memory");
-  expect(memory_bytes <= sizeof copy, "the copy has room");
+  expect(memory_bytes <= sizeof copy, "the copy is large enough");
   memcpy(copy, memory, memory_bytes);
   expect(regard_kv_cache_open(copy, memory_bytes, REGARD_F64, NULL, &opened) == REGARD_OK, "open");
   memset(&read, 0, sizeof read);
@@ -171,7 +171,7 @@ static void test_packed_linear(void) {
 
 /* An executor that counts its tasks and runs them in reverse; memory that counts outstanding allocations. */
 typedef struct counts {
-  int64_t tasks, bytes, most;
+  int64_t tasks, bytes, max_bytes;
   int fails;
 } counts;
 
@@ -186,7 +186,7 @@ static void* allocate(void* data, size_t num_bytes, size_t alignment) {
   char *begin, *aligned;
   if (c->fails) return NULL;
   c->bytes += (int64_t)num_bytes;
-  if (c->bytes > c->most) c->most = c->bytes;
+  if (c->bytes > c->max_bytes) c->max_bytes = c->bytes;
   /* The pointer from malloc is stored before the aligned address. */
   begin = (char*)malloc(num_bytes + alignment + sizeof begin);
   aligned = begin + sizeof begin;
@@ -231,7 +231,7 @@ static void test_runtime(void) {
   runtime.deallocate = deallocate;
   expect(regard_attention_forward(&x, &x, &x, &outputs, NULL, &runtime) == REGARD_OK, "forward in the caller's hands");
   expect(memcmp(context, expected, 2 * kLength * kSize * sizeof(float)) == 0, "the same bits");
-  expect(c.tasks > 0 && c.most > 0 && c.bytes == 0, "the caller's threads and memory were used, and given back");
+  expect(c.tasks > 0 && c.max_bytes > 0 && c.bytes == 0, "the caller's threads and memory were used, and given back");
   c.fails = 1;
   expect_code(regard_attention_forward(&x, &x, &x, &outputs, NULL, &runtime), REGARD_OUT_OF_MEMORY, "out of memory");
   runtime.deallocate = NULL;

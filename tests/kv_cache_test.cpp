@@ -31,9 +31,9 @@ struct Ground {
 
   Index length(std::size_t s) const { return static_cast<Index>(keys[s].size()) / (key_heads * depth); }
   Index longest() const {
-    Index most = 0;
-    for (std::size_t s = 0; s < keys.size(); ++s) most = std::max(most, length(s));
-    return most;
+    Index max_length = 0;
+    for (std::size_t s = 0; s < keys.size(); ++s) max_length = std::max(max_length, length(s));
+    return max_length;
   }
   Array<T, 4> dense(const std::vector<std::vector<T>>& from, Index width) const {
     Array<T, 4> array({static_cast<Index>(from.size()), key_heads, longest(), width});
@@ -154,7 +154,7 @@ TYPED_TEST(KvCacheOf, DecodeMatchesForward) {
 }
 
 // Random sequences of append, truncate and fork, comparing bits after each; the block is also reopened.
-TYPED_TEST(KvCacheOf, LivesAtRandom) {
+TYPED_TEST(KvCacheOf, RandomChangesMatchForward) {
   using T = TypeParam;
   for (const KvCacheShape& kind : kinds(4, 2, 5, 7, 300)) {
     if (kind.ring) continue;
@@ -171,8 +171,8 @@ TYPED_TEST(KvCacheOf, LivesAtRandom) {
       try {
         const double what = random.uniform();
         if (what < 0.6) {
-          const Index room = shape.capacity - cache.length(s);
-          append(cache, ground, random, s, std::min(room, random.one_of({0, 1, 1, 2, 30, 33, 70})));
+          const Index free_keys = shape.capacity - cache.length(s);
+          append(cache, ground, random, s, std::min(free_keys, random.one_of({0, 1, 1, 2, 30, 33, 70})));
         } else if (what < 0.85) {
           const Index length = random.chance(0.3) ? 0 : random.integer(0, cache.length(s));
           cache.truncate(s, length);

@@ -22,7 +22,7 @@ struct KvHead {
 template <class T>
 class KvPanels {
  public:
-  virtual bool widened() const { return false; }
+  virtual bool converted() const { return false; }
   // prepare is called before the block that starts at `panel` is read; prefetch_next plans the prefetch for the block
   // after it.
   virtual void prepare(const KvHead&, Index) const {}

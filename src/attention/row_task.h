@@ -67,7 +67,7 @@ template <class T>
 class RowScratchLayout {
  public:
   // widened: KvPanels::widened(). rows: the maximum per task, in whole register tiles.
-  RowScratchLayout(const ResolvedAttention<T>& r, Index padded_value_head_size, bool widened = false,
+  RowScratchLayout(const ResolvedAttention<T>& r, Index padded_value_head_size, bool converted = false,
                    Index observer_bytes = 0, Index rows = kernels::kRows);
   Index bytes() const { return bytes_; }
   RowScratch<T> at(std::byte* memory) const;
@@ -77,7 +77,7 @@ class RowScratchLayout {
 
   const ResolvedAttention<T>& r_;
   Index padded_columns_;
-  bool widened_;
+  bool converted_;
   Index observer_bytes_;
   Index rows_;
   Index bytes_;
@@ -125,7 +125,7 @@ class Partials {
 };
 
 // The largest number of chunks that the rows of a task can attend to.
-Index most_chunks(const UntypedAttention& r);
+Index max_chunks(const UntypedAttention& r);
 
 struct ChunkRange {
   Index begin;

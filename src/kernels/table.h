@@ -313,8 +313,8 @@ struct PairKernels {
 
 // Loops that measure the limits of the machine (used by src/runtime/peaks.cpp).
 struct PeakLoop {
-  Index operations;  // per turn; a fused multiply-add counts as two
-  float (*run)(Index turns, float factor, float addend);
+  Index operations;  // per iteration; a fused multiply-add counts as two
+  float (*run)(Index iterations, float factor, float addend);
 };
 inline constexpr int kReadLoops = 3;
 inline constexpr Index kReadStep = 1024;  // floats, one page: a multiple of what any read loop reads at once
