@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// attention_decode: attention over keys and values that are already packed in a cache.
+// attention_decode: attention over keys and values that are already packed in a cache. Contains the checks of the query
+// and of rings, and CachedKeys, through which tasks read the panels of a cache (kv_panels.h).
 // Read next: few_row_schedule.h, kv_cache.cpp.
 #include <algorithm>
 #include <array>

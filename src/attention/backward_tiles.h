@@ -95,7 +95,7 @@ class BackwardTiles final : public KvPanels<T> {
   BackwardCall<T> call_;
   RowScratchLayout<T> layout_;
   RowScratch<T> scratch_{};
-  // Elements are T, or pairs in place of T (kernels/table.h). Packed keys, each array [panels] of …
+  // Elements are T, or pairs in place of T (kernels/table.h). The packed keys, per panel:
   T* key_panels_;    // [D][32]
   T* key_rows_;      // [⌈D/32⌉][32][32]
   T* value_panels_;  // [Dv][32]

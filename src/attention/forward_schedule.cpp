@@ -27,10 +27,13 @@
 namespace regard::inline v0::internal {
 namespace {
 
-// Which workers pack for themselves, and how much at a time. Heads with a single task are packed by block, even if
-// there are fewer heads than workers and one packed head exceeds the wave budget: one worker processes its rows in any
-// case. Other heads are packed whole by one worker if a packed head fits in half of a second-level cache, and if each
-// worker gets the same number of heads or there are enough heads to balance the load.
+// Which workers pack for themselves, and how much at a time:
+//
+// - By block: key heads with a single task, whose rows one worker processes in any case. If there are fewer heads than
+//   workers, only if a packed head exceeds the wave budget.
+// - Whole heads: if a packed head fits in half of a second-level cache, and if each worker gets the same number of
+//   heads or there are enough heads to balance the load.
+// - Otherwise, heads are packed in waves.
 template <class T>
 OwnPacking own_packing(const ResolvedAttention<T>& r, const RowBlocks<T>& blocks, const Runtime& runtime) {
   constexpr Index kUnitBytes = Index{512} << 10;

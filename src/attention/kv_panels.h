@@ -17,8 +17,8 @@ struct KvHead {
   Index first_panel;  // within the packed arrays
 };
 
-// Source of packed keys and values: a copy made for the call, or a cache. Panels of a type other than T are converted
-// into `buffer`, which has space for one panel; others are read without a copy.
+// Source of keys and values: a packed copy made for the call, a cache, or the caller's tensors. Panels of a type other
+// than T are converted into `buffer`, which has space for one panel; others are read without a copy.
 template <class T>
 class KvPanels {
  public:

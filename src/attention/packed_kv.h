@@ -38,10 +38,10 @@ class PackedKv final : public KvPanels<T> {
   Index largest_unit_bytes() const;
   KvHead kv_head_at(Index number, Index first_panel) const;
 
-  // A kv_head in the worker's own buffer. Only valid if workers pack for themselves …
+  // If workers pack for themselves: a kv_head in the worker's own buffer.
   KvHead own_kv_head(Index number, int worker) const;
 
-  // … and these only with waves.
+  // With waves: true if every kv_head has been packed.
   bool done() const { return next_kv_head_ == num_kv_heads(); }
   // Packs the next wave and returns its kv_heads.
   const List<KvHead>& next_wave(const Runtime& runtime);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One task: up to 60 query rows of one head, processed over the chunks and blocks of keys that they attend to.
+// One task: up to 60 query rows that share a key head, processed over the chunks and blocks of keys that they attend
+// to. Also its scratch and the results of its chunks.
 // Read next: row_task.cpp.
 #pragma once
 
@@ -66,7 +67,7 @@ struct RowScratch {
 template <class T>
 class RowScratchLayout {
  public:
-  // widened: KvPanels::widened(). rows: the maximum per task, in whole register tiles.
+  // converted: KvPanels::converted(). rows: the maximum per task, in whole register tiles.
   RowScratchLayout(const ResolvedAttention<T>& r, Index padded_value_head_size, bool converted = false,
                    Index observer_bytes = 0, Index rows = kernels::kRows);
   Index bytes() const { return bytes_; }

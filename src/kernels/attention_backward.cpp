@@ -224,8 +224,8 @@ inline void join_elements(const BackwardBlock<float>& block, Index r, const Span
 
 // ---- 4. and 5. tiles that are accumulated
 
-// to[r][column] += Σ_k a[k · StepK + r · StepR] · b[k][column]. k counts the words that contain the elements begin …
-// end − 1, of which there is at least one. Other elements of these words must have a factor of zero.
+// to[r][column] += Σ_k a[k · StepK + r · StepR] · b[k][column]. k counts the words that contain the elements from begin
+// to end (exclusive), of which there is at least one. Other elements of these words must have a factor of zero.
 template <class T, int Rows, Index StepK, Index StepR, class Words>
 void add_tile(const Span& numbers, const T* a, const T* const* panels, Index panel_offset, T* to, Index to_stride) {
   Tile<T, Rows> tile;

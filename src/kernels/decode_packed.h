@@ -196,8 +196,8 @@ REGARD_INLINE void store_scores(const ScoreBlock<T>& block, Index lane, Index do
   }
 }
 
-// The scores of the rows, as score_tile computes them: 1. for each few vectors of keys and each segment of 256
-// dimensions, a chain of products; 2. the sums of the segments, times scale.
+// The scores of the rows, as score_tile computes them, a few vectors of keys at a time: 1. a chain of products for each
+// segment of 256 dimensions; 2. the sum of the segments, times scale.
 template <class T, class S, int Rows, class Words>
 void few_scores(const ScoreBlock<T>& block, const LaneRange& range) {
   constexpr int kVectors = kPackedVectors<T, S, Rows>;

@@ -24,8 +24,8 @@ namespace {
 template <class T>
 struct MaximaOf {
   alignas(64) T alpha[kPaddedRows];  // exp(m − m')
-  alignas(64) T block[kPaddedRows];  // the largest score of the block, and …
-  alignas(64) T drop[kPaddedRows];   // … m − m', 0 where m = −∞: for statistics only
+  alignas(64) T block[kPaddedRows];  // the largest score of the block; for statistics only
+  alignas(64) T drop[kPaddedRows];   // m − m', or 0 where m = −∞; for statistics only
 };
 
 // ---- statistics
