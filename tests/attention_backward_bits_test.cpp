@@ -25,12 +25,12 @@ TYPED_TEST_SUITE(BackwardBits, Types);
 
 // Several key blocks and row blocks; four query heads, two key heads.
 template <class T>
-AttentionCase<T> long_case(Index queries, Index keys, Index depth = 8) {
+AttentionCase<T> long_case(Index queries, Index keys, Index head_size = 8) {
   Random random(5);
   AttentionCase<T> call;
-  call.query = normal_array<T, 4>(random, {1, 4, queries, depth});
-  call.key = normal_array<T, 4>(random, {1, 2, keys, depth});
-  call.value = normal_array<T, 4>(random, {1, 2, keys, depth + 1});
+  call.query = normal_array<T, 4>(random, {1, 4, queries, head_size});
+  call.key = normal_array<T, 4>(random, {1, 2, keys, head_size});
+  call.value = normal_array<T, 4>(random, {1, 2, keys, head_size + 1});
   call.options.causal = true;
   call.options.query_offset = QueryAlignment::bottom_right;
   return call;

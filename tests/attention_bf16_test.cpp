@@ -325,8 +325,8 @@ TEST(Bfloat16PairsBits, DecodingFromACacheMatchesTheForwardPass) {
 }
 
 // With few rows per key head, keys and values are read unpacked.
-void expect_few_rows_give_those_of_many(Index depth, Index columns) {
-  auto plain = AttentionInputs<float>::normal(18, 1, 4, 2, 70, 1091, depth, columns);
+void expect_few_rows_match_many_rows(Index head_size, Index columns) {
+  auto plain = AttentionInputs<float>::normal(18, 1, 4, 2, 70, 1091, head_size, columns);
   plain.value.set({0, 1, 1090, 5}, std::numeric_limits<float>::infinity());
   plain.value.set({0, 0, 77, 33}, std::numeric_limits<float>::quiet_NaN());
   const Inputs inputs(plain);
@@ -338,7 +338,7 @@ void expect_few_rows_give_those_of_many(Index depth, Index columns) {
         const auto view = inputs.query.view();
         Array<float, 4> context({1, 4, count, columns});
         attention_forward(
-            TensorView<const B16, 4>(view.pointer(0, 0, first, 0), {1, 4, count, depth}, view.strides),
+            TensorView<const B16, 4>(view.pointer(0, 0, first, 0), {1, 4, count, head_size}, view.strides),
             inputs.key.view(), inputs.value.view(), {.context = context.view()},
             {.causal = true, .query_offset = Index{1021} + first, .weights_in_float32 = weights_in_float32});
         context.for_each_index([&](const auto& at) {
@@ -351,10 +351,10 @@ void expect_few_rows_give_those_of_many(Index depth, Index columns) {
 }
 
 TEST(Bfloat16PairsBits, FewRowsMatchManyRows) {
-  expect_few_rows_give_those_of_many(64, 96);
-  expect_few_rows_give_those_of_many(40, 72);
-  expect_few_rows_give_those_of_many(88, 56);
-  expect_few_rows_give_those_of_many(264, 48);
+  expect_few_rows_match_many_rows(64, 96);
+  expect_few_rows_match_many_rows(40, 72);
+  expect_few_rows_match_many_rows(88, 56);
+  expect_few_rows_match_many_rows(264, 48);
 }
 
 // Weights, partials, columns and statistics come from the scores of the forward pass.

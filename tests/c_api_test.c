@@ -339,7 +339,7 @@ static void test_score_options(void) {
     const double* s = kScaled + 4 * i;
     const double sum = exp(s[0]) + exp(s[1]) + exp(s[2]) + exp(s[3]) + exp(sink[0]);
     expect(fabs(c.sink_weights[i] - exp(sink[0]) / sum) < 1e-7, "sink weight");
-    expect(fabs(c.weights[4 * i] - exp(s[0]) / sum) < 1e-7, "weight beside a sink");
+    expect(fabs(c.weights[4 * i] - exp(s[0]) / sum) < 1e-7, "weight of a row with a sink");
   }
 }
 
@@ -415,7 +415,7 @@ static void test_statistics_and_columns(void) {
   s.head_mean_distance = output_of(&means[3], REGARD_F64, 2, heads);
   expect(regard_attention_with_statistics(&c.query, &c.key, &c.value, &c.outputs, &s, &c.options, NULL) == REGARD_OK,
          "statistics");
-  expect_close(c.context, plain.context, 32, 0, "context beside statistics");
+  expect_close(c.context, plain.context, 32, 0, "context of a call with statistics");
   for (row = 0; row < 4; ++row) {
     const double* p = plain.weights + row * 4;
     double expected_entropy = 0, expected_distance = 0, best_weight = 0;
@@ -465,7 +465,7 @@ static void test_statistics_and_columns(void) {
   columns.key_mass = output_of(mass, REGARD_F64, 3, kRows);
   columns.pooled_map = output_of(map, REGARD_F64, 4, kSquare);
   expect(regard_attention_columns(&c.query, &c.key, &request, &columns, &c.options, NULL) == REGARD_OK, "columns");
-  expect_close(map, plain.weights, 16, 0, "a cell a pair");
+  expect_close(map, plain.weights, 16, 0, "one map cell per query and key");
   for (key = 0; key < 4; ++key) {
     for (sum = 0, row = 0; row < 4; ++row) sum += plain.weights[row * 4 + key];
     expect(fabs(mass[key] - sum) < 1e-15, "mass");
@@ -546,7 +546,7 @@ static void test_weights_in_float32(void) {
     kept_error += fabs(kept[i] - exact[i]);
   }
   expect(kept_error < 1e-4, "float weights keep the context of f32");
-  expect(rounded_error == 0 || kept_error < rounded_error / 8, "float weights are nearer");
+  expect(rounded_error == 0 || kept_error < rounded_error / 8, "float weights are more accurate");
 }
 
 static void test_empty_arrays(void) {

@@ -34,7 +34,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Of a dozen operations or more each: 20 to 80 microseconds, long compared with the clock's 30 nanoseconds.
+// An iteration has a dozen operations or more, so a slice takes 20 to 80 microseconds, which is long compared with the
+// clock's 30 nanoseconds.
 constexpr kernels::Index kIterationsPerSlice = 1 << 14;
 
 // Keeps compilers from removing the loops.
