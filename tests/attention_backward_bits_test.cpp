@@ -25,12 +25,12 @@ TYPED_TEST_SUITE(BackwardBits, Types);
 
 // Several key blocks and row blocks; four query heads, two key heads.
 template <class T>
-AttentionCase<T> long_case(Index queries, Index keys, Index depth = 8) {
+AttentionCase<T> long_case(Index queries, Index keys, Index head_size = 8) {
   Random random(5);
   AttentionCase<T> call;
-  call.query = normal_array<T, 4>(random, {1, 4, queries, depth});
-  call.key = normal_array<T, 4>(random, {1, 2, keys, depth});
-  call.value = normal_array<T, 4>(random, {1, 2, keys, depth + 1});
+  call.query = normal_array<T, 4>(random, {1, 4, queries, head_size});
+  call.key = normal_array<T, 4>(random, {1, 2, keys, head_size});
+  call.value = normal_array<T, 4>(random, {1, 2, keys, head_size + 1});
   call.options.causal = true;
   call.options.query_offset = QueryAlignment::bottom_right;
   return call;
@@ -182,19 +182,19 @@ TYPED_TEST(BackwardBits, AccumulationAddsToExistingValues) {
       test.call.options.bias = std::as_const(test.call.bias_f32).view();
       test.call.options.sinks = test.call.sinks;
       test.run_forward();
-      const auto room = [&](const Layout<4>& layout) {
+      const auto buffers = [&](const Layout<4>& layout) {
         GradientArrays<T> g = filled_outputs<T>(test.call, layout);
         g.bias = filled<T, 4>({1, 4, 1, keys}, layout);
         g.sinks = filled<T, 1>({4});
         return g;
       };
-      const GradientArrays<T> old = room(Layout<4>::dense());
-      GradientArrays<T> fresh = room(Layout<4>::dense());
+      const GradientArrays<T> old = buffers(Layout<4>::dense());
+      GradientArrays<T> fresh = buffers(Layout<4>::dense());
       test.run(fresh);
       for (const int threads : {1, 5}) {
         Runtime runtime;
         runtime.num_threads = threads;
-        GradientArrays<T> g = room(turned);
+        GradientArrays<T> g = buffers(turned);
         AttentionGradients views = g.views();
         views.accumulate = {
             .grad_query = true, .grad_key = true, .grad_value = true, .grad_bias = true, .grad_sinks = true};
@@ -648,7 +648,7 @@ TEST(BackwardOptions, FingerprintIsTheSameInEveryLanguage) {
 
 // ---- row_max and row_sum of another call
 
-TEST(BackwardStatistics, SoftmaxStateOfAnotherCallIsRejectedInDebugBuilds) {
+TEST(BackwardSoftmaxState, OfAnotherCallIsRejectedInDebugBuilds) {
   const BackwardCase<float> test(long_case<float>(70, 90, 16));
   AttentionCase<float> other = long_case<float>(70, 90, 16);
   other.options.scale = -0.25;
@@ -670,7 +670,7 @@ TEST(BackwardStatistics, SoftmaxStateOfAnotherCallIsRejectedInDebugBuilds) {
 }
 
 // As in ring attention, where each device has only part of the keys.
-TEST(BackwardStatistics, SoftmaxStateOfAllKeysIsValidForASubset) {
+TEST(BackwardSoftmaxState, OfAllKeysIsValidForASubset) {
   constexpr Index kPart = 256;
   AttentionCase<float> call = long_case<float>(70, 2 * kPart, 16);
   call.options.causal = false;
@@ -697,7 +697,7 @@ TEST(BackwardStatistics, SoftmaxStateOfAllKeysIsValidForASubset) {
   for (std::size_t n = 0; n < expected.size(); ++n) EXPECT_NEAR(of_query[n], expected[n], 1e-5) << n;
 }
 
-TEST(BackwardStatistics, NaNAffectsOnlyItsOwnRow) {
+TEST(BackwardSoftmaxState, NaNAffectsOnlyItsOwnRow) {
   BackwardCase<float> test(long_case<float>(70, 90, 16));
   GradientArrays<float> clean = outputs_of(test.call), g = outputs_of(test.call);
   test.run(clean);

@@ -91,12 +91,12 @@ void check(const PairCase& test) {
   on_every_dot_table([&](const kernels::KernelTable&) { expect_gradients(test.run(), expected); });
 }
 
-AttentionCase<float> plain_case(Index heads, Index key_heads, Index queries, Index keys, Index depth, Index columns,
+AttentionCase<float> plain_case(Index heads, Index key_heads, Index queries, Index keys, Index head_size, Index columns,
                                 double magnitude = 1) {
-  Random random(static_cast<std::uint64_t>(queries * 1000 + keys * 10 + depth));
+  Random random(static_cast<std::uint64_t>(queries * 1000 + keys * 10 + head_size));
   AttentionCase<float> call;
-  call.query = normal_array<float, 4>(random, {1, heads, queries, depth}, magnitude);
-  call.key = normal_array<float, 4>(random, {1, key_heads, keys, depth}, magnitude);
+  call.query = normal_array<float, 4>(random, {1, heads, queries, head_size}, magnitude);
+  call.key = normal_array<float, 4>(random, {1, key_heads, keys, head_size}, magnitude);
   call.value = normal_array<float, 4>(random, {1, key_heads, keys, columns});
   return call;
 }
@@ -123,11 +123,11 @@ TEST(BackwardPairs, RandomCallsMatchTheReference) {
 }
 
 TEST(BackwardPairs, EveryHeadSizeAndLength) {
-  for (const Index depth : {1, 2, 3, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 129, 257}) {
+  for (const Index head_size : {1, 2, 3, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 129, 257}) {
     for (const Index rows : {1, 2, 5, 12, 13, 59, 60, 61, 127}) {
-      const Index keys = rows + depth % 3;
-      SCOPED_TRACE(std::to_string(rows) + " rows, depth " + std::to_string(depth));
-      PairCase test(plain_case(1, 1, rows, keys, depth, depth + 1));
+      const Index keys = rows + head_size % 3;
+      SCOPED_TRACE(std::to_string(rows) + " rows, D " + std::to_string(head_size));
+      PairCase test(plain_case(1, 1, rows, keys, head_size, head_size + 1));
       check(test);
       test.call.options = {.causal = true, .query_offset = QueryAlignment::bottom_right, .weights_in_float32 = false};
       check(test);

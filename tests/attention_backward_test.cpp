@@ -163,7 +163,7 @@ Array<double, Rank> numbers(Index k, const typename TensorView<double, Rank>::Sh
 
 struct TorchCase {
   const char* name;
-  Index batch, heads, key_heads, queries, keys, depth, columns;
+  Index batch, heads, key_heads, queries, keys, head_size, columns;
   bool causal;
   std::optional<double> soft_cap;
   bool has_bias, has_sinks;
@@ -194,8 +194,8 @@ TEST(BackwardInDouble, MatchesPyTorchAutograd) {
                              TorchCase{"grouped", 2, 4, 2, 5, 7, 6, 5, true, {}, true, false},
                              TorchCase{"all", 1, 2, 1, 6, 9, 5, 4, true, 0.75, true, true}}) {
     AttentionCase<double> call;
-    call.query = numbers<4>(0, {c.batch, c.heads, c.queries, c.depth});
-    call.key = numbers<4>(1, {c.batch, c.key_heads, c.keys, c.depth});
+    call.query = numbers<4>(0, {c.batch, c.heads, c.queries, c.head_size});
+    call.key = numbers<4>(1, {c.batch, c.key_heads, c.keys, c.head_size});
     call.value = numbers<4>(2, {c.batch, c.key_heads, c.keys, c.columns});
     call.bias_f64 = numbers<4>(5, {1, c.heads, 1, c.keys});
     const std::vector<double> sinks = numbers<1>(6, {c.heads}).values();

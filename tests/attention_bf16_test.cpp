@@ -28,7 +28,7 @@ Array<B16, 4> rounded(const Array<float, 4>& from, const Layout<4>& layout = Lay
 }
 
 // The values as the dot product uses them.
-Array<float, 4> widened(const Array<B16, 4>& from) {
+Array<float, 4> converted(const Array<B16, 4>& from) {
   Array<float, 4> to(from.shape());
   from.for_each_index([&](const auto& at) {
     const float x = static_cast<float>(from.get(at));
@@ -47,7 +47,7 @@ struct Inputs {
 
   reference::Attention<float> expected(const AttentionOptions& options = {}) const {
     auto result =
-        reference::attention<float>(widened(query).view(), widened(key).view(), widened(value).view(), options);
+        reference::attention<float>(converted(query).view(), converted(key).view(), converted(value).view(), options);
     // Every product and sum below the smallest normal number may be lost.
     result.smallest = static_cast<double>(query.shape()[3] + 2) * kSmallestNormal;
     result.weight_rounding = kWeightRounding;
@@ -98,7 +98,7 @@ TEST(Bfloat16Pairs, EveryHeadSizeAndLength) {
 TEST(Bfloat16Pairs, ErrorIsNotMuchLargerThanThatOfTheNaiveFormula) {
   const Inputs inputs(AttentionInputs<float>::normal(5, 1, 2, 2, 60, 1500, 64, 64));
   const auto expected = inputs.expected();
-  const Array<float, 4> value = widened(inputs.value);
+  const Array<float, 4> value = converted(inputs.value);
   double naive = 0;
   for (Index h = 0; h < 2; ++h) {
     for (Index i = 0; i < 60; ++i) {
@@ -179,7 +179,7 @@ TEST(Bfloat16Pairs, FloatContextMeetsTheFloatBoundUnlessRoundingIsRequested) {
 // A value of another type does not change the scores, and keeps the weights in float.
 TEST(Bfloat16Pairs, FloatValuesKeepTheScores) {
   const Inputs inputs(AttentionInputs<float>::normal(7, 1, 4, 2, 61, 300, 33, 48));
-  const Array<float, 4> value = widened(inputs.value);
+  const Array<float, 4> value = converted(inputs.value);
   auto expected = inputs.expected();
   expected.weight_rounding = 0;
   on_every_dot_table([&](const kernels::KernelTable&) {
@@ -325,8 +325,8 @@ TEST(Bfloat16PairsBits, DecodingFromACacheMatchesTheForwardPass) {
 }
 
 // With few rows per key head, keys and values are read unpacked.
-void expect_few_rows_give_those_of_many(Index depth, Index columns) {
-  auto plain = AttentionInputs<float>::normal(18, 1, 4, 2, 70, 1091, depth, columns);
+void expect_few_rows_match_many_rows(Index head_size, Index columns) {
+  auto plain = AttentionInputs<float>::normal(18, 1, 4, 2, 70, 1091, head_size, columns);
   plain.value.set({0, 1, 1090, 5}, std::numeric_limits<float>::infinity());
   plain.value.set({0, 0, 77, 33}, std::numeric_limits<float>::quiet_NaN());
   const Inputs inputs(plain);
@@ -338,7 +338,7 @@ void expect_few_rows_give_those_of_many(Index depth, Index columns) {
         const auto view = inputs.query.view();
         Array<float, 4> context({1, 4, count, columns});
         attention_forward(
-            TensorView<const B16, 4>(view.pointer(0, 0, first, 0), {1, 4, count, depth}, view.strides),
+            TensorView<const B16, 4>(view.pointer(0, 0, first, 0), {1, 4, count, head_size}, view.strides),
             inputs.key.view(), inputs.value.view(), {.context = context.view()},
             {.causal = true, .query_offset = Index{1021} + first, .weights_in_float32 = weights_in_float32});
         context.for_each_index([&](const auto& at) {
@@ -351,10 +351,10 @@ void expect_few_rows_give_those_of_many(Index depth, Index columns) {
 }
 
 TEST(Bfloat16PairsBits, FewRowsMatchManyRows) {
-  expect_few_rows_give_those_of_many(64, 96);
-  expect_few_rows_give_those_of_many(40, 72);
-  expect_few_rows_give_those_of_many(88, 56);
-  expect_few_rows_give_those_of_many(264, 48);
+  expect_few_rows_match_many_rows(64, 96);
+  expect_few_rows_match_many_rows(40, 72);
+  expect_few_rows_match_many_rows(88, 56);
+  expect_few_rows_match_many_rows(264, 48);
 }
 
 // Weights, partials, columns and statistics come from the scores of the forward pass.
@@ -432,7 +432,7 @@ TEST(Bfloat16PairsBits, OnlySetsWithTheInstructionUsePairs) {
   on_every_instruction_set([&](const kernels::KernelTable& table) {
     EXPECT_EQ(table.bf16_dot, std::string(table.name) == "avx512_bf16");
     const AttentionArrays<float> as_float =
-        run_attention<float>(widened(inputs.query), widened(inputs.key), widened(inputs.value));
+        run_attention<float>(converted(inputs.query), converted(inputs.key), converted(inputs.value));
     EXPECT_EQ(bits_of(run(inputs).context) == bits_of(as_float.context), !table.bf16_dot);
   });
 }

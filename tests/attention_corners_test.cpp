@@ -381,7 +381,7 @@ TYPED_TEST(AttentionEdgeCases, ScoresNearTheLargestFiniteNumberAreWithinTheBound
 TYPED_TEST(AttentionEdgeCases, DotProductsOverflowOnlyBeyondTheLargestFiniteNumber) {
   using T = TypeParam;
   const T half = std::sqrt(std::ldexp(static_cast<T>(1), std::numeric_limits<T>::max_exponent - 2));
-  const T most = this->kLargest / half / 2;  // half · most + half · most is exactly the largest number
+  const T largest = this->kLargest / half / 2;  // half · largest + half · largest is exactly the largest number
   const double scale = std::ldexp(8.0, -std::numeric_limits<T>::max_exponent);
   const Index S = 70, D = 32;
   // With few rows keys are read unpacked, with many they are packed.
@@ -399,8 +399,8 @@ TYPED_TEST(AttentionEdgeCases, DotProductsOverflowOnlyBeyondTheLargestFiniteNumb
       for (const T x : got.context.values()) EXPECT_TRUE(std::isfinite(x));
       for (const T x : got.lse->values()) EXPECT_TRUE(x > 7 && x < 20) << x;
     };
-    expect_finite(with_keys(most), 1);
-    AttentionInputs<T> beyond = with_keys(std::nextafter(most, this->kLargest));
+    expect_finite(with_keys(largest), 1);
+    AttentionInputs<T> beyond = with_keys(std::nextafter(largest, this->kLargest));
     on_every_instruction_set([&](const kernels::KernelTable&) {
       const AttentionArrays<T> got = run_attention(beyond, {.scale = scale});
       for (const T x : got.context.values()) EXPECT_TRUE(std::isnan(x));  // two scores of +∞

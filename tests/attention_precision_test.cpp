@@ -45,11 +45,11 @@ TYPED_TEST(AttentionPrecision, NormalInputsAreWithin8UnitsForEveryS) {
       attention_forward(inputs.query.view(), inputs.key.view(), inputs.value.view(), got.views());
       matches_reference(got, expected);
       const std::vector<double> errors = sorted_errors(got, expected);
-      const double most = errors[errors.size() * 999 / 1000];
-      EXPECT_LE(most, 8);
+      const double percentile = errors[errors.size() * 999 / 1000];
+      EXPECT_LE(percentile, 8);
       EXPECT_LE(errors.back(), 32);
-      EXPECT_GT(most, 0);
-      percentiles[static_cast<std::size_t>(i)].push_back(most);
+      EXPECT_GT(percentile, 0);
+      percentiles[static_cast<std::size_t>(i)].push_back(percentile);
     }
   }
   for (int i = 0; i < kernels::num_available(); ++i) {

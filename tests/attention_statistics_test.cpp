@@ -180,7 +180,7 @@ void expect_sums(const Found<T>& found, const reference::Attention<T>& reference
       << got_distance << ", " << distance;
 }
 
-// True if the row attends to any key: a score above −∞, or NaN. With a sink, row_sum does not tell.
+// True if the row attends to any key: a score above −∞, or NaN. With a sink, row_sum does not show it.
 template <class T>
 bool sees_key(const Found<T>& found, const std::array<Index, 3>& at) {
   for (Index j = 0; j < found.scores.shape()[3]; ++j) {

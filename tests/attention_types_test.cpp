@@ -27,7 +27,7 @@ Array<E, 4> rounded(const Array<float, 4>& from, const Layout<4>& layout = Layou
   return to;
 }
 template <class E>
-Array<float, 4> widened(const Array<E, 4>& from) {
+Array<float, 4> converted(const Array<E, 4>& from) {
   Array<float, 4> to(from.shape());
   from.for_each_index([&](const auto& at) { to.set(at, static_cast<float>(from.get(at))); });
   return to;
@@ -85,7 +85,7 @@ void widens_every_number(const kernels::WideningKernels<S>& kernel) {
   }
 }
 
-TEST(Widening, EveryValueOnEveryInstructionSet) {
+TEST(ConversionToFloat, EveryValueOnEveryInstructionSet) {
   on_every_instruction_set([](const kernels::KernelTable& table) {
     widens_every_number<kernels::Bfloat16, bfloat16>(table.bf16);
     widens_every_number<kernels::Float16, float16>(table.f16);
@@ -93,7 +93,7 @@ TEST(Widening, EveryValueOnEveryInstructionSet) {
 }
 
 // Independent of the processor's treatment of subnormals: an operator sets its own state.
-TEST(Widening, SubnormalsAreKeptWhateverTheCallersFlushing) {
+TEST(ConversionToFloat, SubnormalsAreKeptWhateverTheCallersFlushing) {
   Array<float16, 4> value({1, 1, 1, 40});
   for (Index c = 0; c < 40; ++c) {
     float16 x;
@@ -171,7 +171,7 @@ TYPED_TEST(AttentionTypes, MatchConvertedInputsRoundedOnce) {
     const auto query = rounded<Query>(call.query, random_layout<4>(random, true));
     const auto key = rounded<Key>(call.key, random_layout<4>(random, true));
     const auto value = rounded<Value>(call.value, random_layout<4>(random, true));
-    const auto wide_query = widened(query), wide_key = widened(key), wide_value = widened(value);
+    const auto wide_query = converted(query), wide_key = converted(key), wide_value = converted(value);
     const Layout<4> layout = random_layout<4>(random, true);
     on_every_widening_set<Query, Key>([&](const kernels::KernelTable&) {
       const AttentionArrays<float> expected = run_attention<float>(wide_query, wide_key, wide_value, call.options);
@@ -195,7 +195,8 @@ TYPED_TEST(AttentionTypes, ErrorIsWithinTheFloatBound) {
   const auto query = rounded<typename TypeParam::Query>(inputs.query);
   const auto key = rounded<typename TypeParam::Key>(inputs.key);
   const auto value = rounded<typename TypeParam::Value>(inputs.value);
-  const auto expected = reference::attention<float>(widened(query).view(), widened(key).view(), widened(value).view());
+  const auto expected =
+      reference::attention<float>(converted(query).view(), converted(key).view(), converted(value).view());
   on_every_widening_set<typename TypeParam::Query, typename TypeParam::Key>([&](const kernels::KernelTable&) {
     AttentionArrays<float> got = AttentionArrays<float>::dense(1, 4, 61, 1100, 48);
     attention_forward(query.view(), key.view(), value.view(), got.views());
@@ -209,7 +210,7 @@ TYPED_TEST(AttentionTypes, WeightsAndPartialsMatchConvertedInputs) {
   const auto query = rounded<Query>(inputs.query);
   const auto key = rounded<typename TypeParam::Key>(inputs.key);
   const auto value = rounded<typename TypeParam::Value>(inputs.value);
-  const auto wide_query = widened(query), wide_key = widened(key), wide_value = widened(value);
+  const auto wide_query = converted(query), wide_key = converted(key), wide_value = converted(value);
   on_every_widening_set<Query, typename TypeParam::Key>([&](const kernels::KernelTable&) {
     const AttentionArrays<float> expected = run_attention<float>(wide_query, wide_key, wide_value);
 
@@ -290,15 +291,15 @@ TEST(BiasTypes, FloatOrTypeOfQuery) {
   const auto run = [&]<class E>(E) {
     const auto query = rounded<E>(inputs.query), key = rounded<E>(inputs.key), value = rounded<E>(inputs.value);
     const auto narrow = rounded<E>(bias);
-    const auto same = widened(narrow);
+    const auto same = converted(narrow);
     Array<float, 4> a({1, 2, 5, 8}), b({1, 2, 5, 8});
     attention_forward(query.view(), key.view(), value.view(), {.context = a.view()},
                       {.bias = std::as_const(narrow).view(), .weights_in_float32 = true});
     attention_forward(query.view(), key.view(), value.view(), {.context = b.view()},
                       {.bias = std::as_const(same).view(), .weights_in_float32 = true});
     EXPECT_EQ(bits_of(a), bits_of(b));
-    const auto expected = reference::attention<float>(widened(query).view(), widened(key).view(), widened(value).view(),
-                                                      {.bias = std::as_const(narrow).view()});
+    const auto expected = reference::attention<float>(converted(query).view(), converted(key).view(),
+                                                      converted(value).view(), {.bias = std::as_const(narrow).view()});
     AttentionArrays<float> got;
     got.context = std::move(a);
     matches_reference(got, expected);

@@ -31,7 +31,7 @@ struct Rows {
   Rows(Index key_heads, Index keys, Index width, Order order, Random& random)
       : numbers(static_cast<std::size_t>(key_heads * keys * width + 1)) {
     for (E& x : numbers) x = static_cast<E>(static_cast<float>(random.normal()));
-    E* const first = numbers.data() + 1;  // aligned to nothing, not even to the element
+    E* const first = numbers.data() + 1;  // aligned to the element, but not to a vector
     const Index all = key_heads * keys * width;
     view = {first, {1, key_heads, keys, width}};
     if (order == Order::keys_outside) view = {first, view.shape, {all, width, key_heads * width, 1}};
@@ -70,11 +70,11 @@ bool is_unpacked(const std::string& way) { return way.starts_with("keys and valu
 
 // rows: of a call.
 template <class T, class E>
-void expect_rows_alone_are_rows_among_many(Index key_heads, Index keys, Index depth, Index columns, Order order,
-                                           const std::vector<Index>& rows_of_calls, bool unpacked = true) {
-  Random random(static_cast<std::uint64_t>(keys * 7 + depth + columns + key_heads));
-  Rows<E> key(key_heads, keys, depth, order, random), value(key_heads, keys, columns, order, random);
-  std::vector<T> query(static_cast<std::size_t>(kHeads * kRows * depth));
+void expect_rows_match_rows_among_many(Index key_heads, Index keys, Index head_size, Index columns, Order order,
+                                       const std::vector<Index>& rows_of_calls, bool unpacked = true) {
+  Random random(static_cast<std::uint64_t>(keys * 7 + head_size + columns + key_heads));
+  Rows<E> key(key_heads, keys, head_size, order, random), value(key_heads, keys, columns, order, random);
+  std::vector<T> query(static_cast<std::size_t>(kHeads * kRows * head_size));
   for (T& x : query) x = static_cast<T>(random.normal());
   Array<bool, 4> mask({1, 1, kRows, keys});
   mask.fill([&] { return random.chance(0.8); });
@@ -105,8 +105,9 @@ void expect_rows_alone_are_rows_among_many(Index key_heads, Index keys, Index de
     if (kind == 3) options.alibi_slopes = slopes;
     if (kind == 3) options.sinks = sinks;
     if (kind == 3) options.soft_cap = 4.0;
-    const TensorView<const T, 4> q{
-        query.data() + first * depth, {1, kHeads, rows, depth}, {kHeads * kRows * depth, kRows * depth, depth, 1}};
+    const TensorView<const T, 4> q{query.data() + first * head_size,
+                                   {1, kHeads, rows, head_size},
+                                   {kHeads * kRows * head_size, kRows * head_size, head_size, 1}};
     const auto call = [&](const Runtime& runtime) {
       attention_forward(q, TensorView<const E, 4>(key.view), TensorView<const E, 4>(value.view),
                         results.outputs(rows, columns), options, runtime);
@@ -116,7 +117,7 @@ void expect_rows_alone_are_rows_among_many(Index key_heads, Index keys, Index de
     return results;
   };
   for (int kind = 0; kind < 4; ++kind) {
-    SCOPED_TRACE(testing::Message() << "S " << keys << " D " << depth << " Dv " << columns << " Hkv " << key_heads
+    SCOPED_TRACE(testing::Message() << "S " << keys << " D " << head_size << " Dv " << columns << " Hkv " << key_heads
                                     << " order " << static_cast<int>(order) << " kind " << kind);
     const Results<T> many = run(0, kRows, kind);
     EXPECT_FALSE(is_unpacked(way)) << way;
@@ -147,26 +148,26 @@ void expect_all_shapes() {
   on_every_instruction_set([](const kernels::KernelTable&) {
     for (const Order order : {Order::heads_outside, Order::keys_outside, Order::keys_reversed}) {
       for (const Index keys : {12, 31, 33, 64, 65}) {
-        expect_rows_alone_are_rows_among_many<T, E>(2, keys, 64, 96, order, {1});
+        expect_rows_match_rows_among_many<T, E>(2, keys, 64, 96, order, {1});
       }
       // Groups of 1 to 60 rows per key head, in chunks that begin with the first row's window or later.
-      expect_rows_alone_are_rows_among_many<T, E>(2, 1090, 32, 64, order, {1, 2, 3, 15});
+      expect_rows_match_rows_among_many<T, E>(2, 1090, 32, 64, order, {1, 2, 3, 15});
     }
-    expect_rows_alone_are_rows_among_many<T, E>(8, 33, 64, 32, Order::keys_outside, {1, 2, 4});
-    expect_rows_alone_are_rows_among_many<T, E>(8, 2100, 32, 32, Order::keys_outside, {3, 5, 7, 12});
-    expect_rows_alone_are_rows_among_many<T, E>(1, 200, 64, 32, Order::keys_outside, {1});
-    expect_rows_alone_are_rows_among_many<T, E>(1, 1025, 32, 32, Order::heads_outside, {2, 7});
-    expect_rows_alone_are_rows_among_many<T, E>(2, 130, 288, 64, Order::heads_outside, {1});  // two segments of D
+    expect_rows_match_rows_among_many<T, E>(8, 33, 64, 32, Order::keys_outside, {1, 2, 4});
+    expect_rows_match_rows_among_many<T, E>(8, 2100, 32, 32, Order::keys_outside, {3, 5, 7, 12});
+    expect_rows_match_rows_among_many<T, E>(1, 200, 64, 32, Order::keys_outside, {1});
+    expect_rows_match_rows_among_many<T, E>(1, 1025, 32, 32, Order::heads_outside, {2, 7});
+    expect_rows_match_rows_among_many<T, E>(2, 130, 288, 64, Order::heads_outside, {1});  // two segments of D
     // Rows that are not a whole number of vectors.
     for (const Index width : {40, 48, 56, 72, 80, 104, 112, 264}) {
-      expect_rows_alone_are_rows_among_many<T, E>(2, 70, width, width, Order::keys_reversed, {1});
+      expect_rows_match_rows_among_many<T, E>(2, 70, width, width, Order::keys_reversed, {1});
     }
-    expect_rows_alone_are_rows_among_many<T, E>(8, 33, 40, 72, Order::keys_outside, {1, 2, 3});
-    expect_rows_alone_are_rows_among_many<T, E>(1, 33, 104, 56, Order::heads_outside, {1});
+    expect_rows_match_rows_among_many<T, E>(8, 33, 40, 72, Order::keys_outside, {1, 2, 3});
+    expect_rows_match_rows_among_many<T, E>(1, 33, 104, 56, Order::heads_outside, {1});
     // Packed.
-    expect_rows_alone_are_rows_among_many<T, E>(2, 130, 36, 64, Order::heads_outside, {1}, false);
-    expect_rows_alone_are_rows_among_many<T, E>(2, 130, 64, 24, Order::heads_outside, {1}, false);
-    expect_rows_alone_are_rows_among_many<T, E>(2, 130, 64, 32, Order::heads_outside, {3}, false);
+    expect_rows_match_rows_among_many<T, E>(2, 130, 36, 64, Order::heads_outside, {1}, false);
+    expect_rows_match_rows_among_many<T, E>(2, 130, 64, 24, Order::heads_outside, {1}, false);
+    expect_rows_match_rows_among_many<T, E>(2, 130, 64, 32, Order::heads_outside, {3}, false);
   });
 }
 
@@ -177,13 +178,13 @@ TEST(AttentionUnpacked, DoubleMatchesPacked) { expect_all_shapes<double, double>
 
 // Finite values with sums that are not: the sums of a row are recomputed with scaling.
 TEST(AttentionUnpacked, OverflowingSumsAreScaled) {
-  const Index keys = 200, depth = 32, columns = 32;
-  const std::vector<float> key(static_cast<std::size_t>(keys * depth), 0.0f), query(depth, 1.0f);
+  const Index keys = 200, head_size = 32, columns = 32;
+  const std::vector<float> key(static_cast<std::size_t>(keys * head_size), 0.0f), query(head_size, 1.0f);
   const std::vector<float> value(static_cast<std::size_t>(keys * columns), 3e38f);
   std::vector<float> context(columns);
   on_every_instruction_set([&](const kernels::KernelTable&) {
-    attention_forward(TensorView<const float, 4>(query.data(), {1, 1, 1, depth}),
-                      TensorView<const float, 4>(key.data(), {1, 1, keys, depth}),
+    attention_forward(TensorView<const float, 4>(query.data(), {1, 1, 1, head_size}),
+                      TensorView<const float, 4>(key.data(), {1, 1, keys, head_size}),
                       TensorView<const float, 4>(value.data(), {1, 1, keys, columns}),
                       {.context = {context.data(), {1, 1, 1, columns}}});
     for (const float x : context) EXPECT_NEAR(x / 3e38f, 1.0f, 1e-5f);
@@ -227,7 +228,7 @@ void expect_packed(const std::string& way, const char* why) {
 
 TEST(AttentionUnpacked, PlansReportWhyFewRowsArePacked) {
   struct Case {
-    Index heads, key_heads, rows, keys, depth, columns;
+    Index heads, key_heads, rows, keys, head_size, columns;
     const char* why;
   };
   const char* const kManyRows = "packing is faster for this number of rows and keys";
@@ -237,8 +238,8 @@ TEST(AttentionUnpacked, PlansReportWhyFewRowsArePacked) {
         Case{8, 1, 1, 100, 36, 64, "D is less than 32 or not a multiple of 8"},
         Case{8, 8, 2, 100, 64, 60, "Dv is less than 32 or not a multiple of 8"}, Case{8, 8, 5, 1000, 64, 64, kManyRows},
         Case{8, 8, 13, 2000, 64, 64, kManyRows}, Case{8, 8, 61, 2000, 64, 64, ""}}) {
-    SCOPED_TRACE(testing::Message() << "Hkv " << c.key_heads << " L " << c.rows << " D " << c.depth);
-    auto inputs = AttentionInputs<float>::normal(1, 1, c.heads, c.key_heads, c.rows, c.keys, c.depth, c.columns);
+    SCOPED_TRACE(testing::Message() << "Hkv " << c.key_heads << " L " << c.rows << " D " << c.head_size);
+    auto inputs = AttentionInputs<float>::normal(1, 1, c.heads, c.key_heads, c.rows, c.keys, c.head_size, c.columns);
     Array<float, 4> context({1, c.heads, c.rows, c.columns});
     expect_packed(way_of([&](const Runtime& runtime) {
                     attention_forward(inputs.query.view(), inputs.key.view(), inputs.value.view(),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The C interface from C99: the results of the notebook "Self Attention in Transformers" (document 002), the effect of
- * every option on them, and each error with its message. Prints failures; exits with 1 if there are any. */
+ * The C interface from C99: the results of the notebook "Self Attention in Transformers" (lesson one-function), the
+ * effect of every option on them, and each error with its message. Prints failures; exits with 1 if there are any. */
 #include <stddef.h>
 #include <stdlib.h>
 
@@ -339,7 +339,7 @@ static void test_score_options(void) {
     const double* s = kScaled + 4 * i;
     const double sum = exp(s[0]) + exp(s[1]) + exp(s[2]) + exp(s[3]) + exp(sink[0]);
     expect(fabs(c.sink_weights[i] - exp(sink[0]) / sum) < 1e-7, "sink weight");
-    expect(fabs(c.weights[4 * i] - exp(s[0]) / sum) < 1e-7, "weight beside a sink");
+    expect(fabs(c.weights[4 * i] - exp(s[0]) / sum) < 1e-7, "weight of a row with a sink");
   }
 }
 
@@ -415,20 +415,21 @@ static void test_statistics_and_columns(void) {
   s.head_mean_distance = output_of(&means[3], REGARD_F64, 2, heads);
   expect(regard_attention_with_statistics(&c.query, &c.key, &c.value, &c.outputs, &s, &c.options, NULL) == REGARD_OK,
          "statistics");
-  expect_close(c.context, plain.context, 32, 0, "context beside statistics");
+  expect_close(c.context, plain.context, 32, 0, "context of a call with statistics");
   for (row = 0; row < 4; ++row) {
     const double* p = plain.weights + row * 4;
-    double expected_entropy = 0, expected_distance = 0, most = 0;
-    int most_key = 0;
+    double expected_entropy = 0, expected_distance = 0, best_weight = 0;
+    int best_key = 0;
     for (key = 0; key < 4; ++key) {
       if (p[key] > 0) expected_entropy -= p[key] * log(p[key]);
       expected_distance += p[key] * (row - key);
-      if (p[key] > most) {
-        most = p[key];
-        most_key = key;
+      if (p[key] > best_weight) {
+        best_weight = p[key];
+        best_key = key;
       }
     }
-    expect(top_keys[row * 2] == most_key && top_weights[row * 2] == most && largest[row] == most, "the largest");
+    expect(top_keys[row * 2] == best_key && top_weights[row * 2] == best_weight && largest[row] == best_weight,
+           "the largest");
     expect(row > 0 || (top_keys[1] == -1 && top_weights[1] == 0), "a missing key");
     expect(fabs(entropy[row] - expected_entropy) < 1e-14, "entropy");
     expect(fabs(chosen_weight[row] - (p[0] + p[2])) < 1e-15, "chosen keys");
@@ -464,7 +465,7 @@ static void test_statistics_and_columns(void) {
   columns.key_mass = output_of(mass, REGARD_F64, 3, kRows);
   columns.pooled_map = output_of(map, REGARD_F64, 4, kSquare);
   expect(regard_attention_columns(&c.query, &c.key, &request, &columns, &c.options, NULL) == REGARD_OK, "columns");
-  expect_close(map, plain.weights, 16, 0, "a cell a pair");
+  expect_close(map, plain.weights, 16, 0, "one map cell per query and key");
   for (key = 0; key < 4; ++key) {
     for (sum = 0, row = 0; row < 4; ++row) sum += plain.weights[row * 4 + key];
     expect(fabs(mass[key] - sum) < 1e-15, "mass");
@@ -526,7 +527,7 @@ static void test_weights_in_float32(void) {
   c.key = input_of(key, REGARD_F32, 4, kTokens);
   c.value = input_of(value, REGARD_F32, 4, kTokens);
   c.outputs.context = output_of(exact, REGARD_F32, 4, kTokens);
-  expect(forward(&c) == REGARD_OK, "widened");
+  expect(forward(&c) == REGARD_OK, "converted to float by the caller");
   c.query = input_of(query16, REGARD_BF16, 4, kTokens);
   c.key = input_of(key16, REGARD_BF16, 4, kTokens);
   c.value = input_of(value16, REGARD_BF16, 4, kTokens);
@@ -545,7 +546,7 @@ static void test_weights_in_float32(void) {
     kept_error += fabs(kept[i] - exact[i]);
   }
   expect(kept_error < 1e-4, "float weights keep the context of f32");
-  expect(rounded_error == 0 || kept_error < rounded_error / 8, "float weights are nearer");
+  expect(rounded_error == 0 || kept_error < rounded_error / 8, "float weights are more accurate");
 }
 
 static void test_empty_arrays(void) {

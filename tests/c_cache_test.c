@@ -58,7 +58,7 @@ static void test_cache(void) {
   expect_close(d.lse, c.lse, 4, 0, "decoded lse");
 
   expect(regard_kv_cache_get_memory(cache, &memory, &memory_bytes) == REGARD_OK && memory_bytes == num_bytes, "memory");
-  expect(memory_bytes <= sizeof copy, "the copy has room");
+  expect(memory_bytes <= sizeof copy, "the copy is large enough");
   memcpy(copy, memory, memory_bytes);
   expect(regard_kv_cache_open(copy, memory_bytes, REGARD_F64, NULL, &opened) == REGARD_OK, "open");
   memset(&read, 0, sizeof read);
@@ -68,7 +68,8 @@ static void test_cache(void) {
   expect(regard_attention_decode(&d.query, opened, &d.outputs, &d.options, NULL) == REGARD_OK, "decode a copy");
   expect_close(d.context, c.context, 32, 0, "context of a copy");
   expect(regard_kv_cache_truncate(opened, 0, 3) == REGARD_OK, "truncate");
-  expect(regard_kv_cache_get_length(opened, 0, &length, &first_key) == REGARD_OK && length == 3, "length of the rest");
+  expect(regard_kv_cache_get_length(opened, 0, &length, &first_key) == REGARD_OK && length == 3,
+         "length after truncate");
   regard_kv_cache_free(opened);
   opened = NULL;
   copy[0] = (char)(copy[0] + 1);
@@ -160,7 +161,7 @@ static void test_packed_linear(void) {
   int i;
   expect(regard_packed_linear_create(&w, NULL, &packed) == REGARD_OK, "pack");
   expect(regard_packed_linear_forward(&x, packed, &b, REGARD_RELU, &y, NULL) == REGARD_OK, "packed linear");
-  for (i = 0; i < 4; ++i) expect(output[i] == expected[i], "a number of the packed linear");
+  for (i = 0; i < 4; ++i) expect(output[i] == expected[i], "an output of the packed linear");
   expect_error(regard_packed_linear_forward(&x, packed, &b, 4, &y, NULL),
                "linear_forward: activation is 4; expected 0 (none), 1 (relu), 2 (gelu) or 3 (gelu_tanh)");
   expect_error(regard_packed_linear_forward(&x64, packed, NULL, REGARD_RELU, &y, NULL),
@@ -171,7 +172,7 @@ static void test_packed_linear(void) {
 
 /* An executor that counts its tasks and runs them in reverse; memory that counts outstanding allocations. */
 typedef struct counts {
-  int64_t tasks, bytes, most;
+  int64_t tasks, bytes, max_bytes;
   int fails;
 } counts;
 
@@ -186,7 +187,7 @@ static void* allocate(void* data, size_t num_bytes, size_t alignment) {
   char *begin, *aligned;
   if (c->fails) return NULL;
   c->bytes += (int64_t)num_bytes;
-  if (c->bytes > c->most) c->most = c->bytes;
+  if (c->bytes > c->max_bytes) c->max_bytes = c->bytes;
   /* The pointer from malloc is stored before the aligned address. */
   begin = (char*)malloc(num_bytes + alignment + sizeof begin);
   aligned = begin + sizeof begin;
@@ -229,9 +230,11 @@ static void test_runtime(void) {
   runtime.executor_data = runtime.workspace_data = &c;
   runtime.allocate = allocate;
   runtime.deallocate = deallocate;
-  expect(regard_attention_forward(&x, &x, &x, &outputs, NULL, &runtime) == REGARD_OK, "forward in the caller's hands");
+  expect(regard_attention_forward(&x, &x, &x, &outputs, NULL, &runtime) == REGARD_OK,
+         "forward with the caller's threads and memory");
   expect(memcmp(context, expected, 2 * kLength * kSize * sizeof(float)) == 0, "the same bits");
-  expect(c.tasks > 0 && c.most > 0 && c.bytes == 0, "the caller's threads and memory were used, and given back");
+  expect(c.tasks > 0 && c.max_bytes > 0 && c.bytes == 0,
+         "the caller's threads and memory were used, and all memory was returned");
   c.fails = 1;
   expect_code(regard_attention_forward(&x, &x, &x, &outputs, NULL, &runtime), REGARD_OUT_OF_MEMORY, "out of memory");
   runtime.deallocate = NULL;

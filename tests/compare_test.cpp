@@ -100,14 +100,15 @@ Vector head_part(const Sentence& sentence, Index layer, Index head, Index word) 
   const Encoder& encoder = small_sentence_model().encoder;
   const LayerTrace& t = sentence.trace.layers[static_cast<std::size_t>(layer)];
   const auto& tokens = sentence.words[static_cast<std::size_t>(word)].tokens;
-  const Index depth = encoder.config.head_size();
+  const Index head_size = encoder.config.head_size();
   Vector part(static_cast<std::size_t>(encoder.config.width));
   for (std::size_t e = 0; e < part.size(); ++e) {
     for (const Index token : tokens) {
-      for (Index d = 0; d < depth; ++d) {
-        part[e] += static_cast<double>(t.context(head, token, d)) *
-                   static_cast<double>(encoder.layers[static_cast<std::size_t>(layer)].w_output(head * depth + d, e)) /
-                   static_cast<double>(tokens.size());
+      for (Index d = 0; d < head_size; ++d) {
+        part[e] +=
+            static_cast<double>(t.context(head, token, d)) *
+            static_cast<double>(encoder.layers[static_cast<std::size_t>(layer)].w_output(head * head_size + d, e)) /
+            static_cast<double>(tokens.size());
       }
     }
   }

@@ -28,8 +28,8 @@ Texts random_texts(int count, std::uint64_t seed) {
   Random random(seed);
   Texts texts;
   for (int n = 0; n < count; ++n) {
-    const Index most = n % 5 == 0 ? tiny().config.max_positions : 12;
-    std::vector<Index> ids(static_cast<std::size_t>(n % 7 == 3 ? 0 : random.integer(1, most)));
+    const Index max_length = n % 5 == 0 ? tiny().config.max_positions : 12;
+    std::vector<Index> ids(static_cast<std::size_t>(n % 7 == 3 ? 0 : random.integer(1, max_length)));
     for (Index& id : ids) id = random.integer(0, tiny().config.vocabulary - 1);
     texts.push_back(ids);
   }

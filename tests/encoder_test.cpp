@@ -104,10 +104,10 @@ TEST(Encoder, ContextIsWeightsTimesValue) {
   const EncoderTrace trace = trace_of(1);
   const LayerTrace& t = trace.layers[2];
   const Tensor<float, 3> weights = encoder_weights(trace, 2);
-  const auto [heads, length, depth] = t.context.shape();
+  const auto [heads, length, head_size] = t.context.shape();
   for (Index h = 0; h < heads; ++h) {
     for (Index i = 0; i < length; ++i) {
-      for (Index d = 0; d < depth; ++d) {
+      for (Index d = 0; d < head_size; ++d) {
         double sum = 0;
         for (Index j = 0; j < length; ++j) sum += static_cast<double>(weights(h, i, j) * t.value(h, j, d));
         EXPECT_NEAR(t.context(h, i, d), sum, kReferenceBound);

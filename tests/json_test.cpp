@@ -20,7 +20,7 @@
 
 namespace {
 
-std::atomic<std::size_t> bytes_in_use{0}, most_bytes{0};  // of operator new
+std::atomic<std::size_t> bytes_in_use{0}, max_bytes{0};  // of operator new
 
 // Each block of memory is preceded by its size. The overhead of an allocator is about as large.
 constexpr std::size_t kBefore = 16;
@@ -32,7 +32,7 @@ constexpr std::size_t kBefore = 16;
   if (memory == nullptr) throw std::bad_alloc();
   std::memcpy(memory, &bytes, sizeof bytes);
   const std::size_t now = bytes_in_use += bytes + kBefore;
-  if (now > most_bytes) most_bytes = now;
+  if (now > max_bytes) max_bytes = now;
   return memory + kBefore;
 }
 [[gnu::noinline]] void operator delete(void* memory) noexcept {
@@ -56,9 +56,9 @@ std::string rejection_of(std::string_view text) {
 template <class Call>
 std::size_t bytes_taken(Call call) {
   const std::size_t before = bytes_in_use;
-  most_bytes = before;
+  max_bytes = before;
   call();
-  return most_bytes - before;
+  return max_bytes - before;
 }
 
 std::string repeated(std::string_view text, std::size_t times) {
@@ -173,16 +173,16 @@ TEST(Json, MemoryIsCheckedAndNotExceeded) {
       repeated(R"({"a":[)", 30) + list_of("[]", 50000) + repeated("]}", 30),
   };
   for (const std::string& text : texts) {
-    const std::uint64_t asked = json_memory_bytes(text);
-    EXPECT_LE(bytes_taken([&] { read_json(text, "j"); }), asked) << text.substr(0, 40);
+    const std::uint64_t requested = json_memory_bytes(text);
+    EXPECT_LE(bytes_taken([&] { read_json(text, "j"); }), requested) << text.substr(0, 40);
     // Errors at the end, whose message contains part of the text.
     for (const std::string& broken :
          {text + "x", text.substr(0, text.size() - 1) + "x", text.substr(0, text.size() - 1)}) {
       EXPECT_LE(bytes_taken([&] { rejection_of(broken); }), json_memory_bytes(broken)) << text.substr(0, 40);
     }
-    EXPECT_EQ(rejection<std::runtime_error>([&] { read_json(text, "j", 64, {}, asked); }), "accepted");
-    EXPECT_EQ(rejection<std::runtime_error>([&] { read_json(text, "j\x1b", 64, {}, asked - 1); }),
-              "j\\u{1b}: needs " + std::to_string(asked) + " bytes of memory; " + std::to_string(asked - 1) +
+    EXPECT_EQ(rejection<std::runtime_error>([&] { read_json(text, "j", 64, {}, requested); }), "accepted");
+    EXPECT_EQ(rejection<std::runtime_error>([&] { read_json(text, "j\x1b", 64, {}, requested - 1); }),
+              "j\\u{1b}: needs " + std::to_string(requested) + " bytes of memory; " + std::to_string(requested - 1) +
                   " are available");
     EXPECT_LE(bytes_taken([&] { rejection<std::runtime_error>([&] { read_json(text, "j", 64, {}, 0); }); }), 8192u);
   }

@@ -27,9 +27,9 @@ KvCacheShape contiguous(Index capacity) {
 
 // One row as the cache should store it. The quotient is far more precise than needed to decide a tie.
 std::vector<float> held(const std::vector<float>& row) {
-  float most = 0;
-  for (const float x : row) most = std::max(most, std::abs(x));
-  const float scale = most / 127;
+  float max_abs = 0;
+  for (const float x : row) max_abs = std::max(max_abs, std::abs(x));
+  const float scale = max_abs / 127;
   std::vector<float> result;
   for (const float x : row) {
     const long double steps = scale == 0 ? 0 : static_cast<long double>(x) / static_cast<long double>(scale);

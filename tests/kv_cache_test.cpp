@@ -26,14 +26,14 @@ TYPED_TEST_SUITE(KvCacheOf, Types);
 // The expected keys and values of all sequences: (B, Hkv, S, …), where S is the longest.
 template <class T>
 struct Ground {
-  Index key_heads, depth, columns;
+  Index key_heads, head_size, columns;
   std::vector<std::vector<T>> keys, values;  // [sequence]: [key][head][…]
 
-  Index length(std::size_t s) const { return static_cast<Index>(keys[s].size()) / (key_heads * depth); }
+  Index length(std::size_t s) const { return static_cast<Index>(keys[s].size()) / (key_heads * head_size); }
   Index longest() const {
-    Index most = 0;
-    for (std::size_t s = 0; s < keys.size(); ++s) most = std::max(most, length(s));
-    return most;
+    Index max_length = 0;
+    for (std::size_t s = 0; s < keys.size(); ++s) max_length = std::max(max_length, length(s));
+    return max_length;
   }
   Array<T, 4> dense(const std::vector<std::vector<T>>& from, Index width) const {
     Array<T, 4> array({static_cast<Index>(from.size()), key_heads, longest(), width});
@@ -49,19 +49,19 @@ struct Ground {
   }
   // n more keys of sequence s, as (Hkv, n, …) arrays.
   std::pair<Array<T, 3>, Array<T, 3>> more(Random& random, std::size_t s, Index n) {
-    auto key = normal_array<T, 3>(random, {key_heads, n, depth});
+    auto key = normal_array<T, 3>(random, {key_heads, n, head_size});
     auto value = normal_array<T, 3>(random, {key_heads, n, columns});
     if (n > 0 && random.chance(0.1)) value.set({0, random.integer(0, n - 1), 0}, std::numeric_limits<T>::infinity());
     for (Index i = 0; i < n; ++i) {
       for (Index h = 0; h < key_heads; ++h) {
-        for (Index d = 0; d < depth; ++d) keys[s].push_back(key.get({h, i, d}));
+        for (Index d = 0; d < head_size; ++d) keys[s].push_back(key.get({h, i, d}));
         for (Index c = 0; c < columns; ++c) values[s].push_back(value.get({h, i, c}));
       }
     }
     return {std::move(key), std::move(value)};
   }
   void truncate(std::size_t s, Index length) {
-    keys[s].resize(static_cast<std::size_t>(length * key_heads * depth));
+    keys[s].resize(static_cast<std::size_t>(length * key_heads * head_size));
     values[s].resize(static_cast<std::size_t>(length * key_heads * columns));
   }
 };
@@ -88,7 +88,7 @@ void expect_forward_bits(const KvCache<T>& cache, const Ground<T>& ground, const
     lengths.push_back(ground.length(s));
     ASSERT_EQ(cache.length(static_cast<Index>(s)), lengths.back());
   }
-  const Array<T, 4> key = ground.dense(ground.keys, ground.depth);
+  const Array<T, 4> key = ground.dense(ground.keys, ground.head_size);
   const Array<T, 4> value = ground.dense(ground.values, ground.columns);
   const auto& [B, H, L, D] = query.shape();
   auto got = AttentionArrays<T>::dense(B, H, L, 0, ground.columns, false);
@@ -99,11 +99,11 @@ void expect_forward_bits(const KvCache<T>& cache, const Ground<T>& ground, const
   EXPECT_TRUE(same_bits(all_bits(got), all_bits(expected)));
 }
 
-std::vector<KvCacheShape> kinds(Index sequences, Index key_heads, Index depth, Index columns, Index capacity) {
+std::vector<KvCacheShape> kinds(Index sequences, Index key_heads, Index head_size, Index columns, Index capacity) {
   const auto of = [&](Index page_keys, Index num_pages, bool ring) {
     return KvCacheShape{.num_sequences = sequences,
                         .num_kv_heads = key_heads,
-                        .head_size = depth,
+                        .head_size = head_size,
                         .value_head_size = columns,
                         .capacity = capacity,
                         .page_keys = page_keys,
@@ -154,7 +154,7 @@ TYPED_TEST(KvCacheOf, DecodeMatchesForward) {
 }
 
 // Random sequences of append, truncate and fork, comparing bits after each; the block is also reopened.
-TYPED_TEST(KvCacheOf, LivesAtRandom) {
+TYPED_TEST(KvCacheOf, RandomChangesMatchForward) {
   using T = TypeParam;
   for (const KvCacheShape& kind : kinds(4, 2, 5, 7, 300)) {
     if (kind.ring) continue;
@@ -171,8 +171,8 @@ TYPED_TEST(KvCacheOf, LivesAtRandom) {
       try {
         const double what = random.uniform();
         if (what < 0.6) {
-          const Index room = shape.capacity - cache.length(s);
-          append(cache, ground, random, s, std::min(room, random.one_of({0, 1, 1, 2, 30, 33, 70})));
+          const Index free_keys = shape.capacity - cache.length(s);
+          append(cache, ground, random, s, std::min(free_keys, random.one_of({0, 1, 1, 2, 30, 33, 70})));
         } else if (what < 0.85) {
           const Index length = random.chance(0.3) ? 0 : random.integer(0, cache.length(s));
           cache.truncate(s, length);

@@ -81,7 +81,7 @@ void expect_numbers(const std::string& lesson, const std::string& name, const st
   EXPECT_EQ(column, step.result.num_columns);
 }
 
-TEST(Lesson000, ReproducesEveryNumberOfTheDocument) {
+TEST(LessonThreeWords, ReproducesEveryNumberOfTheDocument) {
   expect_numbers("three-words", "embeddings", "1 0 1 / 0 1 0 / 1 1 1", 0, 0);
   expect_numbers("three-words", "queries", "2 1 2 / 0 1 0 / 2 2 2", 0, 0);
   expect_numbers("three-words", "keys", "0 1 2 / 1 0 0 / 1 1 2", 0, 0);
@@ -91,12 +91,12 @@ TEST(Lesson000, ReproducesEveryNumberOfTheDocument) {
   expect_numbers("three-words", "context", "1.68927519 3.11159399 0.8446376", 8, kHalf, {1});
 }
 
-TEST(Lesson000, ShowsAllThreeQueriesAndBothVectorsOfTheWord) {
+TEST(LessonThreeWords, ShowsAllThreeQueriesAndBothVectorsOfTheWord) {
   expect_numbers("three-words", "scores", "5 2 7 / 1 0 1 / 6 2 8", 0, 0);
   expect_numbers("three-words", "before-and-after", "0 1 0 / 0 1 0 / 1.68927519 3.11159399 0.8446376", 8);
 }
 
-TEST(Lesson000, ComparesWithTheScaleThatTheDocumentLeavesOut) {
+TEST(LessonThreeWords, ComparesWithTheScaleThatTheDocumentLeavesOut) {
   for (const char* name : {"scaled", "weights", "context"}) {
     const Step& step = step_of(explained("three-words"), name);
     ASSERT_EQ(step.variants.size(), 1u) << name;
@@ -110,14 +110,14 @@ TEST(Lesson000, ComparesWithTheScaleThatTheDocumentLeavesOut) {
   EXPECT_TRUE(step_of(explained("three-words"), "keys").variants.empty());
 }
 
-TEST(Lesson001, ReproducesTheChaptersRowsWithoutMatrices) {
+TEST(LessonRoles, ReproducesTheChaptersRowsWithoutMatrices) {
   expect_numbers("roles", "plain-scores", "0.9544 1.4950 1.4754 0.8434 0.7070 1.0865", 4, kHalf, {1});
   expect_numbers("roles", "plain-ratio", "0.1455 0.2278 0.2249 0.1285 0.1077 0.1656", 4, kHalf, {1});
   expect_numbers("roles", "plain-weights", "0.1385 0.2379 0.2333 0.1240 0.1082 0.1581", 4, kHalf, {1});
   expect_numbers("roles", "plain-context", "0.4419 0.6515 0.5683", 4, kHalf, {1});
 }
 
-TEST(Lesson001, ReproducesTheChaptersRowsWithSeed123) {
+TEST(LessonRoles, ReproducesTheChaptersRowsWithSeed123) {
   expect_numbers("roles", "queries", "0.4306 1.4551", 4, kHalf, {1});
   expect_numbers("roles", "scores", "1.2705 1.8524 1.8111 1.0795 0.5577 1.5440", 4, kHalf, {1});
   expect_numbers("roles", "weights", "0.1500 0.2264 0.2199 0.1311 0.0906 0.1820", 4, kHalf, {1});
@@ -125,13 +125,13 @@ TEST(Lesson001, ReproducesTheChaptersRowsWithSeed123) {
 }
 
 // Not that of the weights from another matrix, later on.
-TEST(Lesson001, FindingIsThatOfTheDocumentsWeights) {
+TEST(LessonRoles, FindingIsThatOfTheDocumentsWeights) {
   EXPECT_EQ(explained("roles").finding, step_of(explained("roles"), "weights").finding);
   EXPECT_EQ(explained("roles").finding, "“journey” attends most to “journey”: 0.2264 (uniform: 0.1667)");
   EXPECT_EQ(explained("by-hand").finding, "“x1” attends most to “x2”: 0.4590 (uniform: 0.2500)");
 }
 
-TEST(Lesson001, AnotherQueryMatrixMovesTheLargestWeight) {
+TEST(LessonRoles, AnotherQueryMatrixMovesTheLargestWeight) {
   const auto most_attended = [](const std::string& name) {
     const regard::Matrix& weights = step_of(explained("roles"), name).result;
     const auto row = weights.numbers.begin() + static_cast<std::ptrdiff_t>(weights.index(0, 1, 0));
@@ -141,7 +141,7 @@ TEST(Lesson001, AnotherQueryMatrixMovesTheLargestWeight) {
   EXPECT_EQ(most_attended("other-weights"), 4);
 }
 
-TEST(Lesson002, ReproducesEveryNumberOfTheDocument) {
+TEST(LessonOneFunction, ReproducesEveryNumberOfTheDocument) {
   // From inputs that are themselves rounded to eight decimals.
   expect_numbers("one-function", "scores",
                  "0.5584545 -3.35153984 0.70533024 1.03421098 / 1.87361595 -0.12535484 3.52750914 0.62719536 / "
@@ -170,7 +170,7 @@ TEST(Lesson002, ReproducesEveryNumberOfTheDocument) {
                  8, 1 + kHalf);
 }
 
-TEST(Lesson002, ReproducesVariancesToEightSignificantDigits) {
+TEST(LessonOneFunction, ReproducesVariancesToEightSignificantDigits) {
   const regard::Matrix& variances = step_of(explained("one-function"), "variances").result;
   const double scaled = step_of(explained("one-function"), "scaled-variance").result.numbers[0];
   const auto expect_digits = [](double ours, double printed) {
@@ -183,14 +183,14 @@ TEST(Lesson002, ReproducesVariancesToEightSignificantDigits) {
   EXPECT_NEAR(step_of(explained("one-function"), "variance-rule").result.numbers[0], 7.5756, 0.5e-4);
 }
 
-TEST(Lesson002, SoftmaxWithoutTheShiftIsNanAtScoresOf1000) {
+TEST(LessonOneFunction, SoftmaxWithoutTheShiftIsNanAtScoresOf1000) {
   const regard::Matrix& unshifted = step_of(explained("one-function"), "unshifted-at-1000").result;
   for (Index r = 0; r < 4; ++r) {
     for (Index c = 0; c <= r; ++c) EXPECT_TRUE(std::isnan(unshifted.numbers[unshifted.index(0, r, c)]));
   }
 }
 
-TEST(Lesson002, WithoutAMaskAllRowsButTheLastChange) {
+TEST(LessonOneFunction, WithoutAMaskAllRowsButTheLastChange) {
   const regard::Matrix& masked = step_of(explained("one-function"), "weights").result;
   const regard::Matrix& full = step_of(explained("one-function"), "weights-without-mask").result;
   EXPECT_TRUE(full.hidden.empty());
@@ -198,7 +198,7 @@ TEST(Lesson002, WithoutAMaskAllRowsButTheLastChange) {
   EXPECT_LT(full.numbers[0], 0.5);
 }
 
-TEST(Lesson003, ReproducesEveryNumberOfTheDocument) {
+TEST(LessonFromSeed, ReproducesEveryNumberOfTheDocument) {
   expect_numbers("from-seed", "tokens",
                  "0.3367 0.1288 0.2345 0.2303 -1.1229 / -0.1863 2.2082 -0.6380 0.4617 0.2674 / "
                  "0.5349 0.8094 1.1103 -1.6898 -0.9890",
@@ -225,7 +225,7 @@ TEST(Lesson003, ReproducesEveryNumberOfTheDocument) {
                  "-0.9285 0.3301 1.8359 -1.3448 / -0.8652 0.3082 1.7268 -1.2445 / 0.1138 0.0517 0.0270 0.1831", 4);
 }
 
-TEST(Lesson003, ReproducesTheLongPrintByTheTwoNamedOrders) {
+TEST(LessonFromSeed, ReproducesTheLongPrintByTheTwoNamedOrders) {
   const std::vector<double> printed = {1.4987846612930298,   -0.12174583971500397, 1.265914797782898,
                                        -0.12174582481384277, 5.602515697479248,    -0.06531322002410889,
                                        1.2659146785736084,   -0.06531322002410889, 6.007389068603516};
@@ -239,12 +239,12 @@ TEST(Lesson003, ReproducesTheLongPrintByTheTwoNamedOrders) {
   }
 }
 
-TEST(Lesson003, KernelIsWithinFourUlpsOfTheLongPrint) {
+TEST(LessonFromSeed, KernelIsWithinFourUlpsOfTheLongPrint) {
   const regard::Matrix& ulps = step_of(explained("from-seed"), "last-place").result;
   for (Index i = 0; i < 9; ++i) EXPECT_LE(std::fabs(ulps.numbers[ulps.index(0, i, 2)]), 4.0) << "cell " << i;
 }
 
-TEST(Lesson003, ACellOfTheLongPrintExpandsInItsOrder) {
+TEST(LessonFromSeed, ACellOfTheLongPrintExpandsInItsOrder) {
   const Explanation& lesson = explained("from-seed");
   const Step& step = step_of(lesson, "long-print");
   const auto names_of = [&](Index row, Index column) {
@@ -259,12 +259,12 @@ TEST(Lesson003, ACellOfTheLongPrintExpandsInItsOrder) {
   EXPECT_EQ(names_of(1, 0), (Names{"p0", "p1", "p2", "p3", "p4", "p0 + p2", "p3 + p4", "both", "and p1"}));
 }
 
-TEST(Lesson003, NaiveScoresAreSymmetricAndScoresAreNot) {
+TEST(LessonFromSeed, NaiveScoresAreSymmetricAndScoresAreNot) {
   for (double number : step_of(explained("from-seed"), "naive-symmetry").result.numbers) EXPECT_EQ(number, 0.0);
   EXPECT_GT(std::fabs(step_of(explained("from-seed"), "symmetry").result.numbers[1]), 1.0);
 }
 
-TEST(Lesson004, ReproducesEveryNumberOfTheWorksheet) {
+TEST(LessonByHand, ReproducesEveryNumberOfTheWorksheet) {
   expect_numbers("by-hand", "features", "2 0 0 2 / 0 1 0 0 / 0 2 1 0 / 0 0 1 1 / 2 0 0 0 / 1 0 1 1", 0, 0);
   expect_numbers("by-hand", "queries", "2 1 0 2 / 0 1 1 1 / 3 2 2 1", 0, 0);
   expect_numbers("by-hand", "keys", "0 2 1 0 / 0 1 0 0 / 1 0 -1 1", 0, 0);
@@ -281,7 +281,7 @@ TEST(Lesson004, ReproducesEveryNumberOfTheWorksheet) {
                  "7.8261 12.8571 16.3636 3.3333 / 2.1739 3.5714 4.5455 1.6667 / 5.8696 3.2143 1.3636 7.5", 4);
 }
 
-TEST(Lesson004, FractionsAreThoseComputedByHand) {
+TEST(LessonByHand, FractionsAreThoseComputedByHand) {
   using Texts = std::vector<std::string>;
   EXPECT_EQ(step_of(explained("by-hand"), "powers").exact,
             (Texts{"3", "3", "3", "1", "9", "3", "1", "9", "1/3", "1/3", "1/3", "1", "3", "3", "3", "1"}));
@@ -295,7 +295,7 @@ TEST(Lesson004, FractionsAreThoseComputedByHand) {
       (Texts{"180/23", "90/7", "180/11", "10/3", "50/23", "25/7", "50/11", "5/3", "135/23", "45/14", "15/11", "15/2"}));
 }
 
-TEST(Lesson004, CosinesRankTheKeysOfQ1DifferentlyFromDotProducts) {
+TEST(LessonByHand, CosinesRankTheKeysOfQ1DifferentlyFromDotProducts) {
   const auto column_of_q1 = [](const std::string& name) {
     const regard::Matrix& matrix = step_of(explained("by-hand"), name).result;
     std::vector<double> column;
@@ -310,7 +310,7 @@ TEST(Lesson004, CosinesRankTheKeysOfQ1DifferentlyFromDotProducts) {
   EXPECT_EQ(column_of_q1("ranks-of-cosines"), (std::vector<double>{1, 3, 4, 1}));
 }
 
-TEST(Lesson004, AttentionMixesPositionsFeedForwardDoesNot) {
+TEST(LessonByHand, AttentionMixesPositionsFeedForwardDoesNot) {
   regard::ExplainInput changed = regard::lesson_input("by-hand");
   for (regard::StepRequest& request : changed.steps) request.expected.reset();
   changed.matrices[0].matrix.numbers[3] += 1.0;  // one feature of x4
@@ -379,7 +379,7 @@ TEST(Lessons, AreListedAndAnUnknownNameIsRejectedWithTheNames) {
             "why-scale");
 }
 
-TEST(Lessons, OnlyLesson002MarksDifferingNumbers) {
+TEST(Lessons, OnlyLessonOneFunctionMarksDifferingNumbers) {
   for (const regard::LessonEntry& entry : regard::lesson_entries()) {
     if (entry.name == "one-function") continue;
     for (const Step& step : explained(entry.name).steps) {

@@ -66,7 +66,7 @@ std::vector<Output> run(const Inputs& inputs, Packed packed = Packed::at_the_cal
 }
 
 // The same call with the same values as float.
-std::vector<float> run_widened(const Inputs& inputs, Activation activation = Activation::none) {
+std::vector<float> run_converted(const Inputs& inputs, Activation activation = Activation::none) {
   const Array<float, 2> input = converted<float>(inputs.input), weight = converted<float>(inputs.weight);
   std::optional<Array<float, 1>> bias;
   if (inputs.bias) bias = converted<float>(*inputs.bias);
@@ -134,7 +134,7 @@ TEST(LinearBf16, SizesAroundEveryTileEdge) {
       expect_close(inputs, output);
       EXPECT_EQ(bits_of(run<float>(inputs, Packed::once)), bits_of(output));
       EXPECT_EQ(bits_of(run<B16>(inputs)), bits_of(rounded(output)));
-      EXPECT_TRUE(pairs || bits_of(output) == bits_of(run_widened(inputs)));
+      EXPECT_TRUE(pairs || bits_of(output) == bits_of(run_converted(inputs)));
       if (!pairs || !table.fused_multiply_add) return;
       if (fused.empty()) fused = bits_of(output);
       EXPECT_TRUE(fused == bits_of(output)) << R << " " << I << " " << O;
@@ -237,7 +237,7 @@ TEST(LinearBf16, SmallIntegersTimesPowersOfTwoAreExact) {
     inputs.input.fill([&] { return integer(0x1p-20f); });
     inputs.weight.fill([&] { return integer(0x1p+40f); });
     inputs.bias->fill([&] { return integer(0x1p+20f); });
-    on_every_table([&](const kernels::KernelTable&, bool) { EXPECT_EQ(run<float>(inputs), run_widened(inputs)); });
+    on_every_table([&](const kernels::KernelTable&, bool) { EXPECT_EQ(run<float>(inputs), run_converted(inputs)); });
   }
 }
 

@@ -274,10 +274,10 @@ TEST(ModelFolder, DetectsFilesThatChange) {
 
 TEST(ModelFolder, ReadsTextFiles) {
   const TestFolder folder;
-  const auto read = [&](std::string_view bytes, std::uint64_t most = 1000) {
+  const auto read = [&](std::string_view bytes, std::uint64_t max_bytes = 1000) {
     folder.write("config.json", bytes);
     return rejection<std::runtime_error>(
-        [&] { EXPECT_EQ(read_model_text(folder.path(), "config.json", most), bytes); });
+        [&] { EXPECT_EQ(read_model_text(folder.path(), "config.json", max_bytes), bytes); });
   };
   const std::string path = folder / "config.json";
   EXPECT_EQ(read("{\"größe\": 1}"), "accepted");

@@ -32,7 +32,7 @@ constexpr double kSeconds = 0.003;
 // Chain c starts at (c + 1) / (2 · chains).
 double sum_of_beginnings(double chains) { return (chains + 1) / 4; }
 
-TEST(Peaks, MultiplyAddRunsEveryTurnOfEveryChain) {
+TEST(Peaks, MultiplyAddRunsEveryIterationOfEveryChain) {
   on_every_instruction_set([](const kernels::KernelTable& table) {
     const kernels::PeakLoop& loop = table.peak.multiply_add;
     const double chains = 12, begin = sum_of_beginnings(chains);
@@ -44,7 +44,7 @@ TEST(Peaks, MultiplyAddRunsEveryTurnOfEveryChain) {
   });
 }
 
-TEST(Peaks, DotRunsBothProductsOfEveryTurnOfEveryChain) {
+TEST(Peaks, DotRunsBothProductsOfEveryIterationOfEveryChain) {
   const kernels::PeakLoop* loop = kernels::bf16_dot_loop();
   if (loop == nullptr) return;  // RatesArePositive checks the rate in that case
   const double chains = 24, begin = sum_of_beginnings(chains);

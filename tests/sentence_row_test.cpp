@@ -44,9 +44,9 @@ std::string flat(const std::string& text) {
   return all;
 }
 int widest(const std::string& text) {
-  int most = 0;
-  for (const std::string& line : lines_of(text)) most = std::max(most, display_width(line));
-  return most;
+  int maximum = 0;
+  for (const std::string& line : lines_of(text)) maximum = std::max(maximum, display_width(line));
+  return maximum;
 }
 
 TEST(SentenceRow, ScoresAndWeightsMatchTheKernels) {
@@ -176,13 +176,13 @@ TEST(ExpandDot, ListsEveryProductLargestFirst) {
 TEST(SoftmaxTerm, IsTheWeightAndShiftsOnlyUnreadableExponentials) {
   SentenceRow row{.queries = {0}};
   row.weights = Tensor<double, 2>({1, 2});
-  for (const double most : {2.0, 8.9, -2.9, 9.1, 300.0, -3.1, -800.0}) {
+  for (const double maximum : {2.0, 8.9, -2.9, 9.1, 300.0, -3.1, -800.0}) {
     row.scores = Tensor<double, 2>({1, 2});
-    row.scores(0, 0) = most;
-    row.scores(0, 1) = most - 1;
+    row.scores(0, 0) = maximum;
+    row.scores(0, 1) = maximum - 1;
     const SoftmaxTerm term = softmax_term(row, 0, 1);
-    EXPECT_EQ(term.shift, most >= -3 && most <= 9 ? 0.0 : most);
-    EXPECT_NEAR(term.exponential / term.sum, std::exp(-1.0) / (1 + std::exp(-1.0)), 1e-12) << most;
+    EXPECT_EQ(term.shift, maximum >= -3 && maximum <= 9 ? 0.0 : maximum);
+    EXPECT_NEAR(term.exponential / term.sum, std::exp(-1.0) / (1 + std::exp(-1.0)), 1e-12) << maximum;
   }
 }
 

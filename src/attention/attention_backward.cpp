@@ -52,18 +52,18 @@ void fill_delta(const ResolvedAttention<T>& r, const TypedForwardState<T>& saved
   const Index rows = r.batch * r.num_heads * r.num_queries;
   const Index pieces = (rows + kRows - 1) / kRows;
   const int workers = num_workers(runtime, pieces, static_cast<double>(rows) * static_cast<double>(r.value_head_size));
-  constexpr Index kTogether = 4;  // rows: four independent in-order sums take no longer than one
-  static_assert(kRows % kTogether == 0);
-  const Index row_numbers = 2 * r.value_head_size, numbers = kTogether * row_numbers;
+  constexpr Index kRowsAtOnce = 4;  // rows: four independent in-order sums take no longer than one
+  static_assert(kRows % kRowsAtOnce == 0);
+  const Index row_numbers = 2 * r.value_head_size, numbers = kRowsAtOnce * row_numbers;
   const Workspace<T> scratch(runtime, workers * numbers);
   for_each_item(runtime, workers, pieces, [&](Index piece, int worker) {
     T* const context = scratch.data() + worker * numbers;
     T* const grad = context + r.value_head_size;
-    for (Index first = piece * kRows; first < std::min(rows, (piece + 1) * kRows); first += kTogether) {
+    for (Index first = piece * kRows; first < std::min(rows, (piece + 1) * kRows); first += kRowsAtOnce) {
       const auto place = [&](Index row) {
         return std::array{row / r.num_queries / r.num_heads, row / r.num_queries % r.num_heads, row % r.num_queries};
       };
-      for (Index n = 0; n < kTogether; ++n) {
+      for (Index n = 0; n < kRowsAtOnce; ++n) {
         const std::array<Index, 3> at = place(std::min(first + n, rows - 1));
         const auto read = [&](const InputView<4>& view, T* to) {
           read_numbers(view.type, r.value_head_size, view.pointer(at[0], at[1], at[2], 0), view.strides[3],
@@ -72,12 +72,12 @@ void fill_delta(const ResolvedAttention<T>& r, const TypedForwardState<T>& saved
         read(saved.context, context);
         read(saved.grad_context, grad);
       }
-      double sums[kTogether]{};
+      double sums[kRowsAtOnce]{};
       for (Index c = 0; c < r.value_head_size; ++c) {
-        for (Index n = 0; n < kTogether; ++n)
+        for (Index n = 0; n < kRowsAtOnce; ++n)
           sums[n] += static_cast<double>(context[n * row_numbers + c]) * static_cast<double>(grad[n * row_numbers + c]);
       }
-      for (Index n = 0; n < std::min(kTogether, rows - first); ++n) {
+      for (Index n = 0; n < std::min(kRowsAtOnce, rows - first); ++n) {
         const auto [b, h, i] = place(first + n);
         if (!saved.grad_lse.absent()) sums[n] -= static_cast<double>(read_element(saved.grad_lse.pointer(b, h, i)));
         delta[first + n] = static_cast<T>(sums[n]);
@@ -355,9 +355,9 @@ void check_weights(const AttentionCall& call, const ResolvedAttention<T>& r, con
 
 template <class T>
 void backward_call(const InputView<4>& query, const InputView<4>& key, const InputView<4>& value,
-                   const AttentionForwardState& given, const AttentionGradients& asked, const AttentionOptions& options,
-                   const Runtime& runtime) {
-  const TypedGradients<T> gradients(asked);
+                   const AttentionForwardState& given, const AttentionGradients& requested,
+                   const AttentionOptions& options, const Runtime& runtime) {
+  const TypedGradients<T> gradients(requested);
   const AttentionCall call{kBackwardName, query, key, value, true, gradients.type()};
   const ResolvedAttention<T> r = resolve<T>(call, options, runtime);
   const TypedForwardState<T> saved(given);

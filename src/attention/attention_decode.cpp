@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// attention_decode: attention over keys and values that are already packed in a cache.
+// attention_decode: attention over keys and values that are already packed in a cache. Contains the checks of the query
+// and of rings, and CachedKeys, through which tasks read the panels of a cache (kv_panels.h).
 // Read next: few_row_schedule.h, kv_cache.cpp.
 #include <algorithm>
 #include <array>
@@ -37,7 +38,7 @@ class CachedKeys final : public KvPanels<T> {
  public:
   CachedKeys(const KvCache<K>& cache, const ResolvedAttention<T>& r)
       : cache_(cache), key_pairs_(r.key_pairs), value_pairs_(r.value_pairs) {}
-  bool widened() const override { return !std::same_as<T, K>; }
+  bool converted() const override { return !std::same_as<T, K>; }
   const T* key_panel(const KvHead& kv_head, Index panel, T* buffer) const override {
     const K* keys = cache_.key_panel(kv_head.sequence, kv_head.key_head, panel);
     const Index head_size = cache_.shape().head_size;
@@ -188,12 +189,12 @@ void decode(const InputView<4>& query, const KvCache<K>& cache, const AttentionO
   }
   // These views only supply shapes and, for the choice of kernels, a type; the panels are read from the cache.
   constexpr ElementType kCached = std::same_as<K, bfloat16> ? ElementType::bfloat16 : kElementType<T>;
-  const auto standing_for = [&](Index columns) {
+  const auto placeholder = [&](Index columns) {
     return InputView<4>(cache.memory().data(), kCached, {shape.num_sequences, shape.num_kv_heads, longest, columns},
                         {0, 0, 0, 0});
   };
   const AttentionCall call{
-      kName, query, standing_for(shape.head_size), standing_for(shape.value_head_size), true, outputs.context.type};
+      kName, query, placeholder(shape.head_size), placeholder(shape.value_head_size), true, outputs.context.type};
   AttentionOptions with_lengths = options;
   with_lengths.key_lengths = lengths;
   if (std::holds_alternative<std::monostate>(options.query_offset))

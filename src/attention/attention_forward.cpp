@@ -56,12 +56,12 @@ void forward(const AttentionCall& call, const ResolvedAttention<T>& r, const Typ
   if (row_sum.data()) written.row_sum = {row_sum.data(), shape};
 
   // The weights take a second pass over the same rows.
-  const bool two_walks = weights && runtime.progress;
-  std::array<Runtime, 2> walks;
-  if (two_walks) {
-    walks.fill(runtime);
-    walks[0].progress = [&](Index done, Index total) { runtime.progress(done, 2 * total); };
-    walks[1].progress = [&](Index done, Index total) { runtime.progress(total + done, 2 * total); };
+  const bool two_passes = weights && runtime.progress;
+  std::array<Runtime, 2> passes;
+  if (two_passes) {
+    passes.fill(runtime);
+    passes[0].progress = [&](Index done, Index total) { runtime.progress(done, 2 * total); };
+    passes[1].progress = [&](Index done, Index total) { runtime.progress(total + done, 2 * total); };
   }
   const char* why = why_packed(r);
   if (!why && statistics) why = "statistics are requested";
@@ -71,26 +71,27 @@ void forward(const AttentionCall& call, const ResolvedAttention<T>& r, const Typ
                                       .context = &written.context,
                                       .wants_lse = !written.lse.absent(),
                                       .observer = statistics};
-  const Runtime& walk = two_walks ? walks[0] : runtime;
+  const Runtime& first_pass = two_passes ? passes[0] : runtime;
   if (rows > 0 && !why) {
-    attend_unpacked(call.name, r, written, how.written_bytes, walk);
+    attend_unpacked(call.name, r, written, how.written_bytes, first_pass);
   } else {
     const auto write = [&](const RowTask<T>& task, const FinishedRows<T>& done) {
       done.write(task, written);
       if (statistics) statistics->finish(task, done);
     };
-    for_each_row_block<T>(r, walk, how, [&](std::span<RowTask<T>> tasks, std::span<const ChunkResults<T>> buffers) {
-      for (RowTask<T>& task : tasks) task.scratch.context = task.context_buffer(written);
-      if (tasks.size() == 1)
-        return write(tasks[0], FinishedRows<T>::attend(tasks[0], tasks[0].visible_chunks(), buffers[0]));
-      const auto chunks = RowTask<T>::attend(tasks, buffers);
-      for (std::size_t i = 0; i < tasks.size(); ++i)
-        write(tasks[i], FinishedRows<T>::of(tasks[i], chunks[i], buffers[i]));
-    });
+    for_each_row_block<T>(
+        r, first_pass, how, [&](std::span<RowTask<T>> tasks, std::span<const ChunkResults<T>> buffers) {
+          for (RowTask<T>& task : tasks) task.scratch.context = task.context_buffer(written);
+          if (tasks.size() == 1)
+            return write(tasks[0], FinishedRows<T>::attend(tasks[0], tasks[0].visible_chunks(), buffers[0]));
+          const auto chunks = RowTask<T>::attend(tasks, buffers);
+          for (std::size_t i = 0; i < tasks.size(); ++i)
+            write(tasks[i], FinishedRows<T>::of(tasks[i], chunks[i], buffers[i]));
+        });
   }
   if (weights && rows > 0) {
     attention_weights(call.query, call.key, {.row_max = written.row_max, .row_sum = written.row_sum}, outputs.weights,
-                      options, two_walks ? walks[1] : runtime);
+                      options, two_passes ? passes[1] : runtime);
   }
 }
 
@@ -184,7 +185,7 @@ void statistics_call(const AttentionCall& call, const AttentionOutputs& outputs,
   check_context_type(call.name, outputs.context, call.query.type);
   const TypedOutputs<T> written(call.name, outputs);
   Footprints others = input_footprints(call, options);
-  TypedStatistics<T> asked(call.name, statistics, runtime);
+  TypedStatistics<T> requested(call.name, statistics, runtime);
   if (!statistics.chosen_keys.absent()) others.push_back(footprint(call.name, "chosen_keys", statistics.chosen_keys));
   if (!statistics.chosen_ranges.absent())
     others.push_back(footprint(call.name, "chosen_ranges", statistics.chosen_ranges));
@@ -192,9 +193,9 @@ void statistics_call(const AttentionCall& call, const AttentionOutputs& outputs,
   const Footprints outs = check_outputs(call.name, outputs, context, r.num_keys, others);
   for (const Footprint& output : std::span<const Footprint>(outs)) others.push_back(output);
   Footprints numbers;
-  asked.check(call.name, r, numbers);
+  requested.check(call.name, r, numbers);
   check_overlap(call.name, others, numbers);
-  forward_with_statistics(call, r, written, std::move(asked), options, runtime);
+  forward_with_statistics(call, r, written, std::move(requested), options, runtime);
 }
 
 template <class T>

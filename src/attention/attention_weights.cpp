@@ -150,11 +150,11 @@ void weights_call(const AttentionCall& call, const WeightsRequest& request, cons
     reject(call.name, "output is missing; expected " + shape_text(shape));
   expect_shape(call.name, "output", output, shape);
   Footprints inputs = input_footprints(call, options);
-  TypedRequest<T> asked{.row_max = {}, .row_sum = {}, .kind = request.kind};
+  TypedRequest<T> requested{.row_max = {}, .row_sum = {}, .kind = request.kind};
   if (request.kind == WeightsKind::weights) {
-    asked.row_max = typed<T>(call.name, "row_max", request.row_max);
-    asked.row_sum = typed<T>(call.name, "row_sum", request.row_sum);
-    check_softmax_state(call.name, r, needs_rows, asked.row_max, asked.row_sum, inputs);
+    requested.row_max = typed<T>(call.name, "row_max", request.row_max);
+    requested.row_sum = typed<T>(call.name, "row_sum", request.row_sum);
+    check_softmax_state(call.name, r, needs_rows, requested.row_max, requested.row_sum, inputs);
   }
   const std::array<Footprint, 1> written{footprint(call.name, "output", output)};
   check_overlap(call.name, inputs, written);
@@ -196,7 +196,7 @@ void weights_call(const AttentionCall& call, const WeightsRequest& request, cons
                    .num_rows = piece->num_rows,
                    .rows_per_head = r.sequences[static_cast<std::size_t>(piece->sequence)].num_queries},
           .scratch = scratches[worker]};
-      weigh(task, asked, keys, piece->first_output, output);
+      weigh(task, requested, keys, piece->first_output, output);
       progress.add(task.rows.num_rows);
     });
   }

@@ -43,11 +43,11 @@ struct BackwardCall {
     // Packed keys and values and their gradient sums stay in a second-level cache together with a task's rows. Products
     // of pairs take half the time, and can stream them from the next cache level.
     const Index kibibytes = pairs() ? 1024 : 384;
-    const Index most_keys = pairs() ? 512 : 256;
+    const Index max_block_keys = pairs() ? 512 : 256;
     const Index packed = 2 * words(r.head_size) + words(r.value_head_size);
     const Index bytes = (packed + r.head_size + r.value_head_size) * static_cast<Index>(sizeof(T));
     return std::clamp((kibibytes << 10) / bytes / kernels::kBlockKeys * kernels::kBlockKeys, kernels::kBlockKeys,
-                      most_keys);
+                      max_block_keys);
   }
 };
 
@@ -95,7 +95,7 @@ class BackwardTiles final : public KvPanels<T> {
   BackwardCall<T> call_;
   RowScratchLayout<T> layout_;
   RowScratch<T> scratch_{};
-  // Elements are T, or pairs in place of T (kernels/table.h). Packed keys, each array [panels] of …
+  // Elements are T, or pairs in place of T (kernels/table.h). The packed keys, per panel:
   T* key_panels_;    // [D][32]
   T* key_rows_;      // [⌈D/32⌉][32][32]
   T* value_panels_;  // [Dv][32]

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The schedule of few_row_schedule.h: lists tasks and groups, then runs the groups as a whole or chunk by chunk.
+// The schedule of few_row_schedule.h, in two steps:
+//
+//   1. list_items                  tasks, the chunks of each, and groups of tasks
+//   2. run_whole, or run_split     each group as a whole, or each chunk of it separately and then every task's result
+//
 // Read next: row_task.cpp.
 #include "few_row_schedule.h"
 
@@ -64,7 +68,7 @@ class FewRowSchedule {
     list_items();
     const int workers = num_workers(runtime_, num_pieces_, count_products());
     const Index rows = few_ ? kernels::active().of<T>().row_group : kernels::kRows;
-    const RowScratchLayout<T> layout(r_, padded_columns_, keys_.widened(), 0, rows);
+    const RowScratchLayout<T> layout(r_, padded_columns_, keys_.converted(), 0, rows);
     scratches_.emplace(runtime_, layout, workers * static_cast<Index>(tasks_per_group_));
     // With fewer than four groups per thread, some threads would be idle at the end, so groups are split into chunks.
     const bool too_few = workers > 1 && static_cast<Index>(groups_.size()) < 4 * workers;
@@ -106,15 +110,15 @@ class FewRowSchedule {
             .num_rows = item.num_rows,
             .rows_per_head = sequence_of(item).num_queries};
   }
-  // place: index of the scratch, among each worker's tasks_per_group_.
-  RowTask<T> task_of(const WorkItem& item, Index place) const {
+  // scratch_index: in scratches_, of which each worker has tasks_per_group_.
+  RowTask<T> task_of(const WorkItem& item, Index scratch_index) const {
     RowTask<T> task{.r = r_,
                     .packed = keys_,
                     .runtime = runtime_,
                     .kv_head = kv_heads_[item.kv_head],
                     .sequence = sequence_of(item),
                     .rows = rows_of(item),
-                    .scratch = (*scratches_)[place],
+                    .scratch = (*scratches_)[scratch_index],
                     .wants_lse = !outputs_.lse.absent()};
     task.scratch.context = task.context_buffer(outputs_);
     return task;
@@ -147,7 +151,7 @@ class FewRowSchedule {
     for (const TaskGroup& group : groups_) {
       num_pieces_ += std::max<Index>(group.chunks.size(), 1);
       tasks_per_group_ = std::max(tasks_per_group_, group.num_items);
-      most_partials_ = std::max(most_partials_, partials_before(group, group.num_items));
+      max_partials_ = std::max(max_partials_, partials_before(group, group.num_items));
     }
   }
   static void join(TaskGroup& group, const WorkItem& item) {
@@ -178,18 +182,19 @@ class FewRowSchedule {
   // Calls use() with the tasks of the group, each with its own scratch of the worker.
   template <class F>
   void with_tasks(const TaskGroup& group, int worker, const F& use) const {
-    const Index first_place = worker * static_cast<Index>(tasks_per_group_);
+    const Index first_scratch = worker * static_cast<Index>(tasks_per_group_);
     with_task_group<T>(
         static_cast<Index>(group.num_items),
-        [&](Index i) { return task_of(items_[group.first_item + static_cast<std::size_t>(i)], first_place + i); }, use);
+        [&](Index i) { return task_of(items_[group.first_item + static_cast<std::size_t>(i)], first_scratch + i); },
+        use);
   }
 
   void run_whole(int workers) {
-    const Partials<T> partials(runtime_, workers * most_partials_, r_.value_head_size);
+    const Partials<T> partials(runtime_, workers * max_partials_, r_.value_head_size);
     for_each_item(runtime_, workers, static_cast<Index>(groups_.size()), [&](Index n, int worker) {
       const TaskGroup& group = groups_[static_cast<std::size_t>(n)];
       const WorkItem* const items = &items_[group.first_item];
-      const Index first = worker * most_partials_;
+      const Index first = worker * max_partials_;
       if (group.num_items == 1) {
         const RowTask<T> task = task_of(items[0], worker * static_cast<Index>(tasks_per_group_));
         FinishedRows<T>::attend(task, items[0].chunks, partials.at(first)).write(task, outputs_);
@@ -271,7 +276,7 @@ class FewRowSchedule {
   bool few_ = true;                  // no task has more than kFewRows rows
   std::size_t tasks_per_group_ = 1;  // tasks of a group
   Index num_partials_ = 0;           // of all items
-  Index most_partials_ = 0;          // of one group
+  Index max_partials_ = 0;           // of one group
   Index num_pieces_ = 0;             // (group, chunk)
 };
 

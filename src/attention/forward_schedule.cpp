@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The schedules of forward_schedule.h: which worker packs what, and which tasks form a group.
+// The schedules of forward_schedule.h, in three steps:
+//
+//   1. own_packing                which workers pack for themselves, and how much at a time
+//   2. run_heads, or run_wave     items for the workers: a head, or a group of tasks of a head that is already packed
+//   3. run_tasks                  the tasks of a group, each with its scratch and its buffer for results
+//
 // Read next: row_blocks.h, prefetch.cpp, packed_kv.cpp, row_task.cpp.
 #include "forward_schedule.h"
 
@@ -22,26 +27,29 @@
 namespace regard::inline v0::internal {
 namespace {
 
-// Which workers pack for themselves, and how much at a time. Heads with a single task are packed by block, even if
-// there are fewer heads than workers and one packed head exceeds the wave budget: one worker processes its rows in any
-// case. Other heads are packed whole by one worker if a packed head fits in half of a second-level cache, and if each
-// worker gets the same number of heads or there are enough heads to balance the load.
+// Which workers pack for themselves, and how much at a time:
+//
+// - By block: key heads with a single task, whose rows one worker processes in any case. If there are fewer heads than
+//   workers, only if a packed head exceeds the wave budget.
+// - Whole heads: if a packed head fits in half of a second-level cache, and if each worker gets the same number of
+//   heads or there are enough heads to balance the load.
+// - Otherwise, heads are packed in waves.
 template <class T>
 OwnPacking own_packing(const ResolvedAttention<T>& r, const RowBlocks<T>& blocks, const Runtime& runtime) {
   constexpr Index kUnitBytes = Index{512} << 10;
   constexpr Index kEvenUnits = 4, kEnoughUnits = 16;  // per worker
-  Index largest = 0, most_tasks = 0;
+  Index largest = 0, max_tasks = 0;
   double products = 0;
   for (const Sequence& sequence : r.sequences) {
     if (sequence.num_queries == 0) continue;
     largest = std::max(largest, sequence.key_limit);
-    most_tasks = std::max(most_tasks, blocks.tasks_per_head(sequence));
+    max_tasks = std::max(max_tasks, blocks.tasks_per_head(sequence));
     products += static_cast<double>(sequence.num_queries) * static_cast<double>(sequence.key_limit);
   }
   products *= static_cast<double>(r.num_heads * (r.head_size + r.value_head_size));
   const Index kv_heads = static_cast<Index>(r.sequences.size()) * r.num_kv_heads;
   const int workers = num_workers(runtime, std::numeric_limits<Index>::max(), products);
-  const bool one_task = most_tasks == 1 && r.num_heads == r.num_kv_heads;
+  const bool one_task = max_tasks == 1 && r.num_heads == r.num_kv_heads;
   if (kv_heads < workers) {
     const Index padded_value_head_size = (r.value_head_size + kernels::kPanel - 1) / kernels::kPanel * kernels::kPanel;
     const bool long_kv_head =
@@ -82,7 +90,7 @@ class ForwardSchedule {
         blocks_(r),
         own_(own_packing(r, blocks_, runtime)),
         packed_(r, runtime, own_),
-        most_chunks_(most_chunks(r)),
+        max_chunks_(max_chunks(r)),
         progress_(runtime, r.batch * r.num_heads * r.num_queries),
         first_group_(workspace_of(runtime)) {}
 
@@ -152,29 +160,29 @@ class ForwardSchedule {
 
   // Allocates the scratch of each worker, and a buffer for the results of its task's chunks: sized for the longest
   // task, or for all rows of the call if that is smaller.
-  void allocate(int workers, Index together) {
+  void allocate(int workers, Index tasks_per_group) {
     const Index observer_bytes = options_.observer ? options_.observer->scratch_bytes() : 0;
     const RowScratchLayout<T> layout(r_, packed_.padded_value_head_size(), false, observer_bytes);
-    scratches_.emplace(runtime_, layout, workers * together);
+    scratches_.emplace(runtime_, layout, workers * tasks_per_group);
     num_workers_ = workers;
-    tasks_per_group_ = together;
-    max_rows_ = blocks_.most_rows();
+    tasks_per_group_ = tasks_per_group;
+    max_rows_ = blocks_.max_rows();
     const Index all_rows = r_.batch * r_.num_heads * r_.num_queries;
-    const Index rows_at_once = workers * together * max_rows_;
+    const Index rows_at_once = workers * tasks_per_group * max_rows_;
     by_worker_ = rows_at_once <= all_rows;
-    partials_.emplace(runtime_, std::min(rows_at_once, all_rows) * most_chunks_, r_.value_head_size);
+    partials_.emplace(runtime_, std::min(rows_at_once, all_rows) * max_chunks_, r_.value_head_size);
   }
-  // place: index of the scratch, among each worker's tasks_per_group_.
-  ChunkResults<T> results_of(const RowTask<T>& task, Index place) const {
+  // scratch_index: in scratches_, of which each worker has tasks_per_group_.
+  ChunkResults<T> results_of(const RowTask<T>& task, Index scratch_index) const {
     const Index row = (task.sequence.batch * r_.num_heads + task.rows.head) * r_.num_queries +
                       task.sequence.first_query + task.rows.first_row;
-    return partials_->at((by_worker_ ? place * max_rows_ : row) * most_chunks_);
+    return partials_->at((by_worker_ ? scratch_index * max_rows_ : row) * max_chunks_);
   }
 
   // Runs the group of tasks that starts at `first`.
   void run_tasks(const KvHead& kv_head, Index first, int worker, kernels::PrefetchPlan* ahead = nullptr) {
     const Index count = std::min(tasks_per_group_, blocks_.num_tasks(kv_head) - first);
-    const Index first_place = worker * tasks_per_group_;
+    const Index first_scratch = worker * tasks_per_group_;
     with_task_group<T>(
         count,
         [&](Index i) {
@@ -184,7 +192,7 @@ class ForwardSchedule {
                             .kv_head = kv_head,
                             .sequence = blocks_.sequence_of(kv_head),
                             .rows = blocks_.rows_of(kv_head, first + i),
-                            .scratch = (*scratches_)[first_place + i],
+                            .scratch = (*scratches_)[first_scratch + i],
                             .wants_lse = options_.wants_lse,
                             .observer = options_.observer,
                             .ahead = ahead};
@@ -193,7 +201,7 @@ class ForwardSchedule {
           std::array<ChunkResults<T>, kMaxTasksPerGroup> results;
           Index rows = 0;
           for (std::size_t i = 0; i < tasks.size(); ++i) {
-            results[i] = results_of(tasks[i], first_place + static_cast<Index>(i));
+            results[i] = results_of(tasks[i], first_scratch + static_cast<Index>(i));
             rows += tasks[i].rows.num_rows;
           }
           rows_done_(tasks, std::span<const ChunkResults<T>>(results.data(), tasks.size()));
@@ -208,7 +216,7 @@ class ForwardSchedule {
   RowBlocks<T> blocks_;
   OwnPacking own_;
   PackedKv<T> packed_;
-  Index most_chunks_;
+  Index max_chunks_;
   Progress progress_;
   List<Index> first_group_;                   // of each kv_head of a wave, then the total number of groups
   std::optional<RowScratches<T>> scratches_;  // of each worker, and of each task of its group

@@ -50,14 +50,14 @@ class BiasGradient {
     // Every batch entry has the same rows and keys; packed sequences are all in batch entry 0. Without batch entries,
     // the sum is 0.
     if (r_.batch == 0) {
-      cut(rows_, kRows, 0, 0, r_.num_queries);
-      cut(keys_, kBlockKeys, 0, 0, r_.num_keys);
+      append_pieces(rows_, kRows, 0, 0, r_.num_queries);
+      append_pieces(keys_, kBlockKeys, 0, 0, r_.num_keys);
     }
     for (std::size_t s = 0; s < r_.sequences.size(); ++s) {
       const Sequence& sequence = r_.sequences[s];
       if (sequence.batch != 0) break;
-      cut(rows_, kRows, static_cast<Index>(s), sequence.first_query, sequence.num_queries);
-      cut(keys_, kBlockKeys, static_cast<Index>(s), sequence.first_key, sequence.num_keys);
+      append_pieces(rows_, kRows, static_cast<Index>(s), sequence.first_query, sequence.num_queries);
+      append_pieces(keys_, kBlockKeys, static_cast<Index>(s), sequence.first_key, sequence.num_keys);
     }
   }
 
@@ -84,8 +84,9 @@ class BiasGradient {
   }
 
  private:
-  static void cut(List<StoredRange>& pieces, Index most, Index sequence, Index first, Index count) {
-    for (Index i = 0; i < count; i += most) pieces.push_back({sequence, i, first + i, std::min(most, count - i)});
+  static void append_pieces(List<StoredRange>& pieces, Index max_count, Index sequence, Index first, Index count) {
+    for (Index i = 0; i < count; i += max_count)
+      pieces.push_back({sequence, i, first + i, std::min(max_count, count - i)});
   }
 
   // An extent of 1 is a sum, even if the whole axis has extent 1.

@@ -17,12 +17,12 @@ struct KvHead {
   Index first_panel;  // within the packed arrays
 };
 
-// Source of packed keys and values: a copy made for the call, or a cache. Panels of a type other than T are converted
-// into `buffer`, which has space for one panel; others are read without a copy.
+// Source of keys and values: a packed copy made for the call, a cache, or the caller's tensors. Panels of a type other
+// than T are converted into `buffer`, which has space for one panel; others are read without a copy.
 template <class T>
 class KvPanels {
  public:
-  virtual bool widened() const { return false; }
+  virtual bool converted() const { return false; }
   // prepare is called before the block that starts at `panel` is read; prefetch_next plans the prefetch for the block
   // after it.
   virtual void prepare(const KvHead&, Index) const {}

@@ -14,7 +14,7 @@ PackedKv<T>::PackedKv(const ResolvedAttention<T>& r, const Runtime& runtime, con
     : r_(r),
       by_block_(own.by_block),
       padded_columns_((r.value_head_size + kernels::kPanel - 1) / kernels::kPanel * kernels::kPanel),
-      max_wave_panels_(most_panels(own.workers)),
+      max_wave_panels_(max_panels(own.workers)),
       keys_(runtime, max_wave_panels_ * key_panel_elements()),
       values_(runtime, max_wave_panels_ * value_panel_elements()),
       finite_(runtime, r.value_head_size ? max_wave_panels_ : 0),
@@ -35,7 +35,7 @@ KvHead PackedKv<T>::kv_head_at(Index number, Index first_panel) const {
 
 template <class T>
 KvHead PackedKv<T>::own_kv_head(Index number, int worker) const {
-  const KvHead kv_head = kv_head_at(number, worker * panels_of_place());
+  const KvHead kv_head = kv_head_at(number, worker * panels_per_worker());
   if (!by_block_ && kv_head.num_panels > 0) pack_panels(kv_head, 0, kv_head.num_panels);
   return kv_head;
 }
@@ -75,14 +75,14 @@ void PackedKv<T>::prefetch_next(const KvHead& kv_head, Index panel, kernels::Pre
 }
 
 template <class T>
-Index PackedKv<T>::most_panels(int workers) {
+Index PackedKv<T>::max_panels(int workers) {
   Index all = 0;
   for (Index n = 0; n < num_kv_heads(); ++n) {
     const Index panels = kv_head_at(n, 0).num_panels;
     largest_unit_ = std::max(largest_unit_, panels);
     all += panels;
   }
-  if (workers > 0) return workers * panels_of_place();
+  if (workers > 0) return workers * panels_per_worker();
   const Index budget = kWaveBytes / ((key_panel_elements() + value_panel_elements()) * static_cast<Index>(sizeof(T)));
   return std::min(all, std::max(largest_unit_, budget));
 }
@@ -117,14 +117,14 @@ void PackedKv<T>::pack_panels(const KvHead& kv_head, Index panel, Index count) c
   const Index keys = std::min(count * kernels::kPanel, sequence.key_limit - first_key);
   const Index at = sequence.first_key + first_key;
   with_rows<T>(r_.key, r_.key_pairs, sequence.batch, kv_head.key_head, at, [&](const auto& kernel, const auto& rows) {
-    kernel.pack_keys(rows, keys, r_.head_size, keys_.data() + place_of(kv_head, panel) * key_panel_elements());
+    kernel.pack_keys(rows, keys, r_.head_size, keys_.data() + index_of(kv_head, panel) * key_panel_elements());
   });
   if (r_.value_head_size == 0) return;
   with_rows<T>(r_.value, r_.value_pairs, sequence.batch, kv_head.key_head, at,
                [&](const auto& kernel, const auto& rows) {
                  kernel.pack_values(rows, keys, r_.value_head_size,
-                                    values_.data() + place_of(kv_head, panel) * value_panel_elements(),
-                                    finite_.data() + place_of(kv_head, panel));
+                                    values_.data() + index_of(kv_head, panel) * value_panel_elements(),
+                                    finite_.data() + index_of(kv_head, panel));
                });
 }
 

@@ -38,10 +38,10 @@ class PackedKv final : public KvPanels<T> {
   Index largest_unit_bytes() const;
   KvHead kv_head_at(Index number, Index first_panel) const;
 
-  // A kv_head in the worker's own buffer. Only valid if workers pack for themselves …
+  // If workers pack for themselves: a kv_head in the worker's own buffer.
   KvHead own_kv_head(Index number, int worker) const;
 
-  // … and these only with waves.
+  // With waves: true if every kv_head has been packed.
   bool done() const { return next_kv_head_ == num_kv_heads(); }
   // Packs the next wave and returns its kv_heads.
   const List<KvHead>& next_wave(const Runtime& runtime);
@@ -49,24 +49,24 @@ class PackedKv final : public KvPanels<T> {
   void prepare(const KvHead& kv_head, Index panel) const override;
   void prefetch_next(const KvHead& kv_head, Index panel, kernels::PrefetchPlan& ahead) const override;
   const T* key_panel(const KvHead& kv_head, Index panel, T*) const override {
-    return keys_.data() + place_of(kv_head, panel) * key_panel_elements();
+    return keys_.data() + index_of(kv_head, panel) * key_panel_elements();
   }
   const T* value_panel(const KvHead& kv_head, Index panel, T*) const override {
-    return values_.data() + place_of(kv_head, panel) * value_panel_elements();
+    return values_.data() + index_of(kv_head, panel) * value_panel_elements();
   }
   bool finite(const KvHead& kv_head, Index panel) const override {
-    return finite_.data()[place_of(kv_head, panel)] != 0;
+    return finite_.data()[index_of(kv_head, panel)] != 0;
   }
 
  private:
   Index key_panel_elements() const { return r_.head_size_words() * kernels::kPanel; }
   Index value_panel_elements() const { return r_.value_words(padded_columns_) * kernels::kPanel; }
-  Index panels_of_place() const { return by_block_ ? std::min(largest_unit_, kernels::kBlockPanels) : largest_unit_; }
-  Index place_of(const KvHead& kv_head, Index panel) const {
+  Index panels_per_worker() const { return by_block_ ? std::min(largest_unit_, kernels::kBlockPanels) : largest_unit_; }
+  Index index_of(const KvHead& kv_head, Index panel) const {
     return kv_head.first_panel + (by_block_ ? panel % kernels::kBlockPanels : panel);
   }
   // The largest number of panels held at a time.
-  Index most_panels(int workers);
+  Index max_panels(int workers);
   void pack(const Runtime& runtime, Index wave_panels);
   void pack_panels(const KvHead& kv_head, Index panel, Index count) const;
 

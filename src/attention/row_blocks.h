@@ -33,11 +33,11 @@ class RowBlocks {
   }
   Index num_tasks(const KvHead& kv_head) const { return heads_per_key_head() * tasks_per_head(sequence_of(kv_head)); }
   // The largest number of rows of any task.
-  Index most_rows() const {
-    Index most = 0;
+  Index max_rows() const {
+    Index largest = 0;
     for (const Sequence& sequence : r_.sequences)
-      most = std::max(most, std::min(rows_per_task(sequence), sequence.num_queries));
-    return most;
+      largest = std::max(largest, std::min(rows_per_task(sequence), sequence.num_queries));
+    return largest;
   }
   // The rows of the largest register tile: every task except the last of a head has a multiple of it.
   Index row_group() const { return row_group_; }

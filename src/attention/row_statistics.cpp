@@ -44,7 +44,7 @@ double sum_lanes(const T* lanes) {
   return sum;
 }
 
-// True if no key of the row has a score above −∞. row_sum and row_max do not tell, because they may include a sink.
+// True if no key of the row has a score above −∞. row_sum and row_max do not show it, because they may include a sink.
 template <class T>
 bool is_empty(const FinishedRows<T>& done, const StatisticsScratch<T>& s, Index row) {
   return s.row_max[row] == -kInfinity && done.row_sum[row] == done.row_sum[row];

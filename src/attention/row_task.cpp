@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The loop of a task over its chunks and blocks of keys.
+// The loop of a task over its chunks and blocks of keys:
+//
+//   for each chunk of 1024 keys that some row attends to
+//     1. start_chunk      row_max = −∞, row_lanes = 0, accumulator = 0
+//     2. attend           for each block of 64 keys: its mask, bias, dropout and panels, then the kernel
+//     3. finish_chunk     row_sum; the result is then kept, or finished in the scratch
+//
 // Read next: finish_rows.cpp.
 #include "row_task.h"
 
@@ -30,8 +36,8 @@ Index round_up(Index n, Index unit) { return (n + unit - 1) / unit * unit; }
 
 }  // namespace
 
-Index most_chunks(const UntypedAttention& r) {
-  Index most = 1;
+Index max_chunks(const UntypedAttention& r) {
+  Index largest = 1;
   for (const Sequence& sequence : r.sequences) {
     Index reach = sequence.key_limit;
     if (r.window_left && (r.window_right || (r.causal && sequence.prefix == 0))) {
@@ -40,9 +46,9 @@ Index most_chunks(const UntypedAttention& r) {
       const Index right = r.window_right ? *r.window_right : 0;
       reach = std::min(reach, *r.window_left + right + kRows + 2 * kChunkKeys);
     }
-    most = std::max(most, (reach + kChunkKeys - 1) / kChunkKeys);
+    largest = std::max(largest, (reach + kChunkKeys - 1) / kChunkKeys);
   }
-  return most;
+  return largest;
 }
 
 ChunkRange visible_chunks(const UntypedAttention& r, const Sequence& sequence, const TaskRows& of, VisibleRows& rows) {
@@ -52,9 +58,13 @@ ChunkRange visible_chunks(const UntypedAttention& r, const Sequence& sequence, c
 }
 
 template <class T>
-RowScratchLayout<T>::RowScratchLayout(const ResolvedAttention<T>& r, Index padded_value_head_size, bool widened,
+RowScratchLayout<T>::RowScratchLayout(const ResolvedAttention<T>& r, Index padded_value_head_size, bool converted,
                                       Index observer_bytes, Index rows)
-    : r_(r), padded_columns_(padded_value_head_size), widened_(widened), observer_bytes_(observer_bytes), rows_(rows) {
+    : r_(r),
+      padded_columns_(padded_value_head_size),
+      converted_(converted),
+      observer_bytes_(observer_bytes),
+      rows_(rows) {
   bytes_ = 0;
   place(nullptr, &bytes_);
 }
@@ -78,8 +88,8 @@ RowScratch<T> RowScratchLayout<T>::place(std::byte* memory, Index* end) const {
   s.bias = take(number, has_bias(r_) ? kRows * kBlockKeys : 0);
   s.dropout = take(number, has_dropout(r_) ? kRows * kBlockKeys : 0);
   s.visible = take(static_cast<std::int32_t*>(nullptr), has_dense_visibility(r_) ? kRows * kBlockKeys : 0);
-  s.key_panels = take(number, widened_ ? kBlockKeys * r_.head_size : 0);
-  s.value_panels = take(number, widened_ ? kBlockKeys * padded_columns_ : 0);
+  s.key_panels = take(number, converted_ ? kBlockKeys * r_.head_size : 0);
+  s.value_panels = take(number, converted_ ? kBlockKeys * padded_columns_ : 0);
   s.slopes = take(number, kRows);
   s.sinks = take(number, kRows);
   s.context = take(number, rows_ * r_.value_head_size);
@@ -105,7 +115,7 @@ RowScratch<T> RowScratchLayout<T>::at(std::byte* memory) const {
 
 namespace {
 
-// Rows of one head have a common stride; rows of several heads are first copied together.
+// Rows of one head have a common stride; rows of several heads are first copied to one array.
 template <class T>
 void pack_queries(const RowTask<T>& task) {
   const ResolvedAttention<T>& r = task.r;
@@ -189,7 +199,7 @@ bool RowTask<T>::start_block(Index key, kernels::ScoreBlock<T>& block, kernels::
   if (ahead) packed.prefetch_next(kv_head, key / kPanel, *ahead);
   for (Index i = 0; i < kernels::kBlockPanels; ++i) {
     const Index panel = key / kPanel + i;
-    T* const buffer = s.key_panels + (packed.widened() ? i * kPanel * r.head_size : 0);
+    T* const buffer = s.key_panels + (packed.converted() ? i * kPanel * r.head_size : 0);
     block.key_panels[i] = panel < kv_head.num_panels ? packed.key_panel(kv_head, panel, buffer) : nullptr;
   }
   return true;
@@ -278,7 +288,7 @@ class ChunkLoop {
     const RowScratch<T>& s = task_.scratch;
     std::ranges::fill(block_.value_panels, nullptr);
     for_each_panel(key, [&](Index i, Index panel) {
-      T* const buffer = s.value_panels + (task_.packed.widened() ? i * kPanel * s.padded_value_head_size : 0);
+      T* const buffer = s.value_panels + (task_.packed.converted() ? i * kPanel * s.padded_value_head_size : 0);
       block_.value_panels[i] = task_.packed.value_panel(task_.kv_head, panel, buffer);
     });
   }
@@ -305,9 +315,9 @@ class ChunkLoop {
   // Lets the kernel also multiply the keys of the block that starts at `key`, if the loop visits it.
   void look_ahead(Index key) {
     const Interval& all = task_.scratch.visible_rows->all;
-    const bool goes = block_.stored_values && key < std::min(end_, all.end) && !block_.score.rules.visible;
-    block_.next_score = goes ? &ahead_ : nullptr;
-    if (!goes) return;
+    const bool overlaps = block_.stored_values && key < std::min(end_, all.end) && !block_.score.rules.visible;
+    block_.next_score = overlaps ? &ahead_ : nullptr;
+    if (!overlaps) return;
     T* const first = task_.scratch.scores;
     ahead_ = block_.score;
     ahead_.multiplied = false;
@@ -339,10 +349,10 @@ class ChunkLoop {
 // done(task, index of the chunk within the task) while the chunk is in the task's scratch.
 template <class T, class F>
 void for_each_chunk(std::span<const RowTask<T>> tasks, std::span<const ChunkRange> chunks, Sums sums, const F& done) {
-  std::array<std::optional<ChunkLoop<T>>, kMaxTasksPerGroup> walks;
+  std::array<std::optional<ChunkLoop<T>>, kMaxTasksPerGroup> loops;
   ChunkRange all{std::numeric_limits<Index>::max(), 0};
   for (std::size_t i = 0; i < tasks.size(); ++i) {
-    walks[i].emplace(tasks[i], sums, chunks[i].end * kChunkKeys);
+    loops[i].emplace(tasks[i], sums, chunks[i].end * kChunkKeys);
     if (chunks[i].size() > 0) all = {std::min(all.begin, chunks[i].begin), std::max(all.end, chunks[i].end)};
   }
   for (Index c = all.begin; c < all.end; ++c) {
@@ -351,11 +361,11 @@ void for_each_chunk(std::span<const RowTask<T>> tasks, std::span<const ChunkRang
         if (c >= chunks[i].begin && c < chunks[i].end) f(i);
       }
     };
-    each([&](std::size_t i) { walks[i]->start_chunk(); });
+    each([&](std::size_t i) { loops[i]->start_chunk(); });
     for (Index key = c * kChunkKeys; key < (c + 1) * kChunkKeys; key += kBlockKeys)
-      each([&](std::size_t i) { walks[i]->attend(key); });
+      each([&](std::size_t i) { loops[i]->attend(key); });
     each([&](std::size_t i) {
-      walks[i]->finish_chunk();
+      loops[i]->finish_chunk();
       done(i, c - chunks[i].begin);
     });
   }
@@ -364,12 +374,12 @@ void for_each_chunk(std::span<const RowTask<T>> tasks, std::span<const ChunkRang
 // The same for one task.
 template <class T, class F>
 void for_each_chunk(const RowTask<T>& task, const ChunkRange& chunks, Sums sums, const F& done) {
-  ChunkLoop<T> walk(task, sums, chunks.end * kChunkKeys);
+  ChunkLoop<T> loop(task, sums, chunks.end * kChunkKeys);
   for (Index c = chunks.begin; c < chunks.end; ++c) {
-    walk.start_chunk();
+    loop.start_chunk();
     const Index end = std::min((c + 1) * kChunkKeys, task.scratch.visible_rows->all.end);
-    for (Index key = c * kChunkKeys; key < end; key += kBlockKeys) walk.attend(key);
-    walk.finish_chunk();
+    for (Index key = c * kChunkKeys; key < end; key += kBlockKeys) loop.attend(key);
+    loop.finish_chunk();
     done(c - chunks.begin);
   }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One task: up to 60 query rows of one head, processed over the chunks and blocks of keys that they attend to.
+// One task: up to 60 query rows that share a key head, processed over the chunks and blocks of keys that they attend
+// to. Also its scratch and the results of its chunks.
 // Read next: row_task.cpp.
 #pragma once
 
@@ -66,8 +67,8 @@ struct RowScratch {
 template <class T>
 class RowScratchLayout {
  public:
-  // widened: KvPanels::widened(). rows: the maximum per task, in whole register tiles.
-  RowScratchLayout(const ResolvedAttention<T>& r, Index padded_value_head_size, bool widened = false,
+  // converted: KvPanels::converted(). rows: the maximum per task, in whole register tiles.
+  RowScratchLayout(const ResolvedAttention<T>& r, Index padded_value_head_size, bool converted = false,
                    Index observer_bytes = 0, Index rows = kernels::kRows);
   Index bytes() const { return bytes_; }
   RowScratch<T> at(std::byte* memory) const;
@@ -77,7 +78,7 @@ class RowScratchLayout {
 
   const ResolvedAttention<T>& r_;
   Index padded_columns_;
-  bool widened_;
+  bool converted_;
   Index observer_bytes_;
   Index rows_;
   Index bytes_;
@@ -125,7 +126,7 @@ class Partials {
 };
 
 // The largest number of chunks that the rows of a task can attend to.
-Index most_chunks(const UntypedAttention& r);
+Index max_chunks(const UntypedAttention& r);
 
 struct ChunkRange {
   Index begin;

@@ -30,14 +30,14 @@ constexpr Index kMaxGroupedRows = kernels::kRows;
 constexpr Index kManyKeys = kernels::kChunkKeys;
 
 // The largest number of query rows of a key head.
-Index most_rows(const UntypedAttention& r) {
+Index max_rows(const UntypedAttention& r) {
   Index queries = 0;
   for (const Sequence& sequence : r.sequences) queries = std::max(queries, sequence.num_queries);
   return r.num_heads / r.num_kv_heads * queries;
 }
 
 bool has_few_rows(const UntypedAttention& r) {
-  const Index rows = most_rows(r), group = r.num_heads / r.num_kv_heads;
+  const Index rows = max_rows(r), group = r.num_heads / r.num_kv_heads;
   if (rows <= kernels::kFewRows) return true;
   Index keys = 0;
   for (const Sequence& sequence : r.sequences) keys += sequence.key_limit;
@@ -85,7 +85,7 @@ class RowKeys final : public KvPanels<T> {
 
 const char* why_packed(const UntypedAttention& r) {
   const auto fits = [](Index width) { return width >= kernels::kLeastRow && width % kernels::kRowStep == 0; };
-  if (r.num_kv_heads == 0 || most_rows(r) > kernels::kRows) return "";
+  if (r.num_kv_heads == 0 || max_rows(r) > kernels::kRows) return "";
   if (!has_few_rows(r)) return "packing is faster for this number of rows and keys";
   if (has_dropout(r)) return "dropout is enabled";
   if (!fits(r.head_size)) return "D is less than 32 or not a multiple of 8";

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The attention operators for C.
+// The attention operators for C. Each function converts its descriptors to views and its structs to options, calls the
+// C++ operator of the same name, and copies a requested fingerprint to the caller.
 // Read next: descriptors.h, src/attention/arguments.cpp.
 #include <vector>
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// KV caches and decoding for C.
+// KV caches and attention_decode for C. A regard_kv_cache holds a KvCache of one of five element types; each function
+// dispatches on that type.
 // Read next: descriptors.h, src/kv_cache/kv_cache.cpp.
 #include "regard/kv_cache.h"
 
@@ -53,8 +54,8 @@ std::int32_t with_cache(const char* name, Cache* cache, Function function) noexc
   });
 }
 
-void expect_place(const char* name, const char* argument, const void* place) {
-  if (place == nullptr) reject(name, std::string(argument) + " is NULL");
+void expect_not_null(const char* name, const char* argument, const void* pointer) {
+  if (pointer == nullptr) reject(name, std::string(argument) + " is NULL");
 }
 
 std::span<std::byte> span_of(void* memory, std::size_t num_bytes) {
@@ -66,7 +67,7 @@ std::span<std::byte> span_of(void* memory, std::size_t num_bytes) {
 int32_t regard_kv_cache_bytes(const regard_kv_cache_shape* shape, int32_t dtype, uint64_t* num_bytes) {
   return status_of([=] {
     const char* name = "kv_cache_bytes";
-    expect_place(name, "num_bytes", num_bytes);
+    expect_not_null(name, "num_bytes", num_bytes);
     with_stored_type(name, dtype, [=]<class K>(K) {
       *num_bytes = static_cast<std::uint64_t>(KvCache<K>::bytes(shape_of(name, shape)));
     });
@@ -77,7 +78,7 @@ int32_t regard_kv_cache_create(const regard_kv_cache_shape* shape, int32_t dtype
                                const regard_runtime* runtime, regard_kv_cache** cache) {
   return status_of([=] {
     const char* name = "kv_cache_create";
-    expect_place(name, "cache", cache);
+    expect_not_null(name, "cache", cache);
     with_stored_type(name, dtype, [=]<class K>(K) {
       const KvCacheShape s = shape_of(name, shape);
       run_unplanned(name, runtime, [&](const Runtime& how) {
@@ -92,8 +93,8 @@ int32_t regard_kv_cache_open(void* memory, size_t num_bytes, int32_t dtype, cons
                              regard_kv_cache** cache) {
   return status_of([=] {
     const char* name = "kv_cache_open";
-    expect_place(name, "cache", cache);
-    expect_place(name, "memory", memory);
+    expect_not_null(name, "cache", cache);
+    expect_not_null(name, "memory", memory);
     with_stored_type(name, dtype, [=]<class K>(K) {
       run_unplanned(name, runtime, [&](const Runtime& how) {
         *cache = new regard_kv_cache{KvCache<K>::open(span_of(memory, num_bytes), how.stop)};
@@ -116,8 +117,8 @@ int32_t regard_kv_cache_get_shape(const regard_kv_cache* cache, regard_kv_cache_
 int32_t regard_kv_cache_get_memory(const regard_kv_cache* cache, const void** memory, size_t* num_bytes) {
   const char* name = "kv_cache_get_memory";
   return with_cache(name, cache, [=](const auto& of) {
-    expect_place(name, "memory", memory);
-    expect_place(name, "num_bytes", num_bytes);
+    expect_not_null(name, "memory", memory);
+    expect_not_null(name, "num_bytes", num_bytes);
     *memory = of.memory().data();
     *num_bytes = of.memory().size();
   });
@@ -127,8 +128,8 @@ int32_t regard_kv_cache_get_length(const regard_kv_cache* cache, int64_t sequenc
                                    int64_t* first_key) {
   const char* name = "kv_cache_get_length";
   return with_cache(name, cache, [=](const auto& of) {
-    expect_place(name, "length", length);
-    expect_place(name, "first_key", first_key);
+    expect_not_null(name, "length", length);
+    expect_not_null(name, "first_key", first_key);
     *length = of.length(sequence);
     *first_key = of.first_key(sequence);
   });
@@ -137,7 +138,7 @@ int32_t regard_kv_cache_get_length(const regard_kv_cache* cache, int64_t sequenc
 int32_t regard_kv_cache_get_free_pages(const regard_kv_cache* cache, int64_t* num_pages) {
   const char* name = "kv_cache_get_free_pages";
   return with_cache(name, cache, [=](const auto& of) {
-    expect_place(name, "num_pages", num_pages);
+    expect_not_null(name, "num_pages", num_pages);
     *num_pages = of.num_free_pages();
   });
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Linear layers for C.
+// Linear layers for C: forward and backward, with a weight that is packed during the call or beforehand. The type of
+// the first argument, float, double or bfloat16, selects the C++ operator.
 // Read next: descriptors.h, src/layers/linear.cpp.
 #include "regard/linear.h"
 

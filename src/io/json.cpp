@@ -58,7 +58,7 @@ class Outline {
     std::uint64_t bytes = kFixed + num_containers_ * sizeof(JsonContainer) + sizeof(JsonValue);
     bytes += num_numbers_ * sizeof(double) + num_items_ * sizeof(JsonValue) + num_members_ * sizeof(JsonValue::Member);
     bytes += num_allocations_ * kAllocation + long_string_bytes_;
-    bytes += most_members_ * SortedNames::kBytesPerName;
+    bytes += max_members_ * SortedNames::kBytesPerName;
     // For its messages, the parser keeps the last string, and the text since the last string or number began; while
     // such a buffer grows, it takes three times its contents. A message is copied six times before it is truncated.
     return bytes + 3 * longest_string_ + 3 * longest_stretch_ + 6 * longest_shown_;
@@ -96,7 +96,7 @@ class Outline {
     ++num_allocations_;
     if (closed.is_object) {
       num_members_ += count;
-      most_members_ = std::max(most_members_, count);
+      max_members_ = std::max(max_members_, count);
     } else {
       (closed.only_numbers ? num_numbers_ : num_items_) += count;
     }
@@ -184,7 +184,7 @@ class Outline {
   std::vector<Open> open_;
   std::size_t num_containers_ = 0;
   std::uint64_t num_numbers_ = 0, num_items_ = 0, num_members_ = 0;
-  std::uint64_t most_members_ = 0;  // of one object
+  std::uint64_t max_members_ = 0;  // of one object
   std::uint64_t num_allocations_ = 0, long_string_bytes_ = 0;
   std::uint64_t longest_string_ = 0;
   std::uint64_t stretch_ = 0, shown_ = 0;  // since a string or number began: bytes, and their length in a message

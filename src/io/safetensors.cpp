@@ -77,8 +77,8 @@ float from_half(std::uint16_t half) {
     const float magnitude = std::ldexp(static_cast<float>(fraction), -24);
     return std::bit_cast<float>(std::bit_cast<std::uint32_t>(magnitude) | sign);
   }
-  const std::uint32_t widened = exponent == 0x1f ? 0xff : exponent + (127 - 15);
-  return std::bit_cast<float>(sign | widened << 23 | fraction << 13);
+  const std::uint32_t float_exponent = exponent == 0x1f ? 0xff : exponent + (127 - 15);
+  return std::bit_cast<float>(sign | float_exponent << 23 | fraction << 13);
 }
 float from_bfloat(std::uint16_t b) { return std::bit_cast<float>(static_cast<std::uint32_t>(b) << 16); }
 

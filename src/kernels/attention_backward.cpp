@@ -151,7 +151,7 @@ void grad_elements(const BackwardBlock<T>& block, Index r) {
   }
 }
 
-// The same for a row with a finite maximum and without dropout or soft cap, in pairs.
+// The same in the common case of pairs: a finite maximum, no dropout and no soft cap.
 REGARD_INLINE void plain_vector(const BackwardBlock<float>& block, const RowNumbers<float>& row, Index at,
                                 Vec<float>& p, Vec<float>& ds) {
   const Vec<float> x = load(block.scores + at);
@@ -225,7 +225,7 @@ inline void join_elements(const BackwardBlock<float>& block, Index r, const Span
 // ---- 4. and 5. tiles that are accumulated
 
 // to[r][column] += Σ_k a[k · StepK + r · StepR] · b[k][column]. k counts the words that contain the elements from begin
-// to end, which must not be empty. Other elements of these words must have a factor of zero.
+// to end (exclusive), of which there is at least one. Other elements of these words must have a factor of zero.
 template <class T, int Rows, Index StepK, Index StepR, class Words>
 void add_tile(const Span& numbers, const T* a, const T* const* panels, Index panel_offset, T* to, Index to_stride) {
   Tile<T, Rows> tile;

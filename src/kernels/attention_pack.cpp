@@ -6,8 +6,8 @@
 //   key    [panel][D][32]                transposed: lanes run along keys
 //   value  [panel][⌈Dv/32⌉][32][32]      lanes run along value columns; finite[panel] is false for non-finite values
 //
-// Rows, keys and columns past the end are zero, except next to a single row of query. 16-bit elements are converted
-// while they are copied; S is their type, or T.
+// Rows, keys and columns past the end are zero, except in a query group of a single row, whose other rows are never
+// read. 16-bit elements are converted while they are copied; S is their type, or T.
 // Read next: simd_convert.h, attention_tile.cpp.
 #include "kernels.h"
 #include "simd_convert.h"

@@ -105,7 +105,7 @@ void apply_rules(const ScoreBlock<T>& block, Index first, Index end_row, T* grou
     T* scores = group_scores + (r - first) * kBlockKeys;
     const Int begin = static_cast<Int>(larger(smaller(rules.visible_begin[r] - block.first_key, kBlockKeys), 0));
     const Int end = static_cast<Int>(larger(smaller(rules.visible_end[r] - block.first_key, block.num_keys), 0));
-    const T place = rules.alibi_slopes ? static_cast<T>(rules.positions[r] - block.first_key) : 0;
+    const T position = rules.alibi_slopes ? static_cast<T>(rules.positions[r] - block.first_key) : 0;
     for (Index lane = 0; lane < kBlockKeys; lane += kWidth<T>) {
       if (lane >= end || lane + kWidth<T> <= begin) {
         store(scores + lane, broadcast(-kInfinity<T>));
@@ -116,7 +116,7 @@ void apply_rules(const ScoreBlock<T>& block, Index first, Index end_row, T* grou
       Vec<T> x = load(scores + lane);
       if (rules.soft_cap != 0) x = tanh<T>(x / broadcast(rules.soft_cap)) * rules.soft_cap;
       if (rules.alibi_slopes) {
-        const Vec<T> distance = absolute<T>(__builtin_convertvector(number, Vec<T>) - broadcast(place));
+        const Vec<T> distance = absolute<T>(__builtin_convertvector(number, Vec<T>) - broadcast(position));
         x = fma(broadcast(-rules.alibi_slopes[r]), distance, x);
       }
       if (rules.bias) x += load(rules.bias + r * kBlockKeys + lane);
@@ -149,7 +149,7 @@ void score_group(const ScoreBlock<T>& block, bool plain, Index first, Index coun
   if (!plain) apply_rules(block, first, first + count, scores);
 }
 
-// A row group between scores and context.
+// A row group whose scores have been computed, but not yet its context.
 template <class T>
 struct RowGroup {
   Index first, count;  // rows
@@ -224,7 +224,7 @@ void value_rows(const AttentionBlock<T>& block, const RowGroup<T>& group, const 
   }
 }
 
-// Rounds p of the rows to pairs if value needs them.
+// Rounds p of these rows to pairs of bf16 if values are pairs.
 template <class T, class Words>
 void join_rows(T* weights, Index num_rows) {
   if constexpr (Words::kPerWord > 1) {
@@ -239,6 +239,7 @@ void join_rows(T* weights, Index num_rows) {
   }
 }
 
+// Passes 1 and 2 of all rows.
 template <class T, class Words>
 void score_rows(const ScoreBlock<T>& block) {
   const bool plain = is_plain(block);
@@ -272,7 +273,7 @@ void begin_group(const AttentionBlock<T>& block, bool plain, RowGroup<T>& group,
   raise_maxima(block, group.scores, group.first, group.count, maxima);
 }
 
-// Pass 3.
+// Pass 3: replaces the scores of a row group by p, times dropout and value scale, as words.
 template <class T, class Words>
 void weigh_group(const AttentionBlock<T>& block, const RowGroup<T>& group, const MaximaOf<T>& maxima) {
   if (block.value_scale != 1 || block.dropout) {
@@ -285,7 +286,7 @@ void weigh_group(const AttentionBlock<T>& block, const RowGroup<T>& group, const
   }
 }
 
-// Pass 4.
+// Pass 4: adds P·V to the context of a row group. With next_score, also computes the scores of the next block.
 template <class T, class KeyWords, class ValueWords>
 void end_group(const AttentionBlock<T>& block, const RowGroup<T>& group, const MaximaOf<T>& maxima) {
   if (block.next_score) {

@@ -13,11 +13,11 @@ void WeightsKernels<T>::weights_block(Index num_rows, const T* row_max, const T*
     const Vec<T> high = broadcast(row_max[r]);
     const Vec<T> sum = broadcast(row_sum[r]);
     for (Index lane = 0; lane < kBlockKeys; lane += kWidth<T>) {
-      T* place = scores + r * kBlockKeys + lane;
-      const Vec<T> x = load(place);
+      T* at = scores + r * kBlockKeys + lane;
+      const Vec<T> x = load(at);
       const Vec<T> p = exp<T>(select<T>(x == high, Vec<T>{}, x - high)) / sum;
       // Also covers row_sum = 0 or NaN: rows that attend to no key, and invisible keys of a NaN row.
-      store(place, select<T>(x == broadcast(-kInfinity<T>), Vec<T>{}, p));
+      store(at, select<T>(x == broadcast(-kInfinity<T>), Vec<T>{}, p));
     }
   }
 }

@@ -36,13 +36,13 @@ inline constexpr bool kOverlaps = Rows == 1 || sizeof(S) < sizeof(float);
 template <int Rows>
 struct OverlappedStep {
   static constexpr int kVectors = 2;
-  static constexpr bool kInTurn = true;
+  static constexpr bool kAlternates = true;
 };
 #else
 template <int Rows>
 struct OverlappedStep {
   static constexpr int kVectors = Rows > 1 ? 2 : 4;
-  static constexpr bool kInTurn = Rows * kVectors <= 4;
+  static constexpr bool kAlternates = Rows * kVectors <= 4;
 };
 #endif
 
@@ -54,13 +54,13 @@ inline constexpr Index kBytesAhead = sizeof(S) >= 4 ? 3072 : 8192;
 // A panel, and the location to prefetch while its beginning is read: a fixed distance ahead, in this panel or in a
 // later one.
 template <class S>
-struct PanelWalk {
+struct PanelCursor {
   const S* here;
   const S* there;
   const float* scales;
 };
 template <class S>
-REGARD_INLINE PanelWalk<S> walk_panel(const StoredPanels& panels, Index panel, Index elements) {
+REGARD_INLINE PanelCursor<S> panel_cursor(const StoredPanels& panels, Index panel, Index elements) {
   static_assert(kBlockPanels == 2);
   const void* const order[] = {panels.panels[0], panels.panels[1], panels.next[0], panels.next[1]};
   Index ahead = kBytesAhead<S> / static_cast<Index>(sizeof(S)), last = panel;
@@ -79,7 +79,7 @@ bool can_overlap(const AttentionBlock<T>& block) {
 }
 
 // Alternates steps of values and of keys until both are done.
-template <class T, class S, int Rows, int Vectors, bool InTurn, class Words>
+template <class T, class S, int Rows, int Vectors, bool Alternates, class Words>
 REGARD_INLINE void multiply_overlapped(Index num_values, const T* weights, const FewColumns<S, Vectors>& values,
                                        Vec<T> (&context)[Rows][Vectors], Index num_keys, const T* query,
                                        const FewColumns<S, Vectors>& keys, Vec<T> (&scores)[Rows][Vectors]) {
@@ -94,7 +94,7 @@ REGARD_INLINE void multiply_overlapped(Index num_values, const T* weights, const
     few_step<T, S, Rows, Vectors, kTileRows, 1, true, Words>(k, num_keys, query, keys, key_scales, fetch, scores);
   };
   Index both = 0;
-  if constexpr (InTurn) {
+  if constexpr (Alternates) {
     const Index fewer = smaller(value_steps, key_steps);
     for (; both + 2 <= fewer; both += 2) {
       value(both, true);
@@ -107,9 +107,9 @@ REGARD_INLINE void multiply_overlapped(Index num_values, const T* weights, const
   for (Index k = both; k < key_steps; ++k) key(k, k % kStepsPerFetch<S> == 0);
 }
 
-// The vectors of a panel's lines, from element `offset` on.
+// Points the columns at a panel's lines, from element `offset` on.
 template <class T, class S, int Vectors>
-REGARD_INLINE void point_at(const PanelWalk<S>& panel, Index offset, Index first_scale, Index scale_step,
+REGARD_INLINE void point_at(const PanelCursor<S>& panel, Index offset, Index first_scale, Index scale_step,
                             FewColumns<S, Vectors>& columns) {
 #pragma GCC unroll 4
   for (int v = 0; v < Vectors; ++v) {
@@ -119,7 +119,12 @@ REGARD_INLINE void point_at(const PanelWalk<S>& panel, Index offset, Index first
   }
 }
 
-// O = α·O + P·V of this block, and scale · Q·Kᵀ of the next one. ahead: the keys that its rows attend to.
+// O = α·O + P·V of this block, and scale · Q·Kᵀ of the next one. ahead: the keys of the next block that rows attend to.
+//
+//   for each panel of 32 keys of both blocks
+//     1. for each 32 columns of the context: their sums, and an equal share of the dimensions of the scores
+//     2. the scores of the next block, times scale
+//   3. O = α·O + the sums
 template <class T, class S, int Rows, class Words>
 void decode_overlapped(const AttentionBlock<T>& block, const LaneRange& range, const LaneRange& ahead, const T* alpha) {
   using Step = OverlappedStep<Rows>;
@@ -145,8 +150,8 @@ void decode_overlapped(const AttentionBlock<T>& block, const LaneRange& range, c
       fetch_pages<S, Rows>(values.next[panel], value_elements);
       fetch_pages<S, Rows>(keys.next[panel], key_elements);
     }
-    const PanelWalk<S> value_walk = walk_panel<S>(values, panel, value_elements);
-    const PanelWalk<S> key_walk = walk_panel<S>(keys, panel, key_elements);
+    const PanelCursor<S> value_cursor = panel_cursor<S>(values, panel, value_elements);
+    const PanelCursor<S> key_cursor = panel_cursor<S>(keys, panel, key_elements);
     std::memset(products, 0, sizeof products);
     for (Index group = 0; group < groups; ++group) {
       const Index depth = depths(group);
@@ -154,13 +159,14 @@ void decode_overlapped(const AttentionBlock<T>& block, const LaneRange& range, c
       for (Index part = 0; part < kPanel; part += kPart) {
         FewColumns<S, kVectors> value_columns{.step = kPanel, .at = {}, .next = {}, .scales = {}};
         FewColumns<S, kVectors> key_columns{.step = kPanel, .at = {}, .next = {}, .scales = {}};
-        if (num_values > 0) point_at<T>(value_walk, (group * kPanel + begin) * kPanel + part, begin, 0, value_columns);
-        if (num_keys > 0) point_at<T>(key_walk, depth * kPanel + part, part, kWidth<T>, key_columns);
+        if (num_values > 0)
+          point_at<T>(value_cursor, (group * kPanel + begin) * kPanel + part, begin, 0, value_columns);
+        if (num_keys > 0) point_at<T>(key_cursor, depth * kPanel + part, part, kWidth<T>, key_columns);
         Vec<T> context[Rows][kVectors], scores[Rows][kVectors];
         T* const sum = sums + group * kPanel + part;
         load_tile<kMaxSums>(sum, context);
         load_tile<kPanel>(products + part, scores);
-        multiply_overlapped<T, S, Rows, kVectors, Step::kInTurn, Words>(
+        multiply_overlapped<T, S, Rows, kVectors, Step::kAlternates, Words>(
             num_values, block.score.scores + (lane + begin) / Words::kPerWord, value_columns, context, num_keys,
             next.query + depth / Words::kPerWord * kTileRows, key_columns, scores);
         store_tile<kMaxSums>(context, sum);

@@ -7,8 +7,9 @@
 //
 // Keys and values are read as they are stored (StoredPanels, table.h) and converted in registers. Panels are read in
 // address order, one line of 32 elements per step. While a block is read, the same location of the next block is
-// prefetched, and before that, the first lines of its pages, so that memory is never idle (kFewFetches: unless the
-// hardware prefetcher does better). The chains are those of tile.h: both give the same bits.
+// prefetched, and before that, the first lines of its pages, so that memory is never idle. (Where the hardware
+// prefetcher alone does better, kFewFetches is false.) Every element has the chain of products that tile.h gives it,
+// and therefore the same bits.
 // Read next: decode_unpacked.h.
 #pragma once
 
@@ -195,7 +196,8 @@ REGARD_INLINE void store_scores(const ScoreBlock<T>& block, Index lane, Index do
   }
 }
 
-// The scores of the rows, as score_tile computes them.
+// The scores of the rows, as score_tile computes them, a few vectors of keys at a time: 1. a chain of products for each
+// segment of 256 dimensions; 2. the sum of the segments, times scale.
 template <class T, class S, int Rows, class Words>
 void few_scores(const ScoreBlock<T>& block, const LaneRange& range) {
   constexpr int kVectors = kPackedVectors<T, S, Rows>;
@@ -230,7 +232,7 @@ REGARD_INLINE void add_values(const AttentionBlock<T>& block, const LaneRange& r
   const Index step = InRows ? values.row_stride : kPanel;
   constexpr Index kNextLine = InRows ? kPanel : kPanel * kPanel;  // 32 columns later
   // True if the vectors are contiguous, in a row or in a line.
-  constexpr bool kTogether = InRows || Vectors * kWidth<T> <= kPanel;
+  constexpr bool kContiguous = InRows || Vectors * kWidth<T> <= kPanel;
   // Whole words from the first on: a key that no row attends to has a weight of zero.
   const Index begin = larger(range.begin - panel * kPanel, 0) / Words::kPerWord * Words::kPerWord;
   const Index end = smaller(range.end - panel * kPanel, kPanel);
@@ -239,7 +241,7 @@ REGARD_INLINE void add_values(const AttentionBlock<T>& block, const LaneRange& r
   const auto place = [&](Index at) { return at / kPanel * kNextLine + begin * step + at % kPanel; };
   for (int v = 0; v < Vectors; ++v) {
     const Index offset = v * kWidth<T>;
-    columns.point(v, values, panel, kTogether ? place(column) + offset : place(column + offset), begin);
+    columns.point(v, values, panel, kContiguous ? place(column) + offset : place(column + offset), begin);
   }
   multiply_few<T, S, Rows, Vectors, 1, kBlockKeys, false, Words>(
       end - begin, block.score.scores + (panel * kPanel + begin) / Words::kPerWord, columns, tile);

@@ -74,6 +74,7 @@ void few_columns_by_row(const AttentionBlock<T>& block, const std::uint64_t* con
   }
 }
 
+// O = α·O + P·V, for values in packed panels or in rows.
 template <class T, class S, int Rows, class Words>
 void few_context(const AttentionBlock<T>& block, const LaneRange& range, const std::uint64_t* contributes,
                  const T* alpha) {
@@ -122,7 +123,7 @@ void few_context(const AttentionBlock<T>& block, const LaneRange& range, const s
   }
 }
 
-// Prefetches rows of `width` elements line by line, one row after another, at any distance.
+// Prefetches rows of `width` elements, `stride` elements apart, one cache line per call.
 template <class S>
 struct LineFetch {
   const S* at;
@@ -253,6 +254,7 @@ REGARD_INLINE void with_stored(Stored type, Index num_rows, Use use) {
   }
 }
 
+// The scores of a block whose keys are in packed panels or in rows.
 template <class T, class Words>
 void few_score_tiles(const ScoreBlock<T>& block, const LaneRange& range) {
   with_stored<T, Words>(block.stored_keys->type, block.num_rows, [&](auto stored, auto rows) {
@@ -264,7 +266,8 @@ void few_score_tiles(const ScoreBlock<T>& block, const LaneRange& range) {
   });
 }
 
-// contributes: for each row, the keys with a score above −∞; only used for values stored in rows.
+// Adds P·V of a block to the context. contributes: for each row, the keys with a score above −∞; only used for values
+// stored in rows.
 template <class T, class Words>
 void few_value_tiles(const AttentionBlock<T>& block, const LaneRange& range, const std::uint64_t* contributes,
                      const T* alpha) {

@@ -89,7 +89,7 @@ struct ElementwiseKernels {
 
 // peak.cpp
 inline constexpr int kPeakChains = 12;
-float multiply_add_loop(Index turns, float factor, float addend);
+float multiply_add_loop(Index iterations, float factor, float addend);
 template <int kStreams>
 std::int32_t read_loop(const float* data, Index count);
 

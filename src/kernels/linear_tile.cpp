@@ -5,7 +5,10 @@
 //
 //   output[r][c] = activation(Σ over segments of 256 of (one chain over the segment) + bias[c])
 //
-// A register tile of products goes through 1.5 KiB of stack, so that bias and activation are applied while it is in L1.
+//   for each register tile of rows
+//     1. products     chains and segments, into an array on the stack (1.5 KiB for 12 rows of float)
+//     2. finish       bias and activation, applied while the array is in L1, and stored in the output
+//
 // Read next: tile_epilogue.h, simd_gelu.h.
 #include "kernels.h"
 #include "simd_gelu.h"

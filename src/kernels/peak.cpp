@@ -2,14 +2,14 @@
 //
 // Measures the limits of the processor: loops that compute in registers only, and loops that only read memory.
 //
-//   multiply_add:   for each turn:  for each of 12 independent chains:  x ← x · factor + addend
+//   multiply_add:   for each iteration:  for each of 12 independent chains:  x ← x · factor + addend
 //   read:           for each step of bytes:  for each stream:  for each vector of a line or two:
 //                     total ← total ^ vector
 //
 // Twelve chains hide a latency of four cycles on two units (eight in flight), and leave registers for factor and addend
-// among the sixteen of avx2. With factor −1 and addend 1, x and 1 − x alternate: always finite, never equal from turn
-// to turn. Several streams keep more lines in flight if one prefetcher is not enough; src/runtime/peaks.cpp tries which
-// number is fastest.
+// among the sixteen of avx2. With factor −1 and addend 1, x and 1 − x alternate: the values stay finite and
+// change in every iteration. Several streams keep more lines in flight if one prefetcher is not enough;
+// src/runtime/peaks.cpp measures which number of streams is fastest.
 // Read next: peak_bf16.cpp, src/runtime/peaks.cpp.
 #include "kernels.h"
 #include "simd.h"
@@ -21,12 +21,12 @@ constexpr int kTotals = 8;  // independent accumulators, so that a load can issu
 
 }  // namespace
 
-float multiply_add_loop(Index turns, float factor, float addend) {
+float multiply_add_loop(Index iterations, float factor, float addend) {
   const Vec<float> factors = Vec<float>{} + factor, addends = Vec<float>{} + addend;
   Vec<float> chain[kPeakChains];
 #pragma GCC unroll 12
   for (int c = 0; c < kPeakChains; ++c) chain[c] = Vec<float>{} + static_cast<float>(c + 1) / (2 * kPeakChains);
-  for (Index turn = 0; turn < turns; ++turn) {
+  for (Index iteration = 0; iteration < iterations; ++iteration) {
 #pragma GCC unroll 12
     for (int c = 0; c < kPeakChains; ++c) chain[c] = fma(chain[c], factors, addends);
   }

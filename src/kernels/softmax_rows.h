@@ -2,7 +2,9 @@
 //
 // The softmax of a row group within a block of 64 keys, in place:
 //
-//   m' = max(m, row),  α = exp(m − m'),  p = exp(score − m'),  lanes = α·lanes + Σp
+//   1. m' = max(m, row),  α = exp(m − m')       raise_maxima
+//   2. p = exp(score − m')                      finite_exponentials, or infinite_exponentials
+//   3. lanes = α·lanes + Σp                     add_to_lanes
 //
 // and the statistics that are computed along with it if requested (RowStatistics, table.h):
 //
@@ -22,8 +24,8 @@ namespace {
 template <class T>
 struct MaximaOf {
   alignas(64) T alpha[kPaddedRows];  // exp(m − m')
-  alignas(64) T block[kPaddedRows];  // the largest score of the block, and …
-  alignas(64) T drop[kPaddedRows];   // … m − m', 0 where m = −∞: for statistics only
+  alignas(64) T block[kPaddedRows];  // the largest score of the block; for statistics only
+  alignas(64) T drop[kPaddedRows];   // m − m', or 0 where m = −∞; for statistics only
 };
 
 // ---- statistics
@@ -44,12 +46,12 @@ REGARD_INLINE void insert(T x, typename VecOf<T>::Int key, int vectors, Vec<T>* 
   }
 }
 
-// Inserts the candidates, which are lanes of the scores, each before the first smaller one of the best. Most ≥ vectors.
-template <class T, int Most>
+// Inserts the candidates, a bit per lane of the scores, each before the first smaller one of the best.
+template <class T, int MaxVectors>
 REGARD_INLINE void insert_all(std::uint64_t candidates, Index first_key, const T* scores, int vectors, T* best_scores,
                               typename VecOf<T>::Int* best_keys) {
-  Vec<T> best[Most];
-  IntVec<T> keys[Most];
+  Vec<T> best[MaxVectors];
+  IntVec<T> keys[MaxVectors];
   for (int v = 0; v < vectors; ++v) {
     best[v] = load(best_scores + v * kWidth<T>);
     std::memcpy(&keys[v], best_keys + v * kWidth<T>, sizeof keys[v]);
@@ -135,22 +137,22 @@ REGARD_INLINE void finite_exponentials(T* scores, [[maybe_unused]] Index end, co
   constexpr int kVectors = static_cast<int>(kBlockKeys) / kWidth<T>;
   constexpr int kPerWord = static_cast<int>(Words::kPerWord);
   constexpr int kMaxVectors = Whole ? Rows * kExpVectors : kLaneVectors;
-  constexpr int kBeside = kMaxVectors > kPerWord ? kMaxVectors : kPerWord;
+  constexpr int kVectorsAtOnce = kMaxVectors > kPerWord ? kMaxVectors : kPerWord;
   const int vectors = Whole ? Rows * kVectors : static_cast<int>((end + kWidth<T> - 1) / kWidth<T>);
   Vec<T> high[Rows];
 #pragma GCC unroll 4
   for (int r = 0; r < Rows; ++r) high[r] = broadcast(m[r]);
   [[maybe_unused]] Vec<T> distance = __builtin_convertvector(lane_numbers<T>(), Vec<T>) + also.first_distance;
 #pragma GCC unroll 4
-  for (int first = 0; first < vectors; first += kBeside) {
-    Vec<T> x[kBeside];
-    Vec<T> p[kBeside];
+  for (int first = 0; first < vectors; first += kVectorsAtOnce) {
+    Vec<T> x[kVectorsAtOnce];
+    Vec<T> p[kVectorsAtOnce];
 #pragma GCC unroll 8
-    for (int i = 0; i < kBeside; ++i)
+    for (int i = 0; i < kVectorsAtOnce; ++i)
       x[i] = load(scores + (first + i) * kWidth<T>) - high[Rows == 1 ? 0 : i / kVectors];
-    exp<T, kBeside>(x, p);
+    exp<T, kVectorsAtOnce>(x, p);
 #pragma GCC unroll 8
-    for (int i = 0; i < kBeside; ++i) {
+    for (int i = 0; i < kVectorsAtOnce; ++i) {
       const int v = (first + i) % kLaneVectors;
       sums.p[(Rows == 1 ? 0 : i / kVectors) * kLaneVectors + v] += p[i];
       if constexpr (Statistics) {
@@ -161,7 +163,7 @@ REGARD_INLINE void finite_exponentials(T* scores, [[maybe_unused]] Index end, co
       }
     }
 #pragma GCC unroll 8
-    for (int i = 0; i < kBeside; i += kPerWord) {
+    for (int i = 0; i < kVectorsAtOnce; i += kPerWord) {
       const int row = Rows == 1 ? 0 : i / kVectors;
       store(scores + row * kBlockKeys + (first + i - row * kVectors) / kPerWord * kWidth<T>, Words::join(p + i));
     }
@@ -281,8 +283,8 @@ void raise_maxima(const AttentionBlock<T>& block, const T* group_scores, Index f
 template <class T, class Words, bool Statistics, bool Whole>
 void softmax_rows(const AttentionBlock<T>& block, T* group_scores, Index first, Index count, Index end,
                   const MaximaOf<T>& maxima) {
-  constexpr int kTogether = Whole && !Statistics ? kExpRows<T> : 1;
-  const auto rows = [&](Index r, auto together) __attribute__((always_inline)) {
+  constexpr int kRowsAtOnce = Whole && !Statistics ? kExpRows<T> : 1;
+  const auto rows = [&](Index r, auto num_rows_at_once) __attribute__((always_inline)) {
     T* const scores = group_scores + (r - first) * kBlockKeys;
     RowSums<T> also{};
     if constexpr (Statistics) {
@@ -291,11 +293,11 @@ void softmax_rows(const AttentionBlock<T>& block, T* group_scores, Index first, 
       also = {maxima.drop[r], static_cast<T>(block.score.first_key - block.score.rules.positions[r]),
               statistics.log_lanes + r * kLanes, statistics.distance_lanes + r * kLanes};
     }
-    exponentials<T, Words, Statistics, Whole, decltype(together)::value>(
+    exponentials<T, Words, Statistics, Whole, decltype(num_rows_at_once)::value>(
         scores, end, block.state.row_max + r, maxima.alpha + r, block.state.row_lanes + r * kLanes, also);
   };
   Index r = first;
-  for (; r + kTogether <= first + count; r += kTogether) rows(r, Rows<kTogether>{});
+  for (; r + kRowsAtOnce <= first + count; r += kRowsAtOnce) rows(r, Rows<kRowsAtOnce>{});
   if (r < first + count) rows(r, Rows<1>{});
 }
 

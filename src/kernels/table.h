@@ -8,7 +8,7 @@
 //   packed keys    [panel of 32 keys][D][32]                scores have one lane per key
 //   packed values  [panel of 32 keys][⌈Dv/32⌉][32][32]      context has one lane per value column
 //   … of pairs     [panel of 32 keys][⌈D/2⌉][32][2]  and  [panel of 32 keys][⌈Dv/32⌉][16][32][2]  of bf16
-//   a task         up to kRows query rows of one head, which process the keys block by block, chunk by chunk
+//   a task         up to kRows query rows of one key head, which process the keys block by block, chunk by chunk
 //
 // All strides count elements.
 // Read next: attention_tile.cpp.
@@ -57,9 +57,9 @@ struct ScoreRules {
   const T* alibi_slopes;        // [num_rows], or nullptr
   const Index* positions;       // [num_rows]: p, with alibi_slopes or statistics
   const T* bias;                // [num_rows][kBlockKeys], or nullptr
-  const Index* visible_begin;   // [num_rows]: row r attends to keys visible_begin[r] ≤ j < visible_end[r] …
-  const Index* visible_end;     // … counted like first_key
-  const std::int32_t* visible;  // … and −1 (visible) or 0 in [num_rows][kBlockKeys], or nullptr
+  const Index* visible_begin;   // [num_rows]: row r attends to keys visible_begin[r] ≤ j < visible_end[r],
+  const Index* visible_end;     // [num_rows]: counted like first_key
+  const std::int32_t* visible;  // [num_rows][kBlockKeys]: −1, or 0 for keys that are invisible in addition; or nullptr
 };
 
 // The keys or values of a block as stored in a cache or in the caller's tensor, for tasks of few rows, which read them
@@ -250,9 +250,9 @@ struct Kernels {
   bool (*finish_rows)(const FinishRows<T>&);
   // weights[r][j] = exp(score − row_max[r]) / row_sum[r], in place, for a block of scores.
   void (*weights_block)(Index num_rows, const T* row_max, const T* row_sum, T* scores);
-  // Replaces scores by weights, and writes grad_scores …
+  // Replaces scores by weights, and writes grad_scores.
   void (*grad_scores_block)(const BackwardBlock<T>&);
-  // … and adds three products to the gradients of query, key and value.
+  // The same, and adds three products to the gradients of query, key and value.
   void (*backward_block)(const BackwardBlock<T>&);
   // sums[j] += weights[r][j], r in order, for a block of weights.
   void (*add_rows)(Index num_rows, const T* weights, double* sums);
@@ -261,9 +261,9 @@ struct Kernels {
   void (*linear_tile)(Index num_rows, Index num_columns, Index depth, const T* packed_a, const T* panel_b,
                       const T* bias, Activation activation, T* output, Index output_stride);
 
-  // mean = Σ x / count and variance = Σ (x − mean)² / count, in double; count ≥ 1 …
+  // mean = Σ x / count and variance = Σ (x − mean)² / count, in double; count ≥ 1.
   void (*moments)(const T* x, Index count, double* mean, double* variance);
-  // … and, in place, x = (x − mean) / deviation · gain + bias, rounded to T once.
+  // In place: x = (x − mean) / deviation · gain + bias, rounded to T once.
   void (*normalise)(Index count, double mean, double deviation, const T* gain, const T* bias, T* x);
 
   void (*dropout_row)(const DropoutRow<T>&, T* factors);  // [kBlockKeys], written
@@ -296,10 +296,11 @@ struct PairKernels {
   // The inverse, converted to float: [⌈num_lines / 2⌉][kPanel][2] → floats [num_lines][kPanel].
   void (*widen_pairs)(const float* pairs, Index num_lines, float* lines);
 
-  // Query and keys are pairs; so are values, whose weights are rounded to bf16 after they were added to the sum …
+  // Query and keys are pairs. In attention_block, so are values, and weights are rounded to bf16 after they were added
+  // to the sum. In attention_block_wide, values are floats and weights are not rounded.
   void (*score_block)(const ScoreBlock<float>&);
   void (*attention_block)(const AttentionBlock<float>&);
-  void (*attention_block_wide)(const AttentionBlock<float>&);  // … or values are floats, and weights are not rounded
+  void (*attention_block_wide)(const AttentionBlock<float>&);
   // All operands are pairs, including query, key and grad_context by rows. Weights and grad_scores are rounded to bf16
   // for the three accumulated products; grad_scores_block writes them unrounded, backward_block need not write them.
   void (*grad_scores_block)(const BackwardBlock<float>&);
@@ -313,8 +314,8 @@ struct PairKernels {
 
 // Loops that measure the limits of the machine (used by src/runtime/peaks.cpp).
 struct PeakLoop {
-  Index operations;  // per turn; a fused multiply-add counts as two
-  float (*run)(Index turns, float factor, float addend);
+  Index operations;  // per iteration; a fused multiply-add counts as two
+  float (*run)(Index iterations, float factor, float addend);
 };
 inline constexpr int kReadLoops = 3;
 inline constexpr Index kReadStep = 1024;  // floats, one page: a multiple of what any read loop reads at once

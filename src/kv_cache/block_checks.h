@@ -22,8 +22,8 @@ void check_range(const Block& block, Index sequence) {
   const auto& layout = block.layout;
   const Index length = block.lengths()[sequence], first = block.firsts()[sequence];
   const auto here = [&](Index offset) { return offset + sequence * static_cast<Index>(sizeof(std::int64_t)); };
-  const Index most = block.shape.ring ? std::numeric_limits<Index>::max() / 2 - 1 : block.shape.capacity;
-  if (length < 0 || length > most)
+  const Index max_length = block.shape.ring ? std::numeric_limits<Index>::max() / 2 - 1 : block.shape.capacity;
+  if (length < 0 || length > max_length)
     reject_cache_bytes(here(layout.lengths), sequence_text(sequence) + " has an invalid length");
   const Index last = length > 0 ? (length - 1) / kernels::kPanel : -1;
   if (first < 0 || first > length || first % kernels::kPanel != 0 || (!block.shape.ring && first != 0) ||

@@ -49,9 +49,9 @@ void write_fields(const KvCacheShape& shape, Fields& to) {
 [[noreturn]] void reject_cache_shape(const std::string& what);                // throws std::invalid_argument
 [[noreturn]] void reject_cache_bytes(Index offset, const std::string& what);  // throws DataError
 
-// Throws std::invalid_argument for an invalid shape …
+// Throws std::invalid_argument for an invalid shape.
 void check_cache_shape(const KvCacheShape& shape);
-// … and for memory that is not aligned to kCacheAlignment.
+// Throws std::invalid_argument for memory that is not aligned to kCacheAlignment.
 void check_cache_alignment(std::span<const std::byte> memory);
 
 void write_cache_header(const KvCacheShape& shape, ElementType type, std::byte* to);

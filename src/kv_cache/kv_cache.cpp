@@ -231,8 +231,8 @@ void check_finite(const char* name, const InputView<3>& view, const std::stop_to
 
 // The stop token to check while a cache is written. Writes to a ring cannot be undone, so they do not check for a stop.
 const std::stop_token& while_writing(const KvCacheShape& shape, const std::stop_token& stop) {
-  static const std::stop_token goes_on;
-  return shape.ring ? goes_on : stop;
+  static const std::stop_token never_stop;
+  return shape.ring ? never_stop : stop;
 }
 
 // The first `count` rows of one sequence.
@@ -249,12 +249,12 @@ void check_pages(const char* name, Index needed, Index free) {
                      std::to_string(free) + " are free; truncate a sequence or create the cache with more pages");
 }
 
-void check_room(const KvCacheShape& shape, Index sequence, Index length, Index count) {
-  const Index most = shape.ring ? std::numeric_limits<Index>::max() / 4 : shape.capacity;
-  if (count > most - length)
+void check_capacity(const KvCacheShape& shape, Index sequence, Index length, Index count) {
+  const Index limit = shape.ring ? std::numeric_limits<Index>::max() / 4 : shape.capacity;
+  if (count > limit - length)
     internal::reject("KvCache::append", sequence_text(sequence) + " holds " + std::to_string(length) + " keys, and " +
                                             std::to_string(count) + " more are given; its capacity is " +
-                                            std::to_string(most));
+                                            std::to_string(limit));
 }
 
 }  // namespace
@@ -272,7 +272,7 @@ void KvCache<T>::append(Index sequence, const InputView<3>& key, const InputView
     check_finite("value", value, stop);
   }
   const Block block = this->block();
-  check_room(state_->shape, sequence, block.lengths()[sequence], count);
+  check_capacity(state_->shape, sequence, block.lengths()[sequence], count);
   const auto need = block.need(sequence, count);
   check_pages("KvCache::append", need.pages, block.free_pages());
   throw_if_stopped(stop);
@@ -290,22 +290,22 @@ template <class T>
 void KvCache<T>::append(const InputView<4>& key, const InputView<4>& value, std::span<const Index> counts,
                         const std::stop_token& stop) {
   const CacheWriting use("KvCache::append", state_->users);
-  const Index most = key.shape[2];
+  const Index limit = key.shape[2];
   check_view<ComputeType<T>>("key", key,
-                             {state_->shape.num_sequences, state_->shape.num_kv_heads, most, state_->shape.head_size});
+                             {state_->shape.num_sequences, state_->shape.num_kv_heads, limit, state_->shape.head_size});
   check_view<ComputeType<T>>(
-      "value", value, {state_->shape.num_sequences, state_->shape.num_kv_heads, most, state_->shape.value_head_size});
+      "value", value, {state_->shape.num_sequences, state_->shape.num_kv_heads, limit, state_->shape.value_head_size});
   if (!counts.empty() && static_cast<Index>(counts.size()) != state_->shape.num_sequences)
     internal::reject("KvCache::append", "counts has " + std::to_string(counts.size()) + " entries; expected " +
                                             std::to_string(state_->shape.num_sequences));
-  const auto count_of = [&](Index s) { return counts.empty() ? most : counts[static_cast<std::size_t>(s)]; };
+  const auto count_of = [&](Index s) { return counts.empty() ? limit : counts[static_cast<std::size_t>(s)]; };
   const Block block = this->block();
   Index pages = 0;
   for (Index s = 0; s < state_->shape.num_sequences; ++s) {
-    if (count_of(s) < 0 || count_of(s) > most)
+    if (count_of(s) < 0 || count_of(s) > limit)
       internal::reject("KvCache::append", "counts[" + std::to_string(s) + "] is " + std::to_string(count_of(s)) +
-                                              "; expected 0 to " + std::to_string(most));
-    check_room(state_->shape, s, block.lengths()[s], count_of(s));
+                                              "; expected 0 to " + std::to_string(limit));
+    check_capacity(state_->shape, s, block.lengths()[s], count_of(s));
     // Earlier sequences that share the partially filled panel will have their own copy by then.
     Index gone = 0;
     for (Index before = 0; before < s && block.tail(s) >= 0; ++before)
@@ -340,10 +340,10 @@ void KvCache<T>::truncate(Index sequence, Index length) {
   check_sequence("KvCache::truncate", state_->shape, sequence);
   const Block block = this->block();
   const Index first = block.firsts()[sequence];
-  const Index most = block.lengths()[sequence];
-  if (length < 0 || length > most || (length < first && length != 0))
+  const Index limit = block.lengths()[sequence];
+  if (length < 0 || length > limit || (length < first && length != 0))
     internal::reject("KvCache::truncate", "length is " + std::to_string(length) + "; " + sequence_text(sequence) +
-                                              " has keys " + std::to_string(first) + " to " + std::to_string(most) +
+                                              " has keys " + std::to_string(first) + " to " + std::to_string(limit) +
                                               (first > 0 ? ", and 0 empties it" : ""));
   std::int32_t* entries = block.table(sequence);
   block.lengths()[sequence] = length;

@@ -191,8 +191,8 @@ void multiply(const TensorView<const T, 2>& input, const T* panels, const Tensor
   }
   for_each_item(runtime, workers, blocks * groups, [&](Index task, int worker) {
     Compute* packed_rows = scratch.data() + worker * scratch_elements;
-    Compute* panel_room = packed_rows + operands.row_elements();
-    Compute* tile = panel_room + operands.panel_elements();
+    Compute* panel_buffer = packed_rows + operands.row_elements();
+    Compute* tile = panel_buffer + operands.panel_elements();
     const Index first = task % blocks * kRows;
     const Index num_rows = std::min(kRows, rows - first);
     operands.pack_rows(first, num_rows, packed_rows);
@@ -205,7 +205,7 @@ void multiply(const TensorView<const T, 2>& input, const T* panels, const Tensor
       if constexpr (kSameType) {
         if (direct) to = output.pointer(first, column);
       }
-      operands.tile()(num_rows, width, depth, packed_rows, operands.panel(panel, panel_room),
+      operands.tile()(num_rows, width, depth, packed_rows, operands.panel(panel, panel_buffer),
                       bias.absent() ? nullptr : dense_bias.data() + column, activation, to,
                       direct ? output.strides[0] : kPanel);
       for (Index i = 0; i < (direct ? 0 : num_rows); ++i) {

@@ -41,9 +41,9 @@ std::optional<Index> joined_stride(Index outer_extent, Index outer_stride, Index
 
 // split_heads, given the head size, which cannot be derived without heads.
 template <class T>
-TensorView<T, 4> split(const TensorView<T, 3>& joined, Index heads, Index depth) {
+TensorView<T, 4> split(const TensorView<T, 3>& joined, Index heads, Index head_size) {
   TensorView<T, 4> view = split_heads(joined, heads);
-  view.shape[3] = depth;
+  view.shape[3] = head_size;
   return view;
 }
 
@@ -76,16 +76,16 @@ void project_heads(const TensorView<const T, 3>& input, const TensorView<const T
                    const TensorView<const T, 1>& bias, const TensorView<T, 4>& output, const Runtime& runtime) {
   if (const auto joined = join_heads(output); !joined.absent())
     return project(input, parameters, bias, joined, runtime);
-  const auto& [batch, heads, length, depth] = output.shape;
+  const auto& [batch, heads, length, head_size] = output.shape;
   for (Index h = 0; h < heads; ++h) {
-    const Index column = h * depth;
+    const Index column = h * head_size;
     TensorView<const T, 1> head_bias = bias;
-    if (!bias.absent()) head_bias = {bias.data + column * bias.strides[0], {depth}, bias.strides};
+    if (!bias.absent()) head_bias = {bias.data + column * bias.strides[0], {head_size}, bias.strides};
     project<T>(input,
-               {parameters.data + column * parameters.strides[1], {parameters.shape[0], depth}, parameters.strides},
+               {parameters.data + column * parameters.strides[1], {parameters.shape[0], head_size}, parameters.strides},
                head_bias,
                {output.data + h * output.strides[1],
-                {batch, length, depth},
+                {batch, length, head_size},
                 {output.strides[0], output.strides[2], output.strides[3]}},
                runtime);
   }
@@ -104,7 +104,7 @@ void copy(const TensorView<const T, 4>& from, const TensorView<T, 4>& to) {
 }
 
 struct Shapes {
-  Index batch, length, keys, heads, key_heads, depth, value_depth, width;  // width: columns of the output
+  Index batch, length, keys, heads, key_heads, head_size, value_head_size, width;  // width: columns of the output
 };
 
 // Columns per head of a projection. Without heads any head size is valid; 1 is the smallest.
@@ -119,11 +119,11 @@ Index columns_per_head(const char* name, const TensorView<const T, 2>& parameter
   return heads == 0 ? 1 : columns / heads;
 }
 
-Index columns_of(Index heads, Index depth) {
+Index columns_of(Index heads, Index head_size) {
   Index columns = 0;
-  if (__builtin_mul_overflow(heads, depth, &columns)) {
+  if (__builtin_mul_overflow(heads, head_size, &columns)) {
     reject(kMultiHeadAttentionForward,
-           std::to_string(heads) + " heads of " + std::to_string(depth) + " columns do not fit in 63 bits");
+           std::to_string(heads) + " heads of " + std::to_string(head_size) + " columns do not fit in 63 bits");
   }
   return columns;
 }
@@ -159,8 +159,8 @@ Shapes check_shapes(const TensorView<const T, 3>& input, const TensorView<const 
   s.keys = source.shape[1];
   s.heads = parameters.num_heads;
   s.key_heads = parameters.num_kv_heads == 0 ? s.heads : parameters.num_kv_heads;
-  s.depth = columns_per_head("w_query", parameters.w_query, s.heads);
-  s.value_depth = columns_per_head("w_value", parameters.w_value, s.key_heads);
+  s.head_size = columns_per_head("w_query", parameters.w_query, s.heads);
+  s.value_head_size = columns_per_head("w_value", parameters.w_value, s.key_heads);
 
   const auto matrix = [](const char* name, const TensorView<const T, 2>& view, Index rows, Index columns) {
     if (view.shape != std::array{rows, columns}) {
@@ -169,9 +169,9 @@ Shapes check_shapes(const TensorView<const T, 3>& input, const TensorView<const 
     }
   };
   matrix("w_query", parameters.w_query, input.shape[2], parameters.w_query.shape[1]);
-  matrix("w_key", parameters.w_key, source.shape[2], columns_of(s.key_heads, s.depth));
+  matrix("w_key", parameters.w_key, source.shape[2], columns_of(s.key_heads, s.head_size));
   matrix("w_value", parameters.w_value, source.shape[2], parameters.w_value.shape[1]);
-  const Index joined = columns_of(s.heads, s.value_depth);
+  const Index joined = columns_of(s.heads, s.value_head_size);
   s.width = joined;
   if (!parameters.w_output.absent()) {
     matrix("w_output", parameters.w_output, joined, parameters.w_output.shape[1]);
@@ -198,10 +198,10 @@ void check_outputs(const Shapes& s, const MultiHeadOutputs<T>& outputs, std::spa
     expect_shape(kMultiHeadAttentionForward, name, view, shape);
     if (!view.absent()) written.push_back(footprint(kMultiHeadAttentionForward, name, view));
   };
-  check("query", outputs.query, std::array{s.batch, s.heads, s.length, s.depth});
-  check("key", outputs.key, std::array{s.batch, s.key_heads, s.keys, s.depth});
-  check("value", outputs.value, std::array{s.batch, s.key_heads, s.keys, s.value_depth});
-  check("context", outputs.context, std::array{s.batch, s.heads, s.length, s.value_depth});
+  check("query", outputs.query, std::array{s.batch, s.heads, s.length, s.head_size});
+  check("key", outputs.key, std::array{s.batch, s.key_heads, s.keys, s.head_size});
+  check("value", outputs.value, std::array{s.batch, s.key_heads, s.keys, s.value_head_size});
+  check("context", outputs.context, std::array{s.batch, s.heads, s.length, s.value_head_size});
   check("row_max", outputs.row_max, std::array{s.batch, s.heads, s.length});
   check("row_sum", outputs.row_sum, std::array{s.batch, s.heads, s.length});
   check("weights", outputs.weights, std::array{s.batch, s.heads, s.length, s.keys});
@@ -212,10 +212,11 @@ void check_outputs(const Shapes& s, const MultiHeadOutputs<T>& outputs, std::spa
 template <class T>
 class Intermediate {
  public:
-  Intermediate(const Runtime& runtime, const TensorView<T, 4>& asked, bool use_asked, const std::array<Index, 4>& shape)
-      : memory_(runtime, use_asked ? 0 : shape[0] * shape[1] * shape[2] * shape[3]) {
-    const auto [batch, heads, length, depth] = shape;
-    view = use_asked ? asked : split<T>({memory_.data(), {batch, length, heads * depth}}, heads, depth);
+  Intermediate(const Runtime& runtime, const TensorView<T, 4>& requested, bool use_requested,
+               const std::array<Index, 4>& shape)
+      : memory_(runtime, use_requested ? 0 : shape[0] * shape[1] * shape[2] * shape[3]) {
+    const auto [batch, heads, length, head_size] = shape;
+    view = use_requested ? requested : split<T>({memory_.data(), {batch, length, heads * head_size}}, heads, head_size);
   }
   TensorView<T, 4> view;
 
@@ -236,10 +237,10 @@ void multi_head_attention_forward(std::type_identity_t<TensorView<const T, 3>> i
   const FloatingPointScope scope;
   const TensorView<const T, 3> source = memory.absent() ? input : memory;
   const Shapes s = check_shapes(input, source, parameters);
-  const std::array<Index, 4> query_shape{s.batch, s.heads, s.length, s.depth};
-  const std::array<Index, 4> key_shape{s.batch, s.key_heads, s.keys, s.depth};
-  const std::array<Index, 4> value_shape{s.batch, s.key_heads, s.keys, s.value_depth};
-  const std::array<Index, 4> context_shape{s.batch, s.heads, s.length, s.value_depth};
+  const std::array<Index, 4> query_shape{s.batch, s.heads, s.length, s.head_size};
+  const std::array<Index, 4> key_shape{s.batch, s.key_heads, s.keys, s.head_size};
+  const std::array<Index, 4> value_shape{s.batch, s.key_heads, s.keys, s.value_head_size};
+  const std::array<Index, 4> context_shape{s.batch, s.heads, s.length, s.value_head_size};
 
   // Anything that attention_forward would reject after the projections is rejected here, before anything is written.
   const auto shaped = [](const std::array<Index, 4>& shape) { return TensorView<const T, 4>(nullptr, shape); };
@@ -272,7 +273,7 @@ void multi_head_attention_forward(std::type_identity_t<TensorView<const T, 3>> i
   // can be viewed as the joined matrix.
   const bool has_projection = !parameters.w_output.absent();
   const bool in_context = has_projection && !join_heads(outputs.context).absent();
-  const TensorView<T, 4> in_output = split(outputs.output, s.heads, s.value_depth);
+  const TensorView<T, 4> in_output = split(outputs.output, s.heads, s.value_head_size);
   const Intermediate<T> context(runtime, in_context ? outputs.context : in_output, in_context || !has_projection,
                                 context_shape);
 

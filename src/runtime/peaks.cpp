@@ -34,8 +34,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Of a dozen operations or more each: 20 to 80 microseconds, long compared with the clock's 30 nanoseconds.
-constexpr kernels::Index kTurnsPerSlice = 1 << 14;
+// An iteration has a dozen operations or more, so a slice takes 20 to 80 microseconds, which is long compared with the
+// clock's 30 nanoseconds.
+constexpr kernels::Index kIterationsPerSlice = 1 << 14;
 
 // Keeps compilers from removing the loops.
 std::atomic<float> sum_sink{0.0f};
@@ -118,9 +119,9 @@ double slices_per_second(int num_threads, double seconds, const std::stop_token&
 
 double gflops(const kernels::PeakLoop& loop, int num_threads, double seconds, const std::stop_token& stop) {
   const double slices = slices_per_second(num_threads, seconds, stop, [&](int) {
-    return [&] { sum_sink.store(loop.run(kTurnsPerSlice, -1.0f, 1.0f), std::memory_order_relaxed); };
+    return [&] { sum_sink.store(loop.run(kIterationsPerSlice, -1.0f, 1.0f), std::memory_order_relaxed); };
   });
-  return slices * static_cast<double>(kTurnsPerSlice) * static_cast<double>(loop.operations) / 1e9;
+  return slices * static_cast<double>(kIterationsPerSlice) * static_cast<double>(loop.operations) / 1e9;
 }
 
 }  // namespace

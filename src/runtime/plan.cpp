@@ -19,7 +19,7 @@ constinit thread_local Plan* current = nullptr;
 // Pages are only committed when they are touched; bytes in use are counted as Workspace requests them.
 class AddressSpace final : public std::pmr::memory_resource {
  public:
-  std::size_t most = 0;
+  std::size_t largest = 0;
 
  private:
   void* do_allocate(std::size_t bytes, std::size_t) override {
@@ -27,7 +27,7 @@ class AddressSpace final : public std::pmr::memory_resource {
         mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) throw std::bad_alloc();
     in_use_ += bytes;
-    most = std::max(most, in_use_);
+    largest = std::max(largest, in_use_);
     return memory;
   }
   void do_deallocate(void* memory, std::size_t bytes, std::size_t) override {
@@ -61,8 +61,8 @@ PlanSuspension::~PlanSuspension() {
 
 void plan_threads(int num_threads) {
   if (current->operators.empty()) return;
-  int& most = current->operators.back().num_threads;
-  most = std::max(most, num_threads);
+  int& largest = current->operators.back().num_threads;
+  largest = std::max(largest, num_threads);
 }
 
 }  // namespace internal
@@ -78,7 +78,7 @@ Plan plan(const std::function<void(const Runtime&)>& call, const Runtime& runtim
   planned.workspace = &workspace;
   const internal::PlanScope planning(made);
   call(planned);
-  made.workspace_bytes = workspace.most;
+  made.workspace_bytes = workspace.largest;
   return made;
 }
 

@@ -125,7 +125,7 @@ bool interleaved(const Footprint& a, const Footprint& b) {
 }  // namespace
 
 void check_overlap(const char* operator_name, std::span<const Footprint> inputs, std::span<const Footprint> outputs) {
-  const auto meet = [](const Footprint& a, const Footprint& b) {
+  const auto overlap = [](const Footprint& a, const Footprint& b) {
     return a.begin < b.end && b.begin < a.end && !interleaved(a, b);
   };
   for (std::size_t i = 0; i < outputs.size(); ++i) {
@@ -136,11 +136,11 @@ void check_overlap(const char* operator_name, std::span<const Footprint> inputs,
                                 " over extents " + shape_text(out.extents()) + "); expected distinct elements");
     }
     for (const Footprint& in : inputs) {
-      if (meet(out, in))
+      if (overlap(out, in))
         reject(operator_name, std::string(out.name) + " overlaps " + in.name + "; expected separate memory");
     }
     for (std::size_t j = i + 1; j < outputs.size(); ++j) {
-      if (meet(out, outputs[j])) {
+      if (overlap(out, outputs[j])) {
         reject(operator_name, std::string(out.name) + " overlaps " + outputs[j].name + "; expected separate memory");
       }
     }

@@ -19,9 +19,9 @@
 
 namespace regard::inline v0::internal {
 
-// A type that no branch handles: an argument check or a dispatch below lacks it.
+// For a type that no branch handles: a check of arguments, or a branch below, is missing.
 [[noreturn]] inline void throw_unhandled(ElementType type) {
-  throw std::logic_error("elements of type " + std::to_string(static_cast<int>(type)) + " have no code here");
+  throw std::logic_error("unhandled element type " + std::to_string(static_cast<int>(type)));
 }
 
 // Calls use(S{}), where S is the type with this value, one of those that are computed as T.
@@ -35,7 +35,7 @@ void with_element_type(ElementType type, Use use) {
   throw_unhandled(type);
 }
 
-// How the kernels that read panels in place call this type.
+// The value of Stored for this type.
 constexpr kernels::Stored stored_type(ElementType type) {
   switch (type) {
     case ElementType::float32:

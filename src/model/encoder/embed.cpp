@@ -77,12 +77,12 @@ std::vector<std::size_t> group_ends(std::span<const std::vector<Index>> texts, c
   for (const std::vector<Index>& ids : texts) num_tokens += static_cast<Index>(ids.size());
   const Index threads = runtime.num_threads > 0 ? runtime.num_threads : default_num_threads();
   const Index blocks = (num_tokens + threads * kBlockTokens - 1) / (threads * kBlockTokens);
-  const Index most = std::clamp(blocks * kBlockTokens, kBlockTokens, kGroupTokens);
+  const Index max_tokens = std::clamp(blocks * kBlockTokens, kBlockTokens, kGroupTokens);
   std::vector<std::size_t> ends;
   Index tokens = 0;
   for (std::size_t text = 0; text < texts.size(); ++text) {
     const auto length = static_cast<Index>(texts[text].size());
-    if (tokens > 0 && tokens + length > most) {
+    if (tokens > 0 && tokens + length > max_tokens) {
       ends.push_back(text);
       tokens = 0;
     }

@@ -25,7 +25,7 @@ struct ConfigField {
   char symbol;
   std::string_view name;
   Index EncoderConfig::* member;
-  Index most;  // maximum; the minimum is 1
+  Index max;  // maximum; the minimum is 1
 };
 
 // A field that changes the computation, and its only supported value: text, or a boolean.

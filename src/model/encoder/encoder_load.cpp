@@ -111,9 +111,9 @@ class ConfigReader {
   Index whole(const ConfigField& field) const {
     const JsonValue& value = required(field.name);
     const double x = value.number();
-    if (value.kind() != JsonValue::Kind::number || !(x >= 1) || x > static_cast<double>(field.most) ||
+    if (value.kind() != JsonValue::Kind::number || !(x >= 1) || x > static_cast<double>(field.max) ||
         x != std::floor(x)) {
-      fail(value, fmt::format("{} is {}; expected a whole number from 1 to {}", field.name, shown(value), field.most));
+      fail(value, fmt::format("{} is {}; expected a whole number from 1 to {}", field.name, shown(value), field.max));
     }
     return static_cast<Index>(x);
   }

@@ -47,8 +47,8 @@ const LayerTrace& layer_of(const char* operation, const Encoder& encoder, const 
 // The head's rows of W_output: (D, E).
 TensorView<const float, 2> output_rows(const Encoder& encoder, Index layer, Index head) {
   const TensorView<const float, 2>& w = encoder.layers[static_cast<std::size_t>(layer)].w_output;
-  const Index depth = encoder.config.head_size();
-  return {w.pointer(head * depth, 0), {depth, w.shape[1]}, w.strides};
+  const Index head_size = encoder.config.head_size();
+  return {w.pointer(head * head_size, 0), {head_size, w.shape[1]}, w.strides};
 }
 
 // One head of (H, L, D), as (L, D).
@@ -78,7 +78,7 @@ std::vector<double> row_norms(const Tensor<float, 2>& rows) {
 
 Tensor<float, 3> encoder_weights(const EncoderTrace& trace, Index layer, WeightsKind kind, const Runtime& runtime) {
   const LayerTrace& t = layer_of("encoder_weights", trace, layer);
-  const auto [heads, length, depth] = t.query.shape();
+  const auto [heads, length, head_size] = t.query.shape();
   const KeyMask mask(length, trace.hidden_keys);
   Tensor<float, 3> weights({heads, length, length});
   const WeightsRequest request{
@@ -97,7 +97,7 @@ Tensor<float, 2> head_output(const Encoder& encoder, const EncoderTrace& trace, 
 
 Tensor<double, 2> value_norms(const Encoder& encoder, const EncoderTrace& trace, Index layer, const Runtime& runtime) {
   const LayerTrace& t = layer_of("value_norms", encoder, trace, layer);
-  const auto [heads, length, depth] = t.value.shape();
+  const auto [heads, length, head_size] = t.value.shape();
   Tensor<double, 2> result({heads, length});
   for (Index head = 0; head < heads; ++head) {
     const std::vector<double> norms = row_norms(through_output(encoder, layer, head, t.value, runtime));
@@ -109,7 +109,7 @@ Tensor<double, 2> value_norms(const Encoder& encoder, const EncoderTrace& trace,
 std::vector<double> contribution_norms(const Encoder& encoder, const EncoderTrace& trace, Index layer, Index head,
                                        Index query, const Runtime& runtime) {
   const LayerTrace& t = layer_of("contribution_norms", encoder, trace, layer);
-  const auto [heads, length, depth] = t.value.shape();
+  const auto [heads, length, head_size] = t.value.shape();
   check_index("contribution_norms", "head", head, heads);
   check_index("contribution_norms", "query", query, length);
   const auto one_head = [&](const TensorView<const float, 2>& view) {

@@ -201,8 +201,8 @@ Tokenizer Tokenizer::read(std::string_view tokenizer_json, const std::string& so
 Tokenizer Tokenizer::read_folder(const std::string& folder, const TokenizerOptions& options,
                                  const std::stop_token& stop) {
   check(options);
-  const auto most = static_cast<std::uint64_t>(options.max_text_bytes);
-  return read(read_model_text(folder, "tokenizer.json", most, stop), folder + "/tokenizer.json", options, stop);
+  const auto max_bytes = static_cast<std::uint64_t>(options.max_text_bytes);
+  return read(read_model_text(folder, "tokenizer.json", max_bytes, stop), folder + "/tokenizer.json", options, stop);
 }
 
 TokenizedText Tokenizer::encode(std::string_view text, const std::stop_token& stop) const {

@@ -87,7 +87,7 @@ class Reader {
     const JsonValue* added = root.find("added_tokens");
     const std::size_t num_pieces = vocab != nullptr ? vocab->members().size() : 0;
     const std::size_t num_added = added != nullptr ? added->items().size() : 0;
-    most_tokens_ = static_cast<Index>(num_pieces + num_added);
+    max_tokens_ = static_cast<Index>(num_pieces + num_added);
 
     // Tables by name and by id, the tokens themselves and tries of them (TokenTrie), all of which grow by doubling.
     constexpr std::uint64_t kPerToken = 352, kPerByte = 32, kPerAdded = 1024, kPerAddedByte = 64;
@@ -146,7 +146,7 @@ class Reader {
     const JsonValue& vocabulary = member(model, "vocab", Kind::object);
     if (vocabulary.members().empty()) fail(vocabulary, "vocab is empty");
     check_count(vocabulary, vocabulary.members().size());
-    tokens_.resize(static_cast<std::size_t>(most_tokens_));
+    tokens_.resize(static_cast<std::size_t>(max_tokens_));
     const auto token_at = [&](std::size_t i) { return std::string_view(vocabulary.members()[i].first); };
     vocabulary_ = SortedNames(vocabulary.members().size(), token_at, "Tokenizer::read", stop_);
     file_.pieces.reserve(vocabulary.members().size());
@@ -166,10 +166,10 @@ class Reader {
     const auto found = id_in_vocabulary(unknown.text());
     if (!found) fail(unknown, fmt::format("unk_token {} is not in vocab", in_quotes(unknown.text())));
     file_.unknown = *found;
-    const JsonValue& most = member(model, "max_input_chars_per_word", Kind::number);
+    const JsonValue& characters = member(model, "max_input_chars_per_word", Kind::number);
     file_.max_characters =
-        whole(most, most.number(), [] { return "max_input_chars_per_word"; }, kMaxCharactersPerWord + 1);
-    if (file_.max_characters == 0) fail(most, "max_input_chars_per_word is 0: every word would be unknown");
+        whole(characters, characters.number(), [] { return "max_input_chars_per_word"; }, kMaxCharactersPerWord + 1);
+    if (file_.max_characters == 0) fail(characters, "max_input_chars_per_word is 0: every word would be unknown");
   }
 
   void read_added_tokens(const JsonValue* added) {
@@ -235,7 +235,7 @@ class Reader {
 
   void set(const JsonValue& where, Index id, const std::string& token) {
     ++num_tokens_;
-    std::string_view& found = id < most_tokens_ ? tokens_[static_cast<std::size_t>(id)] : tokens_beyond_[id];
+    std::string_view& found = id < max_tokens_ ? tokens_[static_cast<std::size_t>(id)] : tokens_beyond_[id];
     if (!found.empty()) fail(where, fmt::format("{} and {} both have id {}", in_quotes(found), in_quotes(token), id));
     found = token;
   }
@@ -373,8 +373,8 @@ class Reader {
   TokenizerFile file_;
   // Views of the tokens in the tree that read() holds; no token is empty.
   SortedNames vocabulary_;                // the indices of its members
-  Index most_tokens_ = 0;                 // the number of tokens named in the file
-  std::vector<std::string_view> tokens_;  // those with ids below most_tokens_, by id
+  Index max_tokens_ = 0;                  // the number of tokens named in the file
+  std::vector<std::string_view> tokens_;  // those with ids below max_tokens_, by id
   std::map<Index, std::string_view> tokens_beyond_;
   Index num_tokens_ = 0;
   std::vector<std::size_t> added_items_;  // the offsets of file_.added in the text
