@@ -113,22 +113,22 @@ def compare(model_type, kind, causal):
 
 
 @pytest.mark.parametrize("model_type", listed("Decoders"))
-def test_decoders_are_those_of_eager_and_causal(model_type):
+def test_decoders_match_eager_and_are_causal(model_type):
     compare(model_type, class_of(model_type, DECODERS), True)
 
 
 @pytest.mark.parametrize("model_type", listed("Encoder-decoders"))
-def test_encoder_decoders_are_those_of_eager_and_causal(model_type):
+def test_encoder_decoders_match_eager_and_are_causal(model_type):
     compare(model_type, class_of(model_type, ENCODER_DECODERS), True)
 
 
 @pytest.mark.parametrize("model_type", listed("Encoders"))
-def test_encoders_are_those_of_eager(model_type):
+def test_encoders_match_eager(model_type):
     compare(model_type, class_of(model_type, ENCODERS, ALL), False)
 
 
 @pytest.mark.parametrize("model_type", listed("When the implementation is set"))
-def test_models_that_cannot_call_regard_are_rejected_when_they_are_made(model_type):
+def test_models_that_cannot_call_regard_are_rejected_at_construction(model_type):
     kind = class_of(model_type, DECODERS, ENCODER_DECODERS, ENCODERS, ALL)
     with pytest.raises(ValueError, match=rf"regard.transformers: {kind.__name__} .*{model_type}\).* expected a model that calls "
                                          r'it. Set attn_implementation="eager"'):
@@ -136,28 +136,28 @@ def test_models_that_cannot_call_regard_are_rejected_when_they_are_made(model_ty
 
 
 @pytest.mark.parametrize("model_type", listed("At the first forward pass"))
-def test_models_that_pass_other_tensors_are_rejected_when_they_do(model_type):
+def test_models_that_pass_unsupported_tensors_are_rejected_at_the_first_call(model_type):
     model = made(class_of(model_type, DECODERS), configured(model_type), NAME)
     with pytest.raises(ValueError, match=r"regard.transformers: \w+ passes the tensor (indices|sinks), which Regard does not take"):
         output(model, input_ids=torch.arange(3, 16)[None])
 
 
 @pytest.mark.parametrize("model_type", ["bloom", "deberta", "mpnet", "gptj"])
-def test_models_that_cannot_call_regard_are_rejected_when_they_are_set_to_it(model_type):
+def test_models_that_cannot_call_regard_reject_set_attn_implementation(model_type):
     model = made(class_of(model_type, ALL), configured(model_type), "eager")
     with pytest.raises(ValueError, match=type(model).__name__):
         model.set_attn_implementation(NAME)
     assert model.config._attn_implementation == "eager"
 
 
-def test_the_page_lists_more_than_a_hundred_architectures_once():
+def test_the_page_lists_over_a_hundred_architectures_without_duplicates():
     headings = ["Decoders", "Encoder-decoders", "Encoders"]
     assert all(len(set(listed(heading))) == len(listed(heading)) for heading in headings)
     assert len(listed("Decoders")) >= 80 and len(listed("Encoder-decoders")) >= 15 and len(listed("Encoders")) >= 20
     assert not set().union(*map(listed, headings)) & {*listed("When the implementation is set"), *listed("At the first forward pass")}
 
 
-def test_every_eager_function_has_the_arguments_that_regard_takes_or_rejects():
+def test_every_argument_of_eager_attention_is_taken_or_rejected():
     """Of all architectures, those included that are not built here."""
     known = {"module", "query", "key", "value", "query_states", "key_states", "value_states", "attention_mask", "scaling",
              "dropout", "softcap", "position_bias", "kwargs",

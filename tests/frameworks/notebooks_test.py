@@ -16,7 +16,7 @@ NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 WITH_OUTPUTS = {"inspecting-heads"}
 
 
-def test_all_are_there():
+def test_every_notebook_is_present():
     assert [path.stem[:3] for path in NOTEBOOKS] == ["000", "001", "002", "003", "004", "a-r", "ins"]
 
 
@@ -30,7 +30,7 @@ def text_of(cell):
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_it_runs_from_top_to_bottom(path, tmp_path):
+def test_a_notebook_runs_from_top_to_bottom(path, tmp_path):
     notebook = nbformat.read(path, as_version=4)
     nbformat.validate(notebook)
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]

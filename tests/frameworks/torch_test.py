@@ -83,7 +83,7 @@ def in_double(query, key, value, options):
 
 
 @pytest.mark.parametrize("shard", range(10))
-def test_three_thousand_random_calls_mean_what_pytorch_means(shard):
+def test_random_calls_match_pytorch(shard):
     draw = random.Random(shard)
     for call in range(300):
         query, key, value, options = random_call(draw)
@@ -121,7 +121,7 @@ def test_axes_broadcast_as_in_pytorch(shapes):
     torch.testing.assert_close(ours(query, key, value, attn_mask=mask), expected, rtol=1e-12, atol=1e-12)
 
 
-def test_a_mask_has_axes_of_its_own():
+def test_masks_broadcast_from_any_number_of_axes():
     query, key, value = normal(2, 3, 4, 5, 8), normal(2, 3, 4, 7, 8), normal(2, 3, 4, 7, 3)
     for shape in [(7,), (1, 7), (4, 5, 7), (3, 1, 5, 7), (2, 3, 4, 5, 7)]:
         mask = normal(*shape, seed=4)
@@ -157,13 +157,13 @@ def test_a_mask_and_is_causal_are_combined_as_pytorch_does(dtype, most, numbers,
 
 
 @pytest.mark.parametrize("call", [ours, theirs])
-def test_a_mask_and_is_causal_and_dropout_are_rejected_as_pytorch_does(call):
+def test_a_mask_with_is_causal_and_dropout_is_rejected_as_by_pytorch(call):
     query, mask = normal(1, 2, 5, 8), torch.ones(5, 5, dtype=torch.bool)
     with pytest.raises((ValueError, RuntimeError), match="attn_mask .* is_causal"):
         call(query, query, query, attn_mask=mask, is_causal=True, dropout_p=0.3)
 
 
-def test_a_row_that_sees_nothing_is_zero_and_so_are_its_gradients():
+def test_fully_masked_rows_and_their_gradients_are_zero():
     query, key, value = (normal(1, 2, 6, 8, seed=seed).requires_grad_() for seed in range(3))
     mask = torch.ones(6, 6, dtype=torch.bool)
     mask[2] = False
@@ -198,7 +198,7 @@ def test_gradcheck(options):
 @pytest.mark.parametrize("dtype, most", [(torch.float64, 1e-12), (torch.float32, 2e-5), (torch.bfloat16, 3e-2),
                                          (torch.float16, 4e-3)])
 @pytest.mark.parametrize("causal", [False, True])
-def test_gradients_are_pytorchs(dtype, most, causal):
+def test_gradients_match_pytorch(dtype, most, causal):
     tensors = [normal(2, 4, 70, 32, dtype=dtype, seed=0), normal(2, 2, 70, 32, dtype=dtype, seed=1),
                normal(2, 2, 70, 24, dtype=dtype, seed=2)]
     upstream = normal(2, 4, 70, 24, dtype=dtype, seed=3)
@@ -286,7 +286,7 @@ def test_eager_calls_and_operators_give_the_same_bits(options):
     assert found[0][0].requires_grad and not found[0][-1].requires_grad
 
 
-def test_tensors_that_are_not_just_memory_mean_what_they_say():
+def test_negative_views_parameters_and_inference_tensors_are_read_correctly():
     # Its memory holds the opposite numbers.
     negative = torch.view_as_complex(normal(1, 2, 5, 4, 2)).conj().imag
     assert negative.is_neg()
@@ -298,7 +298,7 @@ def test_tensors_that_are_not_just_memory_mean_what_they_say():
         assert torch.equal(ours(kept, kept, kept), ours(*[parameter.detach()] * 3))
 
 
-def test_vmap_calls_it_one_by_one_and_tangents_are_rejected():
+def test_vmap_loops_over_entries_and_tangents_are_rejected():
     query = normal(3, 1, 2, 5, 4)
     assert torch.equal(torch.vmap(lambda one: ours(one, one, one))(query), torch.stack([ours(x, x, x) for x in query]))
     for learns in (False, True):
@@ -319,13 +319,13 @@ def test_vmap_calls_it_one_by_one_and_tangents_are_rejected():
     lambda call, x: torch.func.vjp(call, x),
     lambda call, x: torch.func.hessian(lambda one: call(one).sum())(x),
 ])
-def test_transforms_of_derivatives_are_rejected_by_name(transform):
+def test_derivatives_of_torch_func_are_rejected_by_name(transform):
     other = normal(2, 5, 4)
     with pytest.raises(ValueError, match="a transform of torch.func .* expected torch.autograd.grad"):
         transform(lambda one: ours(one, other, other), normal(1, 2, 5, 4))
 
 
-def test_key_and_value_may_have_groups_of_their_own():
+def test_key_and_value_may_have_different_numbers_of_heads():
     query, key, value = (normal(2, heads, 5, 4).double().requires_grad_() for heads in (6, 2, 3))
     expected = theirs(query, key, value, enable_gqa=True)
     context = ours(query, key, value, enable_gqa=True)
@@ -334,7 +334,7 @@ def test_key_and_value_may_have_groups_of_their_own():
     torch.testing.assert_close(gradients, torch.autograd.grad(expected.sum(), (query, key, value)), rtol=1e-12, atol=1e-12)
 
 
-def test_saved_tensors_are_packed_and_changed_ones_rejected():
+def test_saved_tensor_hooks_apply_and_modified_tensors_are_rejected():
     query = normal(1, 2, 5, 4).requires_grad_()
     packed = []
     with torch.autograd.graph.saved_tensors_hooks(lambda tensor: packed.append(tensor) or tensor, lambda tensor: tensor):
@@ -347,7 +347,7 @@ def test_saved_tensors_are_packed_and_changed_ones_rejected():
         context.sum().backward()
 
 
-def test_a_mask_that_changed_out_of_sight_of_autograd_is_rejected():
+def test_a_mask_modified_without_autograd_is_rejected():
     query, mask = normal(1, 2, 5, 4).requires_grad_(), torch.ones(5, 5, dtype=torch.bool)
     context = ours(query, query, query, attn_mask=mask)
     mask.data[0, 3] = False
@@ -356,7 +356,7 @@ def test_a_mask_that_changed_out_of_sight_of_autograd_is_rejected():
 
 
 @pytest.mark.parametrize("grad", [False, True])
-def test_calls_leave_no_reference_and_no_memory_behind(grad):
+def test_calls_leak_no_references_and_no_memory(grad):
     tensors = [normal(1, 1, 1, 8, seed=seed).requires_grad_(grad) for seed in range(3)]
     watched = [*tensors, torch.Tensor, torch.float32, None, torch.empty]
 
@@ -370,7 +370,7 @@ def test_calls_leave_no_reference_and_no_memory_behind(grad):
     assert not any(references) and blocks < 2000
 
 
-def test_it_compiles_as_one_operator():
+def test_it_is_compiled_as_one_operator():
     def block(query, key, value):
         return torch.tanh(ours(query * 2, key, value, is_causal=True)).sum()
 
@@ -385,7 +385,7 @@ def test_it_compiles_as_one_operator():
         assert torch.equal(plain, traced)
 
 
-def test_patched_swaps_it_in_and_out():
+def test_patched_replaces_and_restores_the_function():
     layer = torch.nn.MultiheadAttention(16, 2, batch_first=True, dtype=torch.float64)
     words = normal(3, 5, 16, dtype=torch.float64).requires_grad_()
     before, _ = layer(words, words, words, need_weights=False)
@@ -413,7 +413,7 @@ def test_patched_leaves_other_devices_to_pytorch():
     assert on_meta.device.type == "meta" and on_meta.shape == (1, 2, 3, 4)
 
 
-def test_autocast_lowers_as_it_does_for_pytorch():
+def test_autocast_converts_inputs_as_for_pytorch():
     query = normal(1, 2, 9, 16)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         context, expected = ours(query, query, query), theirs(query, query, query)
@@ -439,7 +439,7 @@ def test_autocast_lowers_as_it_does_for_pytorch():
     ({"query": normal(1, 6, 3, 4), "key": normal(1, 3, 3, 4)}, "key has 3 heads and value 2; .* enable_gqa"),
     ({"query": normal(1, 4, 3, 4), "key": normal(1, 3, 3, 4), "enable_gqa": True}, "divisors of query's 4"),
 ])
-def test_what_cannot_be_done_is_rejected_by_name(change, message):
+def test_invalid_arguments_are_rejected_by_name(change, message):
     arguments = {"query": normal(1, 2, 3, 4), "key": normal(1, 2, 3, 4), "value": normal(1, 2, 3, 4)} | change
     with pytest.raises(ValueError, match=message):
         ours(**arguments)
@@ -447,7 +447,7 @@ def test_what_cannot_be_done_is_rejected_by_name(change, message):
 
 @pytest.mark.parametrize("name, what", [("query", None), ("key", [[1.0]]), ("value", normal(1, 2, 3, 4).numpy()),
                                         ("attn_mask", True)])
-def test_what_is_no_tensor_is_rejected_by_name(name, what):
+def test_arguments_that_are_not_tensors_are_rejected_by_name(name, what):
     arguments = {"query": normal(1, 2, 3, 4), "key": normal(1, 2, 3, 4), "value": normal(1, 2, 3, 4)} | {name: what}
     with pytest.raises(TypeError, match=f"{name} is of type {type(what).__name__}; expected a tensor"):
         ours(**arguments)
@@ -466,7 +466,7 @@ def test_the_library_names_the_tensor_that_pytorch_does_not_export(change, messa
 
 @pytest.mark.parametrize("of", [torch.Tensor, type("Tensor", (torch.Tensor,), {})], ids=["tensor", "subclass"])
 @pytest.mark.parametrize("name", ["query", "key", "value", "bias", "out", "row_sum"])
-def test_the_library_rejects_memory_that_holds_the_opposite_numbers(name, of):
+def test_the_library_rejects_tensors_with_the_negative_bit(name, of):
     arguments = {"query": normal(1, 2, 3, 3), "key": normal(1, 2, 3, 3), "value": normal(1, 2, 3, 3)}
     shape = (1, 2, 3) if name == "row_sum" else (1, 2, 3, 3)
     negative = torch.view_as_complex(normal(*shape, 2)).conj().imag
@@ -478,14 +478,14 @@ def test_the_library_rejects_memory_that_holds_the_opposite_numbers(name, of):
     regard.attention(**arguments | {name: negative.resolve_neg().as_subclass(of)})
 
 
-def test_the_library_rejects_complex_numbers_conjugate_or_not():
+def test_the_library_rejects_complex_tensors():
     query, numbers = normal(1, 2, 3, 4), torch.view_as_complex(normal(1, 2, 3, 4, 2))
     for key in (numbers, numbers.conj(), numbers.conj().as_subclass(type("Tensor", (torch.Tensor,), {}))):
         with pytest.raises((ValueError, BufferError), match="^attention_forward: key.*(complex64|conjugate bit)"):
             regard.attention(query, key, query)
 
 
-def test_threads_call_at_the_same_time():
+def test_concurrent_calls_have_the_same_bits():
     tensors = [normal(1, 4, 200, 32, seed=seed) for seed in range(3)]
     expected, found = ours(*tensors, is_causal=True), []
     threads = [threading.Thread(target=lambda: found.append(ours(*tensors, is_causal=True))) for _ in range(8)]

