@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""all-MiniLM-L6-v2 (REGARD_TEST_MODEL) in `regard compare`, `regard heads` and `regard explain --save`: figures that
-transformers 5.23 gives in eager float32, and the arrays against the data."""
+"""all-MiniLM-L6-v2 (REGARD_TEST_MODEL) in `regard compare`, `regard heads` and `regard explain --save`: values that
+transformers 5.23 computes in eager float32, and saved arrays that agree with each other and with the program."""
 
 import json
 import os
@@ -100,7 +100,7 @@ def test_saved_arrays_are_consistent(tmp_path):
     np.testing.assert_allclose(arrays["context"], arrays["weights"] @ arrays["value"], atol=1e-5)
     np.testing.assert_allclose(arrays["scores"],
                                arrays["query"] @ arrays["key"].swapaxes(2, 3) / np.sqrt(32), atol=1e-4)
-    # The states that compare reads.
+    # The same hidden states as in `regard compare`.
     succeed("explain", B, "--query", "bank", "--model", MODEL, "--save", tmp_path / "t", "--arrays", "hidden_states")
     one, two = arrays["hidden_states"][:, 5], np.load(tmp_path / "t" / "hidden_states.npy").astype(float)[:, 7]
     cosine = (one * two).sum(axis=1) / np.sqrt((one * one).sum(axis=1) * (two * two).sum(axis=1))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The first screen on the real model (REGARD_TEST_MODEL): the informative head of the example, its figure, the size, and
-every printed digit against --json."""
+"""The output of `regard explain` on the real model (REGARD_TEST_MODEL): the informative head of the example, the size of
+the output, and every printed digit compared with --json."""
 
 import json
 import math
@@ -14,7 +14,7 @@ import pytest
 from program import environment, printed_number, run, succeed
 
 TEXT = "he sat on the bank of the river"
-BESIDE = ["--compare-with", "she put her money in the bank", "--compare-with", "they walked along the river bank at dawn"]
+COMPARED = ["--compare-with", "she put her money in the bank", "--compare-with", "they walked along the river bank at dawn"]
 MODEL = ["--model", os.environ["REGARD_TEST_MODEL"]]
 
 
@@ -93,7 +93,7 @@ def test_an_unknown_word_is_marked_wherever_it_is_shown():
 
 
 def test_the_output_fits_one_screen():
-    lines = screen("--query", "bank", *BESIDE).splitlines()
+    lines = screen("--query", "bank", *COMPARED).splitlines()
     assert len(lines) <= 38  # ./demo adds two
     assert max(map(len, lines)) <= 80
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every architecture that docs/guide/transformers.md lists, built small: served as eager serves it, or rejected by name.
+"""Every architecture that docs/guide/transformers.md lists, in a small configuration: it matches eager or is rejected.
 
-A served model calls Regard, has eager's outputs with and without padding, and is causal where the page says so.
+A supported model calls Regard, has eager's outputs with and without padding, and is causal where the page says so.
 """
 
 import pathlib
@@ -19,7 +19,7 @@ NAME = regard.transformers.register()
 PAGE = (pathlib.Path(__file__).resolve().parents[2] / "docs/guide/transformers.md").read_text()
 LENGTH, CHANGED = 13, 8
 
-# By the names that configurations use; each takes those that it has.
+# Attributes of all configurations; each configuration takes those that it has.
 SMALL = {
     "vocab_size": 97, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
     "num_key_value_heads": 2, "head_dim": 8, "max_position_embeddings": 128, "n_embd": 32, "n_layer": 2, "n_head": 4,
@@ -96,7 +96,7 @@ def compare(model_type, kind, causal):
         decoded = {"decoder_input_ids": ids[:, :9]} if model.config.is_encoder_decoder else {}
         changed = {"input_ids": ids, "decoder_input_ids": later[:, :9]} if decoded else {"input_ids": later}
         with warnings.catch_warnings():
-            warnings.simplefilter("error" if name == NAME else "ignore", UserWarning)  # an inspection without an entry
+            warnings.simplefilter("error" if name == NAME else "ignore", UserWarning)  # an inspection without an entry warns
             if name == NAME:
                 with regard.transformers.inspection(top_keys=1) as calls:
                     padded = output(model, input_ids=ids, attention_mask=marks, **decoded)
@@ -158,10 +158,10 @@ def test_the_page_lists_over_a_hundred_architectures_without_duplicates():
 
 
 def test_every_argument_of_eager_attention_is_taken_or_rejected():
-    """Of all architectures, those included that are not built here."""
+    """Checks all architectures, including those that are not built here."""
     known = {"module", "query", "key", "value", "query_states", "key_states", "value_states", "attention_mask", "scaling",
              "dropout", "softcap", "position_bias", "kwargs",
-             "sliding_window",  # the mask says it
+             "sliding_window",  # contained in the mask
              "sinks"}           # a tensor, rejected
     folder = pathlib.Path(transformers.__file__).parent / "models"
     found = 0

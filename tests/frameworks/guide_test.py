@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What docs/guide/pytorch.md and the docstrings of regard.torch show, with PyTorch."""
+"""The code in docs/guide/pytorch.md and in the docstrings of regard.torch and regard.transformers runs."""
 
 import doctest
 import inspect

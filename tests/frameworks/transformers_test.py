@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models of transformers with attn_implementation="regard": the outputs, the texts and the weights of "eager"."""
+"""Models of transformers with attn_implementation="regard": outputs, generated texts, weights and gradients match "eager"."""
 
 import importlib.util
 import inspect
@@ -56,7 +56,7 @@ def made(model):
 
 
 def padded(length=19):
-    """Two texts, the second shorter, with marks where there is text."""
+    """Two texts with an attention mask; the second text is shorter."""
     ids = torch.randint(1, 97, (2, length), generator=torch.Generator().manual_seed(3))
     marks = torch.ones_like(ids)
     marks[1, length - 6:] = 0
@@ -76,7 +76,7 @@ def test_outputs_match_eager(model, inputs):
     eager, ours = (outputs(model, name, inputs) for name in ("eager", NAME))
     seen = inputs.get("attention_mask", torch.ones_like(inputs["input_ids"])).bool()
     assert (ours[0] - eager[0])[seen].abs().max() <= 1e-5
-    assert (ours[0] - eager[0])[seen].abs().max() > 0  # another implementation
+    assert (ours[0] - eager[0])[seen].abs().max() > 0  # it is another implementation
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -96,7 +96,7 @@ def test_weights_match_eager(model):
 def test_generated_texts_match_eager(model):
     model = made(model)
     prompt = padded(11)
-    prompt["attention_mask"] = prompt["attention_mask"].flip(1)  # texts to be continued are padded on the left
+    prompt["attention_mask"] = prompt["attention_mask"].flip(1)  # prompts are padded on the left
     texts = []
     for name in ("eager", NAME):
         model.set_attn_implementation(name)
@@ -118,7 +118,7 @@ def test_gradients_match_eager(model):
 
 
 def loss_on_attentions(found, marks):
-    """Entropies of all layers, without rows and keys of padding."""
+    """The sum of the entropies of all layers, without padding."""
     return sum((torch.special.entr(weight.clamp_min(1e-30)) * marks[:, None, :, None]).sum() for weight in found)
 
 
@@ -230,7 +230,7 @@ def test_inspection_matches_the_weights():
         torch.testing.assert_close(found[rows], best[rows], rtol=1e-5, atol=1e-6)
         torch.testing.assert_close(layer["key_mass"][0], weight.sum(-2)[0], rtol=1e-5, atol=1e-5)
         assert layer["pooled_map"].shape == (2, 4, 5, 5)
-    assert outputs(model, NAME, inputs)[0].shape and len(layers) == 3  # it has ended
+    assert outputs(model, NAME, inputs)[0].shape and len(layers) == 3  # the inspection has ended
 
 
 def test_chosen_offset_selects_the_previous_token_also_during_generation():
@@ -299,7 +299,7 @@ def test_an_inspection_without_an_entry_warns():
     assert not layers and caught[0].filename == __file__
     with warnings.catch_warnings(), pytest.raises(KeyError), regard.transformers.inspection():
         warnings.simplefilter("error")
-        raise KeyError  # and no warning besides
+        raise KeyError  # without an additional warning
 
 
 def test_rows_of_padding_are_zero():
@@ -356,7 +356,7 @@ def test_a_model_compiles_as_one_graph(inputs):
         assert torch.equal(compiled(**inputs)[0], plain)
         with pytest.warns(UserWarning, match="no call of attention was seen"), regard.transformers.inspection():
             with pytest.raises(torch._dynamo.exc.Unsupported):
-                compiled(**inputs)  # not silently without it
+                compiled(**inputs)  # an error, not a silent lack of entries
         assert torch.equal(compiled(**inputs)[0], plain)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The numbers of the Python package against plain NumPy in double, and against each other."""
+"""Results of the Python package compared with plain NumPy in float64, and with each other."""
 
 import gc
 import itertools
@@ -17,7 +17,7 @@ def arrays(*shapes, seed=0, dtype="float32"):
 
 
 def reference(query, key, value, visible=None, scale=None, bias=0.0, soft_cap=None):
-    """context, lse and weights from the formula, in double; visible broadcasts to (B, H, L, S)."""
+    """Context, lse and weights from the formula, in float64; visible broadcasts to (B, H, L, S)."""
     query, key, value = (np.asarray(x, dtype=np.float64) for x in (query, key, value))
     groups = query.shape[1] // key.shape[1]
     key, value = np.repeat(key, groups, 1), np.repeat(value, groups, 1)
@@ -37,7 +37,7 @@ def reference(query, key, value, visible=None, scale=None, bias=0.0, soft_cap=No
 
 
 def bound(query, key, value, weights, scale=None, bias=0.0, unit=2.0 ** -24):
-    """semantics.md, section 4, with a rounding of the result."""
+    """The error bound of semantics.md, section 4, plus one rounding of the result."""
     groups = query.shape[1] // key.shape[1]
     wide = [np.abs(np.asarray(x, dtype=np.float64)) for x in (query, key, value)]
     key, value = np.repeat(wide[1], groups, 1), np.repeat(wide[2], groups, 1)
@@ -81,7 +81,7 @@ def test_16_bit_inputs_can_give_a_float32_context():
     out = np.empty((1, 1, 5, 8), np.float32)
     assert regard.attention(query, key, value, out=out) is out
     assert np.array_equal(out, wide)
-    # Its weights are float32, too, unless they are to be rounded.
+    # The weights are float32, too, unless rounding is requested.
     assert np.allclose(wide, regard.attention(*(x.astype(np.float32) for x in (query, key, value))), rtol=0, atol=1e-6)
     assert np.array_equal(wide, regard.attention(query, key, value, dtype="float32", weights_in_float32=True))
     assert np.array_equal(wide.astype(ml_dtypes.bfloat16), regard.attention(query, key, value, weights_in_float32=True))
@@ -107,7 +107,7 @@ def test_every_option_matches_the_formula():
         "query_offsets": (dict(causal=True, query_offset=[0, 2]), dict(visible=j <= i + np.array([0, 2])[:, None, None, None])),
         "window": (dict(window=(1, None)), dict(visible=j >= i - 1)),
         "key_lengths": (dict(key_lengths=lengths), dict(visible=j < np.array(lengths)[:, None, None, None])),
-        "key_lengths of NumPy": (dict(key_lengths=np.array(lengths, np.int32)),
+        "key_lengths as an array": (dict(key_lengths=np.array(lengths, np.int32)),
                                  dict(visible=j < np.array(lengths)[:, None, None, None])),
         "prefix": (dict(causal=True, prefix=[2, 3]), dict(visible=(j <= i) | (j < np.array([2, 3])[:, None, None, None]))),
         "segments": (dict(query_segments=segments, key_segments=segments), dict(visible=same[:, None])),
@@ -134,7 +134,7 @@ def test_sinks_match_the_formula():
     total = np.logaddexp(plain, np.array(sinks)[:, None])
     np.testing.assert_allclose(lse, total, rtol=1e-12)
     np.testing.assert_allclose(sink, np.exp(np.array(sinks)[:, None] - total), rtol=1e-12)
-    # What a cache and partials give of them, and that help() and type checkers know of it.
+    # Decoding and merging return the sinks' weights, too, and their docstrings mention the option.
     cache = regard.KvCache(head_size=8, capacity=8, num_kv_heads=key.shape[1], num_sequences=1, dtype="float64")
     cache.append(key, value)
     partials = regard.attention_partials(query, key, value)
@@ -418,7 +418,7 @@ def test_micro_batches_have_the_dropout_and_gradients_of_the_whole_batch():
     returned = dict(return_row_max=True, return_row_sum=True, return_fingerprint=True)
 
     def run(part, sums=None, **more):
-        """Context, and gradients of the keys that all batch entries share."""
+        """The context and the gradients, with keys and values that all batch entries share."""
         k, v = (np.broadcast_to(x, (len(query[part]), *x.shape[1:])) for x in (key, value))
         context, row_max, row_sum, fingerprint = regard.attention(query[part], k, v, **options, **more, **returned)
         sums = sums or {}
@@ -454,7 +454,7 @@ def test_linear_and_layer_norm_match_numpy():
     assert packed.shape == (16, 24) and packed.num_bytes == 16 * 32 * 8
     assert np.array_equal(regard.linear_forward(x, packed, b), regard.linear_forward(x, w, b))
     planned, without = (regard.plan(regard.linear_forward, x, given)["workspace_bytes"] for given in (w, packed))
-    assert planned >= without + packed.num_bytes  # the panels of w: packed within the call, by its threads
+    assert planned >= without + packed.num_bytes  # the call packs w into panels
     normed = (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-5) * gain + gain
     np.testing.assert_allclose(regard.layer_norm_forward(x, gain, gain), normed, rtol=1e-12)
 
@@ -492,7 +492,7 @@ def test_a_plan_does_not_change_a_cache():
     assert [entry["name"] for entry in plan["operators"]] == ["attention_decode"]
 
 
-REFUSED = [
+REJECTED = [
     (dict(window=(-1, 0)), ValueError, "attention_forward: window"),
     (dict(window=3), TypeError, "window is not a pair"),
     (dict(causal="left"), ValueError, "causal is 'left'; expected top_left or bottom_right"),
@@ -518,7 +518,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize("options, error, words", REFUSED, ids=lambda x: next(iter(x)) if isinstance(x, dict) else None)
+@pytest.mark.parametrize("options, error, words", REJECTED, ids=lambda x: next(iter(x)) if isinstance(x, dict) else None)
 def test_rejections_name_the_argument(options, error, words):
     query, key, value = arrays((1, 2, 3, 8), (1, 2, 4, 8), (1, 2, 4, 8))
     with pytest.raises(error) as rejection:

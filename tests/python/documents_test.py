@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every code block of every page is compiled, run or parsed (documents.py); tests/frameworks has those of PyTorch."""
+"""Every code block of every page is compiled, run or parsed (documents.py); tests/frameworks runs the pages with PyTorch."""
 
 import pathlib
 

@@ -53,7 +53,7 @@ def test_arrays_and_lists_give_the_same_text(weights):
 
 
 class Offers:
-    """Nothing but these protocols, of an array of NumPy."""
+    """Exposes only the given protocols of a NumPy array."""
 
     def __new__(cls, numbers, *names):
         def attribute(value):
@@ -102,7 +102,7 @@ def test_queries_can_have_separate_words():
 
 
 def alphas(text):
-    """Of every picture in the page: its transparencies, line by line."""
+    """The alpha channel of every picture in the page, as rows."""
     for data in re.findall(r"data:image/png;base64,([A-Za-z0-9+/=]+)", text):
         picture = base64.b64decode(data)
         width, height = (int.from_bytes(picture[at:at + 4], "big") for at in (16, 20))
@@ -157,7 +157,7 @@ def test_the_tooltip_of_a_row_of_a_large_map_lists_its_largest_weights():
     titles = Tags(regard.show(weights, words_of(100))._repr_html_()).titles
     assert "word7 → word5 6, word7 → word70 5, word7 → word3 4" in titles and "word8 → word0 0" in titles
     assert len(titles) == 101
-    # A block of two rows tells the largest of each.
+    # The tooltip of a block of two rows lists the largest weight of each row.
     weights = np.random.default_rng(0).random((256, 256))
     weights[6, 200], weights[7, 9] = 2, 3
     titles = Tags(regard.show(weights, words_of(256))._repr_html_()).titles
@@ -167,7 +167,7 @@ def test_the_tooltip_of_a_row_of_a_large_map_lists_its_largest_weights():
 @pytest.mark.parametrize("as_given", [
     lambda weights: weights, lambda weights: tuple(layer[None] for layer in weights), lambda weights: weights[:, None],
     lambda weights: [[head.tolist() for head in layer] for layer in weights],
-], ids=["array", "tuple of a batch of one", "array of a batch of one", "lists"])
+], ids=["array", "tuple with a batch of one", "array with a batch of one", "lists"])
 def test_layers_and_heads_are_a_grid(as_given):
     weights = np.random.default_rng(0).random((2, 3, 10, 10))
     figure = regard.show(as_given(weights), words_of(10))
@@ -284,7 +284,7 @@ def test_lists_of_arrays_and_iterables_of_words_are_accepted():
 
 
 def cells(page):
-    """The words of every cell and heading, before what is folded away."""
+    """The text of every cell and heading before the collapsed part."""
     return [html.unescape(re.sub("<.*?>", "", cell)) for cell in re.findall("<t[dh].*?</t[dh]>", page.split("<details>")[0])]
 
 

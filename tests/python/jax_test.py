@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrays of JAX on the processor: read where they lie, given back as JAX's own, never written."""
+"""JAX arrays on the CPU: inputs are read in place and never written; results are JAX arrays."""
 
 import ctypes
 
@@ -21,7 +21,7 @@ def given(dtype, seed):
 
 
 def three(dtype):
-    """Query, key and value of NumPy, and the same of JAX."""
+    """Query, key and value as NumPy arrays, and the same as JAX arrays."""
     arrays = [given(dtype, seed) for seed in range(3)]
     with jax.enable_x64(True):
         return arrays, [jnp.asarray(array) for array in arrays]
@@ -32,13 +32,13 @@ def address(array):
 
 
 def writable(array):
-    """The memory of an array of JAX as one of NumPy."""
+    """A writable NumPy array on the memory of a JAX array."""
     memory = (ctypes.c_char * array.nbytes).from_address(address(array))
     return np.frombuffer(memory, np.dtype(array.dtype)).reshape(array.shape)
 
 
 def same(result, expected):
-    """Whether an array of JAX has the type and the bits of one of NumPy."""
+    """Whether a JAX array has the type and the bits of a NumPy array."""
     assert isinstance(result, jax.Array) and result.dtype == expected.dtype
     return np.asarray(result).tobytes() == expected.tobytes()
 
@@ -53,15 +53,15 @@ def test_results_are_jax_arrays_with_the_bits_of_numpy(dtype):
 
 
 @pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize("place", [0, 1, 2])
-def test_inputs_are_read_in_place(dtype, place):
-    # Had the input been copied, the output would overlap nothing.
+@pytest.mark.parametrize("index", [0, 1, 2])
+def test_inputs_are_read_in_place(dtype, index):
+    # If the input were copied, the output would not overlap it.
     _, ours = three(dtype)
-    before = np.asarray(ours[place]).tobytes()
-    name = ("query", "key", "value")[place]
+    before = np.asarray(ours[index]).tobytes()
+    name = ("query", "key", "value")[index]
     with pytest.raises(ValueError, match=f"context overlaps {name}"):
-        regard.attention(*ours, out=writable(ours[place]))
-    assert np.asarray(ours[place]).tobytes() == before
+        regard.attention(*ours, out=writable(ours[index]))
+    assert np.asarray(ours[index]).tobytes() == before
 
 
 def test_key_indices_keep_their_type():
@@ -71,7 +71,7 @@ def test_key_indices_keep_their_type():
     assert all(same(found[name], expected[name]) for name in expected)
     chosen = jnp.take_along_axis(found["context"], found["top_keys"], -1)
     assert np.array_equal(chosen, np.take_along_axis(expected["context"], expected["top_keys"], -1))
-    assert jnp.ones(1).dtype == np.float32  # JAX's own switch stays
+    assert jnp.ones(1).dtype == np.float32  # JAX's x64 setting is unchanged
 
 
 def test_options_may_be_jax_arrays():
@@ -151,7 +151,7 @@ CASES = {
     "grouped heads and scale": (dict(scale=0.5), dict(scale=0.5)),
     "mask": (dict(mask=CAUSAL), dict(visible=CAUSAL)),
     "bias": (dict(bias=np.linspace(0, 1, 25).reshape(5, 5)), dict(bias=np.linspace(0, 1, 25).reshape(5, 5))),
-    "list": (dict(key_lengths=[3, 4]), dict(visible=np.arange(5) < np.array([3, 4])[:, None, None, None])),
+    "key_lengths": (dict(key_lengths=[3, 4]), dict(visible=np.arange(5) < np.array([3, 4])[:, None, None, None])),
     "sinks": (dict(sinks=[0.5, -1.0]), dict(sinks=jnp.array([0.5, -1.0]))),
 }
 

@@ -28,7 +28,7 @@ def test_a_model_has_its_layers_heads_and_tokens(model):
 def test_a_folder_without_a_model_is_named_in_the_error(tmp_path):
     with pytest.raises(RuntimeError, match=str(tmp_path)):
         regard.load_model(tmp_path)
-    for name in (b"\xff", "\udcff"):  # a name that is not UTF-8, as the system and as Python write it
+    for name in (b"\xff", "\udcff"):  # a name that is not UTF-8, as bytes and as str
         with pytest.raises(RuntimeError, match="config.json: cannot be opened"):
             regard.load_model(name)
 
@@ -76,11 +76,11 @@ def test_invalid_matrices_are_rejected():
 
 def test_a_sentence_is_explained_with_a_model(model):
     story = regard.explain(TEXT, model=model, query="bank", layer=0, head=1)
-    told = json.loads(story.json())
-    assert told["schema"] == "regard/1" and "bank" in str(story) and "bank" in story.text(width=100)
+    document = json.loads(story.json())
+    assert document["schema"] == "regard/1" and "bank" in str(story) and "bank" in story.text(width=100)
     assert story.html().startswith("<!")
     shown = html.unescape(re.sub("<.*?>", "", story._repr_mimebundle_()["text/html"].split("<details>")[0]))
-    for finding in told["findings"].values():
+    for finding in document["findings"].values():
         assert finding in shown
     assert "the#1" in shown and "contribution" in shown
     with pytest.raises(ValueError, match="the text is empty"):

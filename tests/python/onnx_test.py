@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""regard.onnx.attention against the cases that the package onnx carries, and the rules that have no case."""
+"""regard.onnx.attention on the test cases of the package onnx, and rules of the standard that no case covers."""
 
 import pathlib
 
@@ -18,12 +18,12 @@ def is_attention(folder):
     return len(node) == 1 and node[0].op_type == "Attention"
 
 
-# Those called expanded are the same cases, written out in other operators.
+# The cases called expanded are the same, written with other operators.
 FOLDERS = sorted(folder for folder in CASES.glob("test_attention*") if is_attention(folder))
 
 
 def tensors(folder, kind, names):
-    """By name; an output or input that the case leaves out has no name and no file."""
+    """Tensors by name. An input or output that the case leaves out has neither a name nor a file."""
     read = {}
     named = [name for name in names if name]
     for index, name in enumerate(named):
@@ -50,7 +50,7 @@ def test_a_case_of_the_standard_is_reproduced(folder):
         if not name:
             continue
         assert output.dtype == expected[name].dtype and output.shape == expected[name].shape
-        # Published: 1e-3 and 1e-7. The cases of float are held to 1e-6 of the largest number.
+        # The published tolerances are 1e-3 and 1e-7. In float32, 1e-6 of the largest element is also required.
         if output.dtype == np.float32:
             finite = np.where(np.isfinite(expected[name]), expected[name], 0)
             np.testing.assert_allclose(output, expected[name], rtol=1e-6, atol=1e-6 * np.abs(finite).max(), err_msg=name)
@@ -78,7 +78,7 @@ def test_causal_is_top_left_without_a_cache_and_bottom_right_with_lengths():
     lengths = np.array([4, 2])[:, None, None, None]
     y = regard.onnx.attention(q, k, v, None, None, None, np.array([4, 2]), is_causal=1)
     assert np.array_equal(y, regard.attention(q, k, v, mask=(j < lengths) & (j <= i + lengths - 3)))
-    assert (y[1, :, 0] == 0).all()  # offset −1: its first row sees nothing
+    assert (y[1, :, 0] == 0).all()  # offset −1: no key is visible to its first row
 
 
 def test_a_short_mask_hides_the_remaining_keys():
@@ -107,7 +107,7 @@ def test_every_type_and_precision_is_accurate(dtype):
     assert y.dtype == np.dtype(dtype) and ml_dtypes.bfloat16 is not None
 
 
-REFUSED = [
+REJECTED = [
     (dict(opset=22), "opset is 22"),
     (dict(nonpad=np.array([1]), opset=23), "opset 23 has no nonpad_kv_seqlen"),
     (dict(left_window_size=1, opset=24), "opset 24 has no window"),
@@ -127,7 +127,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize("changes, words", REFUSED, ids=lambda x: x if isinstance(x, str) else "")
+@pytest.mark.parametrize("changes, words", REJECTED, ids=lambda x: x if isinstance(x, str) else "")
 def test_attributes_that_the_standard_forbids_are_rejected(changes, words):
     q, k, v = arrays((1, 2, 3, 8), (1, 2, 5, 8), (1, 2, 5, 8))
     changes = dict(changes)

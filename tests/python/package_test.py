@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Python package as it is installed: version, types, licences, and the lines that the documents show."""
+"""The installed Python package: version, types, licences, and the code in the documentation."""
 
 import importlib.metadata
 import inspect
@@ -18,7 +18,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def blocks(document):
-    """The Python in a document."""
+    """The Python code blocks of a document."""
     return re.findall(r"^```python\n(.*?)^```", (ROOT / document).read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
 
 
@@ -62,7 +62,7 @@ def test_the_package_contains_its_licences_and_types():
     assert not any(name.endswith((".cpp", ".h", ".a")) for name in names)
     [texts] = [file.read_text() for file in importlib.metadata.files("regard") if file.name == "THIRD_PARTY.md"]
     [nanobinds] = [file for file in importlib.metadata.files("nanobind") if file.name == "LICENSE"]
-    assert nanobinds.read_text().strip() in texts  # its code is in the module
+    assert nanobinds.read_text().strip() in texts  # the module contains nanobind's code
 
 
 def test_the_source_distribution_contains_only_what_the_build_needs(tmp_path, monkeypatch):
@@ -95,7 +95,7 @@ def test_every_public_name_is_documented():
 
 @pytest.fixture(name="cache", scope="module")
 def fixture_cache(tmp_path_factory):
-    """What mypy found out about libraries, for all calls of it."""
+    """mypy's cache, which all its runs share."""
     return tmp_path_factory.mktemp("mypy")
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Python can write that means nothing to an operator is rejected by name, and never taken for something else."""
+"""Invalid Python arguments are rejected by name, and never interpreted as something else."""
 
 import collections
 
@@ -188,7 +188,7 @@ def test_a_fingerprint_must_be_64_bytes_or_unchecked():
 
 
 def test_a_fingerprint_matches_those_of_other_languages():
-    """The tests of C++ and C have the same number."""
+    """The tests of C++ and C expect the same number."""
     zeros = np.zeros((1, 1, 4, 8))
     options = dict(causal=True, window=(2, None), scale=0.5)
     number = 0
