@@ -13,13 +13,13 @@ HEADER_NAMES = {path.relative_to(HEADERS).as_posix() for path in HEADERS.rglob("
 # Headers whose names are not needed in Python: a larger object contains them, or Python already has an equivalent.
 PARTS = {
     "c_api.h": "the same library for C",
-    "error.h": "ValueError, RuntimeError and MemoryError, as the standard type of each says; Ctrl-C is KeyboardInterrupt",
+    "error.h": "ValueError, RuntimeError and MemoryError, by the standard C++ type; Ctrl-C raises KeyboardInterrupt",
     "explain/attention_html.h": "regard attend --html; in Python regard.show",
-    "explain/heads.h": "regard heads: a survey of a model over texts, in the program alone so far",
-    "explain/inspection_report.h": "the report of regard attend --inspect; in Python attention_with_statistics gives its numbers",
+    "explain/heads.h": "regard heads, a survey of a model over texts; only in the program so far",
+    "explain/inspection_report.h": "the report of regard attend --inspect; in Python attention_with_statistics returns its values",
     "explain/random.h": "NumPy's and PyTorch's generators, for lessons that quote them",
-    "explain/sentence_row.h": "what a SentenceAnalysis is made of",
-    "export.h": "no names",
+    "explain/sentence_row.h": "the contents of a SentenceAnalysis",
+    "export.h": "macros only",
     "io/csv.h": "NumPy reads CSV",
     "io/json.h": "Python reads JSON",
     "io/json_writer.h": "Python writes JSON",
@@ -29,7 +29,7 @@ PARTS = {
     "io/utf8.h": "for renderers",
     "model/encoder.h": "the forward pass that explain, compare and embed run",
     "model/tokenizer.h": "Model.tokens",
-    "types.h": "types of elements: array libraries have theirs",
+    "types.h": "element types, which array libraries define",
 }
 # C++ name: the equivalent in Python as an expression, or None if there is none.
 ELSEWHERE = {
