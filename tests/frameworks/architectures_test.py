@@ -73,7 +73,7 @@ ENCODERS = modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES
 ALL = modeling_auto.MODEL_MAPPING_NAMES
 
 
-def made(kind, configuration, name):
+def create(kind, configuration, name):
     torch.manual_seed(0)
     return kind._from_config(configuration, attn_implementation=name).eval()
 
@@ -86,28 +86,28 @@ def output(model, **inputs):
 
 def compare(model_type, kind, causal):
     ids = torch.randint(3, 90, (2, LENGTH), generator=torch.Generator().manual_seed(3))
-    marks = torch.ones_like(ids)
-    marks[1, LENGTH - 4:] = 0
+    mask = torch.ones_like(ids)
+    mask[1, LENGTH - 4:] = 0
     later = ids.clone()
     later[:, CHANGED] = (ids[:, CHANGED] + 7) % 80 + 5
     outputs = {}
     for name in ("eager", NAME):
-        model = made(kind, configured(model_type), name)
+        model = create(kind, configured(model_type), name)
         decoded = {"decoder_input_ids": ids[:, :9]} if model.config.is_encoder_decoder else {}
         changed = {"input_ids": ids, "decoder_input_ids": later[:, :9]} if decoded else {"input_ids": later}
         with warnings.catch_warnings():
             warnings.simplefilter("error" if name == NAME else "ignore", UserWarning)  # an inspection without an entry warns
             if name == NAME:
                 with regard.transformers.inspection(top_keys=1) as calls:
-                    padded = output(model, input_ids=ids, attention_mask=marks, **decoded)
+                    padded = output(model, input_ids=ids, attention_mask=mask, **decoded)
                 assert calls
             else:
-                padded = output(model, input_ids=ids, attention_mask=marks, **decoded)
+                padded = output(model, input_ids=ids, attention_mask=mask, **decoded)
         whole = output(model, input_ids=ids, **decoded)
         if causal:
             difference = (output(model, **changed) - whole).abs()
             assert difference[:, :CHANGED].max() <= 1e-5 and difference[:, CHANGED:].max() > 1e-3, name
-        outputs[name] = padded if decoded else padded[marks.bool()], whole
+        outputs[name] = padded if decoded else padded[mask.bool()], whole
     for eager, ours in zip(outputs["eager"], outputs[NAME], strict=True):
         assert (ours - eager).abs().max() <= 1e-5
 
@@ -137,14 +137,14 @@ def test_models_that_cannot_call_regard_are_rejected_at_construction(model_type)
 
 @pytest.mark.parametrize("model_type", listed("At the first forward pass"))
 def test_models_that_pass_unsupported_tensors_are_rejected_at_the_first_call(model_type):
-    model = made(class_of(model_type, DECODERS), configured(model_type), NAME)
+    model = create(class_of(model_type, DECODERS), configured(model_type), NAME)
     with pytest.raises(ValueError, match=r"regard.transformers: \w+ passes the tensor (indices|sinks), which Regard does not take"):
         output(model, input_ids=torch.arange(3, 16)[None])
 
 
 @pytest.mark.parametrize("model_type", ["bloom", "deberta", "mpnet", "gptj"])
 def test_models_that_cannot_call_regard_reject_set_attn_implementation(model_type):
-    model = made(class_of(model_type, ALL), configured(model_type), "eager")
+    model = create(class_of(model_type, ALL), configured(model_type), "eager")
     with pytest.raises(ValueError, match=type(model).__name__):
         model.set_attn_implementation(NAME)
     assert model.config._attn_implementation == "eager"
