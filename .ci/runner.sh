@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2154  # variables of ./check
-# Functions with which stages build and run tests: that, builds, tests, pytests. They add to the totals of ./check.
+# Functions of the stages: run_test, build_preset, run_ctest and run_pytest. They add to the totals of ./check.
 
-# that NAME COMMAND…: runs one test. Its output goes to the log, and is shown if the test fails.
-that() {
+# run_test NAME COMMAND…: runs one test. Its output goes to the log, and is shown if the test fails.
+run_test() {
   local name=$1 output status
   shift
   output=$(timeout -k 5 "${limit:-120}" "$@" 2>&1 </dev/null)
@@ -37,8 +37,8 @@ choose_kernels() {
   kernels+=("-DREGARD_INSTRUCTION_SETS=$(IFS=';'; printf '%s' "${sets[*]}")")
 }
 
-# builds PRESET [TARGET…]: configures and builds. A failure counts as one failed test, and the build is not run.
-builds() {
+# build_preset PRESET [TARGET…]: configures and builds. A failure counts as one failed test, and the build is not run.
+build_preset() {
   local preset=$1
   shift
   choose_kernels "$preset"
@@ -48,17 +48,17 @@ builds() {
   return 1
 }
 
-# tests PRESET NAME [CTEST ARGUMENT…]: runs tests of that build and counts them. Running no test is a failure.
-tests() {
+# run_ctest PRESET NAME [CTEST ARGUMENT…]: runs tests of that build and counts them. Running no test is a failure.
+run_ctest() {
   local preset=$1 name=$2
   shift 2
   "${fixed_addresses[@]}" ctest --test-dir "$work/$preset" -j "$jobs" --timeout 120 --no-tests=error --output-on-failure \
     --output-junit "$results/$name.xml" "$@" >"$logs/$name.log" 2>&1 </dev/null
-  count "$name" $?
+  count_results "$name" $?
 }
 
-# count NAME STATUS: adds the results of one run (JUnit) to the totals, and shows its log if a test failed.
-count() {
+# count_results NAME STATUS: adds the results of one run (JUnit) to the totals, and shows its log if a test failed.
+count_results() {
   local name=$1 status=$2 numbers
   numbers=$(/usr/bin/python3 tests/check_results.py count "$results/$name.xml" 2>>"$logs/$name.log") || numbers='0 1 0'
   read -r p f s <<<"$numbers"
@@ -74,12 +74,12 @@ count() {
 fixed_addresses=()
 if [ "$(cat /proc/sys/vm/mmap_rnd_bits 2>/dev/null || echo 0)" -gt 28 ]; then fixed_addresses=(setarch -R); fi
 
-# pytests NAME PYTHON ARGUMENT…: runs Python tests on the release build and counts them.
-pytests() {
+# run_pytest NAME PYTHON ARGUMENT…: runs Python tests on the release build and counts them.
+run_pytest() {
   local name=$1 python=$2
   shift 2
   REGARD_PROGRAM=$work/release/regard "$python" -m pytest -q -n "$jobs" -p no:cacheprovider \
     --junitxml="$results/$name.xml" -o faulthandler_timeout=120 -o faulthandler_exit_on_timeout=true "$@" \
     >"$logs/$name.log" 2>&1 </dev/null
-  count "$name" $?
+  count_results "$name" $?
 }

@@ -2,11 +2,11 @@
 //
 // attention_forward, f32, B = 1, H = 8, L = S: full and causal, by length and head size.
 //
-//   operations = 4 · D · H · (visible pairs of a query row and a key): a product and a sum in Q·Kᵀ and in P·V each;
-//   pairs are S² in full and S(S + 1)/2 under a causal mask. The exponentials count for nothing.
+//   operations = 4 · D · H · (visible query-key pairs): a multiplication and an addition each in Q·Kᵀ and in P·V. There
+//   are S² pairs, or S(S + 1)/2 with a causal mask. Exponentials are not counted.
 //
-//   attention_bench --benchmark_filter=D:64/causal:0      REGARD_THREADS, REGARD_FORCE_ISA as everywhere
-// Read next: interleaved.h; bench/run_benchmarks for the figures that Regard promises.
+//   attention_bench --benchmark_filter=D:64/causal:0      also reads REGARD_THREADS and REGARD_FORCE_ISA
+// Read next: interleaved.h; bench/run_benchmarks measures the performance targets.
 #include "regard/attention.h"
 
 #include "interleaved.h"
@@ -26,7 +26,7 @@ void attention_f32(benchmark::State& state) {
   const auto value = regard::bench::normal<float, 4>(shape, 3);
   regard::Tensor<float, 4> context(shape);
   const Index pairs = causal ? length * (length + 1) / 2 : length * length;
-  regard::bench::run_beside_peak(state, 4.0 * static_cast<double>(depth * kHeads * pairs), [&] {
+  regard::bench::run_with_peak(state, 4.0 * static_cast<double>(depth * kHeads * pairs), [&] {
     regard::attention_forward(query.view(), key.view(), value.view(), {.context = context.view()}, {.causal = causal});
   });
 }

@@ -13,7 +13,7 @@ class Case:
     label: str
     unit: str = "GFLOP/s"
     weight: float = 1.0  # multiple of --seconds
-    most_rounds: int = 1 << 30
+    max_rounds: int = 1 << 30
     contenders: dict = dataclasses.field(default_factory=dict)  # name: function that returns its figure
     every: dict = dataclasses.field(default_factory=dict)       # name: runs in every n-th round only
     errors: dict = dataclasses.field(default_factory=dict)      # name: function that returns the error

@@ -3,8 +3,8 @@
 
     compare.py --build BUILD [--rows decode,prefill] [--quick] [--json FILE]
 
-BUILD is a build of shared libraries with REGARD_BENCH=ON and the Python package in BUILD/package; bench/run_benchmarks
-makes one, and the environment with the competitors. suite.py defines the rows, competitors.py the competitors.
+BUILD is a build of shared libraries with REGARD_BENCH=ON and the Python package in BUILD/package. bench/run_benchmarks
+creates it and the environment with the competitors. suite.py defines the rows, competitors.py the competitors.
 
 One round runs each contender once, with 5 ms idle before each; the next round starts with the next contender.
 Everything has run once untimed, so outputs have been written and caches are warm; packing is part of the timed call.
@@ -25,9 +25,9 @@ from competitors import openblas, competitors
 from suite import ROWS, Suite
 
 IDLE_SECONDS = 0.005
-FEWEST_ROUNDS = 4
-# A result with a larger error is wrong, in units of u · Σ p |v|: in f32, and with keys or values of fewer bits.
-LARGEST_ERROR, LARGEST_ROUNDED_ERROR = 1024.0, 65536.0
+MIN_ROUNDS = 4
+# A result with a larger error, in units of u · Σ p |v|, is wrong: in f32, and for caches and inputs in bf16 or int8.
+MAX_ERROR, MAX_ROUNDED_ERROR = 1024.0, 65536.0
 # OpenBLAS's kernels for the same instruction set; by default it selects the best one, as Regard does. The kernels of
 # Prescott serve every core with SSE only, and OpenBLAS reports them as Katmai.
 BLAS_CORES = {"generic": "Prescott", "avx2": "Haswell"}
@@ -62,16 +62,16 @@ def in_turn(case, rounds):
     return figures
 
 
-def measure(case, seconds, most_rounds):
-    of_a_round = 0.0
+def measure(case, seconds, max_rounds):
+    round_seconds = 0.0
     for name, contender in case.contenders.items():
         begin = time.perf_counter()
         contender()
-        of_a_round += (time.perf_counter() - begin) / case.every.get(name, 1) + IDLE_SECONDS
+        round_seconds += (time.perf_counter() - begin) / case.every.get(name, 1) + IDLE_SECONDS
         error = case.errors.get(name, lambda: 0.0)()
-        if not error < (LARGEST_ROUNDED_ERROR if "bf16" in name or "int8" in name else LARGEST_ERROR):
+        if not error < (MAX_ROUNDED_ERROR if "bf16" in name or "int8" in name else MAX_ERROR):
             sys.exit(f"compare.py: {case.row}, {case.label}: error of {name} is {error:g} u · Σ p |v|")
-    rounds = max(FEWEST_ROUNDS, min(most_rounds, case.most_rounds, int(case.weight * seconds / of_a_round)))
+    rounds = max(MIN_ROUNDS, min(max_rounds, case.max_rounds, int(case.weight * seconds / round_seconds)))
     errors = {name: round(error(), 2) for name, error in case.errors.items()}
     return {"row": case.row, "case": case.label, "unit": case.unit, "figures": in_turn(case, rounds),
             "against": case.against, "errors": errors,

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ggml's flash attention on memory of ours, for bench/competitors.py: one graph of one node, planned once, computed
-// often.
+// ggml's flash attention on the arrays of bench/competitors.py: a graph of one node, which is planned once and computed
+// many times.
 //
 //   query (heads, queries, depth), key and value (key_heads, keys, depth), all f32  ──▶  output (queries, heads, depth)
 //
-// A causal mask is f16 and has every pair: ggml knows no other. Compiled by bench/run_benchmarks next to the library
-// that the sdist of llama-cpp-python builds. Read next: competitors.py.
+// A causal mask is a dense f16 matrix, the only form that ggml supports. Compiled by bench/run_benchmarks next to the
+// library that the sdist of llama-cpp-python builds. Read next: competitors.py.
 #include <ggml-cpu.h>
 #include <ggml.h>
 #include <math.h>

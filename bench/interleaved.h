@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// run_beside_peak(state, operations, call): what every benchmark does. Machines are shared and their clocks move, so
-// the reference is measured after every single call, and both are summed over the same seconds:
+// run_with_peak(state, operations, call): the loop of every benchmark. Machines are shared and clock rates vary, so the
+// peak is measured after every call, and the rates of both are means over the same period:
 //
-//   call ─ warm     then, for each iteration:  call (timed) ─ peak for 5 ms (not timed)
+//   one untimed call, then for each iteration:  call (timed) ─ peak for 5 ms (not timed)
 //
-// Inputs are N(0,1), outputs have been written before, packing is inside the timed call, caches are warm.
+// Inputs are drawn from N(0, 1). Packing is part of the timed call.
 // Read next: regard/peaks.h.
 #pragma once
 
@@ -29,9 +29,9 @@ Tensor<T, Rank> normal(const typename Tensor<T, Rank>::Shape& shape, unsigned se
   return tensor;
 }
 
-// Reports operations (of one call) as GFLOP/s and as a share of the peak of as many threads.
+// Reports the rate in GFLOP/s, for a number of operations per call, and its share of the peak of the same threads.
 template <class Call>
-void run_beside_peak(benchmark::State& state, double operations, Call&& call) {
+void run_with_peak(benchmark::State& state, double operations, Call&& call) {
   using Clock = std::chrono::steady_clock;
   constexpr double kPeakSeconds = 0.005;
   const int num_threads = default_num_threads();

@@ -2,9 +2,9 @@
 //
 // linear_forward, f32 and bf16: (R, I) · (I, O), without a bias, as for the projections of attention.
 //
-//   operations = 2 · R · I · O; the peak next to both is that of f32
+//   operations = 2 · R · I · O; both are compared with the peak of f32
 //
-//   linear_bench --benchmark_filter=R:2048               REGARD_THREADS, REGARD_FORCE_ISA as everywhere
+//   linear_bench --benchmark_filter=R:2048               also reads REGARD_THREADS and REGARD_FORCE_ISA
 // Read next: interleaved.h; bench/compare.py compares it with NumPy's product.
 #include "regard/linear.h"
 
@@ -29,8 +29,8 @@ void linear(benchmark::State& state) {
   const Index rows = state.range(0), inputs = state.range(1), outputs = state.range(2);
   const auto input = numbers<T>(rows, inputs, 1), weight = numbers<T>(inputs, outputs, 2);
   regard::Tensor<T, 2> output({rows, outputs});
-  regard::bench::run_beside_peak(state, 2.0 * static_cast<double>(rows * inputs * outputs),
-                                 [&] { regard::linear_forward<T>(input.view(), weight.view(), {}, output.view()); });
+  regard::bench::run_with_peak(state, 2.0 * static_cast<double>(rows * inputs * outputs),
+                               [&] { regard::linear_forward<T>(input.view(), weight.view(), {}, output.view()); });
 }
 
 void shapes(benchmark::internal::Benchmark* benchmark) {

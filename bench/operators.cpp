@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// operators.h by Regard's C++ interface. Read next: regard/kv_cache.h, regard/attention_statistics.h.
+// operators.h, implemented with Regard's C++ interface. Read next: regard/kv_cache.h, regard/attention_statistics.h.
 #include "operators.h"
 
 #include <algorithm>
@@ -44,7 +44,8 @@ class CountedMemory : public std::pmr::memory_resource {
   bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override { return this == &other; }
 };
 
-// Runs call(runtime); bytes counted, or −1 with the reason in last_error.
+// Runs call(runtime). Returns the largest number of workspace bytes in use, 0 if count is 0. After an error, returns −1
+// and sets last_error.
 template <class Call>
 std::int64_t counted(const regard_bench_workload& p, int count, Call&& call) try {
   CountedMemory memory;
@@ -160,17 +161,17 @@ std::int64_t regard_bench_statistics(const regard_bench_workload* workload, std:
     static constexpr Index kChosen[] = {0, 1, 2, 3};
     const std::array<Index, 3> shape{1, p.heads, p.queries};
     const Index step = p.heads * p.queries;
-    regard::AttentionStatistics asked;
-    asked.chosen_keys = kChosen;
-    asked.top_keys = {top_keys, {1, p.heads, p.queries, top}};
-    asked.top_weights = {top_weights, {1, p.heads, p.queries, top}};
-    asked.entropy = {rows, shape};
-    asked.largest_weight = {rows + step, shape};
-    asked.chosen_weight = {rows + 2 * step, shape};
-    asked.mean_distance = {rows + 3 * step, shape};
+    regard::AttentionStatistics statistics;
+    statistics.chosen_keys = kChosen;
+    statistics.top_keys = {top_keys, {1, p.heads, p.queries, top}};
+    statistics.top_weights = {top_weights, {1, p.heads, p.queries, top}};
+    statistics.entropy = {rows, shape};
+    statistics.largest_weight = {rows + step, shape};
+    statistics.chosen_weight = {rows + 2 * step, shape};
+    statistics.mean_distance = {rows + 3 * step, shape};
     regard::attention_with_statistics(
         input(p.query, p.type, p.heads, p.queries, p.depth), input(p.key, p.type, p.key_heads, p.keys, p.depth),
-        input(p.value, p.type, p.key_heads, p.keys, p.depth), outputs<float>(p), asked, options(p), runtime);
+        input(p.value, p.type, p.key_heads, p.keys, p.depth), outputs<float>(p), statistics, options(p), runtime);
   });
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// regard/peaks.h for bench/compare.py. Read next: peak.h.
+// peak.h, implemented with regard/peaks.h. Read next: peak.h.
 #include "peak.h"
 
 #include <exception>

@@ -83,7 +83,7 @@ def calls(suite):
     yield case
 
     case = Case("calls", f"(1, 1, 1, 8), {COUNTED_CALLS} calls from NumPy with out=", "count")
-    case.most_rounds = COUNTED_ROUNDS
+    case.max_rounds = COUNTED_ROUNDS
     case.contenders = leaked(from_numpy, [*arrays, context, None, True, float, "out", numpy.float32, regard.attention])
     yield case
 

@@ -119,7 +119,7 @@ class Regard:
         return functools.partial(self._call, "regard_attention_forward", *arrays, outputs, self._options(workload))
 
     def backward(self, workload, context, row_max, row_sum, grad_context, gradients, threads=None):
-        """To be called after forward() with row_max and row_sum. Writes the gradients of query, key and value."""
+        """Requires an earlier forward() with row_max and row_sum. The call writes the gradients of query, key and value."""
         arrays = [Array.of(array) for array in (workload.query, workload.key, workload.value)]
         saved = Saved(ctypes.sizeof(Saved), *map(Array.of, (context, row_max, row_sum, grad_context)))
         saved.fingerprint = ctypes.pointer(workload.fingerprint)
@@ -152,10 +152,10 @@ class Regard:
         return flat
 
     def _bench(self, function, *arguments):
-        answer = getattr(self.bench, f"regard_bench_{function}")(*arguments)
-        if answer is None or answer < 0:
+        result = getattr(self.bench, f"regard_bench_{function}")(*arguments)
+        if result is None or result < 0:
             sys.exit("compare.py: " + self.bench.regard_bench_error().decode())
-        return answer
+        return result
 
     def workspace(self, workload, context):
         """The largest number of scratch bytes that one call of attention_forward uses."""
@@ -172,7 +172,7 @@ class Regard:
                                  ctypes.c_int64(pooled_map.shape[-1]), count)
 
     def statistics(self, workload, context, top):
-        """Two calls, as in decode()."""
+        """Two functions, as in decode()."""
         shape = (1, workload.heads, workload.queries)
         keys, weights = numpy.zeros((*shape, top), numpy.int64), numpy.zeros((*shape, top), numpy.float32)
         rows = numpy.zeros((4, *shape[1:]), numpy.float32)
@@ -183,7 +183,7 @@ class Regard:
         return lambda: call(0), lambda: call(1)
 
     def decode(self, workload, context, cache_type, page_keys=0):
-        """Two calls: one to be timed, and one that returns its workspace. They keep the cache alive."""
+        """Two functions: a call to be timed, and one that returns its workspace. They keep the cache alive."""
         flat = self._flat(workload, context)
         cache = Cache(self, self._bench("cache", ctypes.byref(flat), CACHE_TYPES[cache_type], page_keys))
         call = lambda count: self._bench("decode", ctypes.c_void_p(cache.pointer), ctypes.byref(flat), count)

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Regard's forward against product, softmax, product on the same kernels, for every line of shapes.txt.
+// Regard's forward pass compared with three separate steps (product, softmax, product) on the same kernels, for every
+// line of shapes.txt.
 //
-//     shapes FILE [--threads N] [--quick]    one line a shape:  shape ⇥ ratio of each round …
+//     shapes FILE [--threads N] [--quick]    prints one line per shape:  shape ⇥ ratio of each round …
 //
-// A ratio is the time of the three steps over that of attention_forward, calls of a round repeated until they take
-// 200 µs. The two take turns, the order rotated; answers are compared first. A shape that has no time for seven rounds
-// has three. Read next: three_steps.h.
+// A ratio is the time of the three steps divided by that of attention_forward. In each round both run in turn, each
+// repeated for about 200 µs; the order alternates. Their results are compared first. A shape has 3 to 15 rounds,
+// depending on how long one takes, and one round with --quick. Read next: three_steps.h.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -31,7 +32,7 @@ using regard::bench::Shape;
 using Clock = std::chrono::steady_clock;
 
 constexpr int kMaxRounds = 15, kMinRounds = 3;
-constexpr double kSecondsOfAShape = 0.3, kSecondsOfACall = 200e-6;
+constexpr double kSecondsPerShape = 0.3, kSecondsPerMeasurement = 200e-6;
 constexpr auto kIdle = std::chrono::milliseconds(5);
 
 // "heads L S D [causal] [window=N] [mask]"
@@ -39,7 +40,7 @@ Shape parse(const std::string& line) {
   std::istringstream words(line);
   Shape shape;
   words >> shape.heads >> shape.queries >> shape.keys >> shape.depth;
-  if (!words) throw std::runtime_error("not four numbers");
+  if (!words) throw std::runtime_error("expected heads, L, S and D");
   for (std::string word; words >> word;) {
     if (word == "causal") {
       shape.causal = true;
@@ -48,7 +49,7 @@ Shape parse(const std::string& line) {
     } else if (word.starts_with("window=")) {
       shape.window = std::stoll(word.substr(7));
     } else {
-      throw std::runtime_error("unknown: " + word);
+      throw std::runtime_error("unknown option: " + word);
     }
   }
   return shape;
@@ -98,17 +99,17 @@ void measure(const std::string& line, int threads, bool quick) {
                                          [&] { three.run(steps); }};
 
   int repeats[2];
-  double of_a_round = 0.0;
+  double round_seconds = 0.0;
   for (int i = 0; i < 2; ++i) {
     calls[i]();
     const double once = seconds(calls[i], 1);
-    repeats[i] = std::clamp(static_cast<int>(kSecondsOfACall / std::max(once, 1e-9)), 1, 1000);
-    of_a_round += once * repeats[i] + 0.005;
+    repeats[i] = std::clamp(static_cast<int>(kSecondsPerMeasurement / std::max(once, 1e-9)), 1, 1000);
+    round_seconds += once * repeats[i] + 0.005;
   }
   for (Index i = 0; i < fused.size(); ++i) {
-    if (!(std::fabs(fused.data()[i] - steps.data()[i]) < 1e-4f)) throw std::runtime_error("the two answers differ");
+    if (!(std::fabs(fused.data()[i] - steps.data()[i]) < 1e-4f)) throw std::runtime_error("the two results differ");
   }
-  const int rounds = quick ? 1 : std::clamp(static_cast<int>(kSecondsOfAShape / of_a_round), kMinRounds, kMaxRounds);
+  const int rounds = quick ? 1 : std::clamp(static_cast<int>(kSecondsPerShape / round_seconds), kMinRounds, kMaxRounds);
   std::cout << line;
   for (int turn = 0; turn < rounds; ++turn) {
     double taken[2];

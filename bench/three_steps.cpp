@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// three_steps.h, with the kernels of the active instruction set. Read next: src/kernels/table.h.
+// three_steps.h, implemented with the kernels of the active instruction set. Read next: src/kernels/table.h.
 #include "three_steps.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 #include "kernels/table.h"
 #include "runtime/parallel.h"
 
-// The loops over a row of scores are compiled for every processor and chosen at run time, as the kernels are.
+// The loops over a row of scores are compiled for several instruction sets, and selected at run time like the kernels.
 #ifdef __x86_64__
 #define REGARD_BENCH_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
@@ -22,7 +22,7 @@ namespace {
 
 using kernels::kPanel;
 using kernels::kRows;
-constexpr Index kLanes = 64;  // independent maxima and sums of a row: several vectors of any processor
+constexpr Index kLanes = 64;  // partial maxima and sums of a row, which fill several vectors
 
 Index num_panels(Index columns) { return (columns + kPanel - 1) / kPanel; }
 
@@ -39,8 +39,8 @@ REGARD_BENCH_CLONES float largest(const float* row, Index count) {
   return *std::max_element(lanes, lanes + kLanes);
 }
 
-REGARD_BENCH_CLONES void shift(float* row, Index count, float factor, float most) {
-  for (Index j = 0; j < count; ++j) row[j] = factor * (row[j] - most);
+REGARD_BENCH_CLONES void shift(float* row, Index count, float factor, float max) {
+  for (Index j = 0; j < count; ++j) row[j] = factor * (row[j] - max);
 }
 
 REGARD_BENCH_CLONES float sum(const float* row, Index count) {
@@ -108,7 +108,7 @@ void ThreeSteps::multiply_keys(Index head, Scratch& s, std::vector<float>& rows,
   }
 }
 
-void ThreeSteps::soften(Scratch& s, Index strip) const {
+void ThreeSteps::apply_softmax(Scratch& s, Index strip) const {
   const Index keys = shape_.keys;
   const float scale = 1.0f / std::sqrt(static_cast<float>(shape_.depth));
   for (Index i = strip * kRows; i < std::min(shape_.queries, (strip + 1) * kRows); ++i) {
@@ -147,7 +147,7 @@ void ThreeSteps::run(Tensor<float, 4>& context) {
       Scratch& s = scratch_[static_cast<std::size_t>(worker)];
       for (Index p = 0; p < panels; ++p) pack(head, s, p);
       for (Index i = 0; i < strips; ++i) multiply_keys(head, s, rows_of(worker), i);
-      for (Index i = 0; i < strips; ++i) soften(s, i);
+      for (Index i = 0; i < strips; ++i) apply_softmax(s, i);
       for (Index i = 0; i < strips; ++i) multiply_values(head, s, rows_of(worker), i, context);
     });
     return;
@@ -157,7 +157,7 @@ void ThreeSteps::run(Tensor<float, 4>& context) {
   for (Index head = 0; head < shape_.heads; ++head) {
     step(panels, [&](Index p, int) { pack(head, s, p); });
     step(strips, [&](Index i, int worker) { multiply_keys(head, s, rows_of(worker), i); });
-    step(strips, [&](Index i, int) { soften(s, i); });
+    step(strips, [&](Index i, int) { apply_softmax(s, i); });
     step(strips, [&](Index i, int worker) { multiply_values(head, s, rows_of(worker), i, context); });
   }
 }

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Which parts are built in addition to the library. The option of a part is ON, OFF or AUTO. AUTO, the default, builds
-# the part if everything that it needs is present; otherwise one line says why it was left out and which Debian packages
-# provide what is missing. Within another project, AUTO builds only what a part that is ON needs.
+# the part if everything that it needs is present; otherwise a message states which Debian packages are missing. Within
+# another project, AUTO builds only what a part that is ON needs.
 # After this file, the options of all parts are ON or OFF.
 
 # The Python module contains fmt and utf8proc, so that its wheel needs neither: fmt from its headers, utf8proc from its

@@ -19,11 +19,11 @@ def expected_output(source):
 
 
 def main(source, *command):
-    """Prints the differences; 1 if there are any."""
+    """Prints the differences; returns 1 if there are any."""
     run = subprocess.run(command, capture_output=True, text=True, timeout=100)
     sys.stderr.write(run.stderr)
     differences = list(difflib.unified_diff(expected_output(source), run.stdout.splitlines(), source, "printed", lineterm=""))
-    print("\n".join(differences) or f"{source}: prints what it says")
+    print("\n".join(differences) or f"{source}: prints the expected output")
     return 1 if differences or run.returncode != 0 else 0
 
 

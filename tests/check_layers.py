@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads every #include line and fails if a folder includes a header that its layer may not (docs/developer/architecture.md).
+"""Reads every #include line and fails if a layer includes a header that it must not (docs/developer/architecture.md).
 
     level 0  src/kernels              its own headers, <cstddef> <cstdint> <cstring>; intrinsics only in simd.h
     level 1  src/attention, c_api, kv_cache, layers, runtime, tensor:  regard/*.h, each other, kernels/table.h
@@ -116,11 +116,11 @@ def main():
         for match in INCLUDE.finditer(text):
             if not allowed(path, *match.groups()):
                 line = text.count("\n", 0, match.start()) + 1
-                faults.append(f"{relative}:{line}: its layer may not include {match.group(2)}")
+                faults.append(f"{relative}:{line}: this layer must not include {match.group(2)}")
         if relative.parts[0] == "src" and relative.parts[1] in THIRD_PARTY:
             for match in INSTRUCTION_SET_WORDS.finditer(text):
                 line = text.count("\n", 0, match.start()) + 1
-                faults.append(f"{relative}:{line}: this level may not name an instruction set ({match.group()})")
+                faults.append(f"{relative}:{line}: this layer must not name an instruction set ({match.group()})")
     print("\n".join(faults))
     return 1 if faults or len(files) < 10 else 0
 

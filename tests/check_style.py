@@ -107,7 +107,7 @@ def names(files):
     for path in files:
         for part in path.parts:
             if vague.search(part.split(".")[0]):
-                yield f"{path}: a name that says nothing"
+                yield f"{path}: a vague name"
         if path.suffix in CODE and not re.fullmatch(r"[a-z0-9_]+", path.stem):
             yield f"{path}: not snake_case"
 
@@ -163,11 +163,11 @@ def text_files(files):
             yield f"{path}: not UTF-8"
         elif text:
             if not text.endswith("\n") or "\r" in text:
-                yield f"{path}: line ends"
+                yield f"{path}: not Unix line ends, or no newline at the end"
             if path.suffix in CODE + SCRIPTS and "\t" in text:
                 yield f"{path}: a tab"
             if re.search(r"[ \t]$", text, re.MULTILINE) and path.name != "LICENSE":
-                yield f"{path}: blanks at a line's end"
+                yield f"{path}: trailing spaces"
 
 
 def links(files):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""all-MiniLM-L6-v2 (REGARD_TEST_MODEL) in `regard compare`, `regard heads` and `regard explain --save`: figures that
-transformers 5.23 gives in eager float32, and the arrays against the data."""
+"""all-MiniLM-L6-v2 (REGARD_TEST_MODEL) in `regard compare`, `regard heads` and `regard explain --save`: values that
+transformers 5.23 computes in eager float32, and saved arrays that agree with each other and with the program."""
 
 import json
 import os
@@ -30,7 +30,7 @@ def rounded(numbers):
     return [f"{number:.3f}" for number in numbers]
 
 
-def test_cosines_of_bank(document):
+def test_cosines_of_bank_match_transformers(document):
     """With position and norm, then after each layer."""
     assert document["stages"] == ["word", "+position", "L0", "L1", "L2", "L3", "L4", "L5"]
     for names, expected in {"AB": "0.966 0.883 0.853 0.846 0.872 0.892 0.849",
@@ -41,7 +41,7 @@ def test_cosines_of_bank(document):
         assert rounded(cosine[1:]) == expected.split()
 
 
-def test_controls_and_floor(document):
+def test_cosines_of_controls_and_floor_match_transformers(document):
     the = {names: next(c["cosine"] for c in pair(document, names)["controls"] if c["word"] == "the")
            for names in ("AB", "AC")}
     assert rounded(the["AB"]) == "1.000 0.932 0.928 0.879 0.784 0.807 0.819 0.432".split()
@@ -50,7 +50,7 @@ def test_controls_and_floor(document):
     assert document["floor_pairs"] == 243
 
 
-def test_hidden_river(document):
+def test_cosines_with_river_hidden_match_transformers(document):
     assert rounded(pair(document["hidden"], "AB")["cosine"]) == \
         "1.000 0.966 0.947 0.909 0.896 0.923 0.944 0.923".split()
     assert rounded(pair(document["hidden"], "AC")["cosine"]) == \
@@ -66,7 +66,7 @@ def test_heads_that_attend_to_river(document):
     assert round(attention[0, 4], 2) == 0.71 and round(attention[0, 10], 2) == 0.65
 
 
-def test_shares_of_heads(document):
+def test_shares_of_heads_sum_to_100_and_match_transformers(document):
     share = 100 * np.array(pair(document, "AB")["share"])
     np.testing.assert_allclose(share.sum(axis=1), 100, rtol=1e-12)
     assert [f"{x:.1f}" for x in share[0]] == "7.0 0.3 2.4 12.5 38.4 3.0 2.1 0.3 0.9 1.4 30.4 1.4".split()
@@ -91,7 +91,7 @@ def test_a_head_that_attends_to_the_previous_token():
     assert max(heads, key=lambda head: head["previous"]["mean"]) == head
 
 
-def test_saved_arrays(tmp_path):
+def test_saved_arrays_are_consistent(tmp_path):
     succeed("explain", A, "--query", "bank", "--model", MODEL, "--save", tmp_path / "s")
     saved = json.loads((tmp_path / "s" / "tokens.json").read_text())
     arrays = {name: np.load(tmp_path / "s" / array["file"]).astype(float) for name, array in saved["arrays"].items()}
@@ -100,7 +100,7 @@ def test_saved_arrays(tmp_path):
     np.testing.assert_allclose(arrays["context"], arrays["weights"] @ arrays["value"], atol=1e-5)
     np.testing.assert_allclose(arrays["scores"],
                                arrays["query"] @ arrays["key"].swapaxes(2, 3) / np.sqrt(32), atol=1e-4)
-    # The states that compare reads.
+    # The same hidden states as in `regard compare`.
     succeed("explain", B, "--query", "bank", "--model", MODEL, "--save", tmp_path / "t", "--arrays", "hidden_states")
     one, two = arrays["hidden_states"][:, 5], np.load(tmp_path / "t" / "hidden_states.npy").astype(float)[:, 7]
     cosine = (one * two).sum(axis=1) / np.sqrt((one * one).sum(axis=1) * (two * two).sum(axis=1))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Vectors of the real model (REGARD_TEST_MODEL) against transformers': the hundred sentences of
+"""Vectors of the real model (REGARD_TEST_MODEL) compared with those of transformers, for the hundred sentences of
 encoder/hundred_sentences.txt, whose vectors encoder/make_reference.py wrote to encoder/minilm_vectors.npy."""
 
 import io

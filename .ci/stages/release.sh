@@ -2,6 +2,6 @@
 # shellcheck shell=bash disable=SC2154  # variables of ./check
 # g++ Release: every test. The bits again with clang-19 and in a g++ Debug build of the shared library. Consumers.
 
-if builds release; then tests release release -LE '^model$'; fi
-if builds debug regard regard_explain golden_test; then tests debug debug -L 'golden|consumer|symbols' -E embed; fi
-if builds clang golden_test; then tests clang clang -L '^golden$'; fi
+if build_preset release; then run_ctest release release -LE '^model$'; fi
+if build_preset debug regard regard_explain golden_test; then run_ctest debug debug -L 'golden|consumer|symbols' -E embed; fi
+if build_preset clang golden_test; then run_ctest clang clang -L '^golden$'; fi

@@ -2,4 +2,4 @@
 # shellcheck shell=bash disable=SC2154  # variables of ./check
 # clang-19 with the address and undefined-behaviour sanitizers.
 
-if builds address; then REGARD_RANDOM_CALLS=${random_calls:-100} tests address sanitize -LE 'consumer|header|symbols|version|model'; fi
+if build_preset address; then REGARD_RANDOM_CALLS=${random_calls:-100} run_ctest address sanitize -LE 'consumer|header|symbols|version|model'; fi

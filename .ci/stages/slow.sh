@@ -3,30 +3,30 @@
 # exp over every float, every header in every language, clang-tidy, aarch64 under qemu, all sanitizers on all kernels,
 # ten minutes of fuzzing per target.
 
-if builds release; then REGARD_EXHAUSTIVE=1 limit=3600 that 'exp over every float' "$work/release/tests/elementwise_test"; fi
-if builds release; then REGARD_EXHAUSTIVE=1 tests release headers -L '^header$'; fi
-if builds tidy regard_commit; then
-  limit=3600 that 'clang-tidy' sh -c "git ls-files 'src/*.cpp' 'cli/*.cpp' 'tests/*_test.cpp' |
+if build_preset release; then REGARD_EXHAUSTIVE=1 limit=3600 run_test 'exp over every float' "$work/release/tests/elementwise_test"; fi
+if build_preset release; then REGARD_EXHAUSTIVE=1 run_ctest release headers -L '^header$'; fi
+if build_preset tidy regard_commit; then
+  limit=3600 run_test 'clang-tidy' sh -c "git ls-files 'src/*.cpp' 'cli/*.cpp' 'tests/*_test.cpp' |
     xargs -P $jobs -n 4 clang-tidy-19 -p build/check/tidy --quiet"
 fi
 # The emulator itself uses threads, so tests that count threads or fork are excluded, as are two that take minutes.
 neon=(attention_backward_pairs attention_bits attention_corners attention_unpacked attention_random attention_types
   attention_visibility attention_weights elementwise golden kv_cache kv_cache_ahead kv_cache_int8 linear parallel)
-if builds neon "${neon[@]/%/_test}"; then
-  REGARD_RANDOM_CALLS=300 tests neon neon -E 'Fork|ElementwiseDouble.Gelu' -L "^($(IFS='|'; printf '%s' "${neon[*]}"))\$"
+if build_preset neon "${neon[@]/%/_test}"; then
+  REGARD_RANDOM_CALLS=300 run_ctest neon neon -E 'Fork|ElementwiseDouble.Gelu' -L "^($(IFS='|'; printf '%s' "${neon[*]}"))\$"
 fi
 # The wheel, compiled from source as `pip install .` does.
 if python=$(python_environment tests/requirements.txt); then
   rm -rf "$work/wheel"
-  limit=1800 that 'building the wheel' "$python" -m pip wheel --no-input --disable-pip-version-check --no-deps -w "$work/wheel" "$root"
-  REGARD_WHEEL=$work/wheel pytests wheel "$python" tests/wheel_check.py
+  limit=1800 run_test 'building the wheel' "$python" -m pip wheel --no-input --disable-pip-version-check --no-deps -w "$work/wheel" "$root"
+  REGARD_WHEEL=$work/wheel run_pytest wheel "$python" tests/wheel_check.py
 else
   failed=$((failed + 1))
 fi
 # shellcheck disable=SC2034  # read by choose_kernels and the stage
 sanitized_kernels=all random_calls=2000
 . .ci/stages/sanitize.sh
-if ! builds fuzz; then return; fi
+if ! build_preset fuzz; then return; fi
 # One target per processor at a time; each writes its exit status next to its log.
 printf '%s\n' tests/fuzz/*_fuzz.cpp | xargs -P "$jobs" -n 1 "${fixed_addresses[@]}" sh -c '
   target=$(basename "$2" .cpp)
@@ -36,7 +36,7 @@ printf '%s\n' tests/fuzz/*_fuzz.cpp | xargs -P "$jobs" -n 1 "${fixed_addresses[@
   echo $? >"$0/$target.status"' "$logs" "$work"
 for target in tests/fuzz/*_fuzz.cpp; do
   target=$(basename "$target" .cpp)
-  that "fuzz: $target" sh -c 'tail -n 60 "$0.log"; exit "$(cat "$0.status")"' "$logs/$target"
+  run_test "fuzz: $target" sh -c 'tail -n 60 "$0.log"; exit "$(cat "$0.status")"' "$logs/$target"
   log_line=$(awk '/^stat::number_of_executed_units/ {runs = $2}
     match($0, /cov: [0-9]+/) {coverage = substr($0, RSTART + 5, RLENGTH - 5)}
     END {printf "| %s | %s |", runs, coverage}' "$logs/$target.log")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every architecture that docs/guide/transformers.md lists, built small: served as eager serves it, or rejected by name.
+"""Every architecture that docs/guide/transformers.md lists, in a small configuration: it matches eager or is rejected.
 
-A served model calls Regard, has eager's outputs with and without padding, and is causal where the page says so.
+A supported model calls Regard, has eager's outputs with and without padding, and is causal where the page says so.
 """
 
 import pathlib
@@ -19,7 +19,7 @@ NAME = regard.transformers.register()
 PAGE = (pathlib.Path(__file__).resolve().parents[2] / "docs/guide/transformers.md").read_text()
 LENGTH, CHANGED = 13, 8
 
-# By the names that configurations use; each takes those that it has.
+# Attributes of all configurations; each configuration takes those that it has.
 SMALL = {
     "vocab_size": 97, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
     "num_key_value_heads": 2, "head_dim": 8, "max_position_embeddings": 128, "n_embd": 32, "n_layer": 2, "n_head": 4,
@@ -73,7 +73,7 @@ ENCODERS = modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES
 ALL = modeling_auto.MODEL_MAPPING_NAMES
 
 
-def made(kind, configuration, name):
+def create(kind, configuration, name):
     torch.manual_seed(0)
     return kind._from_config(configuration, attn_implementation=name).eval()
 
@@ -86,49 +86,49 @@ def output(model, **inputs):
 
 def compare(model_type, kind, causal):
     ids = torch.randint(3, 90, (2, LENGTH), generator=torch.Generator().manual_seed(3))
-    marks = torch.ones_like(ids)
-    marks[1, LENGTH - 4:] = 0
+    mask = torch.ones_like(ids)
+    mask[1, LENGTH - 4:] = 0
     later = ids.clone()
     later[:, CHANGED] = (ids[:, CHANGED] + 7) % 80 + 5
     outputs = {}
     for name in ("eager", NAME):
-        model = made(kind, configured(model_type), name)
+        model = create(kind, configured(model_type), name)
         decoded = {"decoder_input_ids": ids[:, :9]} if model.config.is_encoder_decoder else {}
         changed = {"input_ids": ids, "decoder_input_ids": later[:, :9]} if decoded else {"input_ids": later}
         with warnings.catch_warnings():
-            warnings.simplefilter("error" if name == NAME else "ignore", UserWarning)  # an inspection without an entry
+            warnings.simplefilter("error" if name == NAME else "ignore", UserWarning)  # an inspection without an entry warns
             if name == NAME:
                 with regard.transformers.inspection(top_keys=1) as calls:
-                    padded = output(model, input_ids=ids, attention_mask=marks, **decoded)
+                    padded = output(model, input_ids=ids, attention_mask=mask, **decoded)
                 assert calls
             else:
-                padded = output(model, input_ids=ids, attention_mask=marks, **decoded)
+                padded = output(model, input_ids=ids, attention_mask=mask, **decoded)
         whole = output(model, input_ids=ids, **decoded)
         if causal:
             difference = (output(model, **changed) - whole).abs()
             assert difference[:, :CHANGED].max() <= 1e-5 and difference[:, CHANGED:].max() > 1e-3, name
-        outputs[name] = padded if decoded else padded[marks.bool()], whole
+        outputs[name] = padded if decoded else padded[mask.bool()], whole
     for eager, ours in zip(outputs["eager"], outputs[NAME], strict=True):
         assert (ours - eager).abs().max() <= 1e-5
 
 
 @pytest.mark.parametrize("model_type", listed("Decoders"))
-def test_decoders_are_those_of_eager_and_causal(model_type):
+def test_decoders_match_eager_and_are_causal(model_type):
     compare(model_type, class_of(model_type, DECODERS), True)
 
 
 @pytest.mark.parametrize("model_type", listed("Encoder-decoders"))
-def test_encoder_decoders_are_those_of_eager_and_causal(model_type):
+def test_encoder_decoders_match_eager_and_are_causal(model_type):
     compare(model_type, class_of(model_type, ENCODER_DECODERS), True)
 
 
 @pytest.mark.parametrize("model_type", listed("Encoders"))
-def test_encoders_are_those_of_eager(model_type):
+def test_encoders_match_eager(model_type):
     compare(model_type, class_of(model_type, ENCODERS, ALL), False)
 
 
 @pytest.mark.parametrize("model_type", listed("When the implementation is set"))
-def test_models_that_cannot_call_regard_are_rejected_when_they_are_made(model_type):
+def test_models_that_cannot_call_regard_are_rejected_at_construction(model_type):
     kind = class_of(model_type, DECODERS, ENCODER_DECODERS, ENCODERS, ALL)
     with pytest.raises(ValueError, match=rf"regard.transformers: {kind.__name__} .*{model_type}\).* expected a model that calls "
                                          r'it. Set attn_implementation="eager"'):
@@ -136,32 +136,32 @@ def test_models_that_cannot_call_regard_are_rejected_when_they_are_made(model_ty
 
 
 @pytest.mark.parametrize("model_type", listed("At the first forward pass"))
-def test_models_that_pass_other_tensors_are_rejected_when_they_do(model_type):
-    model = made(class_of(model_type, DECODERS), configured(model_type), NAME)
+def test_models_that_pass_unsupported_tensors_are_rejected_at_the_first_call(model_type):
+    model = create(class_of(model_type, DECODERS), configured(model_type), NAME)
     with pytest.raises(ValueError, match=r"regard.transformers: \w+ passes the tensor (indices|sinks), which Regard does not take"):
         output(model, input_ids=torch.arange(3, 16)[None])
 
 
 @pytest.mark.parametrize("model_type", ["bloom", "deberta", "mpnet", "gptj"])
-def test_models_that_cannot_call_regard_are_rejected_when_they_are_set_to_it(model_type):
-    model = made(class_of(model_type, ALL), configured(model_type), "eager")
+def test_models_that_cannot_call_regard_reject_set_attn_implementation(model_type):
+    model = create(class_of(model_type, ALL), configured(model_type), "eager")
     with pytest.raises(ValueError, match=type(model).__name__):
         model.set_attn_implementation(NAME)
     assert model.config._attn_implementation == "eager"
 
 
-def test_the_page_lists_more_than_a_hundred_architectures_once():
+def test_the_page_lists_over_a_hundred_architectures_without_duplicates():
     headings = ["Decoders", "Encoder-decoders", "Encoders"]
     assert all(len(set(listed(heading))) == len(listed(heading)) for heading in headings)
     assert len(listed("Decoders")) >= 80 and len(listed("Encoder-decoders")) >= 15 and len(listed("Encoders")) >= 20
     assert not set().union(*map(listed, headings)) & {*listed("When the implementation is set"), *listed("At the first forward pass")}
 
 
-def test_every_eager_function_has_the_arguments_that_regard_takes_or_rejects():
-    """Of all architectures, those included that are not built here."""
+def test_every_argument_of_eager_attention_is_taken_or_rejected():
+    """Checks all architectures, including those that are not built here."""
     known = {"module", "query", "key", "value", "query_states", "key_states", "value_states", "attention_mask", "scaling",
              "dropout", "softcap", "position_bias", "kwargs",
-             "sliding_window",  # the mask says it
+             "sliding_window",  # contained in the mask
              "sinks"}           # a tensor, rejected
     folder = pathlib.Path(transformers.__file__).parent / "models"
     found = 0

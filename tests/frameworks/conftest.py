@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One thread for PyTorch: tests run at the same time, and its threads wait for each other by turning round."""
+"""Limits PyTorch to one thread: tests run in parallel, and PyTorch's threads spin while they wait for each other."""
 
 import torch
 

@@ -14,7 +14,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.parametrize("page", list(documents.pages(needs_frameworks=True)))
-def test_the_blocks_of_a_page_run(page, tmp_path, monkeypatch):
+def test_the_code_blocks_of_a_page_run(page, tmp_path, monkeypatch):
     documents.run_page(page, tmp_path, PROGRAM, None, monkeypatch)
 
 
@@ -23,7 +23,7 @@ def test_the_page_on_saved_arrays_is_run():
 
 
 @pytest.mark.parametrize("example", sorted(path.name for path in (ROOT / "examples").glob("*.py")))
-def test_an_example_prints_what_its_source_says(example):
+def test_an_example_prints_the_output_in_its_source(example):
     source = ROOT / "examples" / example
     checked = subprocess.run([sys.executable, ROOT / "tests" / "check_example.py", source, sys.executable, source],
                              capture_output=True, text=True, timeout=110)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What docs/guide/pytorch.md and the docstrings of regard.torch show, with PyTorch."""
+"""The code in docs/guide/pytorch.md and in the docstrings of regard.torch and regard.transformers runs."""
 
 import doctest
 import inspect
@@ -35,7 +35,7 @@ def test_parameters_are_documented_and_examples_run(function):
         assert doctest.DocTestRunner(verbose=False).run(test).failed == 0
 
 
-def test_regard_attention_takes_tensors_of_every_rank_and_types_of_pytorch():
+def test_regard_attention_takes_torch_tensors_of_every_rank_and_torch_dtypes():
     query, key, value = (torch.randn(1, 2, 5, 8, generator=torch.Generator().manual_seed(seed)) for seed in range(3))
     expected = regard.attention(query, key, value, return_lse=True)
     assert len(torch.utils._pytree.tree_leaves(expected)) == 2  # a named tuple is a tree

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The notebooks of docs/notebooks run from top to bottom; their own assertions hold the documents' numbers.
+"""The notebooks in docs/notebooks run from top to bottom; their assertions check the values of the documents.
 
-Those of WITH_OUTPUTS are committed with their outputs, the others without. A fresh run must print the committed text; of
-figures, whose shades may differ between machines, it must have the same number with the same titles.
+The notebooks in WITH_OUTPUTS are committed with their outputs, the others without. A fresh run must print the committed
+text. The shades of figures may differ between machines, so only their number and their titles are compared.
 """
 
 import pathlib
@@ -16,7 +16,7 @@ NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 WITH_OUTPUTS = {"inspecting-heads"}
 
 
-def test_all_are_there():
+def test_every_notebook_is_present():
     assert [path.stem[:3] for path in NOTEBOOKS] == ["000", "001", "002", "003", "004", "a-r", "ins"]
 
 
@@ -30,13 +30,13 @@ def text_of(cell):
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_it_runs_from_top_to_bottom(path, tmp_path):
+def test_a_notebook_runs_from_top_to_bottom(path, tmp_path):
     notebook = nbformat.read(path, as_version=4)
     nbformat.validate(notebook)
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     counts = list(range(1, len(code) + 1))
-    kept = path.stem in WITH_OUTPUTS
-    if kept:
+    with_outputs = path.stem in WITH_OUTPUTS
+    if with_outputs:
         assert [cell.execution_count for cell in code] == counts
         committed = [(text_of(cell), len(figures_of(cell))) for cell in code]
     else:
@@ -45,6 +45,6 @@ def test_it_runs_from_top_to_bottom(path, tmp_path):
     assert [cell.execution_count for cell in code] == counts
     figures = [figure for cell in code for figure in figures_of(cell)]
     assert figures and all("regard-figure" in figure for figure in figures)
-    assert not any("<script" in figure for figure in figures)  # but within a frame
-    if kept:
+    assert not any("<script" in figure for figure in figures)  # scripts run only in a frame
+    if with_outputs:
         assert [(text_of(cell), len(figures_of(cell))) for cell in code] == committed

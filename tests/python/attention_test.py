@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The numbers of the Python package against plain NumPy in double, and against each other."""
+"""Results of the Python package compared with plain NumPy in float64, and with each other."""
 
 import gc
 import itertools
@@ -17,7 +17,7 @@ def arrays(*shapes, seed=0, dtype="float32"):
 
 
 def reference(query, key, value, visible=None, scale=None, bias=0.0, soft_cap=None):
-    """context, lse and weights from the formula, in double; visible broadcasts to (B, H, L, S)."""
+    """Context, lse and weights from the formula, in float64; visible broadcasts to (B, H, L, S)."""
     query, key, value = (np.asarray(x, dtype=np.float64) for x in (query, key, value))
     groups = query.shape[1] // key.shape[1]
     key, value = np.repeat(key, groups, 1), np.repeat(value, groups, 1)
@@ -37,7 +37,7 @@ def reference(query, key, value, visible=None, scale=None, bias=0.0, soft_cap=No
 
 
 def bound(query, key, value, weights, scale=None, bias=0.0, unit=2.0 ** -24):
-    """semantics.md, section 4, with a rounding of the result."""
+    """The error bound of semantics.md, section 4, plus one rounding of the result."""
     groups = query.shape[1] // key.shape[1]
     wide = [np.abs(np.asarray(x, dtype=np.float64)) for x in (query, key, value)]
     key, value = np.repeat(wide[1], groups, 1), np.repeat(wide[2], groups, 1)
@@ -46,7 +46,7 @@ def bound(query, key, value, weights, scale=None, bias=0.0, unit=2.0 ** -24):
     return unit * (33 + 4 * np.sqrt(query.shape[3]) * largest) * (weights @ value)
 
 
-def test_one_call_says_it_all():
+def test_a_causal_window_with_lse_matches_the_formula():
     query, key, value = arrays((2, 4, 7, 16), (2, 2, 9, 16), (2, 2, 9, 5))
     context, lse = regard.attention(query, key, value, causal="bottom_right", window=(3, 0), return_lse=True)
     position, j = np.arange(7)[:, None] + 2, np.arange(9)
@@ -62,7 +62,7 @@ def test_attention_is_attention_forward():
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
-def test_every_type(dtype):
+def test_every_type_is_within_the_error_bound(dtype):
     query, key, value = arrays((1, 2, 33, 24), (1, 2, 40, 24), (1, 2, 40, 8), dtype=np.dtype(dtype))
     context, lse, weights = regard.attention(query, key, value, return_lse=True, return_weights=True)
     computed = "float64" if dtype == "float64" else "float32"
@@ -74,14 +74,14 @@ def test_every_type(dtype):
     assert (np.abs(context.astype(np.float64) - expected) <= allowed).all()
 
 
-def test_the_context_of_narrow_numbers_as_float():
+def test_16_bit_inputs_can_give_a_float32_context():
     query, key, value = arrays((1, 1, 5, 8), (1, 1, 5, 8), (1, 1, 5, 8), dtype=ml_dtypes.bfloat16)
     wide = regard.attention(query, key, value, dtype="float32")
     assert wide.dtype == np.float32
     out = np.empty((1, 1, 5, 8), np.float32)
     assert regard.attention(query, key, value, out=out) is out
     assert np.array_equal(out, wide)
-    # Its weights are float32, too, unless they are to be rounded.
+    # The weights are float32, too, unless rounding is requested.
     assert np.allclose(wide, regard.attention(*(x.astype(np.float32) for x in (query, key, value))), rtol=0, atol=1e-6)
     assert np.array_equal(wide, regard.attention(query, key, value, dtype="float32", weights_in_float32=True))
     assert np.array_equal(wide.astype(ml_dtypes.bfloat16), regard.attention(query, key, value, weights_in_float32=True))
@@ -90,7 +90,7 @@ def test_the_context_of_narrow_numbers_as_float():
     assert np.array_equal(rounded, wide) != (regard.active_instruction_set() == "avx512_bf16")
 
 
-def test_every_option_changes_what_it_says():
+def test_every_option_matches_the_formula():
     query, key, value = arrays((2, 4, 6, 8), (2, 2, 6, 8), (2, 2, 6, 8), dtype="float64")
     i, j = np.arange(6)[:, None], np.arange(6)
     mask = arrays((2, 4, 6, 6), seed=1)[0] > 0
@@ -107,7 +107,7 @@ def test_every_option_changes_what_it_says():
         "query_offsets": (dict(causal=True, query_offset=[0, 2]), dict(visible=j <= i + np.array([0, 2])[:, None, None, None])),
         "window": (dict(window=(1, None)), dict(visible=j >= i - 1)),
         "key_lengths": (dict(key_lengths=lengths), dict(visible=j < np.array(lengths)[:, None, None, None])),
-        "key_lengths of NumPy": (dict(key_lengths=np.array(lengths, np.int32)),
+        "key_lengths as an array": (dict(key_lengths=np.array(lengths, np.int32)),
                                  dict(visible=j < np.array(lengths)[:, None, None, None])),
         "prefix": (dict(causal=True, prefix=[2, 3]), dict(visible=(j <= i) | (j < np.array([2, 3])[:, None, None, None]))),
         "segments": (dict(query_segments=segments, key_segments=segments), dict(visible=same[:, None])),
@@ -126,7 +126,7 @@ def test_every_option_changes_what_it_says():
         assert not np.array_equal(context, plain), name
 
 
-def test_sinks():
+def test_sinks_match_the_formula():
     query, key, value = arrays((1, 2, 3, 8), (1, 2, 4, 8), (1, 2, 4, 8), dtype="float64")
     sinks = [0.5, -1.0]
     context, lse, sink = regard.attention(query, key, value, sinks=sinks, return_lse=True, return_sink_weights=True)
@@ -134,7 +134,7 @@ def test_sinks():
     total = np.logaddexp(plain, np.array(sinks)[:, None])
     np.testing.assert_allclose(lse, total, rtol=1e-12)
     np.testing.assert_allclose(sink, np.exp(np.array(sinks)[:, None] - total), rtol=1e-12)
-    # What a cache and partials give of them, and that help() and type checkers know of it.
+    # Decoding and merging return the sinks' weights, too, and their docstrings mention the option.
     cache = regard.KvCache(head_size=8, capacity=8, num_kv_heads=key.shape[1], num_sequences=1, dtype="float64")
     cache.append(key, value)
     partials = regard.attention_partials(query, key, value)
@@ -146,7 +146,7 @@ def test_sinks():
     np.testing.assert_allclose(context, (weights * np.exp(plain - total)[..., None]) @ value, rtol=1e-12, atol=1e-14)
 
 
-def test_packed_sequences_are_each_by_itself():
+def test_packed_sequences_are_independent():
     query, key, value = arrays((1, 2, 7, 8), (1, 2, 9, 8), (1, 2, 9, 8))
     packed = regard.attention(query, key, value, query_starts=[0, 3, 7], key_starts=np.array([0, 4, 9]),
                               causal="bottom_right")
@@ -155,21 +155,21 @@ def test_packed_sequences_are_each_by_itself():
     assert np.array_equal(packed, np.concatenate(parts, 2))
 
 
-def test_a_row_that_sees_no_key_is_zero_and_poison_is_not_seen():
+def test_fully_masked_rows_are_zero_and_hidden_nans_have_no_effect():
     query, key, value = arrays((1, 1, 2, 8), (1, 1, 3, 8), (1, 1, 3, 8))
     key[0, 0, 2], value[0, 0, 2] = np.nan, np.inf
     context, lse = regard.attention(query, key, value, mask=np.array([[False] * 3, [True, True, False]]), return_lse=True)
     assert (context[0, 0, 0] == 0).all() and lse[0, 0, 0] == -np.inf and np.isfinite(context).all()
 
 
-def test_shapes_without_elements():
+def test_empty_shapes_give_empty_or_zero_results():
     empty = np.empty((0, 2, 3, 8), np.float32)
     assert regard.attention(empty, empty, empty).shape == (0, 2, 3, 8)
     query, key, value = arrays((1, 2, 3, 8), (1, 2, 0, 8), (1, 2, 0, 4))
     assert np.array_equal(regard.attention(query, key, value), np.zeros((1, 2, 3, 4), np.float32))
 
 
-def test_the_same_bits_for_any_threads_and_strides():
+def test_bits_do_not_depend_on_threads_or_strides():
     query, key, value = arrays((2, 100, 3, 32), (2, 130, 3, 32), (2, 130, 3, 32))  # (B, L, H, D)
     heads = [x.transpose(0, 2, 1, 3) for x in (query, key, value)]
     context = regard.attention(*heads, causal="bottom_right", num_threads=1)
@@ -180,14 +180,14 @@ def test_the_same_bits_for_any_threads_and_strides():
     assert np.array_equal(joined.transpose(0, 2, 1, 3), context)
 
 
-def test_a_call_long_enough_for_a_thread_of_its_own_has_the_same_bits():
+def test_a_long_call_has_the_bits_of_short_ones():
     query, key, value = arrays((1, 2, 700, 64), (1, 2, 700, 64), (1, 2, 700, 64))
     whole = regard.attention(query, key, value)
     rows = [regard.attention(query[:, :, i:i + 50], key, value) for i in range(0, 700, 50)]
     assert np.array_equal(whole, np.concatenate(rows, 2))
 
 
-def test_weights_and_scores_of_chosen_rows():
+def test_weights_and_scores_can_be_recomputed_for_selected_rows():
     query, key, value = arrays((1, 2, 20, 16), (1, 2, 30, 16), (1, 2, 30, 16))
     _, row_max, row_sum, weights = regard.attention(query, key, value, return_row_max=True, return_row_sum=True,
                                                     return_weights=True)
@@ -197,7 +197,7 @@ def test_weights_and_scores_of_chosen_rows():
     np.testing.assert_allclose(scores, query.astype(float) @ key.astype(float).swapaxes(-1, -2) / 4, rtol=1e-4, atol=1e-5)
 
 
-def test_statistics_and_columns():
+def test_statistics_and_columns_match_the_weights():
     query, key, value = arrays((1, 2, 20, 16), (1, 2, 30, 16), (1, 2, 30, 16))
     found = regard.attention_with_statistics(query, key, value, top_keys=3, chosen_keys=[0, 4])
     context, weights = regard.attention(query, key, value, return_weights=True)
@@ -213,7 +213,7 @@ def test_statistics_and_columns():
     np.testing.assert_allclose(columns["pooled_map"], weights.reshape(1, 2, 2, 10, 3, 10).sum((3, 5)), rtol=1e-5)
 
 
-def test_chosen_keys_of_each_row():
+def test_chosen_weights_match_the_weights():
     query, key, value = arrays((2, 2, 20, 16), (2, 2, 30, 16), (2, 2, 30, 16))
     given = dict(causal="bottom_right")
     _, weights = regard.attention(query, key, value, return_weights=True, **given)
@@ -240,7 +240,7 @@ def test_chosen_keys_of_each_row():
         chosen(chosen_ranges=np.zeros((5, 2), np.int64))
 
 
-def test_partials_merge_to_the_bits_of_the_whole():
+def test_merged_partials_have_the_bits_of_one_call():
     query, key, value = arrays((1, 1, 5, 16), (1, 1, 2100, 16), (1, 1, 2100, 16))
     whole, lse = regard.attention(query, key, value, return_lse=True)
     partials = regard.attention_partials(query, key, value)
@@ -256,7 +256,7 @@ def test_partials_merge_to_the_bits_of_the_whole():
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16"])
-def test_a_cache_decodes_to_the_bits_of_the_whole(dtype):
+def test_decoding_from_a_cache_has_the_bits_of_attention(dtype):
     query, key, value = arrays((2, 4, 3, 16), (2, 2, 70, 16), (2, 2, 70, 8), dtype=np.dtype(dtype))
     cache = regard.KvCache(head_size=16, value_head_size=8, capacity=100, num_sequences=2, num_kv_heads=2, dtype=dtype)
     cache.append(key[:, :, :33], value[:, :, :33])
@@ -272,7 +272,7 @@ def test_a_cache_decodes_to_the_bits_of_the_whole(dtype):
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
 @pytest.mark.parametrize("given", ["float32", "bfloat16", "float16"])
-def test_a_cache_rounds_what_it_is_given(dtype, given):
+def test_a_cache_rounds_keys_and_values_to_its_type(dtype, given):
     query, key, value = arrays((1, 2, 3, 16), (1, 1, 70, 16), (1, 1, 70, 16))
     key, value = key.astype(given), value.astype(given)
     cache, rounded = (regard.KvCache(head_size=16, capacity=100, dtype=dtype) for _ in range(2))
@@ -284,7 +284,7 @@ def test_a_cache_rounds_what_it_is_given(dtype, given):
     assert np.array_equal(decoded, regard.attention_decode(query, cache, causal="bottom_right"))
 
 
-def test_a_cache_rejects_float64_and_a_query_of_another_batch():
+def test_a_cache_rejects_float64_and_a_query_with_another_batch_size():
     query, key = arrays((1, 2, 1, 16), (4, 1, 5, 16))
     cache = regard.KvCache(head_size=16, capacity=100, num_sequences=4, dtype="bfloat16")
     with pytest.raises(ValueError, match="float64"):
@@ -304,7 +304,7 @@ def test_a_cache_without_keys_decodes_to_zeros():
     assert (context[0] == 0).all() and (context[1] != 0).all() and (lse[0] == -np.inf).all() and np.isfinite(lse[1]).all()
 
 
-def test_a_paged_cache_shares_what_it_forks():
+def test_a_forked_sequence_shares_its_pages():
     key, value = arrays((1, 64, 16), (1, 64, 16))
     cache = regard.KvCache(head_size=16, capacity=256, num_sequences=2, page_keys=32, num_pages=4)
     cache.append(key, value, sequence=0)
@@ -314,7 +314,7 @@ def test_a_paged_cache_shares_what_it_forks():
         cache.append(np.repeat(key, 2, 1), np.repeat(value, 2, 1), sequence=0)
 
 
-def test_an_int8_cache_is_near():
+def test_an_int8_cache_is_close_but_not_exact():
     query, key, value = arrays((1, 1, 1, 32), (1, 1, 50, 32), (1, 1, 50, 32))
     cache = regard.KvCache(head_size=32, capacity=64, dtype="int8")
     cache.append(key, value)
@@ -324,7 +324,7 @@ def test_an_int8_cache_is_near():
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16", "int8"])
-def test_a_cache_is_what_its_memory_says(dtype, tmp_path):
+def test_a_cache_can_be_reopened_from_its_memory(dtype, tmp_path):
     numbers = np.dtype("float32" if dtype == "int8" else dtype)
     query, key, value = arrays((1, 4, 2, 16), (1, 2, 70, 16), (1, 2, 70, 8), dtype=numbers)
     cache = regard.KvCache(head_size=16, value_head_size=8, capacity=100, num_kv_heads=2, dtype=dtype)
@@ -347,7 +347,7 @@ def test_a_cache_is_what_its_memory_says(dtype, tmp_path):
                           regard.attention_decode(query, cache, causal="bottom_right"))
 
 
-def test_memory_of_a_cache_outlives_its_name():
+def test_the_memory_of_a_cache_outlives_the_cache_object():
     cache = regard.KvCache(head_size=8, capacity=32)
     cache.append(*arrays((1, 1, 5, 8), (1, 1, 5, 8)))
     memory = cache.memory
@@ -357,7 +357,7 @@ def test_memory_of_a_cache_outlives_its_name():
     assert bytes(memory) == before and regard.KvCache.open(memory).length() == 5
 
 
-def test_what_is_no_cache_is_rejected():
+def test_memory_that_is_not_a_cache_is_rejected():
     memory = np.array(regard.KvCache(head_size=8, capacity=32, dtype="bfloat16").memory)
     aligned = np.frombuffer(mmap.mmap(-1, memory.size + 64), np.uint8)
     aligned[:memory.size] = memory
@@ -380,7 +380,7 @@ def test_what_is_no_cache_is_rejected():
             regard.KvCache.open(broken)
 
 
-def test_layers_of_bfloat16():
+def test_linear_layers_in_bfloat16_match_numpy():
     x, w = arrays((5, 40), (40, 33), dtype=ml_dtypes.bfloat16)
     expected = x.astype("f8") @ w.astype("f8")
     wide = regard.linear_forward(x, w, dtype="float32")
@@ -396,7 +396,7 @@ def test_layers_of_bfloat16():
         regard.linear_forward(x, w, activation="tanh")
 
 
-def test_gradients_of_layers():
+def test_gradients_of_linear_layers_match_numpy():
     x, w, g = arrays((5, 16), (16, 24), (5, 24), dtype="float64")
     found = regard.linear_backward(x, w, g)
     assert list(found) == ["grad_input", "grad_weight", "grad_bias"]
@@ -411,14 +411,14 @@ def test_gradients_of_layers():
     assert np.array_equal(out, 2 * found["grad_weight"]) and np.array_equal(bias, found["grad_bias"])
 
 
-def test_micro_batches_drop_and_accumulate_what_the_whole_does():
+def test_micro_batches_have_the_dropout_and_gradients_of_the_whole_batch():
     query, grad = arrays((4, 2, 5, 8), (4, 2, 5, 8))
     key, value = arrays((1, 2, 7, 8), (1, 2, 7, 8))
     options = dict(dropout=0.4, dropout_seed=11)
     returned = dict(return_row_max=True, return_row_sum=True, return_fingerprint=True)
 
     def run(part, sums=None, **more):
-        """Context, and gradients of the keys that all batch entries share."""
+        """The context and the gradients, with keys and values that all batch entries share."""
         k, v = (np.broadcast_to(x, (len(query[part]), *x.shape[1:])) for x in (key, value))
         context, row_max, row_sum, fingerprint = regard.attention(query[part], k, v, **options, **more, **returned)
         sums = sums or {}
@@ -438,13 +438,13 @@ def test_micro_batches_drop_and_accumulate_what_the_whole_does():
     assert not np.array_equal(run(slice(2, 4))[0], second)
 
 
-def test_mistakes_of_layers_are_named():
+def test_errors_of_layers_name_the_operator():
     x, w, g = arrays((5, 16), (16, 24), (5, 24), dtype="float64")
     with pytest.raises(ValueError, match="linear_backward: "):
         regard.linear_backward(x, w, g[:, :3])
 
 
-def test_layers():
+def test_linear_and_layer_norm_match_numpy():
     x, w, b, gain = arrays((5, 16), (16, 24), (24,), (16,), dtype="float64")
     np.testing.assert_allclose(regard.linear_forward(x, w, b), x @ w + b, rtol=1e-13)
     np.testing.assert_allclose(regard.linear_forward(x, w, b, activation="relu"), np.maximum(x @ w + b, 0), atol=1e-13)
@@ -454,12 +454,12 @@ def test_layers():
     assert packed.shape == (16, 24) and packed.num_bytes == 16 * 32 * 8
     assert np.array_equal(regard.linear_forward(x, packed, b), regard.linear_forward(x, w, b))
     planned, without = (regard.plan(regard.linear_forward, x, given)["workspace_bytes"] for given in (w, packed))
-    assert planned >= without + packed.num_bytes  # the panels of w: packed within the call, by its threads
+    assert planned >= without + packed.num_bytes  # the call packs w into panels
     normed = (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-5) * gain + gain
     np.testing.assert_allclose(regard.layer_norm_forward(x, gain, gain), normed, rtol=1e-12)
 
 
-def test_multi_head():
+def test_multi_head_attention_matches_the_formula():
     x, wq, wk, wv, wo = arrays((2, 5, 16), (16, 16), (16, 16), (16, 16), (16, 10), dtype="float64")
     output, weights = regard.multi_head_attention_forward(x, wq, wk, wv, w_output=wo, num_heads=4, causal=True,
                                                           return_weights=True)
@@ -469,7 +469,7 @@ def test_multi_head():
     np.testing.assert_allclose(output, context.transpose(0, 2, 1, 3).reshape(2, 5, 16) @ wo, rtol=1e-10, atol=1e-12)
 
 
-def test_a_plan_says_what_will_be_done_and_does_nothing():
+def test_a_plan_lists_operators_and_writes_nothing():
     query, key, value = arrays((1, 2, 64, 16), (1, 2, 64, 16), (1, 2, 64, 16))
     out = np.full_like(query, 7)
     plan = regard.plan(regard.attention, query, key, value, out=out)
@@ -480,7 +480,7 @@ def test_a_plan_says_what_will_be_done_and_does_nothing():
         regard.plan(regard.attention, query, key[..., :8], value)
 
 
-def test_a_plan_changes_no_cache():
+def test_a_plan_does_not_change_a_cache():
     key, value = arrays((1, 1, 5, 8), (1, 1, 5, 8))
     cache = regard.KvCache(head_size=8, capacity=32, num_sequences=2, page_keys=32, num_pages=2)
     cache.append(key[0], value[0], sequence=0)
@@ -492,7 +492,7 @@ def test_a_plan_changes_no_cache():
     assert [entry["name"] for entry in plan["operators"]] == ["attention_decode"]
 
 
-REFUSED = [
+REJECTED = [
     (dict(window=(-1, 0)), ValueError, "attention_forward: window"),
     (dict(window=3), TypeError, "window is not a pair"),
     (dict(causal="left"), ValueError, "causal is 'left'; expected top_left or bottom_right"),
@@ -518,7 +518,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize("options, error, words", REFUSED, ids=lambda x: next(iter(x)) if isinstance(x, dict) else None)
+@pytest.mark.parametrize("options, error, words", REJECTED, ids=lambda x: next(iter(x)) if isinstance(x, dict) else None)
 def test_rejections_name_the_argument(options, error, words):
     query, key, value = arrays((1, 2, 3, 8), (1, 2, 4, 8), (1, 2, 4, 8))
     with pytest.raises(error) as rejection:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the Python package behaves in a process: import, Ctrl-C, threads, fork, the end of the interpreter."""
+"""How the Python package behaves in a process: import, Ctrl-C, threads, fork, and exit of the interpreter."""
 
 import ctypes
 import functools
@@ -16,12 +16,12 @@ import numpy as np
 import pytest
 import regard
 
-from leaks import left_behind
+from leaks import leaked
 from sentence_model import make_folder
 
 
 def python(program, *arguments, **options):
-    """A fresh interpreter that runs the program; its output."""
+    """Runs the program in a fresh interpreter and returns its output."""
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(program), *arguments], capture_output=True, text=True,
                           timeout=100, check=False, **options)
     assert done.returncode == 0, (done.returncode, done.stdout, done.stderr)
@@ -29,8 +29,8 @@ def python(program, *arguments, **options):
 
 
 def test_import_loads_no_array_library_starts_no_thread_and_changes_no_floating_point_state():
-    # The smallest subnormal number, halved and doubled, shows whether somebody flushes to zero; the control word of
-    # the processor says the rest.
+    # Arithmetic with subnormal numbers shows whether they are flushed to zero; the floating-point environment shows
+    # all other changes.
     python("""
         import ctypes, os, sys
         before = set(sys.modules)
@@ -51,7 +51,7 @@ def test_import_loads_no_array_library_starts_no_thread_and_changes_no_floating_
 
 
 def test_import_takes_less_than_50_milliseconds():
-    # The quickest of ten, which neighbours on the processor do not move far: some 10 ms.
+    # The fastest of ten runs hardly depends on other load; it takes about 10 ms.
     def milliseconds():
         done = subprocess.run([sys.executable, "-X", "importtime", "-c", "import regard"], capture_output=True, text=True,
                               timeout=100, check=True)
@@ -62,7 +62,7 @@ def test_import_takes_less_than_50_milliseconds():
     assert min(times) < 50, times
 
 
-# Two million million operations: many seconds for any one processor.
+# More than 2 · 10¹² operations, which take any single core many seconds.
 @pytest.mark.parametrize("call", ["attention(x, x, x, num_threads=1)", "attention_with_statistics(x, x, x, num_threads=1)"])
 def test_control_c_ends_a_long_call(call):
     program = textwrap.dedent(f"""
@@ -85,8 +85,8 @@ def test_control_c_ends_a_long_call(call):
     assert python(program).startswith("stopped")
 
 
-# Presses Ctrl-C some tenths of a second after a call began, and prints the processor time that the call still takes:
-# what other processes do at that moment does not count.
+# Sends SIGINT a fraction of a second after a call began, and prints the CPU time that the call still takes. CPU time
+# does not depend on other processes.
 PRESS = """
     import os, regard, signal, threading, time
     pressed = []
@@ -104,12 +104,12 @@ PRESS = """
 """
 
 
-def late(program):
+def cpu_seconds_to_stop(program):
     return [float(line) for line in python(textwrap.dedent(PRESS) + textwrap.dedent(program)).splitlines()]
 
 
-def test_control_c_ends_an_append_and_nothing_has_changed():
-    all_sequences, one = late("""
+def test_control_c_ends_an_append_and_leaves_the_cache_unchanged():
+    all_sequences, one = cpu_seconds_to_stop("""
         import numpy
         cache = regard.KvCache(num_kv_heads=4, head_size=64, capacity=200000, dtype="int8")
         some = numpy.ones((1, 4, 40, 64), numpy.float32)
@@ -131,8 +131,8 @@ def test_control_c_ends_an_append_and_nothing_has_changed():
     assert all_sequences < 0.2 and one < 0.2
 
 
-def test_control_c_ends_the_writing_of_json_of_a_page_and_of_text():
-    json, html, text = late("""
+def test_control_c_ends_rendering_as_json_html_and_text():
+    json, html, text = cpu_seconds_to_stop("""
         n, depth = 700, 8
         rows = [[float((i * 31 + d * 7) % 100) / 50 - 1 for d in range(depth)] for i in range(n)]
         explanation = regard.explain({"Q": rows, "K": rows, "V": rows})
@@ -145,8 +145,8 @@ def test_control_c_ends_the_writing_of_json_of_a_page_and_of_text():
     assert json < 0.2 and html < 0.2 and text < 0.2
 
 
-def test_control_c_ends_the_reading_of_tokens(tmp_path):
-    many, one = late(f"""
+def test_control_c_ends_tokenization(tmp_path):
+    many, one = cpu_seconds_to_stop(f"""
         model = regard.load_model({str(make_folder(tmp_path))!r})
         press(0.1)
         ended(lambda: model.tokens("bank " * 4_000_000))
@@ -156,8 +156,9 @@ def test_control_c_ends_the_reading_of_tokens(tmp_path):
     assert many < 0.2 and one < 0.2
 
 
-def test_control_c_ends_the_reading_of_a_model(tmp_path):
-    # Two million tokens of 40 16-bit elements each, zeros that take no place on the disk, are a second's work.
+def test_control_c_ends_loading_a_model(tmp_path):
+    # Loading an embedding table of two million tokens with 40 16-bit elements each takes about a second. The file is
+    # sparse: its zeros take no disk space.
     folder, tokens, width = make_folder(tmp_path), 2_000_000, 40
     numbers = (folder / "model.safetensors").read_bytes()
     begin = 8 + int.from_bytes(numbers[:8], "little")
@@ -179,7 +180,7 @@ def test_control_c_ends_the_reading_of_a_model(tmp_path):
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "vocab_size": tokens}))
 
-    times = late(f"""
+    times = cpu_seconds_to_stop(f"""
         begin = time.monotonic()
         assert regard.load_model({str(folder)!r}).width == {width}
         lasts = time.monotonic() - begin
@@ -190,8 +191,8 @@ def test_control_c_ends_the_reading_of_a_model(tmp_path):
     assert len(times) == 3 and max(times) < 0.2
 
 
-def test_control_c_ends_the_reading_of_matrices():
-    of_json, of_lists = late("""
+def test_control_c_ends_reading_matrices():
+    of_json, of_lists = cpu_seconds_to_stop("""
         rows = "[" + ",".join(["0.123456789"] * 64) + "]"
         text = '{"Q": [' + ",".join([rows] * 40_000) + '], "K": [[1]], "V": [[1]]}'
         press(0.1)
@@ -203,9 +204,9 @@ def test_control_c_ends_the_reading_of_matrices():
     assert of_json < 0.2 and of_lists < 0.2
 
 
-def test_control_c_ends_the_making_and_the_opening_of_a_cache():
-    # Of 5,000 million keys, of which a hundred pages are there: what takes long is the table of the pages.
-    made, opened = late("""
+def test_control_c_ends_creating_and_opening_a_cache():
+    # The page table takes long to create: the capacity is 5 · 10⁹ keys, although only a hundred pages exist.
+    made, opened = cpu_seconds_to_stop("""
         shape = dict(head_size=8, capacity=5 * 10**9, page_keys=32, num_pages=100)
         press(0.1)
         ended(lambda: regard.KvCache(**shape))
@@ -216,20 +217,20 @@ def test_control_c_ends_the_making_and_the_opening_of_a_cache():
     assert made < 0.2 and opened < 0.2
 
 
-def test_a_cache_takes_memory_as_keys_come():
+def test_a_cache_takes_memory_only_as_keys_are_appended():
     python("""
         import numpy, regard
         cache = regard.KvCache(head_size=64, capacity=20_000_000, dtype="int8")
         some = numpy.ones((1, 10, 64), numpy.float32)
         cache.append(some, some, sequence=0)
         assert cache.length() == 10 and cache.num_bytes > 2.5e9
-        peak = [line for line in open("/proc/self/status") if line.startswith("VmHWM:")]  # of this program alone,
-        assert int(peak[0].split()[1]) < 500_000, peak  # unlike ru_maxrss, which begins at the parent's
+        peak = [line for line in open("/proc/self/status") if line.startswith("VmHWM:")]  # of this process alone,
+        assert int(peak[0].split()[1]) < 500_000, peak  # unlike ru_maxrss, which starts at the parent's
     """)
 
 
-def test_control_c_ends_the_measuring_of_peaks():
-    times = late("""
+def test_control_c_ends_measuring_peaks():
+    times = cpu_seconds_to_stop("""
         press(0.1)
         ended(lambda: regard.fma_gflops(1, 100.0))
         press(0.1)
@@ -241,7 +242,7 @@ def test_control_c_ends_the_measuring_of_peaks():
     assert len(times) >= 2 and max(times) < 0.2
 
 
-def test_a_handler_that_does_not_raise_lets_the_call_go_on():
+def test_a_call_continues_after_a_signal_handler_that_does_not_raise():
     x = np.zeros((1, 8, 3000, 64), np.float32)
     seen = []
     before = signal.signal(signal.SIGUSR1, lambda *_: seen.append(threading.current_thread()))
@@ -255,7 +256,7 @@ def test_a_handler_that_does_not_raise_lets_the_call_go_on():
     assert seen == [threading.main_thread()]
 
 
-def test_other_threads_run_meanwhile():
+def test_other_threads_run_during_a_call():
     x = np.zeros((1, 8, 2000, 64), np.float32)
     finished = threading.Event()
     thread = threading.Thread(target=lambda: (regard.attention(x, x, x), finished.set()))
@@ -268,7 +269,7 @@ def test_other_threads_run_meanwhile():
     assert steps > 1
 
 
-def test_many_threads_at_once_get_their_own_results():
+def test_concurrent_calls_get_their_own_results():
     generator = np.random.default_rng(1)
     inputs = [[generator.standard_normal((1, 2, 65, 16)).astype(np.float32) for _ in range(3)] for _ in range(8)]
     expected = [regard.attention(*three) for three in inputs]
@@ -286,7 +287,7 @@ def test_many_threads_at_once_get_their_own_results():
     assert all(np.array_equal(a, b) for a, b in zip(results, expected))
 
 
-def test_a_child_of_fork_computes():
+def test_a_forked_child_can_compute():
     python("""
         import numpy, os, regard
         x = numpy.random.default_rng(0).standard_normal((1, 8, 600, 64)).astype(numpy.float32)
@@ -313,7 +314,7 @@ READ_CACHE = """
 """
 
 
-def test_control_c_ends_the_wait_for_a_cache():
+def test_control_c_ends_waiting_for_a_cache():
     waited = python(textwrap.dedent(READ_CACHE) + textwrap.dedent("""
         threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
         begin = time.monotonic()
@@ -326,7 +327,7 @@ def test_control_c_ends_the_wait_for_a_cache():
     assert 0.25 < float(waited) < 2
 
 
-def test_a_child_of_fork_is_not_held_up_by_the_threads_of_its_parent():
+def test_a_forked_child_does_not_wait_for_threads_of_its_parent():
     python(textwrap.dedent(READ_CACHE) + textwrap.dedent("""
         child = os.fork()
         if child == 0:
@@ -342,7 +343,7 @@ def test_a_child_of_fork_is_not_held_up_by_the_threads_of_its_parent():
     """))
 
 
-def test_the_end_of_the_interpreter_is_quiet_whatever_threads_hold():
+def test_the_interpreter_exits_silently_with_a_running_thread():
     done = subprocess.run([sys.executable, "-c", "import regard, threading, time; held = regard.lesson('three-words');"
                            "threading.Thread(target=time.sleep, args=(100,), daemon=True).start()"],
                           capture_output=True, text=True, timeout=60, check=True)
@@ -350,7 +351,7 @@ def test_the_end_of_the_interpreter_is_quiet_whatever_threads_hold():
 
 
 @pytest.mark.parametrize("end", ["pass", "sys.exit(0)", "os._exit(0)"])
-def test_the_interpreter_ends_during_a_call(end):
+def test_the_interpreter_can_exit_during_a_call(end):
     python(f"""
         import numpy, os, regard, sys, threading, time
         x = numpy.zeros((1, 64, 12000, 64), numpy.float32)
@@ -360,7 +361,7 @@ def test_the_interpreter_ends_during_a_call(end):
     """)
 
 
-def test_a_sub_interpreter_computes_or_is_rejected():
+def test_a_subinterpreter_can_import_or_gets_an_import_error():
     python("""
         import _xxsubinterpreters as interpreters
         import regard
@@ -374,7 +375,7 @@ def test_a_sub_interpreter_computes_or_is_rejected():
     """)
 
 
-def test_the_callers_floating_point_state_stays():
+def test_the_callers_rounding_mode_is_preserved_and_has_no_effect():
     libm = ctypes.CDLL("libm.so.6")
     x = np.full((1, 1, 3, 8), 1 / 3, np.float32)
     expected = regard.attention(x, x, x)
@@ -393,12 +394,12 @@ def rejected(query):
         regard.attention(query, query[..., :4], query)
     except ValueError:
         return
-    raise AssertionError
+    raise AssertionError("a key of another head size was accepted")
 
 
 @pytest.mark.parametrize("calls, name", [(1_000_000, "written into an array"), (100_000, "allocated"), (20_000, "rejected"),
                                          (20_000, "by name")])
-def test_calls_leave_no_reference_and_no_memory_behind(calls, name):
+def test_calls_leak_no_references_and_no_memory(calls, name):
     query, key, value, out = (np.ones((1, 1, 1, 8), np.float32) for _ in range(4))
     call = {
         "written into an array": functools.partial(regard.attention, query, key, value, out=out),
@@ -406,13 +407,13 @@ def test_calls_leave_no_reference_and_no_memory_behind(calls, name):
         "rejected": functools.partial(rejected, query),
         "by name": functools.partial(regard.attention_with_statistics, query, key, value, top_keys=2),
     }[name]
-    watched = [query, key, value, out, None, True, np.float32, np.ndarray, regard.attention, call, "out", "top_left"]
+    objects = [query, key, value, out, None, True, np.float32, np.ndarray, regard.attention, call, "out", "top_left"]
 
-    references, blocks = left_behind(call, calls, watched)
+    references, blocks = leaked(call, calls, objects)
     assert not any(references) and blocks < calls // 100
 
 
-def test_a_cache_is_read_and_changed_by_several_threads():
+def test_threads_can_read_and_append_to_a_cache_concurrently():
     generator = np.random.default_rng(2)
     key, value = (generator.standard_normal((1, 2, 1, 16)).astype(np.float32) for _ in range(2))
     query = generator.standard_normal((1, 2, 1, 16)).astype(np.float32)
@@ -422,7 +423,7 @@ def test_a_cache_is_read_and_changed_by_several_threads():
 
     def read():
         for _ in range(200):
-            # All keys are the same, so the context is the value however many there are.
+            # All keys and values are the same, so the context is the value for any number of keys.
             if not np.allclose(regard.attention_decode(query, cache, query_offset="bottom_right"), value, rtol=1e-5):
                 faults.append("a value that was never appended")
 
@@ -438,14 +439,14 @@ def test_a_cache_is_read_and_changed_by_several_threads():
     assert not faults and cache.length() == 1001
 
 
-def test_an_append_waits_for_no_read_that_begins_after_it():
+def test_an_append_does_not_wait_for_reads_that_begin_later():
     cache = regard.KvCache(head_size=64, capacity=10000, num_kv_heads=2)
     some, many, query = (np.ones(shape, np.float32) for shape in ((1, 2, 1, 64), (1, 2, 4000, 64), (1, 2, 1, 64)))
     cache.append(many, many)
     reads, most, stop = [0, 0], 3000, []
 
     def read(reader):
-        # Two threads overlap: there is hardly a moment without a read.
+        # The reads of two threads overlap, so that nearly always one is in progress.
         while not stop and sum(reads) < most:
             regard.attention_decode(query, cache, num_threads=1)
             reads[reader] += 1
@@ -464,5 +465,5 @@ def test_an_append_waits_for_no_read_that_begins_after_it():
     for reader in readers:
         reader.join()
     assert cache.length() == 4020 and sum(reads) < most
-    # The two that were running, and the few that run while the interpreter goes from one thread to another.
+    # The two reads that were in progress, and a few that run while the interpreter switches threads.
     assert max(passed) <= 20, passed

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every code block of every page is compiled, run or parsed (documents.py); tests/frameworks has those of PyTorch."""
+"""Every code block of every page is compiled, run or parsed (documents.py); tests/frameworks runs the pages with PyTorch."""
 
 import pathlib
 
@@ -17,7 +17,7 @@ def fixture_prefix(tmp_path_factory):
 
 
 @pytest.mark.parametrize("page", list(documents.pages(needs_frameworks=False)))
-def test_the_blocks_of_a_page_run(page, prefix, tmp_path, monkeypatch):
+def test_the_code_blocks_of_a_page_run(page, prefix, tmp_path, monkeypatch):
     documents.run_page(page, tmp_path, PROGRAM, prefix, monkeypatch)
 
 

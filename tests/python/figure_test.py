@@ -37,7 +37,7 @@ class Tags(html.parser.HTMLParser):
         self.words.append(data)
 
 
-def test_text_says_every_weight():
+def test_the_text_shows_every_weight():
     assert repr(regard.show(WEIGHTS, WORDS)).splitlines() == [
         "            I   love  coding",
         "     I   1.00      ·       ·",
@@ -48,12 +48,12 @@ def test_text_says_every_weight():
 
 
 @pytest.mark.parametrize("weights", [np.array(WEIGHTS), np.array(WEIGHTS, dtype="f4")[None], tuple(map(tuple, WEIGHTS))])
-def test_arrays_and_lists_look_alike(weights):
+def test_arrays_and_lists_give_the_same_text(weights):
     assert repr(regard.show(weights, WORDS)).splitlines()[2] == "  love   0.67   0.33       ·"
 
 
 class Offers:
-    """Nothing but these protocols, of an array of NumPy."""
+    """Exposes only the given protocols of a NumPy array."""
 
     def __new__(cls, numbers, *names):
         def attribute(value):
@@ -72,12 +72,12 @@ EIGHTHS = np.arange(6, dtype="f4").reshape(2, 3) / 8
     [array.array("f", row) for row in EIGHTHS], [memoryview(row) for row in EIGHTHS], tuple(EIGHTHS),
     [Offers(row, "__dlpack__") for row in EIGHTHS], collections.deque(map(tuple, EIGHTHS)),
 ], ids=lambda weights: type(weights).__name__)
-def test_arrays_of_every_kind_look_alike(weights):
+def test_every_kind_of_array_gives_the_same_text(weights):
     assert repr(regard.show(weights, WORDS)) == repr(regard.show(EIGHTHS.tolist(), WORDS))
 
 
 @pytest.mark.parametrize("batch", [1, 2])
-def test_weights_that_regard_gave_are_shown(batch):
+def test_weights_returned_by_regard_are_shown(batch):
     numbers = np.random.default_rng(0).random((batch, 2, 3, 8), dtype="f4")
     given = memoryview(numbers)
     _, weights = regard.attention(given, given, given, return_weights=True)
@@ -95,14 +95,14 @@ def test_html_is_a_table_with_every_word_and_digit():
     assert "url(" not in bundle["text/html"] and "http" not in bundle["text/html"]
 
 
-def test_queries_have_words_of_their_own():
+def test_queries_can_have_separate_words():
     lines = repr(regard.show([[0.25, 0.75]], ["a", "b"], queries=["Q"])).splitlines()
     assert lines[:2] == ["       a      b", "Q   0.25   0.75"]
     assert repr(regard.show([[0.25, 0.75]], ["a", "b"])).splitlines()[1].startswith("0 ")
 
 
 def alphas(text):
-    """Of every picture in the page: its transparencies, line by line."""
+    """The alpha channel of every picture in the page, as rows."""
     for data in re.findall(r"data:image/png;base64,([A-Za-z0-9+/=]+)", text):
         picture = base64.b64decode(data)
         width, height = (int.from_bytes(picture[at:at + 4], "big") for at in (16, 20))
@@ -112,7 +112,7 @@ def alphas(text):
         yield lines[:, 2::2]
 
 
-def test_heads_are_maps_on_their_own_scale():
+def test_each_head_is_a_map_with_its_own_scale():
     weights = np.random.default_rng(0).random((3, 5, 40)) * np.array([1, 0.1, 3])[:, None, None]
     page = regard.show(weights)._repr_html_()
     maps = list(alphas(page))
@@ -136,28 +136,28 @@ def words_of(count):
 
 
 @pytest.mark.parametrize("count", [25, 40, 60])
-def test_words_stand_beside_a_map_of_up_to_60(count):
+def test_maps_of_up_to_60_words_are_labelled(count):
     weights = np.random.default_rng(0).random((count, count))
     tags = Tags(regard.show(weights, words_of(count))._repr_html_())
     assert [word for word in tags.words if word.startswith("word")] == words_of(count) * 2
     assert f"word3 → word7 {weights[3, 7]:.4g}" in tags.titles and len(tags.titles) == count * count + 1
 
 
-def test_words_stand_beside_the_maps_of_several_heads():
+def test_maps_of_several_heads_are_labelled():
     weights = np.random.default_rng(0).random((4, 10, 10))
     tags = Tags(regard.show(weights, words_of(10))._repr_html_())
     assert tags.words.count("word3") == 8
     assert all(f"word3 → word7 {head[3, 7]:.4g}" in tags.titles for head in weights)
 
 
-def test_a_row_of_a_large_map_tells_its_largest_weights():
+def test_the_tooltip_of_a_row_of_a_large_map_lists_its_largest_weights():
     weights = np.random.default_rng(0).random((100, 100))
     weights[8] = 0
     weights[7, [3, 5, 70]] = [4, 6, 5]
     titles = Tags(regard.show(weights, words_of(100))._repr_html_()).titles
     assert "word7 → word5 6, word7 → word70 5, word7 → word3 4" in titles and "word8 → word0 0" in titles
     assert len(titles) == 101
-    # A block of two rows tells the largest of each.
+    # The tooltip of a block of two rows lists the largest weight of each row.
     weights = np.random.default_rng(0).random((256, 256))
     weights[6, 200], weights[7, 9] = 2, 3
     titles = Tags(regard.show(weights, words_of(256))._repr_html_()).titles
@@ -167,7 +167,7 @@ def test_a_row_of_a_large_map_tells_its_largest_weights():
 @pytest.mark.parametrize("as_given", [
     lambda weights: weights, lambda weights: tuple(layer[None] for layer in weights), lambda weights: weights[:, None],
     lambda weights: [[head.tolist() for head in layer] for layer in weights],
-], ids=["array", "tuple of a batch of one", "array of a batch of one", "lists"])
+], ids=["array", "tuple with a batch of one", "array with a batch of one", "lists"])
 def test_layers_and_heads_are_a_grid(as_given):
     weights = np.random.default_rng(0).random((2, 3, 10, 10))
     figure = regard.show(as_given(weights), words_of(10))
@@ -196,7 +196,7 @@ def test_zero_weights_of_a_causal_map_are_dots():
     assert "exactly" not in repr(regard.show([[0.5, 0.5]]))
 
 
-def test_signs_are_minus_signs():
+def test_negative_numbers_have_typographic_minus_signs():
     assert repr(regard.show([[-0.5, -0.001, float("-inf"), 0.25]])).splitlines()[1].split() == ["0", "−0.50", ">−0.01", "−inf", "0.25"]
 
 
@@ -210,7 +210,7 @@ def test_large_maps_are_means_of_blocks():
     assert repr(regard.show(weights)) == "attention weights, 256 queries × 384 keys"
 
 
-def test_untrusted_words_stay_words():
+def test_untrusted_words_are_escaped():
     weights = np.full((6, 6), 1 / 6)
     figure = regard.show(weights, UNTRUSTED, title="<b>")
     tags = Tags(figure._repr_html_())
@@ -224,7 +224,7 @@ def test_untrusted_words_stay_words():
     assert not re.search("[\x00\x1b\u202e]", repr(figure) + figure._repr_html_())
 
 
-def test_what_is_no_number_is_shown_as_such():
+def test_nan_is_shown_as_nan():
     assert repr(regard.show([[float("nan"), 0.001]])).splitlines()[1].split() == ["0", "nan", "<0.01"]
 
 
@@ -241,7 +241,7 @@ def test_what_is_no_number_is_shown_as_such():
     ([[1.0], [0.5, 0.5]], {}, "ragged"),
     (np.zeros((9, 1000, 1000), dtype="f2"), {}, "pooled_map"),
 ])
-def test_what_cannot_be_shown_is_rejected(weights, options, message):
+def test_invalid_values_are_rejected(weights, options, message):
     with pytest.raises(ValueError, match=message):
         regard.show(weights, **options)
 
@@ -260,23 +260,23 @@ def test_what_cannot_be_shown_is_rejected(weights, options, message):
     (Offers(np.eye(2).astype("O"), "__dlpack__"), {}, "weights is of type Offers, which NumPy does not read: "),
     (np.eye(2), {"tokens": 5}, "tokens is of type int; expected a sequence of words"),
 ])
-def test_what_is_no_number_and_no_word_is_rejected_before_it_is_shown(weights, options, message):
+def test_invalid_types_are_rejected(weights, options, message):
     with pytest.raises(TypeError, match=message):
         regard.show(weights, **options)
 
 
-def test_arrays_without_rows_columns_or_heads_are_shown():
+def test_empty_arrays_are_shown():
     for shape in ((0, 3), (3, 0), (0, 0), (0, 3, 3), (2, 0, 3)):
         figure = regard.show(np.ones(shape))
         assert "queries down, keys across" in figure._repr_html_() and repr(figure)
 
 
-def test_sums_are_called_one_only_where_a_sum_is():
+def test_sums_to_1_are_mentioned_only_if_a_row_sums_to_1():
     assert "sums to 1" not in repr(regard.show(np.zeros((2, 2))))
     assert "a row sums to 1" in repr(regard.show([[0, 0], [0.25, 0.75]]))
 
 
-def test_lists_of_arrays_and_words_of_any_kind():
+def test_lists_of_arrays_and_iterables_of_words_are_accepted():
     heads = [np.eye(3), np.full((3, 3), 1 / 3)]
     assert regard.show(heads)._repr_html_() == regard.show(np.array(heads))._repr_html_()
     assert repr(regard.show(np.eye(2), iter("ab"), title=5)).splitlines()[:2] == ["5", "       a      b"]
@@ -284,11 +284,11 @@ def test_lists_of_arrays_and_words_of_any_kind():
 
 
 def cells(page):
-    """The words of every cell and heading, before what is folded away."""
+    """The text of every cell and heading before the collapsed part."""
     return [html.unescape(re.sub("<.*?>", "", cell)) for cell in re.findall("<t[dh].*?</t[dh]>", page.split("<details>")[0])]
 
 
-def test_a_result_shows_its_numbers_without_script_and_its_page_folded_in_a_frame():
+def test_a_result_shows_a_table_without_script_and_its_page_in_a_collapsed_frame():
     lesson = regard.lesson("three-words")
     bundle = lesson._repr_mimebundle_(include=None)
     assert bundle["text/plain"] == lesson.text() == repr(lesson)
@@ -303,7 +303,7 @@ def test_a_result_shows_its_numbers_without_script_and_its_page_folded_in_a_fram
     assert "queries down, keys across; a row sums to 1" in bundle["text/html"]
 
 
-def test_a_result_whose_tokens_are_columns_says_so():
+def test_a_result_whose_tokens_are_columns_states_this():
     page = regard.lesson("by-hand")._repr_mimebundle_()["text/html"].split("<details>")[0]
     assert "keys down, queries across; a column sums to 1" in page
 
@@ -313,7 +313,7 @@ def test_a_result_without_weights_shows_its_text():
     assert html.escape(regard.lesson("why-scale").text().split("\n")[0]) in page.split("<details>")[0]
 
 
-def test_untrusted_words_of_a_result_stay_words():
+def test_untrusted_words_of_a_result_are_escaped():
     explanation = regard.explain({"tokens": UNTRUSTED, "title": "<b>", "Q": np.eye(6).tolist(), "K": np.eye(6).tolist(),
                                   "V": np.eye(6).tolist()})
     seen = explanation._repr_mimebundle_()["text/html"].split("<details>")[0]

@@ -27,7 +27,7 @@ METHODS = {f"{kind.__name__}.{name}": getattr(kind, name) for kind in CLASSES fo
 WITH_OPTIONS = {name: function for name, function in FUNCTIONS.items() if "causal" in inspect.signature(function).parameters}
 
 
-def test_the_public_names_are_functions_and_classes_of_python():
+def test_the_public_names_are_python_functions_and_classes():
     assert {"attention", "attention_decode", "linear_forward", "plan", "explain", "show"} <= set(FUNCTIONS)
     assert len(WITH_OPTIONS) == 9 and {"KvCache.append", "Comparison.findings"} <= set(METHODS)
     assert all(inspect.isfunction(value) or inspect.isclass(value) for value in PUBLIC.values())
@@ -45,7 +45,7 @@ def test_every_parameter_is_documented(name):
 
 
 @pytest.mark.parametrize("name", sorted(WITH_OPTIONS))
-def test_options_have_one_order_and_one_default(name):
+def test_options_have_the_same_order_and_defaults_in_every_function(name):
     expected = list(inspect.signature(regard.attention).parameters.values())
     expected = expected[[one.name for one in expected].index("causal"):]
     found = list(inspect.signature(WITH_OPTIONS[name]).parameters.values())
@@ -53,7 +53,7 @@ def test_options_have_one_order_and_one_default(name):
 
 
 @pytest.mark.parametrize("name", sorted(PUBLIC | FUNCTIONS))
-def test_examples_run_as_they_are_shown(name):
+def test_examples_in_docstrings_run(name):
     value = (PUBLIC | FUNCTIONS)[name]
     finder = doctest.DocTestFinder(recurse=False)
     for test in finder.find(inspect.unwrap(value), name, globs={}):
@@ -65,7 +65,7 @@ def test_examples_run_as_they_are_shown(name):
     ("softmax_scale", "scale="), ("window_size", "window=(left, right)"), ("softcap", "soft_cap="),
 ])
 @pytest.mark.parametrize("function", [regard.attention, regard.attention_with_statistics])
-def test_a_keyword_of_another_library_is_answered_with_regards(function, name, words):
+def test_a_keyword_of_another_library_gets_a_hint(function, name, words):
     with pytest.raises(TypeError) as rejection:
         function(QUERY, KEY, VALUE, **{name: None})
     text = str(rejection.value)
@@ -73,12 +73,12 @@ def test_a_keyword_of_another_library_is_answered_with_regards(function, name, w
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", ml_dtypes.bfloat16])
-def test_a_mask_of_numbers_is_answered_with_bias(dtype):
+def test_a_floating_point_mask_gets_a_hint_about_bias(dtype):
     with pytest.raises(ValueError, match=r"attention_forward: mask has type \w+; expected bool or uint8 .*bias="):
         regard.attention(QUERY, KEY, VALUE, mask=np.zeros((5, 7), dtype))
 
 
-def test_a_text_where_a_list_is_wanted_is_named():
+def test_a_string_instead_of_a_sequence_is_rejected_by_name():
     for call, words in (
             (lambda: regard.attention(QUERY, KEY, VALUE, key_lengths="57"), "key_lengths is of type str; expected a sequence"),
             (lambda: regard.attention_backward(*[QUERY] * 7, gradients="grad_key"), "gradients is of type str"),
@@ -101,7 +101,7 @@ def test_bfloat16_may_be_a_name_or_an_object(dtype):
 
 # ---- named results
 
-def test_several_results_are_a_named_tuple():
+def test_multiple_results_are_a_named_tuple():
     found = regard.attention(QUERY, KEY, VALUE, return_lse=True, return_row_max=True, return_fingerprint=True)
     context, row_max, lse, fingerprint = found
     assert found.context is context and found.row_max is row_max and found.lse is lse and found.fingerprint is fingerprint
@@ -115,7 +115,7 @@ def test_several_results_are_a_named_tuple():
     assert jax.tree.structure(tuple(found)).num_leaves == jax.tree.structure(found).num_leaves == 4
 
 
-def test_results_by_name_are_attributes_too():
+def test_results_in_a_dictionary_are_also_attributes():
     found = regard.attention_with_statistics(QUERY, KEY, VALUE, top_keys=2)
     assert isinstance(found, dict) and found.entropy is found["entropy"] and "top_keys" in dir(found)
     assert repr(found).startswith("AttentionStatistics(\n    ") and "\n    top_keys=int64 (1, 4, 5, 2)" in repr(found)
@@ -131,7 +131,7 @@ def test_results_by_name_are_attributes_too():
 
 @pytest.mark.parametrize("axes", [1, 2])
 @pytest.mark.parametrize("library", ["numpy", "jax", "memoryview"])
-def test_lower_ranks_lack_leading_axes_in_every_result(axes, library):
+def test_inputs_of_lower_rank_give_results_of_lower_rank(axes, library):
     convert = {"numpy": lambda x: x, "jax": jnp.asarray, "memoryview": memoryview}[library]
     at = (0,) * axes
     full = [x[:, :1] if axes == 2 else x for x in (QUERY, KEY, VALUE)]
@@ -199,7 +199,7 @@ def test_a_cache_of_one_sequence_takes_queries_of_rank_3():
         regard.attention_decode(QUERY, KEY)
 
 
-def test_ranks_that_differ_are_rejected():
+def test_different_or_too_low_ranks_are_rejected():
     for arguments in ((QUERY[0], KEY, VALUE), (QUERY[0], KEY[0, 0], VALUE[0, 0]), (QUERY[0, 0, 0],) * 3):
         with pytest.raises(ValueError, match=r"attention_forward: query has \d ax[ei]s"):
             regard.attention(*arguments)

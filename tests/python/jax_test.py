@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrays of JAX on the processor: read where they lie, given back as JAX's own, never written."""
+"""JAX arrays on the CPU: inputs are read in place and never written; results are JAX arrays."""
 
 import ctypes
 
@@ -21,7 +21,7 @@ def given(dtype, seed):
 
 
 def three(dtype):
-    """Query, key and value of NumPy, and the same of JAX."""
+    """Query, key and value as NumPy arrays, and the same as JAX arrays."""
     arrays = [given(dtype, seed) for seed in range(3)]
     with jax.enable_x64(True):
         return arrays, [jnp.asarray(array) for array in arrays]
@@ -32,13 +32,13 @@ def address(array):
 
 
 def writable(array):
-    """The memory of an array of JAX as one of NumPy."""
+    """A writable NumPy array on the memory of a JAX array."""
     memory = (ctypes.c_char * array.nbytes).from_address(address(array))
     return np.frombuffer(memory, np.dtype(array.dtype)).reshape(array.shape)
 
 
 def same(result, expected):
-    """Whether an array of JAX has the type and the bits of one of NumPy."""
+    """Whether a JAX array has the type and the bits of a NumPy array."""
     assert isinstance(result, jax.Array) and result.dtype == expected.dtype
     return np.asarray(result).tobytes() == expected.tobytes()
 
@@ -53,28 +53,28 @@ def test_results_are_jax_arrays_with_the_bits_of_numpy(dtype):
 
 
 @pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize("place", [0, 1, 2])
-def test_inputs_are_read_where_they_lie(dtype, place):
-    # Had the input been copied, the output would overlap nothing.
+@pytest.mark.parametrize("index", [0, 1, 2])
+def test_inputs_are_read_in_place(dtype, index):
+    # If the input were copied, the output would not overlap it.
     _, ours = three(dtype)
-    before = np.asarray(ours[place]).tobytes()
-    name = ("query", "key", "value")[place]
+    before = np.asarray(ours[index]).tobytes()
+    name = ("query", "key", "value")[index]
     with pytest.raises(ValueError, match=f"context overlaps {name}"):
-        regard.attention(*ours, out=writable(ours[place]))
-    assert np.asarray(ours[place]).tobytes() == before
+        regard.attention(*ours, out=writable(ours[index]))
+    assert np.asarray(ours[index]).tobytes() == before
 
 
-def test_places_of_keys_keep_their_type():
+def test_key_indices_keep_their_type():
     arrays, ours = three("float32")
     found, expected = (regard.attention_with_statistics(*x, top_keys=2) for x in (ours, arrays))
     assert found.pop("fingerprint") == expected.pop("fingerprint")
     assert all(same(found[name], expected[name]) for name in expected)
     chosen = jnp.take_along_axis(found["context"], found["top_keys"], -1)
     assert np.array_equal(chosen, np.take_along_axis(expected["context"], expected["top_keys"], -1))
-    assert jnp.ones(1).dtype == np.float32  # JAX's own switch stays
+    assert jnp.ones(1).dtype == np.float32  # JAX's x64 setting is unchanged
 
 
-def test_options_may_be_arrays_of_jax():
+def test_options_may_be_jax_arrays():
     arrays, ours = three("float32")
     mask, bias = np.tril(np.ones((5, 5), bool)), np.linspace(0, 1, 25, dtype=np.float32).reshape(5, 5)
     expected = regard.attention(*arrays, mask=mask, bias=bias, key_lengths=np.array([4], np.int32))
@@ -82,7 +82,7 @@ def test_options_may_be_arrays_of_jax():
                                  key_lengths=jnp.array([4], jnp.int32)), expected)
 
 
-def test_what_regard_computed_is_taken_by_jax_without_a_copy():
+def test_jax_takes_results_without_a_copy():
     arrays, _ = three("float32")
     expected = regard.attention(*arrays)
     result = regard.attention(*map(memoryview, arrays))
@@ -92,7 +92,7 @@ def test_what_regard_computed_is_taken_by_jax_without_a_copy():
     assert same(taken + 0, expected)
 
 
-def test_numpys_memory_is_written_and_taken_by_jax():
+def test_a_numpy_output_is_written_and_taken_by_jax():
     memory = np.zeros(80 + 16, np.float32)
     begin = -memory.ctypes.data % 64 // 4
     out = memory[begin:begin + 80].reshape(1, 2, 5, 8)
@@ -103,7 +103,7 @@ def test_numpys_memory_is_written_and_taken_by_jax():
 
 
 @pytest.mark.parametrize("dtype", TYPES)
-def test_arrays_of_jax_are_no_outputs(dtype):
+def test_jax_arrays_are_rejected_as_outputs(dtype):
     _, ours = three(dtype)
     with jax.enable_x64(True):
         out = jnp.zeros((1, 2, 5, 8), dtype)
@@ -115,7 +115,7 @@ def test_arrays_of_jax_are_no_outputs(dtype):
     assert not np.asarray(out).any() and not np.asarray(weights).any()
 
 
-def test_what_has_no_memory_is_rejected():
+def test_traced_and_deleted_arrays_are_rejected():
     _, (query, key, value) = three("float32")
     with pytest.raises(jax.errors.ConcretizationTypeError):
         jax.grad(lambda x: regard.attention(x, key, value).sum())(query)
@@ -151,13 +151,13 @@ CASES = {
     "grouped heads and scale": (dict(scale=0.5), dict(scale=0.5)),
     "mask": (dict(mask=CAUSAL), dict(visible=CAUSAL)),
     "bias": (dict(bias=np.linspace(0, 1, 25).reshape(5, 5)), dict(bias=np.linspace(0, 1, 25).reshape(5, 5))),
-    "list": (dict(key_lengths=[3, 4]), dict(visible=np.arange(5) < np.array([3, 4])[:, None, None, None])),
+    "key_lengths": (dict(key_lengths=[3, 4]), dict(visible=np.arange(5) < np.array([3, 4])[:, None, None, None])),
     "sinks": (dict(sinks=[0.5, -1.0]), dict(sinks=jnp.array([0.5, -1.0]))),
 }
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_values_and_gradients_are_those_of_the_formula(name):
+def test_values_and_gradients_match_the_formula(name):
     options, of_formula = CASES[name]
     with jax.enable_x64(True):
         query, grad = normal(2, 2, 5, 8), normal(2, 2, 5, 6, seed=3)
@@ -187,7 +187,7 @@ def test_bias_and_sinks_have_gradients():
 
 
 @pytest.mark.parametrize("axes", [2, 3, 4])
-def test_vmap_is_a_loop_over_the_entries(axes):
+def test_vmap_matches_a_loop_over_the_entries(axes):
     shape = (1, 2, 5, 8)[4 - axes:]
     query, key, value = (normal(3, *shape, seed=seed, dtype="float32") for seed in range(3))
     found = jax.jit(jax.vmap(lambda q, k: regard.jax.attention(q, k, value[0], causal=True)))(query, key)
@@ -209,7 +209,7 @@ def test_transformed_calls_have_the_bits_of_plain_ones(dtype):
             assert regard.jax.attention(*ours, dtype=jnp.float32).dtype == jnp.float32
 
 
-def test_large_arrays_pass_the_callback():
+def test_large_arrays_pass_through_the_callback():
     query, key, value = (normal(1, 8, 1024, 64, seed=seed, dtype="float32") for seed in range(3))
     step = jax.jit(jax.grad(lambda *x: regard.jax.attention(*x, causal=True).sum(), (0, 1, 2)))
     for _ in range(3):
@@ -232,7 +232,7 @@ def test_equal_calls_are_compiled_once():
     assert first == second and hash(first) == hash(second)
 
 
-def test_mistakes_are_named_when_a_function_is_traced():
+def test_invalid_arguments_are_rejected_at_trace_time():
     query, key, value = (normal(1, 2, 5, 8, seed=seed, dtype="float32") for seed in range(3))
     with pytest.raises(ValueError, match="attention_forward: key has head size 4"):
         jax.jit(regard.jax.attention)(query, key[..., :4], value)

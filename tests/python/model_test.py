@@ -20,15 +20,15 @@ def fixture_model(tmp_path_factory):
     return regard.load_model(make_folder(tmp_path_factory.mktemp("model")))
 
 
-def test_a_model_says_what_it_is(model):
+def test_a_model_has_its_layers_heads_and_tokens(model):
     assert model.num_layers >= 1 and model.width % model.num_heads == 0
     assert model.tokens("the bank") == ["[CLS]", "the", "bank", "[SEP]"]
 
 
-def test_a_folder_without_a_model_is_named(tmp_path):
+def test_a_folder_without_a_model_is_named_in_the_error(tmp_path):
     with pytest.raises(RuntimeError, match=str(tmp_path)):
         regard.load_model(tmp_path)
-    for name in (b"\xff", "\udcff"):  # a name that is not UTF-8, as the system and as Python write it
+    for name in (b"\xff", "\udcff"):  # a name that is not UTF-8, as bytes and as str
         with pytest.raises(RuntimeError, match="config.json: cannot be opened"):
             regard.load_model(name)
 
@@ -37,7 +37,7 @@ def test_a_folder_without_a_model_is_named(tmp_path):
     ('"\\u001b]0;x\\u0007\\u001b[31m\\u202e"', '"\\u{1b}]0;x\\u{7}\\u{1b}[31m\\u{202e}"'),
     ('"a' + 60 * "é" + '"', '"a' + 39 * "é" + '"'),  # truncated where a character ends
 ])
-def test_messages_escape_what_a_file_holds(tmp_path, value, shown):
+def test_error_messages_escape_file_contents(tmp_path, value, shown):
     folder = tmp_path / "\x1b]0;x\x07"
     folder.mkdir()
     make_folder(folder)
@@ -50,12 +50,12 @@ def test_messages_escape_what_a_file_holds(tmp_path, value, shown):
 
 
 @pytest.mark.parametrize("folder", [5, 0.5, object(), ["minilm"]])
-def test_a_folder_that_is_no_path_is_rejected(folder):
+def test_a_folder_that_is_not_a_path_is_rejected(folder):
     with pytest.raises(TypeError, match="load_model: folder is of type .*; expected str or os.PathLike"):
         regard.load_model(folder)
 
 
-def test_embeddings_are_of_length_one_and_each_texts_own(model):
+def test_embeddings_have_norm_1_and_do_not_depend_on_other_texts(model):
     vectors = regard.embed(model, [TEXT, OTHER])
     assert vectors.shape == (2, model.width) and vectors.dtype == np.float32
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-6)
@@ -65,7 +65,7 @@ def test_embeddings_are_of_length_one_and_each_texts_own(model):
         regard.embed(model, [TEXT, "bank " * 10_000])
 
 
-def test_matrices_that_cannot_be_explained_are_the_callers_mistake():
+def test_invalid_matrices_are_rejected():
     with pytest.raises(ValueError, match="^explain: Q is empty"):
         regard.explain({"tokens": [], "Q": [], "K": [], "V": []})
     with pytest.raises(ValueError, match="JSON"):
@@ -74,13 +74,13 @@ def test_matrices_that_cannot_be_explained_are_the_callers_mistake():
         regard.explain('{"tokens": [], "Q": [], "K": [], "V": []}')
 
 
-def test_a_sentence_is_explained_as_by_the_program(model):
+def test_a_sentence_is_explained_with_a_model(model):
     story = regard.explain(TEXT, model=model, query="bank", layer=0, head=1)
-    told = json.loads(story.json())
-    assert told["schema"] == "regard/1" and "bank" in str(story) and "bank" in story.text(width=100)
+    document = json.loads(story.json())
+    assert document["schema"] == "regard/1" and "bank" in str(story) and "bank" in story.text(width=100)
     assert story.html().startswith("<!")
     shown = html.unescape(re.sub("<.*?>", "", story._repr_mimebundle_()["text/html"].split("<details>")[0]))
-    for finding in told["findings"].values():
+    for finding in document["findings"].values():
         assert finding in shown
     assert "the#1" in shown and "contribution" in shown
     with pytest.raises(ValueError, match="the text is empty"):
@@ -125,7 +125,7 @@ def test_every_lesson_is_rendered(name):
     assert str(regard.lesson(name, layout="columns")) != str(regard.lesson(name, layout="rows"))
 
 
-def test_an_unknown_lesson_is_answered_with_those_there_are():
+def test_an_unknown_lesson_gets_a_list_of_lessons():
     with pytest.raises(ValueError, match="three-words"):
         regard.lesson("100")
 
@@ -138,14 +138,14 @@ def test_a_word_is_compared(model):
         regard.compare(model, "bank", [TEXT])
 
 
-def test_a_notebook_marks_words_that_the_model_does_not_know(model):
+def test_notebook_output_marks_words_outside_the_vocabulary(model):
     page = regard.compare(model, "bank", ["the bank \U0001f355 embeddings", "a \U0001f355 bank"])._repr_html_().split("<details>")[0]
     assert "A: the bank \U0001f355 † embeddings ‡" in page and "B: a \U0001f355 † bank" in page
     assert "† not in the vocabulary: the model sees [UNK]; ‡ split into pieces" in page
     assert "Note: A: 2 of 4 words are not in the vocabulary" in page
 
 
-def test_a_notebook_prints_numbers_as_the_terminal_does(model):
+def test_notebook_output_formats_numbers_as_the_terminal_does(model):
     story = regard.explain("he sat on the bank of the river", model=model, query="bank")
     page = html.unescape(story._repr_html_().split("<details>")[0])
     cells = re.findall(r"<td[^>]*>([^<]*[0-9])</td>", page)

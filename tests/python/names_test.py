@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every operator and class that the C++ headers promise has its name in Python, or a reason why it has none."""
+"""Every function and class of the public C++ headers exists in Python, or is listed here with a reason why not."""
 
 import pathlib
 import re
@@ -10,16 +10,16 @@ import regard
 HEADERS = pathlib.Path(__file__).resolve().parents[2] / "include" / "regard"
 HEADER_NAMES = {path.relative_to(HEADERS).as_posix() for path in HEADERS.rglob("*.h")}
 
-# Headers whose names are parts of something that Python has whole, or has had before.
+# Headers whose names are not needed in Python: a larger object contains them, or Python already has an equivalent.
 PARTS = {
     "c_api.h": "the same library for C",
-    "error.h": "ValueError, RuntimeError and MemoryError, as the standard type of each says; Ctrl-C is KeyboardInterrupt",
+    "error.h": "ValueError, RuntimeError and MemoryError, by the standard C++ type; Ctrl-C raises KeyboardInterrupt",
     "explain/attention_html.h": "regard attend --html; in Python regard.show",
-    "explain/heads.h": "regard heads: a survey of a model over texts, in the program alone so far",
-    "explain/inspection_report.h": "the report of regard attend --inspect; in Python attention_with_statistics gives its numbers",
+    "explain/heads.h": "regard heads, a survey of a model over texts; only in the program so far",
+    "explain/inspection_report.h": "the report of regard attend --inspect; in Python attention_with_statistics returns its values",
     "explain/random.h": "NumPy's and PyTorch's generators, for lessons that quote them",
-    "explain/sentence_row.h": "what a SentenceAnalysis is made of",
-    "export.h": "no names",
+    "explain/sentence_row.h": "the contents of a SentenceAnalysis",
+    "export.h": "macros only",
     "io/csv.h": "NumPy reads CSV",
     "io/json.h": "Python reads JSON",
     "io/json_writer.h": "Python writes JSON",
@@ -29,12 +29,12 @@ PARTS = {
     "io/utf8.h": "for renderers",
     "model/encoder.h": "the forward pass that explain, compare and embed run",
     "model/tokenizer.h": "Model.tokens",
-    "types.h": "types of elements: array libraries have theirs",
+    "types.h": "element types, which array libraries define",
 }
-# C++ name: where Python has it, as an expression, or nothing where it cannot.
+# C++ name: the equivalent in Python as an expression, or None if there is none.
 ELSEWHERE = {
     "attention_with_weights": "regard.attention_forward",  # return_weights=True
-    "throw_if_stopped": None,                              # Ctrl-C does it
+    "throw_if_stopped": None,                              # Ctrl-C stops calls
     "parallel_for": None,                                  # runs functions of C++ on the library's threads
     "version": "regard.__version__",
     "embed_tokens": "regard.embed",
@@ -56,7 +56,7 @@ ELSEWHERE = {
     "fitted_tokens": "regard.Model.tokens",
     "lesson_input": "regard.lesson",
     "with_layout": "regard.lesson",                        # layout=
-    # What explanations and sentences are made of, or read their settings by.
+    # Parts of explanations and sentences, and parsers of their settings.
     **dict.fromkeys(("matrix_of", "standard_steps", "query_tokens", "token_index", "expand_cell", "write_explain_input",
                      "parse_scale", "parse_causal", "parse_layout", "with_compared_settings", "sentence_details",
                      "read_sentence", "word_index", "word_weights", "word_vector", "cosine", "word_names", "word_mark",
@@ -65,8 +65,8 @@ ELSEWHERE = {
 }
 
 
-def promised(header):
-    """The functions and classes that a header exports, without templates' repetitions."""
+def exported(header):
+    """The names of the functions and classes that a header exports."""
     text = re.sub(r"//[^\n]*", "", (HEADERS / header).read_text(encoding="utf-8"))
     functions = re.findall(r"^REGARD_EXPORT [^;{}()]*?\b(\w+)\s*\(", text, re.MULTILINE)
     return set(functions) | set(re.findall(r"^(?:class|struct) REGARD_EXPORT (\w+)", text, re.MULTILINE))
@@ -74,14 +74,14 @@ def promised(header):
 
 @pytest.mark.parametrize("header", sorted(HEADER_NAMES - set(PARTS)))
 def test_every_name_of_a_header_is_in_the_package(header):
-    for name in promised(header):
-        assert hasattr(regard, name) != (name in ELSEWHERE), f"{header} promises {name}"
+    for name in exported(header):
+        assert hasattr(regard, name) != (name in ELSEWHERE), f"{header} exports {name}"
         if ELSEWHERE.get(name):
             assert eval(ELSEWHERE[name]), name
 
 
 def test_no_exception_is_stale():
     assert set(PARTS) <= HEADER_NAMES
-    names = set.union(*map(promised, HEADER_NAMES - set(PARTS)))
+    names = set.union(*map(exported, HEADER_NAMES - set(PARTS)))
     assert set(ELSEWHERE) <= names, set(ELSEWHERE) - names
     assert {"attention_forward", "attention_backward", "KvCache", "linear_forward", "plan", "explain", "throw_if_stopped"} <= names

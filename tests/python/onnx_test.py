@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""regard.onnx.attention against the cases that the package onnx carries, and the rules that have no case."""
+"""regard.onnx.attention on the test cases of the package onnx, and rules of the standard that no case covers."""
 
 import pathlib
 
@@ -18,12 +18,12 @@ def is_attention(folder):
     return len(node) == 1 and node[0].op_type == "Attention"
 
 
-# Those called expanded are the same cases, written out in other operators.
+# The cases called expanded are the same, written with other operators.
 FOLDERS = sorted(folder for folder in CASES.glob("test_attention*") if is_attention(folder))
 
 
 def tensors(folder, kind, names):
-    """By name; an output or input that the case leaves out has no name and no file."""
+    """Tensors by name. An input or output that the case leaves out has neither a name nor a file."""
     read = {}
     named = [name for name in names if name]
     for index, name in enumerate(named):
@@ -37,7 +37,7 @@ def test_no_case_is_missing():
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
-def test_the_standards_own_case(folder):
+def test_a_case_of_the_standard_is_reproduced(folder):
     model = onnx.load(folder / "model.onnx")
     node = model.graph.node[0]
     given = tensors(folder, "input", node.input)
@@ -50,7 +50,7 @@ def test_the_standards_own_case(folder):
         if not name:
             continue
         assert output.dtype == expected[name].dtype and output.shape == expected[name].shape
-        # Published: 1e-3 and 1e-7. The cases of float are held to 1e-6 of the largest number.
+        # The published tolerances are 1e-3 and 1e-7. In float32, 1e-6 of the largest element is also required.
         if output.dtype == np.float32:
             finite = np.where(np.isfinite(expected[name]), expected[name], 0)
             np.testing.assert_allclose(output, expected[name], rtol=1e-6, atol=1e-6 * np.abs(finite).max(), err_msg=name)
@@ -62,7 +62,7 @@ def arrays(*shapes, dtype="float32"):
     return [generator.standard_normal(shape).astype(dtype) for shape in shapes]
 
 
-def test_the_window_stands_where_the_past_ends():
+def test_the_window_is_relative_to_positions_after_the_past():
     q, k, v, past_k, past_v = arrays((1, 2, 3, 8), (1, 2, 3, 8), (1, 2, 3, 8), (1, 2, 4, 8), (1, 2, 4, 8))
     y = regard.onnx.attention(q, k, v, None, past_k, past_v, is_causal=1, left_window_size=1)
     i, j = np.arange(3)[:, None] + 4, np.arange(7)
@@ -71,23 +71,23 @@ def test_the_window_stands_where_the_past_ends():
     assert np.array_equal(y, expected)
 
 
-def test_causal_without_a_cache_is_top_left_and_with_lengths_ends_at_them():
+def test_causal_is_top_left_without_a_cache_and_bottom_right_with_lengths():
     q, k, v = arrays((2, 2, 3, 8), (2, 2, 5, 8), (2, 2, 5, 8))
     i, j = np.arange(3)[:, None], np.arange(5)
     assert np.array_equal(regard.onnx.attention(q, k, v, is_causal=1), regard.attention(q, k, v, mask=j <= i))
     lengths = np.array([4, 2])[:, None, None, None]
     y = regard.onnx.attention(q, k, v, None, None, None, np.array([4, 2]), is_causal=1)
     assert np.array_equal(y, regard.attention(q, k, v, mask=(j < lengths) & (j <= i + lengths - 3)))
-    assert (y[1, :, 0] == 0).all()  # offset −1: its first row sees nothing
+    assert (y[1, :, 0] == 0).all()  # offset −1: no key is visible to its first row
 
 
-def test_a_short_mask_hides_the_rest():
+def test_a_short_mask_hides_the_remaining_keys():
     q, k, v = arrays((1, 2, 3, 8), (1, 2, 5, 8), (1, 2, 5, 8))
     for mask in (np.ones((3, 4), bool), np.zeros((3, 4), np.float32)):
         assert np.array_equal(regard.onnx.attention(q, k, v, mask), regard.attention(q, k[:, :, :4], v[:, :, :4]))
 
 
-def test_poison_behind_minus_infinity_is_not_seen():
+def test_nans_hidden_by_minus_infinity_have_no_effect():
     q, k, v = arrays((1, 1, 2, 8), (1, 1, 3, 8), (1, 1, 3, 8))
     k[0, 0, 1], v[0, 0, 1] = np.nan, np.inf
     mask = np.array([[0, -np.inf, 0], [-np.inf] * 3], np.float32)
@@ -96,7 +96,7 @@ def test_poison_behind_minus_infinity_is_not_seen():
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
-def test_every_type_and_precision(dtype):
+def test_every_type_and_precision_is_accurate(dtype):
     q, k, v = arrays((1, 2, 3, 8), (1, 2, 5, 8), (1, 2, 5, 8), dtype=np.dtype(dtype))
     mask = arrays((3, 5), dtype=np.dtype(dtype))[0]
     exact = regard.onnx.attention(*(x.astype(np.float64) for x in (q, k, v, mask)))
@@ -107,7 +107,7 @@ def test_every_type_and_precision(dtype):
     assert y.dtype == np.dtype(dtype) and ml_dtypes.bfloat16 is not None
 
 
-REFUSED = [
+REJECTED = [
     (dict(opset=22), "opset is 22"),
     (dict(nonpad=np.array([1]), opset=23), "opset 23 has no nonpad_kv_seqlen"),
     (dict(left_window_size=1, opset=24), "opset 24 has no window"),
@@ -127,8 +127,8 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize("changes, words", REFUSED, ids=lambda x: x if isinstance(x, str) else "")
-def test_what_the_standard_forbids_is_rejected(changes, words):
+@pytest.mark.parametrize("changes, words", REJECTED, ids=lambda x: x if isinstance(x, str) else "")
+def test_attributes_that_the_standard_forbids_are_rejected(changes, words):
     q, k, v = arrays((1, 2, 3, 8), (1, 2, 5, 8), (1, 2, 5, 8))
     changes = dict(changes)
     nonpad = changes.pop("nonpad", None)
@@ -153,7 +153,7 @@ def test_arrays_that_the_standard_forbids_are_rejected():
             regard.onnx.attention(*inputs)
 
 
-def test_values_have_a_type_of_their_own():
+def test_values_may_have_a_different_type():
     q, k, v = arrays((1, 2, 3, 8), (1, 2, 5, 8), (1, 2, 5, 8))
     exact = regard.onnx.attention(q.astype("f8"), k.astype("f8"), v.astype("f8"))
     for of_query, of_value in (("f4", "f8"), ("f8", "f4"), ("f4", "f2"), ("f2", "f4")):
@@ -162,7 +162,7 @@ def test_values_have_a_type_of_their_own():
         np.testing.assert_allclose(y.astype("f8"), exact, atol=5e-3 if "f2" in (of_query, of_value) else 1e-6)
 
 
-def test_a_mask_of_one_key_broadcasts_in_opset_23_and_is_short_later():
+def test_a_mask_of_one_key_broadcasts_in_opset_23_and_hides_other_keys_later():
     q, k, v = arrays((1, 2, 3, 8), (1, 2, 5, 8), (1, 2, 5, 8))
     for mask in (np.array([[True], [False], [True]]), np.array([[0], [-np.inf], [1]], np.float32)):
         full = np.broadcast_to(mask, (3, 5))
@@ -172,14 +172,14 @@ def test_a_mask_of_one_key_broadcasts_in_opset_23_and_is_short_later():
     assert (regard.onnx.attention(q, k, v, np.array(False)) == 0).all()
 
 
-def test_three_axes_without_rows_keys_or_batch():
+def test_inputs_with_three_axes_may_be_empty():
     for batch, queries, keys in ((2, 0, 5), (2, 3, 0), (0, 3, 5)):
         q, k, v = arrays((batch, queries, 16), (batch, keys, 8), (batch, keys, 12))
         y = regard.onnx.attention(q, k, v, q_num_heads=np.int64(4), kv_num_heads=2)
         assert y.shape == (batch, queries, 24) and (y == 0).all()
 
 
-def test_three_axes_need_their_heads():
+def test_inputs_with_three_axes_need_numbers_of_heads():
     q, k, v = arrays((1, 3, 16), (1, 5, 16), (1, 5, 16))
     with pytest.raises(ValueError, match="q_num_heads is None"):
         regard.onnx.attention(q, k, v)

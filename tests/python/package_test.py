@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Python package as it is installed: version, types, licences, and the lines that the documents show."""
+"""The installed Python package: version, types, licences, and the code in the documentation."""
 
 import importlib.metadata
 import inspect
@@ -18,11 +18,11 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def blocks(document):
-    """The Python in a document."""
+    """The Python code blocks of a document."""
     return re.findall(r"^```python\n(.*?)^```", (ROOT / document).read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
 
 
-def test_the_readmes_lines_run():
+def test_the_python_code_of_the_readme_runs():
     lines = blocks("README.md")
     assert len(lines) == 1 and len(lines[0].splitlines()) == 3
     names = {}
@@ -30,7 +30,7 @@ def test_the_readmes_lines_run():
     assert names["context"].shape == names["q"].shape
 
 
-def test_every_block_of_the_document_runs(tmp_path, monkeypatch):
+def test_every_block_of_the_python_guide_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names = {}
     lines = blocks("docs/guide/python.md")
@@ -41,12 +41,12 @@ def test_every_block_of_the_document_runs(tmp_path, monkeypatch):
         exec(compile(block, f"docs/guide/python.md, block {number}", "exec"), names)
 
 
-def test_the_version_is_the_sources():
+def test_the_version_matches_the_sources():
     declared = re.search(r"project\(regard VERSION (\d+\.\d+\.\d+)", (ROOT / "CMakeLists.txt").read_text()).group(1)
     assert regard.__version__ == declared == importlib.metadata.version("regard")
 
 
-def test_the_package_names_what_it_needs():
+def test_the_package_declares_its_requirements():
     needed = importlib.metadata.requires("regard")
     assert [name for name in needed if "extra" not in name] == ["numpy>=1.23.2"]
     extras = {extra: [name.split(";")[0].strip() for name in needed if f'"{extra}"' in name.replace("'", '"')]
@@ -54,7 +54,7 @@ def test_the_package_names_what_it_needs():
     assert extras == {"torch": ["torch>=2.6"], "transformers": ["torch>=2.6", "transformers>=5"], "notebook": ["notebook>=7"]}
 
 
-def test_the_package_brings_its_licences_and_types():
+def test_the_package_contains_its_licences_and_types():
     names = {str(file) for file in importlib.metadata.files("regard")}
     assert {"regard/py.typed", "regard/_regard.pyi", "regard/jax.py"} <= names
     for text in ("LICENSE", "THIRD_PARTY.md"):
@@ -62,10 +62,10 @@ def test_the_package_brings_its_licences_and_types():
     assert not any(name.endswith((".cpp", ".h", ".a")) for name in names)
     [texts] = [file.read_text() for file in importlib.metadata.files("regard") if file.name == "THIRD_PARTY.md"]
     [nanobinds] = [file for file in importlib.metadata.files("nanobind") if file.name == "LICENSE"]
-    assert nanobinds.read_text().strip() in texts  # its code is in the module
+    assert nanobinds.read_text().strip() in texts  # the module contains nanobind's code
 
 
-def test_the_source_distribution_has_what_the_build_reads_and_no_more(tmp_path, monkeypatch):
+def test_the_source_distribution_contains_only_what_the_build_needs(tmp_path, monkeypatch):
     monkeypatch.chdir(ROOT)
     archive = tarfile.open(tmp_path / scikit_build_core.build.build_sdist(str(tmp_path)))
     names = {name.split("/", 1)[1] for name in archive.getnames()}
@@ -95,7 +95,7 @@ def test_every_public_name_is_documented():
 
 @pytest.fixture(name="cache", scope="module")
 def fixture_cache(tmp_path_factory):
-    """What mypy found out about libraries, for all calls of it."""
+    """mypy's cache, which all its runs share."""
     return tmp_path_factory.mktemp("mypy")
 
 
@@ -111,7 +111,7 @@ def test_the_package_is_typed(tmp_path, cache):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_a_type_checker_takes_the_package_and_its_use(tmp_path, cache):
+def test_mypy_accepts_correct_calls_and_rejects_wrong_ones(tmp_path, cache):
     use = tmp_path / "typed_calls.py"
     use.write_text((ROOT / "tests" / "python" / "typed_calls.py").read_text(encoding="utf-8"), encoding="utf-8")
     wrong = tmp_path / "wrong.py"

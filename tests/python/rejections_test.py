@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Python can write that means nothing to an operator is rejected by name, and never taken for something else."""
+"""Invalid Python arguments are rejected by name, and never interpreted as something else."""
 
 import collections
 
@@ -30,7 +30,7 @@ QUERY, KEY, VALUE = (np.random.default_rng(0).standard_normal((2, 4, n, 8)).asty
     (dict(out=np.empty(QUERY.shape)), "out has type float64; expected float32"),
     (dict(out=np.empty(QUERY.shape, int)), "out has type int64; expected float32"),
 ])
-def test_values_are_rejected_by_name(options, words):
+def test_invalid_values_are_rejected_by_name(options, words):
     with pytest.raises(ValueError) as rejection:
         regard.attention(QUERY, KEY, VALUE, **options)
     assert str(rejection.value).startswith("attention_forward: " + words), str(rejection.value)
@@ -42,7 +42,7 @@ def test_values_are_rejected_by_name(options, words):
     (dict(key_lengths="57"), "key_lengths is of type str; expected a sequence"),
     (dict(block_mask=np.ones((1, 1), bool), block_size="ab"), "block_size is of type str"),
 ])
-def test_types_are_rejected_by_name(options, words):
+def test_invalid_types_are_rejected_by_name(options, words):
     with pytest.raises(TypeError) as rejection:
         regard.attention(QUERY, KEY, VALUE, **options)
     assert str(rejection.value).startswith("attention_forward: " + words), str(rejection.value)
@@ -87,20 +87,20 @@ def test_an_unknown_keyword_may_be_any_text():
         regard.attention(QUERY, KEY, VALUE, **{"\ud800": 1})
 
 
-def test_lists_of_numbers_are_any_sequence():
+def test_lists_of_numbers_may_be_any_sequence():
     expected = regard.attention(QUERY, KEY, VALUE, key_lengths=[3, 4])
     for lengths in (range(3, 5), collections.deque([3, 4]), np.array([3, 4], "int32"), memoryview(np.array([3, 4]))):
         assert np.array_equal(regard.attention(QUERY, KEY, VALUE, key_lengths=lengths), expected)
 
 
-def test_where_there_are_no_rows_a_list_may_be_empty():
+def test_a_list_may_be_empty_for_an_empty_batch_or_no_heads():
     none = [x[:0] for x in (QUERY, KEY, VALUE)]
     assert regard.attention(*none, key_lengths=[], query_offset=[], causal=True).shape == (0, 4, 5, 8)
     none = [x[:, :0] for x in (QUERY, KEY, VALUE)]
     assert regard.attention(*none, sinks=[], alibi_slopes=[], query_offset=0).shape == (2, 0, 5, 8)
 
 
-def test_rows_and_keys_beyond_the_weights_are_rejected_before_anything_is_allocated():
+def test_rows_and_keys_out_of_range_are_rejected_before_anything_is_allocated():
     _, row_max, row_sum = regard.attention(QUERY, KEY, VALUE, return_row_max=True, return_row_sum=True)
     saved = dict(row_max=row_max, row_sum=row_sum)
     for options, words in ((dict(rows=[(0, 6)]), "rows[0] is 0 to 6"), (dict(rows=[(3, 2)]), "rows[0] is 3 to 2"),
@@ -117,7 +117,7 @@ def test_rows_and_keys_beyond_the_weights_are_rejected_before_anything_is_alloca
             regard.attention_columns(QUERY, KEY, **saved, pooled_map=extents)
 
 
-def test_gradients_are_named_once_each():
+def test_invalid_names_of_gradients_are_rejected():
     context, row_max, row_sum = regard.attention(QUERY, KEY, VALUE, return_row_max=True, return_row_sum=True)
     inputs = QUERY, KEY, VALUE, context, row_max, row_sum, np.ones_like(context)
     with pytest.raises(ValueError, match="gradients names grad_query twice"):
@@ -128,7 +128,7 @@ def test_gradients_are_named_once_each():
             regard.attention_backward(*inputs, fingerprint="unchecked", gradients=gradients)
 
 
-def test_what_is_accumulated_is_an_array_that_was_given():
+def test_accumulate_requires_an_array_to_add_to():
     context, row_max, row_sum = regard.attention(QUERY, KEY, VALUE, return_row_max=True, return_row_sum=True)
     inputs = QUERY, KEY, VALUE, context, row_max, row_sum, np.ones_like(context)
     for names, words in ((["grad_key"], "accumulate names grad_key; expected grad_key=array to add to"),
@@ -166,7 +166,7 @@ def backward(options_of_forward, **options):
     ("scale", dict(scale=2)),
     ("dropout, dropout_seed or dropout_first", dict(dropout=0.5)),
 ])
-def test_options_of_backward_are_those_of_the_forward_call(name, options):
+def test_backward_requires_the_options_of_the_forward_call(name, options):
     assert set(backward(options, **options)) == {"grad_query", "grad_key", "grad_value"}
     for of_forward, of_backward in ((options, {}), ({}, options)):
         with pytest.raises(ValueError) as rejection:
@@ -175,7 +175,7 @@ def test_options_of_backward_are_those_of_the_forward_call(name, options):
                                         "expected the same options")
 
 
-def test_a_fingerprint_is_bytes():
+def test_a_fingerprint_must_be_64_bytes_or_unchecked():
     backward({}, fingerprint="unchecked")
     with pytest.raises(ValueError, match="fingerprint is missing; expected the one written by attention_forward"):
         backward({}, fingerprint=None)
@@ -187,8 +187,8 @@ def test_a_fingerprint_is_bytes():
         backward({}, fingerprint=3)
 
 
-def test_a_fingerprint_is_that_of_other_languages():
-    """The tests of C++ and C have the same number."""
+def test_a_fingerprint_matches_those_of_other_languages():
+    """The tests of C++ and C expect the same number."""
     zeros = np.zeros((1, 1, 4, 8))
     options = dict(causal=True, window=(2, None), scale=0.5)
     number = 0
@@ -199,7 +199,7 @@ def test_a_fingerprint_is_that_of_other_languages():
     assert statistics["fingerprint"] == regard.attention(zeros, zeros, zeros, return_fingerprint=True, **options)[1]
 
 
-def test_a_bias_that_no_batch_entry_uses_has_a_gradient_of_zero():
+def test_a_bias_has_a_zero_gradient_for_an_empty_batch():
     query, key, value = (x[:0] for x in (QUERY, KEY, VALUE))
     bias = np.ones((5, 7), "float32")
     context, *saved = regard.attention(query, key, value, bias=bias, **RETURNED)
@@ -218,7 +218,7 @@ def test_a_cache_rejects_empty_counts():
 
 
 @pytest.mark.parametrize("sequence", [2, -1, 10 ** 12, -2 ** 63])
-def test_a_cache_has_no_other_sequences(sequence):
+def test_cache_methods_reject_unknown_sequences(sequence):
     cache = regard.KvCache(head_size=8, capacity=16, num_sequences=2)
     for name, arguments in (("length", ()), ("first_key", ()), ("truncate", (0,)), ("fork", (1,))):
         with pytest.raises(ValueError, match=f"KvCache::{name}: there is no sequence {sequence}; expected 0 to 1"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls of the public names whose types `mypy --strict` checks, by package_test.py. Nothing runs it."""
+"""Calls of public functions for package_test.py, which checks their types with `mypy --strict`. The file is never run."""
 
 from typing import Any, assert_type
 

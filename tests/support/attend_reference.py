@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attention in float64 from the formula, and the arrays that a page of `regard attend` carries."""
+"""Attention in float64 from the formula, and the arrays that a page of `regard attend` contains."""
 
 import base64
 import json
@@ -11,8 +11,8 @@ import numpy as np
 def reference(q, k, v, *, causal=False, offset=None, window=(None, None), key_lengths=None, prefix=None,
               query_segments=None, key_segments=None, block_mask=None, block_size=None, mask=None, bias=None,
               alibi_slopes=None, sinks=None, soft_cap=None, scale=None):
-    """Attention on (B, H, L, D) in float64, from the formula; offset is one number per batch entry. Also `bound`:
-    what semantics.md allows an error to be, in units of u."""
+    """Attention on (B, H, L, D) in float64, from the formula; offset is one number per batch entry. The result
+    contains `bound`, the error bound of semantics.md in units of u."""
     q, k, v = (x.astype(np.float64) for x in (q, k, v))
     group = q.shape[1] // k.shape[1]
     k, v = (np.repeat(x, group, axis=1) for x in (k, v))
@@ -72,7 +72,7 @@ def reference(q, k, v, *, causal=False, offset=None, window=(None, None), key_le
 
 
 def page_arrays(html):
-    """The arrays that a page of attention carries, by name, (B, H, rows, …); those of outputs with axes of their own."""
+    """The arrays that a page of attention contains, by name and with their shapes."""
     data, page = (json.loads(re.search(f'id="{name}">(.*?)</script>', html, re.DOTALL)[1]) for name in ("explanation", "page"))
     batch, heads, _, depth = data["shapes"]["query"]
     key_heads, keys = data["shapes"]["key"][1:3]

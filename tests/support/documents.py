@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the code blocks of a document, in one folder that begins empty.
+"""Runs the code blocks of a document, in a folder that is empty at first.
 
-    cpp, c    a block with a main function is a program; the others of the page, in their order, are the body of one
+    cpp, c    a block with a main function is a program; the other blocks of the page form the body of another
     cmake     a project with the page's first C++ program as main.cpp, Regard as a subfolder and installed
     sh        run with `regard` on the PATH; commands that install, build or fetch (SKIPPED) are only parsed
     python    executed in one namespace
@@ -73,7 +73,7 @@ def compiled(folder, prefix, language, texts):
 
 
 def configured(folder, prefix, number, text, main):
-    """Configures a CMake project, with Regard as the subfolder regard or as it is installed."""
+    """Configures a CMake project that uses Regard as a subfolder or as an installed package."""
     project = folder / f"project{number}"
     project.mkdir()
     if "cmake_minimum_required" not in text:
@@ -110,7 +110,7 @@ def run_page(page, folder, program_file, prefix, monkeypatch):
     programs_folder.mkdir()
     model.mkdir(parents=True)
     make_folder(model)
-    # The program takes only the real model without --model.
+    # Without --model, the program accepts only the real model.
     (programs_folder / "regard").write_text(
         f'#!/bin/sh\ncase " $* " in\n*" --model "* | *" --input "*.json* | *" --input - "* | *" --matrix "*) ;;\n'
         f'" explain "* | " compare "* | " heads "* | " embed "* | " similar "*) set -- "$@" --model {model} ;;\nesac\n'

@@ -1,18 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What calls leave behind in a process: references to objects, and blocks of Python's memory."""
+"""Counts the references to objects and the blocks of Python memory that calls leak."""
 
 import gc
 import sys
 
 
-def left_behind(call, calls, watched):
-    """References to each watched object and blocks of memory, how many more there are after a number of calls.
+def leaked(call, calls, objects):
+    """The references to each object, and the memory blocks, that a number of calls leak.
 
-    What the interpreter and libraries keep for themselves comes and goes by some blocks; a leak has one of each call at
-    least."""
+    The interpreter and libraries allocate and free some blocks internally; a leak has at least one block per call."""
     def state():
         gc.collect()
-        return [sys.getrefcount(one) for one in watched], sys.getallocatedblocks()
+        return [sys.getrefcount(one) for one in objects], sys.getallocatedblocks()
 
     for _ in range(1000):
         call()

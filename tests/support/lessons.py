@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lessons that the program lists; a new one is tested by every test that is parametrised with these."""
+"""The lessons that the program lists. Tests that are parametrised with these names cover every new lesson."""
 
 import json
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the program `regard` (REGARD_PROGRAM) for the Python tests, and states what every failure must look like."""
+"""Runs the program `regard` (REGARD_PROGRAM) for the Python tests, and checks the form of every failure."""
 
 import os
 import signal
@@ -7,7 +7,7 @@ import subprocess
 
 PROGRAM = os.path.abspath(os.environ["REGARD_PROGRAM"])
 
-# nohup, and a shell that starts a job in the background, have us ignore these, and the program would ignore them, too.
+# Under nohup and in background jobs of a shell, these signals are ignored, and the program would inherit that.
 for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, signal.SIG_DFL)
@@ -47,7 +47,8 @@ def tree(folder):
 
 
 def fail(code, words, *arguments, cwd, **options):
-    """One line on standard error that holds the words, nothing on standard output, no file changed. Returns it."""
+    """Runs a command that must fail: it prints one line that contains the words on standard error and nothing on standard
+    output, and changes no file. Returns the line."""
     before = tree(cwd)
     done = run(*arguments, cwd=cwd, **options)
     text = done.stderr.decode()

