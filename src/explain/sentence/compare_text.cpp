@@ -234,8 +234,8 @@ class CompareRenderer {
     paragraph(pair.cosine.back() < control->cosine.back()
                   ? quoted(c_.word) + " differs more between " + both(pair) + " than the control " +
                         quoted(control->text) + " does."
-                  : "The control " + quoted(control->text) +
-                        " differs at least as much: this table alone shows nothing about " + quoted(c_.word) + ".",
+                  : quoted(control->text) + " differs at least as much: this table alone shows nothing about " +
+                        quoted(c_.word) + ".",
               true);
   }
 

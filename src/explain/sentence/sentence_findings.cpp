@@ -144,8 +144,7 @@ class Findings {
       words += fmt::format("; {} ranks number {}", t_.quoted(chosen().target), target - s_.alone.begin() + 1);
     words += fmt::format(". Cosine of its vector after {} with the original, without ", last_layer());
     for (std::size_t n = 0; n < count; ++n)
-      words +=
-          fmt::format("{}{}: {}", n == 0 ? "" : ", ", t_.quoted(s_.alone[n].word), cosine_text(s_.alone[n].cosine));
+      words += fmt::format("{}{} {}", n == 0 ? "" : ", ", t_.quoted(s_.alone[n].word), cosine_text(s_.alone[n].cosine));
     return words + ".";
   }
 

@@ -504,7 +504,7 @@ class Screen {
   void notes() {
     const Index dimension = s_.dot.terms.empty() ? 0 : s_.dot.terms.front().dimension;
     std::string marks =
-        fmt::format("* special token; (d{0}) dimension {0}; contribution and norm: L2 norm after W_output", dimension);
+        fmt::format("* special token; (d{0}) dimension {0}; contribution and norm: L2, after W_output", dimension);
     const auto any = [&](auto is) { return std::any_of(s_.sentence.words.begin(), s_.sentence.words.end(), is); };
     if (any([](const SentenceWord& word) { return word.unknown; }))
       marks += "; † not in the vocabulary: the model sees [UNK], as for any such word";
