@@ -97,7 +97,7 @@ def attention_weights(
         options["keys"] = keys
     if kind != "weights":
         options["kind"] = kind
-    axes = missing_axes(query, key) if getattr(query, "ndim", 4) != 4 else 0
+    axes = missing_axes(query, key)
     if not axes:
         return _regard.attention_weights(query, key, **options)  # type: ignore[no-any-return]
     add_axes_to_given(options, axes, row_max=3, row_sum=3, out=4)
@@ -191,7 +191,7 @@ def attention_with_statistics(
         options["chosen_ranges"] = chosen_ranges
     if chosen_offset is not None:
         options["chosen_offset"] = chosen_offset
-    axes = missing_axes(query, key, value) if getattr(query, "ndim", 4) != 4 else 0
+    axes = missing_axes(query, key, value)
     if not axes:
         return AttentionStatistics(_regard.attention_with_statistics(query, key, value, **options))
     add_axes_to_given(options, axes, out=4)
@@ -262,7 +262,7 @@ def attention_columns(
         options["pooled_map"] = pooled_map
     if cells != "means":
         options["cells"] = cells
-    axes = missing_axes(query, key) if getattr(query, "ndim", 4) != 4 else 0
+    axes = missing_axes(query, key)
     if not axes:
         return AttentionColumns(_regard.attention_columns(query, key, row_max, row_sum, **options))
     found = _regard.attention_columns(*(add_axes(array, axes) for array in (query, key, row_max, row_sum)), **options)

@@ -9,7 +9,8 @@ The functions pass on the arguments that were given; the extension validates the
 from __future__ import annotations
 
 from . import _regard
-from .calls import add_axes, add_axes_to_given, direct, dtype_name, given_options, missing_axes, remove_axes, with_hints
+from .calls import (
+    add_axes, add_axes_to_given, direct, given_options, missing_axes, remove_axes, requested_outputs, with_hints)
 from .named_results import AttentionGradients, result_class
 
 TYPE_CHECKING = False  # typing itself is not loaded
@@ -222,40 +223,10 @@ def attention(
         causal, query_offset, window, key_lengths, query_starts, key_starts, query_segments, key_segments, prefix, block_mask,
         block_size, mask, bias, alibi_slopes, sinks, soft_cap, scale, dropout, dropout_seed, dropout_first,
         weights_in_float32, num_threads)
-    fields: tuple[str, ...] = ("context",)
-    if out is not None:
-        options["out"] = out
-    if dtype is not None:
-        options["dtype"] = dtype_name(dtype)
-    if row_max is not None:
-        options["row_max"] = row_max
-    if row_sum is not None:
-        options["row_sum"] = row_sum
-    if lse is not None:
-        options["lse"] = lse
-    if weights is not None:
-        options["weights"] = weights
-    if sink_weights is not None:
-        options["sink_weights"] = sink_weights
-    if return_row_max:
-        options["return_row_max"] = True
-        fields += ("row_max",)
-    if return_row_sum:
-        options["return_row_sum"] = True
-        fields += ("row_sum",)
-    if return_lse:
-        options["return_lse"] = True
-        fields += ("lse",)
-    if return_weights:
-        options["return_weights"] = True
-        fields += ("weights",)
-    if return_sink_weights:
-        options["return_sink_weights"] = True
-        fields += ("sink_weights",)
-    if return_fingerprint:
-        options["return_fingerprint"] = True
-        fields += ("fingerprint",)
-    if getattr(query, "ndim", 4) != 4 and (axes := missing_axes(query, key, value)):
+    fields = requested_outputs(
+        options, out, dtype, row_max, row_sum, lse, weights, sink_weights, return_row_max, return_row_sum, return_lse,
+        return_weights, return_sink_weights, return_fingerprint)
+    if axes := missing_axes(query, key, value):
         query, key, value = (add_axes(array, axes) for array in (query, key, value))
         return _without_axes(_regard.attention_forward, (query, key, value), options, fields, axes)
     result = _regard.attention_forward(query, key, value, **options)
@@ -369,7 +340,7 @@ def attention_backward(
     options.update((name, array) for name, array in given.items() if array is not None)
     if grad_lse is not None:
         options["grad_lse"] = grad_lse
-    axes = missing_axes(query, key, value) if getattr(query, "ndim", 4) != 4 else 0
+    axes = missing_axes(query, key, value)
     arrays: list[Any] = [query, key, value, context, row_max, row_sum, grad_context]
     if axes:
         arrays = [add_axes(array, axes) for array in arrays]

@@ -2,6 +2,7 @@
 """How the functions of the package call the extension: options, types by name, missing axes, and hints.
 
     given_options     the options that differ from their defaults, by name: the extension validates them
+    requested_outputs the outputs that a call requests, and the names of its results
     dtype_name        "float32" of numpy.float32, torch.float32, jax.numpy.float32 and their dtype objects
     missing_axes      how many leading axes arrays of rank 2 or 3 lack; add_axes and remove_axes
     direct            a shorter way for calls that need none of this
@@ -154,6 +155,48 @@ def given_options(
     if type(num_threads) is not int or num_threads:
         options["num_threads"] = num_threads
     return options
+
+
+def requested_outputs(
+    options: dict[str, Any], out: Any, dtype: DType | None, row_max: Any, row_sum: Any, lse: Any, weights: Any, sink_weights: Any,
+    return_row_max: bool, return_row_sum: bool, return_lse: bool, return_weights: bool, return_sink_weights: bool,
+    return_fingerprint: bool,
+) -> tuple[str, ...]:
+    """Adds the outputs that a call requests to its options, and gives the names of its results, in their order."""
+    fields: tuple[str, ...] = ("context",)
+    if out is not None:
+        options["out"] = out
+    if dtype is not None:
+        options["dtype"] = dtype_name(dtype)
+    if row_max is not None:
+        options["row_max"] = row_max
+    if row_sum is not None:
+        options["row_sum"] = row_sum
+    if lse is not None:
+        options["lse"] = lse
+    if weights is not None:
+        options["weights"] = weights
+    if sink_weights is not None:
+        options["sink_weights"] = sink_weights
+    if return_row_max:
+        options["return_row_max"] = True
+        fields += ("row_max",)
+    if return_row_sum:
+        options["return_row_sum"] = True
+        fields += ("row_sum",)
+    if return_lse:
+        options["return_lse"] = True
+        fields += ("lse",)
+    if return_weights:
+        options["return_weights"] = True
+        fields += ("weights",)
+    if return_sink_weights:
+        options["return_sink_weights"] = True
+        fields += ("sink_weights",)
+    if return_fingerprint:
+        options["return_fingerprint"] = True
+        fields += ("fingerprint",)
+    return fields
 
 
 def missing_axes(*arrays: Any) -> int:

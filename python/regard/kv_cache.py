@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from . import _regard
 from .attention_operators import _without_axes
-from .calls import add_axes, dtype_name, given_options, with_hints
+from .calls import add_axes, dtype_name, given_options, requested_outputs, with_hints
 from .named_results import result_class
 
 TYPE_CHECKING = False  # typing itself is not loaded
@@ -329,31 +329,9 @@ def attention_decode(
         causal, query_offset, window, key_lengths, query_starts, key_starts, query_segments, key_segments, prefix, block_mask,
         block_size, mask, bias, alibi_slopes, sinks, soft_cap, scale, dropout, dropout_seed, dropout_first,
         weights_in_float32, num_threads)
-    fields: tuple[str, ...] = ("context",)
-    if out is not None:
-        options["out"] = out
-    if dtype is not None:
-        options["dtype"] = dtype_name(dtype)
-    if row_max is not None:
-        options["row_max"] = row_max
-    if row_sum is not None:
-        options["row_sum"] = row_sum
-    if lse is not None:
-        options["lse"] = lse
-    if sink_weights is not None:
-        options["sink_weights"] = sink_weights
-    if return_row_max:
-        options["return_row_max"] = True
-        fields += ("row_max",)
-    if return_row_sum:
-        options["return_row_sum"] = True
-        fields += ("row_sum",)
-    if return_lse:
-        options["return_lse"] = True
-        fields += ("lse",)
-    if return_sink_weights:
-        options["return_sink_weights"] = True
-        fields += ("sink_weights",)
+    fields = requested_outputs(
+        options, out, dtype, row_max, row_sum, lse, None, sink_weights, return_row_max, return_row_sum, return_lse, False,
+        return_sink_weights, False)
     if getattr(query, "ndim", 4) == 3:
         return _without_axes(_regard.attention_decode, (add_axes(query, 1), cache._cache), options, fields, 1)
     result = _regard.attention_decode(query, cache._cache, **options)
