@@ -87,6 +87,12 @@ struct ElementwiseKernels {
   static void gelu_tanh_elements(const T* x, T* y, Index count);
 };
 
+// layer_table.cpp
+template <class T>
+struct LayerTable {
+  static const LayerKernels<T> table;
+};
+
 // peak.cpp
 inline constexpr int kPeakChains = 12;
 float multiply_add_loop(Index iterations, float factor, float addend);

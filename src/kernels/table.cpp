@@ -58,7 +58,8 @@ constexpr Kernels<T> kernels() {
           ElementwiseKernels<T>::tanh_elements,
           ElementwiseKernels<T>::log_elements,
           ElementwiseKernels<T>::gelu_elements,
-          ElementwiseKernels<T>::gelu_tanh_elements};
+          ElementwiseKernels<T>::gelu_tanh_elements,
+          &LayerTable<T>::table};
 }
 
 template <class S>

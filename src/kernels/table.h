@@ -231,6 +231,10 @@ struct BackwardBlock {
   T* sum_value;  // [kBlockKeys][padded_columns]
 };
 
+// The kernels of layers other than attention and linear ones (layer_table.h).
+template <class T>
+struct LayerKernels;
+
 template <class T>
 struct Kernels {
   Index row_group;  // query rows of a register tile; pack_query pads to a multiple of it
@@ -273,6 +277,8 @@ struct Kernels {
   void (*log)(const T*, T*, Index);  // x > 0
   void (*gelu)(const T*, T*, Index);
   void (*gelu_tanh)(const T*, T*, Index);
+
+  const LayerKernels<T>* layers;
 };
 
 // Packing of 16-bit elements into the layouts read by Kernels<float>: counterparts of the functions of the same names.

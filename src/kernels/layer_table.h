@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The kernels of layers other than attention and linear ones: rows of norms, activations, rotations and losses. The
+// table of an instruction set refers to them (Kernels<T>::layers), so that a new layer does not recompile attention.
+// Read next: layer_table.cpp.
+#pragma once
+
+#include "table.h"
+
+namespace regard::kernels {
+
+template <class T>
+struct LayerKernels {
+  // Norms.
+
+  // Activations.
+  void (*tanh)(const T* x, T* y, Index count);
+
+  // Rotary position embedding.
+
+  // Losses.
+};
+
+}  // namespace regard::kernels
