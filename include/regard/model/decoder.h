@@ -19,8 +19,7 @@
 #include <string>
 #include <vector>
 
-#include "regard/activation.h"
-#include "regard/rotary.h"
+#include "regard/export.h"
 #include "regard/tensor.h"
 
 namespace regard::inline v0 {
