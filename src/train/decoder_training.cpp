@@ -167,7 +167,8 @@ struct DecoderTraining<T>::State {
     using internal::reject;
     if (b < 1 || l < 1 || b > options.max_sequences || l > options.max_length) {
       reject("tokens has shape (" + std::to_string(b) + ", " + std::to_string(l) + "); expected at most (" +
-             std::to_string(options.max_sequences) + ", " + std::to_string(options.max_length) + ") and at least (1, 1)");
+             std::to_string(options.max_sequences) + ", " + std::to_string(options.max_length) +
+             ") and at least (1, 1)");
     }
     if (given.targets.shape != given.tokens.shape) {
       reject("targets has shape (" + std::to_string(given.targets.shape[0]) + ", " +
@@ -225,10 +226,9 @@ struct DecoderTraining<T>::State {
       rotary_forward<T>(h.key, h.key, rotary_options(), runtime);
     }
     const TensorView<T, 4> context = contexts(kept.context);
-    attention_forward(
-        h.query, h.key, h.value,
-        {.context = context, .row_max = row_states(kept.row_max), .row_sum = row_states(kept.row_sum)},
-        attention_options(layer), runtime);
+    attention_forward(h.query, h.key, h.value,
+                      {.context = context, .row_max = row_states(kept.row_max), .row_sum = row_states(kept.row_sum)},
+                      attention_options(layer), runtime);
     if (ablated.layer == layer) {
       for (Index row = 0; row < rows(); ++row) {
         T* const head = kept.context + (row * config.num_heads + ablated.head) * config.head_size;
@@ -314,10 +314,9 @@ struct DecoderTraining<T>::State {
     const TensorView<T, 2> grad = matrix(now.grad_activated, width);
     if (config.feed_forward_kind == FeedForwardKind::swiglu) {
       const TensorView<T, 2> both = matrix(kept.up, 2 * width), grad_both = matrix(now.grad_up, 2 * width);
-      swiglu_backward<T>(sliced(both, 1, 0, width), sliced(both, 1, width, 2 * width), grad,
-                         {.grad_gate = sliced(grad_both, 1, 0, width),
-                          .grad_up = sliced(grad_both, 1, width, 2 * width)},
-                         runtime);
+      swiglu_backward<T>(
+          sliced(both, 1, 0, width), sliced(both, 1, width, 2 * width), grad,
+          {.grad_gate = sliced(grad_both, 1, 0, width), .grad_up = sliced(grad_both, 1, width, 2 * width)}, runtime);
     } else {
       activation_backward<T>(matrix(kept.up, width), grad, {.grad_input = matrix(now.grad_up, width)},
                              internal::activation_of(config.feed_forward_kind), runtime);
@@ -349,9 +348,9 @@ struct DecoderTraining<T>::State {
     }
     if (dropout > 0) internal::drop(residual(now.grad_residual), residual_dropout(-1, 0), runtime);
     if (config.positions == PositionKind::learned) {
-      embedding_backward<T>(of_rows(now.positions), residual(now.grad_residual),
-                            {.grad_table = model.positions.gradient, .accumulate = accumulate, .rows_per_group = length},
-                            runtime);
+      embedding_backward<T>(
+          of_rows(now.positions), residual(now.grad_residual),
+          {.grad_table = model.positions.gradient, .accumulate = accumulate, .rows_per_group = length}, runtime);
     }
     if (config.tied) {
       add_token_gradient(runtime);
@@ -413,3 +412,103 @@ struct DecoderTraining<T>::State {
   std::uint64_t dropout_seed = 0;
   bool accumulate = false;
 };
+
+template <class T>
+DecoderTraining<T>::DecoderTraining(const DecoderConfig& config, const DecoderTrainingOptions& options)
+    : state_(std::make_unique<State>(config, options)) {}
+template <class T>
+DecoderTraining<T>::~DecoderTraining() = default;
+template <class T>
+DecoderTraining<T>::DecoderTraining(DecoderTraining&&) noexcept = default;
+template <class T>
+DecoderTraining<T>& DecoderTraining<T>::operator=(DecoderTraining&&) noexcept = default;
+
+template <class T>
+const DecoderConfig& DecoderTraining<T>::config() const {
+  return state_->config;
+}
+template <class T>
+std::span<const DecoderParameter> DecoderTraining<T>::description() const {
+  return state_->description;
+}
+template <class T>
+std::span<T> DecoderTraining<T>::parameters() {
+  return {state_->parameters.data(), state_->parameters.size()};
+}
+template <class T>
+std::span<const T> DecoderTraining<T>::parameters() const {
+  return {state_->parameters.data(), state_->parameters.size()};
+}
+template <class T>
+std::span<T> DecoderTraining<T>::gradients() {
+  return {state_->gradients.data(), state_->gradients.size()};
+}
+template <class T>
+std::size_t DecoderTraining<T>::num_bytes() const {
+  const State& s = *state_;
+  return (s.parameters.size() + s.gradients.size() + s.now.memory.size() + s.token_gradient.size() +
+          s.output_gradient.size()) *
+         sizeof(T);
+}
+
+template <class T>
+double DecoderTraining<T>::forward_backward(const TrainingBatch& batch, bool accumulate,
+                                            const AttentionObserver<T>& observer, const Runtime& runtime) {
+  State& s = *state_;
+  s.load(batch);
+  s.accumulate = accumulate;
+  s.forward({}, runtime);
+  const double loss = s.loss({}, s.matrix(s.now.logits, s.config.vocabulary), runtime);
+  s.backward(observer, runtime);
+  return loss;
+}
+
+template <class T>
+double DecoderTraining<T>::evaluate(const TrainingBatch& batch, const AblatedHead& ablated, TensorView<T, 2> row_loss,
+                                    Index* correct, const Runtime& runtime) {
+  State& s = *state_;
+  if (ablated.layer >= s.config.num_layers || (ablated.layer >= 0 && ablated.head >= s.config.num_heads) ||
+      ablated.head < 0) {
+    internal::reject("ablated is layer " + std::to_string(ablated.layer) + ", head " + std::to_string(ablated.head) +
+                     "; expected a layer below " + std::to_string(s.config.num_layers) + " and a head from 0 to " +
+                     std::to_string(s.config.num_heads - 1));
+  }
+  if (!row_loss.absent() && row_loss.shape != batch.tokens.shape)
+    internal::reject("row_loss does not have the shape of tokens; expected (" + std::to_string(batch.tokens.shape[0]) +
+                     ", " + std::to_string(batch.tokens.shape[1]) + ")");
+  s.load(batch);
+  s.forward(ablated, runtime);
+  const double loss = s.loss({s.now.row_loss, {s.rows()}}, {}, runtime);
+  for (Index row = 0; row < (row_loss.absent() ? 0 : s.rows()); ++row)
+    row_loss(row / s.length, row % s.length) = s.now.row_loss[row];
+  if (correct != nullptr) {
+    *correct = 0;
+    for (Index row = 0; row < s.rows(); ++row) {
+      const Index target = s.now.targets[static_cast<std::size_t>(row)];
+      const T* const logits = s.now.logits + row * s.config.vocabulary;
+      if (target >= 0 && std::max_element(logits, logits + s.config.vocabulary) == logits + target) ++*correct;
+    }
+  }
+  return loss;
+}
+
+template <class T>
+TensorView<const T, 2> DecoderTraining<T>::logits() const {
+  return state_->matrix(state_->now.logits, state_->config.vocabulary);
+}
+
+template <class T>
+AttentionRecord<T> DecoderTraining<T>::attention(Index layer) const {
+  const State& s = *state_;
+  const Index first = s.options.recompute ? s.config.num_layers - 1 : 0;
+  if (layer < first || layer >= s.config.num_layers) {
+    internal::reject("attention of layer " + std::to_string(layer) + "; expected " + std::to_string(first) + " to " +
+                     std::to_string(s.config.num_layers - 1) + (s.options.recompute ? " with recompute" : ""));
+  }
+  return s.record(layer);
+}
+
+template class DecoderTraining<float>;
+template class DecoderTraining<double>;
+
+}  // namespace regard::inline v0
