@@ -18,6 +18,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "kernels/layer_table.h"
 #include "kernels/table.h"
 #include "linear_product.h"
 #include "runtime/parallel.h"
@@ -214,6 +215,7 @@ void multiply(const TensorView<const T, 2>& input, const T* panels, const Tensor
                    .bytes = (static_cast<double>(input.size()) + weight) * sizeof(T) +
                             static_cast<double>(output.size()) * sizeof(Output)});
   }
+  const auto add = kernels::active().of<Compute>().layers->add;
   for_each_item(runtime, workers, blocks * groups, [&](Index task, int worker) {
     Compute* packed_rows = scratch.data() + worker * scratch_elements;
     Compute* panel_buffer = packed_rows + operands.row_elements();
@@ -242,12 +244,12 @@ void multiply(const TensorView<const T, 2>& input, const T* panels, const Tensor
             read_numbers(kElementType<Output>, width, output.pointer(first + i, column), output.strides[1],
                          next + i * kPanel);
           }
-          for (Index i = 0; i < num_rows * kPanel; ++i) tile[i] = next[i] + tile[i];
+          add(next, tile, num_rows * kPanel);
           accumulate = false;
         }
         for (Index group = 1; group < operands.num_groups(); ++group) {
           operands.tile(group, num_rows, width, packed_rows, packed_panel, nullptr, activation, next, kPanel);
-          for (Index i = 0; i < num_rows * kPanel; ++i) tile[i] += next[i];
+          add(next, tile, num_rows * kPanel);
         }
       }
       for (Index i = 0; i < num_rows; ++i) {
