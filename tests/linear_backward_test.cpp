@@ -208,18 +208,15 @@ TYPED_TEST(LinearBackward, GroupsOfRowsAreSummedInOrder) {
 TEST(LinearBackwardTypes, GroupsOfBfloat16RowsAreSummedInOrder) {
   for (const auto& [rows, group] : {std::pair<Index, Index>{12, 4}, {130, 64}, {5, 9}})
     expect_groups_are_summed_in_order<bfloat16, float>(rows, group);
-  // Rows of an odd group are not multiplied in pairs: one group alone may then have other bits.
-  on_every_instruction_set([&](const kernels::KernelTable& table) {
+  // A group of an odd number of rows is not multiplied in pairs, which would mix it with the next one.
+  on_every_instruction_set([&](const kernels::KernelTable&) {
     const Call<bfloat16> call(7, 17, 70);
     Array<float, 2> whole({17, 70}), called({17, 70});
     Array<float, 1> bias({70});
     parameter_gradients(call, 0, 7, 3, false, whole, bias);
     for (Index first = 0; first < 7; first += 3)
       parameter_gradients(call, first, std::min<Index>(3, 7 - first), 3, first > 0, called, bias);
-    if (!table.bf16_dot) {
-      EXPECT_TRUE(same_bits(bits_of(whole), bits_of(called)));
-    }
-    whole.for_each_index([&](const auto& at) { EXPECT_NEAR(whole.get(at), called.get(at), 1e-5); });
+    EXPECT_TRUE(same_bits(bits_of(whole), bits_of(called)));
   });
 }
 

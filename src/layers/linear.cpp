@@ -114,7 +114,7 @@ class Operands {
         panels_(panels),
         depth_(input.shape[1]),
         depth_group_(depth_group > 0 ? std::min(depth_group, depth_) : depth_),
-        pairs_(kPairs<T> && table_.bf16_dot && (num_groups() == 1 || depth_group_ % 2 == 0)) {}
+        pairs_(kPairs<T> && table_.bf16_dot && depth_group % 2 == 0) {}
 
   Index num_groups() const { return depth_ == 0 ? 1 : (depth_ + depth_group_ - 1) / depth_group_; }
   Index group_depth(Index group) const { return std::min(depth_group_, depth_ - group * depth_group_); }
