@@ -72,9 +72,10 @@ struct DecoderConfig {
 /// @return The description without fields that are 0: num_kv_heads, head_size and feed_forward (0 only for
 ///         FeedForwardKind::none).
 /// @throws InvalidArgument  "decoder: width is X; expected …" if a field is out of range: an extent below 1 or above
-///                          2²⁴, num_heads not divisible by num_kv_heads, a width that the heads do not divide while
-///                          head_size is 0, an odd head size with rotary positions, a negative or non-finite
-///                          norm_epsilon, a rotary_base that is not above 0, or more than 2⁴⁰ parameters.
+///                          2²⁴ (num_layers: 4096), num_heads not divisible by num_kv_heads, a width that the heads do
+///                          not divide while head_size is 0, an odd head size with rotary positions, a feed_forward
+///                          other than 0 with FeedForwardKind::none, a negative or non-finite norm_epsilon, a
+///                          rotary_base that is not above 0, or more than 2⁴⁰ parameters.
 REGARD_EXPORT DecoderConfig completed(DecoderConfig config);
 
 /// What a parameter is, which decides how it is initialized and optimized.
