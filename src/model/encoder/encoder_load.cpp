@@ -6,11 +6,10 @@
 //     config.json ── fields, choices ──▶ EncoderConfig ── shapes by symbol ──▶ the expected tensors
 //     model.safetensors ── names ──▶ every mismatch in one error, or views of float32 memory
 //
-// Read next: encoder_family.h, safetensors.h.
+// Read next: encoder_family.h, regard/io/json_fields.h, safetensors.h.
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <functional>
 #include <set>
 #include <stdexcept>
@@ -18,6 +17,7 @@
 #include "encoder_family.h"
 #include "regard/error.h"
 #include "regard/io/json.h"
+#include "regard/io/json_fields.h"
 #include "regard/io/utf8.h"
 
 namespace regard::inline v0 {
@@ -30,33 +30,36 @@ constexpr std::size_t kMaxShownProblems = 100;
 
 class ConfigReader {
  public:
-  ConfigReader(std::string source, const std::string& text, const ModelFileOptions& options, const Runtime& runtime)
-      : source_(std::move(source)), root_(read_json(text, source_, 64, runtime.stop, options.max_memory_bytes)) {
-    if (root_.kind() != JsonValue::Kind::object) fail(root_, "expected an object");
-  }
+  ConfigReader(const std::string& source, const std::string& text, const ModelFileOptions& options,
+               const Runtime& runtime)
+      : root_(read_json(text, source, 64, runtime.stop, options.max_memory_bytes)), fields_(source, root_) {}
+  ConfigReader(const ConfigReader&) = delete;
+  ConfigReader& operator=(const ConfigReader&) = delete;
 
   const EncoderFamily& family() const {
-    const JsonValue& type = required("model_type");
+    const JsonValue& type = fields_.required("model_type");
     const EncoderFamily* family = type.kind() == JsonValue::Kind::string ? find_family(type.text()) : nullptr;
-    if (family == nullptr) fail(type, fmt::format("model_type is {}; expected {}", shown(type), known_families()));
+    if (family == nullptr)
+      fail(type, fmt::format("model_type is {}; expected {}", JsonFields::shown(type), known_families()));
     return *family;
   }
 
   EncoderConfig config(const EncoderFamily& family) const {
     EncoderConfig config;
     for (const ConfigChoice& choice : family.choices) check(choice);
-    for (const ConfigField& field : family.fields) config.*field.member = whole(field);
+    for (const ConfigField& field : family.fields) config.*field.member = fields_.whole(field.name, 1, field.max);
     if (config.width % config.num_heads != 0) {
       const auto name = [&](char symbol) { return field_of(family, symbol).name; };
-      fail(required(name('H')), fmt::format("{} is {}; expected a divisor of {}, which is {}", name('H'),
-                                            config.num_heads, name('E'), config.width));
+      fail(fields_.required(name('H')), fmt::format("{} is {}; expected a divisor of {}, which is {}", name('H'),
+                                                    config.num_heads, name('E'), config.width));
     }
-    const JsonValue& epsilon = required(family.epsilon_field);
+    const JsonValue& epsilon = fields_.required(family.epsilon_field);
     if (epsilon.kind() != JsonValue::Kind::number || !(epsilon.number() > 0)) {
-      fail(epsilon, fmt::format("{} is {}; expected a positive number", family.epsilon_field, shown(epsilon)));
+      fail(epsilon,
+           fmt::format("{} is {}; expected a positive number", family.epsilon_field, JsonFields::shown(epsilon)));
     }
     config.norm_epsilon = epsilon.number();
-    config.activation = required(family.activation_field).text();
+    config.activation = fields_.required(family.activation_field).text();
     return config;
   }
 
@@ -68,58 +71,22 @@ class ConfigReader {
   }
 
  private:
-  [[noreturn]] void fail(const JsonValue& at, const std::string& what) const {
-    throw DataError(fmt::format("{}: byte {}: {}", escape_for_terminal(source_), at.offset, what));
-  }
-
-  const JsonValue& required(std::string_view name) const {
-    const JsonValue* value = root_.find(name);
-    if (value == nullptr) throw DataError(fmt::format("{}: {} is missing", escape_for_terminal(source_), name));
-    return *value;
-  }
-
-  static std::string shown(const JsonValue& value) {
-    switch (value.kind()) {
-      case JsonValue::Kind::null:
-        return "null";
-      case JsonValue::Kind::boolean:
-        return value.boolean() ? "true" : "false";
-      case JsonValue::Kind::number:
-        return fmt::format("{}", value.number());
-      case JsonValue::Kind::string:
-        return fmt::format("\"{}\"", text_in_message(value.text()));
-      case JsonValue::Kind::array:
-        return "a list";
-      case JsonValue::Kind::object:
-        break;
-    }
-    return "an object";
-  }
-
   void check(const ConfigChoice& choice) const {
-    const JsonValue* value = choice.required ? &required(choice.name) : root_.find(choice.name);
+    const JsonValue* value = choice.required ? &fields_.required(choice.name) : fields_.find(choice.name);
     if (value == nullptr) return;
     if (const bool* wanted = std::get_if<bool>(&choice.value)) {
       if (value->kind() == JsonValue::Kind::boolean && value->boolean() == *wanted) return;
-      fail(*value, fmt::format("{} is {}; only {} is supported", choice.name, shown(*value), *wanted));
+      fail(*value, fmt::format("{} is {}; only {} is supported", choice.name, JsonFields::shown(*value), *wanted));
     }
     const std::string_view wanted = std::get<std::string_view>(choice.value);
     if (value->kind() == JsonValue::Kind::string && value->text() == wanted) return;
-    fail(*value, fmt::format("{} is {}; only \"{}\" is supported", choice.name, shown(*value), wanted));
+    fail(*value, fmt::format("{} is {}; only \"{}\" is supported", choice.name, JsonFields::shown(*value), wanted));
   }
 
-  Index whole(const ConfigField& field) const {
-    const JsonValue& value = required(field.name);
-    const double x = value.number();
-    if (value.kind() != JsonValue::Kind::number || !(x >= 1) || x > static_cast<double>(field.max) ||
-        x != std::floor(x)) {
-      fail(value, fmt::format("{} is {}; expected a whole number from 1 to {}", field.name, shown(value), field.max));
-    }
-    return static_cast<Index>(x);
-  }
+  [[noreturn]] void fail(const JsonValue& at, const std::string& what) const { fields_.fail(at, what); }
 
-  std::string source_;
   JsonValue root_;
+  JsonFields fields_;
 };
 
 // "(1536, 384)".
