@@ -85,6 +85,7 @@ struct ElementwiseKernels {
   static void log_elements(const T* x, T* y, Index count);
   static void gelu_elements(const T* x, T* y, Index count);
   static void gelu_tanh_elements(const T* x, T* y, Index count);
+  static void add_elements(const T* x, T* sum, Index count);
 };
 
 // layer_table.cpp

@@ -8,7 +8,7 @@
 namespace regard::kernels::REGARD_ISA {
 
 template <class T>
-constinit const LayerKernels<T> LayerTable<T>::table = {.tanh = ElementwiseKernels<T>::tanh_elements};
+constinit const LayerKernels<T> LayerTable<T>::table = {.add = ElementwiseKernels<T>::add_elements};
 
 template struct LayerTable<float>;
 template struct LayerTable<double>;

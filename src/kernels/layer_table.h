@@ -11,10 +11,12 @@ namespace regard::kernels {
 
 template <class T>
 struct LayerKernels {
+  // sum[i] = sum[i] + x[i]
+  void (*add)(const T* x, T* sum, Index count);
+
   // Norms.
 
   // Activations.
-  void (*tanh)(const T* x, T* y, Index count);
 
   // Rotary position embedding.
 

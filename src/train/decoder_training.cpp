@@ -17,6 +17,7 @@
 #include "decoder_memory.h"
 #include "regard/activation.h"
 #include "regard/attention_backward.h"
+#include "regard/convert.h"
 #include "regard/cross_entropy.h"
 #include "regard/embedding.h"
 #include "regard/error.h"
@@ -135,18 +136,48 @@ struct DecoderTraining<T>::State {
   }
   void linear(const internal::TrainedLinear<T>& of, T* input, T* output, const Runtime& runtime) const {
     const auto [out, in] = of.weight.value.shape;
+    if constexpr (std::is_same_v<T, float>) {
+      if (options.bf16_products) {
+        linear_forward(rounded_rows(input, in, now.rounded_input, runtime), transposed(rounded(of.weight)), {},
+                       matrix(output, out), runtime);
+        if (!of.bias.value.absent()) internal::add_bias<T>(matrix(output, out), of.bias.value, runtime);
+        return;
+      }
+    }
     linear_forward<T>(matrix(input, in), transposed(of.weight.value), of.bias.value, matrix(output, out), runtime);
+  }
+  // ---- Operands of products in bfloat16. The parameters are rounded once in each call.
+  TensorView<const bfloat16, 2> rounded(const internal::TrainedMatrix<T>& of) const {
+    return {now.rounded_parameters.data() + (of.value.data - parameters.data()), of.value.shape};
+  }
+  TensorView<const bfloat16, 2> rounded_rows(T* rows_of, Index columns, const internal::ZeroedMemory<bfloat16>& memory,
+                                             const Runtime& runtime) const {
+    const TensorView<bfloat16, 2> to(memory.data(), {rows(), columns});
+    convert(matrix(rows_of, columns), to, runtime);
+    return to;
+  }
+  void round_parameters(const Runtime& runtime) const {
+    if (!options.bf16_products) return;
+    const std::array<Index, 2> shape{1, static_cast<Index>(parameters.size())};
+    convert(TensorView<T, 2>(parameters.data(), shape), TensorView<bfloat16, 2>(now.rounded_parameters.data(), shape),
+            runtime);
   }
   void linear_gradients(const internal::TrainedLinear<T>& of, T* input, T* grad_output, T* grad_input,
                         const Runtime& runtime) const {
     const auto [out, in] = of.weight.value.shape;
-    linear_backward<T>(matrix(input, in), transposed(of.weight.value), matrix(grad_output, out),
-                       {.grad_input = matrix(grad_input, in),
-                        .grad_weight = transposed(of.weight.gradient),
-                        .grad_bias = of.bias.gradient,
-                        .accumulate = {false, accumulate, accumulate},
-                        .rows_per_group = length},
-                       runtime);
+    const LinearGradients<T> gradients_of{.grad_input = matrix(grad_input, in),
+                                          .grad_weight = transposed(of.weight.gradient),
+                                          .grad_bias = of.bias.gradient,
+                                          .accumulate = {false, accumulate, accumulate},
+                                          .rows_per_group = length};
+    if constexpr (std::is_same_v<T, float>) {
+      if (options.bf16_products) {
+        linear_backward(rounded_rows(input, in, now.rounded_input, runtime), transposed(rounded(of.weight)),
+                        rounded_rows(grad_output, out, now.rounded_gradient, runtime), gradients_of, runtime);
+        return;
+      }
+    }
+    linear_backward<T>(matrix(input, in), transposed(of.weight.value), matrix(grad_output, out), gradients_of, runtime);
   }
   AttentionOptions attention_options(Index layer) const {
     AttentionOptions attention;
@@ -266,11 +297,11 @@ struct DecoderTraining<T>::State {
     add(kept.middle, layer, 1, now.inputs[index + 1], runtime);
   }
   void forward(const AblatedHead& ablated, const Runtime& runtime) const {
+    round_parameters(runtime);
     embed(runtime);
     for (Index layer = 0; layer < config.num_layers; ++layer) layer_forward(layer, ablated, false, runtime);
     norm(model.norm, now.inputs.back(), now.normed, runtime);
-    linear_forward<T>(residual(now.normed), transposed(model.output.value), {}, matrix(now.logits, config.vocabulary),
-                      runtime);
+    linear({model.output, {}}, now.normed, now.logits, runtime);
   }
   double loss(TensorView<T, 1> row_loss, TensorView<T, 2> grad_logits, const Runtime& runtime) const {
     const CrossEntropyResult result = cross_entropy_forward<T>(
@@ -333,12 +364,7 @@ struct DecoderTraining<T>::State {
   }
   void backward(const AttentionObserver<T>& observer, const Runtime& runtime) {
     restore_output_gradient();
-    linear_backward<T>(residual(now.normed), transposed(model.output.value), matrix(now.logits, config.vocabulary),
-                       {.grad_input = residual(now.grad_branch),
-                        .grad_weight = transposed(model.output.gradient),
-                        .accumulate = {false, accumulate, false},
-                        .rows_per_group = length},
-                       runtime);
+    linear_gradients({model.output, {}}, now.normed, now.logits, now.grad_branch, runtime);
     std::fill_n(now.grad_residual, rows() * config.width, T{});
     norm_backward(model.norm, now.inputs.back(), now.grad_branch, runtime);
     for (Index layer = config.num_layers - 1; layer >= 0; --layer) {

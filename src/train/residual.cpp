@@ -56,9 +56,18 @@ void add(Index count, const T* a, const T* b, T* sum, const Runtime& runtime) {
   parallel_for(blocks, [&](Index number, const Runtime&) { block(number); }, runtime);
 }
 
+template <class T>
+void add_bias(const TensorView<T, 2>& rows, const TensorView<T, 1>& bias, const Runtime& runtime) {
+  parallel_for(
+      rows.shape[0],
+      [&](Index row, const Runtime&) { add(rows.shape[1], rows.pointer(row, 0), bias.data, rows.pointer(row, 0), {}); },
+      runtime);
+}
+
 template decltype(drop<float>) drop<float>;
 template decltype(drop<double>) drop<double>;
 template decltype(add<float>) add<float>;
 template decltype(add<double>) add<double>;
+template decltype(add_bias<float>) add_bias<float>;
 
 }  // namespace regard::inline v0::internal

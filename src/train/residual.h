@@ -32,4 +32,8 @@ void drop(const TensorView<T, 2>& rows, const ResidualDropout& dropout, const Ru
 template <class T>
 void add(Index count, const T* a, const T* b, T* sum, const Runtime& runtime);
 
+// In place: rows[r, e] + bias[e].
+template <class T>
+void add_bias(const TensorView<T, 2>& rows, const TensorView<T, 1>& bias, const Runtime& runtime);
+
 }  // namespace regard::inline v0::internal
