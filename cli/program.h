@@ -27,6 +27,7 @@
 
 #include "regard/io/json_writer.h"
 #include "regard/io/npy.h"
+#include "regard/io/output_file.h"
 #include "regard/tensor.h"
 
 namespace regard::program {
@@ -143,9 +144,6 @@ InputFile open_input(const std::string& path, const std::string& option = "", co
 // All bytes of a file or of standard input. Throws as open_input does, and if there are more than max_bytes.
 std::string read_text(const std::string& path, std::uint64_t max_bytes, const std::string& option = "");
 
-// Writes all bytes, also if the descriptor is non-blocking. Returns 0 or the errno.
-int write_all(int descriptor, const char* bytes, std::size_t count);
-
 // Output files that are all written or none. Each is written under a temporary name in its folder; commit() syncs and
 // renames them. If a rename fails, the previous ones are undone. Without commit(), and on Ctrl-C, SIGTERM and SIGHUP,
 // the temporary files are removed. The path "-" is standard output, which is written directly. Every failure throws
@@ -166,12 +164,12 @@ class OutputFiles {
 
  private:
   struct File {
-    std::string name;        // as given
-    std::string target;      // with symbolic links followed
-    std::string temporary;   // empty for standard output
-    std::string replaced{};  // second name of the previous file at target, while commit() may still fail
-    bool replaces = false;   // target exists
-    int descriptor = -1;
+    std::string name;                   // as given
+    std::string target;                 // with symbolic links followed
+    std::string temporary;              // empty for standard output
+    std::string replaced{};             // second name of the previous file at target, while commit() may still fail
+    bool replaces = false;              // target exists
+    std::optional<NewFile> contents{};  // until it is closed; none for standard output
   };
   void remove_temporaries();
   // Undoes the first `count` renames. Returns the names of files that could not be restored.
