@@ -86,8 +86,8 @@ endfunction()
 
 # Parts that are required because another part is ON.
 set(regard_needed "")
-foreach(part_and_parent "REGARD_PROGRAM REGARD_EXPLAIN" "REGARD_FUZZ REGARD_EXPLAIN" "REGARD_EXPLAIN REGARD_MODEL"
-    "REGARD_MODEL REGARD_IO")
+foreach(part_and_parent "REGARD_PROGRAM REGARD_EXPLAIN" "REGARD_FUZZ REGARD_EXPLAIN" "REGARD_EXPLAIN REGARD_TRAIN"
+    "REGARD_TRAIN REGARD_MODEL" "REGARD_MODEL REGARD_IO")
   separate_arguments(part_and_parent)
   list(GET part_and_parent 0 part)
   list(GET part_and_parent 1 parent)
@@ -99,7 +99,8 @@ endforeach()
 set(regard_io_needs fmt nlohmann_json utf8proc)
 regard_part(REGARD_IO "regard::io" AUTO "" ${regard_io_needs})
 regard_part(REGARD_MODEL "regard::model" AUTO REGARD_IO ${regard_io_needs})
-regard_part(REGARD_EXPLAIN "regard::explain" AUTO REGARD_MODEL ${regard_io_needs})
+regard_part(REGARD_TRAIN "regard::train" AUTO REGARD_MODEL ${regard_io_needs})
+regard_part(REGARD_EXPLAIN "regard::explain" AUTO REGARD_TRAIN ${regard_io_needs})
 regard_part(REGARD_PROGRAM "the program" AUTO REGARD_EXPLAIN ${regard_io_needs} CLI11 PNG ZLIB)
 set(regard_test_framework GTest)
 if(CMAKE_CROSSCOMPILING)

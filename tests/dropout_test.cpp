@@ -1,28 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Dropout (docs/reference/semantics.md, section 1): the dropped weights are determined by Philox4x32-10 of (seed, b, h,
-// i, j), tested with the published vectors and against a plain implementation here; context and gradients use only the
-// kept weights.
-// Read next: src/kernels/dropout.cpp, attention_backward_test.cpp.
+// i, j), compared with philox() of random.h; context and gradients use only the kept weights.
+// Read next: src/kernels/dropout.cpp, philox_test.cpp, attention_backward_test.cpp.
+#include "regard/random.h"
 #include "support/backward_cases.h"
 
 namespace regard {
 namespace {
 
 using Words = std::array<std::uint32_t, 4>;
-
-// As in the paper: ten rounds, with the key incremented after each.
-Words philox(Words counter, std::uint64_t seed) {
-  std::uint32_t low = static_cast<std::uint32_t>(seed), high = static_cast<std::uint32_t>(seed >> 32);
-  for (int round = 0; round < 10; ++round) {
-    const std::uint64_t first = std::uint64_t{0xD2511F53} * counter[0], second = std::uint64_t{0xCD9E8D57} * counter[2];
-    counter = {static_cast<std::uint32_t>(second >> 32) ^ counter[1] ^ low, static_cast<std::uint32_t>(second),
-               static_cast<std::uint32_t>(first >> 32) ^ counter[3] ^ high, static_cast<std::uint32_t>(first)};
-    low += 0x9E3779B9;
-    high += 0xBB67AE85;
-  }
-  return counter;
-}
 
 double factor(double rate, std::uint64_t seed, Index b, Index h, Index i, Index j) {
   const Words words = philox({static_cast<std::uint32_t>(j / 4), static_cast<std::uint32_t>(i),
@@ -31,14 +18,7 @@ double factor(double rate, std::uint64_t seed, Index b, Index h, Index i, Index 
   return words[static_cast<std::size_t>(j % 4)] < std::nearbyint(rate * 0x1p32) ? 0 : 1 / (1 - rate);
 }
 
-TEST(Dropout, WordsMatchThePublishedVectors) {
-  // Known answers for Random123's philox4x32-10.
-  EXPECT_EQ(philox({0, 0, 0, 0}, 0), (Words{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
-  constexpr std::uint32_t kOnes = 0xffffffff;
-  EXPECT_EQ(philox({kOnes, kOnes, kOnes, kOnes}, ~std::uint64_t{0}),
-            (Words{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
-  EXPECT_EQ(philox({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, 0x299f31d0a4093822),
-            (Words{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
+TEST(Dropout, WordsAreThoseOfPhilox) {
   on_every_instruction_set([&](const kernels::KernelTable& table) {
     for (const Index first : {Index{0}, Index{1}, Index{6}, Index{64}, Index{4095}}) {
       for (Index lane = 0; lane < kernels::kBlockKeys; ++lane) {

@@ -7,6 +7,7 @@
 #include "regard/plan.h"
 #include <atomic>
 #include <cstdlib>
+#include "regard/adamw.h"
 #include "regard/attention_backward.h"
 #include "regard/attention_statistics.h"
 #include "regard/kv_cache.h"
@@ -244,6 +245,15 @@ TYPED_TEST(Plans, ActivationsAndRotations) {
         },
         {.num_threads = threads});
   }
+}
+
+TYPED_TEST(Plans, Optimizers) {
+  using T = TypeParam;
+  std::vector<T> parameters(50000, 1), gradients(50000), first_moment(50000), second_moment(50000);
+  const Plan adamw = expect_to_the_byte(
+      [&](const Runtime& r) { adamw_step<T>(parameters, gradients, first_moment, second_moment, {}, r); });
+  ASSERT_EQ(adamw.operators.size(), 1u);
+  EXPECT_EQ(adamw.operators[0].bytes, 7.0 * 50000 * sizeof(T));
 }
 
 TYPED_TEST(Plans, PartialsAndTheirMerge) {

@@ -48,6 +48,14 @@ struct LinearGradients {
   TensorView<T, 1> grad_bias{};
   /// Which gradients are added to the contents of their view.
   LinearAccumulation accumulate{};
+  /// Rows that grad_weight and grad_bias sum by themselves; 0: all rows.
+  ///
+  /// Rows 0 … rows_per_group − 1 are the first group, and so on. The sum of each group is rounded to float or double,
+  /// and the sums are added in order, beginning with the contents if they accumulate. So a batch in one call has the
+  /// bits of the same batch in several calls that accumulate, each with whole groups; with bfloat16 gradients, which
+  /// are rounded at the end of each call, it has fewer roundings. Groups of an odd number of rows are slower if the
+  /// instruction set multiplies pairs of bfloat16.
+  Index rows_per_group = 0;
 };
 
 /// Computes the gradients of a linear layer.
@@ -82,6 +90,20 @@ REGARD_EXPORT void linear_backward(std::type_identity_t<TensorView<const T, 2>> 
                                    std::type_identity_t<TensorView<const T, 2>> weight,
                                    TensorView<const T, 2> grad_output,
                                    const std::type_identity_t<LinearGradients<T>>& gradients,
+                                   const Runtime& runtime = {});
+
+/// As above, for bfloat16 inputs and float gradients, which are not rounded to bfloat16.
+///
+/// @param input        (R, I), any strides; may be absent if grad_weight is absent.
+/// @param weight       (I, O), any strides; may be absent if grad_input is absent.
+/// @param grad_output  (R, O), any strides.
+/// @param gradients    Views to write, and which of them to add to.
+/// @param runtime      Threads, scratch memory and cancellation.
+/// @throws InvalidArgument  as above.
+/// @throws std::bad_alloc   as above.
+/// @throws Cancelled        as above.
+REGARD_EXPORT void linear_backward(TensorView<const bfloat16, 2> input, TensorView<const bfloat16, 2> weight,
+                                   TensorView<const bfloat16, 2> grad_output, const LinearGradients<float>& gradients,
                                    const Runtime& runtime = {});
 
 }  // namespace regard::inline v0

@@ -51,6 +51,13 @@ void ElementwiseKernels<T>::gelu_tanh_elements(const T* x, T* y, Index count) {
   each_vector(x, y, count, [](Vec<T> v) { return gelu_tanh<T>(v); });
 }
 
+template <class T>
+void ElementwiseKernels<T>::add_elements(const T* x, T* sum, Index count) {
+  Index i = 0;
+  for (; i + kWidth<T> <= count; i += kWidth<T>) store(sum + i, load(sum + i) + load(x + i));
+  for (; i < count; ++i) sum[i] += x[i];
+}
+
 template struct ElementwiseKernels<float>;
 template struct ElementwiseKernels<double>;
 

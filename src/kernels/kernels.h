@@ -8,8 +8,10 @@
 
 namespace regard::kernels {
 template <class T>
-struct SwigluBackward;  // layer_table.h
-}
+struct AdamwElements;  // layer_table.h
+template <class T>
+struct SwigluBackward;
+}  // namespace regard::kernels
 
 namespace regard::kernels::REGARD_ISA {
 
@@ -90,6 +92,7 @@ struct ElementwiseKernels {
   static void log_elements(const T* x, T* y, Index count);
   static void gelu_elements(const T* x, T* y, Index count);
   static void gelu_tanh_elements(const T* x, T* y, Index count);
+  static void add_elements(const T* x, T* sum, Index count);
 };
 
 // activation_rows.cpp
@@ -109,6 +112,10 @@ struct RotaryKernels {
   static void rotate_halves(const T* x, const T* cosines, const T* sines, Index pairs, bool accumulate, T* y);
   static void rotate_neighbors(const T* x, const T* cosines, const T* sines, Index pairs, bool accumulate, T* y);
 };
+
+// adamw.cpp
+template <class T>
+void adamw_elements(const AdamwElements<T>& elements, Index first, Index count);
 
 // layer_table.cpp
 template <class T>

@@ -9,6 +9,7 @@ namespace regard::kernels::REGARD_ISA {
 
 template <class T>
 constinit const LayerKernels<T> LayerTable<T>::table = {
+    .add = ElementwiseKernels<T>::add_elements,
     .activate = ActivationKernels<T>::activate,
     .activate_backward = ActivationKernels<T>::activate_backward,
     .swiglu = ActivationKernels<T>::swiglu,
@@ -16,6 +17,7 @@ constinit const LayerKernels<T> LayerTable<T>::table = {
     .rotary_factors = RotaryKernels<T>::factors,
     .rotate_halves = RotaryKernels<T>::rotate_halves,
     .rotate_neighbors = RotaryKernels<T>::rotate_neighbors,
+    .adamw_elements = adamw_elements<T>,
 };
 
 template struct LayerTable<float>;

@@ -19,6 +19,7 @@
 #include <string>
 
 #include "kernel_activation.h"
+#include "kernels/layer_table.h"
 #include "kernels/table.h"
 #include "linear_product.h"
 #include "runtime/parallel.h"
@@ -101,27 +102,41 @@ bool is_aligned(const T* pointer) {
   return reinterpret_cast<std::uintptr_t>(pointer) % alignof(T) == 0;
 }
 
-// Rows and panels of one call, in the form in which its tiles multiply them.
+// Rows and panels of one call, in the form in which its tiles multiply them. The products of an element are summed group
+// by group: dimensions 0 … depth_group − 1 first, and so on.
 template <class T>
 class Operands {
  public:
   using Compute = ComputeType<T>;
 
-  Operands(const TensorView<const T, 2>& input, const T* panels)
-      : table_(kernels::active()), input_(input), panels_(panels), depth_(input.shape[1]) {}
+  Operands(const TensorView<const T, 2>& input, const T* panels, Index depth_group)
+      : table_(kernels::active()),
+        input_(input),
+        panels_(panels),
+        depth_(input.shape[1]),
+        depth_group_(depth_group > 0 ? std::min(depth_group, depth_) : depth_),
+        pairs_(kPairs<T> && table_.bf16_dot && depth_group % 2 == 0) {}
+
+  Index num_groups() const { return depth_ == 0 ? 1 : (depth_ + depth_group_ - 1) / depth_group_; }
+  Index group_depth(Index group) const { return std::min(depth_group_, depth_ - group * depth_group_); }
 
   // Scratch elements per worker.
-  Index row_elements() const { return kRows * (multiplies_pairs() ? (depth_ + 1) / 2 : depth_); }
-  Index panel_elements() const { return kPairs<T> && !multiplies_pairs() ? depth_ * kPanel : 0; }
+  Index row_elements() const { return kRows * words(depth_); }
+  Index panel_elements() const { return kPairs<T> && !pairs_ ? depth_ * kPanel : 0; }
 
   void pack_rows(Index first, Index num_rows, Compute* packed) const {
-    const auto rows = matrix_at(input_.pointer(first, 0), input_.strides[0], input_.strides[1]);
-    if constexpr (!kPairs<T>) {
-      table_.of<T>().pack_query(rows, num_rows, depth_, packed);
-    } else if (multiplies_pairs()) {
-      table_.pairs.pack_query(rows, num_rows, depth_, packed);
-    } else {
-      table_.bf16.pack_query(rows, num_rows, depth_, packed);
+    for (Index group = 0; group < num_groups(); ++group) {
+      const Index begin = group * depth_group_;
+      const Index depth = group_depth(group);
+      const auto rows = matrix_at(input_.pointer(first, begin), input_.strides[0], input_.strides[1]);
+      Compute* const to = packed + kRows * words(begin);
+      if constexpr (!kPairs<T>) {
+        table_.of<T>().pack_query(rows, num_rows, depth, to);
+      } else if (pairs_) {
+        table_.pairs.pack_query(rows, num_rows, depth, to);
+      } else {
+        table_.bf16.pack_query(rows, num_rows, depth, to);
+      }
     }
   }
 
@@ -130,7 +145,7 @@ class Operands {
     const T* const at = panels_ + number * panel_size<T>(depth_);
     if constexpr (kPairs<T>) {
       const float* const pairs = reinterpret_cast<const float*>(at);
-      if (multiplies_pairs()) return pairs;
+      if (pairs_) return pairs;
       table_.pairs.widen_pairs(pairs, depth_, buffer);
       return buffer;
     } else {
@@ -138,28 +153,35 @@ class Operands {
     }
   }
 
-  auto tile() const {
+  // The sum of one group.
+  void tile(Index group, Index num_rows, Index width, const Compute* packed_rows, const Compute* packed_panel,
+            const Compute* bias, kernels::Activation activation, Compute* output, Index output_stride) const {
+    const Index begin = words(group * depth_group_);
+    auto* multiply = table_.of<Compute>().linear_tile;
     if constexpr (kPairs<T>) {
-      if (multiplies_pairs()) return table_.pairs.linear_tile;
+      if (pairs_) multiply = table_.pairs.linear_tile;
     }
-    return table_.of<Compute>().linear_tile;
+    multiply(num_rows, width, group_depth(group), packed_rows + kRows * begin, packed_panel + kPanel * begin, bias,
+             activation, output, output_stride);
   }
 
  private:
-  bool multiplies_pairs() const { return kPairs<T> && table_.bf16_dot; }
+  Index words(Index depth) const { return pairs_ ? (depth + 1) / 2 : depth; }
 
   const kernels::KernelTable& table_;
   const TensorView<const T, 2>& input_;
   const T* panels_;
   Index depth_;
+  Index depth_group_;
+  bool pairs_;
 };
 
 template <class T, class Output>
 void multiply(const TensorView<const T, 2>& input, const T* panels, const TensorView<const T, 1>& bias,
-              const TensorView<Output, 2>& output, kernels::Activation activation, bool accumulate, double num_products,
-              const Runtime& runtime) {
+              const TensorView<Output, 2>& output, kernels::Activation activation, const ProductSum& sum,
+              double num_products, const Runtime& runtime) {
   using Compute = ComputeType<T>;
-  const Operands<T> operands(input, panels);
+  const Operands<T> operands(input, panels, sum.depth_group);
   const auto [rows, depth] = input.shape;
   const Index columns = output.shape[1];
   const Workspace<Compute> dense_bias(runtime, bias.absent() ? 0 : columns);
@@ -176,10 +198,14 @@ void multiply(const TensorView<const T, 2>& input, const T* panels, const Tensor
   const Index group_panels = std::max<Index>(16, many_rows ? kGroupBytes / panel_bytes : 0);
   const Index groups = (count + group_panels - 1) / group_panels;
   const int workers = num_workers(runtime, blocks * groups, num_products);
-  // Kernels write dense aligned rows; any other output, and an accumulated one, is copied from a tile.
+  // Kernels write dense aligned rows; any other output, an accumulated one, and one that is a sum of several groups, is
+  // copied from a tile.
   constexpr bool kSameType = std::same_as<Output, Compute>;
-  const bool direct = kSameType && !accumulate && output.strides[1] == 1 && is_aligned(output.data);
-  const Index scratch_elements = operands.row_elements() + operands.panel_elements() + (direct ? 0 : kRows * kPanel);
+  const bool many_sums = operands.num_groups() > 1;
+  const bool direct = kSameType && !sum.accumulate && !many_sums && output.strides[1] == 1 && is_aligned(output.data);
+  constexpr Index kTile = kRows * kPanel;
+  const Index scratch_elements =
+      operands.row_elements() + operands.panel_elements() + (direct ? 0 : kTile) + (many_sums ? kTile : 0);
   const Workspace<Compute> scratch(runtime, workers * scratch_elements);
   if (is_planning()) {
     const double weight = static_cast<double>(columns) * static_cast<double>(depth);
@@ -190,6 +216,7 @@ void multiply(const TensorView<const T, 2>& input, const T* panels, const Tensor
                    .bytes = (static_cast<double>(input.size()) + weight) * sizeof(T) +
                             static_cast<double>(output.size()) * sizeof(Output)});
   }
+  const auto add = kernels::active().of<Compute>().layers->add;
   for_each_item(runtime, workers, blocks * groups, [&](Index task, int worker) {
     Compute* packed_rows = scratch.data() + worker * scratch_elements;
     Compute* panel_buffer = packed_rows + operands.row_elements();
@@ -206,10 +233,27 @@ void multiply(const TensorView<const T, 2>& input, const T* panels, const Tensor
       if constexpr (kSameType) {
         if (direct) to = output.pointer(first, column);
       }
-      operands.tile()(num_rows, width, depth, packed_rows, operands.panel(panel, panel_buffer),
-                      bias.absent() ? nullptr : dense_bias.data() + column, activation, to,
-                      direct ? output.strides[0] : kPanel);
-      for (Index i = 0; i < (direct ? 0 : num_rows); ++i) {
+      const Compute* const packed_panel = operands.panel(panel, panel_buffer);
+      operands.tile(0, num_rows, width, packed_rows, packed_panel, bias.absent() ? nullptr : dense_bias.data() + column,
+                    activation, to, direct ? output.strides[0] : kPanel);
+      if (direct) continue;
+      bool accumulate = sum.accumulate;
+      if (many_sums) {
+        Compute* const next = tile + kTile;
+        if (accumulate) {
+          for (Index i = 0; i < num_rows; ++i) {
+            read_numbers(kElementType<Output>, width, output.pointer(first + i, column), output.strides[1],
+                         next + i * kPanel);
+          }
+          add(next, tile, num_rows * kPanel);
+          accumulate = false;
+        }
+        for (Index group = 1; group < operands.num_groups(); ++group) {
+          operands.tile(group, num_rows, width, packed_rows, packed_panel, nullptr, activation, next, kPanel);
+          add(next, tile, num_rows * kPanel);
+        }
+      }
+      for (Index i = 0; i < num_rows; ++i) {
         write_or_add_numbers(accumulate, kElementType<Output>, width, tile + i * kPanel,
                              output.pointer(first + i, column), output.strides[1]);
       }
@@ -220,7 +264,7 @@ void multiply(const TensorView<const T, 2>& input, const T* panels, const Tensor
 // The public functions of linear.h.
 template <class T, class Output>
 void forward(const TensorView<const T, 2>& input, const TensorView<const T, 2>& weight,
-             const TensorView<const T, 1>& bias, const TensorView<Output, 2>& output, bool accumulate,
+             const TensorView<const T, 1>& bias, const TensorView<Output, 2>& output, const ProductSum& sum,
              const Runtime& runtime) {
   const FloatingPointScope scope;
   const std::array<Footprint, 3> inputs{footprint(kLinearForward, "input", input),
@@ -233,7 +277,7 @@ void forward(const TensorView<const T, 2>& input, const TensorView<const T, 2>& 
   const Workspace<T> panels(runtime, panel_elements<T>(weight.shape[0], weight.shape[1]));
   const double products = static_cast<double>(output.shape[0]) * static_cast<double>(weight.size());
   pack(weight, panels.data(), products, runtime);
-  multiply(input, panels.data(), bias, output, kernels::Activation::none, accumulate, products, runtime);
+  multiply(input, panels.data(), bias, output, kernels::Activation::none, sum, products, runtime);
 }
 
 template <class T, class Output>
@@ -252,20 +296,21 @@ void forward(const TensorView<const T, 2>& input, const PackedLinear<T>& weight,
   check_overlap(kLinearForward, inputs, written);
   if (output.shape[0] == 0 || output.shape[1] == 0) return;
   const double products = static_cast<double>(output.shape[0]) * static_cast<double>(shape[0] * shape[1]);
-  multiply(input, weight.panels(), bias, output, activation, false, products, runtime);
+  multiply(input, weight.panels(), bias, output, activation, {}, products, runtime);
 }
 
 }  // namespace
 
-template <class T>
+template <class T, class Output>
 void linear_product(const TensorView<const T, 2>& input, const TensorView<const T, 2>& weight,
-                    const TensorView<T, 2>& output, bool accumulate, const Runtime& runtime) {
-  forward(input, weight, {}, output, accumulate, runtime);
+                    const TensorView<Output, 2>& output, const ProductSum& sum, const Runtime& runtime) {
+  forward(input, weight, {}, output, sum, runtime);
 }
 
-template decltype(linear_product<float>) linear_product<float>;
-template decltype(linear_product<double>) linear_product<double>;
-template decltype(linear_product<bfloat16>) linear_product<bfloat16>;
+template decltype(linear_product<float, float>) linear_product<float, float>;
+template decltype(linear_product<double, double>) linear_product<double, double>;
+template decltype(linear_product<bfloat16, bfloat16>) linear_product<bfloat16, bfloat16>;
+template decltype(linear_product<bfloat16, float>) linear_product<bfloat16, float>;
 
 }  // namespace internal
 
@@ -274,11 +319,11 @@ void linear_forward(std::type_identity_t<TensorView<const T, 2>> input,
                     std::type_identity_t<TensorView<const T, 2>> weight,
                     std::type_identity_t<TensorView<const T, 1>> bias, TensorView<T, 2> output,
                     const Runtime& runtime) {
-  internal::forward(input, weight, bias, output, false, runtime);
+  internal::forward(input, weight, bias, output, {}, runtime);
 }
 void linear_forward(TensorView<const bfloat16, 2> input, TensorView<const bfloat16, 2> weight,
                     TensorView<const bfloat16, 1> bias, TensorView<float, 2> output, const Runtime& runtime) {
-  internal::forward(input, weight, bias, output, false, runtime);
+  internal::forward(input, weight, bias, output, {}, runtime);
 }
 
 template <class T>

@@ -24,36 +24,39 @@ namespace {
 constexpr const char* kLinearBackward = "linear_backward";
 constexpr Index kPieceColumns = 64;  // per task of the bias: a row of them is a few cache lines
 
-template <class T>
-void sum_rows(const TensorView<const T, 2>& rows, const TensorView<T, 1>& output, bool accumulate,
+template <class T, class Output>
+void sum_rows(const TensorView<const T, 2>& rows, const TensorView<Output, 1>& output, const ProductSum& sum,
               const Runtime& runtime) {
+  using Compute = ComputeType<T>;
   const auto [count, columns] = rows.shape;
+  const Index group = sum.depth_group > 0 ? sum.depth_group : std::max<Index>(count, 1);
   const Index pieces = (columns + kPieceColumns - 1) / kPieceColumns;
   const int workers = num_workers(runtime, pieces, static_cast<double>(rows.size()));
   for_each_item(runtime, workers, pieces, [&](Index piece, int) {
-    double sums[kPieceColumns]{};
     const Index first = piece * kPieceColumns;
     const Index width = std::min(kPieceColumns, columns - first);
-    for (Index r = 0; r < count; ++r) {
-      const T* from = rows.pointer(r, first);
+    Compute total[kPieceColumns]{};
+    if (sum.accumulate) read_numbers(kElementType<Output>, width, output.pointer(first), output.strides[0], total);
+    for (Index begin = 0; begin < count; begin += group) {
+      double sums[kPieceColumns]{};
+      for (Index r = begin; r < std::min(count, begin + group); ++r) {
+        const T* from = rows.pointer(r, first);
+        for (Index c = 0; c < width; ++c)
+          sums[c] += static_cast<double>(static_cast<Compute>(read_element(from + c * rows.strides[1])));
+      }
+      const bool first_sum = begin == 0 && !sum.accumulate;
       for (Index c = 0; c < width; ++c)
-        sums[c] += static_cast<double>(static_cast<ComputeType<T>>(read_element(from + c * rows.strides[1])));
+        total[c] = first_sum ? static_cast<Compute>(sums[c]) : total[c] + static_cast<Compute>(sums[c]);
     }
-    for (Index c = 0; c < width; ++c) {
-      const auto sum = static_cast<ComputeType<T>>(sums[c]);
-      write_or_add_numbers(accumulate, kElementType<T>, 1, &sum, output.pointer(first + c), 1);
-    }
+    write_numbers(kElementType<Output>, width, total, output.pointer(first), output.strides[0]);
   });
 }
 
-}  // namespace
-}  // namespace internal
-
-template <class T>
-void linear_backward(std::type_identity_t<TensorView<const T, 2>> input,
-                     std::type_identity_t<TensorView<const T, 2>> weight, TensorView<const T, 2> grad_output,
-                     const std::type_identity_t<LinearGradients<T>>& gradients, const Runtime& runtime) {
-  using namespace internal;
+// The public functions of linear_backward.h.
+template <class T, class Output>
+void backward(const TensorView<const T, 2>& input, const TensorView<const T, 2>& weight,
+              const TensorView<const T, 2>& grad_output, const LinearGradients<Output>& gradients,
+              const Runtime& runtime) {
   const FloatingPointScope scope;
   const auto [rows, columns] = grad_output.shape;
   Footprints inputs, written;
@@ -78,12 +81,38 @@ void linear_backward(std::type_identity_t<TensorView<const T, 2>> input,
   check("grad_weight", gradients.grad_weight, std::array<Index, 2>{of_input[1], columns});
   check("grad_bias", gradients.grad_bias, std::array<Index, 1>{columns});
   check_overlap(kLinearBackward, inputs, written);
+  const Index group = gradients.rows_per_group;
+  if (group < 0) reject(kLinearBackward, "rows_per_group is " + std::to_string(group) + "; expected at least 0");
   const LinearAccumulation& accumulate = gradients.accumulate;
   if (!gradients.grad_input.absent())
-    linear_product<T>(grad_output, transposed(weight), gradients.grad_input, accumulate.grad_input, runtime);
-  if (!gradients.grad_weight.absent())
-    linear_product<T>(transposed(input), grad_output, gradients.grad_weight, accumulate.grad_weight, runtime);
-  if (!gradients.grad_bias.absent()) sum_rows<T>(grad_output, gradients.grad_bias, accumulate.grad_bias, runtime);
+    linear_product(grad_output, transposed(weight), gradients.grad_input, {.accumulate = accumulate.grad_input},
+                   runtime);
+  if (!gradients.grad_weight.absent()) {
+    // The same products, as rows of whichever matrix has contiguous rows.
+    const ProductSum sum{accumulate.grad_weight, group};
+    const TensorView<Output, 2>& weights = gradients.grad_weight;
+    if (weights.strides[0] == 1 && weights.strides[1] != 1) {
+      linear_product(transposed(grad_output), input, transposed(weights), sum, runtime);
+    } else {
+      linear_product(transposed(input), grad_output, weights, sum, runtime);
+    }
+  }
+  if (!gradients.grad_bias.absent()) sum_rows(grad_output, gradients.grad_bias, {accumulate.grad_bias, group}, runtime);
+}
+
+}  // namespace
+}  // namespace internal
+
+template <class T>
+void linear_backward(std::type_identity_t<TensorView<const T, 2>> input,
+                     std::type_identity_t<TensorView<const T, 2>> weight, TensorView<const T, 2> grad_output,
+                     const std::type_identity_t<LinearGradients<T>>& gradients, const Runtime& runtime) {
+  internal::backward(input, weight, grad_output, gradients, runtime);
+}
+void linear_backward(TensorView<const bfloat16, 2> input, TensorView<const bfloat16, 2> weight,
+                     TensorView<const bfloat16, 2> grad_output, const LinearGradients<float>& gradients,
+                     const Runtime& runtime) {
+  internal::backward(input, weight, grad_output, gradients, runtime);
 }
 
 template decltype(linear_backward<float>) linear_backward<float>;

@@ -9,10 +9,17 @@
 
 namespace regard::inline v0::internal {
 
-// output = input · weight, or output + input · weight, rounded once, with the checks, chains and bits of
-// linear_forward.
-template <class T>
+// How the products of an element are summed.
+struct ProductSum {
+  bool accumulate = false;  // added to the element, which is rounded once
+  // Products 0 … depth_group − 1 are summed by themselves, then the next ones, and so on; the sums of the groups are
+  // added in order. 0: one group.
+  Index depth_group = 0;
+};
+
+// output = input · weight, or output + input · weight, with the checks, chains and bits of linear_forward.
+template <class T, class Output>
 void linear_product(const TensorView<const T, 2>& input, const TensorView<const T, 2>& weight,
-                    const TensorView<T, 2>& output, bool accumulate, const Runtime& runtime);
+                    const TensorView<Output, 2>& output, const ProductSum& sum, const Runtime& runtime);
 
 }  // namespace regard::inline v0::internal

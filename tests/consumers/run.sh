@@ -149,19 +149,19 @@ case $mode in
     only_a_compiler+=(-DUTF8PROC_LIBRARY=UTF8PROC_LIBRARY-NOTFOUND -DCMAKE_LIBRARY_PATH= -DCMAKE_FIND_USE_CMAKE_SYSTEM_PATH=OFF)
     packages='libfmt-dev nlohmann-json3-dev libutf8proc-dev'
     configures 0 "-- Left out: regard::io (REGARD_IO), which needs these Debian packages: $packages -- Left out: \
-regard::model (REGARD_MODEL), which needs these Debian packages: $packages -- Left out: regard::explain (REGARD_EXPLAIN), \
-which needs these Debian packages: $packages -- Left out: the program (REGARD_PROGRAM), which needs these Debian packages: $packages libcli11-dev libpng-dev zlib1g-dev" "${only_a_compiler[@]}"
+regard::model (REGARD_MODEL), which needs these Debian packages: $packages -- Left out: regard::train (REGARD_TRAIN), which needs these Debian packages: $packages -- Left out: \
+regard::explain (REGARD_EXPLAIN), which needs these Debian packages: $packages -- Left out: the program (REGARD_PROGRAM), which needs these Debian packages: $packages libcli11-dev libpng-dev zlib1g-dev" "${only_a_compiler[@]}"
     cmake --build "$scratch/configure" --target help >"$scratch/configure.targets"
     grep -qw regard "$scratch/configure.targets"
-    if grep -qE 'regard_(io|model|explain|program)' "$scratch/configure.targets"; then exit 1; fi
+    if grep -qE 'regard_(io|model|train|explain|program)' "$scratch/configure.targets"; then exit 1; fi
     configures 1 'regard::io, which another part that is ON needs, needs these Debian packages: libfmt-dev; install them.' \
       -DREGARD_PROGRAM=ON -DCMAKE_DISABLE_FIND_PACKAGE_fmt=ON
     configures 1 'REGARD_TESTS=ON needs these Debian packages: libgtest-dev; install them or set REGARD_TESTS=OFF.' \
       -DREGARD_TESTS=ON -DCMAKE_DISABLE_FIND_PACKAGE_GTest=ON
-    configures 0 '-- Left out: regard::explain (REGARD_EXPLAIN), which needs REGARD_MODEL=ON -- Left out: the program' \
+    configures 0 '-- Left out: regard::train (REGARD_TRAIN), which needs REGARD_MODEL=ON -- Left out: regard::explain (REGARD_EXPLAIN), which needs REGARD_TRAIN=ON -- Left out: the program' \
       -DREGARD_MODEL=OFF
-    configures 1 'REGARD_EXPLAIN=ON needs REGARD_MODEL=ON; set REGARD_MODEL=ON or REGARD_EXPLAIN=OFF.' \
-      -DREGARD_MODEL=OFF -DREGARD_EXPLAIN=ON
+    configures 1 'REGARD_EXPLAIN=ON needs REGARD_TRAIN=ON; set REGARD_TRAIN=ON or REGARD_EXPLAIN=OFF.' \
+      -DREGARD_TRAIN=OFF -DREGARD_EXPLAIN=ON
     mkdir -p "$scratch/without_nanobind"
     echo 'raise ImportError' >"$scratch/without_nanobind/nanobind.py"
     PYTHONPATH=$scratch/without_nanobind \

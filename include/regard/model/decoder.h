@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Decoder-only transformers described by data: the extents and choices of a model, and the names, shapes and order of
+/// its parameters. The same description serves training (regard/train/) and models that are read from a folder.
+///
+/// @verbatim
+///     token ids (L) ── table + positions ──▶ x (L, E)
+///     N layers:   x += attention(norm(x))      causal; rotary positions act on query and key
+///                 x += feed_forward(norm(x))
+///     logits = norm(x) · tableᵀ                (L, V); an untied model has a table of its own for the output
+/// @endverbatim
+///
+/// Extents: L tokens, E width, H query heads, Hkv key/value heads, D head size, F feed-forward width, V vocabulary,
+/// P positions, N layers. Layers, heads and positions count from 0.
+///
+/// Read next: src/model/decoder/decoder_config.cpp, decoder_json.cpp, regard/train/decoder_training.h.
+#pragma once
+
+#include <array>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "regard/export.h"
+#include "regard/tensor.h"
+
+namespace regard::inline v0 {
+
+/// Normalization before attention, before the feed-forward layer and before the output.
+enum class NormKind {
+  layer,  ///< layer_norm_forward(): a gain, and a bias if DecoderConfig::biases.
+  rms     ///< rms_norm_forward(): a gain.
+};
+
+/// Names of NormKind in files, in its order.
+inline constexpr std::array<std::string_view, 2> kNormNames{"layer", "rms"};
+
+/// How a model knows the position of a token.
+enum class PositionKind {
+  learned,  ///< A table (P, E) that is added to the embeddings.
+  rotary,   ///< rotary_forward() of query and key, with RotaryLayout::halves.
+  none      ///< Only the causal mask.
+};
+
+/// Names of PositionKind in files, in its order.
+inline constexpr std::array<std::string_view, 3> kPositionNames{"learned", "rotary", "none"};
+
+/// The feed-forward layer, which maps a normalized row (E) to a row (E).
+enum class FeedForwardKind {
+  none,       ///< No feed-forward layers: an attention-only model.
+  relu,       ///< relu(x · up) · down.
+  gelu,       ///< gelu(x · up) · down.
+  gelu_tanh,  ///< gelu_tanh(x · up) · down.
+  swiglu      ///< (silu(x · gate) · (x · up)) · down.
+};
+
+/// Names of FeedForwardKind in files, in its order.
+inline constexpr std::array<std::string_view, 5> kFeedForwardNames{"none", "relu", "gelu", "gelu_tanh", "swiglu"};
+
+/// The extents and choices of a decoder.
+struct DecoderConfig {
+  Index vocabulary = 0;                                       ///< V, number of token ids.
+  Index num_layers = 1;                                       ///< N, number of layers.
+  Index num_heads = 1;                                        ///< H, number of query heads.
+  Index num_kv_heads = 0;                                     ///< Hkv, a divisor of H; 0: H.
+  Index width = 0;                                            ///< E, size of the residual stream.
+  Index head_size = 0;                                        ///< D; 0: E / H.
+  Index feed_forward = 0;                                     ///< F; 0: 4 · E, for swiglu 8/3 · E rounded up to 8.
+  Index max_positions = 0;                                    ///< P, largest number of tokens.
+  NormKind norm = NormKind::layer;                            ///< Normalization.
+  double norm_epsilon = 1e-5;                                 ///< Added to the variance, or to the mean square.
+  PositionKind positions = PositionKind::learned;             ///< Positions.
+  double rotary_base = 10000;                                 ///< Base of the rotary angles.
+  FeedForwardKind feed_forward_kind = FeedForwardKind::gelu;  ///< Feed-forward layer.
+  bool tied = true;                                           ///< Whether the output uses the embedding table.
+  bool biases = false;                                        ///< Whether linear layers and layer norms have biases.
+  bool operator==(const DecoderConfig&) const = default;      ///< Whether all fields are equal.
+};
+
+/// Replaces zeros by the values that they stand for, and checks every field.
+///
+/// @param config  The description.
+/// @return The description without fields that are 0: num_kv_heads, head_size and feed_forward (0 only for
+///         FeedForwardKind::none).
+/// @throws InvalidArgument  "decoder: width is X; expected …" if a field is out of range: an extent below 1 or above
+///                          2²⁴ (num_layers: 4096), num_heads not divisible by num_kv_heads, a width that the heads do
+///                          not divide while head_size is 0, an odd head size with rotary positions, a feed_forward
+///                          other than 0 with FeedForwardKind::none, a negative or non-finite norm_epsilon, a
+///                          rotary_base that is not above 0, or more than 2⁴⁰ parameters.
+REGARD_EXPORT DecoderConfig completed(DecoderConfig config);
+
+/// What a parameter is, which decides how it is initialized and optimized.
+enum class ParameterKind {
+  table,       ///< Token embeddings, (V, E); also the output of a tied model.
+  positions,   ///< Position embeddings, (P, E).
+  projection,  ///< A matrix (out, in) that reads the residual stream.
+  residual,    ///< A matrix (out, in) whose result is added to the residual stream.
+  output,      ///< The output of an untied model, (V, E).
+  gain,        ///< Gain of a norm, (E).
+  bias         ///< Bias of a linear layer or of a norm.
+};
+
+/// A parameter of a decoder.
+struct DecoderParameter {
+  std::string name;          ///< Its name in files, for example "model.layers.0.self_attn.q_proj.weight".
+  std::vector<Index> shape;  ///< Its extents; a matrix is (out, in), as in torch.nn.Linear.
+  ParameterKind kind;        ///< What it is.
+  Index layer;               ///< Its layer; −1 outside the layers.
+  /// Returns the number of elements.
+  Index size() const {
+    Index n = 1;
+    for (Index extent : shape) n *= extent;
+    return n;
+  }
+};
+
+/// Lists the parameters of a decoder in the order in which training stores them.
+///
+/// The names are those of Llama in transformers. Models with learned positions and layer norms add
+/// "model.embed_positions.weight" and biases. query, key and value follow each other, first their matrices, then
+/// their biases, and so do gate and up, so that each group is one matrix with joined rows.
+///
+/// @param config  The description.
+/// @return The parameters.
+/// @throws InvalidArgument  as completed() does.
+REGARD_EXPORT std::vector<DecoderParameter> decoder_parameters(const DecoderConfig& config);
+
+/// Returns the number of elements of all parameters.
+///
+/// @param config  The description.
+/// @return The sum over decoder_parameters().
+/// @throws InvalidArgument  as completed() does.
+REGARD_EXPORT Index decoder_size(const DecoderConfig& config);
+
+/// Writes the description of a decoder as the text of a config.json.
+///
+/// The field names are those of Llama in transformers. A model with RMS norms, rotary positions, SwiGLU and no biases
+/// has the model_type "llama", and transformers reads the folder as LlamaForCausalLM. Any other has the model_type
+/// "regard_decoder" and the fields norm, positions, feed_forward and biases in addition. The epsilon of layer norms is
+/// layer_norm_eps.
+///
+/// @param config  The description.
+/// @return The JSON text, which parse_decoder_config() reads as completed(config).
+/// @throws InvalidArgument  as completed() does.
+REGARD_EXPORT std::string decoder_config_json(const DecoderConfig& config);
+
+/// Reads the description of a decoder from the text of a config.json.
+///
+/// The text is untrusted. Fields that do not describe the computation are ignored.
+///
+/// @param text    The text, in UTF-8.
+/// @param source  Name of the text in error messages, usually the path of the file.
+/// @return The description, completed().
+/// @throws DataError  "source: byte N: …" if the text is not JSON, or if a field is missing, of another type, or has a
+///                    value that is out of range or not supported.
+REGARD_EXPORT DecoderConfig parse_decoder_config(std::string_view text, const std::string& source);
+
+}  // namespace regard::inline v0

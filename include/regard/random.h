@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Counter-based random numbers: pure functions of (seed, stream, index), with no generator and no state to store.
+///
+/// The numbers do not depend on the order of calls or on the number of threads. Any element of a sequence is available
+/// without the elements before it, so that shards, micro-batches and resumed runs reproduce the whole. All functions
+/// give the same bits on every machine and instruction set.
+///
+/// @verbatim
+/// seed ─────────────────────────────┐ key
+/// (index, stream) ── 128 bits ─▶ philox ─▶ 128 bits ── first 64 ─▶ uniform, integer or normal
+/// @endverbatim
+///
+/// random_uniform(), random_below() and random_normal() use the same 64 bits for the same arguments: use a separate
+/// stream for each purpose. Dropout of attention uses the same generator with the counters (⌊j / 4⌋, i, h, b), so give
+/// it a seed of its own.
+///
+/// Source: Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", 2011.
+///
+/// Read next: src/runtime/random.cpp.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "regard/export.h"
+#include "regard/tensor.h"
+
+namespace regard::inline v0 {
+
+/// Computes four random words with Philox4x32-10.
+///
+/// For each key, this is a bijection of the counters, so different counters give different words.
+///
+/// @param counter  The counter, lowest word first.
+/// @param key      The key, for example a seed. Its low 32 bits are the first word of the key of the paper.
+/// @return The four words, uniformly distributed.
+///
+/// @par Bits
+/// Those of philox4x32-10 of the library Random123, and those that dropout of attention uses.
+///
+/// @par Example
+/// @code{.cpp}
+/// const std::uint32_t word = philox({0, 0, 0, 0}, 0)[0];  // 0x6627e8d5
+/// @endcode
+REGARD_EXPORT std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter, std::uint64_t key);
+
+/// Draws a uniform number: a multiple of 2⁻⁵³ in [0, 1).
+///
+/// @code{.unparsed}
+/// ⌊bits / 2¹¹⌋ · 2⁻⁵³,  bits = words[0] + 2³² · words[1],  words = philox(index + 2⁶⁴ · stream, seed)
+/// @endcode
+///
+/// @param seed    Seed of the experiment.
+/// @param stream  Number of the sequence, for example of a tensor.
+/// @param index   Place in the sequence.
+/// @return The number.
+///
+/// @par Example
+/// @code{.cpp}
+/// const double dice = 6 * random_uniform(seed, stream, 0);
+/// @endcode
+REGARD_EXPORT double random_uniform(std::uint64_t seed, std::uint64_t stream, std::uint64_t index);
+
+/// Draws an integer from 0 to n − 1.
+///
+/// @code{.unparsed}
+/// ⌊bits · n / 2⁶⁴⌋, with the bits of random_uniform()
+/// @endcode
+///
+/// Each integer has a probability within 2⁻⁶⁴ of 1/n. The relative error n · 2⁻⁶⁴ cannot be observed for practical n:
+/// it is below 10⁻¹⁴ for n ≤ 100,000. Nothing is rejected and redrawn, so each result takes exactly one index.
+///
+/// @param seed    Seed of the experiment.
+/// @param stream  Number of the sequence.
+/// @param index   Place in the sequence.
+/// @param n       Number of possible results, at least 1.
+/// @return The integer.
+/// @throws InvalidArgument  if n < 1.
+REGARD_EXPORT Index random_below(std::uint64_t seed, std::uint64_t stream, std::uint64_t index, Index n);
+
+/// Draws from the standard normal distribution.
+///
+/// @code{.unparsed}
+/// Φ⁻¹(p),  p = (⌊bits / 2¹²⌋ + ½) · 2⁻⁵², with the bits of random_uniform()
+/// @endcode
+///
+/// The magnitude is at most 8.21, which is −Φ⁻¹(2⁻⁵³). The distribution is exactly symmetric.
+///
+/// @param seed    Seed of the experiment.
+/// @param stream  Number of the sequence.
+/// @param index   Place in the sequence.
+/// @return The number.
+///
+/// @par Error
+/// Relative to Φ⁻¹(p), at most 1e-15.
+///
+/// Source: algorithm AS 241 (PPND16): Wichura, "The percentage points of the normal distribution", 1988.
+///
+/// @par Example
+/// @code{.cpp}
+/// for (Index i = 0; i < count; ++i) weight[i] = 0.02f * static_cast<float>(random_normal(seed, stream, i));
+/// @endcode
+REGARD_EXPORT double random_normal(std::uint64_t seed, std::uint64_t stream, std::uint64_t index);
+
+}  // namespace regard::inline v0

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// A decoder (regard/model/decoder.h) with its gradients: the loss of a batch, and the gradient of every parameter.
+///
+/// @verbatim
+///     parameters ─┐
+///     tokens ─────┴─▶ forward ─▶ loss ─▶ backward ─▶ gradients        one arena each, in the order of
+///                     activations, kept per layer                     decoder_parameters()
+/// @endverbatim
+///
+/// - Everything is allocated when the object is created. A step allocates nothing.
+/// - There is no tape: forward and backward are two plain functions that call the operators of regard::regard.
+/// - Attention never stores the L × L matrix: memory grows with the length, not with its square.
+/// - The gradient of a batch is the sum over its sequences, in order, of the gradient of each sequence. A batch in one
+///   call and the same batch in several calls that accumulate give the same bits, as do any number of threads and
+///   `recompute`.
+///
+/// Extents: B sequences, L tokens of each, and those of regard/model/decoder.h.
+///
+/// Read next: src/train/decoder_training.cpp, optimizer.h.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "regard/model/decoder.h"
+#include "regard/runtime.h"
+
+namespace regard::inline v0 {
+
+/// How a decoder is trained, apart from its description.
+struct DecoderTrainingOptions {
+  Index max_sequences = 1;     ///< Largest B of one call.
+  Index max_length = 0;        ///< Largest L; 0: max_positions.
+  bool recompute = false;      ///< Whether to keep only the input of each layer and recompute the rest in backward.
+  bool bf16_products = false;  ///< Whether linear layers multiply operands rounded to bfloat16. T = float only.
+};
+
+/// A batch: B sequences of L tokens, and for each token the one to predict.
+struct TrainingBatch {
+  TensorView<const Index, 2> tokens{};   ///< Token ids, (B, L).
+  TensorView<const Index, 2> targets{};  ///< The token that follows each token, (B, L); −1: not counted in the loss.
+  Index num_targets = 0;     ///< Number of targets that the mean is over; 0: those of this batch that are not −1.
+  Index first_sequence = 0;  ///< Index of the first sequence in the whole batch, for dropout.
+  double dropout = 0;        ///< Probability of dropping a weight of attention, and an element of what a layer adds.
+  std::uint64_t dropout_seed = 0;  ///< Seed of dropout: a function of run and step.
+};
+
+/// A head whose context is replaced by zeros.
+struct AblatedHead {
+  Index layer = -1;  ///< Its layer; −1: no head is ablated.
+  Index head = 0;    ///< Its query head.
+};
+
+/// The attention of one layer in the last forward pass, as views of the activations.
+template <class T>
+struct AttentionRecord {
+  TensorView<const T, 4> query;    ///< After rotation, (B, H, L, D).
+  TensorView<const T, 4> key;      ///< After rotation, (B, Hkv, L, D).
+  TensorView<const T, 4> value;    ///< (B, Hkv, L, D).
+  TensorView<const T, 4> context;  ///< (B, H, L, D).
+  TensorView<const T, 3> row_max;  ///< Softmax state, (B, H, L).
+  TensorView<const T, 3> row_sum;  ///< Softmax state, (B, H, L).
+};
+
+/// Called in the backward pass, layer by layer from the last to the first, with the gradient of the context.
+///
+/// @tparam T  float or double.
+template <class T>
+using AttentionObserver =
+    std::function<void(Index layer, const AttentionRecord<T>& record, TensorView<const T, 4> grad_context)>;
+
+/// Seconds that the parts of forward_backward() and evaluate() took, in wall-clock time, since the model was created.
+struct TrainingProfile {
+  double products = 0;     ///< Linear layers, forward and backward, with rounding to bfloat16.
+  double attention = 0;    ///< Attention, forward and backward.
+  double norms = 0;        ///< Norms.
+  double activations = 0;  ///< Activations of the feed-forward layers.
+  double rotation = 0;     ///< Rotary position embedding.
+  double embedding = 0;    ///< Embeddings and their gradients.
+  double loss = 0;         ///< Softmax and cross-entropy.
+  double residual = 0;     ///< Sums in the residual stream, and dropout.
+};
+
+/// A decoder, its gradients, and the memory of a training step.
+///
+/// @tparam T  float or double.
+///
+/// @par Example
+/// @code{.cpp}
+/// DecoderTraining<float> model(config, {.max_sequences = 12});
+/// initialize(model.description(), model.parameters(), seed);
+/// const double loss = model.forward_backward({.tokens = tokens, .targets = targets});
+/// @endcode
+template <class T>
+class REGARD_EXPORT DecoderTraining {
+ public:
+  /// Allocates parameters, gradients and activations, all zero.
+  ///
+  /// @param config   The description.
+  /// @param options  Extents of a call, and how to compute.
+  /// @throws InvalidArgument  as completed() does, and if an option is out of range.
+  /// @throws std::bad_alloc   if memory cannot be allocated.
+  explicit DecoderTraining(const DecoderConfig& config, const DecoderTrainingOptions& options = {});
+  ~DecoderTraining();
+  DecoderTraining(DecoderTraining&&) noexcept;             ///< Moves; the other object can only be destroyed.
+  DecoderTraining& operator=(DecoderTraining&&) noexcept;  ///< Moves; the other object can only be destroyed.
+
+  /// Returns the description, completed().
+  const DecoderConfig& config() const;
+  /// Returns decoder_parameters() of the description.
+  std::span<const DecoderParameter> description() const;
+  /// Returns the elements of all parameters, in the order of description().
+  std::span<T> parameters();
+  /// As above, read-only.
+  std::span<const T> parameters() const;
+  /// Returns the gradients, in the same order.
+  std::span<T> gradients();
+  /// Returns the size of everything that was allocated, in bytes.
+  std::size_t num_bytes() const;
+
+  /// Returns where the time of all calls so far went.
+  const TrainingProfile& profile() const;
+
+  /// Computes the loss of a batch and the gradients of all parameters.
+  ///
+  /// @param batch       Tokens and targets.
+  /// @param accumulate  Whether to add to the gradients of earlier calls instead of overwriting them.
+  /// @param observer    Called for each layer in the backward pass; may be empty.
+  /// @param runtime     Threads, scratch memory and cancellation.
+  /// @return `Σ −ln p(target) / num_targets` over the targets of this batch. Without any, 0.
+  /// @throws InvalidArgument  before any work, if an argument is invalid.
+  /// @throws Cancelled        if a stop is requested. The gradients are then undefined.
+  double forward_backward(const TrainingBatch& batch, bool accumulate = false,
+                          const AttentionObserver<T>& observer = {}, const Runtime& runtime = {});
+
+  /// Computes the loss of a batch, without gradients.
+  ///
+  /// @param batch     Tokens and targets.
+  /// @param ablated   A head whose context is replaced by zeros.
+  /// @param row_loss  `−ln p(target)` of each token, (B, L), 0 where it is not counted; or absent.
+  /// @param correct   Set to the number of targets with the largest logit, the first one if several are equal; or
+  ///                  nullptr.
+  /// @param runtime   Threads, scratch memory and cancellation.
+  /// @return The loss, as forward_backward() does.
+  /// @throws InvalidArgument  before any work, if an argument is invalid.
+  /// @throws Cancelled        if a stop is requested.
+  double evaluate(const TrainingBatch& batch, const AblatedHead& ablated = {}, TensorView<T, 2> row_loss = {},
+                  Index* correct = nullptr, const Runtime& runtime = {});
+
+  /// Returns the logits of the last evaluate(), (B · L, V), valid until the next call of any function.
+  TensorView<const T, 2> logits() const;
+
+  /// Returns the attention of a layer in the last evaluate(), valid until the next call.
+  ///
+  /// @param layer  Layer, from 0.
+  /// @throws InvalidArgument  if the layer does not exist, or if `recompute` keeps only the last layer and this is not
+  ///                          it.
+  AttentionRecord<T> attention(Index layer) const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace regard::inline v0
