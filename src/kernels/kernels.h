@@ -88,6 +88,11 @@ struct ElementwiseKernels {
   static void add_elements(const T* x, T* sum, Index count);
 };
 
+// cross_entropy_row.cpp
+template <class T>
+void cross_entropy_row(const T* logits, Index count, Index target, double factor, T* gradient, double* sum,
+                       double* distance);
+
 // layer_table.cpp
 template <class T>
 struct LayerTable {

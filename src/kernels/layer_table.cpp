@@ -8,7 +8,10 @@
 namespace regard::kernels::REGARD_ISA {
 
 template <class T>
-constinit const LayerKernels<T> LayerTable<T>::table = {.add = ElementwiseKernels<T>::add_elements};
+constinit const LayerKernels<T> LayerTable<T>::table = {
+    .add = ElementwiseKernels<T>::add_elements,
+    .cross_entropy_row = cross_entropy_row<T>,
+};
 
 template struct LayerTable<float>;
 template struct LayerTable<double>;

@@ -21,6 +21,10 @@ struct LayerKernels {
   // Rotary position embedding.
 
   // Losses.
+  // sum = Σ exp(logits[v] − max) and distance = max − logits[target]: the loss is ln sum + distance. Also writes
+  // factor · (softmax(logits)[v] − [v = target]) to gradient, which may be logits, or nullptr. count ≥ 1.
+  void (*cross_entropy_row)(const T* logits, Index count, Index target, double factor, T* gradient, double* sum,
+                            double* distance);
 };
 
 }  // namespace regard::kernels
