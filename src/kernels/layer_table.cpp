@@ -18,6 +18,7 @@ constinit const LayerKernels<T> LayerTable<T>::table = {
     .rotate_halves = RotaryKernels<T>::rotate_halves,
     .rotate_neighbors = RotaryKernels<T>::rotate_neighbors,
     .adamw_elements = adamw_elements<T>,
+    .cross_entropy_row = cross_entropy_row<T>,
 };
 
 template struct LayerTable<float>;
