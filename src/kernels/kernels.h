@@ -126,6 +126,8 @@ template <class T>
 struct LayerTable {
   static const LayerKernels<T> table;
 };
+extern template struct LayerTable<float>;
+extern template struct LayerTable<double>;
 
 // peak.cpp
 inline constexpr int kPeakChains = 12;
