@@ -205,6 +205,8 @@ int main(int count, char** arguments) {
     return run(count, arguments);
   } catch (const UsageError& error) {
     return report(error.what(), 2);
+  } catch (const Interrupted& error) {
+    return report(error.what(), 128 + error.signal);
   } catch (const ClosedPipe&) {
     return 1;
   } catch (const std::bad_alloc&) {

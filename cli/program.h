@@ -44,11 +44,19 @@ void add_info(CLI::App& app);
 void add_completion(CLI::App& app);
 void add_man(CLI::App& app);
 void add_pull(CLI::App& app);
+void add_train(CLI::App& app);
 
 // An error in the command line. The message names the option and states what to write instead.
 class UsageError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
+};
+
+// The user ended long work by a signal, and everything was saved. main reports the message and exits with 128 + signal.
+class Interrupted : public std::runtime_error {
+ public:
+  Interrupted(int by_signal, const std::string& message) : std::runtime_error(message), signal(by_signal) {}
+  int signal;
 };
 
 // ---- standard output

@@ -74,6 +74,18 @@ template <class T>
 using AttentionObserver =
     std::function<void(Index layer, const AttentionRecord<T>& record, TensorView<const T, 4> grad_context)>;
 
+/// Seconds that the parts of forward_backward() and evaluate() took, in wall-clock time, since the model was created.
+struct TrainingProfile {
+  double products = 0;     ///< Linear layers, forward and backward, with rounding to bfloat16.
+  double attention = 0;    ///< Attention, forward and backward.
+  double norms = 0;        ///< Norms.
+  double activations = 0;  ///< Activations of the feed-forward layers.
+  double rotation = 0;     ///< Rotary position embedding.
+  double embedding = 0;    ///< Embeddings and their gradients.
+  double loss = 0;         ///< Softmax and cross-entropy.
+  double residual = 0;     ///< Sums in the residual stream, and dropout.
+};
+
 /// A decoder, its gradients, and the memory of a training step.
 ///
 /// @tparam T  float or double.
@@ -110,6 +122,9 @@ class REGARD_EXPORT DecoderTraining {
   std::span<T> gradients();
   /// Returns the size of everything that was allocated, in bytes.
   std::size_t num_bytes() const;
+
+  /// Returns where the time of all calls so far went.
+  const TrainingProfile& profile() const;
 
   /// Computes the loss of a batch and the gradients of all parameters.
   ///
