@@ -50,13 +50,13 @@ std::vector<Index> shape_of(std::string_view name, const EncoderConfig& config, 
 
 // Calls write(tensor) for each layer of an array.
 template <class Write>
-void for_each_part(std::string_view name, const EncoderTrace& trace, Write write) {
+void for_each_part(std::string_view name, const ModelTrace& trace, Write write) {
   if (name == "hidden_states") write(trace.embedded);
   for (std::size_t n = 0; n < trace.layers.size(); ++n) {
     const LayerTrace& layer = trace.layers[n];
     const auto index = static_cast<Index>(n);
-    if (name == "weights") write(encoder_weights(trace, index));
-    if (name == "scores") write(encoder_weights(trace, index, WeightsKind::scores));
+    if (name == "weights") write(trace_weights(trace, index));
+    if (name == "scores") write(trace_weights(trace, index, WeightsKind::scores));
     if (name == "query") write(layer.query);
     if (name == "key") write(layer.key);
     if (name == "value") write(layer.value);

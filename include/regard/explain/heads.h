@@ -119,7 +119,7 @@ class REGARD_EXPORT HeadSurveyor {
   /// @param sentence  Result of read_sentence() with the model.
   /// @param line      Its line in the input, from 1; 0 for a text given by itself.
   /// @param runtime   Threads, scratch memory and cancellation.
-  /// @throws InvalidArgument  as encoder_weights() does.
+  /// @throws InvalidArgument  as trace_weights() does.
   /// @throws Cancelled        if a stop is requested.
   void add(const Sentence& sentence, Index line = 0, const Runtime& runtime = {});
   /// Returns the measures of all sentences so far.

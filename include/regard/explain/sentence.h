@@ -81,7 +81,7 @@ struct Sentence {
   std::vector<SentenceWord> words;  ///< The words of these tokens, in order, special tokens included.
   std::vector<Index> hidden;        ///< Indices of the hidden words, ascending.
   Index num_truncated_tokens = 0;   ///< Number of tokens that truncation removed.
-  EncoderTrace trace;               ///< All intermediate results of the encoder.
+  ModelTrace trace;               ///< All intermediate results of the encoder.
 };
 
 /// The tokens of a text, fitted to the positions of the model.
@@ -173,7 +173,7 @@ REGARD_EXPORT std::string vocabulary_warning(const std::vector<SentenceWord>& wo
 /// It is the sum over the pieces of the key word, and the mean over the pieces of the query word.
 ///
 /// @param sentence  The sentence.
-/// @param weights   Result of encoder_weights() for one layer, (H, L, L).
+/// @param weights   Result of trace_weights() for one layer, (H, L, L).
 /// @param head      Head, from 0.
 /// @return Query words by key words, (W, W). Rows sum to 1.
 REGARD_EXPORT Tensor<double, 2> word_weights(const Sentence& sentence, const Tensor<float, 3>& weights, Index head);

@@ -156,7 +156,7 @@ class Comparer {
   }
 
   WordTrace trace_of(const Sentence& sentence, Index word) const {
-    const EncoderTrace& t = sentence.trace;
+    const ModelTrace& t = sentence.trace;
     const auto num_words = static_cast<Index>(sentence.words.size());
     const auto num_layers = static_cast<Index>(t.layers.size());
     const Index width = model_.encoder.config.width, heads = model_.encoder.config.num_heads;

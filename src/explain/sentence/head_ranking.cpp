@@ -130,7 +130,7 @@ void add_distances(const Sentence& sentence, DistanceSums& sums, const Runtime& 
     for (const Index key : words) ++sums.pairs[distance_index(key - query)];
   }
   for (Index layer = 0; layer < num_layers; ++layer) {
-    const Tensor<float, 3> weights = encoder_weights(sentence.trace, layer, WeightsKind::weights, runtime);
+    const Tensor<float, 3> weights = trace_weights(sentence.trace, layer, WeightsKind::weights, runtime);
     for (Index head = 0; head < num_heads; ++head) {
       const Tensor<double, 2> by_word = word_weights(sentence, weights, head);
       double* row = sums.sums.data() + (layer * num_heads + head) * kDistances;
@@ -182,7 +182,7 @@ RankedHeads ranked_heads(const Sentence& sentence, std::string_view checkpoint_s
   }
   const Index num_layers = static_cast<Index>(sentence.trace.layers.size());
   for (Index layer = 0; layer < num_layers; ++layer) {
-    const Tensor<float, 3> weights = encoder_weights(sentence.trace, layer, WeightsKind::weights, runtime);
+    const Tensor<float, 3> weights = trace_weights(sentence.trace, layer, WeightsKind::weights, runtime);
     for (Index head = 0; head < weights.shape()[0]; ++head) {
       const Tensor<double, 2> by_word = word_weights(sentence, weights, head);
       std::optional<AttentionPair> best;

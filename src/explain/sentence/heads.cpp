@@ -120,7 +120,7 @@ void HeadSurveyor::add(const Sentence& sentence, Index line, const Runtime& runt
     uniform.push_back(measure(keys, query, [&](Index) { return uniform_weight; }, [](Index) { return 0.0; }));
   }
   for (Index layer = 0; layer < static_cast<Index>(sentence.trace.layers.size()); ++layer) {
-    const Tensor<float, 3> weights = encoder_weights(sentence.trace, layer, WeightsKind::weights, runtime);
+    const Tensor<float, 3> weights = trace_weights(sentence.trace, layer, WeightsKind::weights, runtime);
     const Tensor<double, 2> norms = value_norms(model_.encoder, sentence.trace, layer, runtime);
     for (Index head = 0; head < heads; ++head) {
       Row& to = rows_[static_cast<std::size_t>(layer * heads + head)];

@@ -46,7 +46,7 @@ void drop_middle(TokenizedText& text, Index kept) {
 }
 
 // NaN cannot be sorted, and one NaN makes every figure meaningless.
-void check_finite(const SentenceModel& model, const EncoderTrace& trace) {
+void check_finite(const SentenceModel& model, const ModelTrace& trace) {
   const auto check = [&](const auto& array, const std::string& name) {
     const float* end = array.data() + array.size();
     const float* found = std::find_if(array.data(), end, [](float x) { return !std::isfinite(x); });
@@ -269,7 +269,7 @@ Tensor<double, 3> word_attention(const Sentence& sentence, Index word, const Run
   const std::vector<Index>& queries = sentence.words[static_cast<std::size_t>(word)].tokens;
   Tensor<double, 3> result({num_layers, num_heads, num_words});
   for (Index layer = 0; layer < num_layers; ++layer) {
-    const Tensor<float, 3> weights = encoder_weights(sentence.trace, layer, WeightsKind::weights, runtime);
+    const Tensor<float, 3> weights = trace_weights(sentence.trace, layer, WeightsKind::weights, runtime);
     for (Index head = 0; head < num_heads; ++head) {
       for (Index w = 0; w < num_words; ++w) {
         double sum = 0;

@@ -109,7 +109,7 @@ SentenceDetails sentence_details(const SentenceModel& model, const Sentence& sen
   if (piece == row.queries.end() || key < 0 || key >= length) {
     throw InvalidArgument("sentence_details: expected a piece of the query word and a key");
   }
-  const EncoderTrace& whole = sentence.trace;
+  const ModelTrace& whole = sentence.trace;
   const LayerTrace& trace = whole.layers[static_cast<std::size_t>(row.layer)];
   const EncoderLayer& layer = model.encoder.layers[static_cast<std::size_t>(row.layer)];
   const double epsilon = model.encoder.config.norm_epsilon;

@@ -62,7 +62,7 @@ class SentencePage {
   }
 
  private:
-  const EncoderTrace& trace() const { return analysis_.sentence.trace; }
+  const ModelTrace& trace() const { return analysis_.sentence.trace; }
   Index num_tokens() const { return static_cast<Index>(trace().ids.size()); }
   template <class T>
   void base64(std::string_view name, const std::vector<T>& numbers) {
@@ -104,7 +104,7 @@ class SentencePage {
     std::vector<std::uint8_t> all;
     std::vector<float> maxima;
     for (Index l = 0; l < model_.encoder.config.num_layers; ++l) {
-      const Tensor<float, 3> weights = encoder_weights(trace(), l, WeightsKind::weights, runtime_);
+      const Tensor<float, 3> weights = trace_weights(trace(), l, WeightsKind::weights, runtime_);
       for (Index h = 0; h < model_.encoder.config.num_heads; ++h) {
         json_.poll();
         std::vector<float> blocks(static_cast<std::size_t>(kThumbnail * kThumbnail), 0.0F);

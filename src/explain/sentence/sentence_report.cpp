@@ -93,8 +93,8 @@ void hide_each_alone(const SentenceModel& model, const Sentence& sentence, Sente
       static_cast<Index>(words.size()),
       [&](Index i, const Runtime& one) {
         const Index word = words[static_cast<std::size_t>(i)];
-        const EncoderTrace trace = encode(model.encoder, sentence.tokens.ids,
-                                          {.hidden_keys = sentence.words[static_cast<std::size_t>(word)].tokens}, one);
+        const ModelTrace trace = encode(model.encoder, sentence.tokens.ids,
+                                        {.hidden_keys = sentence.words[static_cast<std::size_t>(word)].tokens}, one);
         const double similarity = cosine(mean_rows(trace.output(), rows), whole);
         if (!std::isfinite(similarity)) {
           throw DataError(fmt::format(
