@@ -7,6 +7,7 @@
 #include "regard/plan.h"
 #include <atomic>
 #include <cstdlib>
+#include "regard/adamw.h"
 #include "regard/attention_backward.h"
 #include "regard/attention_statistics.h"
 #include "regard/kv_cache.h"
@@ -205,6 +206,15 @@ TYPED_TEST(Plans, LinearLayersAndBlocks) {
     layer_norm_forward<T>(input.view(), {}, gain.view(), gain.view(), normed.view(), 1e-5, r);
   });
   EXPECT_THROW(plan([&](const Runtime& r) { PackedLinear<T>(parameters.view(), r); }), std::logic_error);
+}
+
+TYPED_TEST(Plans, Optimizers) {
+  using T = TypeParam;
+  std::vector<T> parameters(50000, 1), gradients(50000), first_moment(50000), second_moment(50000);
+  const Plan adamw = expect_to_the_byte(
+      [&](const Runtime& r) { adamw_step<T>(parameters, gradients, first_moment, second_moment, {}, r); });
+  ASSERT_EQ(adamw.operators.size(), 1u);
+  EXPECT_EQ(adamw.operators[0].bytes, 7.0 * 50000 * sizeof(T));
 }
 
 TYPED_TEST(Plans, PartialsAndTheirMerge) {

@@ -5,6 +5,7 @@
 // Read next: parallel_test.cpp, plan_test.cpp.
 #include <filesystem>
 
+#include "regard/adamw.h"
 #include "regard/attention_backward.h"
 #include "regard/attention_statistics.h"
 #include "regard/kv_cache.h"
@@ -162,6 +163,10 @@ void check_layers() {
   if constexpr (!std::same_as<T, bfloat16>) {
     expect_no_thread("layer_norm_forward", [&](const Runtime& r) {
       layer_norm_forward<T>(input.view(), {}, gain.view(), gain.view(), normed.view(), 1e-5, r);
+    });
+    std::vector<T> trained(20000), gradients(20000), first_moment(20000), second_moment(20000);
+    expect_no_thread("adamw_step", [&](const Runtime& r) {
+      adamw_step<T>(trained, gradients, first_moment, second_moment, {}, r);
     });
     const auto tokens = numbers<T, 3>(random, {1, R, I});
     const auto wide = numbers<T, 2>(random, {I, 32}), narrow = numbers<T, 2>(random, {I, 16});

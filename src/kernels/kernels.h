@@ -6,6 +6,11 @@
 
 #include "table.h"
 
+namespace regard::kernels {
+template <class T>
+struct AdamwElements;  // layer_table.h
+}  // namespace regard::kernels
+
 namespace regard::kernels::REGARD_ISA {
 
 // attention_pack.cpp; S, the type of the source, is T, or a 16-bit type if T is float
@@ -87,6 +92,10 @@ struct ElementwiseKernels {
   static void gelu_tanh_elements(const T* x, T* y, Index count);
   static void add_elements(const T* x, T* sum, Index count);
 };
+
+// adamw.cpp
+template <class T>
+void adamw_elements(const AdamwElements<T>& elements, Index first, Index count);
 
 // layer_table.cpp
 template <class T>

@@ -8,7 +8,8 @@
 namespace regard::kernels::REGARD_ISA {
 
 template <class T>
-constinit const LayerKernels<T> LayerTable<T>::table = {.add = ElementwiseKernels<T>::add_elements};
+constinit const LayerKernels<T> LayerTable<T>::table = {.add = ElementwiseKernels<T>::add_elements,
+                                                        .adamw_elements = adamw_elements<T>};
 
 template struct LayerTable<float>;
 template struct LayerTable<double>;
