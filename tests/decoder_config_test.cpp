@@ -4,6 +4,7 @@
 // Read next: src/model/decoder/decoder_config.cpp, decoder_json.cpp.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <set>
 
 #include "regard/error.h"

@@ -13,7 +13,6 @@
 
 #include "regard/error.h"
 #include "regard/io/json_writer.h"
-#include "regard/io/output_file.h"
 #include "regard/io/utf8.h"
 #include "safetensors_header.h"
 
@@ -27,8 +26,10 @@ std::vector<const StoredTensor*> order_of_data(std::span<const StoredTensor> ten
   std::vector<const StoredTensor*> order;
   order.reserve(tensors.size());
   for (const StoredTensor& tensor : tensors) order.push_back(&tensor);
-  std::stable_sort(order.begin(), order.end(), [](const StoredTensor* a, const StoredTensor* b) {
-    return type_bytes(a->type) > type_bytes(b->type);
+  // Addresses ascend in the given order.
+  std::sort(order.begin(), order.end(), [](const StoredTensor* a, const StoredTensor* b) {
+    const auto size_a = type_bytes(a->type), size_b = type_bytes(b->type);
+    return size_a != size_b ? size_a > size_b : a < b;
   });
   return order;
 }
@@ -79,11 +80,12 @@ std::string safetensors_header(std::span<const StoredTensor> tensors, std::span<
   return bytes.append(header);
 }
 
-void write_safetensors(const std::string& path, std::span<const StoredTensor> tensors,
-                       std::span<const SafetensorsMetadata> metadata, const std::stop_token& stop) {
+namespace {
+
+template <class File>
+void write_tensors(File& file, const std::string& header, std::span<const StoredTensor> tensors,
+                   const std::stop_token& stop) {
   constexpr std::size_t kMaxAtOnce = 1 << 20;  // a tenth of a second to a slow disk
-  const std::string header = safetensors_header(tensors, metadata);
-  AtomicFile file(path);
   file.write(header);
   for (const StoredTensor* tensor : order_of_data(tensors)) {
     for (std::span<const std::byte> rest = tensor->bytes; !rest.empty();) {
@@ -93,6 +95,20 @@ void write_safetensors(const std::string& path, std::span<const StoredTensor> te
       rest = rest.subspan(count);
     }
   }
+}
+
+}  // namespace
+
+void write_safetensors(NewFile& file, std::span<const StoredTensor> tensors,
+                       std::span<const SafetensorsMetadata> metadata, const std::stop_token& stop) {
+  write_tensors(file, safetensors_header(tensors, metadata), tensors, stop);
+}
+
+void write_safetensors(const std::string& path, std::span<const StoredTensor> tensors,
+                       std::span<const SafetensorsMetadata> metadata, const std::stop_token& stop) {
+  const std::string header = safetensors_header(tensors, metadata);
+  AtomicFile file(path);
+  write_tensors(file, header, tensors, stop);
   file.commit();
 }
 

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "regard/export.h"
+#include "regard/io/output_file.h"
 #include "regard/io/safetensors.h"
 
 namespace regard::inline v0 {
@@ -31,9 +32,20 @@ using SafetensorsMetadata = std::pair<std::string, std::string>;
 REGARD_EXPORT std::string safetensors_header(std::span<const StoredTensor> tensors,
                                              std::span<const SafetensorsMetadata> metadata = {});
 
-/// Writes a safetensors file, which appears complete or not at all (AtomicFile).
+/// Writes the contents of a safetensors file, from where the tensors are, without a copy.
 ///
-/// The tensors are written from where they are, without a copy.
+/// @param file      The file.
+/// @param tensors   The tensors.
+/// @param metadata  Entries of `__metadata__`; may be empty.
+/// @param stop      Stop token, polled while the data are written.
+/// @throws InvalidArgument  as safetensors_header() does, before anything is written.
+/// @throws DataError        if the file cannot be written. The message names path and reason.
+/// @throws Cancelled        if a stop is requested.
+REGARD_EXPORT void write_safetensors(NewFile& file, std::span<const StoredTensor> tensors,
+                                     std::span<const SafetensorsMetadata> metadata = {},
+                                     const std::stop_token& stop = {});
+
+/// As above, for a file that appears complete or not at all (AtomicFile).
 ///
 /// @param path      Path of the file.
 /// @param tensors   The tensors.
