@@ -198,7 +198,8 @@ def attention_decode(query: object, cache: KvCache, *, out: object | None = None
 
 class Model:
     """
-    An encoder of the BERT family with its tokenizer, as load_model returns it.
+    An encoder of the BERT family with its tokenizer, or a decoder that was trained here, as load_model
+    returns it.
     """
 
     @property
@@ -266,7 +267,8 @@ class Comparison:
 
 def load_model(folder: str | os.PathLike[str], map: bool = False) -> Model:
     """
-    Reads config.json, tokenizer.json and model.safetensors of a folder in the layout of Hugging Face.
+    Reads config.json, tokenizer.json and model.safetensors of a folder in the layout of Hugging Face,
+    or the newest checkpoint of a training run, whose model explain() takes.
     map maps the parameters into memory instead of reading them. Raises RuntimeError with the path of
     the file.
     """
