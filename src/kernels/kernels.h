@@ -116,6 +116,7 @@ struct RotaryKernels {
 // adamw.cpp
 template <class T>
 void adamw_elements(const AdamwElements<T>& elements, Index first, Index count);
+
 // cross_entropy_row.cpp
 template <class T>
 void cross_entropy_row(const T* logits, Index count, Index target, double factor, T* gradient, double* sum,
