@@ -93,6 +93,8 @@ struct ElementwiseKernels {
   static void gelu_elements(const T* x, T* y, Index count);
   static void gelu_tanh_elements(const T* x, T* y, Index count);
   static void add_elements(const T* x, T* sum, Index count);
+  static void add_wide_elements(const T* x, double* sum, Index count);
+  static void round_elements(const double* x, T* y, Index count);
 };
 
 // activation_rows.cpp

@@ -10,6 +10,8 @@ namespace regard::kernels::REGARD_ISA {
 template <class T>
 constinit const LayerKernels<T> LayerTable<T>::table = {
     .add = ElementwiseKernels<T>::add_elements,
+    .add_wide = ElementwiseKernels<T>::add_wide_elements,
+    .round = ElementwiseKernels<T>::round_elements,
     .activate = ActivationKernels<T>::activate,
     .activate_backward = ActivationKernels<T>::activate_backward,
     .swiglu = ActivationKernels<T>::swiglu,

@@ -43,6 +43,10 @@ template <class T>
 struct LayerKernels {
   // sum[i] = sum[i] + x[i]
   void (*add)(const T* x, T* sum, Index count);
+  // The same with a sum in double.
+  void (*add_wide)(const T* x, double* sum, Index count);
+  // y[i] = x[i], rounded to nearest even.
+  void (*round)(const double* x, T* y, Index count);
 
   // Norms.
 
