@@ -4,7 +4,7 @@
 // and double in the file named above its declaration.
 #pragma once
 
-#include "table.h"
+#include "layer_table.h"
 
 namespace regard::kernels {
 template <class T>
@@ -78,6 +78,13 @@ template <class T>
 struct LayerNormKernels {
   static void moments(const T* x, Index count, double* mean, double* variance);
   static void normalise(Index count, double mean, double deviation, const T* gain, const T* bias, T* x);
+};
+
+// norm_forward.cpp, norm_backward.cpp
+template <class T>
+struct NormKernels {
+  static void forward(const NormForward<T>& norm);
+  static void backward(const NormBackward<T>& norm);
 };
 
 // dropout.cpp
