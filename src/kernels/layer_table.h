@@ -37,6 +37,8 @@ struct AdamwElements {
   T epsilon;           //
   T keep_parameter;    // 1 − learning_rate · weight_decay
   T along_the_moment;  // −learning_rate / (1 − beta1^step)
+};
+
 inline constexpr Index kNormRows = 8;  // rows of a call
 // Columns whose parameters are converted to double at a time. Rows of at most this width are converted as well: with
 // scratch, that is half of a small L1.
