@@ -92,7 +92,7 @@ def linear_forward(input: object, weight: PackedLinear | object, bias: object | 
     """
     activation(input · weight + bias): input (R, I), weight (I, O) or PackedLinear, bias (O), all of
     float32, float64 or bfloat16. The output of bfloat16 inputs may be float32 (dtype, out). activation
-    is none, relu, gelu or gelu_tanh. The weight of a PyTorch nn.Linear has shape (O, I): pass weight.T.
+    is none, relu, gelu, gelu_tanh or silu. The weight of a PyTorch nn.Linear has shape (O, I): pass weight.T.
     """
 
 def linear_backward(input: object, weight: object, grad_output: object, *, grad_input: object | None = None, grad_weight: object | None = None, grad_bias: object | None = None, accumulate: Sequence[str] = (), num_threads: int = 0) -> dict[str, Any]:
