@@ -529,7 +529,7 @@ double DecoderTraining<T>::forward_backward(const TrainingBatch& batch, bool acc
   s.load(batch);
   s.accumulate = accumulate;
   s.forward({}, runtime);
-  const double loss = s.loss({}, s.matrix(s.now.logits, s.config.vocabulary), runtime);
+  const double loss = s.loss({s.now.row_loss, {s.rows()}}, s.matrix(s.now.logits, s.config.vocabulary), runtime);
   s.backward(observer, runtime);
   return loss;
 }
@@ -566,6 +566,39 @@ double DecoderTraining<T>::evaluate(const TrainingBatch& batch, const AblatedHea
 template <class T>
 TensorView<const T, 2> DecoderTraining<T>::logits() const {
   return state_->matrix(state_->now.logits, state_->config.vocabulary);
+}
+
+template <class T>
+TensorView<const T, 2> DecoderTraining<T>::row_losses() const {
+  return {state_->now.row_loss, {state_->batch, state_->length}};
+}
+
+template <class T>
+void DecoderTraining<T>::visit_activations(const std::function<void(Index layer, std::string_view operation,
+                                                                    const TensorView<const T, 2>& rows)>& visit) const {
+  const State& s = *state_;
+  const Index last = s.config.num_layers - 1;
+  const bool feeds = s.config.feed_forward_kind != FeedForwardKind::none;
+  visit(-1, "embedding", s.residual(s.now.inputs[0]));
+  for (Index layer = 0; layer <= last; ++layer) {
+    const auto& kept = s.now.layers[static_cast<std::size_t>(layer)];
+    if (!s.options.recompute || layer == last) {
+      visit(layer, "attention norm", s.residual(kept.normed));
+      visit(layer, "query, key and value", s.matrix(kept.qkv, s.qkv_width()));
+      visit(layer, "attention", s.matrix(kept.context, s.config.num_heads * s.config.head_size));
+      if (feeds) {
+        const Index up = s.model.layers[static_cast<std::size_t>(layer)].up.weight.value.shape[0];
+        visit(layer, "attention output", s.residual(kept.middle));
+        visit(layer, "feed-forward norm", s.residual(kept.normed_2));
+        visit(layer, "feed-forward up", s.matrix(kept.up, up));
+        visit(layer, "activation", s.matrix(kept.activated, s.config.feed_forward));
+      }
+    }
+    visit(layer, feeds ? "feed-forward output" : "attention output",
+          s.residual(s.now.inputs[static_cast<std::size_t>(layer + 1)]));
+  }
+  visit(-1, "output norm", s.residual(s.now.normed));
+  visit(-1, "output", s.matrix(s.now.logits, s.config.vocabulary));
 }
 
 template <class T>

@@ -155,6 +155,18 @@ class REGARD_EXPORT DecoderTraining {
   /// Returns the logits of the last evaluate(), (B · L, V), valid until the next call of any function.
   TensorView<const T, 2> logits() const;
 
+  /// Returns `−ln p(target)` of each token of the last call, (B, L), 0 where it is not counted. Valid until the next call.
+  TensorView<const T, 2> row_losses() const;
+
+  /// Calls a function with the arrays of the last forward pass, in the order in which they were computed, to find the
+  /// first one that is not finite. With `recompute`, those within layers are only available for the last layer.
+  ///
+  /// @param visit  Called with the layer (−1 outside the layers), with what computed the array, for example
+  ///               "attention", and with its rows, one for each token.
+  void visit_activations(
+      const std::function<void(Index layer, std::string_view operation, const TensorView<const T, 2>& rows)>& visit)
+      const;
+
   /// Returns the attention of a layer in the last evaluate(), valid until the next call.
   ///
   /// @param layer  Layer, from 0.
