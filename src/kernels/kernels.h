@@ -117,11 +117,18 @@ struct RotaryKernels {
 template <class T>
 void adamw_elements(const AdamwElements<T>& elements, Index first, Index count);
 
+// cross_entropy_row.cpp
+template <class T>
+void cross_entropy_row(const T* logits, Index count, Index target, double factor, T* gradient, double* sum,
+                       double* distance);
+
 // layer_table.cpp
 template <class T>
 struct LayerTable {
   static const LayerKernels<T> table;
 };
+extern template struct LayerTable<float>;
+extern template struct LayerTable<double>;
 
 // peak.cpp
 inline constexpr int kPeakChains = 12;

@@ -17,6 +17,7 @@ constinit const LayerKernels<T> LayerTable<T>::table = {
     .rotary_factors = RotaryKernels<T>::factors,
     .rotate_halves = RotaryKernels<T>::rotate_halves,
     .rotate_neighbors = RotaryKernels<T>::rotate_neighbors,
+    .cross_entropy_row = cross_entropy_row<T>,
     .adamw_elements = adamw_elements<T>,
 };
 

@@ -66,6 +66,10 @@ struct LayerKernels {
   void (*rotate_neighbors)(const T* x, const T* cosines, const T* sines, Index pairs, bool accumulate, T* y);
 
   // Losses.
+  // sum = Σ exp(logits[v] − max) and distance = max − logits[target]: the loss is ln sum + distance. Also writes
+  // factor · (softmax(logits)[v] − [v = target]) to gradient, which may be logits, or nullptr. count ≥ 1.
+  void (*cross_entropy_row)(const T* logits, Index count, Index target, double factor, T* gradient, double* sum,
+                            double* distance);
 
   // Optimizers.
   void (*adamw_elements)(const AdamwElements<T>& elements, Index first, Index count);
