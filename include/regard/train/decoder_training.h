@@ -163,9 +163,8 @@ class REGARD_EXPORT DecoderTraining {
   ///
   /// @param visit  Called with the layer (−1 outside the layers), with what computed the array, for example
   ///               "attention", and with its rows, one for each token.
-  void visit_activations(
-      const std::function<void(Index layer, std::string_view operation, const TensorView<const T, 2>& rows)>& visit)
-      const;
+  void visit_activations(const std::function<void(Index layer, std::string_view operation,
+                                                  const TensorView<const T, 2>& rows)>& visit) const;
 
   /// Returns the attention of a layer in the last evaluate(), valid until the next call.
   ///
