@@ -139,6 +139,7 @@ int run(int count, char** arguments) {
   add_embed(app);
   add_similar(app);
   add_lesson(app);
+  add_generate(app);
   add_pull(app);
   add_bench(app);
   add_info(app);

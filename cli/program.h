@@ -45,6 +45,7 @@ void add_completion(CLI::App& app);
 void add_man(CLI::App& app);
 void add_pull(CLI::App& app);
 void add_train(CLI::App& app);
+void add_generate(CLI::App& app);
 
 // An error in the command line. The message names the option and states what to write instead.
 class UsageError : public std::runtime_error {

@@ -35,7 +35,7 @@ void check_index(const char* operation, const char* what, Index index, Index cou
       fmt::format("{}: {} {} does not exist; there are {}, counted from 0", operation, what, index, count));
 }
 
-const LayerTrace& checked_layer(const char* operation, const ModelExtents& extents, const ModelTrace& trace,
+const LayerTrace& checked_layer(const char* operation, const TraceExtents& extents, const ModelTrace& trace,
                                 Index layer) {
   const LayerTrace& t = existing_layer(operation, trace, layer);
   const std::array<Index, 3> expected{extents.num_heads, static_cast<Index>(trace.ids.size()), extents.head_size};

@@ -18,13 +18,13 @@ namespace regard::inline v0::internal {
 // Throws InvalidArgument "operation: what INDEX does not exist; there are COUNT, counted from 0".
 void check_index(const char* operation, const char* what, Index index, Index count);
 
-struct ModelExtents {
+struct TraceExtents {
   Index num_layers;
   Index num_heads;
   Index head_size;
 };
 // The layer, after a check that it exists and that the trace is of a model with these extents.
-const LayerTrace& checked_layer(const char* operation, const ModelExtents& extents, const ModelTrace& trace,
+const LayerTrace& checked_layer(const char* operation, const TraceExtents& extents, const ModelTrace& trace,
                                 Index layer);
 
 // One head of (H, L, D), as (L, D).

@@ -103,6 +103,7 @@ class Comparer {
       : model_(model), options_(options), runtime_(runtime) {}
 
   Comparison compare(std::string_view word, const std::vector<std::string>& texts) {
+    check_is_encoder(model_, "compare");
     const auto count = static_cast<Index>(texts.size());
     if (count < 2 || count > kMaxCompared) {
       throw InvalidArgument(
