@@ -2,14 +2,14 @@
 """Reads every #include line and fails if a layer includes a header that it must not (docs/developer/architecture.md).
 
     level 0  src/kernels              its own headers, <cstddef> <cstdint> <cstring>; intrinsics only in simd.h
-    level 1  src/attention, c_api, kv_cache, layers, runtime, tensor:  regard/*.h, each other, kernels/table.h
+    level 1  src/attention, c_api, kv_cache, layers, runtime, tensor:  regard/*.h, each other, kernels/table.h, layer_table.h
     level 2  src/io                   + regard/io/*; third party in .cpp
     level 3  src/model                + regard/model/*
              src/train                + regard/model/*, regard/train/*
     level 4  src/explain              + regard/explain/*
     level 5  cli, python              only public headers, their own, and their libraries
     -        examples                 only public headers
-    -        tests, bench             public headers, kernels/table.h, headers of level 1; tests also those of cli
+    -        tests, bench             public headers, kernels/{table,layer_table}.h, headers of level 1; tests also those of cli
 
 Public headers follow the same order: regard/*.h includes no folder below it, regard/io/* only io, and so on.
 """
@@ -21,6 +21,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 KERNEL_STANDARD = {"cstddef", "cstdint", "cstring"}
+KERNEL_INTERFACE = {"kernels/table.h", "kernels/layer_table.h"}
 INTRINSICS = {"immintrin.h", "arm_neon.h", "wasm_simd128.h"}
 POSIX = {"dlfcn.h", "fcntl.h", "pthread.h", "sched.h", "signal.h", "termios.h", "unistd.h", "stddef.h", "stdint.h"}
 # An attacker who chooses the keys of a hash table controls its run time: names from files are sorted instead (regard/io/sorted_names.h).
@@ -83,7 +84,7 @@ def allowed(path, bracket, name):
         return is_private(path, name, set()) and "/" not in name
     if top == "src" and second in CORE:
         system = is_posix(bracket, name) or (name == "cpuid.h" and path.name == "isa.cpp")
-        return standard or system or is_public(name, PUBLIC[""]) or is_private(path, name, CORE) or name == "kernels/table.h"
+        return standard or system or is_public(name, PUBLIC[""]) or is_private(path, name, CORE) or name in KERNEL_INTERFACE
     if top == "src" and second in THIRD_PARTY:
         third_party = path.suffix == ".cpp" and library in THIRD_PARTY[second]
         system = path.suffix == ".cpp" and second in OPENS_FILES and is_posix(bracket, name)
@@ -105,7 +106,7 @@ def allowed(path, bracket, name):
         own = is_private(path, name, CORE) or (bracket == '"' and (ROOT / "tests" / name).is_file())
         own = own or (top == "tests" and bracket == '"' and (ROOT / "cli" / name).is_file())
         third_party = library in TEST_LIBRARIES or library in THIRD_PARTY["io"]
-        return standard or system or own or third_party or is_public(name, ALL_PUBLIC) or name == "kernels/table.h"
+        return standard or system or own or third_party or is_public(name, ALL_PUBLIC) or name in KERNEL_INTERFACE
     return False
 
 

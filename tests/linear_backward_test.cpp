@@ -18,6 +18,14 @@ using Types = testing::Types<float, double>;
 TYPED_TEST_SUITE(LinearBackward, Types);
 
 template <class T>
+Array<T, 2> random_matrix(Random& random, const std::array<Index, 2>& shape, const Layout<2>& layout) {
+  const auto values = normal_array<ComputeType<T>, 2>(random, shape);
+  Array<T, 2> matrix(shape, layout);
+  values.for_each_index([&](const auto& at) { matrix.set(at, T(values.get(at))); });
+  return matrix;
+}
+
+template <class T>
 struct Call {
   Array<T, 2> input, weight, grad_output, grad_input, grad_weight;
   Array<T, 1> grad_bias;
@@ -25,9 +33,9 @@ struct Call {
   Call() = default;
   Call(Index rows, Index inputs, Index outputs, const Layout<2>& layout = Layout<2>::dense()) {
     Random random(7);
-    input = relaid(normal_array<T, 2>(random, {rows, inputs}), layout);
-    weight = relaid(normal_array<T, 2>(random, {inputs, outputs}), layout);
-    grad_output = relaid(normal_array<T, 2>(random, {rows, outputs}), layout);
+    input = random_matrix<T>(random, {rows, inputs}, layout);
+    weight = random_matrix<T>(random, {inputs, outputs}, layout);
+    grad_output = random_matrix<T>(random, {rows, outputs}, layout);
     grad_input = Array<T, 2>({rows, inputs}, layout);
     grad_weight = Array<T, 2>({inputs, outputs}, layout);
     grad_bias = Array<T, 1>({outputs});
@@ -141,6 +149,77 @@ TYPED_TEST(LinearBackward, ThreadsDoNotChangeBits) {
   }
 }
 
+// The gradients of the parameters, with groups of rows, of rows first … first + count − 1; accumulated if asked.
+template <class T, class Output>
+void parameter_gradients(const Call<T>& call, Index first, Index count, Index rows_per_group, bool accumulate,
+                         Array<Output, 2>& grad_weight, Array<Output, 1>& grad_bias) {
+  LinearGradients<Output> gradients;
+  gradients.grad_weight = grad_weight.view();
+  gradients.grad_bias = grad_bias.view();
+  gradients.accumulate = {.grad_weight = accumulate, .grad_bias = accumulate};
+  gradients.rows_per_group = rows_per_group;
+  const auto rows = [&](const Array<T, 2>& of) { return sliced(of.view(), 0, first, first + count); };
+  if constexpr (std::same_as<T, Output>) {
+    linear_backward<T>(rows(call.input), {}, rows(call.grad_output), gradients);
+  } else {
+    linear_backward(rows(call.input), {}, rows(call.grad_output), gradients);
+  }
+}
+
+template <class T, class Output = T>
+void expect_groups_are_summed_in_order(Index rows, Index group) {
+  const Call<T> call(rows, 17, 70);
+  on_every_instruction_set([&](const kernels::KernelTable&) {
+    Layout<2> turned = Layout<2>::dense();
+    std::swap(turned.order[0], turned.order[1]);
+    for (const auto& layout : {Layout<2>::dense(), turned}) {
+      // One call; a call for each group, accumulated; and the sums of the groups, added here.
+      Array<Output, 2> whole({17, 70}, layout), called({17, 70}, layout), one({17, 70}, layout), added({17, 70});
+      Array<Output, 1> whole_bias({70}), called_bias({70}), one_bias({70}), added_bias({70});
+      parameter_gradients(call, 0, rows, group, false, whole, whole_bias);
+      for (Index first = 0; first < rows; first += group) {
+        const Index count = std::min(group, rows - first);
+        parameter_gradients(call, first, count, group, first > 0, called, called_bias);
+        parameter_gradients(call, first, count, 0, false, one, one_bias);
+        const auto add = [&](auto& sum, const auto& more) {
+          sum.for_each_index([&](const auto& at) {
+            sum.set(at, first == 0 ? more.get(at) : static_cast<Output>(sum.get(at) + more.get(at)));
+          });
+        };
+        add(added, one);
+        add(added_bias, one_bias);
+      }
+      EXPECT_TRUE(same_bits(bits_of(whole), bits_of(called)) && same_bits(bits_of(whole), bits_of(added)));
+      EXPECT_TRUE(same_bits(bits_of(whole_bias), bits_of(called_bias)));
+      EXPECT_TRUE(same_bits(bits_of(whole_bias), bits_of(added_bias)));
+      // Accumulated onto existing values, group after group.
+      parameter_gradients(call, 0, rows, group, true, whole, whole_bias);
+      for (Index first = 0; first < rows; first += group)
+        parameter_gradients(call, first, std::min(group, rows - first), group, true, called, called_bias);
+      EXPECT_TRUE(same_bits(bits_of(whole), bits_of(called)) && same_bits(bits_of(whole_bias), bits_of(called_bias)));
+    }
+  });
+}
+
+TYPED_TEST(LinearBackward, GroupsOfRowsAreSummedInOrder) {
+  for (const auto& [rows, group] : {std::pair<Index, Index>{12, 4}, {130, 64}, {7, 3}, {600, 300}, {5, 9}})
+    expect_groups_are_summed_in_order<TypeParam>(rows, group);
+}
+TEST(LinearBackwardTypes, GroupsOfBfloat16RowsAreSummedInOrder) {
+  for (const auto& [rows, group] : {std::pair<Index, Index>{12, 4}, {130, 64}, {5, 9}})
+    expect_groups_are_summed_in_order<bfloat16, float>(rows, group);
+  // A group of an odd number of rows is not multiplied in pairs, which would mix it with the next one.
+  on_every_instruction_set([&](const kernels::KernelTable&) {
+    const Call<bfloat16> call(7, 17, 70);
+    Array<float, 2> whole({17, 70}), called({17, 70});
+    Array<float, 1> bias({70});
+    parameter_gradients(call, 0, 7, 3, false, whole, bias);
+    for (Index first = 0; first < 7; first += 3)
+      parameter_gradients(call, first, std::min<Index>(3, 7 - first), 3, first > 0, called, bias);
+    EXPECT_TRUE(same_bits(bits_of(whole), bits_of(called)));
+  });
+}
+
 TEST(LinearBackwardRejections, NameTheArgument) {
   Call<float> call(2, 3, 4);
   LinearGradients<float> views = call.views();
@@ -153,6 +232,9 @@ TEST(LinearBackwardRejections, NameTheArgument) {
   EXPECT_EQ(run({}, weight), "linear_backward: input is missing; expected (2, 3) for grad_weight");
   EXPECT_EQ(run(input, {}), "linear_backward: weight is missing; expected (3, 4) for grad_input");
   EXPECT_EQ(run(input, transposed(call.weight)), "linear_backward: weight has shape (4, 3); expected (3, 4)");
+  views.rows_per_group = -1;
+  EXPECT_EQ(run(input, weight), "linear_backward: rows_per_group is -1; expected at least 0");
+  views.rows_per_group = 0;
   views.grad_weight = {};
   EXPECT_EQ(run({}, weight), "accepted");
   views.grad_bias.shape[0] = 3;

@@ -53,7 +53,8 @@ struct LinearGradients {
   /// Rows 0 … rows_per_group − 1 are the first group, and so on. The sum of each group is rounded to float or double,
   /// and the sums are added in order, beginning with the contents if they accumulate. So a batch in one call has the
   /// bits of the same batch in several calls that accumulate, each with whole groups; with bfloat16 gradients, which
-  /// are rounded at the end of each call, it has fewer roundings.
+  /// are rounded at the end of each call, it has fewer roundings. Groups of an odd number of rows are slower if the
+  /// instruction set multiplies pairs of bfloat16.
   Index rows_per_group = 0;
 };
 

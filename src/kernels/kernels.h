@@ -6,6 +6,13 @@
 
 #include "table.h"
 
+namespace regard::kernels {
+template <class T>
+struct AdamwElements;  // layer_table.h
+template <class T>
+struct SwigluBackward;
+}  // namespace regard::kernels
+
 namespace regard::kernels::REGARD_ISA {
 
 // attention_pack.cpp; S, the type of the source, is T, or a 16-bit type if T is float
@@ -85,13 +92,45 @@ struct ElementwiseKernels {
   static void log_elements(const T* x, T* y, Index count);
   static void gelu_elements(const T* x, T* y, Index count);
   static void gelu_tanh_elements(const T* x, T* y, Index count);
+  static void add_elements(const T* x, T* sum, Index count);
+  static void add_wide_elements(const T* x, double* sum, Index count);
+  static void round_elements(const double* x, T* y, Index count);
 };
+
+// activation_rows.cpp
+template <class T>
+struct ActivationKernels {
+  static void activate(Activation activation, const T* x, Index count, T* y);
+  static void activate_backward(Activation activation, const T* x, const T* grad_output, Index count, bool accumulate,
+                                T* grad_input);
+  static void swiglu(const T* gate, const T* up, Index count, T* output);
+  static void swiglu_backward(const SwigluBackward<T>& arrays);
+};
+
+// rotary_rows.cpp
+template <class T>
+struct RotaryKernels {
+  static void factors(double position, const double* frequencies, Index count, T* cosines, T* sines);
+  static void rotate_halves(const T* x, const T* cosines, const T* sines, Index pairs, bool accumulate, T* y);
+  static void rotate_neighbors(const T* x, const T* cosines, const T* sines, Index pairs, bool accumulate, T* y);
+};
+
+// adamw.cpp
+template <class T>
+void adamw_elements(const AdamwElements<T>& elements, Index first, Index count);
+
+// cross_entropy_row.cpp
+template <class T>
+void cross_entropy_row(const T* logits, Index count, Index target, double factor, T* gradient, double* sum,
+                       double* distance);
 
 // layer_table.cpp
 template <class T>
 struct LayerTable {
   static const LayerKernels<T> table;
 };
+extern template struct LayerTable<float>;
+extern template struct LayerTable<double>;
 
 // peak.cpp
 inline constexpr int kPeakChains = 12;

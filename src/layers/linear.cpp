@@ -18,6 +18,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "kernel_activation.h"
+#include "kernels/layer_table.h"
 #include "kernels/table.h"
 #include "linear_product.h"
 #include "runtime/parallel.h"
@@ -113,7 +115,7 @@ class Operands {
         panels_(panels),
         depth_(input.shape[1]),
         depth_group_(depth_group > 0 ? std::min(depth_group, depth_) : depth_),
-        pairs_(kPairs<T> && table_.bf16_dot && (num_groups() == 1 || depth_group_ % 2 == 0)) {}
+        pairs_(kPairs<T> && table_.bf16_dot && depth_group % 2 == 0) {}
 
   Index num_groups() const { return depth_ == 0 ? 1 : (depth_ + depth_group_ - 1) / depth_group_; }
   Index group_depth(Index group) const { return std::min(depth_group_, depth_ - group * depth_group_); }
@@ -214,6 +216,7 @@ void multiply(const TensorView<const T, 2>& input, const T* panels, const Tensor
                    .bytes = (static_cast<double>(input.size()) + weight) * sizeof(T) +
                             static_cast<double>(output.size()) * sizeof(Output)});
   }
+  const auto add = kernels::active().of<Compute>().layers->add;
   for_each_item(runtime, workers, blocks * groups, [&](Index task, int worker) {
     Compute* packed_rows = scratch.data() + worker * scratch_elements;
     Compute* panel_buffer = packed_rows + operands.row_elements();
@@ -242,12 +245,12 @@ void multiply(const TensorView<const T, 2>& input, const T* panels, const Tensor
             read_numbers(kElementType<Output>, width, output.pointer(first + i, column), output.strides[1],
                          next + i * kPanel);
           }
-          for (Index i = 0; i < num_rows * kPanel; ++i) tile[i] = next[i] + tile[i];
+          add(next, tile, num_rows * kPanel);
           accumulate = false;
         }
         for (Index group = 1; group < operands.num_groups(); ++group) {
           operands.tile(group, num_rows, width, packed_rows, packed_panel, nullptr, activation, next, kPanel);
-          for (Index i = 0; i < num_rows * kPanel; ++i) tile[i] += next[i];
+          add(next, tile, num_rows * kPanel);
         }
       }
       for (Index i = 0; i < num_rows; ++i) {
@@ -256,21 +259,6 @@ void multiply(const TensorView<const T, 2>& input, const T* panels, const Tensor
       }
     }
   });
-}
-
-kernels::Activation kernel_activation(Activation activation) {
-  switch (activation) {
-    case Activation::none:
-      return kernels::Activation::none;
-    case Activation::relu:
-      return kernels::Activation::relu;
-    case Activation::gelu:
-      return kernels::Activation::gelu;
-    case Activation::gelu_tanh:
-      return kernels::Activation::gelu_tanh;
-  }
-  reject(kLinearForward,
-         "activation is " + std::to_string(static_cast<int>(activation)) + "; expected none, relu, gelu or gelu_tanh");
 }
 
 // The public functions of linear.h.
@@ -296,7 +284,7 @@ template <class T, class Output>
 void forward(const TensorView<const T, 2>& input, const PackedLinear<T>& weight, const TensorView<const T, 1>& bias,
              const TensorView<Output, 2>& output, const LinearOptions& options, const Runtime& runtime) {
   const FloatingPointScope scope;
-  const kernels::Activation activation = kernel_activation(options.activation);
+  const kernels::Activation activation = kernel_activation(kLinearForward, options.activation);
   const std::array<Index, 2> shape{weight.num_inputs(), weight.num_outputs()};
   const TensorView<const T, 1> panels(weight.panels(),
                                       {weight.panels() == nullptr ? 0 : panel_elements<T>(shape[0], shape[1])});

@@ -87,8 +87,16 @@ void backward(const TensorView<const T, 2>& input, const TensorView<const T, 2>&
   if (!gradients.grad_input.absent())
     linear_product(grad_output, transposed(weight), gradients.grad_input, {.accumulate = accumulate.grad_input},
                    runtime);
-  if (!gradients.grad_weight.absent())
-    linear_product(transposed(input), grad_output, gradients.grad_weight, {accumulate.grad_weight, group}, runtime);
+  if (!gradients.grad_weight.absent()) {
+    // The same products, as rows of whichever matrix has contiguous rows.
+    const ProductSum sum{accumulate.grad_weight, group};
+    const TensorView<Output, 2>& weights = gradients.grad_weight;
+    if (weights.strides[0] == 1 && weights.strides[1] != 1) {
+      linear_product(transposed(grad_output), input, transposed(weights), sum, runtime);
+    } else {
+      linear_product(transposed(input), grad_output, weights, sum, runtime);
+    }
+  }
   if (!gradients.grad_bias.absent()) sum_rows(grad_output, gradients.grad_bias, {accumulate.grad_bias, group}, runtime);
 }
 

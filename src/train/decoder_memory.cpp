@@ -131,6 +131,12 @@ DecoderActivations<T>::DecoderActivations(const DecoderConfig& config, const Dec
     if (pass == 0) memory = ZeroedMemory<T>(used);
     base = memory.data();
   }
+  if (options.bf16_products) {
+    const Index widest = std::max({width, heads, qkv, up, config.vocabulary});
+    rounded_parameters = ZeroedMemory<bfloat16>(decoder_size(config));
+    rounded_input = ZeroedMemory<bfloat16>(rows * widest);
+    rounded_gradient = ZeroedMemory<bfloat16>(rows * widest);
+  }
   tokens.resize(static_cast<std::size_t>(rows));
   positions.resize(static_cast<std::size_t>(rows));
   targets.resize(static_cast<std::size_t>(rows));

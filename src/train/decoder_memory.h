@@ -129,6 +129,10 @@ struct DecoderActivations {
   std::vector<Index> positions;  // of each token
   std::vector<Index> targets;
   ZeroedMemory<T> memory;
+  // With bf16_products: all parameters, and the operands of one product.
+  ZeroedMemory<bfloat16> rounded_parameters;
+  ZeroedMemory<bfloat16> rounded_input;
+  ZeroedMemory<bfloat16> rounded_gradient;
 };
 
 }  // namespace regard::inline v0::internal

@@ -12,11 +12,13 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <string>
 
 #include "decoder_memory.h"
 #include "regard/activation.h"
 #include "regard/attention_backward.h"
+#include "regard/convert.h"
 #include "regard/cross_entropy.h"
 #include "regard/embedding.h"
 #include "regard/error.h"
@@ -46,6 +48,20 @@ Activation activation_of(FeedForwardKind kind) {
   }
   return Activation::none;
 }
+
+// Adds the time of its life to one of the seconds of a profile.
+class Timer {
+ public:
+  explicit Timer(double& seconds) : seconds_(seconds) {}
+  ~Timer() { seconds_ += std::chrono::duration<double>(Clock::now() - begin_).count(); }
+  Timer(const Timer&) = delete;
+  Timer& operator=(const Timer&) = delete;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  double& seconds_;
+  Clock::time_point begin_ = Clock::now();
+};
 
 DecoderTrainingOptions completed(DecoderTrainingOptions options, const DecoderConfig& config, bool is_float) {
   if (options.max_length == 0) options.max_length = config.max_positions;
@@ -107,6 +123,7 @@ struct DecoderTraining<T>::State {
 
   // ---- Operators with this model's choices.
   void norm(const internal::TrainedNorm<T>& of, T* input, T* output, const Runtime& runtime) const {
+    const internal::Timer timer(profile.norms);
     if (config.norm == NormKind::layer) {
       layer_norm_forward<T>(residual(input), {}, of.gain.value, of.bias.value, residual(output), config.norm_epsilon,
                             runtime);
@@ -116,6 +133,7 @@ struct DecoderTraining<T>::State {
   }
   // Adds to grad_residual.
   void norm_backward(const internal::TrainedNorm<T>& of, T* input, T* grad_output, const Runtime& runtime) const {
+    const internal::Timer timer(profile.norms);
     if (config.norm == NormKind::layer) {
       layer_norm_backward<T>(residual(input), {}, of.gain.value, residual(grad_output),
                              {.grad_input = residual(now.grad_residual),
@@ -134,19 +152,52 @@ struct DecoderTraining<T>::State {
     }
   }
   void linear(const internal::TrainedLinear<T>& of, T* input, T* output, const Runtime& runtime) const {
+    const internal::Timer timer(profile.products);
     const auto [out, in] = of.weight.value.shape;
+    if constexpr (std::is_same_v<T, float>) {
+      if (options.bf16_products) {
+        linear_forward(rounded_rows(input, in, now.rounded_input, runtime), transposed(rounded(of.weight)), {},
+                       matrix(output, out), runtime);
+        if (!of.bias.value.absent()) internal::add_bias<T>(matrix(output, out), of.bias.value, runtime);
+        return;
+      }
+    }
     linear_forward<T>(matrix(input, in), transposed(of.weight.value), of.bias.value, matrix(output, out), runtime);
+  }
+  // ---- Operands of products in bfloat16. The parameters are rounded once in each call.
+  TensorView<const bfloat16, 2> rounded(const internal::TrainedMatrix<T>& of) const {
+    return {now.rounded_parameters.data() + (of.value.data - parameters.data()), of.value.shape};
+  }
+  TensorView<const bfloat16, 2> rounded_rows(T* rows_of, Index columns, const internal::ZeroedMemory<bfloat16>& memory,
+                                             const Runtime& runtime) const {
+    const TensorView<bfloat16, 2> to(memory.data(), {rows(), columns});
+    convert(matrix(rows_of, columns), to, runtime);
+    return to;
+  }
+  void round_parameters(const Runtime& runtime) const {
+    const internal::Timer timer(profile.products);
+    if (!options.bf16_products) return;
+    const std::array<Index, 2> shape{1, static_cast<Index>(parameters.size())};
+    convert(TensorView<T, 2>(parameters.data(), shape), TensorView<bfloat16, 2>(now.rounded_parameters.data(), shape),
+            runtime);
   }
   void linear_gradients(const internal::TrainedLinear<T>& of, T* input, T* grad_output, T* grad_input,
                         const Runtime& runtime) const {
+    const internal::Timer timer(profile.products);
     const auto [out, in] = of.weight.value.shape;
-    linear_backward<T>(matrix(input, in), transposed(of.weight.value), matrix(grad_output, out),
-                       {.grad_input = matrix(grad_input, in),
-                        .grad_weight = transposed(of.weight.gradient),
-                        .grad_bias = of.bias.gradient,
-                        .accumulate = {false, accumulate, accumulate},
-                        .rows_per_group = length},
-                       runtime);
+    const LinearGradients<T> gradients_of{.grad_input = matrix(grad_input, in),
+                                          .grad_weight = transposed(of.weight.gradient),
+                                          .grad_bias = of.bias.gradient,
+                                          .accumulate = {false, accumulate, accumulate},
+                                          .rows_per_group = length};
+    if constexpr (std::is_same_v<T, float>) {
+      if (options.bf16_products) {
+        linear_backward(rounded_rows(input, in, now.rounded_input, runtime), transposed(rounded(of.weight)),
+                        rounded_rows(grad_output, out, now.rounded_gradient, runtime), gradients_of, runtime);
+        return;
+      }
+    }
+    linear_backward<T>(matrix(input, in), transposed(of.weight.value), matrix(grad_output, out), gradients_of, runtime);
   }
   AttentionOptions attention_options(Index layer) const {
     AttentionOptions attention;
@@ -167,7 +218,8 @@ struct DecoderTraining<T>::State {
     using internal::reject;
     if (b < 1 || l < 1 || b > options.max_sequences || l > options.max_length) {
       reject("tokens has shape (" + std::to_string(b) + ", " + std::to_string(l) + "); expected at most (" +
-             std::to_string(options.max_sequences) + ", " + std::to_string(options.max_length) + ") and at least (1, 1)");
+             std::to_string(options.max_sequences) + ", " + std::to_string(options.max_length) +
+             ") and at least (1, 1)");
     }
     if (given.targets.shape != given.tokens.shape) {
       reject("targets has shape (" + std::to_string(given.targets.shape[0]) + ", " +
@@ -202,6 +254,7 @@ struct DecoderTraining<T>::State {
   TensorView<const Index, 1> of_rows(const std::vector<Index>& values) const { return {values.data(), {rows()}}; }
 
   void embed(const Runtime& runtime) const {
+    const internal::Timer timer(profile.embedding);
     T* const x = now.inputs[0];
     embedding_forward<T>(model.table.value, of_rows(now.tokens), residual(x), {}, runtime);
     if (config.positions == PositionKind::learned)
@@ -210,6 +263,7 @@ struct DecoderTraining<T>::State {
   }
   // sum = x + added, with dropout of added.
   void add(T* x, Index layer, Index branch, T* sum, const Runtime& runtime) const {
+    const internal::Timer timer(profile.residual);
     if (dropout > 0) internal::drop(residual(now.added), residual_dropout(layer, branch), runtime);
     internal::add<T>(rows() * config.width, x, now.added, sum, runtime);
   }
@@ -221,14 +275,15 @@ struct DecoderTraining<T>::State {
     linear(of.qkv, kept.normed, kept.qkv, runtime);
     const Heads h = split(kept.qkv);
     if (config.positions == PositionKind::rotary) {
+      const internal::Timer timer(profile.rotation);
       rotary_forward<T>(h.query, h.query, rotary_options(), runtime);
       rotary_forward<T>(h.key, h.key, rotary_options(), runtime);
     }
+    const internal::Timer timer(profile.attention);
     const TensorView<T, 4> context = contexts(kept.context);
-    attention_forward(
-        h.query, h.key, h.value,
-        {.context = context, .row_max = row_states(kept.row_max), .row_sum = row_states(kept.row_sum)},
-        attention_options(layer), runtime);
+    attention_forward(h.query, h.key, h.value,
+                      {.context = context, .row_max = row_states(kept.row_max), .row_sum = row_states(kept.row_sum)},
+                      attention_options(layer), runtime);
     if (ablated.layer == layer) {
       for (Index row = 0; row < rows(); ++row) {
         T* const head = kept.context + (row * config.num_heads + ablated.head) * config.head_size;
@@ -237,6 +292,7 @@ struct DecoderTraining<T>::State {
     }
   }
   void activate(const internal::LayerActivations<T>& kept, const Runtime& runtime) const {
+    const internal::Timer timer(profile.activations);
     const Index width = config.feed_forward;
     if (config.feed_forward_kind == FeedForwardKind::swiglu) {
       const TensorView<T, 2> both = matrix(kept.up, 2 * width);
@@ -266,13 +322,14 @@ struct DecoderTraining<T>::State {
     add(kept.middle, layer, 1, now.inputs[index + 1], runtime);
   }
   void forward(const AblatedHead& ablated, const Runtime& runtime) const {
+    round_parameters(runtime);
     embed(runtime);
     for (Index layer = 0; layer < config.num_layers; ++layer) layer_forward(layer, ablated, false, runtime);
     norm(model.norm, now.inputs.back(), now.normed, runtime);
-    linear_forward<T>(residual(now.normed), transposed(model.output.value), {}, matrix(now.logits, config.vocabulary),
-                      runtime);
+    linear({model.output, {}}, now.normed, now.logits, runtime);
   }
   double loss(TensorView<T, 1> row_loss, TensorView<T, 2> grad_logits, const Runtime& runtime) const {
+    const internal::Timer timer(profile.loss);
     const CrossEntropyResult result = cross_entropy_forward<T>(
         matrix(now.logits, config.vocabulary), of_rows(now.targets), {.row_loss = row_loss, .grad_logits = grad_logits},
         {.ignored_target = -1, .count = num_targets}, runtime);
@@ -290,15 +347,19 @@ struct DecoderTraining<T>::State {
     const TensorView<T, 4> grad_context = contexts(now.grad_context);
     if (observer) observer(layer, forward_pass, grad_context);
     const Heads grads = split(now.grad_qkv);
-    attention_backward(forward_pass.query, forward_pass.key, forward_pass.value,
-                       {.context = forward_pass.context,
-                        .row_max = forward_pass.row_max,
-                        .row_sum = forward_pass.row_sum,
-                        .grad_context = grad_context,
-                        .fingerprint = kUncheckedFingerprint},
-                       {.grad_query = grads.query, .grad_key = grads.key, .grad_value = grads.value},
-                       attention_options(layer), runtime);
+    {
+      const internal::Timer timer(profile.attention);
+      attention_backward(forward_pass.query, forward_pass.key, forward_pass.value,
+                         {.context = forward_pass.context,
+                          .row_max = forward_pass.row_max,
+                          .row_sum = forward_pass.row_sum,
+                          .grad_context = grad_context,
+                          .fingerprint = kUncheckedFingerprint},
+                         {.grad_query = grads.query, .grad_key = grads.key, .grad_value = grads.value},
+                         attention_options(layer), runtime);
+    }
     if (config.positions == PositionKind::rotary) {
+      const internal::Timer timer(profile.rotation);
       rotary_backward<T>(grads.query, grads.query, rotary_options(), false, runtime);
       rotary_backward<T>(grads.key, grads.key, rotary_options(), false, runtime);
     }
@@ -312,34 +373,35 @@ struct DecoderTraining<T>::State {
     const Index width = config.feed_forward;
     linear_gradients(of.down, kept.activated, branch_gradient(layer, 1, runtime), now.grad_activated, runtime);
     const TensorView<T, 2> grad = matrix(now.grad_activated, width);
+    activation_gradients(kept, grad, runtime);
+    linear_gradients(of.up, kept.normed_2, now.grad_up, now.grad_branch, runtime);
+    norm_backward(of.feed_forward_norm, kept.middle, now.grad_branch, runtime);
+  }
+  void activation_gradients(const internal::LayerActivations<T>& kept, const TensorView<T, 2>& grad,
+                            const Runtime& runtime) const {
+    const internal::Timer timer(profile.activations);
+    const Index width = config.feed_forward;
     if (config.feed_forward_kind == FeedForwardKind::swiglu) {
       const TensorView<T, 2> both = matrix(kept.up, 2 * width), grad_both = matrix(now.grad_up, 2 * width);
-      swiglu_backward<T>(sliced(both, 1, 0, width), sliced(both, 1, width, 2 * width), grad,
-                         {.grad_gate = sliced(grad_both, 1, 0, width),
-                          .grad_up = sliced(grad_both, 1, width, 2 * width)},
-                         runtime);
+      swiglu_backward<T>(
+          sliced(both, 1, 0, width), sliced(both, 1, width, 2 * width), grad,
+          {.grad_gate = sliced(grad_both, 1, 0, width), .grad_up = sliced(grad_both, 1, width, 2 * width)}, runtime);
     } else {
       activation_backward<T>(matrix(kept.up, width), grad, {.grad_input = matrix(now.grad_up, width)},
                              internal::activation_of(config.feed_forward_kind), runtime);
     }
-    linear_gradients(of.up, kept.normed_2, now.grad_up, now.grad_branch, runtime);
-    norm_backward(of.feed_forward_norm, kept.middle, now.grad_branch, runtime);
   }
   // The gradient of what a branch adds: grad_residual, with the dropout of the forward pass.
   T* branch_gradient(Index layer, Index branch, const Runtime& runtime) const {
     if (dropout == 0) return now.grad_residual;
+    const internal::Timer timer(profile.residual);
     std::copy_n(now.grad_residual, rows() * config.width, now.grad_branch);
     internal::drop(residual(now.grad_branch), residual_dropout(layer, branch), runtime);
     return now.grad_branch;
   }
   void backward(const AttentionObserver<T>& observer, const Runtime& runtime) {
     restore_output_gradient();
-    linear_backward<T>(residual(now.normed), transposed(model.output.value), matrix(now.logits, config.vocabulary),
-                       {.grad_input = residual(now.grad_branch),
-                        .grad_weight = transposed(model.output.gradient),
-                        .accumulate = {false, accumulate, false},
-                        .rows_per_group = length},
-                       runtime);
+    linear_gradients({model.output, {}}, now.normed, now.logits, now.grad_branch, runtime);
     std::fill_n(now.grad_residual, rows() * config.width, T{});
     norm_backward(model.norm, now.inputs.back(), now.grad_branch, runtime);
     for (Index layer = config.num_layers - 1; layer >= 0; --layer) {
@@ -347,11 +409,12 @@ struct DecoderTraining<T>::State {
       if (config.feed_forward_kind != FeedForwardKind::none) feed_forward_gradients(layer, runtime);
       attention_gradients(layer, observer, runtime);
     }
+    const internal::Timer timer(profile.embedding);
     if (dropout > 0) internal::drop(residual(now.grad_residual), residual_dropout(-1, 0), runtime);
     if (config.positions == PositionKind::learned) {
-      embedding_backward<T>(of_rows(now.positions), residual(now.grad_residual),
-                            {.grad_table = model.positions.gradient, .accumulate = accumulate, .rows_per_group = length},
-                            runtime);
+      embedding_backward<T>(
+          of_rows(now.positions), residual(now.grad_residual),
+          {.grad_table = model.positions.gradient, .accumulate = accumulate, .rows_per_group = length}, runtime);
     }
     if (config.tied) {
       add_token_gradient(runtime);
@@ -412,4 +475,144 @@ struct DecoderTraining<T>::State {
   double dropout = 0;
   std::uint64_t dropout_seed = 0;
   bool accumulate = false;
+
+  mutable TrainingProfile profile;
 };
+
+template <class T>
+DecoderTraining<T>::DecoderTraining(const DecoderConfig& config, const DecoderTrainingOptions& options)
+    : state_(std::make_unique<State>(config, options)) {}
+template <class T>
+DecoderTraining<T>::~DecoderTraining() = default;
+template <class T>
+DecoderTraining<T>::DecoderTraining(DecoderTraining&&) noexcept = default;
+template <class T>
+DecoderTraining<T>& DecoderTraining<T>::operator=(DecoderTraining&&) noexcept = default;
+
+template <class T>
+const DecoderConfig& DecoderTraining<T>::config() const {
+  return state_->config;
+}
+template <class T>
+std::span<const DecoderParameter> DecoderTraining<T>::description() const {
+  return state_->description;
+}
+template <class T>
+std::span<T> DecoderTraining<T>::parameters() {
+  return {state_->parameters.data(), state_->parameters.size()};
+}
+template <class T>
+std::span<const T> DecoderTraining<T>::parameters() const {
+  return {state_->parameters.data(), state_->parameters.size()};
+}
+template <class T>
+std::span<T> DecoderTraining<T>::gradients() {
+  return {state_->gradients.data(), state_->gradients.size()};
+}
+template <class T>
+std::size_t DecoderTraining<T>::num_bytes() const {
+  const State& s = *state_;
+  return (s.parameters.size() + s.gradients.size() + s.now.memory.size() + s.token_gradient.size() +
+          s.output_gradient.size()) *
+         sizeof(T);
+}
+
+template <class T>
+const TrainingProfile& DecoderTraining<T>::profile() const {
+  return state_->profile;
+}
+
+template <class T>
+double DecoderTraining<T>::forward_backward(const TrainingBatch& batch, bool accumulate,
+                                            const AttentionObserver<T>& observer, const Runtime& runtime) {
+  State& s = *state_;
+  s.load(batch);
+  s.accumulate = accumulate;
+  s.forward({}, runtime);
+  const double loss = s.loss({s.now.row_loss, {s.rows()}}, s.matrix(s.now.logits, s.config.vocabulary), runtime);
+  s.backward(observer, runtime);
+  return loss;
+}
+
+template <class T>
+double DecoderTraining<T>::evaluate(const TrainingBatch& batch, const AblatedHead& ablated, TensorView<T, 2> row_loss,
+                                    Index* correct, const Runtime& runtime) {
+  State& s = *state_;
+  if (ablated.layer >= s.config.num_layers || (ablated.layer >= 0 && ablated.head >= s.config.num_heads) ||
+      ablated.head < 0) {
+    internal::reject("ablated is layer " + std::to_string(ablated.layer) + ", head " + std::to_string(ablated.head) +
+                     "; expected a layer below " + std::to_string(s.config.num_layers) + " and a head from 0 to " +
+                     std::to_string(s.config.num_heads - 1));
+  }
+  if (!row_loss.absent() && row_loss.shape != batch.tokens.shape)
+    internal::reject("row_loss does not have the shape of tokens; expected (" + std::to_string(batch.tokens.shape[0]) +
+                     ", " + std::to_string(batch.tokens.shape[1]) + ")");
+  s.load(batch);
+  s.forward(ablated, runtime);
+  const double loss = s.loss({s.now.row_loss, {s.rows()}}, {}, runtime);
+  for (Index row = 0; row < (row_loss.absent() ? 0 : s.rows()); ++row)
+    row_loss(row / s.length, row % s.length) = s.now.row_loss[row];
+  if (correct != nullptr) {
+    *correct = 0;
+    for (Index row = 0; row < s.rows(); ++row) {
+      const Index target = s.now.targets[static_cast<std::size_t>(row)];
+      const T* const logits = s.now.logits + row * s.config.vocabulary;
+      if (target >= 0 && std::max_element(logits, logits + s.config.vocabulary) == logits + target) ++*correct;
+    }
+  }
+  return loss;
+}
+
+template <class T>
+TensorView<const T, 2> DecoderTraining<T>::logits() const {
+  return state_->matrix(state_->now.logits, state_->config.vocabulary);
+}
+
+template <class T>
+TensorView<const T, 2> DecoderTraining<T>::row_losses() const {
+  return {state_->now.row_loss, {state_->batch, state_->length}};
+}
+
+template <class T>
+void DecoderTraining<T>::visit_activations(const std::function<void(Index layer, std::string_view operation,
+                                                                    const TensorView<const T, 2>& rows)>& visit) const {
+  const State& s = *state_;
+  const Index last = s.config.num_layers - 1;
+  const bool feeds = s.config.feed_forward_kind != FeedForwardKind::none;
+  visit(-1, "embedding", s.residual(s.now.inputs[0]));
+  for (Index layer = 0; layer <= last; ++layer) {
+    const auto& kept = s.now.layers[static_cast<std::size_t>(layer)];
+    if (!s.options.recompute || layer == last) {
+      visit(layer, "attention norm", s.residual(kept.normed));
+      visit(layer, "query, key and value", s.matrix(kept.qkv, s.qkv_width()));
+      visit(layer, "attention", s.matrix(kept.context, s.config.num_heads * s.config.head_size));
+      if (feeds) {
+        const Index up = s.model.layers[static_cast<std::size_t>(layer)].up.weight.value.shape[0];
+        visit(layer, "attention output", s.residual(kept.middle));
+        visit(layer, "feed-forward norm", s.residual(kept.normed_2));
+        visit(layer, "feed-forward up", s.matrix(kept.up, up));
+        visit(layer, "activation", s.matrix(kept.activated, s.config.feed_forward));
+      }
+    }
+    visit(layer, feeds ? "feed-forward output" : "attention output",
+          s.residual(s.now.inputs[static_cast<std::size_t>(layer + 1)]));
+  }
+  visit(-1, "output norm", s.residual(s.now.normed));
+  visit(-1, "output", s.matrix(s.now.logits, s.config.vocabulary));
+}
+
+template <class T>
+AttentionRecord<T> DecoderTraining<T>::attention(Index layer) const {
+  const State& s = *state_;
+  const Index first = s.options.recompute ? s.config.num_layers - 1 : 0;
+  if (layer < first || layer >= s.config.num_layers) {
+    internal::reject("attention of layer " + std::to_string(layer) + "; expected " + std::to_string(first) + " to " +
+                     std::to_string(s.config.num_layers - 1) + (s.options.recompute ? " with recompute" : ""));
+  }
+  return s.record(layer);
+}
+
+template class DecoderTraining<float>;
+template class DecoderTraining<double>;
+
+}  // namespace regard::inline v0

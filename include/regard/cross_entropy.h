@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The cross-entropy loss of classification and language models, fused with its softmax, and its gradient.
+///
+/// @code{.unparsed}
+/// loss(r)           = ln Σ_v exp(logits[r, v]) − logits[r, targets[r]]
+/// loss              = Σ_r loss(r) / count                                     sum: without the division
+/// grad_logits[r, v] = grad_scale · (softmax(logits[r])[v] − [v = targets[r]]) / count
+/// @endcode
+///
+/// - Extents: R rows, for example the positions of all sequences of a batch; V classes, for example the vocabulary.
+/// - A row whose target is the ignored target contributes nothing: its loss and its gradient are 0. count is the number
+///   of the other rows.
+/// - The gradient may overwrite the logits, which are the largest tensor of a small language model.
+///
+/// Read next: src/layers/cross_entropy.cpp.
+#pragma once
+
+#include <type_traits>
+
+#include "regard/runtime.h"
+#include "regard/tensor.h"
+
+namespace regard::inline v0 {
+
+/// How the losses of the rows become one loss.
+enum class Reduction {
+  /// The sum divided by the number of targets that are not ignored.
+  mean,
+  /// The sum.
+  sum
+};
+
+/// Options of cross_entropy_forward().
+struct CrossEntropyOptions {
+  /// Rows with this target are ignored. A value from 0 to V − 1 excludes the class of that index.
+  Index ignored_target = -1;
+  /// How the losses of the rows become one loss, and whether gradients are divided by the count.
+  Reduction reduction = Reduction::mean;
+  /// Factor of grad_logits, for example ∂L / ∂loss. It does not change the loss.
+  double grad_scale = 1;
+  /// The count by which Reduction::mean divides, for a batch in several calls: the number of targets of the whole batch
+  /// that are not ignored. 0: the number of those of this call.
+  Index count = 0;
+  /// Rows whose losses are summed by themselves; 0: all rows.
+  ///
+  /// Rows 0 … rows_per_group − 1 are the first group, and so on. The sum of each group is divided by the count, and the
+  /// quotients are added in order. So the loss of a batch in one call has the bits of the sum of the losses of the same
+  /// batch in several calls, one for each group, with CrossEntropyOptions::count.
+  Index rows_per_group = 0;
+};
+
+/// Views that cross_entropy_forward() writes. An output whose view is absent is not written.
+///
+/// An output must not overlap an input or another output, except that grad_logits may be the same view as logits.
+///
+/// @tparam T  float, double or bfloat16.
+template <class T>
+struct CrossEntropyOutputs {
+  /// Loss of each row, (R), 0 where the target is ignored.
+  TensorView<ComputeType<T>, 1> row_loss{};
+  /// Gradient of the loss with respect to logits, (R, V).
+  TensorView<T, 2> grad_logits{};
+};
+
+/// What cross_entropy_forward() returns.
+struct CrossEntropyResult {
+  /// The mean or the sum; 0 if every target is ignored, or if R = 0.
+  double loss = 0;
+  /// The number of targets of the call that are not ignored.
+  Index count = 0;
+};
+
+/// Computes the cross-entropy loss and, if requested, its gradient.
+///
+/// The formulas are at the top of this file.
+///
+/// @tparam T       float, double or bfloat16.
+/// @param logits   (R, V), any strides. V is at least 1, unless R is 0.
+/// @param targets  (R), any stride: classes from 0 to V − 1, or CrossEntropyOptions::ignored_target.
+/// @param outputs  Views to write.
+/// @param options  Ignored target, reduction, and scale of the gradient.
+/// @param runtime  Threads, scratch memory and cancellation.
+/// @return The loss and the number of targets that are not ignored. Both are 0 while a plan is made (plan.h).
+///
+/// Writes every view that outputs contains.
+///
+/// Values that are not finite:
+/// - A logit of −∞ is an impossible class: its softmax and its gradient are 0. If it is the target, the loss is +∞ and
+///   the gradients are those of the formula.
+/// - A row with a NaN, with +∞, or with nothing but −∞ has no softmax: its loss and its gradients are NaN. Ignored rows
+///   are not read.
+///
+/// @throws InvalidArgument  before any work, if an argument is invalid. A target that is out of range is named with its
+///                          row and its value.
+/// @throws std::bad_alloc   if memory cannot be allocated.
+/// @throws Cancelled        if a stop is requested.
+///
+/// @par Bits and error
+/// Exponentials `exp(logit − max)` are within 1 ULP of their rounded argument. They are summed in double, in 16 lanes
+/// (class v in lane v mod 16), which are folded by halves. The losses of the rows are added in order, in double. The
+/// bits are the same for any number of threads and on every instruction set that has fused multiply-add.
+/// @par
+/// bfloat16 is computed in float, and its gradient is rounded once. Before that rounding, with u = 2⁻²⁴ (double: 2⁻⁵³)
+/// and p = softmax(logits[r])[v] · |grad_scale| / count, the errors are at most
+/// @code{.unparsed}
+/// loss(r)            u · (2 + ln V) + 2⁻⁵³ · (V/16 + 12) · (1 + loss(r))
+/// grad_logits[r, v]  u · |grad_logits[r, v]| + (u · (6 + ln V + max − logit) + 2⁻⁵³ · (V/16 + 12)) · p
+/// @endcode
+/// and another `2⁻⁵¹ · |grad_scale| / count` for the gradient of the target's logit.
+///
+/// @par Example
+/// @code{.cpp}
+/// const double loss = cross_entropy_forward<float>(logits, targets, {.grad_logits = logits}).loss;  // in place
+/// @endcode
+template <class T>
+REGARD_EXPORT CrossEntropyResult cross_entropy_forward(std::type_identity_t<TensorView<const T, 2>> logits,
+                                                       TensorView<const Index, 1> targets,
+                                                       const std::type_identity_t<CrossEntropyOutputs<T>>& outputs = {},
+                                                       const CrossEntropyOptions& options = {},
+                                                       const Runtime& runtime = {});
+
+}  // namespace regard::inline v0
