@@ -96,7 +96,7 @@ def test_a_run_is_not_resumed_with_another_text_or_setting(tmp_path):
     assert "--resume" in message
     fail(1, "learning_rate", "train", *options, "--resume", "--learning-rate", "0.5", cwd=tmp_path)
     text.write_text(text.read_text().replace("cat", "dog"))
-    fail(1, "sha256", "train", *options, "--resume", cwd=tmp_path)
+    fail(1, "SHA-256", "train", *options, "--resume", cwd=tmp_path)
 
 
 @pytest.mark.parametrize(("words", "options"), [
