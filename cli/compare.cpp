@@ -28,7 +28,7 @@ void compare(const CompareArguments& arguments) {
                                 .unicode = terminal_is_unicode(),
                                 .full = arguments.full};
   if (arguments.html == "-" && arguments.json) throw UsageError("--html - and --json both write to standard output");
-  const SentenceModel model = load_model(arguments.model);
+  const SentenceModel model = load_encoder_model(arguments.model, "compare");
   try {
     const Comparison comparison =
         compare_word(model, arguments.word, arguments.sentences,

@@ -118,7 +118,7 @@ void embed(const EmbedArguments& arguments) {
   check_paths({{"--input", input}}, {{"--output", output}});
   TextLines lines(input);
   OutputFiles files;
-  const SentenceModel model = load_model(arguments.model);
+  const SentenceModel model = load_encoder_model(arguments.model, "embed");
   VectorWriter writer(format, model, files, files.add(output));
   for_each_line_vector(model, lines, EmptyLines::keep, arguments.model.truncate, "embed",
                        [&](const LineVectors& batch) { writer.add(batch); });

@@ -184,9 +184,9 @@ void explain_sentence(const SentenceTextArguments& arguments, const ExplainText&
             "\n" + render_compare_text(
                        *comparison, {.width = text.width, .color = text.color, .unicode = text.unicode, .brief = true});
       if (!shared.html.empty()) {
-        const std::string page_address =
-            page_line(shared.html, fmt::format("step by step, all {} heads",
-                                               model.encoder.config.num_layers * model.encoder.config.num_heads));
+        const std::string page_address = page_line(
+            shared.html,
+            fmt::format("step by step, all {} heads", model.extents().num_layers * model.extents().num_heads));
         screen += comparison ? page_address.substr(1) : page_address;  // ./demo must fit on one screen
       }
       write_stdout(screen);

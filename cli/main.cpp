@@ -136,9 +136,11 @@ int run(int count, char** arguments) {
   add_explain(app);
   add_compare(app);
   add_heads(app);
+  add_train(app);
   add_embed(app);
   add_similar(app);
   add_lesson(app);
+  add_generate(app);
   add_pull(app);
   add_bench(app);
   add_info(app);
@@ -205,6 +207,8 @@ int main(int count, char** arguments) {
     return run(count, arguments);
   } catch (const UsageError& error) {
     return report(error.what(), 2);
+  } catch (const StoppedBySignal& error) {
+    return report(error.what(), 128 + error.signal);
   } catch (const ClosedPipe&) {
     return 1;
   } catch (const std::bad_alloc&) {

@@ -4,6 +4,7 @@
 // Read next: model_cache.h, docs/reference/model.md.
 #include "model_options.h"
 
+#include "program.h"
 #include "pull/model_cache.h"
 
 namespace regard::program {
@@ -13,7 +14,7 @@ void add_model_options(CLI::App& command, ModelArguments& arguments) {
   command
       .add_option("--model", arguments.folder,
                   "folder with config.json, tokenizer.json and\nmodel.safetensors (default: the model of\n"
-                  "regard pull minilm)")
+                  "regard pull minilm); for explain and heads also\nthe folder of a training run")
       ->type_name("FOLDER")
       ->group(group);
   const auto add_flag = [&](const char* name, bool& value, const char* help) {
@@ -29,6 +30,12 @@ void add_model_options(CLI::App& command, ModelArguments& arguments) {
 SentenceModel load_model(const ModelArguments& arguments) {
   return load_sentence_model(model_folder(arguments.folder),
                              {.map = arguments.map, .allow_nonfinite = arguments.allow_nonfinite});
+}
+
+SentenceModel load_encoder_model(const ModelArguments& arguments, const char* command) {
+  SentenceModel model = load_model(arguments);
+  usage("", [&] { check_is_encoder(model, command); });
+  return model;
 }
 
 }  // namespace regard::program

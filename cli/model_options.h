@@ -26,5 +26,7 @@ void add_model_options(CLI::App& command, ModelArguments& arguments);
 
 // Throws std::runtime_error naming `regard pull minilm` if there is no model, and as load_sentence_model does.
 SentenceModel load_model(const ModelArguments& arguments);
+// As above, for a command that needs an encoder. Throws UsageError if the model is a decoder.
+SentenceModel load_encoder_model(const ModelArguments& arguments, const char* command);
 
 }  // namespace regard::program

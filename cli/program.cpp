@@ -29,6 +29,7 @@
 #include <map>
 #include <memory>
 #include <system_error>
+#include <utility>
 
 #include "progress.h"
 
@@ -104,6 +105,9 @@ std::string_view environment_variable(const char* name) {
 
 // ---- standard output
 
+namespace {
+
+// Writes all bytes, also if the descriptor is non-blocking. Returns 0 or the errno.
 int write_all(int descriptor, const char* bytes, std::size_t count) {
   while (count > 0) {
     const ssize_t written = ::write(descriptor, bytes, std::min<std::size_t>(count, std::size_t{1} << 30));
@@ -119,6 +123,8 @@ int write_all(int descriptor, const char* bytes, std::size_t count) {
   }
   return 0;
 }
+
+}  // namespace
 
 void write_stdout(std::string_view text) {
   const int error = write_all(STDOUT_FILENO, text.data(), text.size());
@@ -374,8 +380,7 @@ std::size_t OutputFiles::add(const std::string& path) {
   file.name = path;
   if (path == "-") {
     file.name = "standard output";
-    file.descriptor = STDOUT_FILENO;
-    files_.push_back(file);
+    files_.push_back(std::move(file));
     return slot;
   }
   if (path.empty()) throw std::runtime_error("the name of an output file is empty");
@@ -395,34 +400,26 @@ std::size_t OutputFiles::add(const std::string& path) {
     const std::string name = fmt::format(".regard-{}-{}-{}", ::getpid(), slot, attempt);
     file.temporary = (target.parent_path() / name).string();
     remember(slot, file.temporary);
-    file.descriptor = ::open(file.temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (file.descriptor >= 0) break;
-    const int error = errno;
+    file.contents = NewFile::create(file.temporary, file.name);
+    if (file.contents) break;
     temporary_names[slot].used = false;
-    if (error != EEXIST) fail("cannot be written: " + reason(error));
   }
-  if (file.replaces) ::fchmod(file.descriptor, mode);
-  files_.push_back(file);
+  if (file.replaces) file.contents->set_permissions(mode);
+  files_.push_back(std::move(file));
   return slot;
 }
 
 void OutputFiles::write(std::size_t number, const void* bytes, std::size_t count) {
-  const File& file = files_[number];
-  if (file.descriptor == STDOUT_FILENO) {
-    write_stdout({static_cast<const char*>(bytes), count});
-  } else if (const int error = write_all(file.descriptor, static_cast<const char*>(bytes), count)) {
-    throw std::runtime_error(file.name + ": cannot be written: " + reason(error));
+  const std::string_view text(static_cast<const char*>(bytes), count);
+  if (File& file = files_[number]; file.contents) {
+    file.contents->write(text);
+  } else {
+    write_stdout(text);
   }
 }
 
 void OutputFiles::close(std::size_t number) {
-  File& file = files_[number];
-  if (file.temporary.empty() || file.descriptor < 0) return;
-  // Some file systems cannot sync and report EINVAL; then there is nothing to wait for.
-  int error = ::fsync(file.descriptor) == 0 || errno == EINVAL ? 0 : errno;
-  if (::close(file.descriptor) != 0 && error == 0) error = errno;
-  file.descriptor = -1;
-  if (error != 0) throw std::runtime_error(file.name + ": cannot be written: " + reason(error));
+  if (auto contents = std::exchange(files_[number].contents, std::nullopt)) contents->close();
 }
 
 void OutputFiles::commit() {
@@ -465,7 +462,6 @@ std::string OutputFiles::take_back(std::size_t count) {
 void OutputFiles::remove_temporaries() {
   for (std::size_t i = 0; i < files_.size(); ++i) {
     if (files_[i].temporary.empty()) continue;
-    if (files_[i].descriptor >= 0) ::close(files_[i].descriptor);
     ::unlink(files_[i].temporary.c_str());
     temporary_names[i].used = false;
   }

@@ -27,6 +27,7 @@
 
 #include "regard/io/json_writer.h"
 #include "regard/io/npy.h"
+#include "regard/io/output_file.h"
 #include "regard/tensor.h"
 
 namespace regard::program {
@@ -43,11 +44,20 @@ void add_info(CLI::App& app);
 void add_completion(CLI::App& app);
 void add_man(CLI::App& app);
 void add_pull(CLI::App& app);
+void add_train(CLI::App& app);
+void add_generate(CLI::App& app);
 
 // An error in the command line. The message names the option and states what to write instead.
 class UsageError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
+};
+
+// The user ended long work by a signal, and everything was saved. main reports the message and exits with 128 + signal.
+class StoppedBySignal : public std::runtime_error {
+ public:
+  StoppedBySignal(int by_signal, const std::string& message) : std::runtime_error(message), signal(by_signal) {}
+  int signal;
 };
 
 // ---- standard output
@@ -135,9 +145,6 @@ InputFile open_input(const std::string& path, const std::string& option = "", co
 // All bytes of a file or of standard input. Throws as open_input does, and if there are more than max_bytes.
 std::string read_text(const std::string& path, std::uint64_t max_bytes, const std::string& option = "");
 
-// Writes all bytes, also if the descriptor is non-blocking. Returns 0 or the errno.
-int write_all(int descriptor, const char* bytes, std::size_t count);
-
 // Output files that are all written or none. Each is written under a temporary name in its folder; commit() syncs and
 // renames them. If a rename fails, the previous ones are undone. Without commit(), and on Ctrl-C, SIGTERM and SIGHUP,
 // the temporary files are removed. The path "-" is standard output, which is written directly. Every failure throws
@@ -158,12 +165,12 @@ class OutputFiles {
 
  private:
   struct File {
-    std::string name;        // as given
-    std::string target;      // with symbolic links followed
-    std::string temporary;   // empty for standard output
-    std::string replaced{};  // second name of the previous file at target, while commit() may still fail
-    bool replaces = false;   // target exists
-    int descriptor = -1;
+    std::string name;                   // as given
+    std::string target;                 // with symbolic links followed
+    std::string temporary;              // empty for standard output
+    std::string replaced{};             // second name of the previous file at target, while commit() may still fail
+    bool replaces = false;              // target exists
+    std::optional<NewFile> contents{};  // until it is closed; none for standard output
   };
   void remove_temporaries();
   // Undoes the first `count` renames. Returns the names of files that could not be restored.

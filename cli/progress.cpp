@@ -92,6 +92,7 @@ void Progress::draw(milliseconds elapsed) noexcept try {
   const double share = std::clamp(static_cast<double>(done) / static_cast<double>(total), 0.0, 1.0);
   std::string tail = fmt::format(" {:3.0f} %", std::floor(100 * share));
   if (share > 0) tail += "  " + time_text(static_cast<double>(elapsed.count()) / 1000 * (1 - share) / share);
+  if (!note_.empty()) tail += "  " + note_;
 
   const int columns = room();
   const int bar = std::min(columns - static_cast<int>(label_.size() + tail.size()) - 3, 40);

@@ -13,6 +13,7 @@
 #include <functional>
 #include <mutex>
 #include <string>
+#include <utility>
 
 #include "regard/tensor.h"
 
@@ -28,6 +29,8 @@ class Progress {
 
   // A callback for Runtime::progress; empty if nothing would be shown. It must not be called after destruction.
   std::function<void(Index, Index)> report();
+  // Text after the remaining time, from the next update on. Must not be called during an update.
+  void note(std::string text) { note_ = std::move(text); }
   // Can be called from any thread, and from several at the same time.
   void update(Index done, Index total) noexcept;
 
@@ -36,6 +39,7 @@ class Progress {
   void draw(std::chrono::milliseconds elapsed) noexcept;
 
   const std::string label_;
+  std::string note_;
   const bool shown_;
   const Clock::time_point begin_ = Clock::now();
   std::atomic<Index> done_{0};

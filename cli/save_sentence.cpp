@@ -42,21 +42,21 @@ const Saved* find_saved(std::string_view name) {
   return found == kSaved.end() ? nullptr : &*found;
 }
 
-std::vector<Index> shape_of(std::string_view name, const EncoderConfig& config, Index length) {
-  if (name == "weights" || name == "scores") return {config.num_layers, config.num_heads, length, length};
-  if (name == "hidden_states") return {config.num_layers + 1, length, config.width};
-  return {config.num_layers, config.num_heads, length, config.head_size()};
+std::vector<Index> shape_of(std::string_view name, const ModelExtents& extents, Index length) {
+  if (name == "weights" || name == "scores") return {extents.num_layers, extents.num_heads, length, length};
+  if (name == "hidden_states") return {extents.num_layers + 1, length, extents.width};
+  return {extents.num_layers, extents.num_heads, length, extents.head_size};
 }
 
 // Calls write(tensor) for each layer of an array.
 template <class Write>
-void for_each_part(std::string_view name, const EncoderTrace& trace, Write write) {
+void for_each_part(std::string_view name, const ModelTrace& trace, Write write) {
   if (name == "hidden_states") write(trace.embedded);
   for (std::size_t n = 0; n < trace.layers.size(); ++n) {
     const LayerTrace& layer = trace.layers[n];
     const auto index = static_cast<Index>(n);
-    if (name == "weights") write(encoder_weights(trace, index));
-    if (name == "scores") write(encoder_weights(trace, index, WeightsKind::scores));
+    if (name == "weights") write(trace_weights(trace, index));
+    if (name == "scores") write(trace_weights(trace, index, WeightsKind::scores));
     if (name == "query") write(layer.query);
     if (name == "key") write(layer.key);
     if (name == "value") write(layer.value);
@@ -73,7 +73,7 @@ std::string tokens_json(const SentenceModel& model, const Sentence& sentence, co
   json.name("model");
   json.begin_object(JsonLayout::one_line);
   json.string("folder", model.folder);
-  json.string("sha256", model.encoder.checkpoint ? model.encoder.checkpoint->sha256() : std::string());
+  json.string("sha256", model.sha256());
   json.end_object();
   json.string("text", sentence.text);
   json.list("ids", sentence.tokens.ids);
@@ -93,7 +93,7 @@ std::string tokens_json(const SentenceModel& model, const Sentence& sentence, co
     json.begin_object(JsonLayout::one_line);
     json.string("file", name + ".npy");
     json.list("axes", split(find_saved(name)->axes, ','));
-    json.list("shape", shape_of(name, model.encoder.config, length));
+    json.list("shape", shape_of(name, model.extents(), length));
     json.string("dtype", "float32");
     json.end_object();
   }
@@ -128,7 +128,7 @@ void SentenceSaver::write(const SentenceModel& model, const Sentence& sentence) 
   const auto length = static_cast<Index>(sentence.tokens.ids.size());
   for (const std::string& name : names_) {
     const std::size_t file = files_->add((folder / (name + ".npy")).string());
-    const std::string header = npy_header(ElementType::float32, shape_of(name, model.encoder.config, length));
+    const std::string header = npy_header(ElementType::float32, shape_of(name, model.extents(), length));
     files_->write(file, header.data(), header.size());
     for_each_part(name, sentence.trace, [&](const auto& part) {
       files_->write(file, part.data(), static_cast<std::size_t>(part.size()) * sizeof(float));

@@ -121,7 +121,7 @@ void similar(const SimilarArguments& arguments) {
   if (arguments.input.empty() && reads_from_terminal())
     throw UsageError("no lines are given; give --input FILE, or one text per line on standard input");
   TextLines lines(arguments.input.empty() ? "-" : arguments.input);
-  const SentenceModel model = load_model(arguments.model);
+  const SentenceModel model = load_encoder_model(arguments.model, "similar");
   const std::vector<float> wanted =
       usage("", [&] { return text_vector(model, arguments.text, arguments.model.truncate); });
   Best best(static_cast<std::size_t>(top));

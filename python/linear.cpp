@@ -42,7 +42,8 @@ Activation activation_of(const char* operator_name, Keywords& keywords) {
   if (text == "relu") return Activation::relu;
   if (text == "gelu") return Activation::gelu;
   if (text == "gelu_tanh") return Activation::gelu_tanh;
-  reject(operator_name, "activation is '" + text + "'; expected none, relu, gelu or gelu_tanh");
+  if (text == "silu") return Activation::silu;
+  reject(operator_name, "activation is '" + text + "'; expected none, relu, gelu, gelu_tanh or silu");
 }
 
 // Calls with the type of the output: that of `out`, else `dtype`, else T.
@@ -176,7 +177,7 @@ void bind_linear(nb::module_& module) {
               "typing.Any"),
       "activation(input · weight + bias): input (R, I), weight (I, O) or PackedLinear, bias (O), all of\n"
       "float32, float64 or bfloat16. The output of bfloat16 inputs may be float32 (dtype, out). activation\n"
-      "is none, relu, gelu or gelu_tanh. The weight of a PyTorch nn.Linear has shape (O, I): pass weight.T.");
+      "is none, relu, gelu, gelu_tanh or silu. The weight of a PyTorch nn.Linear has shape (O, I): pass weight.T.");
   module.def("linear_backward", &linear_backward_of, nb::arg("input"), nb::arg("weight"), nb::arg("grad_output"),
              nb::arg("kwargs"),
              nb::sig("def linear_backward(input: object, weight: object, grad_output: object, *, "

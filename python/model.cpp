@@ -115,6 +115,7 @@ Explanation lesson_of(const std::string& name, std::optional<std::string> layout
 }
 
 nb::object embed_of(const SentenceModel& model, const std::vector<std::string>& texts, bool truncate) {
+  check_is_encoder(model, "embed");
   std::optional<Tensor<float, 2>> vectors;
   run(kUnknownOperations, 0, [&](const Runtime& runtime) {
     std::vector<std::vector<Index>> ids;
@@ -242,12 +243,14 @@ void bind_views(nb::module_& module) {
 }  // namespace
 
 void bind_model(nb::module_& module) {
-  nb::class_<SentenceModel>(module, "Model",
-                            "An encoder of the BERT family with its tokenizer, as load_model returns it.")
-      .def_prop_ro("num_layers", [](const SentenceModel& model) { return model.encoder.config.num_layers; })
-      .def_prop_ro("num_heads", [](const SentenceModel& model) { return model.encoder.config.num_heads; })
-      .def_prop_ro("width", [](const SentenceModel& model) { return model.encoder.config.width; })
-      .def_prop_ro("max_positions", [](const SentenceModel& model) { return model.encoder.config.max_positions; })
+  nb::class_<SentenceModel>(
+      module, "Model",
+      "An encoder of the BERT family with its tokenizer, or a decoder that was trained here, as load_model\n"
+      "returns it.")
+      .def_prop_ro("num_layers", [](const SentenceModel& model) { return model.extents().num_layers; })
+      .def_prop_ro("num_heads", [](const SentenceModel& model) { return model.extents().num_heads; })
+      .def_prop_ro("width", [](const SentenceModel& model) { return model.extents().width; })
+      .def_prop_ro("max_positions", [](const SentenceModel& model) { return model.extents().max_positions; })
       .def_prop_ro("folder",
                    [](const SentenceModel& model) {
                      return nb::steal<nb::str>(PyUnicode_DecodeFSDefaultAndSize(
@@ -265,7 +268,8 @@ void bind_model(nb::module_& module) {
   bind_views(module);
   module.def("load_model", &load_model_of, nb::arg("folder"), nb::arg("map") = false,
              nb::sig("def load_model(folder: str | os.PathLike[str], map: bool = False) -> Model"),
-             "Reads config.json, tokenizer.json and model.safetensors of a folder in the layout of Hugging Face.\n"
+             "Reads config.json, tokenizer.json and model.safetensors of a folder in the layout of Hugging Face,\n"
+             "or the newest checkpoint of a training run, whose model explain() takes.\n"
              "map maps the parameters into memory instead of reading them. Raises RuntimeError with the path of\n"
              "the file.");
   module.def("explain", &explain_of, nb::arg("input"), nb::arg("model").none() = nb::none(),

@@ -162,8 +162,10 @@ static void test_packed_linear(void) {
   expect(regard_packed_linear_create(&w, NULL, &packed) == REGARD_OK, "pack");
   expect(regard_packed_linear_forward(&x, packed, &b, REGARD_RELU, &y, NULL) == REGARD_OK, "packed linear");
   for (i = 0; i < 4; ++i) expect(output[i] == expected[i], "an output of the packed linear");
-  expect_error(regard_packed_linear_forward(&x, packed, &b, 4, &y, NULL),
-               "linear_forward: activation is 4; expected 0 (none), 1 (relu), 2 (gelu) or 3 (gelu_tanh)");
+  expect(regard_packed_linear_forward(&x, packed, NULL, REGARD_SILU, &y, NULL) == REGARD_OK, "packed linear, silu");
+  expect(output[0] > 4.9665f && output[0] < 4.9666f, "5 / (1 + exp(-5))");
+  expect_error(regard_packed_linear_forward(&x, packed, &b, 5, &y, NULL),
+               "linear_forward: activation is 5; expected 0 (none), 1 (relu), 2 (gelu), 3 (gelu_tanh) or 4 (silu)");
   expect_error(regard_packed_linear_forward(&x64, packed, NULL, REGARD_RELU, &y, NULL),
                "linear_forward: weight was packed with a different type than that of input; expected the same type");
   expect_error(regard_packed_linear_forward(&x, NULL, NULL, REGARD_RELU, &y, NULL), "linear_forward: weight is NULL");

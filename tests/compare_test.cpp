@@ -175,7 +175,7 @@ void expect_numbers(const Comparison& c, const CompareNumbers& numbers, const st
   EXPECT_EQ(p, numbers.pairs.size());
   for (std::size_t s = 0; s < sentences.size(); ++s) {
     for (Index layer = 0; layer < 3; ++layer) {
-      const Tensor<float, 3> weights = encoder_weights(sentences[s].trace, layer);
+      const Tensor<float, 3> weights = trace_weights(sentences[s].trace, layer);
       for (Index head = 0; head < 4; ++head) {
         const Tensor<double, 2> words = word_weights(sentences[s], weights, head);
         double sum = 0;

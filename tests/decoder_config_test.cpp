@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The description of a decoder: defaults, rejections, and the list of its parameters.
-// Read next: src/model/decoder/decoder_config.cpp.
+// The description of a decoder: defaults, rejections, the list of its parameters, and its config.json.
+// Read next: src/model/decoder/decoder_config.cpp, decoder_json.cpp.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <set>
 
+#include "regard/error.h"
 #include "regard/model/decoder.h"
 #include "support/rejection.h"
 
@@ -226,6 +228,162 @@ TEST(DecoderConfig, RejectsWhatIsOutOfRange) {
               c.feed_forward = 1;
             }),
             "decoder: the number of parameters is 1116696018944; expected at most 1099511627776");
+}
+
+const DecoderConfig kLlama{.vocabulary = 65,
+                           .num_layers = 2,
+                           .num_heads = 4,
+                           .num_kv_heads = 2,
+                           .width = 24,
+                           .max_positions = 64,
+                           .norm = NormKind::rms,
+                           .norm_epsilon = 1e-6,
+                           .positions = PositionKind::rotary,
+                           .rotary_base = 5e5,
+                           .feed_forward_kind = FeedForwardKind::swiglu};
+
+TEST(DecoderJson, LlamaIsWrittenForTransformers) {
+  EXPECT_EQ(decoder_config_json(kLlama), R"({
+  "model_type": "llama",
+  "architectures": ["LlamaForCausalLM"],
+  "vocab_size": 65,
+  "hidden_size": 24,
+  "intermediate_size": 64,
+  "num_hidden_layers": 2,
+  "num_attention_heads": 4,
+  "num_key_value_heads": 2,
+  "head_dim": 6,
+  "max_position_embeddings": 64,
+  "rms_norm_eps": 1e-06,
+  "rope_theta": 5e+05,
+  "tie_word_embeddings": true,
+  "hidden_act": "silu",
+  "attention_bias": false,
+  "mlp_bias": false,
+  "bos_token_id": null,
+  "eos_token_id": null,
+  "torch_dtype": "float32"
+}
+)");
+}
+
+TEST(DecoderJson, OtherModelsNameTheirChoices) {
+  EXPECT_EQ(decoder_config_json(kSmall), R"({
+  "model_type": "regard_decoder",
+  "vocab_size": 65,
+  "hidden_size": 24,
+  "intermediate_size": 96,
+  "num_hidden_layers": 2,
+  "num_attention_heads": 4,
+  "num_key_value_heads": 4,
+  "head_dim": 6,
+  "max_position_embeddings": 64,
+  "layer_norm_eps": 1e-05,
+  "rope_theta": 10000,
+  "tie_word_embeddings": true,
+  "norm": "layer",
+  "positions": "learned",
+  "feed_forward": "gelu",
+  "biases": false,
+  "torch_dtype": "float32"
+}
+)");
+}
+
+TEST(DecoderJson, ReadsWhatIsWritten) {
+  int num_llama = 0;
+  for (bool biases : {false, true}) {
+    for (NormKind norm : {NormKind::layer, NormKind::rms}) {
+      for (PositionKind positions : {PositionKind::learned, PositionKind::rotary, PositionKind::none}) {
+        for (FeedForwardKind kind : {FeedForwardKind::none, FeedForwardKind::relu, FeedForwardKind::gelu,
+                                     FeedForwardKind::gelu_tanh, FeedForwardKind::swiglu}) {
+          DecoderConfig c = kSmall;
+          c.num_kv_heads = 2;
+          c.norm = norm;
+          c.norm_epsilon = 0.1;
+          c.positions = positions;
+          c.rotary_base = 1.0 / 3;
+          c.feed_forward_kind = kind;
+          c.tied = biases;
+          c.biases = biases;
+          const std::string text = decoder_config_json(c);
+          EXPECT_EQ(parse_decoder_config(text, "config.json"), completed(c)) << text;
+          num_llama += text.find("llama") != std::string::npos;
+        }
+      }
+    }
+  }
+  EXPECT_EQ(num_llama, 1);
+}
+
+TEST(DecoderJson, FieldsOfOtherWritersHaveDefaults) {
+  // As transformers writes a configuration whose other fields have Llama's default values.
+  const DecoderConfig c = parse_decoder_config(
+      R"({"model_type": "llama", "vocab_size": 100, "hidden_size": 32, "intermediate_size": 40,
+          "num_hidden_layers": 1, "num_attention_heads": 4, "max_position_embeddings": 16, "rms_norm_eps": 1e-5,
+          "rope_theta": 10000.0, "rope_scaling": null, "initializer_range": 0.02, "use_cache": true})",
+      "config.json");
+  EXPECT_EQ(c.num_kv_heads, 4);
+  EXPECT_EQ(c.head_size, 8);
+  EXPECT_FALSE(c.tied);
+}
+
+// The message for a config.json in which one piece is replaced by another. Its offset lies in that piece, and is
+// returned as "*".
+std::string json_rejection(const DecoderConfig& config, std::string_view piece, std::string_view other) {
+  std::string text = decoder_config_json(config);
+  const std::size_t at = text.find(piece);
+  EXPECT_NE(at, std::string::npos) << piece;
+  text.replace(at, piece.size(), other);
+  std::string message = rejection<DataError>([&] { parse_decoder_config(text, "c.json"); });
+  const std::string start = "c.json: byte ";
+  if (!message.starts_with(start)) return message;
+  std::size_t num_digits = 0;
+  const std::size_t offset = std::stoul(message.substr(start.size()), &num_digits);
+  EXPECT_GE(offset, at);
+  EXPECT_LT(offset, at + other.size());
+  return message.replace(start.size(), num_digits, "*");
+}
+
+TEST(DecoderJson, RejectsWithNameValueAndOffset) {
+  EXPECT_EQ(rejection<DataError>([] { parse_decoder_config("[]", "c.json"); }), "c.json: byte 0: expected an object");
+  EXPECT_EQ(rejection<DataError>([] { parse_decoder_config("{", "c.json"); }).find("c.json: byte 1"), 0u);
+  EXPECT_EQ(json_rejection(kLlama, "\"llama\"", "\"gpt2\""),
+            "c.json: byte *: model_type is \"gpt2\"; expected \"llama\", \"regard_decoder\"");
+  EXPECT_EQ(json_rejection(kLlama, "hidden_size", "hidden"), "c.json: hidden_size is missing");
+  EXPECT_EQ(json_rejection(kLlama, "24", "0"),
+            "c.json: byte *: hidden_size is 0; expected a whole number from 1 to 16777216");
+  EXPECT_EQ(json_rejection(kLlama, "24", "2.5"),
+            "c.json: byte *: hidden_size is 2.5; expected a whole number from 1 to 16777216");
+  EXPECT_EQ(json_rejection(kLlama, "24", "1e300"),
+            "c.json: byte *: hidden_size is 1e+300; expected a whole number from 1 to 16777216");
+  EXPECT_EQ(json_rejection(kLlama, "24", "[24]"),
+            "c.json: byte *: hidden_size is a list; expected a whole number from 1 to 16777216");
+  EXPECT_EQ(json_rejection(kLlama, "\"intermediate_size\": 64", "\"intermediate_size\": 0"),
+            "c.json: byte *: intermediate_size is 0; expected a whole number from 1 to 16777216");
+  EXPECT_EQ(json_rejection(kLlama, "\"head_dim\": 6", "\"head_dim\": 7"),
+            "c.json: decoder: head_size is 7; expected an even number with rotary positions");
+  EXPECT_EQ(json_rejection(kLlama, "1e-06", "\"1e-6\""), "c.json: byte *: rms_norm_eps is \"1e-6\"; expected a number");
+  EXPECT_EQ(json_rejection(kLlama, "1e-06", "-1"),
+            "c.json: decoder: norm_epsilon is -1; expected a finite number of at least 0");
+  EXPECT_EQ(json_rejection(kLlama, "\"tie_word_embeddings\": true", "\"tie_word_embeddings\": 1"),
+            "c.json: byte *: tie_word_embeddings is 1; expected true or false");
+  EXPECT_EQ(json_rejection(kLlama, "\"silu\"", "\"gelu\""),
+            "c.json: byte *: hidden_act is \"gelu\"; only \"silu\" is supported");
+  EXPECT_EQ(json_rejection(kLlama, "\"attention_bias\": false", "\"attention_bias\": true"),
+            "c.json: byte *: attention_bias is true; only false is supported");
+  EXPECT_EQ(json_rejection(kLlama, "\"mlp_bias\": false", "\"mlp_bias\": true"),
+            "c.json: byte *: mlp_bias is true; only false is supported");
+  EXPECT_EQ(json_rejection(kLlama, "\"bos_token_id\": null", "\"rope_scaling\": {\"factor\": 8}"),
+            "c.json: byte *: rope_scaling is an object; only null is supported");
+  EXPECT_EQ(json_rejection(kSmall, "\"layer\"", "\"batch\\u001b\""),
+            "c.json: byte *: norm is \"batch\\u{1b}\"; expected \"layer\", \"rms\"");
+  EXPECT_EQ(json_rejection(kSmall, "\"learned\"", "null"),
+            "c.json: byte *: positions is null; expected \"learned\", \"rotary\", \"none\"");
+  EXPECT_EQ(json_rejection(kSmall, "\"gelu\"", "\"relu2\""),
+            "c.json: byte *: feed_forward is \"relu2\"; expected \"none\", \"relu\", \"gelu\", \"gelu_tanh\", "
+            "\"swiglu\"");
+  EXPECT_EQ(json_rejection(kSmall, "\"biases\"", "\"bias\""), "c.json: biases is missing");
 }
 
 }  // namespace

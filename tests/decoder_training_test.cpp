@@ -46,6 +46,7 @@ const std::vector<std::pair<std::string, DecoderConfig>>& configs() {
     DecoderConfig attention_only = gpt;
     attention_only.num_kv_heads = 2;
     attention_only.feed_forward_kind = FeedForwardKind::none;
+    attention_only.feed_forward = 0;
     attention_only.tied = false;
     return std::vector<std::pair<std::string, DecoderConfig>>{{"gpt", gpt},     {"gpt-biases", biases},
                                                               {"llama", llama}, {"llama-tied", llama_tied},

@@ -98,7 +98,7 @@ std::string config_rejection(std::string_view piece, std::string_view other) {
 }
 
 std::vector<float> output_of(const Encoder& encoder) {
-  const EncoderTrace trace = encode(encoder, std::vector<Index>{1, 2, 3, 59});
+  const ModelTrace trace = encode(encoder, std::vector<Index>{1, 2, 3, 59});
   return {trace.output().data(), trace.output().data() + trace.output().size()};
 }
 std::vector<float> output_of(const Parts& parts) {

@@ -40,14 +40,14 @@ Case case_of(int number) {
   const std::string name = std::to_string(number);
   return {reference().indices(name + ".ids"), {.hidden_keys = reference().indices(name + ".hidden_keys")}};
 }
-EncoderTrace trace_of(int number, const Runtime& runtime = {}) {
+ModelTrace trace_of(int number, const Runtime& runtime = {}) {
   const Case c = case_of(number);
   return encode(tiny(), c.ids, c.options, runtime);
 }
 
 TEST(Encoder, HiddenStatesMatchTransformers) {
   for (int number = 0; number < kNumCases; ++number) {
-    const EncoderTrace trace = trace_of(number);
+    const ModelTrace trace = trace_of(number);
     std::vector<float> states;
     for (std::size_t n = 0; n <= trace.layers.size(); ++n) {
       const auto rows = elements(states_after(trace, n));
@@ -63,10 +63,10 @@ TEST(Encoder, IntermediateValuesMatchTransformers) {
     const std::string name = std::to_string(number);
     if (!reference().has(name + ".weights")) continue;
     ++compared;
-    const EncoderTrace trace = trace_of(number);
+    const ModelTrace trace = trace_of(number);
     std::vector<float> weights;
     for (std::size_t n = 0; n < trace.layers.size(); ++n) {
-      const Tensor<float, 3> layer_weights = encoder_weights(trace, static_cast<Index>(n));
+      const Tensor<float, 3> layer_weights = trace_weights(trace, static_cast<Index>(n));
       weights.insert(weights.end(), elements(layer_weights).begin(), elements(layer_weights).end());
 
       const LayerTrace& t = trace.layers[n];
@@ -89,7 +89,7 @@ TEST(Encoder, IntermediateValuesMatchTransformers) {
 
 TEST(Encoder, KeepsTheRowsOfTheEmbeddingTables) {
   const Case c = case_of(0);
-  const EncoderTrace trace = trace_of(0);
+  const ModelTrace trace = trace_of(0);
   EXPECT_EQ(trace.ids, c.ids);
   for (Index i = 0; i < 9; ++i) {
     for (Index e = 0; e < tiny().config.width; ++e) {
@@ -101,9 +101,9 @@ TEST(Encoder, KeepsTheRowsOfTheEmbeddingTables) {
 }
 
 TEST(Encoder, ContextIsWeightsTimesValue) {
-  const EncoderTrace trace = trace_of(1);
+  const ModelTrace trace = trace_of(1);
   const LayerTrace& t = trace.layers[2];
-  const Tensor<float, 3> weights = encoder_weights(trace, 2);
+  const Tensor<float, 3> weights = trace_weights(trace, 2);
   const auto [heads, length, head_size] = t.context.shape();
   for (Index h = 0; h < heads; ++h) {
     for (Index i = 0; i < length; ++i) {
@@ -117,11 +117,11 @@ TEST(Encoder, ContextIsWeightsTimesValue) {
 }
 
 TEST(Encoder, HiddenKeysAreMaskedInEveryLayer) {
-  const EncoderTrace trace = trace_of(1);
+  const ModelTrace trace = trace_of(1);
   ASSERT_EQ(trace.hidden_keys, (std::vector<Index>{0, 5, 16}));
   for (Index layer = 0; layer < 3; ++layer) {
-    const Tensor<float, 3> weights = encoder_weights(trace, layer);
-    const Tensor<float, 3> scores = encoder_weights(trace, layer, WeightsKind::scores);
+    const Tensor<float, 3> weights = trace_weights(trace, layer);
+    const Tensor<float, 3> scores = trace_weights(trace, layer, WeightsKind::scores);
     for (Index h = 0; h < 4; ++h) {
       for (Index i = 0; i < 17; ++i) {
         double sum = 0;
@@ -139,12 +139,12 @@ TEST(Encoder, HiddenKeysAreMaskedInEveryLayer) {
 
 TEST(Encoder, OrderOfHiddenKeysDoesNotMatter) {
   const Case c = case_of(1);
-  const EncoderTrace again = encode(tiny(), c.ids, {.hidden_keys = {16, 0, 5, 0}});
+  const ModelTrace again = encode(tiny(), c.ids, {.hidden_keys = {16, 0, 5, 0}});
   EXPECT_EQ(joined(again.layers[2].context), joined(trace_of(1).layers[2].context));
 }
 
 TEST(Encoder, FullyMaskedRowsHaveZeroContext) {
-  const EncoderTrace trace = encode(tiny(), std::vector<Index>{3, 4}, {.hidden_keys = {0, 1}});
+  const ModelTrace trace = encode(tiny(), std::vector<Index>{3, 4}, {.hidden_keys = {0, 1}});
   for (const LayerTrace& t : trace.layers) {
     for (float x : elements(t.context)) EXPECT_EQ(x, 0);
   }
@@ -152,7 +152,7 @@ TEST(Encoder, FullyMaskedRowsHaveZeroContext) {
 }
 
 TEST(Encoder, HeadsAndBiasSumToTheAttentionOutput) {
-  const EncoderTrace trace = trace_of(0);
+  const ModelTrace trace = trace_of(0);
   for (Index layer = 0; layer < 3; ++layer) {
     const LayerTrace& t = trace.layers[static_cast<std::size_t>(layer)];
     std::vector<double> sum;
@@ -171,10 +171,10 @@ TEST(Encoder, HeadsAndBiasSumToTheAttentionOutput) {
 }
 
 TEST(Encoder, ContributionIsTheNormOfTheWeightedKeyOutput) {
-  const EncoderTrace trace = trace_of(1);
+  const ModelTrace trace = trace_of(1);
   const Index layer = 1;
   const LayerTrace& t = trace.layers[1];
-  const Tensor<float, 3> weights = encoder_weights(trace, layer);
+  const Tensor<float, 3> weights = trace_weights(trace, layer);
   const Tensor<double, 2> lengths = value_norms(tiny(), trace, layer);
   ASSERT_EQ(lengths.shape(), (std::array<Index, 2>{4, 17}));
   for (Index head = 0; head < 4; ++head) {
@@ -207,7 +207,7 @@ TEST(Encoder, VectorsAreMeansOfRows) {
   EXPECT_EQ(mean_rows(states, std::array<Index, 1>{1}), (std::vector<float>{3, 4}));
   EXPECT_EQ(mean_rows(states, {}), (std::vector<float>{0, 0}));
 
-  EncoderTrace trace;
+  ModelTrace trace;
   trace.layers.resize(1);
   trace.layers[0].output = states;
   EXPECT_EQ(mean_pooled(trace), (std::vector<float>{3, 4}));
@@ -217,7 +217,7 @@ TEST(Encoder, VectorsAreMeansOfRows) {
 }
 
 // Every array of the trace, as bits.
-std::vector<float> all_numbers(const EncoderTrace& trace) {
+std::vector<float> all_numbers(const ModelTrace& trace) {
   std::vector<float> all;
   const auto keep = [&all](const auto& tensor) { all.insert(all.end(), tensor.data(), tensor.data() + tensor.size()); };
   keep(trace.embedded);
@@ -228,7 +228,7 @@ std::vector<float> all_numbers(const EncoderTrace& trace) {
          {&t.row_max, &t.row_sum, &t.attention_output, &t.attention_normed, &t.feed_forward, &t.output}) {
       keep(*tensor);
     }
-    keep(encoder_weights(trace, static_cast<Index>(n)));
+    keep(trace_weights(trace, static_cast<Index>(n)));
   }
   return all;
 }
@@ -243,11 +243,11 @@ TEST(Encoder, ThreadsDoNotChangeBits) {
 }
 
 TEST(Encoder, EmptyInputSucceeds) {
-  const EncoderTrace trace = encode(tiny(), {});
+  const ModelTrace trace = encode(tiny(), {});
   ASSERT_EQ(trace.layers.size(), 3u);
   EXPECT_EQ(trace.output().shape(), (std::array<Index, 2>{0, 40}));
   EXPECT_EQ(trace.layers[0].query.shape(), (std::array<Index, 3>{4, 0, 10}));
-  EXPECT_EQ(encoder_weights(trace, 0).shape(), (std::array<Index, 3>{4, 0, 0}));
+  EXPECT_EQ(trace_weights(trace, 0).shape(), (std::array<Index, 3>{4, 0, 0}));
   EXPECT_EQ(mean_pooled(trace), std::vector<float>(40));
   EXPECT_EQ(mean_pooled_normalized(trace), std::vector<float>(40));
 }
@@ -267,9 +267,9 @@ TEST(Encoder, RejectsInvalidIds) {
 }
 
 TEST(Encoder, RejectsIndicesOutsideTheTrace) {
-  const EncoderTrace trace = trace_of(0);
-  EXPECT_EQ(rejection([&] { encoder_weights(trace, 3); }),
-            "encoder_weights: layer 3 does not exist; there are 3, counted from 0");
+  const ModelTrace trace = trace_of(0);
+  EXPECT_EQ(rejection([&] { trace_weights(trace, 3); }),
+            "trace_weights: layer 3 does not exist; there are 3, counted from 0");
   EXPECT_EQ(rejection([&] { head_output(tiny(), trace, 0, 4); }),
             "head_output: head 4 does not exist; there are 4, counted from 0");
   EXPECT_EQ(rejection([&] { contribution_norms(tiny(), trace, 0, 0, 9); }),
@@ -278,13 +278,13 @@ TEST(Encoder, RejectsIndicesOutsideTheTrace) {
             "value_norms: layer -1 does not exist; there are 3, counted from 0");
   EXPECT_EQ(rejection([&] { mean_rows(trace.embedded, std::array<Index, 1>{9}); }),
             "mean_rows: row 9 does not exist; there are 9, counted from 0");
-  EncoderTrace touched = trace;
+  ModelTrace touched = trace;
   touched.hidden_keys = {9};
-  EXPECT_EQ(rejection([&] { encoder_weights(touched, 0); }),
-            "encoder_weights: hidden key 9 does not exist; there are 9, counted from 0");
+  EXPECT_EQ(rejection([&] { trace_weights(touched, 0); }),
+            "trace_weights: hidden key 9 does not exist; there are 9, counted from 0");
   Encoder other = tiny();
   other.config.num_heads = 8;
-  EXPECT_EQ(rejection([&] { head_output(other, trace, 0, 0); }), "head_output: the trace comes from another encoder");
+  EXPECT_EQ(rejection([&] { head_output(other, trace, 0, 0); }), "head_output: the trace comes from another model");
 }
 
 TEST(Encoder, StopsOnRequest) {

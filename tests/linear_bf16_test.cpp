@@ -10,6 +10,7 @@
 // Read next: linear_test.cpp, src/layers/linear.cpp.
 #include <limits>
 
+#include "kernels/layer_table.h"
 #include "regard/linear.h"
 #include "support/attention_cases.h"
 #include "support/attention_checks.h"
@@ -204,6 +205,8 @@ TEST(LinearBf16, ActivationIsAppliedBeforeRounding) {
       check(Activation::gelu);
       table.f32.gelu_tanh(plain.data(), expected.data(), count);
       check(Activation::gelu_tanh);
+      table.f32.layers->activate(kernels::Activation::silu, plain.data(), count, expected.data());
+      check(Activation::silu);
       for (std::size_t at = 0; at < plain.size(); ++at) expected[at] = std::max(plain[at], 0.0f);
       check(Activation::relu);
     });

@@ -11,6 +11,7 @@
 
 #include <limits>
 
+#include "kernels/layer_table.h"
 #include "support/attention_cases.h"
 #include "support/attention_checks.h"
 
@@ -371,6 +372,9 @@ TYPED_TEST(LinearForward, ActivationIsAppliedToFinishedElements) {
       EXPECT_EQ(bits_of(run_packed(inputs, Activation::gelu_tanh)), bits_of(expected));
       for (std::size_t at = 0; at < plain.size(); ++at) expected[at] = std::max<T>(plain[at], 0);
       EXPECT_EQ(run_packed(inputs, Activation::relu), expected);
+      table.of<T>().layers->activate(kernels::Activation::silu, plain.data(), static_cast<Index>(plain.size()),
+                                     expected.data());
+      EXPECT_EQ(bits_of(run_packed(inputs, Activation::silu)), bits_of(expected));
       if (!table.fused_multiply_add) return;
       if (fused.empty()) fused = bits_of(output);
       EXPECT_TRUE(fused == bits_of(output));

@@ -37,8 +37,8 @@ const EncoderReference& reference() {
 
 std::vector<Index> ids_of(int sentence) { return reference().indices(std::to_string(sentence) + ".ids"); }
 
-const EncoderTrace& trace_of(int sentence) {
-  static std::map<int, EncoderTrace> traces;
+const ModelTrace& trace_of(int sentence) {
+  static std::map<int, ModelTrace> traces;
   const auto found = traces.find(sentence);
   if (found != traces.end()) return found->second;
   return traces[sentence] = encode(minilm(), ids_of(sentence));
@@ -53,14 +53,14 @@ TEST(ModelEncoder, ModelHashMatchesTheReference) {
 }
 
 TEST(ModelEncoder, AllValuesOfASentenceMatchTransformers) {
-  const EncoderTrace& trace = trace_of(0);
+  const ModelTrace& trace = trace_of(0);
   std::vector<float> states;
   std::vector<float> weights;
   for (std::size_t n = 0; n <= trace.layers.size(); ++n) {
     const auto rows = elements(states_after(trace, n));
     states.insert(states.end(), rows.begin(), rows.end());
     if (n == trace.layers.size()) break;
-    const Tensor<float, 3> of_layer = encoder_weights(trace, static_cast<Index>(n));
+    const Tensor<float, 3> of_layer = trace_weights(trace, static_cast<Index>(n));
     weights.insert(weights.end(), of_layer.data(), of_layer.data() + of_layer.size());
   }
   EXPECT_EQ(states.size(), 7u * 10 * 384);
@@ -82,7 +82,7 @@ TEST(ModelEncoder, PooledVectorsMatchTransformers) {
 
 TEST(ModelEncoder, NormsOfAllStatesMatchTransformers) {
   for (int sentence = 0; sentence < kNumSentences; ++sentence) {
-    const EncoderTrace& trace = trace_of(sentence);
+    const ModelTrace& trace = trace_of(sentence);
     std::vector<float> lengths;
     for (std::size_t n = 0; n <= trace.layers.size(); ++n) {
       const Tensor<float, 2>& states = states_after(trace, n);
@@ -105,7 +105,7 @@ TEST(ModelEncoder, NormsOfAllStatesMatchTransformers) {
 
 TEST(ModelEncoder, SamplesOfStatesAndWeightsMatchTransformers) {
   for (int sentence = 0; sentence < kNumSentences; ++sentence) {
-    const EncoderTrace& trace = trace_of(sentence);
+    const ModelTrace& trace = trace_of(sentence);
     const auto length = static_cast<Index>(trace.ids.size());
     Random random(static_cast<std::uint64_t>(sentence));
     // Rows first: the order in which make_reference.py draws.
@@ -122,7 +122,7 @@ TEST(ModelEncoder, SamplesOfStatesAndWeightsMatchTransformers) {
     }
     std::vector<float> weights;
     for (Index layer = 0; layer < 6; ++layer) {
-      const Tensor<float, 3> of_layer = encoder_weights(trace, layer);
+      const Tensor<float, 3> of_layer = trace_weights(trace, layer);
       for (Index head = 0; head < 12; ++head) {
         draw(kNumWeights, [&](Index i, Index j) { return of_layer(head, i, j); }, length, length, weights);
       }
@@ -170,13 +170,13 @@ TEST(ModelEncoder, RiverBankAndMoneyBankDivergeWhileTwoRiverBanksStayClose) {
 
 TEST(ModelEncoder, BankAttendsToRiverInTwoHeadsOfLayerZero) {
   constexpr Index kRiver = 8;  // [CLS] he sat on the bank of the river [SEP]
-  const Tensor<float, 3> weights = encoder_weights(trace_of(0), 0);
+  const Tensor<float, 3> weights = trace_weights(trace_of(0), 0);
   EXPECT_EQ(std::lround(100 * weights(4, bank_in(0), kRiver)), 71);
   EXPECT_EQ(std::lround(100 * weights(10, bank_in(0), kRiver)), 65);
 }
 
 TEST(ModelEncoder, HeadsAndBiasSumToTheAttentionOutput) {
-  const EncoderTrace& trace = trace_of(28);
+  const ModelTrace& trace = trace_of(28);
   for (Index layer = 0; layer < 6; ++layer) {
     const Tensor<float, 2>& whole = trace.layers[static_cast<std::size_t>(layer)].attention_output;
     const EncoderLayer& parameters = minilm().layers[static_cast<std::size_t>(layer)];

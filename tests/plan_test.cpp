@@ -7,12 +7,14 @@
 #include "regard/plan.h"
 #include <atomic>
 #include <cstdlib>
+#include "regard/adamw.h"
 #include "regard/attention_backward.h"
 #include "regard/attention_statistics.h"
 #include "regard/kv_cache.h"
 #include "regard/layer_norm.h"
 #include "regard/linear.h"
 #include "regard/multi_head.h"
+#include "regard/rotary.h"
 #include "support/attention_cases.h"
 #include "support/attention_checks.h"
 #include "support/counting_memory.h"
@@ -205,6 +207,53 @@ TYPED_TEST(Plans, LinearLayersAndBlocks) {
     layer_norm_forward<T>(input.view(), {}, gain.view(), gain.view(), normed.view(), 1e-5, r);
   });
   EXPECT_THROW(plan([&](const Runtime& r) { PackedLinear<T>(parameters.view(), r); }), std::logic_error);
+}
+
+TYPED_TEST(Plans, ActivationsAndRotations) {
+  using T = TypeParam;
+  Random random(2);
+  auto input = normal_array<T, 2>(random, {300, 70}), gate = normal_array<T, 2>(random, {300, 70});
+  Array<T, 2> output({300, 70}), other({300, 70});
+  const Plan forward = expect_to_the_byte(
+      [&](const Runtime& r) { activation_forward<T>(input.view(), output.view(), Activation::silu, r); });
+  ASSERT_EQ(forward.operators.size(), 1u);
+  EXPECT_EQ(forward.operators[0].name, "activation_forward");
+  EXPECT_EQ(forward.operators[0].bytes, 2.0 * 300 * 70 * sizeof(T));
+  const Plan backward = expect_to_the_byte([&](const Runtime& r) {
+    activation_backward<T>(input.view(), gate.view(), {.grad_input = output.view(), .accumulate = true},
+                           Activation::gelu, r);
+  });
+  EXPECT_EQ(backward.operators[0].bytes, 4.0 * 300 * 70 * sizeof(T));
+  expect_to_the_byte([&](const Runtime& r) { swiglu_forward<T>(gate.view(), input.view(), output.view(), r); });
+  const Plan gradients = expect_to_the_byte([&](const Runtime& r) {
+    swiglu_backward<T>(gate.view(), input.view(), input.view(), {.grad_gate = output.view(), .grad_up = other.view()},
+                       r);
+  });
+  EXPECT_EQ(gradients.operators[0].bytes, 5.0 * 300 * 70 * sizeof(T));
+  auto query = normal_array<T, 4>(random, {2, 3, 100, 34});
+  Array<T, 4> rotated({2, 3, 100, 34});
+  const std::vector<Index> positions(200, 5);
+  for (const int threads : {1, 3}) {
+    const Plan rotary = expect_to_the_byte(
+        [&](const Runtime& r) { rotary_forward<T>(query.view(), rotated.view(), {.first_position = 3}, r); },
+        {.num_threads = threads});
+    EXPECT_EQ(rotary.operators[0].bytes, 2.0 * 2 * 3 * 100 * 34 * sizeof(T));
+    expect_to_the_byte(
+        [&](const Runtime& r) {
+          rotary_backward<T>(transposed(query.view(), 1, 2), transposed(rotated.view(), 1, 2),
+                             {.size = 20, .positions = {positions.data(), {2, 3}}}, true, r);
+        },
+        {.num_threads = threads});
+  }
+}
+
+TYPED_TEST(Plans, Optimizers) {
+  using T = TypeParam;
+  std::vector<T> parameters(50000, 1), gradients(50000), first_moment(50000), second_moment(50000);
+  const Plan adamw = expect_to_the_byte(
+      [&](const Runtime& r) { adamw_step<T>(parameters, gradients, first_moment, second_moment, {}, r); });
+  ASSERT_EQ(adamw.operators.size(), 1u);
+  EXPECT_EQ(adamw.operators[0].bytes, 7.0 * 50000 * sizeof(T));
 }
 
 TYPED_TEST(Plans, PartialsAndTheirMerge) {

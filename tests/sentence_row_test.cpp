@@ -53,8 +53,8 @@ TEST(SentenceRow, ScoresAndWeightsMatchTheKernels) {
   for (const std::vector<std::string>& hide : {std::vector<std::string>{}, {"river", "embeddings"}}) {
     const Sentence sentence = read(kText, hide);
     for (Index layer = 0; layer < 3; ++layer) {
-      const Tensor<float, 3> weights = encoder_weights(sentence.trace, layer);
-      const Tensor<float, 3> scores = encoder_weights(sentence.trace, layer, WeightsKind::scores);
+      const Tensor<float, 3> weights = trace_weights(sentence.trace, layer);
+      const Tensor<float, 3> scores = trace_weights(sentence.trace, layer, WeightsKind::scores);
       for (Index head = 0; head < 4; ++head) {
         for (Index word = 0; word < static_cast<Index>(sentence.words.size()); ++word) {
           const SentenceRow row = sentence_row(model(), sentence, layer, head, word);
@@ -196,7 +196,7 @@ TEST(IsContentWord, ExcludesFunctionWordsAndPunctuation) {
 
 // The distance table of one sentence, in plain loops.
 double usual_of(const Sentence& sentence, Index layer, Index head, Index distance) {
-  const Tensor<double, 2> weights = word_weights(sentence, encoder_weights(sentence.trace, layer), head);
+  const Tensor<double, 2> weights = word_weights(sentence, trace_weights(sentence.trace, layer), head);
   double sum = 0, count = 0;
   const auto clipped = [](Index x) { return std::max<Index>(-16, std::min<Index>(16, x)); };
   for (Index q = 0; q < static_cast<Index>(sentence.words.size()); ++q) {
@@ -238,7 +238,7 @@ TEST(RankedHeads, RanksBySalienceOverContentWords) {
     EXPECT_EQ(one.word, bank);
     EXPECT_EQ(one.target, word_index(sentence.words, "river"));
     EXPECT_NEAR(one.baseline, usual_of(sentence, one.layer, one.head, 3), 1e-9);
-    const Tensor<double, 2> weights = word_weights(sentence, encoder_weights(sentence.trace, one.layer), one.head);
+    const Tensor<double, 2> weights = word_weights(sentence, trace_weights(sentence.trace, one.layer), one.head);
     EXPECT_EQ(one.weight, weights(bank, one.target));
     if (n > 0) {
       EXPECT_LE(one.salience(), ranked.heads[n - 1].salience());
@@ -256,7 +256,7 @@ TEST(RankedHeads, UsesTheBestPairOfContentWordsWithoutAWord) {
       const Index q = word_index(sentence.words, query), k = word_index(sentence.words, target);
       for (Index layer = 0; layer < 3; ++layer) {
         for (Index head = 0; head < 4; ++head) {
-          const Tensor<double, 2> weights = word_weights(sentence, encoder_weights(sentence.trace, layer), head);
+          const Tensor<double, 2> weights = word_weights(sentence, trace_weights(sentence.trace, layer), head);
           best = std::max(best, weights(q, k) - usual_of(sentence, layer, head, k - q));
         }
       }
@@ -410,7 +410,7 @@ TEST(AnalyzeSentence, ComparesTheChosenHeadWithAll) {
   const PairInHeads all = pair_in_heads(analysis);
   double mean = 0, special = 0;
   for (Index layer = 0; layer < 3; ++layer) {
-    const Tensor<float, 3> weights = encoder_weights(analysis.sentence.trace, layer);
+    const Tensor<float, 3> weights = trace_weights(analysis.sentence.trace, layer);
     for (Index head = 0; head < 4; ++head) {
       const Tensor<double, 2> by_word = word_weights(analysis.sentence, weights, head);
       mean += by_word(analysis.chosen.word, analysis.chosen.target) / 12;

@@ -149,7 +149,7 @@ TEST(WordIndex, FindsAWordThatContainsTheNumberSign) {
 TEST(WordWeights, SumOverKeysAndMeanOverQueries) {
   const Sentence sentence = read("embeddings of embeddings");
   for (Index layer = 0; layer < 3; ++layer) {
-    const Tensor<float, 3> weights = encoder_weights(sentence.trace, layer);
+    const Tensor<float, 3> weights = trace_weights(sentence.trace, layer);
     for (Index head = 0; head < 4; ++head) {
       const Tensor<double, 2> by_word = word_weights(sentence, weights, head);
       double expected = 0;

@@ -5,6 +5,7 @@
 // Read next: parallel_test.cpp, plan_test.cpp.
 #include <filesystem>
 
+#include "regard/adamw.h"
 #include "regard/attention_backward.h"
 #include "regard/attention_statistics.h"
 #include "regard/kv_cache.h"
@@ -12,6 +13,7 @@
 #include "regard/linear_backward.h"
 #include "regard/multi_head.h"
 #include "regard/plan.h"
+#include "regard/rotary.h"
 #include "support/attention_checks.h"
 
 namespace regard {
@@ -159,9 +161,29 @@ void check_layers() {
         input.view(), parameters.view(), grad_output.view(),
         {.grad_input = grad_input.view(), .grad_weight = grad_weight.view(), .grad_bias = grad_bias.view()}, r);
   });
+  expect_no_thread("activation_forward",
+                   [&](const Runtime& r) { activation_forward<T>(input.view(), normed.view(), Activation::silu, r); });
+  expect_no_thread("activation_backward", [&](const Runtime& r) {
+    activation_backward<T>(input.view(), input.view(), {.grad_input = normed.view()}, Activation::gelu, r);
+  });
+  expect_no_thread("swiglu_forward",
+                   [&](const Runtime& r) { swiglu_forward<T>(input.view(), input.view(), normed.view(), r); });
+  expect_no_thread("swiglu_backward", [&](const Runtime& r) {
+    swiglu_backward<T>(input.view(), input.view(), input.view(),
+                       {.grad_gate = normed.view(), .grad_up = grad_input.view()}, r);
+  });
+  const auto query = numbers<T, 4>(random, {1, 4, R, I});
+  Array<T, 4> rotated({1, 4, R, I});
+  expect_no_thread("rotary_forward", [&](const Runtime& r) { rotary_forward<T>(query.view(), rotated.view(), {}, r); });
+  expect_no_thread("rotary_backward",
+                   [&](const Runtime& r) { rotary_backward<T>(query.view(), rotated.view(), {}, false, r); });
   if constexpr (!std::same_as<T, bfloat16>) {
     expect_no_thread("layer_norm_forward", [&](const Runtime& r) {
       layer_norm_forward<T>(input.view(), {}, gain.view(), gain.view(), normed.view(), 1e-5, r);
+    });
+    std::vector<T> trained(20000), gradients(20000), first_moment(20000), second_moment(20000);
+    expect_no_thread("adamw_step", [&](const Runtime& r) {
+      adamw_step<T>(trained, gradients, first_moment, second_moment, {}, r);
     });
     const auto tokens = numbers<T, 3>(random, {1, R, I});
     const auto wide = numbers<T, 2>(random, {I, 32}), narrow = numbers<T, 2>(random, {I, 16});

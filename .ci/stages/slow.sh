@@ -1,19 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2154  # variables of ./check
-# exp over every float, every header in every language, clang-tidy, aarch64 under qemu, all sanitizers on all kernels,
+# exp and activations over every float, every header in every language, clang-tidy, aarch64 under qemu, all sanitizers on all kernels,
 # ten minutes of fuzzing per target.
 
 if build_preset release; then REGARD_EXHAUSTIVE=1 limit=3600 run_test 'exp over every float' "$work/release/tests/elementwise_test"; fi
+if build_preset release; then REGARD_EXHAUSTIVE=1 limit=3600 run_test 'activations over every float' "$work/release/tests/activation_error_test"; fi
 if build_preset release; then REGARD_EXHAUSTIVE=1 run_ctest release headers -L '^header$'; fi
 if build_preset tidy regard_commit; then
   limit=3600 run_test 'clang-tidy' sh -c "git ls-files 'src/*.cpp' 'cli/*.cpp' 'tests/*_test.cpp' |
     xargs -P $jobs -n 4 clang-tidy-19 -p build/check/tidy --quiet"
 fi
 # The emulator itself uses threads, so tests that count threads or fork are excluded, as are two that take minutes.
-neon=(attention_backward_pairs attention_bits attention_corners attention_unpacked attention_random attention_types
-  attention_visibility attention_weights elementwise golden kv_cache kv_cache_ahead kv_cache_int8 linear parallel)
+neon=(activation activation_error attention_backward_pairs attention_bits attention_corners attention_unpacked
+  attention_random attention_types attention_visibility attention_weights elementwise golden kv_cache kv_cache_ahead
+  kv_cache_int8 linear parallel rotary)
 if build_preset neon "${neon[@]/%/_test}"; then
-  REGARD_RANDOM_CALLS=300 run_ctest neon neon -E 'Fork|ElementwiseDouble.Gelu' -L "^($(IFS='|'; printf '%s' "${neon[*]}"))\$"
+  REGARD_RANDOM_CALLS=300 run_ctest neon neon -E 'Fork|ActivationErrorDouble' -L "^($(IFS='|'; printf '%s' "${neon[*]}"))\$"
 fi
 # The wheel, compiled from source as `pip install .` does.
 if python=$(python_environment tests/requirements.txt); then

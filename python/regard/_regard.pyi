@@ -92,7 +92,7 @@ def linear_forward(input: object, weight: PackedLinear | object, bias: object | 
     """
     activation(input · weight + bias): input (R, I), weight (I, O) or PackedLinear, bias (O), all of
     float32, float64 or bfloat16. The output of bfloat16 inputs may be float32 (dtype, out). activation
-    is none, relu, gelu or gelu_tanh. The weight of a PyTorch nn.Linear has shape (O, I): pass weight.T.
+    is none, relu, gelu, gelu_tanh or silu. The weight of a PyTorch nn.Linear has shape (O, I): pass weight.T.
     """
 
 def linear_backward(input: object, weight: object, grad_output: object, *, grad_input: object | None = None, grad_weight: object | None = None, grad_bias: object | None = None, accumulate: Sequence[str] = (), num_threads: int = 0) -> dict[str, Any]:
@@ -198,7 +198,8 @@ def attention_decode(query: object, cache: KvCache, *, out: object | None = None
 
 class Model:
     """
-    An encoder of the BERT family with its tokenizer, as load_model returns it.
+    An encoder of the BERT family with its tokenizer, or a decoder that was trained here, as load_model
+    returns it.
     """
 
     @property
@@ -266,7 +267,8 @@ class Comparison:
 
 def load_model(folder: str | os.PathLike[str], map: bool = False) -> Model:
     """
-    Reads config.json, tokenizer.json and model.safetensors of a folder in the layout of Hugging Face.
+    Reads config.json, tokenizer.json and model.safetensors of a folder in the layout of Hugging Face,
+    or the newest checkpoint of a training run, whose model explain() takes.
     map maps the parameters into memory instead of reading them. Raises RuntimeError with the path of
     the file.
     """

@@ -62,7 +62,8 @@ class PackedLinear:
 @with_hints
 def linear_forward(
     input: Array, weight: PackedLinear | AnyArray, bias: AnyArray | None = None, *, out: AnyArray | None = None,
-    dtype: DType | None = None, activation: Literal["none", "relu", "gelu", "gelu_tanh"] = "none", num_threads: int = 0,
+    dtype: DType | None = None, activation: Literal["none", "relu", "gelu", "gelu_tanh", "silu"] = "none",
+    num_threads: int = 0,
 ) -> Array:
     """Compute a linear layer, ``activation(input · weight + bias)``.
 
@@ -78,7 +79,7 @@ def linear_forward(
         The array to write to.
     dtype : dtype or str, optional
         The type of the output: that of input, or float32 if input is bfloat16.
-    activation : {'none', 'relu', 'gelu', 'gelu_tanh'}, default 'none'
+    activation : {'none', 'relu', 'gelu', 'gelu_tanh', 'silu'}, default 'none'
         The function that is applied to each element.
     num_threads : int, default 0
         The maximum number of threads; 0 means :func:`default_num_threads`.

@@ -31,7 +31,7 @@ def _texts(operator: str, name: str, texts: Sequence[str]) -> list[str]:
 
 
 class Model:
-    """An encoder of the BERT family with its tokenizer, as :func:`load_model` returns it."""
+    """An encoder of the BERT family, or a decoder that was trained here, as :func:`load_model` returns it."""
 
     __slots__ = ("__weakref__", "_model")
     _model: _regard.Model
@@ -65,7 +65,7 @@ class Model:
         return self._model.folder
 
     def tokens(self, text: str) -> list[str]:
-        """Split a text into the tokens that the model sees, including [CLS] and [SEP].
+        """Split a text into the tokens that the model sees, for an encoder including [CLS] and [SEP].
 
         Parameters
         ----------
@@ -255,6 +255,8 @@ def _native(operator: str, model: Model) -> _regard.Model:
 
 def load_model(folder: str | os.PathLike[str], map: bool = False) -> Model:
     """Read a model: config.json, tokenizer.json and model.safetensors of a folder in the layout of Hugging Face.
+
+    The folder of a training run gives its newest checkpoint, a decoder, which :func:`explain` takes as well.
 
     Parameters
     ----------

@@ -50,9 +50,11 @@ Activation activation_of(const char* name, std::int32_t given) {
       return Activation::gelu;
     case REGARD_GELU_TANH:
       return Activation::gelu_tanh;
+    case REGARD_SILU:
+      return Activation::silu;
     default:
-      reject(name,
-             "activation is " + std::to_string(given) + "; expected 0 (none), 1 (relu), 2 (gelu) or 3 (gelu_tanh)");
+      reject(name, "activation is " + std::to_string(given) +
+                       "; expected 0 (none), 1 (relu), 2 (gelu), 3 (gelu_tanh) or 4 (silu)");
   }
 }
 

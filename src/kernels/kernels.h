@@ -4,7 +4,14 @@
 // and double in the file named above its declaration.
 #pragma once
 
-#include "table.h"
+#include "layer_table.h"
+
+namespace regard::kernels {
+template <class T>
+struct AdamwElements;  // layer_table.h
+template <class T>
+struct SwigluBackward;
+}  // namespace regard::kernels
 
 namespace regard::kernels::REGARD_ISA {
 
@@ -73,6 +80,13 @@ struct LayerNormKernels {
   static void normalise(Index count, double mean, double deviation, const T* gain, const T* bias, T* x);
 };
 
+// norm_forward.cpp, norm_backward.cpp
+template <class T>
+struct NormKernels {
+  static void forward(const NormForward<T>& norm);
+  static void backward(const NormBackward<T>& norm);
+};
+
 // dropout.cpp
 template <class T>
 void dropout_row(const DropoutRow<T>& row, T* to);
@@ -90,6 +104,28 @@ struct ElementwiseKernels {
   static void round_elements(const double* x, T* y, Index count);
 };
 
+// activation_rows.cpp
+template <class T>
+struct ActivationKernels {
+  static void activate(Activation activation, const T* x, Index count, T* y);
+  static void activate_backward(Activation activation, const T* x, const T* grad_output, Index count, bool accumulate,
+                                T* grad_input);
+  static void swiglu(const T* gate, const T* up, Index count, T* output);
+  static void swiglu_backward(const SwigluBackward<T>& arrays);
+};
+
+// rotary_rows.cpp
+template <class T>
+struct RotaryKernels {
+  static void factors(double position, const double* frequencies, Index count, T* cosines, T* sines);
+  static void rotate_halves(const T* x, const T* cosines, const T* sines, Index pairs, bool accumulate, T* y);
+  static void rotate_neighbors(const T* x, const T* cosines, const T* sines, Index pairs, bool accumulate, T* y);
+};
+
+// adamw.cpp
+template <class T>
+void adamw_elements(const AdamwElements<T>& elements, Index first, Index count);
+
 // cross_entropy_row.cpp
 template <class T>
 void cross_entropy_row(const T* logits, Index count, Index target, double factor, T* gradient, double* sum,
@@ -100,6 +136,8 @@ template <class T>
 struct LayerTable {
   static const LayerKernels<T> table;
 };
+extern template struct LayerTable<float>;
+extern template struct LayerTable<double>;
 
 // peak.cpp
 inline constexpr int kPeakChains = 12;

@@ -9,9 +9,9 @@
 //     1. products     chains and segments, into an array on the stack (1.5 KiB for 12 rows of float)
 //     2. finish       bias and activation, applied while the array is in L1, and stored in the output
 //
-// Read next: tile_epilogue.h, simd_gelu.h.
+// Read next: tile_epilogue.h, simd_activation.h.
 #include "kernels.h"
-#include "simd_gelu.h"
+#include "simd_activation.h"
 #include "tile_epilogue.h"
 
 namespace regard::kernels::REGARD_ISA {
@@ -65,8 +65,10 @@ void tile(Index num_rows, Index num_columns, Index depth, const T* packed_a, con
       finish([](Vec<T> x) { return max(Vec<T>{}, x); });
     } else if (activation == Activation::gelu) {
       finish([](Vec<T> x) { return gelu<T>(x); });
-    } else {
+    } else if (activation == Activation::gelu_tanh) {
       finish([](Vec<T> x) { return gelu_tanh<T>(x); });
+    } else {
+      finish([](Vec<T> x) { return silu<T>(x); });
     }
   }
 }

@@ -200,6 +200,30 @@ REGARD_INLINE V min(V a, V b) {
   return a < b ? a : b;
 }
 
+// The square root of each lane, rounded once.
+REGARD_INLINE Vec<float> square_root(Vec<float> v) {
+#if defined(REGARD_ISA_avx512)
+  return (Vec<float>)_mm512_maskz_sqrt_ps(0xffff, (__m512)v);
+#elif defined(REGARD_ISA_avx2)
+  return (Vec<float>)_mm256_sqrt_ps((__m256)v);
+#elif defined(REGARD_ISA_neon)
+  return (Vec<float>)vsqrtq_f32((float32x4_t)v);
+#else
+  return (Vec<float>)_mm_sqrt_ps((__m128)v);
+#endif
+}
+REGARD_INLINE Vec<double> square_root(Vec<double> v) {
+#if defined(REGARD_ISA_avx512)
+  return (Vec<double>)_mm512_maskz_sqrt_pd(0xff, (__m512d)v);
+#elif defined(REGARD_ISA_avx2)
+  return (Vec<double>)_mm256_sqrt_pd((__m256d)v);
+#elif defined(REGARD_ISA_neon)
+  return (Vec<double>)vsqrtq_f64((float64x2_t)v);
+#else
+  return (Vec<double>)_mm_sqrt_pd((__m128d)v);
+#endif
+}
+
 // mask ? a : b, lane by lane; mask lanes are −1 or 0.
 template <class T>
 REGARD_INLINE Vec<T> select(IntVec<T> mask, Vec<T> a, Vec<T> b) {

@@ -31,7 +31,7 @@ inline constexpr Index kPaddedRows = 64;     // per-row arrays are read and writ
 inline constexpr Index kDepthSegment = 256;  // longest chain of products in a dot product
 inline constexpr Index kLanes = 16;          // virtual lanes of a row sum
 
-enum class Activation { none, relu, gelu, gelu_tanh };  // applied by linear_tile to a finished element
+enum class Activation { none, relu, gelu, gelu_tanh, silu };
 
 // A matrix in any layout: element (r, c) is data[r * row_stride + c * column_stride].
 template <class T>

@@ -18,6 +18,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "kernel_activation.h"
 #include "kernels/layer_table.h"
 #include "kernels/table.h"
 #include "linear_product.h"
@@ -260,21 +261,6 @@ void multiply(const TensorView<const T, 2>& input, const T* panels, const Tensor
   });
 }
 
-kernels::Activation kernel_activation(Activation activation) {
-  switch (activation) {
-    case Activation::none:
-      return kernels::Activation::none;
-    case Activation::relu:
-      return kernels::Activation::relu;
-    case Activation::gelu:
-      return kernels::Activation::gelu;
-    case Activation::gelu_tanh:
-      return kernels::Activation::gelu_tanh;
-  }
-  reject(kLinearForward,
-         "activation is " + std::to_string(static_cast<int>(activation)) + "; expected none, relu, gelu or gelu_tanh");
-}
-
 // The public functions of linear.h.
 template <class T, class Output>
 void forward(const TensorView<const T, 2>& input, const TensorView<const T, 2>& weight,
@@ -298,7 +284,7 @@ template <class T, class Output>
 void forward(const TensorView<const T, 2>& input, const PackedLinear<T>& weight, const TensorView<const T, 1>& bias,
              const TensorView<Output, 2>& output, const LinearOptions& options, const Runtime& runtime) {
   const FloatingPointScope scope;
-  const kernels::Activation activation = kernel_activation(options.activation);
+  const kernels::Activation activation = kernel_activation(kLinearForward, options.activation);
   const std::array<Index, 2> shape{weight.num_inputs(), weight.num_outputs()};
   const TensorView<const T, 1> panels(weight.panels(),
                                       {weight.panels() == nullptr ? 0 : panel_elements<T>(shape[0], shape[1])});

@@ -116,6 +116,16 @@ TensorView<T, Rank> typed(const char* operator_name, const char* name, const Out
   return {static_cast<T*>(view.data), view.shape, view.strides};
 }
 
+// True if each element has the same address in both views: an output in place of an input.
+template <class T, class U, int Rank>
+bool is_same_view(const TensorView<T, Rank>& a, const TensorView<U, Rank>& b) {
+  if (a.data != b.data || a.shape != b.shape) return false;
+  for (std::size_t axis = 0; axis < a.shape.size(); ++axis) {
+    if (a.shape[axis] > 1 && a.strides[axis] != b.strides[axis]) return false;
+  }
+  return true;
+}
+
 // Throws std::invalid_argument if an output overlaps itself, an input or another output.
 void check_overlap(const char* operator_name, std::span<const Footprint> inputs, std::span<const Footprint> outputs);
 

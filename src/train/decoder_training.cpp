@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <string>
 
 #include "decoder_memory.h"
@@ -47,6 +48,20 @@ Activation activation_of(FeedForwardKind kind) {
   }
   return Activation::none;
 }
+
+// Adds the time of its life to one of the seconds of a profile.
+class Timer {
+ public:
+  explicit Timer(double& seconds) : seconds_(seconds) {}
+  ~Timer() { seconds_ += std::chrono::duration<double>(Clock::now() - begin_).count(); }
+  Timer(const Timer&) = delete;
+  Timer& operator=(const Timer&) = delete;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  double& seconds_;
+  Clock::time_point begin_ = Clock::now();
+};
 
 DecoderTrainingOptions completed(DecoderTrainingOptions options, const DecoderConfig& config, bool is_float) {
   if (options.max_length == 0) options.max_length = config.max_positions;
@@ -108,6 +123,7 @@ struct DecoderTraining<T>::State {
 
   // ---- Operators with this model's choices.
   void norm(const internal::TrainedNorm<T>& of, T* input, T* output, const Runtime& runtime) const {
+    const internal::Timer timer(profile.norms);
     if (config.norm == NormKind::layer) {
       layer_norm_forward<T>(residual(input), {}, of.gain.value, of.bias.value, residual(output), config.norm_epsilon,
                             runtime);
@@ -117,6 +133,7 @@ struct DecoderTraining<T>::State {
   }
   // Adds to grad_residual.
   void norm_backward(const internal::TrainedNorm<T>& of, T* input, T* grad_output, const Runtime& runtime) const {
+    const internal::Timer timer(profile.norms);
     if (config.norm == NormKind::layer) {
       layer_norm_backward<T>(residual(input), {}, of.gain.value, residual(grad_output),
                              {.grad_input = residual(now.grad_residual),
@@ -135,6 +152,7 @@ struct DecoderTraining<T>::State {
     }
   }
   void linear(const internal::TrainedLinear<T>& of, T* input, T* output, const Runtime& runtime) const {
+    const internal::Timer timer(profile.products);
     const auto [out, in] = of.weight.value.shape;
     if constexpr (std::is_same_v<T, float>) {
       if (options.bf16_products) {
@@ -157,6 +175,7 @@ struct DecoderTraining<T>::State {
     return to;
   }
   void round_parameters(const Runtime& runtime) const {
+    const internal::Timer timer(profile.products);
     if (!options.bf16_products) return;
     const std::array<Index, 2> shape{1, static_cast<Index>(parameters.size())};
     convert(TensorView<T, 2>(parameters.data(), shape), TensorView<bfloat16, 2>(now.rounded_parameters.data(), shape),
@@ -164,6 +183,7 @@ struct DecoderTraining<T>::State {
   }
   void linear_gradients(const internal::TrainedLinear<T>& of, T* input, T* grad_output, T* grad_input,
                         const Runtime& runtime) const {
+    const internal::Timer timer(profile.products);
     const auto [out, in] = of.weight.value.shape;
     const LinearGradients<T> gradients_of{.grad_input = matrix(grad_input, in),
                                           .grad_weight = transposed(of.weight.gradient),
@@ -234,6 +254,7 @@ struct DecoderTraining<T>::State {
   TensorView<const Index, 1> of_rows(const std::vector<Index>& values) const { return {values.data(), {rows()}}; }
 
   void embed(const Runtime& runtime) const {
+    const internal::Timer timer(profile.embedding);
     T* const x = now.inputs[0];
     embedding_forward<T>(model.table.value, of_rows(now.tokens), residual(x), {}, runtime);
     if (config.positions == PositionKind::learned)
@@ -242,6 +263,7 @@ struct DecoderTraining<T>::State {
   }
   // sum = x + added, with dropout of added.
   void add(T* x, Index layer, Index branch, T* sum, const Runtime& runtime) const {
+    const internal::Timer timer(profile.residual);
     if (dropout > 0) internal::drop(residual(now.added), residual_dropout(layer, branch), runtime);
     internal::add<T>(rows() * config.width, x, now.added, sum, runtime);
   }
@@ -253,9 +275,11 @@ struct DecoderTraining<T>::State {
     linear(of.qkv, kept.normed, kept.qkv, runtime);
     const Heads h = split(kept.qkv);
     if (config.positions == PositionKind::rotary) {
+      const internal::Timer timer(profile.rotation);
       rotary_forward<T>(h.query, h.query, rotary_options(), runtime);
       rotary_forward<T>(h.key, h.key, rotary_options(), runtime);
     }
+    const internal::Timer timer(profile.attention);
     const TensorView<T, 4> context = contexts(kept.context);
     attention_forward(h.query, h.key, h.value,
                       {.context = context, .row_max = row_states(kept.row_max), .row_sum = row_states(kept.row_sum)},
@@ -268,6 +292,7 @@ struct DecoderTraining<T>::State {
     }
   }
   void activate(const internal::LayerActivations<T>& kept, const Runtime& runtime) const {
+    const internal::Timer timer(profile.activations);
     const Index width = config.feed_forward;
     if (config.feed_forward_kind == FeedForwardKind::swiglu) {
       const TensorView<T, 2> both = matrix(kept.up, 2 * width);
@@ -304,6 +329,7 @@ struct DecoderTraining<T>::State {
     linear({model.output, {}}, now.normed, now.logits, runtime);
   }
   double loss(TensorView<T, 1> row_loss, TensorView<T, 2> grad_logits, const Runtime& runtime) const {
+    const internal::Timer timer(profile.loss);
     const CrossEntropyResult result = cross_entropy_forward<T>(
         matrix(now.logits, config.vocabulary), of_rows(now.targets), {.row_loss = row_loss, .grad_logits = grad_logits},
         {.ignored_target = -1, .count = num_targets}, runtime);
@@ -321,15 +347,19 @@ struct DecoderTraining<T>::State {
     const TensorView<T, 4> grad_context = contexts(now.grad_context);
     if (observer) observer(layer, forward_pass, grad_context);
     const Heads grads = split(now.grad_qkv);
-    attention_backward(forward_pass.query, forward_pass.key, forward_pass.value,
-                       {.context = forward_pass.context,
-                        .row_max = forward_pass.row_max,
-                        .row_sum = forward_pass.row_sum,
-                        .grad_context = grad_context,
-                        .fingerprint = kUncheckedFingerprint},
-                       {.grad_query = grads.query, .grad_key = grads.key, .grad_value = grads.value},
-                       attention_options(layer), runtime);
+    {
+      const internal::Timer timer(profile.attention);
+      attention_backward(forward_pass.query, forward_pass.key, forward_pass.value,
+                         {.context = forward_pass.context,
+                          .row_max = forward_pass.row_max,
+                          .row_sum = forward_pass.row_sum,
+                          .grad_context = grad_context,
+                          .fingerprint = kUncheckedFingerprint},
+                         {.grad_query = grads.query, .grad_key = grads.key, .grad_value = grads.value},
+                         attention_options(layer), runtime);
+    }
     if (config.positions == PositionKind::rotary) {
+      const internal::Timer timer(profile.rotation);
       rotary_backward<T>(grads.query, grads.query, rotary_options(), false, runtime);
       rotary_backward<T>(grads.key, grads.key, rotary_options(), false, runtime);
     }
@@ -343,6 +373,14 @@ struct DecoderTraining<T>::State {
     const Index width = config.feed_forward;
     linear_gradients(of.down, kept.activated, branch_gradient(layer, 1, runtime), now.grad_activated, runtime);
     const TensorView<T, 2> grad = matrix(now.grad_activated, width);
+    activation_gradients(kept, grad, runtime);
+    linear_gradients(of.up, kept.normed_2, now.grad_up, now.grad_branch, runtime);
+    norm_backward(of.feed_forward_norm, kept.middle, now.grad_branch, runtime);
+  }
+  void activation_gradients(const internal::LayerActivations<T>& kept, const TensorView<T, 2>& grad,
+                            const Runtime& runtime) const {
+    const internal::Timer timer(profile.activations);
+    const Index width = config.feed_forward;
     if (config.feed_forward_kind == FeedForwardKind::swiglu) {
       const TensorView<T, 2> both = matrix(kept.up, 2 * width), grad_both = matrix(now.grad_up, 2 * width);
       swiglu_backward<T>(
@@ -352,12 +390,11 @@ struct DecoderTraining<T>::State {
       activation_backward<T>(matrix(kept.up, width), grad, {.grad_input = matrix(now.grad_up, width)},
                              internal::activation_of(config.feed_forward_kind), runtime);
     }
-    linear_gradients(of.up, kept.normed_2, now.grad_up, now.grad_branch, runtime);
-    norm_backward(of.feed_forward_norm, kept.middle, now.grad_branch, runtime);
   }
   // The gradient of what a branch adds: grad_residual, with the dropout of the forward pass.
   T* branch_gradient(Index layer, Index branch, const Runtime& runtime) const {
     if (dropout == 0) return now.grad_residual;
+    const internal::Timer timer(profile.residual);
     std::copy_n(now.grad_residual, rows() * config.width, now.grad_branch);
     internal::drop(residual(now.grad_branch), residual_dropout(layer, branch), runtime);
     return now.grad_branch;
@@ -372,6 +409,7 @@ struct DecoderTraining<T>::State {
       if (config.feed_forward_kind != FeedForwardKind::none) feed_forward_gradients(layer, runtime);
       attention_gradients(layer, observer, runtime);
     }
+    const internal::Timer timer(profile.embedding);
     if (dropout > 0) internal::drop(residual(now.grad_residual), residual_dropout(-1, 0), runtime);
     if (config.positions == PositionKind::learned) {
       embedding_backward<T>(
@@ -437,6 +475,8 @@ struct DecoderTraining<T>::State {
   double dropout = 0;
   std::uint64_t dropout_seed = 0;
   bool accumulate = false;
+
+  mutable TrainingProfile profile;
 };
 
 template <class T>
@@ -478,13 +518,18 @@ std::size_t DecoderTraining<T>::num_bytes() const {
 }
 
 template <class T>
+const TrainingProfile& DecoderTraining<T>::profile() const {
+  return state_->profile;
+}
+
+template <class T>
 double DecoderTraining<T>::forward_backward(const TrainingBatch& batch, bool accumulate,
                                             const AttentionObserver<T>& observer, const Runtime& runtime) {
   State& s = *state_;
   s.load(batch);
   s.accumulate = accumulate;
   s.forward({}, runtime);
-  const double loss = s.loss({}, s.matrix(s.now.logits, s.config.vocabulary), runtime);
+  const double loss = s.loss({s.now.row_loss, {s.rows()}}, s.matrix(s.now.logits, s.config.vocabulary), runtime);
   s.backward(observer, runtime);
   return loss;
 }
@@ -521,6 +566,39 @@ double DecoderTraining<T>::evaluate(const TrainingBatch& batch, const AblatedHea
 template <class T>
 TensorView<const T, 2> DecoderTraining<T>::logits() const {
   return state_->matrix(state_->now.logits, state_->config.vocabulary);
+}
+
+template <class T>
+TensorView<const T, 2> DecoderTraining<T>::row_losses() const {
+  return {state_->now.row_loss, {state_->batch, state_->length}};
+}
+
+template <class T>
+void DecoderTraining<T>::visit_activations(const std::function<void(Index layer, std::string_view operation,
+                                                                    const TensorView<const T, 2>& rows)>& visit) const {
+  const State& s = *state_;
+  const Index last = s.config.num_layers - 1;
+  const bool feeds = s.config.feed_forward_kind != FeedForwardKind::none;
+  visit(-1, "embedding", s.residual(s.now.inputs[0]));
+  for (Index layer = 0; layer <= last; ++layer) {
+    const auto& kept = s.now.layers[static_cast<std::size_t>(layer)];
+    if (!s.options.recompute || layer == last) {
+      visit(layer, "attention norm", s.residual(kept.normed));
+      visit(layer, "query, key and value", s.matrix(kept.qkv, s.qkv_width()));
+      visit(layer, "attention", s.matrix(kept.context, s.config.num_heads * s.config.head_size));
+      if (feeds) {
+        const Index up = s.model.layers[static_cast<std::size_t>(layer)].up.weight.value.shape[0];
+        visit(layer, "attention output", s.residual(kept.middle));
+        visit(layer, "feed-forward norm", s.residual(kept.normed_2));
+        visit(layer, "feed-forward up", s.matrix(kept.up, up));
+        visit(layer, "activation", s.matrix(kept.activated, s.config.feed_forward));
+      }
+    }
+    visit(layer, feeds ? "feed-forward output" : "attention output",
+          s.residual(s.now.inputs[static_cast<std::size_t>(layer + 1)]));
+  }
+  visit(-1, "output norm", s.residual(s.now.normed));
+  visit(-1, "output", s.matrix(s.now.logits, s.config.vocabulary));
 }
 
 template <class T>

@@ -78,7 +78,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     try {
       const regard::SentenceModel model = regard::load_sentence_model(folder.path(), options, runtime);
       const regard::TokenizedText text = model.tokenizer.encode("a b [MASK] ab");
-      const regard::EncoderTrace trace = regard::encode(model.encoder, text.ids, {}, runtime);
+      const regard::ModelTrace trace = regard::encode(model.encoder, text.ids, {}, runtime);
       require(trace.output().shape()[0] == static_cast<regard::Index>(text.ids.size()));
     } catch (const std::runtime_error& error) {
       require(std::string_view(error.what()).starts_with(folder.path()));

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // libFuzzer target: any text as the JSON of a model folder is rejected with a byte offset, or read: config.json as
-// values in their order without duplicate names, and the index with plain file names of shards. Read next:
-// src/model/model_folder.cpp.
+// values in their order without duplicate names, and as the description of a decoder; the index with plain file names
+// of shards.
+// Read next: src/io/model_folder.cpp, src/model/decoder/decoder_json.cpp.
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
@@ -10,6 +11,7 @@
 
 #include "regard/io/json.h"
 #include "regard/io/safetensors.h"
+#include "regard/model/decoder.h"
 
 namespace {
 
@@ -30,11 +32,11 @@ void check(const regard::JsonValue& value, std::size_t size, int depth) {
 }
 
 template <class Read>
-void read(Read read_text) {
+void read(Read read_text, std::string_view message = "fuzz: byte ") {
   try {
     read_text();
   } catch (const std::runtime_error& error) {
-    require(std::string_view(error.what()).starts_with("fuzz: byte "));
+    require(std::string_view(error.what()).starts_with(message));
   }
 }
 
@@ -49,5 +51,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       require(entry.file.size() <= 255 && entry.file[0] != '.' && entry.file.find('\0') == std::string::npos);
     }
   });
+  const auto read_decoder = [&] {
+    const regard::DecoderConfig config = regard::parse_decoder_config(text, "fuzz");
+    require(config == regard::parse_decoder_config(regard::decoder_config_json(config), "again"));
+  };
+  read(read_decoder, "fuzz: ");
   return 0;
 }

@@ -390,6 +390,8 @@ def test_linear_layers_in_bfloat16_match_numpy():
     gelu = regard.linear_forward(x, w, activation="gelu_tanh", dtype="float32")
     inner = np.sqrt(2 / np.pi) * (expected + 0.044715 * expected ** 3)
     np.testing.assert_allclose(gelu, expected / 2 * (1 + np.tanh(inner)), atol=1e-4)
+    silu = regard.linear_forward(x, w, activation="silu", dtype="float32")
+    np.testing.assert_allclose(silu, expected / (1 + np.exp(-expected)), atol=1e-4)
     with pytest.raises(ValueError, match="dtype is float64; expected bfloat16, the input's, or float32"):
         regard.linear_forward(x, w, dtype="float64")
     with pytest.raises(ValueError, match="activation is 'tanh'"):

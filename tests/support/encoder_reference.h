@@ -80,7 +80,7 @@ inline std::vector<float> joined(const Tensor<float, 3>& by_head) {
 }
 
 // The hidden states before layer 0 and after each layer, in the order of transformers.
-inline const Tensor<float, 2>& states_after(const EncoderTrace& trace, std::size_t num_layers) {
+inline const Tensor<float, 2>& states_after(const ModelTrace& trace, std::size_t num_layers) {
   return num_layers == 0 ? trace.embedded : trace.layers[num_layers - 1].output;
 }
 

@@ -42,8 +42,8 @@ inline std::vector<std::byte> to_bytes(std::string_view text) {
 // An empty folder, removed with all its contents.
 class TestFolder {
  public:
-  TestFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "regard_test_XXXXXX").string();
+  explicit TestFolder(const std::filesystem::path& parent = std::filesystem::temp_directory_path()) {
+    std::string name = (parent / "regard_test_XXXXXX").string();
     path_ = ::mkdtemp(name.data());
   }
   TestFolder(const TestFolder&) = delete;

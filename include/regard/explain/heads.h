@@ -28,10 +28,10 @@ namespace regard::inline v0 {
 /// The measures of one query i with weights p_j on the K keys that it can attend to, in tokens and not in words.
 enum class HeadMeasure {
   entropy,       ///< `−Σ p ln p / ln K`, from 0 (one key) to 1 (all keys alike); queries with K ≥ 2.
-  special,       ///< `Σ p` over the special tokens around the text, [CLS] and [SEP].
+  special,       ///< `Σ p` over the special tokens around the text, [CLS] and [SEP]; encoders only.
   self,          ///< `p_i`; queries that can attend to themselves.
   previous,      ///< `p_(i−1)`; queries whose preceding token exists and is visible.
-  next,          ///< `p_(i+1)`; queries whose following token exists and is visible.
+  next,          ///< `p_(i+1)`; queries whose following token exists and is visible, which it never is in a decoder.
   distance,      ///< `Σ p |i − j|`, in tokens.
   contribution,  ///< `Σ p ‖v · W_output(head)‖₂`
 };
@@ -93,6 +93,7 @@ struct HeadSurvey {
   Index num_layers = 0;             ///< N, number of layers.
   Index num_heads = 0;              ///< H, number of heads per layer.
   Index num_tokens = 0;             ///< Number of tokens of all texts.
+  bool causal = false;              ///< Whether the model is a decoder, whose queries attend to no later key.
   std::string model_folder;         ///< The folder of the model.
   std::string model_sha256;         ///< SHA-256 of its checkpoint.
 };
@@ -119,7 +120,7 @@ class REGARD_EXPORT HeadSurveyor {
   /// @param sentence  Result of read_sentence() with the model.
   /// @param line      Its line in the input, from 1; 0 for a text given by itself.
   /// @param runtime   Threads, scratch memory and cancellation.
-  /// @throws InvalidArgument  as encoder_weights() does.
+  /// @throws InvalidArgument  as trace_weights() does.
   /// @throws Cancelled        if a stop is requested.
   void add(const Sentence& sentence, Index line = 0, const Runtime& runtime = {});
   /// Returns the measures of all sentences so far.

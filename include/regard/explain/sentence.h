@@ -1,50 +1,91 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A sentence in a pretrained model: its words, and all values that the encoder computes for them.
+/// A sentence in a model: its words, and all values that the model computes for them.
 ///
 /// @verbatim
-///     text ── Tokenizer ──▶ pieces ── encode ──▶ trace
+///     text ── Tokenizer ──▶ pieces ── encode ──▶ trace                an encoder
+///     text ── Vocabulary ─▶ tokens ── decode_trace ──▶ trace          a decoder that was trained here
 ///
 ///     "embeddings"  =  em ##bed ##ding ##s      vector: mean over the pieces
 ///                                               attention: sum over the key's pieces, mean over the query's pieces
 /// @endverbatim
 ///
+/// For a decoder, each token is a word of its own, there are no special tokens, and a token attends only to itself and
+/// to the tokens before it.
+///
 /// Words and tokens count from 0, [CLS] included. L tokens, W words, N layers, H heads, E width.
-/// Contract: docs/guide/sentence.md; the encoder: docs/reference/model.md.
+/// Contract: docs/guide/sentence.md; the models: docs/reference/model.md.
 ///
 /// Read next: encoder.h, tokenizer.h, src/explain/sentence/sentence.cpp.
 #pragma once
 
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "regard/model/encoder.h"
 #include "regard/model/tokenizer.h"
+#include "regard/train/trained_model.h"
 
 namespace regard::inline v0 {
 
-/// A model with its tokenizer. Copies share memory.
-struct SentenceModel {
-  std::string folder;   ///< The folder that the model was loaded from.
-  Encoder encoder;      ///< The encoder.
-  Tokenizer tokenizer;  ///< The tokenizer.
+/// The extents of a model.
+struct ModelExtents {
+  Index num_layers = 0;     ///< N, number of layers.
+  Index num_heads = 0;      ///< H, number of query heads.
+  Index head_size = 0;      ///< D, size of a head.
+  Index width = 0;          ///< E, size of the residual stream.
+  Index max_positions = 0;  ///< P, largest number of tokens.
+  bool causal = false;      ///< Whether a token attends only to itself and to the tokens before it: a decoder.
 };
-/// Loads a folder in the layout of Hugging Face: config.json, tokenizer.json, model.safetensors.
+
+/// A model with what splits a text into its tokens: an encoder with a tokenizer, or a decoder with a vocabulary. Copies
+/// share memory.
+struct SentenceModel {
+  std::string folder;                     ///< The folder that the model was loaded from.
+  Encoder encoder{};                      ///< The encoder; without layers if the model is a decoder.
+  std::optional<Tokenizer> tokenizer{};   ///< The tokenizer of the encoder.
+  std::optional<TrainedModel> trained{};  ///< The decoder with its vocabulary.
+
+  /// Returns the extents of the encoder or of the decoder.
+  REGARD_EXPORT ModelExtents extents() const;
+  /// Returns the SHA-256 of the checkpoint; empty if the parameters do not come from files.
+  ///
+  /// @param stop  Stop token, polled while the bytes are read.
+  /// @return 64 hex digits.
+  /// @throws Cancelled  if a stop is requested.
+  REGARD_EXPORT std::string sha256(const std::stop_token& stop = {}) const;
+  /// Runs the model: encode(), or decode_trace() without logits.
+  ///
+  /// @param ids          Token ids, (L).
+  /// @param hidden_keys  Tokens that no query attends to.
+  /// @param runtime      Threads, scratch memory and cancellation.
+  /// @return All intermediate results.
+  /// @throws InvalidArgument  as encode() and decode_trace() do.
+  /// @throws Cancelled        if a stop is requested.
+  REGARD_EXPORT ModelTrace trace(std::span<const Index> ids, std::vector<Index> hidden_keys,
+                                 const Runtime& runtime = {}) const;
+};
+
+/// Loads a folder in the layout of Hugging Face, with config.json, tokenizer.json and model.safetensors; or the model of
+/// a training run (load_trained_model()).
 ///
 /// @param folder   Path of the folder.
 /// @param options  How to read the files, and limits.
 /// @param runtime  Threads, scratch memory and cancellation.
 /// @return The model.
-/// @throws DataError  as load_encoder() and Tokenizer::read_folder() do, and if the tokenizer has more tokens than the
-///                    encoder's word table has rows.
+/// @throws DataError  as load_encoder(), Tokenizer::read_folder() and load_trained_model() do, and if the tokenizer has
+///                    more tokens than the encoder's word table has rows.
 /// @throws Cancelled  if a stop is requested.
 REGARD_EXPORT SentenceModel load_sentence_model(const std::string& folder, const ModelFileOptions& options = {},
                                                 const Runtime& runtime = {});
 
 /// A word of a sentence.
 ///
-/// The special tokens that the model expects around a text, [CLS] and [SEP], are words of one token, marked as special.
+/// The special tokens that an encoder expects around a text, [CLS] and [SEP], are words of one token, marked as special.
+/// Each token of a decoder is a word; white space is written as "␣", "⇥" and "↵".
 struct SentenceWord {
   std::string text;           ///< As the text spells it; "[CLS]" for a special token.
   std::vector<Index> tokens;  ///< Indices of its pieces.
@@ -69,19 +110,19 @@ struct SentenceOptions {
   ///     1 0 1 1
   /// @endverbatim
   std::vector<std::string> hide;
-  /// Whether to truncate a text that is too long, instead of rejecting it: its first max_positions − 1 tokens and the
-  /// last one ([SEP]) are kept.
+  /// Whether to truncate a text that is too long, instead of rejecting it: an encoder keeps its first max_positions − 1
+  /// tokens and the last one ([SEP]), a decoder its first max_positions tokens.
   bool truncate = false;
 };
 
-/// A sentence and what the encoder computed for it.
+/// A sentence and what the model computed for it.
 struct Sentence {
   std::string text;                 ///< The whole text, as given.
   TokenizedText tokens;             ///< The tokens, after truncation.
   std::vector<SentenceWord> words;  ///< The words of these tokens, in order, special tokens included.
   std::vector<Index> hidden;        ///< Indices of the hidden words, ascending.
   Index num_truncated_tokens = 0;   ///< Number of tokens that truncation removed.
-  EncoderTrace trace;               ///< All intermediate results of the encoder.
+  ModelTrace trace;                 ///< All intermediate results of the model.
 };
 
 /// The tokens of a text, fitted to the positions of the model.
@@ -93,11 +134,10 @@ struct FittedTokens {
 ///
 /// @param model     The model.
 /// @param text      The text.
-/// @param truncate  Whether to truncate a text that is too long: its first max_positions − 1 tokens and the last one
-///                  are kept.
+/// @param truncate  Whether to truncate a text that is too long, as in SentenceOptions.
 /// @param runtime   Only its stop token is used.
 /// @return The tokens.
-/// @throws InvalidArgument  as Tokenizer::encode() does, and if the text has more tokens than the model has positions
+/// @throws InvalidArgument  as Tokenizer::encode() and Vocabulary::encode() do, and if the text has more tokens than the model has positions
 ///                          and `truncate` is not set. The message names both counts.
 /// @throws Cancelled        if a stop is requested.
 REGARD_EXPORT FittedTokens fitted_tokens(const SentenceModel& model, std::string_view text, bool truncate = false,
@@ -110,7 +150,7 @@ REGARD_EXPORT FittedTokens fitted_tokens(const SentenceModel& model, std::string
 /// @param options  Hidden words, and whether to truncate.
 /// @param runtime  Threads, scratch memory and cancellation.
 /// @return The sentence with all intermediate results.
-/// @throws InvalidArgument  as fitted_tokens() and encode() do, and as word_index() does for a word to hide.
+/// @throws InvalidArgument  as fitted_tokens() and SentenceModel::trace() do, and as word_index() does for a word to hide.
 /// @throws DataError        if a computed value is not finite because parameters of the model are too large or are not
 ///                          finite. The message names the layer, the array and the token.
 /// @throws Cancelled        if a stop is requested.
@@ -153,6 +193,13 @@ REGARD_EXPORT std::vector<std::string> word_names(const std::vector<SentenceWord
 /// @return The mark.
 REGARD_EXPORT std::string_view word_mark(const SentenceWord& word);
 
+/// Checks that a model is an encoder.
+///
+/// @param model  The model.
+/// @param what   What needs it, for example "compare".
+/// @throws InvalidArgument  if it is a decoder. The message names its folder.
+REGARD_EXPORT void check_is_encoder(const SentenceModel& model, std::string_view what);
+
 /// Checks that a text has a word: that it is not empty and does not consist of spaces only.
 ///
 /// @param words  The words of a sentence.
@@ -173,7 +220,7 @@ REGARD_EXPORT std::string vocabulary_warning(const std::vector<SentenceWord>& wo
 /// It is the sum over the pieces of the key word, and the mean over the pieces of the query word.
 ///
 /// @param sentence  The sentence.
-/// @param weights   Result of encoder_weights() for one layer, (H, L, L).
+/// @param weights   Result of trace_weights() for one layer, (H, L, L).
 /// @param head      Head, from 0.
 /// @return Query words by key words, (W, W). Rows sum to 1.
 REGARD_EXPORT Tensor<double, 2> word_weights(const Sentence& sentence, const Tensor<float, 3>& weights, Index head);

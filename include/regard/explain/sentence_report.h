@@ -32,16 +32,17 @@ struct ProjectedElement {
   double bias = 0.0;    ///< The bias.
   double value = 0.0;   ///< The element.
 };
-/// What a layer norm computes for one token: norm(x) = (x − mean) / deviation · gain + bias.
+/// What a norm computes for one token: norm(x) = (x − mean) / deviation · gain + bias.
 struct NormDetails {
-  double mean = 0.0;       ///< Mean of x.
-  double deviation = 0.0;  ///< Standard deviation: √(variance + ε).
+  double mean = 0.0;       ///< Mean of x; 0 for an RMS norm.
+  double deviation = 0.0;  ///< Standard deviation √(variance + ε); for an RMS norm, √(mean of squares + ε).
 };
 /// One of the F units inside the feed-forward layer.
 struct FeedForwardUnit {
   Index unit = 0;             ///< Index of the unit.
   double before = 0.0;        ///< Its value before the activation.
-  double after = 0.0;         ///< Its value after the activation, gelu(before).
+  double gate = 0.0;          ///< With SwiGLU, its gate before the activation; else 0.
+  double after = 0.0;         ///< Its value after the activation: gelu(before), or silu(gate) · before with SwiGLU.
   double contribution = 0.0;  ///< Its contribution: `‖after · its row of W_down‖₂`.
 };
 /// Everything behind one weight. Vectors have E elements unless stated otherwise.
@@ -50,25 +51,31 @@ struct FeedForwardUnit {
 struct SentenceDetails {
   Index query = 0;                                 ///< A token: one piece of the query word.
   Index key = 0;                                   ///< A token: one piece of the key word.
+  bool rms_norm = false;                           ///< Decoder: whether norms are RMS norms.
+  std::string activation = "gelu";                 ///< Activation: "relu", "gelu", "gelu_tanh", "swiglu" or "none".
   std::vector<float> word{};                       ///< Row of the word embeddings for the query.
-  std::vector<float> position{};                   ///< Row of the position embeddings for the query.
-  std::vector<float> type{};                       ///< Row of the token type embeddings for the query.
-  std::vector<float> embedded{};                   ///< Their sum after the layer norm.
-  NormDetails embedding_norm{};                    ///< The layer norm after the embeddings.
+  std::vector<float> position{};                   ///< Row of the position embeddings for the query; may be empty.
+  std::vector<float> type{};                       ///< Encoder: row of the token type embeddings for the query.
+  std::vector<float> embedded{};                   ///< Their sum; of an encoder, after the layer norm.
+  NormDetails embedding_norm{};                    ///< Encoder: the layer norm after the embeddings.
+  NormDetails input_norm{};                        ///< Decoder: the norm of the query's input.
+  std::vector<float> attention_input{};            ///< Decoder: row of the query in LayerTrace::attention_input.
+  bool rotated = false;                            ///< Whether q and k are rotated after the elements below.
   std::vector<ProjectedElement> query_elements{};  ///< Elements of q of the query, (D).
   std::vector<ProjectedElement> key_elements{};    ///< Elements of k of the key, (D).
   std::vector<ProjectedElement> value_elements{};  ///< Elements of v of the key, (D).
   std::vector<double> context{};                   ///< Context of the head: Σ weight · v, (D).
   std::vector<double> head_share{};                ///< Output of the head: context · W_output(head).
   std::vector<double> other_heads{};               ///< Output of all other heads together.
-  std::vector<float> b_output{};                   ///< Bias of the output projection.
+  std::vector<float> b_output{};                   ///< Bias of the output projection; may be empty.
   std::vector<float> input{};                      ///< Row of the query in LayerTrace::input.
   std::vector<float> attention_output{};           ///< Row of the query in LayerTrace::attention_output.
+  std::vector<float> residual{};                   ///< Decoder: row of the query in LayerTrace::residual.
   std::vector<float> attention_normed{};           ///< Row of the query in LayerTrace::attention_normed.
   std::vector<float> feed_forward{};               ///< Row of the query in LayerTrace::feed_forward.
   std::vector<float> output{};                     ///< Row of the query in LayerTrace::output.
-  NormDetails attention_norm{};                    ///< The layer norm after attention.
-  NormDetails output_norm{};                       ///< The layer norm after the feed-forward layer.
+  NormDetails attention_norm{};                    ///< The norm after attention.
+  NormDetails output_norm{};                       ///< Encoder: the layer norm after the feed-forward layer.
   std::vector<FeedForwardUnit> units{};            ///< All F units, by descending contribution.
 };
 /// Computes everything behind one weight.
@@ -115,7 +122,7 @@ struct PairInHeads {
 /// The analysis of one word of a sentence in one head.
 struct SentenceAnalysis {
   std::string model;                  ///< "all-MiniLM-L6-v2" for that checkpoint, else the name of the folder.
-  EncoderConfig config;               ///< Extents of the model.
+  ModelExtents extents;               ///< Extents of the model.
   std::string sha256;                 ///< SHA-256 of its checkpoint.
   Sentence sentence;                  ///< The sentence, with words hidden if asked for.
   RankedHeads ranked_heads;           ///< All heads, with nothing hidden.
@@ -139,7 +146,7 @@ struct SentenceAnalysis {
 
 /// Analyzes one word of a sentence.
 ///
-/// The encoder runs once for each word of SentenceAnalysis::alone, several runs at once. After each, Runtime::progress
+/// The model runs once for each word of SentenceAnalysis::alone, several runs at once. After each, Runtime::progress
 /// is called with the number of runs that are done.
 ///
 /// @param model    The model.

@@ -34,6 +34,7 @@ struct RowKey {
   Index word = 0;        ///< Index into Sentence::words.
   bool special = false;  ///< Whether it is a special token.
   bool hidden = false;   ///< Whether SentenceOptions::hide hides it: weight 0, contribution 0.
+  bool later = false;    ///< Whether it follows the query in a causal model: weight 0, contribution 0.
   double weight = 0.0;   ///< Its weight.
   /// Its contribution: `‖Σ over its pieces of weight · v · W_output(head)‖₂`.
   double contribution = 0.0;
@@ -47,7 +48,7 @@ struct SentenceRow {
   std::vector<Index> queries{};     ///< Tokens of that word, (Q).
   std::vector<RowKey> keys{};       ///< Key words, (W), in text order; their weights sum to 1.
   Tensor<double, 2> dots{};         ///< The products q·k of each piece and token, (Q, L).
-  Tensor<double, 2> scores{};       ///< The scores q·k / √D, −∞ at a hidden key, (Q, L).
+  Tensor<double, 2> scores{};       ///< The scores q·k / √D, −∞ at a key that is not visible, (Q, L).
   Tensor<double, 2> weights{};      ///< The softmax of each row of scores, (Q, L).
   std::vector<double> context{};    ///< Context of the head: Σ weight · v, mean over the pieces, (D).
   double head_contribution = 0.0;   ///< Contribution of the head: `‖context · W_output(head)‖₂`.
@@ -120,7 +121,7 @@ REGARD_EXPORT SoftmaxTerm softmax_term(const SentenceRow& row, Index query, Inde
 inline constexpr Index kFarthest = 16;
 /// The mean weight of each head by signed distance, key − query in words, kept as sums and counts.
 ///
-/// The mean is over all pairs of words. A word paired with itself counts; [CLS] and [SEP] do not. Distances of
+/// The mean is over all pairs of words, in a causal model only those whose key does not follow the query. A word paired with itself counts; [CLS] and [SEP] do not. Distances of
 /// kFarthest words and more form one class.
 struct DistanceSums {
   Index num_layers = 0;  ///< N, number of layers.
@@ -213,12 +214,15 @@ REGARD_EXPORT bool is_content_word(std::string_view word);
 /// Ranks the heads of a model by salience.
 ///
 /// The target is another content word; if there is none, another word that is not special; if there is none, any key.
-/// Hidden words are never targets. Without `word`, the query word is chosen as well, again preferably among content
+/// Hidden words are never targets, nor are words after the query in a causal model, whose tokens all count as content
+/// words except for white space. Without `word`, the query word is chosen as well, again preferably among content
 /// words.
 ///
 /// @code{.unparsed}
 /// salience = weight − baseline(layer, head, target − word)
 /// @endcode
+///
+/// In a causal model the baseline is at least the uniform weight, 1 / number of visible keys: the first tokens have few.
 ///
 /// @param sentence           The sentence.
 /// @param checkpoint_sha256  SHA-256 of the model's checkpoint, which selects the baseline.

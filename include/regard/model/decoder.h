@@ -13,10 +13,12 @@
 /// Extents: L tokens, E width, H query heads, Hkv key/value heads, D head size, F feed-forward width, V vocabulary,
 /// P positions, N layers. Layers, heads and positions count from 0.
 ///
-/// Read next: src/model/decoder/decoder_config.cpp, regard/train/decoder_training.h.
+/// Read next: src/model/decoder/decoder_config.cpp, decoder_json.cpp, regard/train/decoder_training.h.
 #pragma once
 
+#include <array>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "regard/export.h"
@@ -30,12 +32,18 @@ enum class NormKind {
   rms     ///< rms_norm_forward(): a gain.
 };
 
+/// Names of NormKind in files, in its order.
+inline constexpr std::array<std::string_view, 2> kNormNames{"layer", "rms"};
+
 /// How a model knows the position of a token.
 enum class PositionKind {
   learned,  ///< A table (P, E) that is added to the embeddings.
   rotary,   ///< rotary_forward() of query and key, with RotaryLayout::halves.
   none      ///< Only the causal mask.
 };
+
+/// Names of PositionKind in files, in its order.
+inline constexpr std::array<std::string_view, 3> kPositionNames{"learned", "rotary", "none"};
 
 /// The feed-forward layer, which maps a normalized row (E) to a row (E).
 enum class FeedForwardKind {
@@ -45,6 +53,9 @@ enum class FeedForwardKind {
   gelu_tanh,  ///< gelu_tanh(x · up) · down.
   swiglu      ///< (silu(x · gate) · (x · up)) · down.
 };
+
+/// Names of FeedForwardKind in files, in its order.
+inline constexpr std::array<std::string_view, 5> kFeedForwardNames{"none", "relu", "gelu", "gelu_tanh", "swiglu"};
 
 /// The extents and choices of a decoder.
 struct DecoderConfig {
@@ -120,5 +131,28 @@ REGARD_EXPORT std::vector<DecoderParameter> decoder_parameters(const DecoderConf
 /// @return The sum over decoder_parameters().
 /// @throws InvalidArgument  as completed() does.
 REGARD_EXPORT Index decoder_size(const DecoderConfig& config);
+
+/// Writes the description of a decoder as the text of a config.json.
+///
+/// The field names are those of Llama in transformers. A model with RMS norms, rotary positions, SwiGLU and no biases
+/// has the model_type "llama", and transformers reads the folder as LlamaForCausalLM. Any other has the model_type
+/// "regard_decoder" and the fields norm, positions, feed_forward and biases in addition. The epsilon of layer norms is
+/// layer_norm_eps.
+///
+/// @param config  The description.
+/// @return The JSON text, which parse_decoder_config() reads as completed(config).
+/// @throws InvalidArgument  as completed() does.
+REGARD_EXPORT std::string decoder_config_json(const DecoderConfig& config);
+
+/// Reads the description of a decoder from the text of a config.json.
+///
+/// The text is untrusted. Fields that do not describe the computation are ignored.
+///
+/// @param text    The text, in UTF-8.
+/// @param source  Name of the text in error messages, usually the path of the file.
+/// @return The description, completed().
+/// @throws DataError  "source: byte N: …" if the text is not JSON, or if a field is missing, of another type, or has a
+///                    value that is out of range or not supported.
+REGARD_EXPORT DecoderConfig parse_decoder_config(std::string_view text, const std::string& source);
 
 }  // namespace regard::inline v0

@@ -24,6 +24,7 @@
 #include "regard/attention.h"
 #include "regard/io/safetensors.h"
 #include "regard/linear.h"
+#include "regard/model/trace.h"
 
 namespace regard::inline v0 {
 
@@ -106,7 +107,7 @@ struct Encoder {
 /// @par Example
 /// @code{.cpp}
 /// const Encoder encoder = load_encoder("all-MiniLM-L6-v2");
-/// const EncoderTrace trace = encode(encoder, tokenizer.encode("a walk by the water").ids);
+/// const ModelTrace trace = encode(encoder, tokenizer.encode("a walk by the water").ids);
 /// @endcode
 REGARD_EXPORT Encoder load_encoder(const std::string& folder, const ModelFileOptions& options = {},
                                    const Runtime& runtime = {});
@@ -128,35 +129,6 @@ struct EncoderOptions {
   std::vector<Index> hidden_keys;
 };
 
-/// All intermediate results of one layer.
-struct LayerTrace {
-  Tensor<float, 2> input;             ///< Input of the layer, (L, E).
-  Tensor<float, 3> query;             ///< Query projection with its bias, (H, L, D).
-  Tensor<float, 3> key;               ///< Key projection with its bias, (H, L, D).
-  Tensor<float, 3> value;             ///< Value projection with its bias, (H, L, D).
-  Tensor<float, 3> context;           ///< weights · value, (H, L, D).
-  Tensor<float, 2> row_max;           ///< Largest score of each row, (H, L).
-  Tensor<float, 2> row_sum;           ///< Σ exp(score − row_max), (H, L).
-  Tensor<float, 2> attention_output;  ///< Joined context · W_output + b_output, (L, E).
-  Tensor<float, 2> attention_normed;  ///< norm(input + attention_output), (L, E).
-  Tensor<float, 2> feed_forward;      ///< gelu(attention_normed · W_up + b_up) · W_down + b_down, (L, E).
-  Tensor<float, 2> output;            ///< norm(attention_normed + feed_forward), (L, E).
-};
-
-/// All intermediate results for one text.
-struct EncoderTrace {
-  std::vector<Index> ids;          ///< Token ids, (L).
-  std::vector<Index> hidden_keys;  ///< EncoderOptions::hidden_keys, as given.
-  Tensor<float, 2> word;           ///< Rows of word_table: the token's id, (L, E).
-  Tensor<float, 2> position;       ///< Rows of position_table: position i for token i, (L, E).
-  Tensor<float, 2> type;           ///< Rows of type_table: type 0, (L, E).
-  Tensor<float, 2> embedded;       ///< norm(word + position + type), (L, E).
-  std::vector<LayerTrace> layers;  ///< The N layers.
-
-  /// Returns the states after the last layer, (L, E).
-  const Tensor<float, 2>& output() const { return layers.empty() ? embedded : layers.back().output; }
-};
-
 /// Runs the encoder on the token ids of one text.
 ///
 /// The scale of attention is 1 / √D, norm is layer_norm_forward(), and gelu is Activation::gelu of linear_forward().
@@ -176,26 +148,11 @@ struct EncoderTrace {
 ///
 /// @par Example
 /// @code{.cpp}
-/// const EncoderTrace trace = encode(encoder, ids, {.hidden_keys = {3}});
-/// const Tensor<float, 3> weights = encoder_weights(trace, 0);  // of layer 0: (H, L, L)
+/// const ModelTrace trace = encode(encoder, ids, {.hidden_keys = {3}});
+/// const Tensor<float, 3> weights = trace_weights(trace, 0);  // of layer 0: (H, L, L)
 /// @endcode
-REGARD_EXPORT EncoderTrace encode(const Encoder& encoder, std::span<const Index> ids,
-                                  const EncoderOptions& options = {}, const Runtime& runtime = {});
-
-/// Computes the weights or the scores of one layer from query, key, row_max and row_sum.
-///
-/// @param trace    Result of encode().
-/// @param layer    Layer, from 0.
-/// @param kind     Weights, or scores (q·k / √D, −∞ at hidden keys).
-/// @param runtime  Threads, scratch memory and cancellation.
-/// @return Queries by keys for each head, (H, L, L).
-/// @throws InvalidArgument  if the layer does not exist.
-/// @throws Cancelled        if a stop is requested.
-///
-/// @par Bits
-/// The result is exact: it has the bits of the weights that attention_forward() would write.
-REGARD_EXPORT Tensor<float, 3> encoder_weights(const EncoderTrace& trace, Index layer,
-                                               WeightsKind kind = WeightsKind::weights, const Runtime& runtime = {});
+REGARD_EXPORT ModelTrace encode(const Encoder& encoder, std::span<const Index> ids, const EncoderOptions& options = {},
+                                const Runtime& runtime = {});
 
 /// Computes the output of one head: its context · its rows of W_output, without bias.
 ///
@@ -209,7 +166,7 @@ REGARD_EXPORT Tensor<float, 3> encoder_weights(const EncoderTrace& trace, Index 
 /// @return One row per token, (L, E).
 /// @throws InvalidArgument  if the layer or head does not exist, or if the trace is that of another encoder.
 /// @throws Cancelled        if a stop is requested.
-REGARD_EXPORT Tensor<float, 2> head_output(const Encoder& encoder, const EncoderTrace& trace, Index layer, Index head,
+REGARD_EXPORT Tensor<float, 2> head_output(const Encoder& encoder, const ModelTrace& trace, Index layer, Index head,
                                            const Runtime& runtime = {});
 
 /// Computes the L2 norm of what each key contributes at weight 1: `‖v_key · W_output(head)‖₂`.
@@ -221,7 +178,7 @@ REGARD_EXPORT Tensor<float, 2> head_output(const Encoder& encoder, const Encoder
 /// @return The norm for each head and key, (H, L).
 /// @throws InvalidArgument  if the layer does not exist, or if the trace is that of another encoder.
 /// @throws Cancelled        if a stop is requested.
-REGARD_EXPORT Tensor<double, 2> value_norms(const Encoder& encoder, const EncoderTrace& trace, Index layer,
+REGARD_EXPORT Tensor<double, 2> value_norms(const Encoder& encoder, const ModelTrace& trace, Index layer,
                                             const Runtime& runtime = {});
 
 /// Computes the contribution of each key to one query: `‖weight · v_key · W_output(head)‖₂`.
@@ -235,28 +192,20 @@ REGARD_EXPORT Tensor<double, 2> value_norms(const Encoder& encoder, const Encode
 /// @return The contribution of each key, (L).
 /// @throws InvalidArgument  if the layer, head or query does not exist, or if the trace is that of another encoder.
 /// @throws Cancelled        if a stop is requested.
-REGARD_EXPORT std::vector<double> contribution_norms(const Encoder& encoder, const EncoderTrace& trace, Index layer,
+REGARD_EXPORT std::vector<double> contribution_norms(const Encoder& encoder, const ModelTrace& trace, Index layer,
                                                      Index head, Index query, const Runtime& runtime = {});
-
-/// Computes the mean of some rows: the vector of a word is the mean of the vectors of its pieces.
-///
-/// @param states  States of the tokens, (L, E).
-/// @param rows    Indices of the rows. Without any, the result is zeros.
-/// @return The mean, (E).
-/// @throws InvalidArgument  if a row does not exist.
-REGARD_EXPORT std::vector<float> mean_rows(const Tensor<float, 2>& states, std::span<const Index> rows);
 
 /// Computes the mean of the last layer's output over all tokens.
 ///
 /// @param trace  Result of encode().
 /// @return The mean, (E); zeros if there are no tokens.
-REGARD_EXPORT std::vector<float> mean_pooled(const EncoderTrace& trace);
+REGARD_EXPORT std::vector<float> mean_pooled(const ModelTrace& trace);
 /// Computes mean_pooled() divided by its L2 norm: the sentence vector, as sentence-transformers computes it.
 ///
 /// A norm below 10⁻¹² is replaced by 10⁻¹².
 ///
 /// @param trace  Result of encode().
 /// @return The vector, (E); zeros if there are no tokens.
-REGARD_EXPORT std::vector<float> mean_pooled_normalized(const EncoderTrace& trace);
+REGARD_EXPORT std::vector<float> mean_pooled_normalized(const ModelTrace& trace);
 
 }  // namespace regard::inline v0

@@ -74,6 +74,18 @@ template <class T>
 using AttentionObserver =
     std::function<void(Index layer, const AttentionRecord<T>& record, TensorView<const T, 4> grad_context)>;
 
+/// Seconds that the parts of forward_backward() and evaluate() took, in wall-clock time, since the model was created.
+struct TrainingProfile {
+  double products = 0;     ///< Linear layers, forward and backward, with rounding to bfloat16.
+  double attention = 0;    ///< Attention, forward and backward.
+  double norms = 0;        ///< Norms.
+  double activations = 0;  ///< Activations of the feed-forward layers.
+  double rotation = 0;     ///< Rotary position embedding.
+  double embedding = 0;    ///< Embeddings and their gradients.
+  double loss = 0;         ///< Softmax and cross-entropy.
+  double residual = 0;     ///< Sums in the residual stream, and dropout.
+};
+
 /// A decoder, its gradients, and the memory of a training step.
 ///
 /// @tparam T  float or double.
@@ -111,6 +123,9 @@ class REGARD_EXPORT DecoderTraining {
   /// Returns the size of everything that was allocated, in bytes.
   std::size_t num_bytes() const;
 
+  /// Returns where the time of all calls so far went.
+  const TrainingProfile& profile() const;
+
   /// Computes the loss of a batch and the gradients of all parameters.
   ///
   /// @param batch       Tokens and targets.
@@ -139,6 +154,19 @@ class REGARD_EXPORT DecoderTraining {
 
   /// Returns the logits of the last evaluate(), (B · L, V), valid until the next call of any function.
   TensorView<const T, 2> logits() const;
+
+  /// Returns `−ln p(target)` of each token of the last call, (B, L), 0 where it is not counted.
+  ///
+  /// @return A view that is valid until the next call.
+  TensorView<const T, 2> row_losses() const;
+
+  /// Calls a function with the arrays of the last forward pass, in the order in which they were computed, to find the
+  /// first one that is not finite. With `recompute`, those within layers are only available for the last layer.
+  ///
+  /// @param visit  Called with the layer (−1 outside the layers), with what computed the array, for example
+  ///               "attention", and with its rows, one for each token.
+  void visit_activations(const std::function<void(Index layer, std::string_view operation,
+                                                  const TensorView<const T, 2>& rows)>& visit) const;
 
   /// Returns the attention of a layer in the last evaluate(), valid until the next call.
   ///

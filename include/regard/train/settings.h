@@ -3,11 +3,14 @@
 /// The settings of a training run: the model, the batches, the optimizer, the schedule. Together with the task or the
 /// text they determine every bit of a run.
 ///
-/// Read next: trainer.h.
+/// Read next: src/train/settings.cpp, trainer.h.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <string_view>
 
+#include "regard/export.h"
 #include "regard/model/decoder.h"
 
 namespace regard::inline v0 {
@@ -18,6 +21,9 @@ enum class OptimizerKind {
   muon    ///< Muon for the matrices of the layers, AdamW for the others.
 };
 
+/// Names of OptimizerKind in files, in its order.
+inline constexpr std::array<std::string_view, 2> kOptimizerNames{"adamw", "muon"};
+
 /// How the learning rate depends on the step, after the warm-up.
 enum class ScheduleKind {
   constant,            ///< learning_rate.
@@ -26,12 +32,18 @@ enum class ScheduleKind {
   warmup_stable_decay  ///< learning_rate, and a line to min_learning_rate over the last fifth of the steps.
 };
 
+/// Names of ScheduleKind in files, in its order.
+inline constexpr std::array<std::string_view, 4> kScheduleNames{"constant", "cosine", "linear", "warmup_stable_decay"};
+
 /// Arithmetic of a run.
 enum class TrainingPrecision {
   float32,       ///< float.
   float64,       ///< double.
   bf16_products  ///< float, and linear layers multiply operands rounded to bfloat16.
 };
+
+/// Names of TrainingPrecision in files, in its order.
+inline constexpr std::array<std::string_view, 3> kPrecisionNames{"float32", "float64", "bf16_products"};
 
 /// The settings of a run.
 struct TrainingSettings {
@@ -57,5 +69,13 @@ struct TrainingSettings {
   bool recompute = false;                                    ///< Recompute activations in backward. Changes no bit.
   bool operator==(const TrainingSettings&) const = default;  ///< Whether all fields are equal.
 };
+
+/// Replaces zeros by the values that they stand for, and checks every field.
+///
+/// @param settings  The settings.
+/// @return The settings with a completed() model and without zeros: micro_batch and length.
+/// @throws InvalidArgument  "training: warmup is X; expected …" if a field is out of range, or as completed() of the
+///                          model does.
+REGARD_EXPORT TrainingSettings completed(TrainingSettings settings);
 
 }  // namespace regard::inline v0

@@ -3,14 +3,16 @@
 /// Small tasks whose attention pattern is known in advance. A task is data: a generator of examples, the keys that a
 /// trained head is expected to attend to, and a recipe that is known to work.
 ///
-/// @code{.unparsed}
-/// example(seed, index) → tokens (L), targets (L), wanted keys of each row
-/// @endcode
+/// @verbatim
+///     induction        tokens    ^ d k b q d k b        a random sequence, of which a part is repeated
+///                      targets             k b q        counted only where the next token is determined
+///                      wanted              2 3 4        for each of these rows: the token after the earlier copy
+/// @endverbatim
 ///
 /// An example is a function of its arguments. Nothing is drawn from a generator with a state, so any batch of a run can
-/// be computed at any time.
+/// be computed at any time. Sequence b of step s of a run with B sequences per step has the index s · B + b.
 ///
-/// Read next: src/train/tasks.cpp, patterns.h.
+/// Read next: src/train/tasks.cpp, patterns.h, docs/developer/adding-a-task.md.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +21,7 @@
 #include <string_view>
 #include <vector>
 
+#include "regard/export.h"
 #include "regard/train/settings.h"
 
 namespace regard::inline v0 {
@@ -34,20 +37,45 @@ struct TaskExample {
 /// Which examples are drawn.
 enum class TaskSplit {
   train,    ///< Examples that training sees.
-  held_out  ///< Examples that training never sees, if the task is finite; otherwise of another stream.
+  held_out  ///< Examples that training never sees, with any seed.
+};
+
+/// What the targets of an example are.
+enum class TaskLabels {
+  correct,  ///< The solution of the task.
+  shuffled  ///< Independent random tokens in place of the solution: nothing can be learned, so no pattern may appear.
 };
 
 /// A task.
+///
+/// @par Example
+/// @code{.cpp}
+/// const TrainingTask& task = find_task("induction");
+/// const TaskExample probe = task.example(0, TaskSplit::held_out, 0);
+/// @endcode
 struct TrainingTask {
   std::string_view name;                ///< Its name, such as "induction".
   std::string_view shows;               ///< What it shows, in one sentence.
   std::string_view pattern;             ///< The pattern in a few words, such as "the token after the earlier copy".
   std::string_view expected;            ///< Expected time on two cores and score, such as "2 s, score .9".
   double formed_score;                  ///< The score at which the pattern counts as formed.
-  TrainingSettings recipe;              ///< The measured recipe, with the model's vocabulary and max_positions set.
-  std::vector<std::string> vocabulary;  ///< The text of each token.
-  /// Computes an example.
-  TaskExample (*example)(const TrainingTask& task, std::uint64_t seed, TaskSplit split, Index index);
+  double held_out;                      ///< Share of all possible sequences that training never sees.
+  TrainingSettings recipe;              ///< The measured recipe; the model's vocabulary, max_positions and length set.
+  std::vector<std::string> vocabulary;  ///< The text of each token, without white space.
+  TaskExample (*generate)(std::uint64_t seed);  ///< Computes any example, of either split, from its own seed.
+
+  /// Computes an example. All examples of a task have the same length, recipe.length.
+  ///
+  /// Candidates are generated until one belongs to the split, which a hash of its tokens decides.
+  ///
+  /// @param seed    Seed of the run.
+  /// @param split   Which examples are drawn.
+  /// @param index   Index of the example, at least 0.
+  /// @param labels  What the targets are.
+  /// @return The example.
+  /// @throws InvalidArgument  if index < 0.
+  REGARD_EXPORT TaskExample example(std::uint64_t seed, TaskSplit split, Index index,
+                                    TaskLabels labels = TaskLabels::correct) const;
 };
 
 /// Lists all tasks in a fixed order.

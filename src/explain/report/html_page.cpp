@@ -26,7 +26,9 @@ std::string base64_of_hex(std::string_view hex) {
   return base64_of(bytes);
 }
 
-std::string escape_for_html(std::string_view text) {
+}  // namespace
+
+std::string escape_for_markup(std::string_view text) {
   std::string result;
   for (char c : escape_for_terminal(text)) {
     switch (c) {
@@ -45,8 +47,6 @@ std::string escape_for_html(std::string_view text) {
   }
   return result;
 }
-
-}  // namespace
 
 std::string base64_of(std::span<const std::byte> bytes) {
   constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -71,7 +71,7 @@ std::string page_html(std::string_view title, const std::vector<NamedText>& data
       "<meta name=\"color-scheme\" content=\"light dark\">\n"
       "<meta name=\"generator\" content=\"regard {}\">\n"
       "<link rel=\"icon\" href=\"data:,\">\n<title>{}</title>\n<style>",
-      base64_of_hex(assets.script_sha256), base64_of_hex(assets.style_sha256), version(), escape_for_html(title));
+      base64_of_hex(assets.script_sha256), base64_of_hex(assets.style_sha256), version(), escape_for_markup(title));
   html += assets.style;
   html +=
       "</style>\n</head>\n<body>\n<noscript><p>This page is drawn from the data in this file and requires "

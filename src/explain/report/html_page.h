@@ -24,6 +24,9 @@ struct PageAssets {
 };
 PageAssets page_assets();
 
+// Text from outside as a text node of HTML or XML, with everything invisible spelled out as \u{…}.
+std::string escape_for_markup(std::string_view text);
+
 std::string base64_of(std::span<const std::byte> bytes);
 
 // `data` are JSON texts, written by JsonWriter (which escapes everything that HTML could read as a tag); each becomes a

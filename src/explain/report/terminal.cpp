@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 
@@ -134,6 +135,16 @@ long long printed_units(double number, const NumberStyle& style) {
   long long units = 0;
   std::from_chars(text.data(), text.data() + text.size(), units);
   return units;
+}
+
+std::string bar_text(double share, int width, bool unicode) {
+  constexpr std::array<std::string_view, 8> kEighths = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
+  if (!(share > 0)) return "";
+  if (!unicode) return std::string(static_cast<std::size_t>(std::max(1.0, std::round(share * width))), '#');
+  const int eighths = std::max(1, static_cast<int>(std::lround(share * width * 8)));
+  std::string text;
+  for (int i = 0; i < eighths / 8; ++i) text += "█";
+  return text + std::string(kEighths[static_cast<std::size_t>(eighths % 8)]);
 }
 
 }  // namespace regard::inline v0

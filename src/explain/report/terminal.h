@@ -50,6 +50,9 @@ std::string truncate_to_width(std::string_view text, int width, bool unicode);
 std::string pad_right(std::string_view text, int width);
 std::string pad_left(std::string_view text, int width);
 
+// A bar of eighths of a column, at least one for any value above 0; without Unicode, of whole columns.
+std::string bar_text(double share, int width, bool unicode);
+
 // "a", "a and b", "a, b and c".
 std::string and_list(const std::vector<std::string>& parts);
 

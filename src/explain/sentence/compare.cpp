@@ -103,6 +103,7 @@ class Comparer {
       : model_(model), options_(options), runtime_(runtime) {}
 
   Comparison compare(std::string_view word, const std::vector<std::string>& texts) {
+    check_is_encoder(model_, "compare");
     const auto count = static_cast<Index>(texts.size());
     if (count < 2 || count > kMaxCompared) {
       throw InvalidArgument(
@@ -156,7 +157,7 @@ class Comparer {
   }
 
   WordTrace trace_of(const Sentence& sentence, Index word) const {
-    const EncoderTrace& t = sentence.trace;
+    const ModelTrace& t = sentence.trace;
     const auto num_words = static_cast<Index>(sentence.words.size());
     const auto num_layers = static_cast<Index>(t.layers.size());
     const Index width = model_.encoder.config.width, heads = model_.encoder.config.num_heads;

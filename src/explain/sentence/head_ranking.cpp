@@ -59,6 +59,14 @@ bool is_hidden(const Sentence& sentence, Index word) {
   return std::find(sentence.hidden.begin(), sentence.hidden.end(), word) != sentence.hidden.end();
 }
 
+// Whether a token of a decoder is anything but white space.
+bool is_content_token(std::string_view text) {
+  for (const std::string_view space : {"␣", "⇥", "↵"}) {
+    if (text.starts_with(space)) return false;
+  }
+  return true;
+}
+
 // Candidates in order of preference: content words, else words, else all.
 struct Candidates {
   std::vector<Index> content, words, all;
@@ -71,17 +79,32 @@ Candidates candidates_of(const Sentence& sentence) {
     found.all.push_back(word);
     if (sentence.words[w].special) continue;
     found.words.push_back(word);
-    if (is_content_word(sentence.words[w].text)) found.content.push_back(word);
+    const std::string& text = sentence.words[w].text;
+    if (sentence.trace.causal ? is_content_token(text) : is_content_word(text)) found.content.push_back(word);
   }
   return found;
 }
 
-// The first list with an entry other than the word itself; the last one as it is.
-const std::vector<Index>& targets_for(const Candidates& candidates, Index word) {
+// The first word that a query cannot attend to: in a causal model, each word has one token.
+Index end_of_visible(const Sentence& sentence, Index query) {
+  return sentence.trace.causal ? query + 1 : static_cast<Index>(sentence.words.size());
+}
+
+// The words before `end` of a list.
+std::span<const Index> before(const std::vector<Index>& list, Index end) {
+  const auto last = std::lower_bound(list.begin(), list.end(), end);
+  return {list.begin(), last};
+}
+
+// The visible words of the first list with one other than the word itself; of the last list, or the word itself.
+std::span<const Index> targets_for(const Candidates& candidates, const Sentence& sentence, const Index& word) {
+  const Index end = end_of_visible(sentence, word);
   for (const std::vector<Index>* list : {&candidates.content, &candidates.words}) {
-    if (std::any_of(list->begin(), list->end(), [word](Index w) { return w != word; })) return *list;
+    const std::span<const Index> targets = before(*list, end);
+    if (std::any_of(targets.begin(), targets.end(), [word](Index w) { return w != word; })) return targets;
   }
-  return candidates.all;
+  const std::span<const Index> all = before(candidates.all, end);
+  return all.empty() ? std::span(&word, 1) : all;
 }
 
 }  // namespace
@@ -126,16 +149,21 @@ void add_distances(const Sentence& sentence, DistanceSums& sums, const Runtime& 
   for (std::size_t w = 0; w < sentence.words.size(); ++w) {
     if (!sentence.words[w].special) words.push_back(static_cast<Index>(w));
   }
+  const auto is_pair = [&](Index query, Index key) { return key < end_of_visible(sentence, query); };
   for (const Index query : words) {
-    for (const Index key : words) ++sums.pairs[distance_index(key - query)];
+    for (const Index key : words) {
+      if (is_pair(query, key)) ++sums.pairs[distance_index(key - query)];
+    }
   }
   for (Index layer = 0; layer < num_layers; ++layer) {
-    const Tensor<float, 3> weights = encoder_weights(sentence.trace, layer, WeightsKind::weights, runtime);
+    const Tensor<float, 3> weights = trace_weights(sentence.trace, layer, WeightsKind::weights, runtime);
     for (Index head = 0; head < num_heads; ++head) {
       const Tensor<double, 2> by_word = word_weights(sentence, weights, head);
       double* row = sums.sums.data() + (layer * num_heads + head) * kDistances;
       for (const Index query : words) {
-        for (const Index key : words) row[distance_index(key - query)] += by_word(query, key);
+        for (const Index key : words) {
+          if (is_pair(query, key)) row[distance_index(key - query)] += by_word(query, key);
+        }
       }
     }
   }
@@ -171,6 +199,9 @@ RankedHeads ranked_heads(const Sentence& sentence, std::string_view checkpoint_s
     queries = candidates.content.size() > 1 ? candidates.content
               : !candidates.words.empty()   ? candidates.words
                                             : candidates.all;
+    // The first token of a causal model attends to itself in every head.
+    if (sentence.trace.causal && queries.size() > 1 && before(candidates.all, queries.front()).empty())
+      queries.erase(queries.begin());
   }
 
   RankedHeads ranked;
@@ -182,17 +213,21 @@ RankedHeads ranked_heads(const Sentence& sentence, std::string_view checkpoint_s
   }
   const Index num_layers = static_cast<Index>(sentence.trace.layers.size());
   for (Index layer = 0; layer < num_layers; ++layer) {
-    const Tensor<float, 3> weights = encoder_weights(sentence.trace, layer, WeightsKind::weights, runtime);
+    const Tensor<float, 3> weights = trace_weights(sentence.trace, layer, WeightsKind::weights, runtime);
     for (Index head = 0; head < weights.shape()[0]; ++head) {
       const Tensor<double, 2> by_word = word_weights(sentence, weights, head);
       std::optional<AttentionPair> best;
       for (const Index query : queries) {
-        const std::vector<Index>& targets = targets_for(candidates, query);
+        const std::span<const Index> targets = targets_for(candidates, sentence, query);
         for (const Index target : targets) {
           if (target == query && targets.size() > 1) continue;
           const bool ships = ranked.baseline == Baseline::test_sentences;
           const Index distance = target - query;
-          const double baseline = ships ? minilm_baseline(layer, head, distance) : own.baseline(layer, head, distance);
+          double baseline = ships ? minilm_baseline(layer, head, distance) : own.baseline(layer, head, distance);
+          // A weight of one of few keys is large in any head.
+          if (sentence.trace.causal)
+            baseline = std::max(
+                baseline, 1 / static_cast<double>(std::max<std::size_t>(before(candidates.all, query + 1).size(), 1)));
           const Index pairs = ships ? 0 : own.pairs[distance_index(distance)];
           const AttentionPair one{layer, head, query, target, by_word(query, target), baseline, pairs};
           if (!best || one.salience() > best->salience()) best = one;

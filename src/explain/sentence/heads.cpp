@@ -16,6 +16,7 @@
 
 #include "regard/error.h"
 #include "regard/io/utf8.h"
+#include "sentence_model.h"
 
 namespace regard::inline v0 {
 namespace {
@@ -33,11 +34,16 @@ struct Keys {
   std::vector<Index> seen;            // tokens
   std::vector<std::uint8_t> visible;  // (L)
   std::vector<std::uint8_t> special;  // (L)
+  bool causal = false;
+  // The keys that a query can attend to.
+  std::span<const Index> seen_by(Index query) const {
+    return {seen.begin(), causal ? std::upper_bound(seen.begin(), seen.end(), query) : seen.end()};
+  }
 };
 
 Keys keys_of(const Sentence& sentence) {
   const std::size_t length = sentence.tokens.ids.size();
-  Keys keys{{}, std::vector<std::uint8_t>(length, 1), std::vector<std::uint8_t>(length, 0)};
+  Keys keys{{}, std::vector<std::uint8_t>(length, 1), std::vector<std::uint8_t>(length, 0), sentence.trace.causal};
   for (const Index hidden : sentence.trace.hidden_keys) keys.visible[static_cast<std::size_t>(hidden)] = 0;
   for (const SentenceWord& word : sentence.words) {
     for (const Index token : word.tokens) keys.special[static_cast<std::size_t>(token)] = word.special ? 1 : 0;
@@ -51,11 +57,11 @@ Keys keys_of(const Sentence& sentence) {
 // weight(j) is the query's weight on key j; norms(j) = ‖v_j · W_output(head)‖₂.
 template <class Weight, class Norm>
 Figures measure(const Keys& keys, Index query, Weight weight, Norm norms) {
-  const auto num_keys = static_cast<double>(keys.seen.size());
+  const std::span<const Index> seen = keys.seen_by(query);
   const auto length = static_cast<Index>(keys.visible.size());
   Figures figures{};
   double entropy = 0, special = 0, distance = 0, contribution = 0;
-  for (const Index j : keys.seen) {
+  for (const Index j : seen) {
     const double p = weight(j);
     if (p > 0) entropy -= p * std::log(p);
     if (keys.special[static_cast<std::size_t>(j)] != 0) special += p;
@@ -63,11 +69,11 @@ Figures measure(const Keys& keys, Index query, Weight weight, Norm norms) {
     contribution += p * norms(j);
   }
   const auto on = [&](Index j) {
-    const bool can = j >= 0 && j < length && keys.visible[static_cast<std::size_t>(j)] != 0;
+    const bool can = j >= 0 && j < (keys.causal ? query + 1 : length) && keys.visible[static_cast<std::size_t>(j)] != 0;
     return can ? weight(j) : kNone;
   };
-  at(figures, HeadMeasure::entropy) = keys.seen.size() < 2 ? kNone : entropy / std::log(num_keys);
-  at(figures, HeadMeasure::special) = special;
+  at(figures, HeadMeasure::entropy) = seen.size() < 2 ? kNone : entropy / std::log(static_cast<double>(seen.size()));
+  at(figures, HeadMeasure::special) = keys.causal ? kNone : special;
   at(figures, HeadMeasure::self) = on(query);
   at(figures, HeadMeasure::previous) = on(query - 1);
   at(figures, HeadMeasure::next) = on(query + 1);
@@ -99,11 +105,11 @@ void HeadSurveyor::Running::add(double x, double uniform_x) {
 HeadSurveyor::HeadSurveyor(const SentenceModel& model, bool by_sentence)
     : model_(model),
       by_sentence_(by_sentence),
-      rows_(static_cast<std::size_t>(model.encoder.config.num_layers * model.encoder.config.num_heads)) {}
+      rows_(static_cast<std::size_t>(model.extents().num_layers * model.extents().num_heads)) {}
 
 void HeadSurveyor::add(const Sentence& sentence, Index line, const Runtime& runtime) {
   const auto length = static_cast<Index>(sentence.tokens.ids.size());
-  const Index heads = model_.encoder.config.num_heads;
+  const Index heads = model_.extents().num_heads;
   const Keys keys = keys_of(sentence);
   MeasuredText text{line, sentence.text, sentence.tokens.ids, sentence.num_truncated_tokens};
   for (const SentenceWord& word : sentence.words) {
@@ -114,21 +120,29 @@ void HeadSurveyor::add(const Sentence& sentence, Index line, const Runtime& runt
   texts_.push_back(std::move(text));
   num_tokens_ += length;
   if (keys.seen.empty()) return;  // no query attends to any key
-  const double uniform_weight = 1 / static_cast<double>(keys.seen.size());
+  const auto uniform_weight = [&](Index query) {
+    return 1 / static_cast<double>(std::max<std::size_t>(keys.seen_by(query).size(), 1));
+  };
   std::vector<Figures> uniform;  // by query; the same for all heads, except the contribution
   for (Index query = 0; query < length; ++query) {
-    uniform.push_back(measure(keys, query, [&](Index) { return uniform_weight; }, [](Index) { return 0.0; }));
+    uniform.push_back(measure(keys, query, [&](Index) { return uniform_weight(query); }, [](Index) { return 0.0; }));
   }
   for (Index layer = 0; layer < static_cast<Index>(sentence.trace.layers.size()); ++layer) {
-    const Tensor<float, 3> weights = encoder_weights(sentence.trace, layer, WeightsKind::weights, runtime);
-    const Tensor<double, 2> norms = value_norms(model_.encoder, sentence.trace, layer, runtime);
+    const Tensor<float, 3> weights = trace_weights(sentence.trace, layer, WeightsKind::weights, runtime);
+    const Tensor<double, 2> norms = value_norms_of(model_, sentence.trace, layer, runtime);
     for (Index head = 0; head < heads; ++head) {
       Row& to = rows_[static_cast<std::size_t>(layer * heads + head)];
       Row sentence_row;
       const auto key_norm = [&](Index j) { return norms(head, j); };
-      double mean_norm = 0;
-      for (const Index j : keys.seen) mean_norm += uniform_weight * key_norm(j);
+      const auto mean_norm_for = [&](Index query) {
+        double mean_norm = 0;
+        for (const Index j : keys.seen_by(query)) mean_norm += uniform_weight(query) * key_norm(j);
+        return mean_norm;
+      };
+      double mean_norm = mean_norm_for(0);  // of an encoder, that of every query
       for (Index query = 0; query < length; ++query) {
+        if (keys.causal) mean_norm = mean_norm_for(query);
+        if (keys.seen_by(query).empty()) continue;
         const auto weight = [&](Index j) { return static_cast<double>(weights(head, query, j)); };
         const Figures figures = measure(keys, query, weight, key_norm);
         Figures& reference = uniform[static_cast<std::size_t>(query)];
@@ -149,11 +163,12 @@ HeadSurvey HeadSurveyor::survey() const {
   HeadSurvey survey;
   survey.texts = texts_;
   survey.by_sentence = by_sentence_;
-  survey.num_layers = model_.encoder.config.num_layers;
-  survey.num_heads = model_.encoder.config.num_heads;
+  survey.num_layers = model_.extents().num_layers;
+  survey.num_heads = model_.extents().num_heads;
+  survey.causal = model_.extents().causal;
   survey.num_tokens = num_tokens_;
   survey.model_folder = model_.folder;
-  survey.model_sha256 = model_.encoder.checkpoint ? model_.encoder.checkpoint->sha256() : "";
+  survey.model_sha256 = model_.sha256();
   for (std::size_t i = 0; i < rows_.size(); ++i) {
     HeadMeasures measures;
     measures.layer = static_cast<Index>(i) / survey.num_heads;

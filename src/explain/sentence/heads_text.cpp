@@ -107,6 +107,7 @@ class HeadsRenderer {
 
   void make_columns() {
     for (const HeadMeasure measure : kHeadMeasures) {
+      if (s_.causal && (measure == HeadMeasure::special || measure == HeadMeasure::next)) continue;
       Column mean{std::string(head_measure_name(measure)), "", "", {}, 0};
       const bool own = measure == HeadMeasure::contribution || options_.full;  // a uniform value for each head
       Column uniform{"uniform", "", "", {}, 0};
@@ -199,9 +200,15 @@ class HeadsRenderer {
                                           : "queries: the tokens for which the measure is defined";
     const std::string text =
         std::string("mean") + (paint_.unicode ? "±" : "+-") + "standard deviation over n " + of +
-        ". uniform: the value for uniform weights on all tokens. entropy: 0 if all weight is on one token, 1 if it is "
-        "uniform. special, self, previous, next: the share of the weight on [CLS] and [SEP], on the token itself, on "
-        "the one before and on the one after. distance: weighted mean distance to the keys, in tokens. contribution" +
+        (s_.causal
+             ? ". uniform: the value for uniform weights on the token itself and all before it. entropy: 0 if all "
+               "weight is on one token, 1 if it is uniform. self, previous: the share of the weight on the token "
+               "itself "
+               "and on the one before."
+             : ". uniform: the value for uniform weights on all tokens. entropy: 0 if all weight is on one token, 1 if "
+               "it is uniform. special, self, previous, next: the share of the weight on [CLS] and [SEP], on the token "
+               "itself, on the one before and on the one after.") +
+        " distance: weighted mean distance to the keys, in tokens. contribution" +
         std::string(options_.full ? "" : " (norm)") + ": weighted mean L2 norm of value · W_output.";
     for (const std::string& part : wrap_words(paint_.shown(text), std::min(width_, kWidestProse), 0))
       out_ += paint_.dim(part) + "\n";

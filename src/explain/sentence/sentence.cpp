@@ -15,6 +15,7 @@
 #include "explain/report/terminal.h"
 #include "regard/error.h"
 #include "regard/explain/steps.h"
+#include "sentence_model.h"
 
 namespace regard::inline v0 {
 namespace {
@@ -36,9 +37,10 @@ std::vector<SentenceWord> words_of(const TokenizedText& text, Index unknown_id) 
   return words;
 }
 
-// Takes tokens out of the middle, so that `kept` are left and the last stays the last.
-void drop_middle(TokenizedText& text, Index kept) {
-  const auto shorten = [&](auto& entries) { entries.erase(entries.begin() + (kept - 1), entries.end() - 1); };
+// Takes tokens out, so that `kept` are left: at the end, or before the last token, which stays the last.
+void truncate_tokens(TokenizedText& text, Index kept, bool keep_last) {
+  const std::ptrdiff_t last = keep_last ? 1 : 0;
+  const auto shorten = [&](auto& entries) { entries.erase(entries.begin() + (kept - last), entries.end() - last); };
   shorten(text.ids);
   shorten(text.tokens);
   shorten(text.word);
@@ -46,7 +48,7 @@ void drop_middle(TokenizedText& text, Index kept) {
 }
 
 // NaN cannot be sorted, and one NaN makes every figure meaningless.
-void check_finite(const SentenceModel& model, const EncoderTrace& trace) {
+void check_finite(const SentenceModel& model, const ModelTrace& trace) {
   const auto check = [&](const auto& array, const std::string& name) {
     const float* end = array.data() + array.size();
     const float* found = std::find_if(array.data(), end, [](float x) { return !std::isfinite(x); });
@@ -65,11 +67,13 @@ void check_finite(const SentenceModel& model, const EncoderTrace& trace) {
     const auto check_in_layer = [&](const auto& array, const char* name) {
       check(array, fmt::format("{} of layer {}", name, n));
     };
+    check_in_layer(layer.attention_input, "attention_input");
     check_in_layer(layer.query, "query");
     check_in_layer(layer.key, "key");
     check_in_layer(layer.value, "value");
     check_in_layer(layer.context, "context");
     check_in_layer(layer.attention_output, "attention_output");
+    check_in_layer(layer.residual, "residual");
     check_in_layer(layer.attention_normed, "attention_normed");
     check_in_layer(layer.feed_forward, "feed_forward");
     check_in_layer(layer.output, "output");
@@ -114,30 +118,21 @@ std::string choices(const std::vector<SentenceWord>& words, const std::vector<In
 
 }  // namespace
 
-SentenceModel load_sentence_model(const std::string& folder, const ModelFileOptions& options, const Runtime& runtime) {
-  SentenceModel model{folder, load_encoder(folder, options, runtime),
-                      Tokenizer::read_folder(folder, {.max_memory_bytes = options.max_memory_bytes}, runtime.stop)};
-  if (model.tokenizer.vocabulary_size() > model.encoder.config.vocabulary) {
-    throw DataError(fmt::format("{}: tokenizer.json has {} tokens and config.json a vocab_size of {}",
-                                escape_for_terminal(folder), model.tokenizer.vocabulary_size(),
-                                model.encoder.config.vocabulary));
-  }
-  return model;
-}
-
 FittedTokens fitted_tokens(const SentenceModel& model, std::string_view text, bool truncate, const Runtime& runtime) {
-  FittedTokens fitted{.tokens = model.tokenizer.encode(text, runtime.stop)};
+  FittedTokens fitted{.tokens = model.trained ? decoder_tokens(model.trained->vocabulary, text, runtime.stop)
+                                              : model.tokenizer.value().encode(text, runtime.stop)};
   const auto length = static_cast<Index>(fitted.tokens.ids.size());
-  const Index positions = model.encoder.config.max_positions;
+  const ModelExtents extents = model.extents();
+  const Index positions = extents.max_positions;
   if (length <= positions) return fitted;
-  if (!truncate || positions < 2) {
+  if (!truncate || (positions < 2 && !extents.causal)) {
     throw InvalidArgument(fmt::format(
         "the text has {} tokens and the model has {} positions; shorten it or truncate it (--truncate; in Python "
         "truncate=True)",
         length, positions));
   }
   fitted.num_truncated_tokens = length - positions;
-  drop_middle(fitted.tokens, positions);
+  truncate_tokens(fitted.tokens, positions, !extents.causal);
   return fitted;
 }
 
@@ -148,16 +143,17 @@ Sentence read_sentence(const SentenceModel& model, std::string_view text, const 
   FittedTokens fitted = fitted_tokens(model, text, options.truncate, runtime);
   sentence.tokens = std::move(fitted.tokens);
   sentence.num_truncated_tokens = fitted.num_truncated_tokens;
-  sentence.words = words_of(sentence.tokens, model.tokenizer.unknown_id());
-  EncoderOptions encoder_options;
+  constexpr Index kNoUnknown = -1;
+  sentence.words = words_of(sentence.tokens, model.tokenizer ? model.tokenizer->unknown_id() : kNoUnknown);
+  std::vector<Index> hidden_keys;
   for (const std::string& name : options.hide) sentence.hidden.push_back(word_index(sentence.words, name));
   std::sort(sentence.hidden.begin(), sentence.hidden.end());
   sentence.hidden.erase(std::unique(sentence.hidden.begin(), sentence.hidden.end()), sentence.hidden.end());
   for (const Index word : sentence.hidden) {
     const auto& tokens = sentence.words[static_cast<std::size_t>(word)].tokens;
-    encoder_options.hidden_keys.insert(encoder_options.hidden_keys.end(), tokens.begin(), tokens.end());
+    hidden_keys.insert(hidden_keys.end(), tokens.begin(), tokens.end());
   }
-  sentence.trace = encode(model.encoder, sentence.tokens.ids, encoder_options, runtime);
+  sentence.trace = model.trace(sentence.tokens.ids, std::move(hidden_keys), runtime);
   check_finite(model, sentence.trace);
   return sentence;
 }
@@ -269,7 +265,7 @@ Tensor<double, 3> word_attention(const Sentence& sentence, Index word, const Run
   const std::vector<Index>& queries = sentence.words[static_cast<std::size_t>(word)].tokens;
   Tensor<double, 3> result({num_layers, num_heads, num_words});
   for (Index layer = 0; layer < num_layers; ++layer) {
-    const Tensor<float, 3> weights = encoder_weights(sentence.trace, layer, WeightsKind::weights, runtime);
+    const Tensor<float, 3> weights = trace_weights(sentence.trace, layer, WeightsKind::weights, runtime);
     for (Index head = 0; head < num_heads; ++head) {
       for (Index w = 0; w < num_words; ++w) {
         double sum = 0;

@@ -34,12 +34,13 @@ class Findings {
   const AttentionPair& chosen() const { return s_.chosen; }
   std::string head_name() const { return fmt::format("layer {}, head {}", chosen().layer, chosen().head); }
   std::string cosine_text(double x) const { return styled_number(x, {.digits = 3, .unicode = t_.paint.unicode}); }
-  std::string last_layer() const { return fmt::format("layer {}", s_.config.num_layers - 1); }
+  std::string last_layer() const { return fmt::format("layer {}", s_.extents.num_layers - 1); }
 
   double uniform() const {
     Index visible = 0;
     for (const RowKey& key : s_.row.keys) {
-      if (!key.hidden) visible += static_cast<Index>(element_at(s_.sentence.words, key.word).tokens.size());
+      if (!key.hidden && !key.later)
+        visible += static_cast<Index>(element_at(s_.sentence.words, key.word).tokens.size());
     }
     const auto tokens = static_cast<double>(element_at(s_.sentence.words, chosen().target).tokens.size());
     return visible == 0 ? 0.0 : tokens / static_cast<double>(visible);
@@ -49,9 +50,9 @@ class Findings {
     const Index distance = chosen().target - chosen().word;
     const Index far = std::abs(distance);
     const std::string where =
-        far == 0 ? "on the word itself"
-                 : fmt::format("{}{} word{} {}", std::min(far, kFarthest), far >= kFarthest ? " or more" : "",
-                               far == 1 ? "" : "s", distance > 0 ? "ahead" : "back");
+        far == 0 ? fmt::format("on the {} itself", t_.noun())
+                 : fmt::format("{}{} {} {}", std::min(far, kFarthest), far >= kFarthest ? " or more" : "", t_.noun(far),
+                               distance > 0 ? "ahead" : "back");
     constexpr Index kFewPairs = 30;
     std::string few;
     if (s_.ranked_heads.baseline == Baseline::this_sentence && chosen().pairs < kFewPairs)
@@ -81,11 +82,11 @@ class Findings {
     std::string words = fmt::format("In {}, {} {} (uniform: {}; {}).", head_name(), t_.quoted(chosen().word),
                                     attends(s_.row, chosen().target), t_.percent(uniform()), baseline());
     if (chosen().layer > 0)
-      words += fmt::format(" {} already mixed other words into the vector at {}.",
+      words += fmt::format(" {} already mixed other {} into the vector at {}.",
                            chosen().layer == 1   ? "Layer 0 has"
                            : chosen().layer == 2 ? "Layers 0 and 1 have"
                                                  : fmt::format("Layers 0 to {} have", chosen().layer - 1),
-                           t_.quoted(chosen().target));
+                           t_.noun(2), t_.quoted(chosen().target));
     return words;
   }
 
@@ -109,7 +110,7 @@ class Findings {
 
   std::string selection() const {
     const PairInHeads all = pair_in_heads(s_);
-    const Index heads = s_.config.num_layers * s_.config.num_heads;
+    const Index heads = s_.extents.num_layers * s_.extents.num_heads;
     std::vector<std::string> special;
     for (std::size_t w = 0; w < s_.sentence.words.size(); ++w) {
       if (s_.sentence.words[w].special) special.push_back(t_.word(static_cast<Index>(w)));
@@ -127,6 +128,9 @@ class Findings {
     return fmt::format(" (those with the largest weights; {} more were not tried)", s_.not_hidden_alone);
   }
 
+  // The words that are hidden by themselves: "words", or "earlier tokens" of a decoder.
+  std::string visible_noun(Index count) const { return (s_.extents.causal ? "earlier " : "") + t_.noun(count); }
+
   // Each other word hidden by itself, the largest change first.
   std::string evidence() const {
     if (s_.alone.empty()) return "";
@@ -135,11 +139,12 @@ class Findings {
                                      [&](const HiddenWord& one) { return one.word == chosen().target; });
     if (count == 1)
       return fmt::format(
-          "Test: without {}, the only other word, the vector of {} after {} has cosine {} with the original.",
-          t_.quoted(s_.alone.front().word), t_.quoted(chosen().word), last_layer(),
+          "Test: without {}, the only other {}, the vector of {} after {} has cosine {} with the original.",
+          t_.quoted(s_.alone.front().word), visible_noun(1), t_.quoted(chosen().word), last_layer(),
           cosine_text(s_.alone.front().cosine));
-    std::string words = fmt::format("Test: {} other words, hidden one at a time{}. {} changes most without {}", count,
-                                    not_tried(), t_.quoted(chosen().word), t_.quoted(s_.alone.front().word));
+    std::string words =
+        fmt::format("Test: {} other {}, hidden one at a time{}. {} changes most without {}", count, visible_noun(2),
+                    not_tried(), t_.quoted(chosen().word), t_.quoted(s_.alone.front().word));
     if (target != s_.alone.end() && target != s_.alone.begin())
       words += fmt::format("; {} ranks number {}", t_.quoted(chosen().target), target - s_.alone.begin() + 1);
     words += fmt::format(". Cosine of its vector after {} with the original, without ", last_layer());
@@ -157,18 +162,19 @@ class Findings {
     for (const HiddenWord& one : s_.alone) {
       if (!std::binary_search(s_.sentence.hidden.begin(), s_.sentence.hidden.end(), one.word)) others.push_back(one);
     }
-    if (others.empty()) return words + "; there is no other word to compare with.";
+    if (others.empty()) return words + fmt::format("; there is no other {} to compare with.", visible_noun(1));
     if (others.size() == 1)
       return words + fmt::format("; control: without {} {}.", t_.quoted(others.front().word),
                                  cosine_text(others.front().cosine));
-    return words + fmt::format("; control, {} other words hidden one at a time{}: {} (without {}) to {} (without {}).",
-                               others.size(), not_tried(), cosine_text(others.front().cosine),
+    return words + fmt::format("; control, {} other {} hidden one at a time{}: {} (without {}) to {} (without {}).",
+                               others.size(), visible_noun(2), not_tried(), cosine_text(others.front().cosine),
                                t_.quoted(others.front().word), cosine_text(others.back().cosine),
                                t_.quoted(others.back().word));
   }
 
   // The example holds for one checkpoint only; tests/model_screen_check.py checks it.
   std::string association() const {
+    if (s_.extents.causal) return "A weight shows where attention goes, not what the model does with it.";
     const std::string general = "A weight shows association, not word sense";
     if (s_.sha256 != minilm_sha256()) return general + ".";
     return general +

@@ -19,6 +19,7 @@
 
 #include "explain/report/html_page.h"
 #include "explain/report/json_style.h"
+#include "sentence_model.h"
 
 namespace regard::inline v0 {
 namespace {
@@ -34,17 +35,21 @@ std::span<const std::byte> bytes_of(const std::vector<T>& numbers) {
 class SentencePage {
  public:
   SentencePage(const SentenceModel& model, const SentenceAnalysis& analysis, const Runtime& runtime)
-      : model_(model), analysis_(analysis), runtime_(runtime), json_(json_style(ElementType::float32), runtime.stop) {}
+      : model_(model),
+        analysis_(analysis),
+        runtime_(runtime),
+        extents_(model.extents()),
+        json_(json_style(ElementType::float32), runtime.stop) {}
 
   std::string write() {
-    const EncoderConfig& config = model_.encoder.config;
     json_.begin_object();
     json_.string("schema", "regard/1");
     json_.string("subject", "sentence");
-    json_.whole("layers", config.num_layers);
-    json_.whole("heads", config.num_heads);
-    json_.whole("depth", config.head_size());
-    json_.whole("width", config.width);
+    json_.whole("layers", extents_.num_layers);
+    json_.whole("heads", extents_.num_heads);
+    json_.whole("depth", extents_.head_size);
+    json_.whole("width", extents_.width);
+    if (extents_.causal) json_.boolean("causal", true);
     json_.name("hidden_tokens");
     json_.begin_array(JsonLayout::one_line);
     for (const Index token : trace().hidden_keys) json_.whole(token);
@@ -62,7 +67,7 @@ class SentencePage {
   }
 
  private:
-  const EncoderTrace& trace() const { return analysis_.sentence.trace; }
+  const ModelTrace& trace() const { return analysis_.sentence.trace; }
   Index num_tokens() const { return static_cast<Index>(trace().ids.size()); }
   template <class T>
   void base64(std::string_view name, const std::vector<T>& numbers) {
@@ -80,18 +85,16 @@ class SentencePage {
   }
 
   void gram() {
-    const EncoderConfig& config = model_.encoder.config;
-    const Index head_size = config.head_size();
     std::vector<float> all;
-    for (const EncoderLayer& layer : model_.encoder.layers)
-      for (Index h = 0; h < config.num_heads; ++h) {
+    for (Index layer = 0; layer < extents_.num_layers; ++layer)
+      for (Index h = 0; h < extents_.num_heads; ++h) {
         json_.poll();
-        for (Index a = 0; a < head_size; ++a)
+        const TensorView<const float, 2> output = head_projections(model_, layer, h).output;
+        for (Index a = 0; a < extents_.head_size; ++a)
           for (Index b = 0; b <= a; ++b) {
             double sum = 0;
-            for (Index e = 0; e < config.width; ++e)
-              sum += static_cast<double>(layer.w_output(h * head_size + a, e)) *
-                     static_cast<double>(layer.w_output(h * head_size + b, e));
+            for (Index e = 0; e < extents_.width; ++e)
+              sum += static_cast<double>(output(a, e)) * static_cast<double>(output(b, e));
             all.push_back(static_cast<float>(sum));
           }
       }
@@ -103,9 +106,9 @@ class SentencePage {
     const Index length = num_tokens();
     std::vector<std::uint8_t> all;
     std::vector<float> maxima;
-    for (Index l = 0; l < model_.encoder.config.num_layers; ++l) {
-      const Tensor<float, 3> weights = encoder_weights(trace(), l, WeightsKind::weights, runtime_);
-      for (Index h = 0; h < model_.encoder.config.num_heads; ++h) {
+    for (Index l = 0; l < extents_.num_layers; ++l) {
+      const Tensor<float, 3> weights = trace_weights(trace(), l, WeightsKind::weights, runtime_);
+      for (Index h = 0; h < extents_.num_heads; ++h) {
         json_.poll();
         std::vector<float> blocks(static_cast<std::size_t>(kThumbnail * kThumbnail), 0.0F);
         float most = 0;
@@ -134,19 +137,24 @@ class SentencePage {
     json_.whole("head", row.head);
     json_.whole("word", row.word);
     json_.whole("token", token);
-    projections("query_from", row, token, &EncoderLayer::w_query, &EncoderLayer::b_query);
+    const HeadProjections from = head_projections(model_, row.layer, row.head);
     const SentenceWord& key = analysis_.sentence.words[static_cast<std::size_t>(analysis_.attended)];
+    const bool rotated = rotates(model_);  // the sums are then not the elements of q and k
+    if (!rotated) projections("query_from", row, token, from.query);
     json_.whole("key_word", analysis_.attended);
-    projections("key_from", row, key.tokens.front(), &EncoderLayer::w_key, &EncoderLayer::b_key);
-    projections("value_from", row, key.tokens.front(), &EncoderLayer::w_value, &EncoderLayer::b_value);
+    if (!rotated) projections("key_from", row, key.tokens.front(), from.key);
+    projections("value_from", row, key.tokens.front(), from.value);
     input("query_input", row.layer, token);
     input("key_input", row.layer, key.tokens.front());
     states("input", &LayerTrace::input);
     states("attention_output", &LayerTrace::attention_output);
-    states("attention_normed", &LayerTrace::attention_normed);
-    states("feed_forward", &LayerTrace::feed_forward);
+    if (extents_.causal) states("residual", &LayerTrace::residual);
+    if (trace().layers.front().feed_forward.size() > 0) {
+      states("attention_normed", &LayerTrace::attention_normed);
+      states("feed_forward", &LayerTrace::feed_forward);
+    }
     states("output", &LayerTrace::output);
-    const Tensor<float, 2> share = head_output(model_.encoder, trace(), row.layer, row.head, runtime_);
+    const Tensor<float, 2> share = head_output_of(model_, trace(), row.layer, row.head, runtime_);
     base64("head_output", mean_rows(share, row.queries));
     json_.end_object();
   }
@@ -161,30 +169,24 @@ class SentencePage {
     base64(name, all);
   }
 
-  // A token's vector before a layer: (E).
+  // A token's vector that a layer projects: (E).
   void input(std::string_view name, Index layer, Index token) {
-    const Tensor<float, 2>& input = trace().layers[static_cast<std::size_t>(layer)].input;
+    const Tensor<float, 2>& input = projected_input(trace().layers[static_cast<std::size_t>(layer)]);
     const float* const first = &input(token, 0);
-    base64(name, std::vector<float>(first, first + model_.encoder.config.width));
+    base64(name, std::vector<float>(first, first + extents_.width));
   }
 
   // The sum behind each element of a token's q, k or v:
   // {"largest": [[dimension of x, parameter] …], "others", "bias"}.
-  void projections(std::string_view name, const SentenceRow& row, Index token,
-                   TensorView<const float, 2> EncoderLayer::* parameters,
-                   TensorView<const float, 1> EncoderLayer::* bias) {
-    const EncoderLayer& layer = model_.encoder.layers[static_cast<std::size_t>(row.layer)];
-    const Tensor<float, 2>& input = trace().layers[static_cast<std::size_t>(row.layer)].input;
-    const Index head_size = model_.encoder.config.head_size();
+  void projections(std::string_view name, const SentenceRow& row, Index token, const HeadProjection& from) {
+    const Tensor<float, 2>& input = projected_input(trace().layers[static_cast<std::size_t>(row.layer)]);
     json_.name(name);
     json_.begin_array();
-    for (Index d = 0; d < head_size; ++d) {
-      const Index column = row.head * head_size + d;
+    for (Index d = 0; d < extents_.head_size; ++d) {
       std::vector<std::pair<double, Index>> products;
       double sum = 0;
-      for (Index i = 0; i < model_.encoder.config.width; ++i) {
-        const double product =
-            static_cast<double>(input(token, i)) * static_cast<double>((layer.*parameters)(i, column));
+      for (Index i = 0; i < extents_.width; ++i) {
+        const double product = static_cast<double>(input(token, i)) * static_cast<double>(from.weight(i, d));
         products.emplace_back(-std::fabs(product), i);
         sum += product;
       }
@@ -196,7 +198,7 @@ class SentencePage {
       for (std::size_t n = 0; n < most; ++n) {
         const Index i = products[n].second;
         const double x = static_cast<double>(input(token, i));
-        const double w = static_cast<double>((layer.*parameters)(i, column));
+        const double w = static_cast<double>(from.weight(i, d));
         sum -= x * w;
         json_.begin_array(JsonLayout::one_line);
         json_.whole(i);
@@ -205,7 +207,7 @@ class SentencePage {
       }
       json_.end_array();
       json_.number("others", sum);
-      json_.number("bias", static_cast<double>((layer.*bias)(column)));
+      json_.number("bias", from.bias_at(d));
       json_.end_object();
     }
     json_.end_array();
@@ -214,6 +216,7 @@ class SentencePage {
   const SentenceModel& model_;
   const SentenceAnalysis& analysis_;
   const Runtime& runtime_;
+  ModelExtents extents_;
   JsonWriter json_;
 };
 

@@ -37,10 +37,11 @@ class AnalysisWriter {
     json_.begin_object();
     json_.string("name", s_.model);
     json_.string("sha256", s_.sha256);
-    json_.whole("layers", s_.config.num_layers);
-    json_.whole("heads", s_.config.num_heads);
-    json_.whole("head_size", s_.config.head_size());
-    json_.whole("width", s_.config.width);
+    json_.whole("layers", s_.extents.num_layers);
+    json_.whole("heads", s_.extents.num_heads);
+    json_.whole("head_size", s_.extents.head_size);
+    json_.whole("width", s_.extents.width);
+    if (s_.extents.causal) json_.boolean("causal", true);
     json_.end_object();
   }
 
@@ -119,6 +120,7 @@ class AnalysisWriter {
       json_.whole("word", key.word);
       json_.boolean("special", key.special);
       json_.boolean("hidden", key.hidden);
+      if (s_.extents.causal) json_.boolean("later", key.later);
       json_.number("weight", key.weight);
       json_.number("contribution", key.contribution);
     });
@@ -182,29 +184,40 @@ class AnalysisWriter {
     json_.whole("query_token", w.query);
     json_.whole("key_token", w.key);
     vector("word", w.word);
-    vector("position", w.position);
-    vector("type", w.type);
-    norm("embedding_norm", w.embedding_norm);
+    if (!w.position.empty()) vector("position", w.position);
+    if (!s_.extents.causal) {
+      vector("type", w.type);
+      norm("embedding_norm", w.embedding_norm);
+    }
     vector("embedded", w.embedded);
     vector("input", w.input);
+    if (s_.extents.causal) {
+      norm("input_norm", w.input_norm);
+      vector("attention_input", w.attention_input);
+      json_.boolean("rotated", w.rotated);
+    }
     projection("query", w.query_elements);
     projection("key", w.key_elements);
     projection("value", w.value_elements);
     vector("context", w.context);
     vector("head_share", w.head_share);
     vector("other_heads", w.other_heads);
-    vector("b_output", w.b_output);
+    if (!w.b_output.empty()) vector("b_output", w.b_output);
     vector("attention_output", w.attention_output);
-    norm("attention_norm", w.attention_norm);
-    vector("attention_normed", w.attention_normed);
+    if (s_.extents.causal) vector("residual", w.residual);
+    if (!w.attention_normed.empty()) {
+      norm("attention_norm", w.attention_norm);
+      vector("attention_normed", w.attention_normed);
+    }
     json_.objects("feed_forward_units", w.units, [&](const FeedForwardUnit& unit) {
       json_.whole("unit", unit.unit);
+      if (w.activation == "swiglu") json_.number("gate", unit.gate);
       json_.number("before", unit.before);
       json_.number("after", unit.after);
       json_.number("contribution", unit.contribution);
     });
-    vector("feed_forward", w.feed_forward);
-    norm("output_norm", w.output_norm);
+    if (!w.feed_forward.empty()) vector("feed_forward", w.feed_forward);
+    if (!s_.extents.causal) norm("output_norm", w.output_norm);
     vector("output", w.output);
     json_.end_object();
   }

@@ -29,7 +29,7 @@ std::string model_name(const SentenceModel& model, std::string_view sha256) {
   return std::string(folder.substr(folder.rfind('/') + 1));
 }
 
-void check_head(const EncoderConfig& config, const SentenceAnalysisOptions& options) {
+void check_head(const ModelExtents& config, const SentenceAnalysisOptions& options) {
   if (options.layer.has_value() != options.head.has_value()) {
     throw InvalidArgument("a head is named by its layer and its index in that layer; give both or neither");
   }
@@ -45,7 +45,7 @@ void check_head(const EncoderConfig& config, const SentenceAnalysisOptions& opti
 Index most_attended(const SentenceRow& row) {
   const RowKey* best = nullptr;
   for (const RowKey& key : row.keys) {
-    if (key.hidden) continue;
+    if (key.hidden || key.later) continue;
     const bool better = best == nullptr || (best->special != key.special ? best->special : key.weight > best->weight);
     if (better) best = &key;
   }
@@ -64,12 +64,11 @@ std::array<Index, 2> closest_pieces(const Sentence& sentence, const SentenceRow&
   return {row.queries[static_cast<std::size_t>(best[0])], best[1]};
 }
 
-// The other words of the text, at most kMaxHiddenWords: those with the largest weights.
-std::vector<Index> words_to_hide(const SentenceAnalysis& analysis, const Sentence& sentence, Index& left_out) {
+// The other visible words of the text, at most kMaxHiddenWords: those with the largest weights.
+std::vector<Index> words_to_hide(const SentenceAnalysis& analysis, Index& left_out) {
   std::vector<Index> words;
-  for (std::size_t w = 0; w < sentence.words.size(); ++w) {
-    if (!sentence.words[w].special && static_cast<Index>(w) != analysis.chosen.word)
-      words.push_back(static_cast<Index>(w));
+  for (const RowKey& key : analysis.row.keys) {
+    if (!key.special && !key.later && key.word != analysis.chosen.word) words.push_back(key.word);
   }
   std::sort(words.begin(), words.end(), [&](Index a, Index b) {
     const auto weight = [&](Index word) { return analysis.row.keys[static_cast<std::size_t>(word)].weight; };
@@ -82,7 +81,7 @@ std::vector<Index> words_to_hide(const SentenceAnalysis& analysis, const Sentenc
 
 void hide_each_alone(const SentenceModel& model, const Sentence& sentence, SentenceAnalysis& analysis,
                      const Runtime& runtime) {
-  const std::vector<Index> words = words_to_hide(analysis, sentence, analysis.not_hidden_alone);
+  const std::vector<Index> words = words_to_hide(analysis, analysis.not_hidden_alone);
   const std::vector<float> whole = word_vector(sentence, sentence.trace.output(), analysis.chosen.word);
   const std::vector<Index>& rows = sentence.words[static_cast<std::size_t>(analysis.chosen.word)].tokens;
   analysis.alone.resize(words.size());
@@ -93,8 +92,8 @@ void hide_each_alone(const SentenceModel& model, const Sentence& sentence, Sente
       static_cast<Index>(words.size()),
       [&](Index i, const Runtime& one) {
         const Index word = words[static_cast<std::size_t>(i)];
-        const EncoderTrace trace = encode(model.encoder, sentence.tokens.ids,
-                                          {.hidden_keys = sentence.words[static_cast<std::size_t>(word)].tokens}, one);
+        const ModelTrace trace =
+            model.trace(sentence.tokens.ids, sentence.words[static_cast<std::size_t>(word)].tokens, one);
         const double similarity = cosine(mean_rows(trace.output(), rows), whole);
         if (!std::isfinite(similarity)) {
           throw DataError(fmt::format(
@@ -126,9 +125,11 @@ PairInHeads pair_in_heads(const SentenceAnalysis& analysis) {
       }
     }
   }
+  const Index visible = analysis.extents.causal ? analysis.chosen.word + 1  // each word has one token
+                                                : static_cast<Index>(analysis.sentence.tokens.ids.size());
   pair.uniform =
       static_cast<double>(analysis.sentence.words[static_cast<std::size_t>(analysis.chosen.target)].tokens.size()) /
-      static_cast<double>(analysis.sentence.tokens.ids.size());
+      static_cast<double>(visible);
   return pair;
 }
 
@@ -136,10 +137,10 @@ SentenceAnalysis analyze_sentence(const SentenceModel& model, std::string_view t
                                   const SentenceAnalysisOptions& options, const Runtime& asked) {
   Runtime runtime = asked;
   runtime.progress = {};  // progress counts only the passes with one hidden word
-  check_head(model.encoder.config, options);
+  check_head(model.extents(), options);
   SentenceAnalysis analysis;
-  analysis.config = model.encoder.config;
-  analysis.sha256 = model.encoder.checkpoint->sha256(runtime.stop);
+  analysis.extents = model.extents();
+  analysis.sha256 = model.sha256(runtime.stop);
   analysis.model = model_name(model, analysis.sha256);
   analysis.head_named = options.layer.has_value();
   analysis.word_named = !options.query.empty();

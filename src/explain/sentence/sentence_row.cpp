@@ -15,6 +15,7 @@
 #include <limits>
 
 #include "regard/error.h"
+#include "sentence_model.h"
 
 namespace regard::inline v0 {
 namespace {
@@ -30,15 +31,13 @@ double norm_of(std::span<const double> numbers) {
   return std::sqrt(sum);
 }
 
-// The head's vector (D) · its rows of W_output: (E).
-std::vector<double> through_output(const Encoder& encoder, Index layer, Index head, std::span<const double> numbers) {
-  const TensorView<const float, 2>& w = encoder.layers[static_cast<std::size_t>(layer)].w_output;
-  const Index head_size = encoder.config.head_size();
-  std::vector<double> result(static_cast<std::size_t>(encoder.config.width));
+// The head's vector (D) · its rows of W_output (D, E): (E).
+std::vector<double> through_output(const TensorView<const float, 2>& output, std::span<const double> numbers) {
+  const auto [head_size, width] = output.shape;
+  std::vector<double> result(static_cast<std::size_t>(width));
   for (Index d = 0; d < head_size; ++d) {
-    for (Index e = 0; e < encoder.config.width; ++e) {
-      result[static_cast<std::size_t>(e)] +=
-          numbers[static_cast<std::size_t>(d)] * static_cast<double>(w(head * head_size + d, e));
+    for (Index e = 0; e < width; ++e) {
+      result[static_cast<std::size_t>(e)] += numbers[static_cast<std::size_t>(d)] * static_cast<double>(output(d, e));
     }
   }
   return result;
@@ -72,9 +71,8 @@ Index piece_index(const SentenceRow& row, Index query) {
 }  // namespace
 
 SentenceRow sentence_row(const SentenceModel& model, const Sentence& sentence, Index layer, Index head, Index word) {
-  const EncoderConfig& config = model.encoder.config;
   check("layer", layer, static_cast<Index>(sentence.trace.layers.size()));
-  check("head", head, config.num_heads);
+  check("head", head, model.extents().num_heads);
   check("word", word, static_cast<Index>(sentence.words.size()));
   const LayerTrace& trace = sentence.trace.layers[static_cast<std::size_t>(layer)];
   const auto [num_heads, length, head_size] = trace.query.shape();
@@ -94,15 +92,18 @@ SentenceRow sentence_row(const SentenceModel& model, const Sentence& sentence, I
         dot += static_cast<double>(trace.query(head, query, d)) * static_cast<double>(trace.key(head, k, d));
       }
       row.dots(q, k) = dot;
-      row.scores(q, k) = hidden[static_cast<std::size_t>(k)] ? -std::numeric_limits<double>::infinity()
-                                                             : dot / std::sqrt(static_cast<double>(head_size));
+      const bool visible = !hidden[static_cast<std::size_t>(k)] && is_visible(sentence.trace.causal, query, k);
+      row.scores(q, k) =
+          visible ? dot / std::sqrt(static_cast<double>(head_size)) : -std::numeric_limits<double>::infinity();
     }
     softmax_row(row.scores, q, row.weights);
   }
 
+  const TensorView<const float, 2> output = head_projections(model, layer, head).output;
   row.context.resize(static_cast<std::size_t>(head_size));
   for (std::size_t w = 0; w < sentence.words.size(); ++w) {
     RowKey key{.word = static_cast<Index>(w), .special = sentence.words[w].special};
+    key.later = !is_visible(sentence.trace.causal, row.queries.back(), sentence.words[w].tokens.front());
     std::vector<double> brings(static_cast<std::size_t>(head_size));
     for (const Index token : sentence.words[w].tokens) {
       double weight = 0;
@@ -114,10 +115,10 @@ SentenceRow sentence_row(const SentenceModel& model, const Sentence& sentence, I
       }
     }
     for (std::size_t d = 0; d < brings.size(); ++d) row.context[d] += brings[d];
-    key.contribution = norm_of(through_output(model.encoder, layer, head, brings));
+    key.contribution = norm_of(through_output(output, brings));
     row.keys.push_back(key);
   }
-  row.head_contribution = norm_of(through_output(model.encoder, layer, head, row.context));
+  row.head_contribution = norm_of(through_output(output, row.context));
   row.heads_contribution = mean_norm(trace.attention_output, row.queries);
   row.input_norm = mean_norm(trace.input, row.queries);
   return row;

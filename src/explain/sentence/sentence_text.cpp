@@ -93,8 +93,8 @@ class Screen {
     if (!marked) word = fmt::format("[{}]", word);
     const std::string label = o_.label.empty() ? "" : t_.own(o_.label) + "  ";
     const std::string extents =
-        fmt::format("{} · {} layers × {} heads", s_.model, s_.config.num_layers, s_.config.num_heads);
-    std::string model = t_.own(fmt::format("{} × {}", extents, s_.config.head_size()));
+        fmt::format("{} · {} layers × {} heads", s_.model, s_.extents.num_layers, s_.extents.num_heads);
+    std::string model = t_.own(fmt::format("{} × {}", extents, s_.extents.head_size));
     const int room = t_.width - display_width(label) - display_width(word);
     const int sides = display_width(before) + display_width(after);
     if (sides > room) {
@@ -114,9 +114,9 @@ class Screen {
       line(t_.paint.dim(truncate_to_width(model, t_.width, t_.paint.unicode)));
     }
     if (s_.sentence.num_truncated_tokens > 0) {
-      paragraph(fmt::format(
-          "The text is truncated: {} tokens before the last one were left out, because the model has {} positions.",
-          s_.sentence.num_truncated_tokens, s_.config.max_positions));
+      paragraph(fmt::format("The text is truncated: {} tokens {} were left out, because the model has {} positions.",
+                            s_.sentence.num_truncated_tokens, s_.extents.causal ? "at the end" : "before the last one",
+                            s_.extents.max_positions));
     }
   }
 
@@ -136,7 +136,7 @@ class Screen {
   std::vector<Index> shown_words() const {
     std::vector<Index> words;
     for (const RowKey& key : s_.row.keys) {
-      if (!(o_.no_special && key.special)) words.push_back(key.word);
+      if (!(o_.no_special && key.special) && !key.later) words.push_back(key.word);
     }
     // Every table has the query word and the expanded key.
     const auto wanted = [&](Index w) { return w == chosen().word || w == s_.attended || w == chosen().target; };
@@ -184,7 +184,7 @@ class Screen {
     const auto column = [&](const std::string& header, int drop = 0) {
       columns.push_back({.header = t_.own(header), .drop = drop});
     };
-    const std::string root = fmt::format("÷√{}", s_.config.head_size());
+    const std::string root = fmt::format("÷√{}", s_.extents.head_size);
     if (by_piece) {
       for (const Index q : s_.row.queries) column(t_.piece(q), 2);
     } else {
@@ -281,7 +281,7 @@ class Screen {
     double now_special = 0, was_special = 0, now_rest = 0, was_rest = 0;
     Index special = 0, rest = 0;
     for (const RowKey& key : s_.row.keys) {
-      if (std::find(words.begin(), words.end(), key.word) != words.end()) continue;
+      if (key.later || std::find(words.begin(), words.end(), key.word) != words.end()) continue;
       const bool in_special = o_.no_special && key.special;
       (in_special ? special : rest) += 1;
       (in_special ? now_special : now_rest) += key.weight;
@@ -351,9 +351,15 @@ class Screen {
     item(t_.number(s_.dot.dot), dot_text());
     item(t_.number(s_.term.weight), softmax_text());
     item(fmt::format("head {}", chosen().head), output_text());
-    item("then", fmt::format("+ {} heads = {}; + residual ({}); layer norm, feed-forward", s_.config.num_heads - 1,
+    item("then", fmt::format("+ {} heads = {}; + residual ({}); {}", s_.extents.num_heads - 1,
                              norm_text(s_.row.heads_contribution, &SentenceRow::heads_contribution),
-                             norm_text(s_.row.input_norm, &SentenceRow::input_norm, "")));
+                             norm_text(s_.row.input_norm, &SentenceRow::input_norm, ""), rest_of_layer()));
+  }
+
+  std::string rest_of_layer() const {
+    if (!s_.extents.causal) return "layer norm, feed-forward";
+    return s_.sentence.trace.layers.front().feed_forward.size() > 0 ? "+ feed-forward of the norm of this sum"
+                                                                    : "no feed-forward";
   }
 
   // "norm 2.32"; with hidden words, also the norm before hiding.
@@ -462,9 +468,12 @@ class Screen {
   // ---- heads
 
   std::string baseline_text() const {
-    return s_.ranked_heads.baseline == Baseline::test_sentences
-               ? "baseline: this head’s mean at the same distance in 30 sentences"
-               : "baseline: this head’s mean at the same distance in this sentence";
+    const bool test_sentences = s_.ranked_heads.baseline == Baseline::test_sentences;
+    return fmt::format("baseline: this head’s mean at the same distance in {}{}",
+                       test_sentences      ? "30 sentences"
+                       : s_.extents.causal ? "this text"
+                                           : "this sentence",
+                       s_.extents.causal ? ", at least uniform" : "");
   }
 
   void other_heads() {
@@ -494,7 +503,9 @@ class Screen {
                                         pad_left(t_.number(one.salience()), 10));
       line(mine ? t_.paint.bold(l) : l);
     }
-    note(baseline_text() + " (at 16 words or more, its largest mean at any distance); salience = weight − baseline");
+    note(
+        baseline_text() +
+        fmt::format(" (at 16 {} or more, its largest mean at any distance); salience = weight − baseline", t_.noun(2)));
   }
 
   void note(const std::string& words) {
@@ -503,8 +514,8 @@ class Screen {
 
   void notes() {
     const Index dimension = s_.dot.terms.empty() ? 0 : s_.dot.terms.front().dimension;
-    std::string marks =
-        fmt::format("* special token; (d{0}) dimension {0}; contribution and norm: L2, after W_output", dimension);
+    std::string marks = fmt::format("{1}(d{0}) dimension {0}; contribution and norm: L2, after W_output", dimension,
+                                    s_.extents.causal ? "" : "* special token; ");
     const auto any = [&](auto is) { return std::any_of(s_.sentence.words.begin(), s_.sentence.words.end(), is); };
     if (any([](const SentenceWord& word) { return word.unknown; }))
       marks += "; † not in the vocabulary: the model sees [UNK], as for any such word";
@@ -559,6 +570,9 @@ std::string AnalysisText::mark(Index index) const {
   return paint.shown(word_mark(element_at(analysis.sentence.words, index)));
 }
 std::string AnalysisText::word(Index index) const { return name(index) + mark(index); }
+std::string AnalysisText::noun(Index count) const {
+  return std::string(analysis.extents.causal ? "token" : "word") + (count == 1 ? "" : "s");
+}
 std::string AnalysisText::quoted(Index index) const {
   if (element_at(analysis.sentence.words, index).special) return name(index);
   return paint.quoted(name(index)) + mark(index);

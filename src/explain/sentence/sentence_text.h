@@ -24,6 +24,8 @@ class AnalysisText {
   // A word as word_names names it, escaped and truncated: river, can#1; word() with its mark: embeddings‡.
   std::string name(Index index, int most = 24) const;
   std::string word(Index index) const;
+  // What a row of the table is: "word", or "token" of a decoder; with an s unless count is 1.
+  std::string noun(Index count = 1) const;
   // “river”: quoted, followed by its mark; a special token is not quoted.
   std::string quoted(Index index) const;
   // † for a word outside the vocabulary, ‡ for a word of several pieces, or nothing.

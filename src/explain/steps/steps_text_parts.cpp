@@ -22,17 +22,6 @@ std::string units_text(long long units, const NumberStyle& style) {
   return styled_number(static_cast<double>(units) / std::pow(10.0, style.digits), style);
 }
 
-// Eighths of a column; at least one eighth for any value above 0.
-std::string bar(double share, int width, bool unicode) {
-  constexpr std::array<std::string_view, 8> kEighths = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
-  if (!(share > 0)) return "";
-  if (!unicode) return std::string(static_cast<std::size_t>(std::max(1.0, std::round(share * width))), '#');
-  const int eighths = std::max(1, static_cast<int>(std::lround(share * width * 8)));
-  std::string text;
-  for (int i = 0; i < eighths / 8; ++i) text += "█";
-  return text + std::string(kEighths[static_cast<std::size_t>(eighths % 8)]);
-}
-
 bool by_columns(const TextContext& context) { return context.explanation.settings.layout == Layout::columns; }
 
 // The numbers of one query in the matrix behind the weights, if it is as large as the weights.
@@ -213,7 +202,7 @@ std::vector<std::string> bar_lines(const TextContext& context, const Step& step,
     // A bare 0 is aligned with the digits before the point.
     if (number == "0" && style.digits > 0) padded = pad_left(pad_right("0", style.digits + 2), number_width);
     std::string line = pad_right(labels[n], label_width) + "  " + pad_left(origins[n], origin_width) + "  " + padded +
-                       "  " + bar(weight, bar_width, paint.unicode);
+                       "  " + bar_text(weight, bar_width, paint.unicode);
     line.erase(line.find_last_not_of(' ') + 1);
     lines.push_back(row->hidden[keys[n]] != 0 ? paint.dim(line) : line);
   }

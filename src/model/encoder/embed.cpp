@@ -15,7 +15,7 @@
 #include <algorithm>
 
 #include "encoder_layers.h"
-#include "pooling.h"
+#include "model/pooling.h"
 #include "regard/layer_norm.h"
 #include "regard/parallel.h"
 

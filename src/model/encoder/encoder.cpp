@@ -12,7 +12,7 @@
 #include <fmt/format.h>
 
 #include "encoder_layers.h"
-#include "encoder_mask.h"
+#include "model/trace_mask.h"
 #include "regard/error.h"
 #include "regard/layer_norm.h"
 
@@ -57,13 +57,13 @@ void keep(LayerRows& rows, const EncoderConfig& config, LayerTrace& trace) {
 
 }  // namespace
 
-EncoderTrace encode(const Encoder& encoder, std::span<const Index> ids, const EncoderOptions& options,
-                    const Runtime& runtime) {
+ModelTrace encode(const Encoder& encoder, std::span<const Index> ids, const EncoderOptions& options,
+                  const Runtime& runtime) {
   check(encoder, ids, options);
   const EncoderConfig& config = encoder.config;
   const auto length = static_cast<Index>(ids.size());
 
-  EncoderTrace trace;
+  ModelTrace trace;
   trace.ids.assign(ids.begin(), ids.end());
   trace.hidden_keys = options.hidden_keys;
   for (Tensor<float, 2>* rows : {&trace.word, &trace.position, &trace.type, &trace.embedded}) {
@@ -82,7 +82,7 @@ EncoderTrace encode(const Encoder& encoder, std::span<const Index> ids, const En
   layer_norm_forward<float>(word_and_type.view(), trace.position.view(), encoder.norm_embedding_gain,
                             encoder.norm_embedding_bias, trace.embedded.view(), config.norm_epsilon, runtime);
 
-  const KeyMask mask(length, options.hidden_keys);
+  const TraceMask mask(length, options.hidden_keys, trace.causal);
   LayerRows rows(length, config);
   trace.layers.resize(encoder.layers.size());
   for (std::size_t n = 0; n < encoder.layers.size(); ++n) {

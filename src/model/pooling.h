@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The vector of a text from the states of its tokens, as in sentence-transformers: the mean of rows, scaled to norm 1.
-// Read next: encoder_views.cpp, embed.cpp.
+// Read next: encoder/encoder_views.cpp, encoder/embed.cpp.
 #pragma once
 
 #include <algorithm>

@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Shared by encode() and the views of its trace: a trace viewed as a batch of one, and the mask that hides keys.
-// Read next: encoder.cpp, encoder_views.cpp.
+// Shared by encode(), decode_trace() and the views of their traces: a trace viewed as a batch of one, and the keys that
+// are visible.
+//
+//     hidden key 1        encoder     1 0 1        decoder     1 0 0
+//                                     1 0 1        (causal)    1 0 0
+//                                     1 0 1                    1 0 1
+//
+// Read next: trace.cpp.
 #pragma once
 
 #include <memory>
@@ -25,10 +31,12 @@ TensorView<T, Rank + 1> one_batch(TensorView<T, Rank> view) {
   return result;
 }
 
-// Keys that no query of any head attends to: (1, 1, 1, L), broadcast. Without hidden keys, there is no mask.
-class KeyMask {
+// Which keys are visible: with `causal`, those up to the query's own, and none that is hidden. Hidden keys are a mask
+// (1, 1, 1, L), broadcast; without any, there is no mask.
+class TraceMask {
  public:
-  KeyMask(Index num_keys, std::span<const Index> hidden_keys) {
+  TraceMask(Index num_keys, std::span<const Index> hidden_keys, bool causal) {
+    options_.causal = causal;
     if (hidden_keys.empty() || num_keys == 0) return;
     visible_ = std::make_unique<bool[]>(static_cast<std::size_t>(num_keys));
     for (Index key = 0; key < num_keys; ++key) visible_[static_cast<std::size_t>(key)] = true;

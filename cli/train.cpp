@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// `regard train`: trains a small decoder on a task or a text, and shows which head learned what, and when.
+//
+//     subject (task or text, settings) ─▶ Trainer ─▶ steps ─┬─▶ record: curve, snapshots of all heads
+//                                                           └─▶ checkpoints, every so many steps
+//     record ─▶ the story on the terminal, --watch page, --log, --plot, --json
+//
+// SIGINT and SIGTERM end the loop after the current step: everything is saved and written, and the exit code is 128 +
+// the number of the signal.
+// Read next: train_options.h, regard/train/trainer.h, regard/train/record.h.
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <memory>
+
+#include "program.h"
+#include "progress.h"
+#include "regard/explain/training_report.h"
+#include "regard/io/csv.h"
+#include "regard/io/utf8.h"
+#include "regard/train/trainer.h"
+#include "train_options.h"
+#include "train_report.h"
+
+namespace regard::program {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constinit volatile sig_atomic_t received_signal = 0;
+extern "C" void note_signal(int signal) { received_signal = signal; }
+
+// While it lives, SIGINT and SIGTERM are remembered instead of ending the program; a second one ends it.
+class DeferredSignals {
+ public:
+  DeferredSignals() {
+    received_signal = 0;
+    for (std::size_t i = 0; i < kSignals.size(); ++i) {
+      ::sigaction(kSignals[i], nullptr, &previous_[i]);
+      if (previous_[i].sa_handler == SIG_IGN) continue;
+      struct sigaction action{};
+      action.sa_handler = note_signal;
+      action.sa_flags = static_cast<int>(SA_RESETHAND | SA_RESTART);
+      ::sigaction(kSignals[i], &action, nullptr);
+    }
+  }
+  ~DeferredSignals() {
+    for (std::size_t i = 0; i < kSignals.size(); ++i) ::sigaction(kSignals[i], &previous_[i], nullptr);
+  }
+  DeferredSignals(const DeferredSignals&) = delete;
+  DeferredSignals& operator=(const DeferredSignals&) = delete;
+
+ private:
+  static constexpr std::array<int, 2> kSignals{SIGINT, SIGTERM};
+  std::array<struct sigaction, 2> previous_{};
+};
+
+struct Run {
+  TrainingSubject subject;
+  std::unique_ptr<Trainer> trainer;
+  ProbeSequences probe;
+  TrainingRecord record;
+  double seconds = 0;  // of steps
+  Evaluation held_out;
+};
+
+void observe(Run& run) {
+  const Index step = static_cast<Index>(run.trainer->history().size());
+  run.record.snapshots.push_back(
+      run.trainer->visit_model([&](auto& model) { return observe_heads(model, run.probe, step); }));
+}
+
+// The sequences that are evaluated at a snapshot, and at the end.
+constexpr Index kEvaluated = 32, kEvaluatedAtEnd = 512;
+
+void take_steps(Run& run, const TrainArguments& arguments, Index checkpoint_every) {
+  Trainer& trainer = *run.trainer;
+  const TrainingSettings& settings = trainer.settings();
+  const Index max_snapshots = arguments.snapshots.empty() ? 60 : parse_integer("--snapshots", arguments.snapshots);
+  const std::vector<Index> snapshots =
+      usage("--snapshots", [&] { return snapshot_steps(settings.steps, max_snapshots); });
+  const auto is_snapshot = [&](Index step) { return std::binary_search(snapshots.begin(), snapshots.end(), step); };
+  const double tokens = static_cast<double>(settings.batch * run.subject.source->length());
+  Progress progress("train");
+  while (!trainer.done() && received_signal == 0) {
+    const Index step = static_cast<Index>(trainer.history().size());
+    const bool watched = is_snapshot(step);
+    if (watched) observe(run);
+    const auto begin = Clock::now();
+    const TrainingStep done = trainer.step();
+    const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+    run.seconds += seconds;
+    CurvePoint point{.step = done.step,
+                     .loss = done.loss,
+                     .gradient_norm = done.gradient_norm,
+                     .learning_rate = done.learning_rate,
+                     .tokens_per_second = tokens / seconds};
+    if (watched) point.held_out_loss = trainer.evaluate(TaskSplit::held_out, kEvaluated).loss;
+    run.record.curve.push_back(point);
+    progress.note(fmt::format("loss {:.3f}  {:.0f} tokens/s", done.loss, tokens / seconds));
+    progress.update(step + 1, settings.steps);
+    if (!arguments.run.empty() && (step + 1) % checkpoint_every == 0) trainer.save(arguments.run);
+  }
+  observe(run);
+  if (!arguments.run.empty()) trainer.save(arguments.run);
+}
+
+// The text of an output file by its extension.
+std::string log_text(const Run& run, const std::string& path) {
+  if (path.ends_with(".json")) return training_record_json(run.record, {.heads = false});
+  if (!path.ends_with(".csv")) throw UsageError("--log " + path + " does not end in .csv or .json");
+  return curve_csv(run.record.curve);
+}
+
+void write_outputs(const Run& run, const TrainArguments& arguments) {
+  OutputFiles files;
+  const auto add = [&](const std::string& path, const auto& text) {
+    if (path.empty()) return;
+    const std::size_t file = files.add(path);
+    const std::string contents = text();
+    files.write(file, contents.data(), contents.size());
+  };
+  add(arguments.watch, [&] { return training_html(run.record); });
+  add(arguments.log, [&] { return log_text(run, arguments.log); });
+  add(arguments.plot, [&] { return training_svg(run.record); });
+  files.commit();
+}
+
+void print_story(const Run& run, const TrainArguments& arguments) {
+  std::string text = training_text(
+      run.record, {.width = output_width(), .color = use_color(arguments.color), .unicode = terminal_is_unicode()});
+  text += "\n" + result_text(run.held_out, run.subject, run.seconds, run.record);
+  if (arguments.profile) text += "\n" + profile_text(*run.trainer, run.seconds);
+  if (!arguments.watch.empty() && arguments.watch != "-")
+    text += page_line(arguments.watch, "every head at every snapshot");
+  if (!arguments.run.empty())
+    text += fmt::format("  model  {}: regard generate {} \"…\"\n", escape_for_terminal(arguments.run),
+                        quote_for_shell(arguments.run));
+  write_stdout(text);
+}
+
+Index checkpoint_interval(const TrainArguments& arguments, Index steps) {
+  if (arguments.checkpoint_every.empty()) return std::max<Index>(1, steps / 10);
+  if (arguments.run.empty()) throw UsageError("--checkpoint-every needs --run FOLDER");
+  const Index interval = parse_integer("--checkpoint-every", arguments.checkpoint_every);
+  if (interval < 1) throw UsageError(fmt::format("--checkpoint-every is {}; expected at least 1", interval));
+  return interval;
+}
+
+void check(const TrainArguments& arguments) {
+  if (arguments.resume && arguments.run.empty()) throw UsageError("--resume needs --run FOLDER");
+  if (!arguments.resume && !arguments.run.empty() && !list_checkpoints(arguments.run).empty()) {
+    throw UsageError("--run " + arguments.run +
+                     " already has checkpoints; add --resume to continue, or name another folder");
+  }
+  std::vector<NamedPath> outputs;
+  for (const auto& [option, path] :
+       {std::pair{"--watch", &arguments.watch}, {"--log", &arguments.log}, {"--plot", &arguments.plot}}) {
+    if (!path->empty()) outputs.push_back({option, *path});
+  }
+  if (arguments.json) outputs.push_back({"--json", "-"});
+  check_paths(arguments.text.empty() ? std::vector<NamedPath>{} : std::vector<NamedPath>{{"--text", arguments.text}},
+              outputs);
+  if (!arguments.log.empty() && !arguments.log.ends_with(".csv") && !arguments.log.ends_with(".json"))
+    throw UsageError("--log " + arguments.log + " does not end in .csv or .json");
+}
+
+void train(const TrainArguments& arguments) {
+  if (arguments.list) return write_stdout(arguments.json ? task_list_json() : task_list_text());
+  check(arguments);
+  std::optional<TrainingState> stored;
+  if (arguments.resume) {
+    const std::vector<std::string> checkpoints = list_checkpoints(arguments.run);
+    if (checkpoints.empty()) throw UsageError("--run " + arguments.run + " has no checkpoint to resume");
+    stored = read_training_state(checkpoints.back());
+  }
+  Run run;
+  run.subject = subject_of(arguments, stored ? &*stored : nullptr);
+  const TrainingSettings& settings = run.subject.settings;
+  const Index checkpoint_every = checkpoint_interval(arguments, settings.steps);
+  if (!arguments.json) write_stdout(plan_text(run.subject));
+  if (arguments.dry_run) return;
+
+  run.trainer = std::make_unique<Trainer>(settings, run.subject.source);
+  if (arguments.resume) {
+    const LoadedCheckpoint loaded = run.trainer->resume(arguments.run);
+    if (!loaded.warning.empty()) fmt::print(stderr, "regard: {}\n", escape_for_terminal(loaded.warning));
+    for (const TrainingStep& step : run.trainer->history())
+      run.record.curve.push_back({.step = step.step,
+                                  .loss = step.loss,
+                                  .gradient_norm = step.gradient_norm,
+                                  .learning_rate = step.learning_rate});
+  }
+  run.probe = run.subject.probe();
+  describe(run.record, run.subject, run.probe);
+  int signal = 0;
+  {
+    const DeferredSignals signals;
+    take_steps(run, arguments, checkpoint_every);
+    signal = received_signal;
+  }
+  run.held_out = run.trainer->evaluate(TaskSplit::held_out, signal != 0 ? kEvaluated : kEvaluatedAtEnd);
+  write_outputs(run, arguments);
+  if (arguments.json) {
+    write_stdout(training_record_json(run.record));
+  } else {
+    print_story(run, arguments);
+  }
+  if (signal != 0) throw StoppedBySignal(signal, stopped_text(*run.trainer, arguments.run));
+}
+
+}  // namespace
+
+void add_train(CLI::App& app) {
+  auto arguments = std::make_shared<TrainArguments>();
+  CLI::App* command = app.add_subcommand("train", "Train a small decoder and watch its heads form");
+  const auto add = [&](const char* name, std::string& value, const char* type, const char* help) {
+    command->add_option(name, value, help)->type_name(type);
+  };
+  const auto flag = [&](const char* name, bool& value, const char* help) { command->add_flag(name, value, help); };
+  flag("--list", arguments->list, "list the tasks: what each shows, its size, expected\ntime and pattern");
+  add("--task", arguments->task, "NAME", "train on a task, with a recipe that is known to work");
+  add("--text", arguments->text, "FILE", "train on a text in UTF-8; -: standard input");
+  add("--vocabulary", arguments->vocabulary, "characters|N",
+      "tokens of a text: characters (default), or N byte\npairs learned from it");
+  flag("--shuffled", arguments->shuffled,
+       "replace the solutions of the task by random tokens:\nnothing can be learned");
+  add("--run", arguments->run, "FOLDER", "keep checkpoints and the model in this folder");
+  flag("--resume", arguments->resume, "continue the run in --run, with the bits of an\nuninterrupted one");
+  add("--checkpoint-every", arguments->checkpoint_every, "N", "steps between checkpoints; default: a tenth of all");
+  add("--watch", arguments->watch, "FILE", "write a page on which every head is seen at every\nsnapshot");
+  add("--snapshots", arguments->snapshots, "N", "largest number of snapshots; default: 60");
+  add("--log", arguments->log, "FILE", "write the curve as .csv or .json");
+  add("--plot", arguments->plot, "FILE", "write loss and scores as SVG");
+  flag("--json", arguments->json, "print the record of the run, or the --list, as JSON");
+  flag("--profile", arguments->profile, "print the time of each part of a step");
+  flag("--dry-run", arguments->dry_run, "print the model and the work, without training");
+  add_train_settings(*command, *arguments);
+  add_color_option(*command, arguments->color);
+  command->footer(
+      "EXAMPLES\n"
+      "  regard train --task induction --watch head.html\n"
+      "  regard train --text book.txt --run book --steps 5000\n"
+      "  regard train --text book.txt --run book --resume\n"
+      "\n"
+      "A run is determined by its settings, its seed and its task or text: the number\n"
+      "of threads, --micro-batch and --recompute change no bit. docs/guide/training.md\n"
+      "explains the tasks and the page.");
+  command->callback([arguments] { train(*arguments); });
+}
+
+}  // namespace regard::program

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The options of `regard train`: which task or text, and every setting of its recipe that can be replaced.
+// Read next: train.cpp, regard/train/settings.h.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "program.h"
+#include "regard/train/batch_source.h"
+#include "regard/train/probe.h"
+#include "regard/train/settings.h"
+
+namespace regard::program {
+
+// As typed; empty: not given.
+struct TrainArguments {
+  std::string task, text, vocabulary;
+  // Settings, by the names of kTrainSettings.
+  std::vector<std::string> settings;
+  bool untied = false, biases = false, recompute = false, shuffled = false;
+  std::string run, checkpoint_every, evaluate;
+  bool resume = false;
+  std::string watch, snapshots, log, plot;
+  bool list = false, json = false, profile = false, dry_run = false;
+  std::string color;
+};
+
+// What a run trains on.
+struct TrainingSubject {
+  TrainingSettings settings;  // completed
+  std::shared_ptr<const BatchSource> source;
+  const TrainingTask* task = nullptr;  // nullptr: a text
+  std::optional<TextData> text;
+
+  ProbeSequences probe() const;
+};
+
+// Registers the options of the settings.
+void add_train_settings(CLI::App& command, TrainArguments& arguments);
+
+// The task or text with the given settings. With a stored run, its settings are the ones that options replace. Throws
+// UsageError.
+TrainingSubject subject_of(const TrainArguments& arguments, const TrainingState* stored);
+
+}  // namespace regard::program

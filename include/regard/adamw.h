@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// AdamW, the optimizer with adaptive step sizes and decoupled weight decay, as a plain function on arrays.
+///
+/// @verbatim
+/// gradients ──▶ first moment, second moment ──▶ parameters          one pass, 28 bytes of memory traffic per float
+/// @endverbatim
+///
+/// Read next: src/layers/adamw.cpp, train/optimizer.h.
+#pragma once
+
+#include <span>
+#include <type_traits>
+
+#include "regard/runtime.h"
+#include "regard/tensor.h"
+
+namespace regard::inline v0 {
+
+/// Options of a step of AdamW.
+struct AdamwOptions {
+  double learning_rate = 1e-3;  ///< Learning rate of this step, at least 0.
+  double beta1 = 0.9;           ///< Decay of the first moment, in [0, 1).
+  double beta2 = 0.999;         ///< Decay of the second moment, in [0, 1).
+  double epsilon = 1e-8;        ///< Added to the root of the second moment; above 0.
+  double weight_decay = 0.01;   ///< Decoupled decay, at least 0: a step subtracts this times learning_rate.
+  double gradient_scale = 1;    ///< Factor of the gradients, for example clip_factor().
+  Index step = 1;               ///< Number of this step, from 1, for the bias correction.
+};
+
+/// Performs a step of AdamW.
+///
+/// @code{.unparsed}
+/// g = gradient_scale · gradient
+/// m = m + (1 − beta1) · (g − m)                                                 first moment
+/// v = beta2 · v + (1 − beta2) · g²                                              second moment
+/// p = (1 − learning_rate · weight_decay) · p
+///     − learning_rate / (1 − beta1^step) · m / (√v / √(1 − beta2^step) + epsilon)
+/// @endcode
+///
+/// @tparam T             float or double.
+/// @param parameters     p, (n).
+/// @param gradients      (n).
+/// @param first_moment   m, (n).
+/// @param second_moment  v, (n).
+/// @param options        Rates, decays and the number of the step.
+/// @param runtime        Threads and cancellation.
+///
+/// Updates parameters and both moments in one pass. A moment whose magnitude falls below the smallest normal number is
+/// stored as 0: arithmetic with subnormal numbers is several times slower.
+///
+/// @throws InvalidArgument  before any work, if sizes differ, arrays overlap or an option is out of range.
+/// @throws Cancelled        if a stop is requested. Part of the arrays may then be updated.
+///
+/// @par Bits
+/// The factors are computed in double and rounded once to T. Each element is a fixed sequence of additions,
+/// multiplications, one division and one square root in T, without fused operations: the bits are the same for any
+/// number of threads and on every instruction set.
+///
+/// @par Example
+/// @code{.cpp}
+/// adamw_step<float>(parameters, gradients, first_moment, second_moment, {.learning_rate = 1e-3, .step = step});
+/// @endcode
+///
+/// Source: Loshchilov and Hutter, "Decoupled weight decay regularization", 2019; the order is that of
+/// torch.optim.AdamW.
+template <class T>
+REGARD_EXPORT void adamw_step(std::span<T> parameters, std::type_identity_t<std::span<const T>> gradients,
+                              std::type_identity_t<std::span<T>> first_moment,
+                              std::type_identity_t<std::span<T>> second_moment, const AdamwOptions& options,
+                              const Runtime& runtime = {});
+
+}  // namespace regard::inline v0

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Renders the record of a watched run (regard/train/record.h): as text for a terminal, as a picture, and as an HTML
+/// page on which one moves through the snapshots.
+///
+/// @verbatim
+///     TrainingRecord ── training_text() ──▶ loss curve, best head of each snapshot, events: 30 lines
+///                    ── training_svg()  ──▶ loss and scores as SVG
+///                    ── training_html() ──▶ one HTML file, which makes no network requests
+/// @endverbatim
+///
+/// Read next: docs/reference/page.md, src/explain/training/training_text.cpp.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "regard/train/record.h"
+
+namespace regard::inline v0 {
+
+/// States in sentences what was learned: which head formed when, what preceded it, and how far the loss fell.
+///
+/// A head is named only if it is among find_events(). Text from the record is not escaped.
+///
+/// @param record  The record.
+/// @return The sentences; the first one can serve as a title.
+/// @throws InvalidArgument  as check_record() does.
+REGARD_EXPORT std::vector<std::string> training_findings(const TrainingRecord& record);
+
+/// Options of training_text().
+struct TrainingTextOptions {
+  int width = 80;       ///< Columns of the terminal; at least 40 are used.
+  bool color = false;   ///< Whether to use colors.
+  bool unicode = true;  ///< Whether to use characters outside ASCII.
+};
+/// Largest number of lines of training_text() at 60 or more columns.
+inline constexpr int kMaxTrainingTextLines = 30;
+/// Renders a record as text: the findings, the loss, the best head of a few snapshots, and the events.
+///
+/// @param record   The record.
+/// @param options  Format.
+/// @return The text, of at most kMaxTrainingTextLines lines unless `width` is below 60.
+/// @throws InvalidArgument  as check_record() does.
+REGARD_EXPORT std::string training_text(const TrainingRecord& record, const TrainingTextOptions& options = {});
+
+/// Draws a record as SVG: the loss, and below it the score of each head, over the logarithm of the step.
+///
+/// @param record  The record.
+/// @return The text of the file.
+/// @throws InvalidArgument  as check_record() does.
+REGARD_EXPORT std::string training_svg(const TrainingRecord& record);
+
+/// Largest size of training_html(), in bytes.
+inline constexpr std::size_t kMaxTrainingHtmlBytes = 4'000'000;
+
+/// Renders a record as an HTML page.
+///
+/// The page holds all scores and losses, and the weights of the snapshots as bytes. If the weights of all snapshots
+/// exceed kMaxTrainingHtmlBytes, the page has those of fewer snapshots, among them the first, the last and those of
+/// events, and states which. If not even two fit, it has none. Its curves have at most 600 points.
+///
+/// @param record  The record.
+/// @return The HTML text.
+/// @throws InvalidArgument  as check_record() does, or if scores and curves alone exceed kMaxTrainingHtmlBytes.
+///
+/// @par Example
+/// @code{.cpp}
+/// write_file("head.html", training_html(record));
+/// @endcode
+REGARD_EXPORT std::string training_html(const TrainingRecord& record);
+
+}  // namespace regard::inline v0

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Files that survive a crash: written under a temporary name, forced to disk, and then renamed.
+///
+/// @verbatim
+///     create NAME.temporary ── write ── fsync ── close ── rename to NAME ── fsync of the folder
+/// @endverbatim
+///
+/// A process that ends at any moment leaves either the previous file or the complete new one under NAME.
+///
+/// Read next: src/io/output_file.cpp.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "regard/export.h"
+
+namespace regard::inline v0 {
+
+/// A file that did not exist before and that is written from its beginning to its end.
+///
+/// Every failure throws DataError, "NAME: cannot be written: REASON". The file stays where it is: removing an
+/// incomplete one is left to the caller, see AtomicFile.
+class REGARD_EXPORT NewFile {
+ public:
+  /// Creates an empty file.
+  ///
+  /// @param path  Path of the file.
+  /// @param name  Name of the file in error messages; empty: the path.
+  /// @return The file, or nothing if there already is a file of that name.
+  /// @throws DataError  if the file cannot be created.
+  static std::optional<NewFile> create(const std::string& path, std::string name = {});
+  ~NewFile();                                    ///< Closes the file without forcing it to disk.
+  NewFile(NewFile&&) noexcept;                   ///< Moves; the other object can only be destroyed.
+  NewFile& operator=(NewFile&& other) noexcept;  ///< Moves; the other object can only be destroyed.
+
+  /// Appends bytes.
+  ///
+  /// @param bytes  The bytes, any number of them.
+  /// @throws DataError  if they cannot be written, for example because the disk is full.
+  void write(std::span<const std::byte> bytes);
+  /// As above, for text.
+  ///
+  /// @param text  The text.
+  void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
+  /// Sets the permissions of the file.
+  ///
+  /// @param mode  The permission bits, as for chmod(). Failure is ignored: some file systems have none.
+  void set_permissions(unsigned mode);
+  /// Forces the file to disk and closes it.
+  ///
+  /// @throws DataError  if that fails.
+  void close();
+
+ private:
+  NewFile(int descriptor, std::string name) : descriptor_(descriptor), name_(std::move(name)) {}
+
+  int descriptor_ = -1;
+  std::string name_;
+};
+
+/// A file that appears complete or not at all.
+///
+/// Its contents are written to a temporary file in the same folder. If there already is a file of that name, it is
+/// replaced and its permissions are kept. If it is a symbolic link, its target is replaced.
+///
+/// Every failure throws DataError with the path and the reason.
+///
+/// @par Example
+/// @code{.cpp}
+/// AtomicFile file("loss.csv");
+/// file.write("step,loss\n");
+/// file.commit();
+/// @endcode
+class REGARD_EXPORT AtomicFile {
+ public:
+  /// Creates the temporary file.
+  ///
+  /// @param path  Path of the file that will appear.
+  /// @throws DataError  if there is something other than a regular file, or if the temporary file cannot be created.
+  explicit AtomicFile(const std::string& path);
+  ~AtomicFile();  ///< Removes the temporary file, unless commit() has renamed it.
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  /// Appends bytes.
+  ///
+  /// @param bytes  The bytes, any number of them.
+  /// @throws DataError  if they cannot be written.
+  void write(std::span<const std::byte> bytes) { file_->write(bytes); }
+  /// As above, for text.
+  ///
+  /// @param text  The text.
+  void write(std::string_view text) { file_->write(text); }
+  /// Forces the file to disk, renames it, and forces the folder to disk. Call it once.
+  ///
+  /// @throws DataError  if that fails.
+  void commit();
+
+ private:
+  std::string name_;       // as given
+  std::string target_;     // with symbolic links followed
+  std::string temporary_;  // empty once it has been renamed
+  std::optional<NewFile> file_;
+};
+
+/// Forces the entries of a folder to disk: which files it contains, and under which names.
+///
+/// File systems that cannot do so are ignored.
+///
+/// @param path  Path of the folder; empty: the current folder.
+/// @throws DataError  if the folder cannot be opened, or if writing fails.
+REGARD_EXPORT void sync_folder(const std::string& path);
+
+}  // namespace regard::inline v0

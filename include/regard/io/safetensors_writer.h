@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Writes tensors to a safetensors file. Files are read by safetensors.h, whose drawing shows the format.
+///
+/// Read next: src/io/safetensors_writer.cpp, output_file.h.
+#pragma once
+
+#include <span>
+#include <string>
+#include <utility>
+
+#include "regard/export.h"
+#include "regard/io/output_file.h"
+#include "regard/io/safetensors.h"
+
+namespace regard::inline v0 {
+
+/// An entry of the metadata of a safetensors file: its name and its text.
+using SafetensorsMetadata = std::pair<std::string, std::string>;
+
+/// Formats the beginning of a safetensors file: the length of the header, and the header.
+///
+/// The header is padded with spaces to a multiple of 8 bytes. The data follow it in the order of the header: tensors
+/// with larger elements come first, otherwise in the given order, so that every element is aligned.
+///
+/// @param tensors   Names, types, shapes and bytes. Of the bytes only their number is used.
+/// @param metadata  Entries of `__metadata__`; may be empty.
+/// @return The bytes.
+/// @throws InvalidArgument  if Checkpoint::read_file() would reject the file: a name that occurs twice, is empty, is
+///                          longer than 512 bytes, is not UTF-8 or contains a control character; more than 8 axes; a
+///                          number of bytes that is not that of type and shape.
+REGARD_EXPORT std::string safetensors_header(std::span<const StoredTensor> tensors,
+                                             std::span<const SafetensorsMetadata> metadata = {});
+
+/// Writes the contents of a safetensors file, from where the tensors are, without a copy.
+///
+/// @param file      The file.
+/// @param tensors   The tensors.
+/// @param metadata  Entries of `__metadata__`; may be empty.
+/// @param stop      Stop token, polled while the data are written.
+/// @throws InvalidArgument  as safetensors_header() does, before anything is written.
+/// @throws DataError        if the file cannot be written. The message names path and reason.
+/// @throws Cancelled        if a stop is requested.
+REGARD_EXPORT void write_safetensors(NewFile& file, std::span<const StoredTensor> tensors,
+                                     std::span<const SafetensorsMetadata> metadata = {},
+                                     const std::stop_token& stop = {});
+
+/// As above, for a file that appears complete or not at all (AtomicFile).
+///
+/// @param path      Path of the file.
+/// @param tensors   The tensors.
+/// @param metadata  Entries of `__metadata__`; may be empty.
+/// @param stop      Stop token, polled while the data are written.
+/// @throws InvalidArgument  as safetensors_header() does, before the file is created.
+/// @throws DataError        if the file cannot be written. The message names path and reason.
+/// @throws Cancelled        if a stop is requested. No file is then left behind.
+///
+/// @par Example
+/// @code{.cpp}
+/// const StoredTensor tensor{"weight", ElementType::float32, {2, 3}, std::as_bytes(std::span(weight))};
+/// write_safetensors("model.safetensors", {&tensor, 1}, {});
+/// @endcode
+REGARD_EXPORT void write_safetensors(const std::string& path, std::span<const StoredTensor> tensors,
+                                     std::span<const SafetensorsMetadata> metadata = {},
+                                     const std::stop_token& stop = {});
+
+}  // namespace regard::inline v0

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Reads a text file as a whole, such as the text that a model is trained on.
+///
+/// @verbatim
+///     open ── a regular file? does it fit in memory? ── read ── is it UTF-8? ──▶ text
+/// @endverbatim
+///
+/// Read next: src/io/text_file.cpp.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "regard/export.h"
+#include "regard/runtime.h"
+
+namespace regard::inline v0 {
+
+/// Reads a text file.
+///
+/// The file must be a regular file in UTF-8. Opening it never blocks.
+///
+/// @param path              Path of the file.
+/// @param max_memory_bytes  Memory that the text may take, in bytes; absent: available_memory_bytes().
+/// @param stop              Stop token, polled while the file is read.
+/// @return The text.
+/// @throws DataError  "path: …" if the file cannot be read or is not UTF-8. For an archive, the message says so. "path:
+///                    needs N bytes of memory; M are available" before any of it is allocated.
+/// @throws Cancelled  if a stop is requested.
+///
+/// @par Example
+/// @code{.cpp}
+/// const std::string text = read_text_file("jargon.txt");
+/// @endcode
+REGARD_EXPORT std::string read_text_file(const std::string& path,
+                                         std::optional<std::uint64_t> max_memory_bytes = std::nullopt,
+                                         const std::stop_token& stop = {});
+
+}  // namespace regard::inline v0

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// A decoder that is read from a folder, and everything that it computes for a text.
+///
+/// @verbatim
+///     token ids (L) ── token table + positions ──▶ embedded (L, E)
+///     N layers:  input ── norm, causal attention, + input ──▶ residual ── norm, feed-forward, + residual ──▶ output
+///     logits = norm(output) · tableᵀ                                                                    (L, V)
+/// @endverbatim
+///
+/// Extents: those of decoder.h. Layers, heads and tokens count from 0. All formulas: docs/reference/model.md.
+///
+/// Read next: generate.h, trace.h, src/model/decoder/decoder_layers.cpp.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "regard/io/safetensors.h"
+#include "regard/linear.h"
+#include "regard/model/decoder.h"
+#include "regard/model/trace.h"
+
+namespace regard::inline v0 {
+
+/// The parameters of one layer. A parameter that the model lacks is absent.
+///
+/// Matrices are viewed as (in, out), so that output = input · W + b; the file stores them as (out, in). Query head h uses
+/// columns h·D … (h + 1)·D − 1 of w_query and the same rows of w_output.
+struct DecoderLayer {
+  TensorView<const float, 1> norm_attention_gain;     ///< Gain of the norm before attention, (E).
+  TensorView<const float, 1> norm_attention_bias;     ///< Its bias, (E).
+  TensorView<const float, 2> w_query;                 ///< Query projection, (E, H · D).
+  TensorView<const float, 2> w_key;                   ///< Key projection, (E, Hkv · D).
+  TensorView<const float, 2> w_value;                 ///< Value projection, (E, Hkv · D).
+  TensorView<const float, 2> w_output;                ///< Output projection, (H · D, E).
+  TensorView<const float, 1> b_query;                 ///< Bias of the query projection, (H · D).
+  TensorView<const float, 1> b_key;                   ///< Bias of the key projection, (Hkv · D).
+  TensorView<const float, 1> b_value;                 ///< Bias of the value projection, (Hkv · D).
+  TensorView<const float, 1> b_output;                ///< Bias of the output projection, (E).
+  TensorView<const float, 1> norm_feed_forward_gain;  ///< Gain of the norm before the feed-forward layer, (E).
+  TensorView<const float, 1> norm_feed_forward_bias;  ///< Its bias, (E).
+  TensorView<const float, 2> w_gate;                  ///< Gate of SwiGLU, (E, F).
+  TensorView<const float, 2> w_up;                    ///< First matrix of the feed-forward layer, (E, F).
+  TensorView<const float, 2> w_down;                  ///< Last matrix of the feed-forward layer, (F, E).
+  TensorView<const float, 1> b_gate;                  ///< Bias of the gate, (F).
+  TensorView<const float, 1> b_up;                    ///< Bias of w_up, (F).
+  TensorView<const float, 1> b_down;                  ///< Bias of w_down, (E).
+  /// Packed copy of w_query, w_key and w_value, joined along their columns, (E, (H + 2 Hkv) · D).
+  ///
+  /// load_decoder() packs the matrices once; everything is computed with the packed copies.
+  PackedLinear<float> packed_projections;
+  std::vector<float> b_projections;   ///< b_query, b_key and b_value, joined; empty without biases.
+  PackedLinear<float> packed_output;  ///< Packed copy of w_output.
+  PackedLinear<float> packed_up;      ///< Packed copy of w_up; with SwiGLU, of w_gate and w_up, joined, (E, 2 F).
+  std::vector<float> b_joined_up;     ///< b_up; with SwiGLU, b_gate and b_up, joined; empty without biases.
+  PackedLinear<float> packed_down;    ///< Packed copy of w_down.
+};
+
+/// A model, as load_decoder() returns it. All copies share the memory of the parameters.
+struct Decoder {
+  DecoderConfig config;                              ///< The description, completed().
+  TensorView<const float, 2> token_table;            ///< Token embeddings, (V, E).
+  TensorView<const float, 2> position_table;         ///< Position embeddings, (P, E), of learned positions.
+  std::vector<DecoderLayer> layers;                  ///< The N layers.
+  TensorView<const float, 1> norm_gain;              ///< Gain of the norm before the output, (E).
+  TensorView<const float, 1> norm_bias;              ///< Its bias, (E).
+  TensorView<const float, 2> w_logits;               ///< The output, (E, V): the token table of a tied model.
+  PackedLinear<float> packed_logits;                 ///< Packed copy of w_logits.
+  std::shared_ptr<const Checkpoint> checkpoint;      ///< The file or files; its sha256() identifies the model.
+  std::vector<std::shared_ptr<const float>> memory;  ///< The memory that the views refer to.
+};
+
+/// Loads a decoder from a folder: config.json (parse_decoder_config()), and model.safetensors or its shards with the
+/// tensors of decoder_parameters().
+///
+/// Parameters stored in f64, f16 or bf16 are converted to f32, and all arithmetic is in f32. The tensors
+/// `model.layers.N.self_attn.rotary_emb.inv_freq` and, of a tied model, `lm_head.weight` may exist and are not read.
+///
+/// @param folder   Path of the folder.
+/// @param options  How to read the files, and limits.
+/// @param runtime  Threads, scratch memory and cancellation.
+/// @return The model.
+/// @throws DataError  in any of these cases; the message names the path:
+///                    - a config.json that parse_decoder_config() rejects
+///                    - tensors that are missing, unknown, of the wrong shape or not of a floating-point type; one error
+///                      lists them all
+///                    - parameters that do not fit in memory, with both sizes
+///                    - files that Checkpoint::read_folder() rejects
+/// @throws Cancelled  if a stop is requested.
+///
+/// @par Example
+/// @code{.cpp}
+/// const Decoder decoder = load_decoder("run/step-000200");
+/// const DecoderTrace trace = decode_trace(decoder, ids);
+/// @endcode
+REGARD_EXPORT Decoder load_decoder(const std::string& folder, const ModelFileOptions& options = {},
+                                   const Runtime& runtime = {});
+
+/// Options of decode_trace().
+struct DecodeOptions {
+  /// Indices of tokens that are hidden as keys: no query attends to them, in any layer or head.
+  ///
+  /// They still act as queries and keep their positions. A query that can attend to no key has context 0.
+  ///
+  /// Mask with hidden_keys = {1}, L = 4 (rows are queries, columns are keys):
+  /// @verbatim
+  ///     1 0 0 0
+  ///     1 0 0 0
+  ///     1 0 1 0
+  ///     1 0 1 1
+  /// @endverbatim
+  std::vector<Index> hidden_keys;
+  bool logits = true;  ///< Whether to compute DecoderTrace::normed and logits.
+};
+
+/// All intermediate results of a decoder for one text.
+struct DecoderTrace : ModelTrace {
+  Tensor<float, 2> normed;  ///< norm(output()), (L, E).
+  Tensor<float, 2> logits;  ///< normed · w_logits: row i predicts token i + 1, (L, V).
+};
+
+/// Runs a decoder on the token ids of one text.
+///
+/// The scale of attention is 1 / √D, and query i attends to the keys 0 … i.
+///
+/// @param decoder  The model.
+/// @param ids      The token ids, (L).
+/// @param options  Hidden keys, and whether to compute logits.
+/// @param runtime  Threads, scratch memory and cancellation.
+/// @return All intermediate results.
+/// @throws InvalidArgument  before any work, if there are more than max_positions ids, if an id is outside the
+///                          vocabulary, or if a hidden key is not the index of a token.
+/// @throws std::bad_alloc   if memory cannot be allocated.
+/// @throws Cancelled        if a stop is requested.
+///
+/// @par Bits
+/// The result has the same bits for any number of threads, and a row the same bits whatever follows it. The logits have
+/// the bits of DecoderTraining<float> without bf16_products, and those of DecoderSession.
+REGARD_EXPORT DecoderTrace decode_trace(const Decoder& decoder, std::span<const Index> ids,
+                                        const DecodeOptions& options = {}, const Runtime& runtime = {});
+
+/// Computes the output of one head: its context · its rows of W_output, without bias.
+///
+/// Summed over all heads, and with b_output, the outputs give attention_output, up to rounding.
+///
+/// @param decoder  The model.
+/// @param trace    Result of decode_trace() with that model.
+/// @param layer    Layer, from 0.
+/// @param head     Query head, from 0.
+/// @param runtime  Threads, scratch memory and cancellation.
+/// @return One row per token, (L, E).
+/// @throws InvalidArgument  if the layer or head does not exist, or if the trace is that of another model.
+/// @throws Cancelled        if a stop is requested.
+REGARD_EXPORT Tensor<float, 2> head_output(const Decoder& decoder, const ModelTrace& trace, Index layer, Index head,
+                                           const Runtime& runtime = {});
+
+/// Computes the L2 norm of what each key contributes at weight 1: `‖v_key · W_output(head)‖₂`.
+///
+/// @param decoder  The model.
+/// @param trace    Result of decode_trace() with that model.
+/// @param layer    Layer, from 0.
+/// @param runtime  Threads, scratch memory and cancellation.
+/// @return The norm for each query head and key, (H, L).
+/// @throws InvalidArgument  if the layer does not exist, or if the trace is that of another model.
+/// @throws Cancelled        if a stop is requested.
+REGARD_EXPORT Tensor<double, 2> value_norms(const Decoder& decoder, const ModelTrace& trace, Index layer,
+                                            const Runtime& runtime = {});
+
+}  // namespace regard::inline v0

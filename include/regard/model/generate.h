@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Generation of text with a decoder: token by token, over caches of keys and values.
+///
+/// @verbatim
+///     prompt ── DecoderSession::append() ──▶ logits of the last token ── sample_token() ──▶ the next token
+///                       ▲                                                                        │
+///                       └───────────────────── one token at a time ──────────────────────────────┘
+/// @endverbatim
+///
+/// The token at a position depends on the tokens before it, the options and the seed, and on nothing else: neither on
+/// the number of threads, nor on how many of those tokens were given and how many generated.
+///
+/// Read next: decoder_inference.h, regard/kv_cache.h, src/model/decoder/generate.cpp.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "regard/model/decoder_inference.h"
+
+namespace regard::inline v0 {
+
+/// A decoder in the middle of a text: the keys and values of the tokens so far.
+///
+/// @par Example
+/// @code{.cpp}
+/// DecoderSession session(decoder);
+/// std::span<const float> logits = session.append(prompt);       // (V), of the last token
+/// logits = session.append(std::array{next});
+/// @endcode
+class REGARD_EXPORT DecoderSession {
+ public:
+  /// Creates a session without tokens.
+  ///
+  /// @param decoder   The model, of which the session keeps a copy that shares its parameters.
+  /// @param capacity  Largest number of tokens, which memory is allocated for; 0: max_positions.
+  /// @throws InvalidArgument  if the capacity is negative or above max_positions.
+  /// @throws std::bad_alloc   if memory cannot be allocated.
+  explicit DecoderSession(const Decoder& decoder, Index capacity = 0);
+  ~DecoderSession();
+  DecoderSession(DecoderSession&&) noexcept;             ///< Moves; the other object can only be destroyed.
+  DecoderSession& operator=(DecoderSession&&) noexcept;  ///< Moves; the other object can only be destroyed.
+
+  /// Returns the number of tokens so far.
+  Index length() const;
+  /// Returns the largest number of tokens.
+  Index capacity() const;
+
+  /// Appends tokens and computes the logits that follow the last one.
+  ///
+  /// If it throws, the session has not changed.
+  ///
+  /// @param ids      Token ids, at least one.
+  /// @param runtime  Threads, scratch memory and cancellation.
+  /// @return The logits, (V), valid until the next call.
+  /// @throws InvalidArgument  before any work, if there are no ids, more than capacity() allows, or if one is outside
+  ///                          the vocabulary.
+  /// @throws std::bad_alloc   if memory cannot be allocated.
+  /// @throws Cancelled        if a stop is requested.
+  ///
+  /// @par Bits
+  /// The logits have the same bits for any number of threads, and for any division of the tokens into calls: those of
+  /// DecoderTrace::logits.
+  std::span<const float> append(std::span<const Index> ids, const Runtime& runtime = {});
+
+  /// Keeps only the first tokens.
+  ///
+  /// @param length  Number of tokens to keep.
+  /// @throws InvalidArgument  if length is negative or above length().
+  void truncate(Index length);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// How the next token is chosen. By default it is drawn from the model's distribution.
+struct SamplingOptions {
+  double temperature = 1;  ///< Divides the logits; finite and at least 0. 0: the largest logit (greedy).
+  Index top_k = 0;         ///< Only the k tokens with the largest logits; at least 0. 0: all.
+  /// Only the smallest set of most probable tokens whose probabilities sum to at least this; above 0, at most 1.
+  ///
+  /// The probabilities are those after temperature and top_k. At least one token is kept.
+  double top_p = 1;
+  std::uint64_t seed = 0;  ///< Seed of the draw.
+};
+
+/// Chooses a token from its logits.
+///
+/// @code{.unparsed}
+/// probability = softmax(logits / temperature) over the tokens that top_k and top_p keep
+/// token       = the first one for which Σ probability > random_uniform(seed, kSamplingStream, position)
+/// @endcode
+///
+/// Tokens are in descending order of their logits, equal ones in the order of their ids, here and for top_k, top_p and
+/// the largest logit.
+///
+/// @param logits    Logits, (V); −∞ is never chosen unless all are.
+/// @param options   Temperature, filters and seed.
+/// @param position  Index of the token in the text.
+/// @return Its id.
+/// @throws InvalidArgument  if there are no logits, if one is NaN or +∞, or if an option is out of range.
+///
+/// @par Example
+/// @code{.cpp}
+/// const Index next = sample_token(logits, {.temperature = 0.8, .top_k = 40, .seed = 7}, session.length());
+/// @endcode
+REGARD_EXPORT Index sample_token(std::span<const float> logits, const SamplingOptions& options, Index position);
+
+/// Stream of random_uniform() that sample_token() draws from.
+inline constexpr std::uint64_t kSamplingStream = 0x67656e6572617465;
+
+/// Checks sampling options.
+///
+/// @param options  The options.
+/// @throws InvalidArgument  "sampling: temperature is X; expected …" if one is out of range.
+REGARD_EXPORT void check_sampling(const SamplingOptions& options);
+
+/// Options of generate().
+struct GenerateOptions {
+  Index max_tokens = 256;      ///< Largest number of tokens to generate, at least 0.
+  SamplingOptions sampling{};  ///< How each token is chosen.
+  /// Called with each generated token as soon as it is known; generation ends when it returns false. May be empty.
+  std::function<bool(Index id)> on_token{};
+};
+
+/// Why generation ended.
+enum class GenerationEnd {
+  tokens,   ///< max_tokens tokens were generated.
+  context,  ///< The model has no more positions.
+  caller    ///< GenerateOptions::on_token returned false.
+};
+
+/// Generated tokens.
+struct Generated {
+  std::vector<Index> ids;                     ///< The generated ids, without the prompt.
+  GenerationEnd end = GenerationEnd::tokens;  ///< Why generation ended.
+};
+
+/// Continues a prompt.
+///
+/// A prompt of max_positions tokens is continued by one token, because a token that nothing follows needs no position.
+///
+/// @param decoder  The model.
+/// @param prompt   Token ids, at least one.
+/// @param options  Number of tokens, sampling and callback.
+/// @param runtime  Threads, scratch memory and cancellation.
+/// @return The generated tokens.
+/// @throws InvalidArgument  before any work, if the prompt is empty, longer than max_positions, or has an id outside the
+///                          vocabulary, or if an option is out of range.
+/// @throws DataError        if a logit is not finite because parameters of the model are too large or not finite. The
+///                          message names the file and the position.
+/// @throws std::bad_alloc   if memory cannot be allocated.
+/// @throws Cancelled        if a stop is requested.
+///
+/// @par Bits
+/// The tokens are the same for any number of threads.
+///
+/// @par Example
+/// @code{.cpp}
+/// const Generated text = generate(decoder, vocabulary.encode("Once "), {.max_tokens = 100});
+/// @endcode
+REGARD_EXPORT Generated generate(const Decoder& decoder, std::span<const Index> prompt,
+                                 const GenerateOptions& options = {}, const Runtime& runtime = {});
+
+}  // namespace regard::inline v0

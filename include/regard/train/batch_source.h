@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Where the examples of a training run come from: a task, a text, or anything that can compute an example from its
+/// index.
+///
+/// @verbatim
+///     step s, sequence b of B  ──▶  index s · B + b  ──▶  example(seed, split, index): tokens (L), targets (L)
+/// @endverbatim
+///
+/// Read next: src/train/batch_source.cpp, tasks.h, text_data.h, trainer.h.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "regard/export.h"
+#include "regard/train/checkpoint.h"
+#include "regard/train/tasks.h"
+#include "regard/train/text_data.h"
+
+namespace regard::inline v0 {
+
+/// A source of examples. All functions are called from one thread.
+class REGARD_EXPORT BatchSource {
+ public:
+  virtual ~BatchSource();  ///< Destroys the source.
+
+  /// Returns what the examples are made of. A run only resumes with a source of equal identity.
+  virtual const TrainingData& data() const = 0;
+  /// Returns the number of token ids: every token and target is below it.
+  virtual Index vocabulary() const = 0;
+  /// Returns the number of tokens of every example.
+  virtual Index length() const = 0;
+  /// Computes an example, a function of its arguments.
+  ///
+  /// @param seed     Seed of the run.
+  /// @param split    Which examples are drawn.
+  /// @param index    Index of the example, at least 0.
+  /// @param tokens   Set to the tokens, (L).
+  /// @param targets  Set to the token to predict after each token, (L); −1: not counted.
+  virtual void example(std::uint64_t seed, TaskSplit split, Index index, std::span<Index> tokens,
+                       std::span<Index> targets) const = 0;
+  /// Returns files that every checkpoint keeps, such as the vocabulary.
+  virtual std::vector<CheckpointFile> files() const { return {}; }
+};
+
+/// Draws the examples of a task.
+///
+/// @param task    The task.
+/// @param labels  What the targets are.
+/// @return The source. Its identity is the task's name and the SHA-256 of a few examples. A checkpoint keeps
+///         "vocabulary.json", see Vocabulary::json().
+REGARD_EXPORT std::unique_ptr<const BatchSource> task_source(const TrainingTask& task,
+                                                             TaskLabels labels = TaskLabels::correct);
+
+/// Draws windows of a text.
+///
+/// @param text  The text.
+/// @param name  Name of the text for display, for example that of its file.
+/// @return The source. Its identity is the SHA-256 of the text and of the vocabulary. A checkpoint keeps
+///         "vocabulary.json".
+REGARD_EXPORT std::unique_ptr<const BatchSource> text_source(TextData text, std::string name);
+
+}  // namespace regard::inline v0

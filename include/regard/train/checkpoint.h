@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Checkpoints of a training run: everything that a run needs to continue with the bits of a run that was never
+/// interrupted.
+///
+/// @verbatim
+///     RUN/step-00001500/  config.json              the model: decoder_config_json()
+///     RUN/step-00002000/  model.safetensors        its parameters, named as in decoder_parameters()
+///                         optimizer.safetensors    both moments of each parameter; loss, norm and rate of each step
+///                         training.json            settings, data, step, version of the numerics, SHA-256 of files
+///                         vocabulary.json, …       files that the caller adds
+/// @endverbatim
+///
+/// - A checkpoint is written under a hidden name, forced to disk and renamed, so a process that ends at any moment
+///   leaves only complete ones. The two newest are kept.
+/// - There is no random state: batches and dropout are functions of the seed and the step.
+/// - The first two files are all that is needed to use the model, for example with transformers.
+///
+/// Read next: src/train/checkpoint.cpp, trainer.h, docs/reference/file-formats.md.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "regard/io/json_fields.h"
+#include "regard/io/json_writer.h"
+#include "regard/runtime.h"
+#include "regard/train/settings.h"
+
+namespace regard::inline v0 {
+
+/// Version of the arithmetic of training. It changes whenever the same settings would give other bits.
+inline constexpr Index kTrainingNumerics = 1;
+
+/// What a run is trained on.
+struct TrainingData {
+  std::string name;  ///< Name of the task or of the text file, for display.
+  /// Names and values that must be equal when a run is resumed, for example {"text", its SHA-256}.
+  std::vector<std::pair<std::string, std::string>> identity;
+};
+
+/// The result of one optimizer step.
+struct TrainingStep {
+  Index step = 0;                                        ///< Number of optimizer steps before this one.
+  double loss = 0;                                       ///< Loss of the batch, before the step.
+  double gradient_norm = 0;                              ///< Global L2 norm of the gradient, before clipping.
+  double learning_rate = 0;                              ///< Learning rate of AdamW.
+  bool operator==(const TrainingStep&) const = default;  ///< Whether all fields are equal.
+};
+
+/// A text file that a checkpoint keeps in addition, such as the vocabulary.
+struct CheckpointFile {
+  std::string name;                                        ///< Its name: letters, digits, '_', '-' and '.', not first.
+  std::string text;                                        ///< Its contents.
+  bool operator==(const CheckpointFile&) const = default;  ///< Whether both fields are equal.
+};
+
+/// A run between two steps, apart from its arrays.
+struct TrainingState {
+  TrainingSettings settings;          ///< The settings, completed().
+  TrainingData data;                  ///< What it is trained on.
+  std::vector<TrainingStep> history;  ///< All steps so far, in order from step 0: their number is the step of the run.
+  std::vector<CheckpointFile> files;  ///< Files that the caller adds.
+};
+
+/// The arrays of a run, in the order of decoder_parameters().
+///
+/// @tparam T  float or double, const or not.
+template <class T>
+struct TrainingArrays {
+  std::span<T> parameters;     ///< The parameters.
+  std::span<T> first_moment;   ///< First moments.
+  std::span<T> second_moment;  ///< Second moments.
+};
+
+/// Writes a checkpoint and removes all but the two newest.
+///
+/// @tparam T      float or double.
+/// @param run     Path of the run's folder, which is created if it is missing; its parent must exist.
+/// @param state   The run.
+/// @param arrays  Its arrays.
+/// @return Path of the checkpoint.
+/// @throws InvalidArgument  if sizes do not match, or if a file has an invalid name.
+/// @throws DataError        if a file cannot be written, or if the folder has a checkpoint of a later step. The message
+///                          names path and reason, and earlier checkpoints are unchanged.
+template <class T>
+REGARD_EXPORT std::string save_checkpoint(const std::string& run, const TrainingState& state,
+                                          const TrainingArrays<const T>& arrays);
+
+/// Lists the checkpoints of a run by the names of its folders.
+///
+/// @param run  Path of the run's folder.
+/// @return Paths of the checkpoints, the newest last; none if the folder does not exist.
+/// @throws DataError  if the folder cannot be read.
+REGARD_EXPORT std::vector<std::string> list_checkpoints(const std::string& run);
+
+/// Returns the folder that holds the model of a run.
+///
+/// @param path  Path of a run's folder, or of a folder that has a config.json itself.
+/// @return The newest checkpoint, or the path itself.
+/// @throws DataError  if there is neither.
+REGARD_EXPORT std::string trained_model_folder(const std::string& path);
+
+/// A checkpoint as it was read.
+struct LoadedCheckpoint {
+  TrainingState state;  ///< The run.
+  /// Why the run will not have the bits of an uninterrupted one, for example another instruction set; empty: it will.
+  std::string warning;
+};
+
+/// Reads a checkpoint except for its arrays.
+///
+/// @param checkpoint  Path of the checkpoint.
+/// @return The run as it was saved.
+/// @throws DataError  "path: …" if a file is missing, is not valid, or has been changed. Of files with tensors, only
+///                    the headers are checked.
+REGARD_EXPORT TrainingState read_training_state(const std::string& checkpoint);
+
+/// Reads a checkpoint to continue its run.
+///
+/// @tparam T          float or double.
+/// @param checkpoint  Path of the checkpoint.
+/// @param settings    The settings of the run, completed().
+/// @param data        What it is trained on.
+/// @param arrays      Set to the arrays of the checkpoint, unless an exception is thrown.
+/// @param stop        Stop token, polled while files are read.
+/// @return The run as it was saved.
+/// @throws DataError  "path: was saved with NAME A; this run has B" if the version of the numerics, what the run is
+///                    trained on, the model or a setting differs. micro_batch and recompute change no bit and may
+///                    differ, and so may the number of steps with a constant schedule.
+/// @throws DataError  "path: …" if a file is missing, is not valid, or has been changed.
+/// @throws InvalidArgument  if the size of an array is not that of the model.
+/// @throws Cancelled  if a stop is requested.
+template <class T>
+REGARD_EXPORT LoadedCheckpoint load_checkpoint(const std::string& checkpoint, const TrainingSettings& settings,
+                                               const TrainingData& data, const TrainingArrays<T>& arrays,
+                                               const std::stop_token& stop = {});
+
+/// Writes settings as members of the open object, except for the model.
+///
+/// @param json      The writer.
+/// @param settings  The settings.
+REGARD_EXPORT void write_training_settings(JsonWriter& json, const TrainingSettings& settings);
+
+/// Reads what write_training_settings() writes. The text is untrusted.
+///
+/// @param fields  The object.
+/// @param model   The description of the model.
+/// @return The settings; completed() checks their ranges.
+/// @throws DataError  if a member is missing, is of another type, or is not a known name.
+REGARD_EXPORT TrainingSettings read_training_settings(const JsonFields& fields, const DecoderConfig& model);
+
+/// A field in which two settings differ.
+struct SettingDifference {
+  std::string name;    ///< Its name, such as "learning_rate".
+  std::string first;   ///< Its value in the first settings.
+  std::string second;  ///< Its value in the second settings.
+};
+/// Finds the first field that would change the bits of a run: see load_checkpoint().
+///
+/// @param first   Settings, completed().
+/// @param second  Other settings, completed().
+/// @return The difference, or nothing.
+REGARD_EXPORT std::optional<SettingDifference> first_difference(const TrainingSettings& first,
+                                                                const TrainingSettings& second);
+
+}  // namespace regard::inline v0

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Optimizers of a model and learning rates as plain functions, and the initial values of parameters.
+///
+/// @verbatim
+///     gradients ── global_norm, clip_factor ──▶ scale ─┐
+///     step ─────── learning_rate_at ──────────▶ rate ──┴─▶ adamw_step or muon_step ──▶ parameters, moments
+///                                                          all of it: optimizer_step
+/// @endverbatim
+///
+/// - Parameters, gradients and moments are dense arrays of equal size, one arena each, in the order of
+///   decoder_parameters(). Nothing else is stored between steps, and the moments are 0 before the first step.
+/// - The number of threads changes no bit, and a step allocates nothing beyond Runtime::workspace.
+///
+/// Read next: src/train/optimizer_step.cpp, decoder_training.h.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <type_traits>
+
+#include "regard/adamw.h"
+#include "regard/model/decoder.h"
+#include "regard/runtime.h"
+#include "regard/train/settings.h"
+
+namespace regard::inline v0 {
+
+/// Computes the L2 norm of an array.
+///
+/// @tparam T       float or double.
+/// @param values   The elements, for example all gradients.
+/// @param runtime  Threads and cancellation.
+/// @return `√Σ x²`, computed in double. Not finite if an element is not finite, or if the sum overflows.
+/// @throws Cancelled  if a stop is requested.
+///
+/// @par Bits
+/// The array is divided into at most 256 blocks that depend only on its size. Each is summed in a fixed order, and the
+/// blocks are added in order, so the bits are the same for any number of threads and on every machine.
+template <class T>
+REGARD_EXPORT double global_norm(std::span<const T> values, const Runtime& runtime = {});
+
+/// Returns the factor that limits the norm of a gradient, as torch.nn.utils.clip_grad_norm_ does.
+///
+/// @param norm      The norm.
+/// @param max_norm  The limit; 0: no limit.
+/// @return `min(1, max_norm / (norm + 10⁻⁶))`, or 1 without a limit.
+/// @throws InvalidArgument  if max_norm is negative or not finite.
+REGARD_EXPORT double clip_factor(double norm, double max_norm);
+
+/// Options of a step of Muon.
+struct MuonOptions {
+  double learning_rate = 0.02;  ///< Learning rate of this step, at least 0.
+  double momentum = 0.95;       ///< Decay of the momentum, in [0, 1).
+  bool nesterov = true;         ///< Whether the update looks ahead by one step of momentum.
+  double weight_decay = 0;      ///< Decoupled decay, at least 0.
+  double gradient_scale = 1;    ///< Factor of the gradient, for example clip_factor().
+  int iterations = 5;           ///< Number of Newton–Schulz iterations, 1 to 100.
+};
+
+/// Returns the size of the scratch memory of muon_step().
+///
+/// @param rows     R.
+/// @param columns  C.
+/// @return `2 · R · C + 2 · min(R, C)²` elements.
+REGARD_EXPORT Index muon_scratch_size(Index rows, Index columns);
+
+/// Performs a step of Muon: momentum whose singular values are replaced by values near 1.
+///
+/// @code{.unparsed}
+/// g = gradient_scale · gradient
+/// m = m + (1 − momentum) · (g − m)
+/// u = g + momentum · (m − g)                                       with nesterov; m without
+/// X = u / (‖u‖ + 10⁻⁷)
+/// X = (a · I + b · A + c · A²) · X,  A = X · Xᵀ                    in each iteration, R ≤ C
+/// X = X · (a · I + b · A + c · A²),  A = Xᵀ · X                    in each iteration, R > C
+/// p = (1 − learning_rate · weight_decay) · p − learning_rate · √max(1, R / C) · X
+/// @endcode
+///
+/// (a, b, c) = (3.4445, −4.7750, 2.0315). They grow small singular values fast and leave the others between about 0.68
+/// and 1.13, instead of converging to 1.
+///
+/// @tparam T        float or double. All arithmetic is in T.
+/// @param matrix    p, (R, C), dense, with rows for outputs as in torch.nn.Linear.
+/// @param gradient  (R, C), dense.
+/// @param momentum  m, (R, C), dense.
+/// @param options   Rates and decays.
+/// @param scratch   At least muon_scratch_size() elements. Its contents are undefined afterwards.
+/// @param runtime   Threads, scratch memory of linear_forward(), and cancellation.
+///
+/// Updates matrix and momentum.
+///
+/// @throws InvalidArgument  before any work, if shapes differ, arrays overlap or an option is out of range.
+/// @throws std::bad_alloc   if memory cannot be allocated. momentum may then be updated.
+/// @throws Cancelled        if a stop is requested. momentum and part of matrix may then be updated.
+///
+/// @par Bits
+/// The products are those of linear_forward(), and the norm is global_norm().
+///
+/// Source: Jordan et al., "Muon: an optimizer for hidden layers in neural networks", 2024, which computes the
+/// iterations in bfloat16.
+template <class T>
+REGARD_EXPORT void muon_step(TensorView<T, 2> matrix, std::type_identity_t<TensorView<const T, 2>> gradient,
+                             std::type_identity_t<TensorView<T, 2>> momentum, const MuonOptions& options,
+                             std::type_identity_t<std::span<T>> scratch, const Runtime& runtime = {});
+
+/// Returns the learning rate of AdamW.
+///
+/// @code{.unparsed}
+/// step < warmup:        learning_rate · (step + 1) / (warmup + 1)
+/// step ≥ steps:         min_learning_rate; learning_rate if the schedule is constant
+/// otherwise, with r = (step − warmup) / (steps − warmup):
+///   constant              learning_rate
+///   cosine                min_learning_rate + ½ · (1 + cos(π · r)) · (learning_rate − min_learning_rate)
+///   linear                min_learning_rate + (1 − r) · (learning_rate − min_learning_rate)
+///   warmup_stable_decay   learning_rate, then the line from begin to steps,
+///                         begin = max(warmup, steps − ⌊steps / 5⌋)
+/// @endcode
+///
+/// Warm-up and cosine are those of nanoGPT. The cosine is computed without the mathematical library, so the bits are
+/// the same on every machine.
+///
+/// @param settings  The schedule: schedule, steps, warmup and the learning rates.
+/// @param step      The step, from 0.
+/// @return The learning rate of this step.
+/// @throws InvalidArgument  if step is negative, or if a setting that the schedule uses is out of range:
+///                          min_learning_rate may be at most learning_rate.
+REGARD_EXPORT double learning_rate_at(const TrainingSettings& settings, Index step);
+
+/// Returns the learning rate of Muon.
+///
+/// @param settings  As for learning_rate_at().
+/// @param step      The step, from 0.
+/// @return learning_rate_at() · muon_learning_rate / learning_rate, up to rounding.
+/// @throws InvalidArgument  as learning_rate_at() does.
+REGARD_EXPORT double muon_learning_rate_at(const TrainingSettings& settings, Index step);
+
+/// Returns the size of the scratch memory of optimizer_step().
+///
+/// @param settings     The optimizer.
+/// @param description  decoder_parameters() of the model.
+/// @param num_threads  Number of matrices that Muon may process at once; 0: default_num_threads(). With less memory a
+///                     step is slower on many threads, with the same bits.
+/// @return The number of elements; 0 for OptimizerKind::adamw.
+/// @throws InvalidArgument  if num_threads is negative.
+REGARD_EXPORT Index optimizer_scratch_size(const TrainingSettings& settings,
+                                           std::span<const DecoderParameter> description, int num_threads = 0);
+
+/// What a step of the optimizer used.
+struct OptimizerStep {
+  double gradient_norm = 0;  ///< Norm of all gradients, before clipping.
+  double learning_rate = 0;  ///< Learning rate of AdamW.
+};
+
+/// Performs a step of the optimizer of a run on all parameters of a model.
+///
+/// 1. The gradients are scaled by clip_factor() of their global_norm().
+/// 2. OptimizerKind::adamw: adamw_step() of all parameters. OptimizerKind::muon: muon_step() of each matrix of kind
+///    projection or residual, with its momentum in first_moment; adamw_step() of the others.
+/// 3. The learning rates are learning_rate_at() and muon_learning_rate_at(). Only parameters of rank 2 or more decay.
+///
+/// If the norm is not finite, nothing is written: the parameters are still those of the last good step.
+///
+/// @tparam T             float or double.
+/// @param settings       Optimizer, schedule, decays and clip.
+/// @param description    decoder_parameters() of the model.
+/// @param parameters     All parameters.
+/// @param gradients      Their gradients.
+/// @param first_moment   First moments.
+/// @param second_moment  Second moments; those of matrices that Muon updates are not used.
+/// @param step           The step, from 0.
+/// @param scratch        At least optimizer_scratch_size() elements for one thread. Its contents are undefined
+///                       afterwards.
+/// @param runtime        Threads, scratch memory of linear_forward(), and cancellation.
+/// @return The norm and the learning rate.
+/// @throws InvalidArgument  before any work, if a size, a setting or the step is out of range.
+/// @throws std::bad_alloc   if memory cannot be allocated. Part of the arrays may then be updated.
+/// @throws Cancelled        if a stop is requested. Part of the arrays may then be updated.
+///
+/// @par Example
+/// @code{.cpp}
+/// std::vector<float> scratch(static_cast<std::size_t>(optimizer_scratch_size(settings, model.description())));
+/// optimizer_step(settings, model.description(), model.parameters(), model.gradients(), first_moment, second_moment,
+///                step, scratch);
+/// @endcode
+template <class T>
+REGARD_EXPORT OptimizerStep optimizer_step(const TrainingSettings& settings,
+                                           std::span<const DecoderParameter> description, std::span<T> parameters,
+                                           std::type_identity_t<std::span<const T>> gradients,
+                                           std::type_identity_t<std::span<T>> first_moment,
+                                           std::type_identity_t<std::span<T>> second_moment, Index step,
+                                           std::type_identity_t<std::span<T>> scratch, const Runtime& runtime = {});
+
+/// Sets the initial values of the parameters of a model, as GPT-2 does.
+///
+/// @code{.unparsed}
+/// table, positions, projection, output    0.02 · normal
+/// residual                                0.02 / √(2N) · normal,  N layers
+/// gain                                    1
+/// bias                                    0
+/// @endcode
+///
+/// @tparam T           float or double.
+/// @param description  decoder_parameters() of the model.
+/// @param parameters   All parameters.
+/// @param seed         Seed of the run.
+/// @param runtime      Threads and cancellation.
+///
+/// Element e of parameter k is drawn by random_normal() with stream 2³² + k and index e. The values are those of double
+/// rounded once to T, and are the same for any number of threads and on every machine.
+///
+/// @throws InvalidArgument  before any work, if the size is not that of the description.
+/// @throws Cancelled        if a stop is requested.
+template <class T>
+REGARD_EXPORT void initialize(std::span<const DecoderParameter> description, std::span<T> parameters,
+                              std::uint64_t seed, const Runtime& runtime = {});
+
+}  // namespace regard::inline v0

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Scores of one attention head on one probe sequence: how much of its weight is on the keys that a task expects, on
+/// the previous token and on the first token, and how spread out it is.
+///
+/// @verbatim
+///                   keys 0 1 2 3                    wanted of row 2: {1}, of row 3: {0, 2}
+///     weights   row 0    1                          score     mean(w₂₁, w₃₀ + w₃₂)
+///     (causal)  row 1    . 1                        uniform   mean(1/3, 2/4)
+///               row 2    . W .                      previous  mean(w₁₀, w₂₁, w₃₂)
+///               row 3    W . W .                    first     mean(w₁₀, w₂₀, w₃₀)
+/// @endverbatim
+///
+/// A head that has nothing else to attend to often puts its weight on the first token, a *sink*. The scores are
+/// therefore also given without the first key.
+///
+/// Read next: src/train/patterns.cpp, tasks.h.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "regard/export.h"
+#include "regard/tensor.h"
+
+namespace regard::inline v0 {
+
+/// The scores of a head, each a mean over rows of the probe sequence. A mean over no rows is 0.
+struct HeadPattern {
+  double score = 0;    ///< Weight on the wanted keys, over the rows that have any.
+  double uniform = 0;  ///< The same for uniform weights over the visible keys.
+  /// As `score`, with key 0 left out and each row divided by the sum of its other weights, over the rows with a wanted
+  /// key other than 0. A row without other weight counts as 0.
+  double score_without_first = 0;
+  double uniform_without_first = 0;  ///< The same for uniform weights.
+  double previous_token = 0;         ///< Weight on the key before the row's own, over all rows but row 0.
+  double first_token = 0;            ///< Weight on key 0, over all rows but row 0.
+  double one_key_uniform = 0;        ///< previous_token and first_token of uniform weights.
+  /// Entropy −Σ w ln w of a row, divided by the logarithm of its number of visible keys, over all rows but row 0: 0 for
+  /// a row with a single key, 1 for uniform weights.
+  double entropy = 0;
+};
+
+/// Computes the scores of a head.
+///
+/// @tparam T       float or double.
+/// @param weights  Weights of the head, (L, L), any strides. Elements above the diagonal are not read.
+/// @param wanted   For each row the keys that are expected, ascending; empty where nothing is expected
+///                 (TaskExample::wanted).
+/// @return The scores, computed in double in the order of rows and keys.
+/// @throws InvalidArgument  if weights is not square or wanted does not have L entries, or if a wanted key is not
+///                          visible or not in ascending order.
+///
+/// @par Example
+/// @code{.cpp}
+/// const HeadPattern pattern = head_pattern(weights, example.wanted);
+/// if (pattern.score > task.formed_score) std::puts("formed");
+/// @endcode
+template <class T>
+REGARD_EXPORT HeadPattern head_pattern(TensorView<const T, 2> weights, std::span<const std::vector<Index>> wanted);
+
+/// As above, for the lower triangle of the weights, row after row: L · (L + 1) / 2 elements.
+///
+/// @tparam T              float or double.
+/// @param lower_triangle  Row i has i + 1 elements.
+/// @param wanted          As above, (L).
+/// @return The scores, with the bits of the other function.
+/// @throws InvalidArgument  as above.
+template <class T>
+REGARD_EXPORT HeadPattern head_pattern(std::span<const T> lower_triangle, std::span<const std::vector<Index>> wanted);
+
+}  // namespace regard::inline v0

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Observes the heads of a decoder in training: what each attends to on fixed sequences, what the loss is without it,
+/// and where the gradient moves the attention of one row.
+///
+/// @code{.unparsed}
+/// forward and backward of the probe ─▶ weights P, dP = grad_context · valueᵀ, dS = P ∘ (dP − Σ P dP)
+/// one forward for each head, whose context is zero ─▶ ablation
+/// @endcode
+///
+/// Read next: record.h, src/train/probe.cpp.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "regard/train/decoder_training.h"
+#include "regard/train/record.h"
+#include "regard/train/tasks.h"
+#include "regard/train/text_data.h"
+
+namespace regard::inline v0 {
+
+/// The sequences of a probe as token ids, with what a record keeps of them.
+struct ProbeSequences {
+  TrainingProbe probe;                                  ///< Texts, targets and pattern of the first sequence.
+  std::vector<std::vector<std::vector<Index>>> wanted;  ///< Wanted keys of each sequence and row; may be empty.
+  Tensor<Index, 2> tokens;                              ///< Token ids, (B, L).
+  Tensor<Index, 2> targets;                             ///< Token to predict, (B, L); −1: not counted.
+};
+
+/// Draws the probe of a task: examples that training does not see.
+///
+/// @param task           The task.
+/// @param seed           Seed of the run.
+/// @param num_sequences  B, at least 1.
+/// @return The sequences. The row whose gradient is kept is the last one of the pattern in the first sequence.
+/// @throws InvalidArgument  if num_sequences is below 1.
+REGARD_EXPORT ProbeSequences task_probe(const TrainingTask& task, std::uint64_t seed, Index num_sequences);
+
+/// Draws the probe of a text: the beginning of a window of its held-out part.
+///
+/// @param text    The text.
+/// @param seed    Seed of the run.
+/// @param length  Largest number of tokens.
+/// @return One sequence, without a pattern. The row whose gradient is kept is the last one.
+REGARD_EXPORT ProbeSequences text_probe(const TextData& text, std::uint64_t seed, Index length);
+
+/// Observes all heads.
+///
+/// Overwrites the gradients of the model, and leaves its parameters as they are. Costs one forward and backward pass and
+/// one forward pass for each head.
+///
+/// @tparam T         float or double.
+/// @param model      The model; its calls must have room for the sequences.
+/// @param sequences  The probe.
+/// @param step       Number of optimizer steps before the snapshot.
+/// @param runtime    Threads, scratch memory and cancellation.
+/// @return The snapshot.
+/// @throws InvalidArgument  if the probe does not fit the model.
+/// @throws Cancelled        if a stop is requested.
+template <class T>
+REGARD_EXPORT TrainingSnapshot observe_heads(DecoderTraining<T>& model, const ProbeSequences& sequences, Index step,
+                                             const Runtime& runtime = {});
+
+}  // namespace regard::inline v0

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The record of a watched run: its loss, and what every head attended to at a number of snapshots. From it, the
+/// moments at which heads formed.
+///
+/// @verbatim
+///     step     0  1  2  4  8 …  212      235 …     600        snapshot_steps()
+///     probe    the same sequences at each snapshot
+///     head     weights (L, L)      scores      loss without it  ─▶ find_events() ─▶ "step 212: layer 1, head 0 …"
+/// @endverbatim
+///
+/// Extents: L tokens of the probe, N layers, H query heads. Layers, heads, steps and positions count from 0.
+///
+/// Read next: src/train/record.cpp, regard/explain/training_report.h.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "regard/train/settings.h"
+
+namespace regard::inline v0 {
+
+/// One step of the curve of a run.
+struct CurvePoint {
+  Index step;                                 ///< Number of optimizer steps before this one.
+  double loss;                                ///< Loss of the batch of this step.
+  double gradient_norm;                       ///< Global L2 norm of the gradient, before clipping.
+  double learning_rate;                       ///< Learning rate.
+  std::optional<double> held_out_loss{};      ///< Loss of held-out examples, at steps at which it is measured.
+  std::optional<double> tokens_per_second{};  ///< Speed.
+};
+
+/// What a head attends to, as means over rows. Rows with a single visible key are left out, except of `pattern`.
+struct HeadScores {
+  double pattern = 0;   ///< Mean weight on the wanted keys, over the rows that have any; NaN if no row has.
+  double previous = 0;  ///< Mean weight on the previous token.
+  double sink = 0;      ///< Mean weight on the first token.
+  double entropy = 0;   ///< Mean entropy of a row divided by its largest value, ln(i + 1) for row i: 1 if uniform.
+};
+
+/// Computes the scores of causal weights.
+///
+/// @param weights  The lower triangle, row by row: L (L + 1) / 2 weights.
+/// @param wanted   For each of the L rows, the keys of the pattern; empty: the pattern does not define this row.
+/// @return The scores.
+/// @throws InvalidArgument  if the number of weights is not L (L + 1) / 2, or if a wanted key is hidden from its row.
+REGARD_EXPORT HeadScores head_scores(std::span<const float> weights, const std::vector<std::vector<Index>>& wanted);
+
+/// Computes the scores of uniform weights over the visible keys, to compare other scores with.
+///
+/// @param wanted  As for head_scores().
+/// @return The scores; `entropy` is 1.
+/// @throws InvalidArgument  as head_scores() does.
+REGARD_EXPORT HeadScores uniform_scores(const std::vector<std::vector<Index>>& wanted);
+
+/// The sequences on which heads are observed. Maps show the first one; scores and losses are means over all.
+struct TrainingProbe {
+  std::vector<std::string> tokens;                  ///< Text of each token of the first sequence, (L).
+  std::vector<std::optional<std::string>> targets;  ///< Text of the token to predict, (L); absent: not counted.
+  std::vector<std::vector<Index>> wanted;  ///< The keys of the pattern for each row, (L); all empty: no pattern.
+  HeadScores uniform;                      ///< Scores of uniform weights.
+  Index num_sequences = 1;                 ///< Number of sequences.
+  Index query = -1;                        ///< The row whose gradient is kept; −1: none.
+};
+
+/// A head at a snapshot.
+struct ProbedHead {
+  std::vector<float> weights;  ///< Softmax weights of the first sequence, the lower triangle row by row.
+  /// dP of row TrainingProbe::query: the gradient of the loss with respect to each visible weight, (query + 1).
+  std::vector<float> grad_weights;
+  /// dS of that row: the gradient with respect to each score, `P ∘ (dP − Σ P dP)`, (query + 1).
+  std::vector<float> grad_scores;
+  HeadScores scores;    ///< Its scores.
+  double ablation = 0;  ///< Loss of the probe with the head's context replaced by zeros, minus TrainingSnapshot::loss.
+};
+
+/// All heads at a step.
+struct TrainingSnapshot {
+  Index step;                     ///< Number of optimizer steps before it.
+  double loss;                    ///< Loss of the probe.
+  std::vector<ProbedHead> heads;  ///< All heads: layer · H + head.
+};
+
+/// What a watched run keeps.
+struct TrainingRecord {
+  std::string command;        ///< The command line, as it was typed.
+  std::string name;           ///< Name of the task, or of the text file.
+  bool is_text = false;       ///< Whether the run learns a text rather than a task.
+  std::string shows;          ///< What the task shows, in one sentence; may be empty.
+  std::string pattern;        ///< The pattern in a few words, such as "the token after the earlier copy"; may be empty.
+  double formed_score = 0.5;  ///< The task's score at which the pattern counts as formed.
+  TrainingSettings settings;  ///< The settings.
+  TrainingProbe probe;        ///< The probe.
+  std::vector<CurvePoint> curve;            ///< The curve, by ascending step.
+  std::vector<TrainingSnapshot> snapshots;  ///< The snapshots, by ascending step.
+};
+
+/// Returns whether the probe of a record has a pattern: whether any row has a wanted key.
+///
+/// @param record  The record.
+/// @return True if so.
+REGARD_EXPORT bool has_pattern(const TrainingRecord& record);
+
+/// Checks the extents of a record.
+///
+/// @param record  The record.
+/// @throws InvalidArgument  "training record: …" if the probe is empty, if a list does not have the extent that its
+///                          comment states, or if steps do not ascend.
+REGARD_EXPORT void check_record(const TrainingRecord& record);
+
+/// Chooses the steps of the snapshots of a run.
+///
+/// @code{.unparsed}
+/// 0, 1, 2, 4, 8, … below n;   n, 2 n, 3 n, …;   steps          with the smallest n for which they are at most max
+/// @endcode
+///
+/// @param steps  Number of optimizer steps of the run, ≥ 0.
+/// @param max    Largest number of snapshots, ≥ 2.
+/// @return The steps, ascending. The first is 0 and the last is `steps`.
+/// @throws InvalidArgument  if an argument is out of range.
+///
+/// @par Example
+/// @code{.cpp}
+/// snapshot_steps(10, 8);  // 0, 1, 2, 4, 6, 8, 10
+/// @endcode
+REGARD_EXPORT std::vector<Index> snapshot_steps(Index steps, Index max = 60);
+
+/// What a head began to attend to.
+enum class HeadEventKind {
+  previous_token,  ///< The previous token.
+  pattern          ///< The wanted keys of the task.
+};
+
+/// The moment at which a head formed.
+struct HeadEvent {
+  HeadEventKind kind;   ///< What it attends to.
+  Index layer;          ///< Its layer.
+  Index head;           ///< Its head.
+  Index snapshot;       ///< Index of the snapshot.
+  Index step;           ///< Step of the snapshot.
+  double score;         ///< Its score at this snapshot.
+  double uniform;       ///< The score of uniform weights.
+  Index from_step;      ///< Step of the snapshot before, or of this one if it is the first.
+  Index to_step;        ///< Step of the second snapshot after it, or of the last one.
+  double loss_fall;     ///< Share of the probe's loss that was lost from from_step to to_step; negative: it rose.
+  Index ablation_step;  ///< Step of the first later snapshot at which ablation agrees.
+  double ablation;      ///< ProbedHead::ablation at that snapshot.
+};
+
+/// Finds the moments at which heads formed. A head forms at a snapshot s if both of these agree:
+///
+/// - **Score:** its score exceeds a threshold at s and at the next snapshot, and did not at the one before s. The
+///   threshold is max(½, formed_score) for the pattern and ½ for the previous token.
+/// - **Ablation:** at a later snapshot, up to which the score stays above the threshold, the probe's loss without the
+///   head is higher by more than a tenth of what the loss has fallen since the first snapshot. By then, the loss must
+///   have fallen by more than 5 %: before that, nothing has been learned to which a head could contribute.
+///
+/// The ablation of a previous-token head may agree late: it has no effect before another head uses its output.
+/// If the pattern is the previous token, there are only events of kind `pattern`.
+///
+/// @param record  The record.
+/// @return The first such moment of each head and kind, by ascending step, then previous_token before pattern, then by
+///         layer and head.
+/// @throws InvalidArgument  as check_record() does.
+REGARD_EXPORT std::vector<HeadEvent> find_events(const TrainingRecord& record);
+
+/// Describes an event in one sentence.
+///
+/// @param record  The record.
+/// @param event   One of its events.
+/// @return For example "step 212: layer 1, head 0 attends to the token after the earlier copy: score 0.51, uniform
+///         0.03; the loss fell 41 % between steps 190 and 260". Text from the record is not escaped.
+REGARD_EXPORT std::string event_text(const TrainingRecord& record, const HeadEvent& event);
+
+/// Contents of training_record_json().
+struct TrainingJsonOptions {
+  bool curve = true;  ///< Whether to include the curve.
+  bool heads = true;  ///< Whether to include the scores, weights and gradients of heads.
+};
+/// Writes a record as JSON with `"schema": "regard/1"`, events included.
+///
+/// Every number reads back as the same value: weights and gradients as float, the others as double.
+///
+/// @param record   The record.
+/// @param options  Contents.
+/// @return The JSON text.
+/// @throws InvalidArgument  as check_record() does.
+REGARD_EXPORT std::string training_record_json(const TrainingRecord& record, const TrainingJsonOptions& options = {});
+
+/// Describes settings in a few lines: the model, the batches, the optimizer, seed and arithmetic.
+///
+/// @param settings  The settings.
+/// @return One string for each line.
+REGARD_EXPORT std::vector<std::string> settings_summary(const TrainingSettings& settings);
+
+}  // namespace regard::inline v0

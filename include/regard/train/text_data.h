@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// A text as training data: its tokens, the part that is held out, and the windows that batches consist of.
+///
+/// @verbatim
+///     text      The first nine tenths …                                       │ the last tenth
+///               ── train ──────────────────────────────────────────────────── │ ── held_out ──
+///     window         tokens   t[s] … t[s + L − 1]
+///                    targets  t[s + 1] … t[s + L]
+/// @endverbatim
+///
+/// Window `index` is a function of (seed, split, index), so there is no place in the data to store. Sequence b of step
+/// s of a run with B sequences per step has the index s · B + b.
+///
+/// Read next: src/train/text_data.cpp, vocabulary.h, regard/io/text_file.h.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "regard/train/tasks.h"
+#include "regard/train/vocabulary.h"
+
+namespace regard::inline v0 {
+
+/// A text as token ids, in windows of L tokens. The text itself is not kept.
+///
+/// @par Example
+/// @code{.cpp}
+/// const std::string text = read_text_file("jargon.txt");
+/// const TextData data(text, Vocabulary::learn_byte_pairs(TextData::training_part(text), 1000), 64, "jargon.txt");
+/// data.example(seed, TaskSplit::train, step * batch + sequence, tokens, targets);
+/// @endcode
+class REGARD_EXPORT TextData {
+ public:
+  /// Returns the part of a text that training sees: its first nine tenths, up to the end of a character.
+  ///
+  /// A vocabulary of byte pairs is learned from this part; a vocabulary of characters needs the whole text.
+  ///
+  /// @param text  The text.
+  /// @return The beginning of the text.
+  static std::string_view training_part(std::string_view text);
+
+  /// Splits a text into tokens.
+  ///
+  /// @param text        The text, in UTF-8.
+  /// @param vocabulary  The vocabulary.
+  /// @param length      L, tokens of a window, at least 1.
+  /// @param source      Name of the text in error messages, usually the path of the file.
+  /// @param stop        Stop token, polled during the work.
+  /// @throws InvalidArgument  if length < 1.
+  /// @throws DataError        if the text is empty, contains a character that is not in the vocabulary, or if a part
+  ///                          has fewer than L + 1 tokens. The message says what to change.
+  /// @throws Cancelled        if a stop is requested.
+  TextData(std::string_view text, Vocabulary vocabulary, Index length, const std::string& source = "text",
+           const std::stop_token& stop = {});
+
+  /// Returns the vocabulary.
+  const Vocabulary& vocabulary() const { return vocabulary_; }
+  /// Returns the SHA-256 of the text, 64 hex digits.
+  const std::string& sha256() const { return sha256_; }
+  /// Returns the number of tokens of a window.
+  Index length() const { return length_; }
+  /// Returns the tokens of a part.
+  ///
+  /// @param split  The part.
+  /// @return The ids.
+  std::span<const std::uint32_t> tokens(TaskSplit split) const {
+    return split == TaskSplit::train ? train_ : held_out_;
+  }
+  /// Returns the number of windows of a part, which start at every token that L tokens follow.
+  ///
+  /// @param split  The part.
+  /// @return The number of tokens − L.
+  Index num_windows(TaskSplit split) const;
+
+  /// Returns where a window starts.
+  ///
+  /// With n = num_windows(), the windows with the indices e · n … (e + 1) · n − 1 start at each place exactly once, in
+  /// a pseudo-random order that differs for each e.
+  ///
+  /// @param seed   Seed of the run.
+  /// @param split  The part.
+  /// @param index  Index of the window, at least 0.
+  /// @return The place in tokens(split).
+  /// @throws InvalidArgument  if index < 0.
+  Index window_start(std::uint64_t seed, TaskSplit split, Index index) const;
+
+  /// Copies a window.
+  ///
+  /// @param seed     Seed of the run.
+  /// @param split    The part.
+  /// @param index    Index of the window, at least 0.
+  /// @param tokens   Set to the tokens of the window, (L).
+  /// @param targets  Set to the token after each of them, (L).
+  /// @throws InvalidArgument  if index < 0, or if a span does not have L elements.
+  void example(std::uint64_t seed, TaskSplit split, Index index, std::span<Index> tokens,
+               std::span<Index> targets) const;
+
+ private:
+  Vocabulary vocabulary_;
+  std::string sha256_;
+  Index length_;
+  std::vector<std::uint32_t> train_, held_out_;
+};
+
+}  // namespace regard::inline v0

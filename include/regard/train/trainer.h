@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// A training run: batches, gradients, optimizer steps, evaluation and checkpoints.
+///
+/// @verbatim
+///     source ─ batch of step s ─▶ forward, backward of each micro-batch ─▶ optimizer step ─▶ s + 1
+///                                                    │ not finite                     │ save ─▶ RUN/step-…
+///                                                    └─▶ TrainingDiverged             └─◀ resume
+/// @endverbatim
+///
+/// The settings and the source determine every bit of a run: the number of threads, micro_batch, recompute, evaluation,
+/// saving and resuming change none.
+///
+/// Read next: src/train/trainer.cpp, batch_source.h, checkpoint.h, decoder_training.h.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "regard/error.h"
+#include "regard/export.h"
+#include "regard/runtime.h"
+#include "regard/train/batch_source.h"
+#include "regard/train/checkpoint.h"
+#include "regard/train/decoder_training.h"
+#include "regard/train/settings.h"
+
+namespace regard::inline v0 {
+
+/// A value of a run is not finite. The parameters are those before the step.
+class REGARD_EXPORT TrainingDiverged : public DataError {
+ public:
+  /// Creates the exception.
+  ///
+  /// @param message       The message.
+  /// @param at_step       Number of optimizer steps before the failed one.
+  /// @param in_layer      Layer, −1 outside the layers.
+  /// @param in_operation  What computed the value, for example "attention".
+  TrainingDiverged(const std::string& message, Index at_step, Index in_layer, std::string in_operation);
+  ~TrainingDiverged() override;                         ///< Destroys the exception.
+  TrainingDiverged(const TrainingDiverged&) = default;  ///< Copies.
+
+  Index step;             ///< Number of optimizer steps before the failed one.
+  Index layer;            ///< Layer of the first value that is not finite, −1 outside the layers.
+  std::string operation;  ///< What computed it, for example "attention".
+};
+
+/// How well a model predicts a set of examples.
+struct Evaluation {
+  double loss = 0;              ///< Mean of `−ln p(target)` over all counted targets.
+  Index num_targets = 0;        ///< Number of counted targets.
+  Index correct_targets = 0;    ///< Those with the largest logit; of equal logits the first counts.
+  Index num_sequences = 0;      ///< Number of examples.
+  Index correct_sequences = 0;  ///< Those of which every counted target is correct.
+};
+
+/// A training run.
+///
+/// @par Example
+/// @code{.cpp}
+/// const TrainingTask& task = find_task("induction");
+/// Trainer trainer(task.recipe, task_source(task));
+/// while (!trainer.done()) std::printf("%.4f\n", trainer.step().loss);
+/// trainer.save("induction");
+/// @endcode
+class REGARD_EXPORT Trainer {
+ public:
+  /// Allocates everything and initializes the parameters.
+  ///
+  /// @param settings  The settings; zeros stand for the values of completed().
+  /// @param source    Source of the examples.
+  /// @param runtime   Threads and cancellation, here only for the initialization.
+  /// @throws InvalidArgument  if a setting is out of range, or if vocabulary or length are not those of the source.
+  /// @throws std::bad_alloc   if memory cannot be allocated.
+  /// @throws Cancelled        if a stop is requested.
+  Trainer(const TrainingSettings& settings, std::shared_ptr<const BatchSource> source, const Runtime& runtime = {});
+  ~Trainer();
+  Trainer(Trainer&&) noexcept;             ///< Moves; the other object can only be destroyed.
+  Trainer& operator=(Trainer&&) noexcept;  ///< Moves; the other object can only be destroyed.
+
+  /// Returns the settings, completed().
+  const TrainingSettings& settings() const;
+  /// Returns the source of the examples.
+  const BatchSource& source() const;
+  /// Returns all steps so far, in order. Their number is the number of optimizer steps.
+  const std::vector<TrainingStep>& history() const;
+  /// Returns whether all steps of the settings are done.
+  bool done() const;
+  /// Returns the size of everything that was allocated, in bytes.
+  std::size_t num_bytes() const;
+
+  /// Performs one optimizer step.
+  ///
+  /// @param runtime  Threads, scratch memory and cancellation. A stop is honoured before the parameters change.
+  /// @return Loss, norm and learning rate.
+  /// @throws TrainingDiverged  if the loss or a gradient is not finite. The message names step, layer and operation.
+  /// @throws Cancelled         if a stop is requested. The run is then as before the call.
+  TrainingStep step(const Runtime& runtime = {});
+
+  /// Evaluates the model. The run does not change: examples come from a stream of their own.
+  ///
+  /// @param split    Which examples are drawn.
+  /// @param count    Number of examples, at least 1: those with the indices first … first + count − 1.
+  /// @param ablated  A head whose context is replaced by zeros.
+  /// @param first    Index of the first example, at least 0.
+  /// @param runtime  Threads, scratch memory and cancellation.
+  /// @return Loss and correct predictions.
+  /// @throws InvalidArgument  if an argument is out of range.
+  /// @throws Cancelled        if a stop is requested.
+  Evaluation evaluate(TaskSplit split, Index count, const AblatedHead& ablated = {}, Index first = 0,
+                      const Runtime& runtime = {});
+
+  /// Saves a checkpoint, see save_checkpoint(). Without a step since the last save to this folder nothing is written.
+  ///
+  /// @param run    Path of the run's folder.
+  /// @param files  Files to keep in addition to those of the source.
+  /// @return Path of the checkpoint.
+  /// @throws TrainingDiverged  if a parameter is not finite. Earlier checkpoints are unchanged.
+  /// @throws DataError         as save_checkpoint() does.
+  std::string save(const std::string& run, const std::vector<CheckpointFile>& files = {});
+
+  /// Continues the run of a checkpoint.
+  ///
+  /// @param path  Path of the run's folder, whose newest checkpoint is read, or of a checkpoint.
+  /// @param stop  Stop token, polled while files are read.
+  /// @return The checkpoint: its files, and a warning if the bits will not be those of an uninterrupted run.
+  /// @throws DataError  as load_checkpoint() does. The run is then as before the call.
+  /// @throws Cancelled  if a stop is requested.
+  LoadedCheckpoint resume(const std::string& path, const std::stop_token& stop = {});
+
+  /// Returns whether the parameters are double: whether model<double>() exists rather than model<float>().
+  bool is_float64() const;
+  /// Returns the model, for example to observe its attention. Calls of its functions do not change the run, except that
+  /// parameters() may be written.
+  ///
+  /// @tparam T  float or double.
+  /// @throws InvalidArgument  if the run has the other precision.
+  template <class T>
+  DecoderTraining<T>& model();
+  /// Calls a function with the model, of either type.
+  ///
+  /// @tparam Visit  A callable that takes a DecoderTraining<float>& or a DecoderTraining<double>&.
+  /// @param visit   The function.
+  /// @return What it returns.
+  template <class Visit>
+  auto visit_model(Visit&& visit) {
+    return is_float64() ? visit(model<double>()) : visit(model<float>());
+  }
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace regard::inline v0

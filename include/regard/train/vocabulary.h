@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The vocabulary of a model that is trained here: the tokens, how a text is split into them, and the file in which a
+/// run keeps them.
+///
+/// @verbatim
+///     characters     "a fox"      ▶  a│ │f│o│x               the characters of a text, in the order of Unicode
+///     byte_pairs     "the fox"    ▶  the│ fo│x               256 bytes and the most frequent pairs, learned
+///     words          "^ b a ="    ▶  ^│b│a│=                 the symbols of a task (tasks.h), separated by spaces
+/// @endverbatim
+///
+/// Byte pairs: Sennrich, Haddow and Birch, "Neural machine translation of rare words with subword units", 2016; over
+/// bytes: Radford et al., "Language models are unsupervised multitask learners", 2019.
+///
+/// Read next: src/train/vocabulary.cpp, src/train/byte_pairs.cpp, text_data.h.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "regard/export.h"
+#include "regard/runtime.h"
+#include "regard/tensor.h"
+
+namespace regard::inline v0 {
+
+/// How a text is split into tokens.
+enum class VocabularyKind {
+  characters,  ///< Each character (code point) is a token.
+  byte_pairs,  ///< Tokens are sequences of bytes within a word, formed by learned merges of pairs.
+  words        ///< Tokens are separated by white space.
+};
+
+/// A vocabulary. Copies share their data, and any number of threads may use them at once.
+///
+/// Tokens may contain anything: print them only through escape_for_terminal() (regard/io/utf8.h) or a similar function.
+///
+/// @par Example
+/// @code{.cpp}
+/// const Vocabulary vocabulary = Vocabulary::learn_byte_pairs(text, 1000);
+/// const std::vector<Index> ids = vocabulary.encode("A walk by the river");
+/// vocabulary.decode(ids);  // "A walk by the river"
+/// @endcode
+class REGARD_EXPORT Vocabulary {
+ public:
+  /// Collects the characters of a text, sorted by code point.
+  ///
+  /// @param text    The text, in UTF-8.
+  /// @param source  Name of the text in error messages, usually the path of the file.
+  /// @param stop    Stop token, polled while the text is read.
+  /// @return The vocabulary.
+  /// @throws DataError  if the text is empty or not UTF-8. The message names the byte.
+  /// @throws Cancelled  if a stop is requested.
+  static Vocabulary characters_of(std::string_view text, const std::string& source = "text",
+                                  const std::stop_token& stop = {});
+
+  /// Learns byte pairs from a text.
+  ///
+  /// - Tokens 0 to 255 are the bytes. Token 256 + m joins the pair of merge m.
+  /// - The text is cut into words, which tokens never cross: a run of letters, of digits or of other characters, with
+  ///   the space before it; or a run of white space. Bytes from 0x80 count as letters. A word has at most 64 bytes.
+  /// - Each merge joins the most frequent pair of adjacent tokens; of equally frequent ones the smallest, by the first
+  ///   token, then by the second.
+  ///
+  /// Learning ends early when no pair occurs twice. The result depends on the text only.
+  ///
+  /// @param text              The text, any bytes.
+  /// @param size              Number of tokens, from 256 to 2²⁴.
+  /// @param source            Name of the text in error messages.
+  /// @param stop              Stop token, polled during the work.
+  /// @param max_memory_bytes  Memory that learning may take, in bytes; absent: available_memory_bytes().
+  /// @return The vocabulary, of at most `size` tokens.
+  /// @throws InvalidArgument  if size is out of range.
+  /// @throws DataError        "source: needs N bytes of memory; M are available" before any of it is allocated.
+  /// @throws Cancelled        if a stop is requested.
+  static Vocabulary learn_byte_pairs(std::string_view text, Index size, const std::string& source = "text",
+                                     const std::stop_token& stop = {},
+                                     std::optional<std::uint64_t> max_memory_bytes = std::nullopt);
+
+  /// Creates a vocabulary of given words.
+  ///
+  /// @param words  The tokens, at least one: different, not empty, in UTF-8, and without white space.
+  /// @return The vocabulary. The id of a word is its index.
+  /// @throws InvalidArgument  if a word is not valid. The message names it.
+  static Vocabulary of_words(std::vector<std::string> words);
+
+  /// Reads the text that json() writes. The text is untrusted.
+  ///
+  /// @param json              The JSON text.
+  /// @param source            Name of the text in error messages.
+  /// @param stop              Stop token, polled while the text is read.
+  /// @param max_memory_bytes  Memory that reading may take, in bytes; absent: available_memory_bytes().
+  /// @return The vocabulary.
+  /// @throws DataError  "source: byte N: …" if the text holds anything else. "source: needs N bytes of memory; M are
+  ///                    available" before any of it is allocated.
+  /// @throws Cancelled  if a stop is requested.
+  static Vocabulary read(std::string_view json, const std::string& source, const std::stop_token& stop = {},
+                         std::optional<std::uint64_t> max_memory_bytes = std::nullopt);
+
+  /// Writes the vocabulary as JSON.
+  ///
+  /// @code{.unparsed}
+  /// {"schema": "regard/1", "kind": "characters", "tokens": ["\n", " ", "a"]}         words likewise
+  /// {"schema": "regard/1", "kind": "byte_pairs", "merges": [[116, 104], [256, 101]]}
+  /// @endcode
+  ///
+  /// @return The text, which read() accepts.
+  std::string json() const;
+
+  /// Returns how a text is split into tokens.
+  VocabularyKind kind() const;
+  /// Returns the number of tokens. Ids are 0 … size() − 1.
+  Index size() const;
+  /// Returns the bytes of a token. A token of byte_pairs need not be valid UTF-8.
+  ///
+  /// @param id  The id.
+  /// @return The token, valid as long as a copy of the vocabulary exists.
+  /// @throws InvalidArgument  if the id is out of range.
+  std::string_view token(Index id) const;
+
+  /// Splits a text into tokens.
+  ///
+  /// Byte pairs are merged within each word in the order in which they were learned. Every text can be encoded.
+  ///
+  /// @param text  The text, in UTF-8; for byte_pairs any bytes.
+  /// @param stop  Stop token, polled while the text is split.
+  /// @return The ids.
+  /// @throws InvalidArgument  "encode: byte N: …" if a character or word is not in the vocabulary.
+  /// @throws Cancelled        if a stop is requested.
+  std::vector<Index> encode(std::string_view text, const std::stop_token& stop = {}) const;
+
+  /// Splits a text into tokens, as encode() does, and appends them to 32-bit ids: half the memory, for long texts.
+  ///
+  /// @param text  The text.
+  /// @param ids   The ids are appended to these.
+  /// @param stop  Stop token, polled while the text is split.
+  /// @throws InvalidArgument  as encode() does.
+  /// @throws Cancelled        if a stop is requested.
+  void append_ids(std::string_view text, std::vector<std::uint32_t>& ids, const std::stop_token& stop = {}) const;
+
+  /// Joins tokens to a text. Words are separated by a space.
+  ///
+  /// @param ids  The ids.
+  /// @return The text. For the ids of encode() it is the encoded text; for words, with single spaces.
+  /// @throws InvalidArgument  if an id is out of range.
+  std::string decode(std::span<const Index> ids) const;
+
+ private:
+  struct Parts;
+  explicit Vocabulary(std::shared_ptr<const Parts> parts);
+  std::shared_ptr<const Parts> parts_;
+};
+
+}  // namespace regard::inline v0

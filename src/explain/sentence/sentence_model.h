@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the explanation of a sentence reads from a model, whether it is an encoder or a decoder.
+//
+//     x (E) · weight (E, D) + bias (D)  ──▶  query, key or value of one head        a decoder with rotary positions then
+//     context (D) · output (D, E)       ──▶  what the head adds                     rotates query and key
+//
+// Read next: sentence_model.cpp, sentence_row.cpp, sentence_details.cpp.
+#pragma once
+
+#include <string_view>
+
+#include "regard/explain/sentence.h"
+
+namespace regard::inline v0 {
+
+// One head's columns of a projection, and its bias, which may be absent.
+struct HeadProjection {
+  TensorView<const float, 2> weight;  // (E, D)
+  TensorView<const float, 1> bias;    // (D)
+  double bias_at(Index d) const { return bias.absent() ? 0.0 : static_cast<double>(bias(d)); }
+};
+struct HeadProjections {
+  HeadProjection query, key, value;
+  TensorView<const float, 2> output;  // the head's rows of W_output, (D, E)
+};
+HeadProjections head_projections(const SentenceModel& model, Index layer, Index head);
+// The bias of the output projection, which may be absent.
+TensorView<const float, 1> output_bias(const SentenceModel& model, Index layer);
+
+// The vectors that a layer projects to query, key and value.
+inline const Tensor<float, 2>& projected_input(const LayerTrace& trace) {
+  return trace.attention_input.size() > 0 ? trace.attention_input : trace.input;
+}
+// Whether query and key are rotated by their position after they are projected.
+bool rotates(const SentenceModel& model);
+
+// Whether a query token can attend to a key token, apart from hidden keys.
+inline bool is_visible(bool causal, Index query, Index key) { return !causal || key <= query; }
+
+// The tokens of a text for a decoder: each is a word.
+TokenizedText decoder_tokens(const Vocabulary& vocabulary, std::string_view text, const std::stop_token& stop);
+
+Tensor<float, 2> head_output_of(const SentenceModel& model, const ModelTrace& trace, Index layer, Index head,
+                                const Runtime& runtime);
+Tensor<double, 2> value_norms_of(const SentenceModel& model, const ModelTrace& trace, Index layer,
+                                 const Runtime& runtime);
+
+}  // namespace regard::inline v0

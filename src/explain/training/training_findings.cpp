@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a watched run shows, in sentences.
+//
+//     a head formed:  "From step 212 on, layer 1, head 0 attends to …", what preceded it, how far the loss fell
+//     none did:       the largest score, and that score and ablation did not agree
+//
+// Read next: regard/train/record.h, find_events().
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "explain/report/terminal.h"
+#include "regard/explain/training_report.h"
+#include "training_curve.h"
+
+namespace regard::inline v0 {
+namespace {
+
+std::string percent(double share) { return styled_number(100 * share, {.digits = 0}) + " %"; }
+
+std::string head_in_words(Index layer, Index head) { return fmt::format("layer {}, head {}", layer, head); }
+
+std::string what_it_attends_to(const TrainingRecord& record, HeadEventKind kind) {
+  if (kind == HeadEventKind::previous_token) return "the previous token";
+  return record.pattern.empty() ? "the wanted keys" : record.pattern;
+}
+
+const HeadScores& scores_at_end(const TrainingRecord& record, const HeadEvent& event) {
+  const Index number = event.layer * record.settings.model.num_heads + event.head;
+  return record.snapshots.back().heads[static_cast<std::size_t>(number)].scores;
+}
+
+double final_score(const TrainingRecord& record, const HeadEvent& event) {
+  const HeadScores& scores = scores_at_end(record, event);
+  return event.kind == HeadEventKind::pattern ? scores.pattern : scores.previous;
+}
+
+std::string formed(const TrainingRecord& record, const HeadEvent& event) {
+  return fmt::format("From step {} on, {} attends to {}: {} of its attention at the end (uniform: {})", event.step,
+                     head_in_words(event.layer, event.head), what_it_attends_to(record, event.kind),
+                     percent(final_score(record, event)), percent(event.uniform));
+}
+
+std::string none_formed(const TrainingRecord& record) {
+  const TrainingSnapshot& last = record.snapshots.back();
+  const auto best = static_cast<Index>(best_head(record, last));
+  const Index heads = record.settings.model.num_heads;
+  const HeadEventKind kind = has_pattern(record) ? HeadEventKind::pattern : HeadEventKind::previous_token;
+  return fmt::format(
+      "By step {}, no head is known to attend to {}: for none do score and ablation agree. The highest score is {} "
+      "(uniform: {}), in {}",
+      last.step, what_it_attends_to(record, kind),
+      styled_number(compared_score(record, last.heads[static_cast<std::size_t>(best)].scores), {.digits = 2}),
+      styled_number(compared_score(record, record.probe.uniform), {.digits = 2}),
+      head_in_words(best / heads, best % heads));
+}
+
+}  // namespace
+
+std::vector<std::string> training_findings(const TrainingRecord& record) {
+  const std::vector<HeadEvent> events = find_events(record);
+  std::vector<const HeadEvent*> patterns, previous;
+  for (const HeadEvent& event : events) (event.kind == HeadEventKind::pattern ? patterns : previous).push_back(&event);
+  const std::vector<const HeadEvent*>& main = has_pattern(record) ? patterns : previous;
+  std::vector<std::string> findings;
+  if (main.empty()) {
+    findings.push_back(none_formed(record));
+  } else {
+    // The head that attends to the pattern most at the end, and how many others do.
+    const HeadEvent& best =
+        **std::ranges::max_element(main, {}, [&](const HeadEvent* event) { return final_score(record, *event); });
+    findings.push_back(formed(record, best));
+    if (main.size() > 1)
+      findings.push_back(fmt::format("{} other {} formed, too", main.size() - 1, main.size() == 2 ? "head" : "heads"));
+    if (&main == &patterns && !previous.empty() && previous.front()->step <= best.step)
+      findings.push_back(fmt::format("Before that, from step {} on, {} attends to the previous token",
+                                     previous.front()->step,
+                                     head_in_words(previous.front()->layer, previous.front()->head)));
+  }
+  const double first = record.snapshots.front().loss, last = record.snapshots.back().loss;
+  findings.push_back(fmt::format("The loss of the probe went from {} to {} in {} steps",
+                                 styled_number(first, {.digits = 2}), styled_number(last, {.digits = 2}),
+                                 record.snapshots.back().step));
+  return findings;
+}
+
+}  // namespace regard::inline v0

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// See loading.h.
+#include "model/loading.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "regard/error.h"
+#include "regard/io/utf8.h"
+
+namespace regard::inline v0::internal {
+namespace {
+
+constexpr std::size_t kMaxShownProblems = 100;
+
+// "(1536, 384)".
+std::string shape_text(std::span<const Index> shape) {
+  return fmt::format("({}{})", fmt::join(shape, ", "), shape.size() == 1 ? "," : "");
+}
+
+// The name of a tensor, which has at most 512 bytes.
+std::string shown_name(std::string_view name) { return escape_for_terminal(name); }
+
+}  // namespace
+
+void ModelTensors::expect(const std::string& name, const StoredTensor* found, const std::vector<Index>& shape,
+                          std::string_view fields, std::function<void(const float*)> fill) {
+  std::string expected = "expected " + shape_text(shape);
+  if (!fields.empty()) expected += fmt::format(" = ({})", fields);
+  if (found == nullptr) return problem(fmt::format("{} is missing, {}", name, expected));
+  used_.insert(found);
+  if (found->shape != shape)
+    return problem(fmt::format("{} has shape {}, {}", shown_name(found->name), shape_text(found->shape), expected));
+  if (!is_floating(found->type)) {
+    return problem(fmt::format("{} has type {}, expected F32, F64, F16 or BF16", shown_name(found->name),
+                               safetensors_type_name(found->type)));
+  }
+  reads_.push_back({found, std::move(fill)});
+}
+
+void ModelTensors::expect_no_others(const std::function<bool(std::string_view)>& is_left_unread,
+                                    const std::string& model) {
+  for (const StoredTensor& tensor : checkpoint_.tensors()) {
+    if (!used_.contains(&tensor) && !is_left_unread(tensor.name))
+      problem(fmt::format("{} is not a tensor of {}", shown_name(tensor.name), model));
+  }
+}
+
+void ModelTensors::throw_problems() const {
+  if (num_problems_ == 0) return;
+  std::string more;
+  if (num_problems_ > kMaxShownProblems) more = fmt::format("; and {} more", num_problems_ - kMaxShownProblems);
+  throw DataError(fmt::format("{}: {} {} as {} describes the model: {}{}", escape_for_terminal(folder_), num_problems_,
+                              num_problems_ == 1 ? "tensor is not" : "tensors are not", kConfigFile, problems_, more));
+}
+
+void ModelTensors::check_memory(std::uint64_t packed_bytes, const ModelFileOptions& options) const {
+  std::uint64_t held = 0;
+  for (const StoredTensor& tensor : checkpoint_.tensors()) held += tensor.bytes.size();
+  std::uint64_t needed = packed_bytes;
+  for (const Read& read : reads_) {
+    if (read.tensor->type == ElementType::float32) continue;
+    needed += read.tensor->bytes.size() / static_cast<std::uint64_t>(type_bytes(read.tensor->type)) * sizeof(float);
+  }
+  const std::uint64_t available = options.max_memory_bytes
+                                      ? *options.max_memory_bytes - std::min(*options.max_memory_bytes, held)
+                                      : available_memory_bytes();
+  if (needed <= available) return;
+  throw DataError(fmt::format("{}: needs {} more bytes of memory for computing; {} are available",
+                              escape_for_terminal(folder_), needed, available));
+}
+
+std::vector<std::shared_ptr<const float>> ModelTensors::read(const std::stop_token& stop) const {
+  std::vector<std::shared_ptr<const float>> memory;
+  for (const Read& read : reads_) {
+    memory.push_back(checkpoint_.share_float32(*read.tensor, stop));
+    read.fill(memory.back().get());
+  }
+  return memory;
+}
+
+void ModelTensors::problem(const std::string& text) {
+  if (++num_problems_ <= kMaxShownProblems) problems_ += (problems_.empty() ? "" : "; ") + text;
+}
+
+std::uint64_t packed_bytes(Index inputs, Index outputs) {
+  return static_cast<std::uint64_t>(inputs) * static_cast<std::uint64_t>((outputs + 31) / 32 * 32) * sizeof(float);
+}
+
+PackedLinear<float> pack_side_by_side(const char* operation, std::span<const TensorView<const float, 2>> matrices,
+                                      const Runtime& runtime) {
+  Index columns = 0;
+  for (const auto& matrix : matrices) columns += matrix.shape[1];
+  Tensor<float, 2> joined({matrices.front().shape[0], columns});
+  Index first = 0;
+  for (const auto& matrix : matrices) {
+    for (Index i = 0; i < matrix.shape[0]; ++i) {
+      throw_if_stopped(runtime.stop, operation);
+      for (Index o = 0; o < matrix.shape[1]; ++o) joined(i, first + o) = matrix(i, o);
+    }
+    first += matrix.shape[1];
+  }
+  return PackedLinear<float>(joined.view(), runtime);
+}
+
+}  // namespace regard::inline v0::internal

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The table of tasks, and how an example of a split is found.
+//
+//     (seed, split, index, attempt) ── philox ──▶ seed of a candidate ── generate ──▶ tokens ── hash ──▶ of this split?
+//
+// The hash depends on the tokens only. A sequence that is held out is therefore never seen by training, with any seed.
+// Read next: task_generators.cpp, docs/developer/adding-a-task.md.
+#include "regard/train/tasks.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "regard/error.h"
+#include "regard/random.h"
+#include "task_generators.h"
+
+namespace regard::inline v0 {
+namespace {
+
+// Distinguishes the numbers drawn here from others that are drawn with the seed of the run.
+constexpr std::uint32_t kExamples = 0x7461736b;
+constexpr std::uint64_t kSplitKey = 0x73706c6974;
+
+std::uint64_t joined(const std::array<std::uint32_t, 4>& words) { return std::uint64_t{words[1]} << 32 | words[0]; }
+
+std::uint32_t low(std::uint64_t x) { return static_cast<std::uint32_t>(x); }
+std::uint32_t high(std::uint64_t x) { return static_cast<std::uint32_t>(x >> 32); }
+
+bool is_held_out(const TaskExample& example, double share) {
+  std::uint64_t hash = 0;
+  for (const Index token : example.tokens) {
+    const auto id = static_cast<std::uint64_t>(token);
+    hash = joined(philox({low(hash), high(hash), low(id), high(id)}, kSplitKey));
+  }
+  return static_cast<double>(hash >> 11) * 0x1p-53 < share;
+}
+
+std::vector<TrainingTask> all_tasks() {
+  std::vector<TrainingTask> tasks{
+      {.name = "copy",
+       .shows = "A head that attends at a constant distance, because input and output have the same order.",
+       .pattern = "the input token at the same place",
+       .expected = "not measured",
+       .formed_score = 0.5,
+       .held_out = 0.1,
+       .recipe = {.model = {.num_layers = 2, .num_heads = 2, .width = 64}},
+       .vocabulary = internal::letters_vocabulary(),
+       .generate = internal::copy_example},
+      {.name = "reverse",
+       .shows = "A head that attends along the anti-diagonal: the last token of the input is the first of the output.",
+       .pattern = "the input token at the mirrored place",
+       .expected = "not measured",
+       .formed_score = 0.5,
+       .held_out = 0.1,
+       .recipe = {.model = {.num_layers = 2, .num_heads = 2, .width = 64}},
+       .vocabulary = internal::letters_vocabulary(),
+       .generate = internal::reverse_example},
+      {.name = "sort",
+       .shows = "A head that attends by content: output k reads the k-th smallest token of the input.",
+       .pattern = "the next smallest input token",
+       .expected = "not measured",
+       .formed_score = 0.5,
+       .held_out = 0.1,
+       .recipe = {.model = {.num_layers = 2, .num_heads = 2, .width = 64}},
+       .vocabulary = internal::letters_vocabulary(),
+       .generate = internal::sort_example},
+      {.name = "induction",
+       .shows =
+           "Two heads that work together: one copies each previous token, the other finds what followed it before.",
+       .pattern = "the token after the earlier copy",
+       .expected = "not measured",
+       .formed_score = 0.5,
+       .held_out = 0.1,
+       .recipe = {.model = {.num_layers = 2, .num_heads = 2, .width = 64}},
+       .vocabulary = internal::induction_vocabulary(),
+       .generate = internal::induction_example},
+      {.name = "recall",
+       .shows = "Associative memory: a key is looked up in a list of pairs.",
+       .pattern = "the value after the earlier key",
+       .expected = "not measured",
+       .formed_score = 0.5,
+       .held_out = 0.1,
+       .recipe = {.model = {.num_layers = 2, .num_heads = 2, .width = 64}},
+       .vocabulary = internal::recall_vocabulary(),
+       .generate = internal::recall_example},
+      {.name = "addition",
+       .shows = "Long addition, digit by digit, with carries.",
+       .pattern = "the two digits of the same place",
+       .expected = "not measured",
+       .formed_score = 0.5,
+       .held_out = 0.1,
+       .recipe = {.model = {.num_layers = 2, .num_heads = 2, .width = 64}},
+       .vocabulary = internal::addition_vocabulary(),
+       .generate = internal::addition_example},
+      {.name = "modular-addition",
+       .shows = "Grokking: the training examples are memorized first, and the rule is found much later.",
+       .pattern = "both numbers",
+       .expected = "not measured",
+       .formed_score = 0.5,
+       .held_out = 0.5,
+       .recipe = {.model = {.num_layers = 2, .num_heads = 2, .width = 64}},
+       .vocabulary = internal::modular_addition_vocabulary(),
+       .generate = internal::modular_addition_example},
+      {.name = "brackets",
+       .shows = "A stack: which bracket closes next depends on the last one that is still open.",
+       .pattern = "the bracket that is closed",
+       .expected = "not measured",
+       .formed_score = 0.5,
+       .held_out = 0.1,
+       .recipe = {.model = {.num_layers = 2, .num_heads = 2, .width = 64}},
+       .vocabulary = internal::brackets_vocabulary(),
+       .generate = internal::brackets_example},
+  };
+  for (TrainingTask& task : tasks) {
+    const auto length = static_cast<Index>(task.generate(0).tokens.size());
+    task.recipe.length = length;
+    task.recipe.model.max_positions = length;
+    task.recipe.model.vocabulary = static_cast<Index>(task.vocabulary.size());
+  }
+  return tasks;
+}
+
+}  // namespace
+
+TaskExample TrainingTask::example(std::uint64_t seed, TaskSplit split, Index index, TaskLabels labels) const {
+  if (index < 0) throw InvalidArgument(fmt::format("TrainingTask: index is {}; expected 0 or more", index));
+  const auto place = static_cast<std::uint64_t>(index);
+  for (std::uint32_t attempt = 0;; ++attempt) {
+    const auto words =
+        philox({low(place), high(place), attempt << 1 | (split == TaskSplit::train ? 0 : 1), kExamples}, seed);
+    TaskExample found = generate(joined(words));
+    if (is_held_out(found, held_out) != (split == TaskSplit::held_out)) continue;
+    if (labels == TaskLabels::shuffled) {
+      const std::uint64_t label_seed = std::uint64_t{words[3]} << 32 | words[2];
+      for (std::size_t row = 0; row < found.targets.size(); ++row)
+        if (found.targets[row] >= 0)
+          found.targets[row] = random_below(label_seed, 0, row, static_cast<Index>(vocabulary.size()));
+    }
+    return found;
+  }
+}
+
+std::span<const TrainingTask> training_tasks() {
+  static const std::vector<TrainingTask> tasks = all_tasks();
+  return tasks;
+}
+
+const TrainingTask& find_task(std::string_view name) {
+  std::string names;
+  for (const TrainingTask& task : training_tasks()) {
+    if (task.name == name) return task;
+    names.append(names.empty() ? "" : ", ").append(task.name);
+  }
+  throw InvalidArgument(fmt::format("find_task: there is no task \"{}\"; the tasks are {}", name, names));
+}
+
+}  // namespace regard::inline v0
