@@ -136,6 +136,7 @@ int run(int count, char** arguments) {
   add_explain(app);
   add_compare(app);
   add_heads(app);
+  add_train(app);
   add_embed(app);
   add_similar(app);
   add_lesson(app);
@@ -206,7 +207,7 @@ int main(int count, char** arguments) {
     return run(count, arguments);
   } catch (const UsageError& error) {
     return report(error.what(), 2);
-  } catch (const Interrupted& error) {
+  } catch (const StoppedBySignal& error) {
     return report(error.what(), 128 + error.signal);
   } catch (const ClosedPipe&) {
     return 1;

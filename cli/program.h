@@ -54,9 +54,9 @@ class UsageError : public std::runtime_error {
 };
 
 // The user ended long work by a signal, and everything was saved. main reports the message and exits with 128 + signal.
-class Interrupted : public std::runtime_error {
+class StoppedBySignal : public std::runtime_error {
  public:
-  Interrupted(int by_signal, const std::string& message) : std::runtime_error(message), signal(by_signal) {}
+  StoppedBySignal(int by_signal, const std::string& message) : std::runtime_error(message), signal(by_signal) {}
   int signal;
 };
 

@@ -31,8 +31,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constinit volatile std::sig_atomic_t received_signal = 0;
-extern "C" void remember_signal(int signal) { received_signal = signal; }
+constinit volatile sig_atomic_t received_signal = 0;
+extern "C" void note_signal(int signal) { received_signal = signal; }
 
 // While it lives, SIGINT and SIGTERM are remembered instead of ending the program; a second one ends it.
 class DeferredSignals {
@@ -43,7 +43,7 @@ class DeferredSignals {
       ::sigaction(kSignals[i], nullptr, &previous_[i]);
       if (previous_[i].sa_handler == SIG_IGN) continue;
       struct sigaction action{};
-      action.sa_handler = remember_signal;
+      action.sa_handler = note_signal;
       action.sa_flags = static_cast<int>(SA_RESETHAND | SA_RESTART);
       ::sigaction(kSignals[i], &action, nullptr);
     }
@@ -210,7 +210,7 @@ void train(const TrainArguments& arguments) {
   } else {
     print_story(run, arguments);
   }
-  if (signal != 0) throw Interrupted(signal, stopped_text(*run.trainer, arguments.run));
+  if (signal != 0) throw StoppedBySignal(signal, stopped_text(*run.trainer, arguments.run));
 }
 
 }  // namespace

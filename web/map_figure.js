@@ -111,7 +111,7 @@ function map_table(a, state, set, rows, end) {
  * @param {CanvasRenderingContext2D} context
  * @param {string} color
  */
-function hatching_of(context, color) {
+export function hatching_of(context, color) {
   const tile = el("canvas", { width: 8, height: 8 });
   const drawing = tile.getContext("2d");
   if (!drawing) return null;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The page: a lesson, attention on given arrays, or a sentence in a model, as an article with interactive figures. One
+// The page: a lesson, attention on given arrays, a sentence in a model, or a watched training run, as an article with interactive figures. One
 // file, made by `regard … --html FILE`, that makes no network requests. The build joins these modules in this order:
 //
 //     numbers      digits as the terminal prints them         elements     elements of escaped text
@@ -10,6 +10,7 @@
 //     state        what is chosen, and its address            grid         tables with arrow keys
 //     derivation_figure, row_figure, mix_figure, map_figure, scale_figure, steps_figure, sentence_figure, evidence_figure, projection_figure,
 //     path_figure, heads_figure, comparison_figure, inspection_figure, data_table
+//     training     a watched run; training_heads_figure, training_curves_figure, training_glass_figure, training_page
 //     page         this one: layout and keys
 //
 // Plain ES modules with types in comments, checked by tsc (web/tsconfig.json); how to change them: docs/reference/page.md.
@@ -31,6 +32,8 @@ import { heads_figure, heads_note } from "./heads_figure.js";
 import { comparison_figure, parting_figure } from "./comparison_figure.js";
 import { inspection_figure, inspection_finding, read_inspection } from "./inspection_figure.js";
 import { data_table } from "./data_table.js";
+import { opening_head, read_training } from "./training.js";
+import { toggle_playing, training_article, training_key } from "./training_page.js";
 
 /** @typedef {import("./state.js").State} State */
 /** @typedef {import("./attention.js").Attention} Attention */
@@ -48,8 +51,9 @@ const compared_alone = page.subject === "comparison";
 const comparison = compared_alone ? data : document.getElementById("comparison") ? JSON.parse(data_of("comparison")) : null;
 const inspected_alone = page.subject === "inspection";
 const inspection = document.getElementById("inspection") ? read_inspection(JSON.parse(data_of("inspection")), page) : null;
+const training = page.subject === "training" ? read_training(data, page) : null;
 /** Pages without a row, and therefore without steps. */
-const without_row = compared_alone || inspected_alone;
+const without_row = compared_alone || inspected_alone || training !== null;
 const arrays = page.subject === "arrays" ? read_arrays(data, page) : null;
 const explanation = sentence || without_row || arrays ? null : read_explanation(data, page);
 const attentions = sentence ? [sentence.attention] : arrays ? [arrays.attention] : explanation ? attentions_of(explanation) : [];
@@ -73,16 +77,28 @@ function opening_row(a) {
 function whole_state(wanted) {
   const a = attentions.find((one) => one.name === wanted.attention) ?? attentions[first_attention()];
   const row = a === undefined ? { head: 0, query: 0 } : opening_row(a);
-  const num_heads = a?.num_heads ?? inspection?.heads.length ?? 0;
-  const head = wanted.head !== undefined && wanted.head < num_heads ? wanted.head : row.head;
+  const num_heads = a?.num_heads ?? inspection?.heads.length ?? training?.num_heads ?? 0;
+  const head = wanted.head !== undefined && wanted.head < num_heads ? wanted.head : training ? opening_head(training) : row.head;
   const query = wanted.query !== undefined && a !== undefined && a.kept_queries.includes(wanted.query) ? wanted.query : row.query;
   return { attention: a?.name ?? "", head, query, step: Math.max(wanted.step ?? 0, first_stage(a)), open: wanted.open ?? "", covered: false, own_scale: false,
     no_special: false, sort: "", filter: "all", pair: wanted.pair !== undefined && wanted.pair < (comparison?.pairs.length ?? 0) ? wanted.pair : 0,
-    without: Boolean(wanted.without && comparison?.hidden) };
+    without: Boolean(wanted.without && comparison?.hidden), snapshot: training ? Math.min(wanted.snapshot ?? Infinity, training.kept.length - 1) : -1 };
 }
 
 /** @type {State} */
 let state = whole_state(read_address(location.hash));
+
+/** Brings the parts of a watched run up to date with the state. @type {((state: State) => void) | null} */
+let update_training = null;
+let address_timer = 0;
+
+/** As set(), for a watched run: nothing is drawn again, and the address follows when the slider rests. @param {Partial<State>} change */
+function set_training(change) {
+  state = { ...state, ...change };
+  update_training?.(state);
+  clearTimeout(address_timer);
+  address_timer = window.setTimeout(() => history.replaceState(null, "", address_of(state)), 300);
+}
 
 /** @param {Partial<State>} change */
 function set(change) {
@@ -188,6 +204,12 @@ function article() {
     main.append(el("header", { class: "sentence-header" }, el("p", { class: "citation" }, shown([data.type, ...data.settings].join(" · "))), el("h1", {}, `${inspection_finding(inspection)}.`),
       el("p", { class: "lead" }, `${inspection.heads.length} ${inspection.heads.length === 1 ? "head" : "heads"} of ${inspection.queries} queries × ${inspection.keys} keys: too many weights for one page. --rows A:B shows selected queries as sums.`)),
       inspection_section(inspection), foot());
+    return main;
+  }
+  if (training) {
+    const made = training_article(training, () => state, set_training);
+    update_training = made.update;
+    main.append(...made.parts.filter((part) => part !== null), foot());
     return main;
   }
   const a = attentions.find((one) => one.name === state.attention);
@@ -306,6 +328,7 @@ function foot() {
     el("p", {}, `Computed by regard ${shown(data.version)} (${shown(data.instruction_set)}); `,
       compared_alone ? `model ${shown(String(data.model.folder).split("/").at(-1) ?? "")}, SHA-256 ${shown(data.model.sha256)}` : sentence ? `model ${shown(data.model.name)}, SHA-256 ${shown(data.model.sha256)}; ${sentence.causal ? "a token attends to itself and to the tokens before it" : "every word attends to every word: an encoder has no mask"}` : (explanation?.settings ?? arrays?.settings ?? data.settings ?? []).map(shown).join("; "), ". ",
       "This file contains all its data and makes no network requests."),
+    training ? el("p", { class: "keys" }, el("kbd", {}, "←"), " ", el("kbd", {}, "→"), " snapshots, or cells of the map in focus · ", el("kbd", {}, "space"), " plays · ", el("kbd", {}, "p"), " projector size") : null,
     without_row ? null : el("p", { class: "keys" }, el("kbd", {}, "←"), " ", el("kbd", {}, "→"), " steps, or cells of a table in focus · ", el("kbd", {}, "Enter"), " expands · ",
       el("kbd", {}, "h"), " covers results: predict, then look · ", el("kbd", {}, "p"), " projector size · ", el("kbd", {}, "Esc"), " collapses"),
     el("p", { class: "switches" }, without_row ? null : el("button", { type: "button", "data-focus": "cover", "aria-pressed": String(state.covered), click: () => set({ covered: !state.covered }) }, state.covered ? "show results" : "cover results"),
@@ -359,6 +382,7 @@ function draw() {
   drawn_step = state.step;
   document.querySelector("main")?.remove();
   document.body.append(article());
+  update_training?.(state);
   if (focused !== undefined) {
     const again = focusable(focused);
     if (again) {
@@ -381,6 +405,10 @@ document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.target instanceof HTMLSelectElement) return;
   const last = stages.length - 1;
   const first = first_stage(attentions.find((one) => one.name === state.attention));
+  const of_training = training ? training_key(training, state, event) : null;
+  if (training && of_training === "play") toggle_playing(training, () => state, set_training);
+  else if (of_training !== null && of_training !== "play") set_training(of_training);
+  if (of_training !== null) event.preventDefault();
   if (without_row && event.key !== "p") return;
   if (event.key === "ArrowRight") set({ step: state.step === last ? first : state.step + 1, open: "" });
   else if (event.key === "ArrowLeft" && state.step > first) set({ step: state.step - 1, open: "" });

@@ -19,6 +19,7 @@ import { stages } from "./attention.js";
  * @property {string} filter of all heads: "all" or "clear"
  * @property {number} pair of sentences compared
  * @property {boolean} without the words to hide are hidden
+ * @property {number} snapshot of a watched run, among those that the file keeps
  */
 
 /** @param {State} state */
@@ -29,6 +30,7 @@ export function address_of(state) {
   if (state.open !== "") parts.set("open", state.open);
   if (state.pair > 0) parts.set("pair", String(state.pair));
   if (state.without) parts.set("hide", "1");
+  if (state.snapshot >= 0) parts.set("snapshot", String(state.snapshot));
   return `#${parts}`;
 }
 
@@ -48,7 +50,8 @@ export function read_address(hash) {
   };
   const attention = parts.get("attention");
   if (attention !== null) state.attention = attention;
-  const [head, query, pair] = [whole("head"), whole("query"), whole("pair")];
+  const [head, query, pair, snapshot] = [whole("head"), whole("query"), whole("pair"), whole("snapshot")];
+  if (snapshot !== undefined) state.snapshot = snapshot;
   if (pair !== undefined) state.pair = pair;
   if (parts.get("hide") === "1") state.without = true;
   if (head !== undefined) state.head = head;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Layer normalization, including the addition to the residual stream that precedes it in a transformer.
+/// Layer normalization and its gradients, including the addition to the residual stream that precedes it in a
+/// transformer.
 ///
 /// @code{.unparsed}
 /// x      = input + addend                                              one row
@@ -9,7 +10,7 @@
 ///
 /// Extents: R rows, E width of a row. Source: Ba, Kiros and Hinton, arXiv 1607.06450.
 ///
-/// Read next: linear.h, src/layers/layer_norm.cpp.
+/// Read next: rms_norm.h, src/layers/norm.h.
 #pragma once
 
 #include "regard/runtime.h"
@@ -20,17 +21,17 @@ namespace regard::inline v0 {
 /// Normalizes every row of input + addend.
 ///
 /// @code{.unparsed}
-/// x[r, e]      = input[r, e] + addend[r, e]                            rounded to T
+/// x[r, e]      = input[r, e] + addend[r, e]                            rounded to float or double
 /// mean         = Σ x / E                                               over the row
 /// variance     = Σ (x − mean)² / E                                     over the row
 /// output[r, e] = (x[r, e] − mean) / √(variance + epsilon) · gain[e] + bias[e]
 /// @endcode
 ///
-/// @tparam T       float or double.
+/// @tparam T       float, double or bfloat16.
 /// @param input    (R, E), any strides.
 /// @param addend   (R, E), any strides, or absent.
 /// @param gain     (E), any stride.
-/// @param bias     (E), any stride.
+/// @param bias     (E), any stride, or absent.
 /// @param output   (R, E), any strides. It must not overlap an input.
 /// @param epsilon  Added to the variance; finite and not negative.
 /// @param runtime  Threads, scratch memory and cancellation.
@@ -42,8 +43,8 @@ namespace regard::inline v0 {
 /// @throws Cancelled        if a stop is requested.
 ///
 /// @par Bits and error
-/// Except for x, everything is computed in double, and each element of output is rounded to T once. The bits are the
-/// same for any number of threads and any R.
+/// Except for x, everything is computed in double, and each element of output is rounded once: to float or double, and
+/// then to bfloat16 if that is T. The bits are the same for any number of threads and any R.
 ///
 /// @par Example
 /// @code{.cpp}
@@ -55,5 +56,86 @@ REGARD_EXPORT void layer_norm_forward(std::type_identity_t<TensorView<const T, 2
                                       std::type_identity_t<TensorView<const T, 1>> gain,
                                       std::type_identity_t<TensorView<const T, 1>> bias, TensorView<T, 2> output,
                                       double epsilon, const Runtime& runtime = {});
+
+/// Which gradients are added to the contents of their view, instead of overwriting them.
+///
+/// @code{.unparsed}
+/// element = element + gradient
+/// @endcode
+///
+/// The gradient enters this sum as float or double, and the sum is rounded once to the type of the view.
+struct LayerNormAccumulation {
+  /// Whether to add to LayerNormGradients::grad_input.
+  bool grad_input = false;
+  /// Whether to add to LayerNormGradients::grad_gain.
+  bool grad_gain = false;
+  /// Whether to add to LayerNormGradients::grad_bias.
+  bool grad_bias = false;
+};
+
+/// Views that layer_norm_backward() writes. A gradient whose view is absent is not written.
+///
+/// An output must not overlap an input or another output.
+///
+/// @tparam T  float, double or bfloat16.
+template <class T>
+struct LayerNormGradients {
+  /// Gradient of x, and so of input and of addend, (R, E).
+  TensorView<T, 2> grad_input{};
+  /// Gradient of gain, (E).
+  TensorView<T, 1> grad_gain{};
+  /// Gradient of bias, (E).
+  TensorView<T, 1> grad_bias{};
+  /// Which gradients are added to the contents of their view.
+  LayerNormAccumulation accumulate{};
+  /// Rows that grad_gain and grad_bias sum by themselves; 0: all rows. See LinearGradients::rows_per_group.
+  Index rows_per_group = 0;
+};
+
+/// Computes the gradients of layer normalization.
+///
+/// With n = (x − mean) / √(variance + epsilon) and g = grad_output · gain:
+///
+/// @code{.unparsed}
+/// grad_input[r, e] = (g[r, e] − Σ g / E − n[r, e] · Σ (g · n) / E) / √(variance + epsilon)      Σ over the row
+/// grad_gain[e]     = Σ over rows of grad_output · n
+/// grad_bias[e]     = Σ over rows of grad_output
+/// @endcode
+///
+/// Mean and variance are computed again, so that the forward pass need not keep them.
+///
+/// @tparam T           float, double or bfloat16.
+/// @param input        (R, E), any strides; as in layer_norm_forward().
+/// @param addend       (R, E), any strides, or absent; as in layer_norm_forward().
+/// @param gain         (E), any stride.
+/// @param grad_output  (R, E), any strides.
+/// @param gradients    Views to write, and which of them to add to.
+/// @param epsilon      As in layer_norm_forward().
+/// @param runtime      Threads, scratch memory and cancellation.
+///
+/// Writes, or adds to, every view that gradients contains. R = 0 gives grad_gain and grad_bias of zero.
+///
+/// @throws InvalidArgument  before any work, if an argument is invalid.
+/// @throws std::bad_alloc   if memory cannot be allocated.
+/// @throws Cancelled        if a stop is requested.
+///
+/// @par Bits and error
+/// Sums are made in double and in a fixed order: mean and variance as in layer_norm_forward(), and over rows in blocks
+/// of 32, which begin anew in each group. grad_gain and grad_bias are rounded once for each group. With u = 2⁻²⁴
+/// (double: 2⁻⁵³), the error of an element of grad_input, before it is rounded to bfloat16, is about
+/// `8 · u · (|g| + |Σ g / E| + |n · Σ (g · n) / E|) / √(variance + epsilon)`. The bits are the same for any number of
+/// threads.
+///
+/// @par Example
+/// @code{.cpp}
+/// layer_norm_backward<float>(input, addend, gain, grad_output, {.grad_input = grad_input, .grad_gain = grad_gain}, 1e-5);
+/// @endcode
+template <class T>
+REGARD_EXPORT void layer_norm_backward(std::type_identity_t<TensorView<const T, 2>> input,
+                                       std::type_identity_t<TensorView<const T, 2>> addend,
+                                       std::type_identity_t<TensorView<const T, 1>> gain,
+                                       TensorView<const T, 2> grad_output,
+                                       const std::type_identity_t<LayerNormGradients<T>>& gradients, double epsilon,
+                                       const Runtime& runtime = {});
 
 }  // namespace regard::inline v0

@@ -4,7 +4,7 @@
 // and double in the file named above its declaration.
 #pragma once
 
-#include "table.h"
+#include "layer_table.h"
 
 namespace regard::kernels {
 template <class T>
@@ -80,6 +80,13 @@ struct LayerNormKernels {
   static void normalise(Index count, double mean, double deviation, const T* gain, const T* bias, T* x);
 };
 
+// norm_forward.cpp, norm_backward.cpp
+template <class T>
+struct NormKernels {
+  static void forward(const NormForward<T>& norm);
+  static void backward(const NormBackward<T>& norm);
+};
+
 // dropout.cpp
 template <class T>
 void dropout_row(const DropoutRow<T>& row, T* to);
@@ -93,6 +100,8 @@ struct ElementwiseKernels {
   static void gelu_elements(const T* x, T* y, Index count);
   static void gelu_tanh_elements(const T* x, T* y, Index count);
   static void add_elements(const T* x, T* sum, Index count);
+  static void add_wide_elements(const T* x, double* sum, Index count);
+  static void round_elements(const double* x, T* y, Index count);
 };
 
 // activation_rows.cpp

@@ -10,6 +10,10 @@ namespace regard::kernels::REGARD_ISA {
 template <class T>
 constinit const LayerKernels<T> LayerTable<T>::table = {
     .add = ElementwiseKernels<T>::add_elements,
+    .add_wide = ElementwiseKernels<T>::add_wide_elements,
+    .round = ElementwiseKernels<T>::round_elements,
+    .norm_forward = NormKernels<T>::forward,
+    .norm_backward = NormKernels<T>::backward,
     .activate = ActivationKernels<T>::activate,
     .activate_backward = ActivationKernels<T>::activate_backward,
     .swiglu = ActivationKernels<T>::swiglu,

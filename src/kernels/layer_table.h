@@ -39,12 +39,67 @@ struct AdamwElements {
   T along_the_moment;  // −learning_rate / (1 − beta1^step)
 };
 
+inline constexpr Index kNormRows = 8;  // rows of a call
+// Columns whose parameters are converted to double at a time. Rows of at most this width are converted as well: with
+// scratch, that is half of a small L1.
+inline constexpr Index kNormColumns = 1024;
+inline constexpr Index kNormScratch = 4 * kNormColumns;
+
+// Rows of a layer norm, or of an RMS norm. The elements of a row are contiguous.
+//
+//   x = input + addend        mean = Σ x / width        deviation = √(Σ (x − mean)² / width + epsilon)
+template <class T>
+struct NormRows {
+  Index num_rows;  // ≤ kNormRows
+  Index width;     // ≥ 1
+  bool centered;   // false: RMS norm, mean = 0
+  double epsilon;
+  const T* input;
+  Index input_stride;
+  const T* addend;  // nullptr: 0
+  Index addend_stride;
+  T* x;           // [num_rows][width], written if there is an addend; may be input or addend, if their stride is width
+  const T* gain;  // [width]
+  double* scratch;  // [kNormScratch]
+};
+
+// output = (x − mean) / deviation · gain + bias, rounded to T once.
+template <class T>
+struct NormForward {
+  NormRows<T> rows;
+  const T* bias;  // [width]; nullptr: none
+  T* output;
+  Index output_stride;
+};
+
+// With g = grad_output · gain and n = (x − mean) / deviation, and Σ over the columns of a row:
+//
+//   grad_input = (g − Σ g / width − n · Σ (g · n) / width) / deviation            RMS norm: without Σ g / width
+//   sum_gain  += grad_output · n            sum_bias += grad_output               rows in order
+template <class T>
+struct NormBackward {
+  NormRows<T> rows;
+  const T* grad_output;
+  Index grad_output_stride;
+  T* grad_input;  // nullptr: not needed
+  Index grad_input_stride;
+  bool accumulate;   // add to grad_input
+  double* sum_gain;  // [width, rounded up to kLanes]; nullptr: not needed
+  double* sum_bias;  // likewise; only with sum_gain
+};
+
 template <class T>
 struct LayerKernels {
   // sum[i] = sum[i] + x[i]
   void (*add)(const T* x, T* sum, Index count);
+  // The same with a sum in double.
+  void (*add_wide)(const T* x, double* sum, Index count);
+  // y[i] = x[i], rounded to nearest even.
+  void (*round)(const double* x, T* y, Index count);
 
   // Norms.
+  void (*norm_forward)(const NormForward<T>&);
+  void (*norm_backward)(const NormBackward<T>&);
 
   // Activations. An output may be one of the inputs.
   // y = f(x)

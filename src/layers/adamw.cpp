@@ -21,7 +21,7 @@ namespace internal {
 namespace {
 
 constexpr const char* kAdamwStep = "adamw_step";
-constexpr Index kBlockElements = Index{1} << 14;  // 256 KiB of the four arrays in float
+constexpr Index kAdamwBlock = Index{1} << 14;  // 256 KiB of the four arrays in float
 
 // x^n by squaring: std::pow does not have the same bits everywhere.
 double power(double x, Index n) {
@@ -93,7 +93,7 @@ void adamw_step(std::span<T> parameters, std::type_identity_t<std::span<const T>
       .epsilon = static_cast<T>(options.epsilon),
       .keep_parameter = static_cast<T>(1 - options.learning_rate * options.weight_decay),
       .along_the_moment = static_cast<T>(-options.learning_rate / (1 - power(options.beta1, options.step)))};
-  const Index blocks = (n + kBlockElements - 1) / kBlockElements;
+  const Index blocks = (n + kAdamwBlock - 1) / kAdamwBlock;
   constexpr double kElementProducts = 30;  // an element takes as long as this many products
   const int workers = num_workers(runtime, blocks, kElementProducts * static_cast<double>(n));
   if (is_planning()) {
@@ -104,8 +104,8 @@ void adamw_step(std::span<T> parameters, std::type_identity_t<std::span<const T>
   }
   const auto kernel = kernels::active().of<T>().layers->adamw_elements;
   for_each_item(runtime, workers, blocks, [&](Index block, int) {
-    const Index first = block * kBlockElements;
-    kernel(elements, first, std::min(kBlockElements, n - first));
+    const Index first = block * kAdamwBlock;
+    kernel(elements, first, std::min(kAdamwBlock, n - first));
   });
 }
 

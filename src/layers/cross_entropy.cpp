@@ -15,6 +15,7 @@
 #include <cstring>
 #include <string>
 
+#include "kernel_rows.h"
 #include "kernels/layer_table.h"
 #include "runtime/parallel.h"
 #include "runtime/plan.h"
@@ -27,13 +28,7 @@ namespace internal {
 namespace {
 
 constexpr const char* kCrossEntropyForward = "cross_entropy_forward";
-constexpr Index kBlockElements = 4096;  // of a task, at least
-
-// Rows of the compute type with contiguous elements are read and written directly; other rows are copied.
-template <class T, class View>
-bool needs_no_copy(const View& view) {
-  return sizeof(T) > 2 && view.strides[1] == 1 && reinterpret_cast<std::uintptr_t>(view.data) % alignof(T) == 0;
-}
+constexpr Index kLossBlockElements = 4096;  // of a task, at least
 
 void check_options(const CrossEntropyOptions& options) {
   const bool is_mean = options.reduction == Reduction::mean;
@@ -133,12 +128,12 @@ CrossEntropyResult cross_entropy_forward(std::type_identity_t<TensorView<const T
   const double factor = options.grad_scale / divisor;
   if (rows == 0) return {};
 
-  const Index block_rows = std::max<Index>(1, kBlockElements / classes);
+  const Index block_rows = std::max<Index>(1, kLossBlockElements / classes);
   const Index blocks = (rows + block_rows - 1) / block_rows;
   constexpr double kElementProducts = 40;  // an element takes as long as this many products
   const int workers = num_workers(runtime, blocks, kElementProducts * static_cast<double>(logits.size()));
-  const bool reads_directly = needs_no_copy<T>(logits);
-  const bool writes_directly = !grad.absent() && needs_no_copy<T>(grad);
+  const bool reads_directly = has_kernel_rows<T>(logits);
+  const bool writes_directly = !grad.absent() && has_kernel_rows<T>(grad);
   const bool copies = !reads_directly || (!grad.absent() && !writes_directly);
   const Workspace<Compute> scratch(runtime, copies ? workers * classes : 0);
   const Workspace<double> of_rows(runtime, 2 * rows);

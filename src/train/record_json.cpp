@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The record of a watched run as JSON, and its settings in words. docs/guide/training.md lists the fields.
+// The record of a watched run as JSON, and its settings in words. docs/reference/page.md lists the fields.
 // Read next: regard/train/record.h.
 #include <fmt/format.h>
 

@@ -10,6 +10,8 @@
 
 #include <fmt/format.h>
 
+#include <array>
+
 #include "regard/error.h"
 #include "regard/random.h"
 #include "task_generators.h"

@@ -19,7 +19,7 @@
 #include "regard/train/optimizer.h"
 
 namespace regard::inline v0 {
-namespace {
+namespace internal {
 
 // Streams of random_… functions that are derived from the seed of a run; initialize() uses streams from 2^32 on.
 constexpr std::uint64_t kDropoutStream = std::uint64_t{1} << 40;
@@ -91,7 +91,8 @@ AnyRun make_run(const TrainingSettings& settings) {
   return std::make_unique<Run<float>>(settings);
 }
 
-}  // namespace
+}  // namespace internal
+using namespace internal;
 
 TrainingDiverged::TrainingDiverged(const std::string& message, Index at_step, Index in_layer, std::string in_operation)
     : DataError(message), step(at_step), layer(in_layer), operation(std::move(in_operation)) {}

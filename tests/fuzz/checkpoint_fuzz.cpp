@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// libFuzzer target: any text as the training.json of a checkpoint whose other files are valid is rejected with its path,
-// or is the checkpoint of the same run.
+// libFuzzer target: any text as the training.json of a checkpoint whose other files are valid is rejected with its
+// path, or is the checkpoint of the same run.
 // Read next: src/train/checkpoint_files.cpp, docs/reference/file-formats.md.
 #include <unistd.h>
 

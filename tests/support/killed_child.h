@@ -29,8 +29,8 @@ inline constexpr int kKills = 100;
 inline constexpr int kKills = 100;
 #endif
 
-// Where there is a file system in memory, no time passes while files are forced to disk, and the moments are spread over
-// all operations.
+// Where there is a file system in memory, no time passes while files are forced to disk, and the moments are spread
+// over all operations.
 inline std::filesystem::path fastest_folder() {
   return ::access("/dev/shm", W_OK) == 0 ? "/dev/shm" : std::filesystem::temp_directory_path();
 }

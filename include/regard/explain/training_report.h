@@ -20,7 +20,7 @@
 
 namespace regard::inline v0 {
 
-/// States in sentences what was learned: first which head formed when, then what preceded it, and how far the loss fell.
+/// States in sentences what was learned: which head formed when, what preceded it, and how far the loss fell.
 ///
 /// A head is named only if it is among find_events(). Text from the record is not escaped.
 ///

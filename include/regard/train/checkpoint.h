@@ -116,8 +116,8 @@ struct LoadedCheckpoint {
 ///
 /// @param checkpoint  Path of the checkpoint.
 /// @return The run as it was saved.
-/// @throws DataError  "path: …" if a file is missing, is not valid, or has been changed. Of files with tensors, only the
-///                    headers are checked.
+/// @throws DataError  "path: …" if a file is missing, is not valid, or has been changed. Of files with tensors, only
+///                    the headers are checked.
 REGARD_EXPORT TrainingState read_training_state(const std::string& checkpoint);
 
 /// Reads a checkpoint to continue its run.

@@ -155,7 +155,9 @@ class REGARD_EXPORT DecoderTraining {
   /// Returns the logits of the last evaluate(), (B · L, V), valid until the next call of any function.
   TensorView<const T, 2> logits() const;
 
-  /// Returns `−ln p(target)` of each token of the last call, (B, L), 0 where it is not counted. Valid until the next call.
+  /// Returns `−ln p(target)` of each token of the last call, (B, L), 0 where it is not counted.
+  ///
+  /// @return A view that is valid until the next call.
   TensorView<const T, 2> row_losses() const;
 
   /// Calls a function with the arrays of the last forward pass, in the order in which they were computed, to find the
@@ -163,9 +165,8 @@ class REGARD_EXPORT DecoderTraining {
   ///
   /// @param visit  Called with the layer (−1 outside the layers), with what computed the array, for example
   ///               "attention", and with its rows, one for each token.
-  void visit_activations(
-      const std::function<void(Index layer, std::string_view operation, const TensorView<const T, 2>& rows)>& visit)
-      const;
+  void visit_activations(const std::function<void(Index layer, std::string_view operation,
+                                                  const TensorView<const T, 2>& rows)>& visit) const;
 
   /// Returns the attention of a layer in the last evaluate(), valid until the next call.
   ///

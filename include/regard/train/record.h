@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The record of a watched run: its loss, and what every head attended to at a number of snapshots. From it, the moments
-/// at which heads formed.
+/// The record of a watched run: its loss, and what every head attended to at a number of snapshots. From it, the
+/// moments at which heads formed.
 ///
 /// @verbatim
 ///     step     0  1  2  4  8 …  212      235 …     600        snapshot_steps()
@@ -156,8 +156,8 @@ struct HeadEvent {
 /// - **Score:** its score exceeds a threshold at s and at the next snapshot, and did not at the one before s. The
 ///   threshold is max(½, formed_score) for the pattern and ½ for the previous token.
 /// - **Ablation:** at a later snapshot, up to which the score stays above the threshold, the probe's loss without the
-///   head is higher by more than a tenth of what the loss has fallen since the first snapshot. The loss must have fallen
-///   by more than 5 % by then: before that, nothing has been learned to which a head could contribute.
+///   head is higher by more than a tenth of what the loss has fallen since the first snapshot. By then, the loss must
+///   have fallen by more than 5 %: before that, nothing has been learned to which a head could contribute.
 ///
 /// The ablation of a previous-token head may agree late: it has no effect before another head uses its output.
 /// If the pattern is the previous token, there are only events of kind `pattern`.
@@ -172,8 +172,8 @@ REGARD_EXPORT std::vector<HeadEvent> find_events(const TrainingRecord& record);
 ///
 /// @param record  The record.
 /// @param event   One of its events.
-/// @return For example "step 212: layer 1, head 0 attends to the token after the earlier copy: score 0.51, uniform 0.03;
-///         the loss fell 41 % between steps 190 and 260". Text from the record is not escaped.
+/// @return For example "step 212: layer 1, head 0 attends to the token after the earlier copy: score 0.51, uniform
+///         0.03; the loss fell 41 % between steps 190 and 260". Text from the record is not escaped.
 REGARD_EXPORT std::string event_text(const TrainingRecord& record, const HeadEvent& event);
 
 /// Contents of training_record_json().

@@ -2,8 +2,8 @@
 //
 // The time axis of a run, and its curve in few points.
 //
-//     0    10   20    50   100    200  500       a step s is at ln(1 + s / c) / ln(1 + last / c), with c = last / 60, so
-//                                                that 0 has a place and the first steps do not take half of the axis
+//     0    10   20    50   100    200  500       step s is at ln(1 + s / c) / ln(1 + last / c), c = max(1, last / 60):
+//                                                0 has a place, and the first steps do not take half of the axis
 //
 // Read next: training_curve.cpp, training_svg.cpp, web/training_curves_figure.js.
 #pragma once

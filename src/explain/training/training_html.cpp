@@ -2,8 +2,8 @@
 //
 // The page of a watched run: its data for web/training.js.
 //
-//     explanation   the JSON without curve and heads            page   curve in few points; scores as float32; weights as
-//                                                                      bytes; dP and dS of one row as float32
+//     explanation   the JSON without curve and heads
+//     page          the curve in few points; scores, dP and dS as float32; weights as bytes
 //
 // Snapshots are left out of the weights, not of the scores, until the page is small enough.
 // Read next: docs/reference/page.md, web/training.js.
