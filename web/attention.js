@@ -68,6 +68,7 @@ export const stage_index = { project: 0, compare: 1, scale: 2, softmax: 3, mix: 
  * @property {Column[]} columns the last is the weights'
  * @property {Column} [contribution] the norm of what each key contributes, shown instead of its strip
  * @property {(head: number, query: number, key: number) => boolean} hidden
+ * @property {(query: number, key: number) => boolean} [later] hidden because it follows the query: left out of lists
  * @property {(head: number, query: number) => Record<string, number> | null} [sink] the sink's number in each column: it is part of the row's sum and has no value
  * @property {(stage: number, head: number, query: number) => string} [note] the text of a step for a row instead of the default, or ""
  * @property {Mix | null} mix

@@ -39,7 +39,9 @@ export function key_compared(s, state) {
   if (state.query === s.focus.word && state.head === s.focus.layer * s.heads + s.focus.head) return s.data.chosen.target;
   const weights = s.row(state.head, state.query).words;
   let best = -1;
-  for (const [i, w] of s.words.entries()) if (!w.special && (best < 0 || weights[i] > weights[best])) best = i;
+  for (const [i, w] of s.words.entries()) {
+    if (!w.special && !(s.causal && i > state.query) && (best < 0 || weights[i] > weights[best])) best = i;
+  }
   return best;
 }
 
@@ -51,7 +53,7 @@ function heads_strip(s, state) {
   const whole = s.data.in_all_heads && state.query === s.focus.word && target === s.data.chosen.target ? s.data.in_all_heads.weights.flat() : null;
   const weights = Array.from({ length: count }, (_, head) => Number(whole ? whole[head] : s.row(head, state.query).words[target]));
   const mean = weights.reduce((sum, w) => sum + w, 0) / count;
-  const uniform = s.words[target].tokens.length / s.data.tokens.length;
+  const uniform = s.words[target].tokens.length / (s.causal ? state.query + 1 : s.data.tokens.length);
   const [from, to] = [s.labels[state.query], s.labels[target]].map(shown);
   const own = styled_number(weights[state.head], two_decimals);
   const text = `“${from}” → “${to}” in each of ${count} heads: mean ${styled_number(mean, two_decimals)}, uniform ${styled_number(uniform, two_decimals)}; `;
@@ -75,7 +77,7 @@ function hidden_strip(s) {
   const name = shown(s.labels[s.focus.word]);
   const all = alone.map((one) => `${shown(s.labels[one.word])} ${styled_number(one.cosine, of_cosines)}`).join(", ");
   const end = Math.max(1 - alone[0].cosine, 1e-6);
-  const picture = strip_frame(`cosine of “${name}” with the original, each other word hidden alone: ${all}`, styled_number(1, of_cosines), styled_number(1 - end, of_cosines));
+  const picture = strip_frame(`cosine of “${name}” with the original, each other ${s.noun} hidden alone: ${all}`, styled_number(1, of_cosines), styled_number(1 - end, of_cosines));
   // Names in the order of the change, where they fit.
   let free = Infinity;
   for (const [n, { word, cosine }] of alone.entries()) {
@@ -98,5 +100,5 @@ function hidden_strip(s) {
 export function evidence_figure(s, state) {
   const of_focus = state.query === s.focus.word;
   return el("div", { class: "evidence" }, heads_strip(s, state),
-    of_focus ? hidden_strip(s) : el("figure", {}, el("figcaption", {}, `The file has the test with hidden words for “${shown(s.labels[s.focus.word])}” only.`)));
+    of_focus ? hidden_strip(s) : el("figure", {}, el("figcaption", {}, `The file has the test with hidden ${s.noun}s for “${shown(s.labels[s.focus.word])}” only.`)));
 }

@@ -100,10 +100,10 @@ export function heads_note(s, state) {
   const sort = sort_of(s, state);
   const salience = salience_of(s);
   const name = shown(s.labels[state.query]);
-  const others = one_query(salience) && salience ? `“${shown(s.labels[salience[0].word])}” gives another word` : "one word gives another";
+  const others = one_query(salience) && salience ? `“${shown(s.labels[salience[0].word])}” gives another ${s.noun}` : `one ${s.noun} gives another`;
   const order = sort === "salience"
-    ? `Largest salience first: the weight that ${others}, minus the head’s baseline at that distance${s.hidden.some(Boolean) ? ", with nothing hidden" : ""}. It is shown below each map, with the words.`
-    : sort === "attended" ? `Largest weight first: the most that “${name}” gives to another word, except special tokens. It is shown below each map, with that word.`
+    ? `Largest salience first: the weight that ${others}, minus the head’s baseline at that distance${s.hidden.some(Boolean) ? ", with nothing hidden" : ""}. It is shown below each map, with the ${s.noun}s.`
+    : sort === "attended" ? `Largest weight first: the most that “${name}” gives to another ${s.noun}${s.causal ? "" : ", except special tokens"}. It is shown below each map, with that ${s.noun}.`
       : state.filter === "all" ? "Rows are layers, and columns are heads. The number below each map is its largest weight."
         : "In the order of layers and heads. The number below each map is its largest weight.";
   return el("p", {}, order, " The colour scale of each map ends at its own largest weight. Choosing a map shows its head above.");
@@ -136,7 +136,7 @@ export function heads_figure(s, state, set) {
   const control = (what, value, text) => el("button", { type: "button", "data-focus": `${what} ${value}`, "aria-pressed": String((what === "sort" ? sort : state.filter) === value), click: () => set({ [what]: value }) }, text);
   const controls = el("p", { class: "chooser heads-chooser" }, el("span", {}, "order"), salience ? control("sort", "salience", "by salience") : null,
     control("sort", "attended", `by the largest weight of “${name}”`), control("sort", "layer", "by layer and head"),
-    el("span", {}, "show"), control("filter", "all", `all ${count}`), control("filter", "clear", `where one word gets ${styled_number(clear, two_decimals)} or more`));
+    el("span", {}, "show"), control("filter", "all", `all ${count}`), control("filter", "clear", `where one ${s.noun} gets ${styled_number(clear, two_decimals)} or more`));
   const figure = el("div", { class: `heads ${grid ? "grid" : "list"}` });
   if (grid) figure.style.setProperty("--heads", String(s.heads));
   const side = s.thumbnails ? 64 : s.words.length;

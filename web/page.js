@@ -232,7 +232,7 @@ function article() {
   if (sentence && !state.covered) {
     main.append(el("section", { class: "figure all-heads" }, el("h2", {}, "All heads"), el("div", { class: "body" }, heads_figure(sentence, state, set)),
       el("aside", { class: "note" }, heads_note(sentence, state),
-        el("p", {}, "From layer 1 on, keys are contextual: a key is computed from the vector at its word, which has already been mixed with other words."))));
+        el("p", {}, `From layer 1 on, keys are contextual: a key is computed from the vector at its ${sentence.noun}, which has already been mixed with other ${sentence.noun}s.`))));
   }
   if (inspection && !state.covered) main.append(inspection_section(inspection));
   if (explanation) {
@@ -326,7 +326,7 @@ function foot() {
   return el("footer", {},
     el("p", {}, el("code", {}, el("bdi", {}, shown(data.command)))),
     el("p", {}, `Computed by regard ${shown(data.version)} (${shown(data.instruction_set)}); `,
-      compared_alone ? `model ${shown(String(data.model.folder).split("/").at(-1) ?? "")}, SHA-256 ${shown(data.model.sha256)}` : sentence ? `model ${shown(data.model.name)}, SHA-256 ${shown(data.model.sha256)}; every word attends to every word: an encoder has no mask` : (explanation?.settings ?? arrays?.settings ?? data.settings ?? []).map(shown).join("; "), ". ",
+      compared_alone ? `model ${shown(String(data.model.folder).split("/").at(-1) ?? "")}, SHA-256 ${shown(data.model.sha256)}` : sentence ? `model ${shown(data.model.name)}, SHA-256 ${shown(data.model.sha256)}; ${sentence.causal ? "a token attends to itself and to the tokens before it" : "every word attends to every word: an encoder has no mask"}` : (explanation?.settings ?? arrays?.settings ?? data.settings ?? []).map(shown).join("; "), ". ",
       "This file contains all its data and makes no network requests."),
     training ? el("p", { class: "keys" }, el("kbd", {}, "←"), " ", el("kbd", {}, "→"), " snapshots, or cells of the map in focus · ", el("kbd", {}, "space"), " plays · ", el("kbd", {}, "p"), " projector size") : null,
     without_row ? null : el("p", { class: "keys" }, el("kbd", {}, "←"), " ", el("kbd", {}, "→"), " steps, or cells of a table in focus · ", el("kbd", {}, "Enter"), " expands · ",

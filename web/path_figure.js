@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The head's output through the layer: this head, all heads together, the residual added and normalised, the
-// feed-forward; each is a strip of the model's full width. The file has them for the word of the command only.
+// The head's output through the layer: this head, all heads together, the residual added (and normalised in an
+// encoder), the feed-forward; each is a strip of the model's full width. The file has them for the word of the command only.
 // Read next: sentence.js.
 import { styled_number, two_decimals } from "./numbers.js";
 import { el, shown, word } from "./elements.js";
@@ -33,9 +33,16 @@ export function path_figure(s, state) {
   const of_layer = (what) => float32s(focus[what]).subarray(layer * width, (layer + 1) * width);
   const is_own = state.head === focus.layer * s.heads + focus.head;
   /** @type {[string, Float32Array, string][]} */
-  const rows = [
+  const before = is_own ? [[`head ${state.head % s.heads}, after W_output`, float32s(focus.head_output), "context"]] : [];
+  /** @type {[string, Float32Array, string][]} */
+  const rows = s.causal ? [
+    [layer === 0 ? "embedded" : `after layer ${layer - 1}`, of_layer("input"), "value"], ...before,
+    [`all ${s.heads} heads`, of_layer("attention_output"), "context"],
+    ["added to the residual", of_layer("residual"), "value"],
+    ...(focus.feed_forward ? [/** @type {[string, Float32Array, string]} */ (["feed-forward of its norm", of_layer("feed_forward"), "neutral"])] : []),
+    [`“${shown(s.words[focus.word].text)}” after layer ${layer}`, of_layer("output"), "value"]] : [
     [layer === 0 ? "word and position, normalised" : `after layer ${layer - 1}`, of_layer("input"), "value"],
-    ...(is_own ? [/** @type {[string, Float32Array, string]} */ ([`head ${state.head % s.heads}, after W_output`, float32s(focus.head_output), "context"])] : []),
+    ...before,
     [`all ${s.heads} heads and the bias`, of_layer("attention_output"), "context"],
     ["added to the residual, normalised", of_layer("attention_normed"), "value"],
     ["feed-forward", of_layer("feed_forward"), "neutral"],

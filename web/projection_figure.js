@@ -50,7 +50,9 @@ function number_view(s, one, d) {
   const symbol = `${one.symbol}[${d}]`;
   const from = one.from?.[d];
   if (!from) {
-    view.append(el("p", { class: "sum" }, `${symbol} = ${styled_number(x, two_decimals)}. The file has the products only for the head and the words of its command.`));
+    const turned = s.rotated && one.kind !== "value";
+    view.append(el("p", { class: "sum" }, `${symbol} = ${styled_number(x, two_decimals)}. ${turned ? "It is rotated by the position after the projection, so it is not a sum of products."
+      : `The file has the products only for the head and the ${s.noun}s of its command.`}`));
     return view;
   }
   /** @type {import("./expand.js").CellDerivation} */
@@ -84,7 +86,7 @@ export function projection_figure(s, state, set) {
     const piece = s.words[one.word].tokens.length > 1 ? ` (piece “${shown(s.data.tokens[one.token])}”)` : "";
     if (one.kind !== "value") {
       body.append(el("tr", { class: "input" }, el("th", { scope: "row" }, el("i", {}, "x"), " of ", word(name, accent), piece),
-        el("td", { colspan: s.head_size }, one.x === null ? el("span", { class: "absent" }, `not in the file, which has x only for the words and the layer of its command`)
+        el("td", { colspan: s.head_size }, one.x === null ? el("span", { class: "absent" }, `not in the file, which has x only for the ${s.noun}s and the layer of its command`)
           : strip(one.x, { width: 560, height: 34, kind: accent === "query" ? "context" : "value", label: `x of ${shown(name)}, ${s.width} elements` }))));
     }
     const range = range_of([one.numbers]);
@@ -103,6 +105,6 @@ export function projection_figure(s, state, set) {
   const table = el("table", { class: "projection", role: "grid", "aria-label": `from the vectors of the words to query, key and value, ${s.head_size} elements each` }, body);
   make_grid(table, (id) => set({ open: state.open === id ? "" : id }));
   return el("div", {}, el("div", { class: "scroll" }, table),
-    el("p", { class: "caption" }, `x: the vector of a word before layer ${Math.floor(state.head / s.heads)}. Every word has its own q, k and v; k and v are shown for “${shown(s.labels[all[1].word])}”. ` +
-      `Each of the ${s.head_size} elements of q is a sum of ${s.width} products and a bias${known ? ": choose a bar to see the largest" : ""}.`));
+    el("p", { class: "caption" }, `x: ${s.causal ? "the norm of " : ""}the vector of a ${s.noun} before layer ${Math.floor(state.head / s.heads)}. Every ${s.noun} has its own q, k and v; k and v are shown for “${shown(s.labels[all[1].word])}”. ` +
+      (s.rotated ? "q and k are then rotated by their positions." : `Each of the ${s.head_size} elements of q is a sum of ${s.width} products and a bias${known ? ": choose a bar to see the largest" : ""}.`)));
 }

@@ -49,7 +49,7 @@ function scale_end(largest) {
  * @param {Float64Array} weights
  */
 function keys_shown(a, state, weights) {
-  const keys = Array.from(weights.keys()).filter((j) => !(state.no_special && a.special?.[j]));
+  const keys = Array.from(weights.keys()).filter((j) => !(state.no_special && a.special?.[j]) && !a.later?.(state.query, j));
   const most = most_lines_of(a);
   if (keys.length <= most) return keys;
   const shown_keys = a.columns.some((column) => column.of_hidden) ? keys : keys.filter((j) => !a.hidden(state.head, state.query, j));
@@ -206,9 +206,9 @@ export function row_table(a, state, set) {
   table.append(body);
 
   const rest = weights.reduce((sum, w) => sum + w, 0);
-  if (keys.length < a.num_keys) {
+  const left = Array.from(weights.keys()).filter((j) => !keys.includes(j) && !a.later?.(query, j));
+  if (left.length > 0) {
     const others = rest - keys.reduce((sum, j) => sum + weights[j], 0);
-    const left = Array.from(weights.keys()).filter((j) => !keys.includes(j));
     const all_hidden = left.every((j) => a.hidden(head, query, j));
     body.append(el("tr", { class: "others" }, el("th", { scope: "row" }, state.no_special && keys.length + (a.special?.filter(Boolean).length ?? 0) === a.num_keys ? "special tokens" : `${left.length} ${all_hidden ? "more" : "others"}`),
       ...a.columns.map((column) => el("td", { class: cell_class(column.stage, kind_of(column)) }, !column.is_weight ? null

@@ -44,6 +44,9 @@ import { stage_index } from "./attention.js";
  * @property {number} head_size
  * @property {number} width
  * @property {boolean[]} hidden by token
+ * @property {boolean} causal a word attends only to itself and to the words before it; each is one token
+ * @property {boolean} rotated query and key are rotated by their positions after the projection
+ * @property {string} noun "word", or "token" of a causal model
  * @property {(head: number, word: number) => SentenceRow} row
  * @property {(head: number, word: number, key: number) => number} contribution
  * @property {Uint8Array | null} thumbnails 64 × 64 per head
@@ -90,6 +93,8 @@ export function read_sentence(data, page) {
   const num_tokens = data.tokens.length;
   const [query, key, value, gram] = [page.query, page.key, page.value, page.gram].map(float32s);
   const hidden = Array.from({ length: num_tokens }, (_, t) => page.hidden_tokens.includes(t));
+  const causal = page.causal === true;
+  const rotated = page.rotated === true;
   const root = Math.sqrt(head_size);
   const labels = words.map((w) => `${w.name}${w.unknown ? "†" : w.tokens.length > 1 ? "‡" : ""}`);
   /** @param {number} head @param {number} token */
@@ -109,7 +114,7 @@ export function read_sentence(data, page) {
         let dot = 0;
         for (let d = 0; d < head_size; ++d) dot += query[at(head, piece) + d] * key[at(head, t) + d];
         dots[t] = dot;
-        scores[t] = hidden[t] ? -Infinity : dot / root;
+        scores[t] = hidden[t] || (causal && t > piece) ? -Infinity : dot / root;
         most = Math.max(most, scores[t]);
       }
       let sum = 0;
@@ -166,7 +171,7 @@ export function read_sentence(data, page) {
   /** q·k belongs to two pieces: words of several pieces do not have one. @param {number} head @param {number} word @param {number} key_word */
   const missing = (head, word, key_word) => words[word].tokens.length > 1 || words[key_word].tokens.length > 1;
   /** @param {number} head @param {number} word @param {number} key_word */
-  const is_hidden = (head, word, key_word) => words[key_word].tokens.some((t) => hidden[t]);
+  const is_hidden = (head, word, key_word) => (causal && key_word > word) || words[key_word].tokens.some((t) => hidden[t]);
   /** @param {number} head @param {number} word @param {number} key_word */
   const score = (head, word, key_word) => row(head, word).scores[0][words[key_word].tokens[0]];
   /** @param {number} head @param {number} word */
@@ -198,12 +203,12 @@ export function read_sentence(data, page) {
     const [piece, token] = [words[word].tokens[0], words[key_word].tokens[0]];
     const work = expand_products(query.subarray(at(head, piece), at(head, piece) + head_size), key.subarray(at(head, token), at(head, token) + head_size),
       (d) => `d${d}: q · k`, row(head, word).dots[0][token]);
-    if (word === page.focus.word && head === page.focus.layer * heads + page.focus.head) work.lines.push(query_from(work, piece));
+    if (page.focus.query_from && word === page.focus.word && head === page.focus.layer * heads + page.focus.head) work.lines.push(query_from(work, piece));
     return work;
   };
   const [query_input, key_input] = [page.focus.query_input, page.focus.key_input].map(float32s);
-  /** Adds the factors that the file leaves out, which are in x. @param {any[]} from @param {Float32Array} x @returns {{largest: number[][], others: number, bias: number}[]} */
-  const from_of = (from, x) => from.map(({ largest, others, bias }) =>
+  /** Adds the factors that the file leaves out, which are in x. @param {any[]} from @param {Float32Array} x @returns {any} */
+  const from_of = (from, x) => (from ?? null) && from.map(({ largest, others, bias }) =>
     ({ others, bias, largest: largest.map((/** @type {number[]} */ [i, parameter]) => [i, x[i], Math.fround(parameter)]) }));
   /** The sum behind the query's element in the largest product. @param {import("./expand.js").CellDerivation} work @param {number} piece */
   const query_from = (work, piece) => {
@@ -235,7 +240,7 @@ export function read_sentence(data, page) {
         adds_up: true, at: (h, i, j) => row(h, i).words[j],
         expand: (h, i, j) => (missing(h, i, j) ? pieces_work(h, i, j) : share(h, i, j)) }],
     contribution: { ...base, missing: undefined, stage: stage_index.mix, name: "contribution", symbol: "", means: "contribution", title: "contribution: L2 norm of weight · value after W_output", at: contribution },
-    hidden: is_hidden,
+    hidden: is_hidden, ...(causal ? { later: (/** @type {number} */ word, /** @type {number} */ key_word) => key_word > word } : {}),
     mix: { value_symbol: "v", context_symbol: "context", value_style: two_decimals, context_style: two_decimals, width: head_size,
       value: (head, key_word, word) => {
         const weight = row(head, word).words[key_word];
@@ -246,7 +251,7 @@ export function read_sentence(data, page) {
         for (let w = 0; w < words.length; ++w) weighted_values(head, word, w).forEach((x, d) => { sum[d] += x; });
         return sum;
       }, expand: null },
-    context_name: `output of this head (${head_size} elements) for`, equations: ["q = x · W_query + b\nk = x · W_key + b\nv = x · W_value + b", "q · k, dimension by dimension", `x = q · k / √${head_size}`, "weights = softmax(x), row by row", "context = weights · V"],
+    context_name: `output of this head (${head_size} elements) for`, equations: [rotated ? "q = x · W_query + b, rotated\nk = x · W_key + b, rotated\nv = x · W_value + b" : "q = x · W_query + b\nk = x · W_key + b\nv = x · W_value + b", "q · k, dimension by dimension", `x = q · k / √${head_size}`, "weights = softmax(x), row by row", "context = weights · V"],
     symbols: ["", "", "", "weights", "context"], projects: true, projections: [], stage_steps: [], digits: 2,
     row_max: (head, word) => shift_of(row(head, word).scores[0]) || NaN, documented: 0 };
 
@@ -281,7 +286,7 @@ export function read_sentence(data, page) {
     return work;
   }
 
-  return { data, words, labels, layers, heads, head_size, width, hidden, row, contribution, focus: page.focus, attention, projected,
+  return { data, words, labels, layers, heads, head_size, width, hidden, causal, rotated, noun: causal ? "token" : "word", row, contribution, focus: page.focus, attention, projected,
     thumbnails: page.thumbnails ? new Uint8Array(decoded(page.thumbnails)) : null,
     thumbnail_maxima: page.thumbnail_maxima ? float32s(page.thumbnail_maxima) : new Float32Array() };
 }

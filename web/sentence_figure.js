@@ -37,11 +37,12 @@ export function sentence_figure(a, weights, state, set) {
     if (special && state.no_special) continue;
     const bar = el("span", { class: "under", "aria-hidden": "true" });
     bar.style.setProperty("--share", String(reached ? weights[i] : 0));
-    const hidden = a.hidden(state.head, state.query, i);
+    const later = a.later?.(state.query, i) ?? false;
+    const hidden = !later && a.hidden(state.head, state.query, i);
     line.append(el("button", { type: "button", "data-focus": `word ${i}`, class: `${special ? "special" : ""} ${i === state.query ? "chosen" : ""}`.trim() || null,
       "aria-pressed": String(i === state.query), "data-word": i, click: () => set({ query: i, open: "" }) },
     numbered_word(a.key_labels[i], i === state.query ? "query" : ""), bar,
-    el("span", { class: "share" }, !reached || (many && !hidden && weights[i] < 0.005) ? "" : hidden ? "hidden" : styled_number(weights[i], a.columns[a.columns.length - 1].style))));
+    el("span", { class: "share" }, !reached || later || (many && !hidden && weights[i] < 0.005) ? "" : hidden ? "hidden" : styled_number(weights[i], a.columns[a.columns.length - 1].style))));
   }
   const lines = svg("svg", { class: "lines", "aria-hidden": "true" });
   line.append(lines);

@@ -50,6 +50,7 @@ class SentencePage {
     json_.whole("depth", extents_.head_size);
     json_.whole("width", extents_.width);
     if (extents_.causal) json_.boolean("causal", true);
+    if (rotates(model_)) json_.boolean("rotated", true);
     json_.name("hidden_tokens");
     json_.begin_array(JsonLayout::one_line);
     for (const Index token : trace().hidden_keys) json_.whole(token);
