@@ -112,7 +112,7 @@ struct DecodeOptions {
   ///     1 0 1 0
   ///     1 0 1 1
   /// @endverbatim
-  std::vector<Index> hidden_keys;
+  std::vector<Index> hidden_keys{};
   bool logits = true;  ///< Whether to compute DecoderTrace::normed and logits.
 };
 
