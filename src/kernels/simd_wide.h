@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Arithmetic in double on elements of T: vectors that are converted when loaded and rounded once when stored, sums whose
-// order is the same on every instruction set, and division by one number.
+// Arithmetic in double on elements of T: vectors that are converted when loaded and rounded once when stored, sums
+// whose order is the same on every instruction set, and division by one number.
 // Read next: norm_rows.h.
 #pragma once
 
