@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <tuple>
 
 #include "regard/error.h"
 #include "regard/io/utf8.h"
