@@ -118,6 +118,7 @@ void write_events(JsonWriter& json, const TrainingRecord& record) {
     json.whole("snapshot", event.snapshot);
     json.whole("step", event.step);
     json.number("score", event.score);
+    json.number("peak", event.peak);
     json.number("uniform", event.uniform);
     json.whole("from_step", event.from_step);
     json.whole("to_step", event.to_step);

@@ -13,13 +13,15 @@ import subprocess
 import sys
 
 THRESHOLD = 0.5
+PREVIOUS_BEGUN = 0.2
 SHARE_OF_FALL = 0.1
 LEAST_FALL = 0.05
 
 
 def scores_from_weights(weights, wanted):
     """(pattern, previous): mean weights on the wanted keys and on the previous token."""
-    rows = [[float(x) for x in row] for row in (weights[i * (i + 1) // 2:(i + 1) * (i + 2) // 2] for i in range(len(wanted)))]
+    triangle = [i * (i + 1) // 2 for i in range(len(wanted) + 1)]
+    rows = [[float(x) for x in weights[begin:end]] for begin, end in zip(triangle, triangle[1:])]
     on_wanted = [sum(rows[i][key] for key in keys) for i, keys in enumerate(wanted) if keys]
     on_previous = [row[-2] for row in rows[1:]]
     return [sum(x) / len(x) if x else float("nan") for x in (on_wanted, on_previous)]
@@ -40,19 +42,19 @@ def series(record, head, single):
     return found
 
 
-def first_formation(scores, threshold, losses, ablations):
-    """The index of the snapshot at which a head formed, or None."""
-    above = [score > threshold for score in scores]
+def first_formation(scores, begun, formed, losses, ablations):
+    """The index of the snapshot at which a head formed, or None: the beginning of the stretch above `begun` in which
+    the score exceeds `formed` at two snapshots in a row, and the loss without the head agrees at the second or later.
+    """
     falls = [losses[0] - loss for loss in losses]
-    agrees = [fall > LEAST_FALL * losses[0] and more > SHARE_OF_FALL * fall for fall, more in zip(falls, ablations)]
-    begin = None
-    for index, is_above in enumerate(above):
-        if not is_above:
-            begin = None
-        elif begin is None:
-            begin = index
-        elif agrees[index]:
-            return begin
+    for index in range(1, len(scores)):
+        if not (falls[index] > LEAST_FALL * losses[0] and ablations[index] > SHARE_OF_FALL * falls[index]):
+            continue
+        if not (scores[index] > formed and scores[index - 1] > formed):
+            continue
+        while index > 0 and scores[index - 1] > begun:
+            index -= 1
+        return index
     return None
 
 
@@ -65,13 +67,17 @@ def events_of(record):
         kinds = ["pattern"]
     losses = [float(snapshot["loss"]) for snapshot in record["snapshots"]]
     single = record["probe"]["num_sequences"] == 1
+    uniform = {name: float(value) for name, value in record["probe"]["uniform"].items()}
     events = []
     for head in range(record["layers"] * record["heads"]):
         ablations = [float(snapshot["heads"][head]["ablation"]) for snapshot in record["snapshots"]]
         scores = series(record, head, single)
         for kind in kinds:
-            threshold = max(THRESHOLD, record["formed_score"]) if kind == "pattern" else THRESHOLD
-            snapshot = first_formation(scores[kind], threshold, losses, ablations)
+            if kind == "pattern":
+                begun = formed = max(THRESHOLD, record["formed_score"])
+            else:
+                begun, formed = min(THRESHOLD, max(PREVIOUS_BEGUN, 2 * uniform["previous"])), THRESHOLD
+            snapshot = first_formation(scores[kind], begun, formed, losses, ablations)
             if snapshot is not None:
                 events.append((snapshot, kind, head // record["heads"], head % record["heads"]))
     return sorted(events, key=lambda event: (event[0], event[1] == "pattern", *event[2:]))

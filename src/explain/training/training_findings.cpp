@@ -36,10 +36,29 @@ double final_score(const TrainingRecord& record, const HeadEvent& event) {
   return event.kind == HeadEventKind::pattern ? scores.pattern : scores.previous;
 }
 
+// How much of its attention a head gives at the end.
+std::string share_at_end(const TrainingRecord& record, const HeadEvent& event) {
+  return fmt::format("{} of its attention at the end (uniform: {})", percent(final_score(record, event)),
+                     percent(event.uniform));
+}
+
 std::string formed(const TrainingRecord& record, const HeadEvent& event) {
-  return fmt::format("From step {} on, {} attends to {}: {} of its attention at the end (uniform: {})", event.step,
-                     head_in_words(event.layer, event.head), what_it_attends_to(record, event.kind),
-                     percent(final_score(record, event)), percent(event.uniform));
+  const std::string head = head_in_words(event.layer, event.head), share = share_at_end(record, event);
+  if (event.kind == HeadEventKind::previous_token)
+    return fmt::format("At step {}, {} began to attend to the previous token: {}", event.step, head, share);
+  return fmt::format("From step {} on, {} attends to {}: {}", event.step, head, what_it_attends_to(record, event.kind),
+                     share);
+}
+
+// The head of an earlier layer that attends to the previous token most, if it began before a head could use it.
+const HeadEvent* feeding_head(const TrainingRecord& record, const std::vector<const HeadEvent*>& previous,
+                              const HeadEvent& user) {
+  const HeadEvent* best = nullptr;
+  for (const HeadEvent* event : previous) {
+    if (event->layer >= user.layer || event->step > user.step) continue;
+    if (best == nullptr || final_score(record, *event) > final_score(record, *best)) best = event;
+  }
+  return best;
 }
 
 std::string none_formed(const TrainingRecord& record) {
@@ -73,10 +92,9 @@ std::vector<std::string> training_findings(const TrainingRecord& record) {
     findings.push_back(formed(record, best));
     if (main.size() > 1)
       findings.push_back(fmt::format("{} other {} formed, too", main.size() - 1, main.size() == 2 ? "head" : "heads"));
-    if (&main == &patterns && !previous.empty() && previous.front()->step <= best.step)
-      findings.push_back(fmt::format("Before that, from step {} on, {} attends to the previous token",
-                                     previous.front()->step,
-                                     head_in_words(previous.front()->layer, previous.front()->head)));
+    if (const HeadEvent* earlier = &main == &patterns ? feeding_head(record, previous, best) : nullptr)
+      findings.push_back(fmt::format("Before that, at step {}, {} began to attend to the previous token", earlier->step,
+                                     head_in_words(earlier->layer, earlier->head)));
   }
   const double first = record.snapshots.front().loss, last = record.snapshots.back().loss;
   findings.push_back(fmt::format("The loss of the probe went from {} to {} in {} steps",
