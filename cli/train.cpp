@@ -74,8 +74,24 @@ void observe(Run& run) {
       run.trainer->visit_model([&](auto& model) { return observe_heads(model, run.probe, step); }));
 }
 
-// The sequences that are evaluated at a snapshot, and at the end.
-constexpr Index kEvaluated = 32, kEvaluatedAtEnd = 512;
+// The sequences that are evaluated at a snapshot; short ones are more, so that they tell more than a few targets do.
+Index num_evaluated(const Trainer& trainer) {
+  constexpr Index kSequences = 32, kTokens = 1024;
+  return std::max(kSequences, kTokens / trainer.settings().length);
+}
+
+double accuracy(const Evaluation& evaluation) {
+  return static_cast<double>(evaluation.correct_targets) /
+         static_cast<double>(std::max<Index>(evaluation.num_targets, 1));
+}
+
+void evaluate(CurvePoint& point, Trainer& trainer) {
+  const Index sequences = num_evaluated(trainer);
+  const Evaluation held_out = trainer.evaluate(TaskSplit::held_out, sequences);
+  point.held_out_loss = held_out.loss;
+  point.held_out_accuracy = accuracy(held_out);
+  point.accuracy = accuracy(trainer.evaluate(TaskSplit::train, sequences));
+}
 
 void take_steps(Run& run, const TrainArguments& arguments, Index checkpoint_every) {
   Trainer& trainer = *run.trainer;
@@ -99,7 +115,7 @@ void take_steps(Run& run, const TrainArguments& arguments, Index checkpoint_ever
                      .gradient_norm = done.gradient_norm,
                      .learning_rate = done.learning_rate,
                      .tokens_per_second = tokens / seconds};
-    if (watched) point.held_out_loss = trainer.evaluate(TaskSplit::held_out, kEvaluated).loss;
+    if (watched) evaluate(point, trainer);
     run.record.curve.push_back(point);
     progress.note(fmt::format("loss {:.3f}  {:.0f} tokens/s", done.loss, tokens / seconds));
     progress.update(step + 1, settings.steps);
@@ -151,6 +167,12 @@ Index checkpoint_interval(const TrainArguments& arguments, Index steps) {
   return interval;
 }
 
+Index evaluated_at_end(const TrainArguments& arguments) {
+  const Index sequences = arguments.evaluate.empty() ? 512 : parse_integer("--evaluate", arguments.evaluate);
+  if (sequences < 1) throw UsageError(fmt::format("--evaluate is {}; expected at least 1", sequences));
+  return sequences;
+}
+
 void check(const TrainArguments& arguments) {
   if (arguments.resume && arguments.run.empty()) throw UsageError("--resume needs --run FOLDER");
   if (!arguments.resume && !arguments.run.empty() && !list_checkpoints(arguments.run).empty()) {
@@ -182,6 +204,7 @@ void train(const TrainArguments& arguments) {
   run.subject = subject_of(arguments, stored ? &*stored : nullptr);
   const TrainingSettings& settings = run.subject.settings;
   const Index checkpoint_every = checkpoint_interval(arguments, settings.steps);
+  const Index evaluated = evaluated_at_end(arguments);
   if (arguments.dry_run) return write_stdout(plan_text(run.subject));
   run.trainer = std::make_unique<Trainer>(settings, run.subject.source);
   if (arguments.resume) {
@@ -202,7 +225,7 @@ void train(const TrainArguments& arguments) {
     take_steps(run, arguments, checkpoint_every);
     signal = received_signal;
   }
-  run.held_out = run.trainer->evaluate(TaskSplit::held_out, signal != 0 ? kEvaluated : kEvaluatedAtEnd);
+  run.held_out = run.trainer->evaluate(TaskSplit::held_out, signal != 0 ? num_evaluated(*run.trainer) : evaluated);
   write_outputs(run, arguments);
   if (arguments.json) {
     write_stdout(training_record_json(run.record));
@@ -233,6 +256,7 @@ void add_train(CLI::App& app) {
   add("--checkpoint-every", arguments->checkpoint_every, "N", "steps between checkpoints; default: a tenth of all");
   add("--watch", arguments->watch, "FILE", "write a page on which every head is seen at every\nsnapshot");
   add("--snapshots", arguments->snapshots, "N", "largest number of snapshots; default: 60");
+  add("--evaluate", arguments->evaluate, "N", "held-out sequences that are evaluated at the end;\ndefault: 512");
   add("--log", arguments->log, "FILE", "write the curve as .csv or .json");
   add("--plot", arguments->plot, "FILE", "write loss and scores as SVG");
   flag("--json", arguments->json, "print the record of the run, or the --list, as JSON");

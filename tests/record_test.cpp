@@ -372,6 +372,28 @@ TEST(TrainingText, HasThirtyLinesWithManyEventsAndALongPattern) {
   EXPECT_EQ(lines.back(), "  and 16 more");
 }
 
+TEST(TrainingText, TellsMemorizedExamplesFromTheRule) {
+  TrainingRecord record = imitated_record();
+  const auto measure = [&](std::size_t point, double accuracy, double held_out_accuracy) {
+    record.curve[point].accuracy = accuracy;
+    record.curve[point].held_out_accuracy = held_out_accuracy;
+  };
+  const auto says = [&](const std::string& sentence) {
+    return std::ranges::count(training_findings(record), sentence) == 1;
+  };
+  measure(100, 0.9, 0.1);
+  measure(200, 1, 0.14);
+  EXPECT_TRUE(says("At step 200, 100 % of the training examples were right, and 14 % of the held-out ones"));
+  measure(500, 1, 0.99);
+  EXPECT_TRUE(says(
+      "At step 200, 100 % of the training examples were right, and 14 % of the held-out ones; at step 500, 99 % of "
+      "these were"));
+  EXPECT_LE(lines_of(training_text(record, {.width = 60})).size(), 30u);
+  // Both were found together.
+  measure(200, 1, 0.6);
+  EXPECT_EQ(training_findings(record), training_findings(imitated_record()));
+}
+
 TEST(TrainingText, ClaimsNothingWithoutEvents) {
   const std::string text = training_text(imitated_record({.learns = false}));
   EXPECT_NE(text.find("no head is known to attend to"), std::string::npos);

@@ -9,6 +9,7 @@ import pathlib
 import re
 import signal
 import subprocess
+import sys
 import time
 import xml.etree.ElementTree
 
@@ -50,6 +51,11 @@ def test_the_list_describes_every_task(tmp_path):
         assert task["shows"] in text and task["pattern"] in text and task["expected"] in text
         plan = succeed("train", "--task", task["name"], "--dry-run").decode()
         assert task["shows"] in plan and re.search(r"work .*projections \d+ %", plan)
+
+
+def test_events_of_a_run_are_those_of_an_independent_script():
+    script = pathlib.Path(__file__).parent.parent / "train" / "events.py"
+    subprocess.run([sys.executable, script, "--train", PROGRAM, "0"], check=True, env=environment(), timeout=120)
 
 
 def test_threads_micro_batches_and_recomputation_change_no_byte(tmp_path):

@@ -3,6 +3,7 @@
 
     events.py RECORD.json …       prints each event; exit status 1 if a file states others
     events.py --compare PROGRAM   the same for the JSON that PROGRAM (imitated_training) writes, for many runs
+    events.py --train PROGRAM SEED …   trains the induction task with each seed, and with random labels: PROGRAM is regard
 
 The rule is that of find_events() in regard/train/record.h, written independently. The scores are computed here from the
 weights, if the probe is a single sequence, whose weights the file holds.
@@ -111,7 +112,32 @@ def compare(program):
             assert [event[1] for event in own] == ["previous_token", "pattern"], (run, own)
 
 
+def trained(program, *options):
+    command = [program, "train", "--task", "induction", "--json", *options]
+    return json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+
+
+def train(program, seeds):
+    """The events of trained models are found, with random labels there are none, and with 19 of 20 seeds the head for the
+    previous token is named before that for the pattern, whose score then exceeds 0.9."""
+    as_expected = 0
+    for seed in seeds:
+        record = trained(program, "--seed", seed)
+        stated = stated_events(record)
+        assert agree(events_of(record), stated), (seed, events_of(record), stated)
+        best = max(float(head["pattern"]) for head in record["snapshots"][-1]["heads"])
+        in_order = [kind for _, kind, _, _ in stated][:1] == ["previous_token"] and stated[-1][1] == "pattern"
+        as_expected += in_order and best > 0.9
+        print(f"seed {seed}: score {best:.3f}, {'; '.join(event['text'] for event in record['events'])}")
+        random = trained(program, "--seed", seed, "--shuffled")
+        assert not events_of(random) and not stated_events(random), (seed, events_of(random), stated_events(random))
+    assert as_expected >= 0.95 * len(seeds), f"{as_expected} of {len(seeds)} seeds"
+
+
 def main():
+    if sys.argv[1:2] == ["--train"]:
+        train(sys.argv[2], sys.argv[3:])
+        return 0
     if sys.argv[1:2] == ["--compare"]:
         compare(sys.argv[2])
         return 0

@@ -31,6 +31,8 @@ struct CurvePoint {
   double gradient_norm;                       ///< Global L2 norm of the gradient, before clipping.
   double learning_rate;                       ///< Learning rate.
   std::optional<double> held_out_loss{};      ///< Loss of held-out examples, at steps at which it is measured.
+  std::optional<double> accuracy{};           ///< Share of targets of training examples that are predicted, likewise.
+  std::optional<double> held_out_accuracy{};  ///< The same of held-out examples.
   std::optional<double> tokens_per_second{};  ///< Speed.
 };
 

@@ -75,6 +75,23 @@ std::string none_formed(const TrainingRecord& record) {
       head_in_words(best / heads, best % heads));
 }
 
+// Examples that training has seen can be right long before others are: they are memorized before the rule is found.
+std::optional<std::string> late_generalization(const TrainingRecord& record) {
+  constexpr double kRight = 0.99, kWrong = 0.5;
+  const auto reaches = [](auto from, auto end, auto member) {
+    return std::find_if(from, end, [&](const CurvePoint& point) { return (point.*member).value_or(0) >= kRight; });
+  };
+  const auto end = record.curve.end();
+  const auto seen = reaches(record.curve.begin(), end, &CurvePoint::accuracy);
+  if (seen == end || seen->held_out_accuracy.value_or(1) >= kWrong) return std::nullopt;
+  const std::string before =
+      fmt::format("At step {}, {} of the training examples were right, and {} of the held-out ones", seen->step,
+                  percent(*seen->accuracy), percent(*seen->held_out_accuracy));
+  const auto unseen = reaches(seen, end, &CurvePoint::held_out_accuracy);
+  if (unseen == end) return before;
+  return fmt::format("{}; at step {}, {} of these were", before, unseen->step, percent(*unseen->held_out_accuracy));
+}
+
 }  // namespace
 
 std::vector<std::string> training_findings(const TrainingRecord& record) {
@@ -96,6 +113,7 @@ std::vector<std::string> training_findings(const TrainingRecord& record) {
       findings.push_back(fmt::format("Before that, at step {}, {} began to attend to the previous token", earlier->step,
                                      head_in_words(earlier->layer, earlier->head)));
   }
+  if (const std::optional<std::string> late = late_generalization(record)) findings.push_back(*late);
   const double first = record.snapshots.front().loss, last = record.snapshots.back().loss;
   findings.push_back(fmt::format("The loss of the probe went from {} to {} in {} steps",
                                  styled_number(first, {.digits = 2}), styled_number(last, {.digits = 2}),
