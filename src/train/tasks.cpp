@@ -149,7 +149,7 @@ std::vector<TrainingTask> all_tasks() {
        .shows = "Grokking: the training examples are memorized first, and the rule is found much later.",
        .pattern = "both numbers",
        .expected = "training examples right from step 200 on, others from step 1,500 on; about 1 minute",
-       .formed_score = 0.5,
+       .formed_score = 0.8,
        .held_out = 0.7,
        .recipe = grokking_recipe(),
        .vocabulary = internal::modular_addition_vocabulary(),
