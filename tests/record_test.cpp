@@ -352,7 +352,10 @@ TEST(TrainingText, HasThirtyLinesAtAnyWidth) {
     for (const int width : {60, 80, 120, 200}) {
       const std::vector<std::string> lines = lines_of(training_text(imitated_record(run), {.width = width}));
       EXPECT_LE(lines.size(), 30u) << width;
-      for (const std::string& line : lines) EXPECT_LE(display_width(line), std::min(width, 100)) << line;
+      for (const std::string& line : lines) {
+        EXPECT_LE(display_width(line), std::min(width, 100)) << line;
+        EXPECT_FALSE(line.starts_with("%") || line.starts_with("  %")) << line;
+      }
     }
   }
 }

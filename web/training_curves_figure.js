@@ -66,7 +66,7 @@ function head_lines(t, chosen, what, narrow) {
  */
 export function training_curves(t, set) {
   const narrow = document.documentElement.clientWidth < 544;
-  const [width, left, right, top] = narrow ? [358, 34, 92, 26] : [720, 40, 118, 26];
+  const [width, left, right, top] = narrow ? [358, 34, 92, 36] : [720, 40, 118, 36];
   const heights = narrow ? [110, 130, 90, 80] : [110, 140, 90, 80];
   const tops = heights.map((_, i) => top + heights.slice(0, i).reduce((sum, height) => sum + height + panel_gap, 14));
   const bottom = tops[3] + heights[3];
@@ -83,8 +83,8 @@ export function training_curves(t, set) {
     ["gradient norm", [{ kind: "train", label: "", points: points_of(t.curve.step, t.curve.gradient_norm) }], null]];
 
   const lines_layer = svg("g", {});
-  const slider_line = svg("line", { class: "at", y1: top - 6, y2: bottom });
-  const slider_name = svg("text", { class: "at-name", y: top - 12, "text-anchor": "middle" });
+  const slider_line = svg("line", { class: "at", y1: top - 16, y2: bottom });
+  const slider_name = svg("text", { class: "at-name", y: top - 22, "text-anchor": "middle" });
   const picture = svg("svg", { class: `chart time-chart ${narrow ? "narrow" : ""}`.trim(), viewBox: `0 0 ${width} ${bottom + 40}`, role: "img" }, lines_layer, slider_line, slider_name);
 
   /** @param {TimeLine} line @param {number} above @param {number} height @param {number} most */
@@ -121,8 +121,8 @@ export function training_curves(t, set) {
     for (const tick of ticks) lines_layer.append(svg("text", { class: "tick", x: x(tick), y: bottom + 16, "text-anchor": "middle" }, String(tick)));
     lines_layer.append(svg("text", { class: "tick", x: (left + width - right) / 2, y: bottom + 34, "text-anchor": "middle" }, "step (logarithmic)"));
     for (const event of t.events) {
-      lines_layer.append(svg("line", { class: "event-line", "data-step": event.step, x1: x(event.step), x2: x(event.step), y1: top + 6, y2: bottom }),
-        svg("path", { class: "event-mark", d: `M ${x(event.step).toFixed(1)} ${top + 8} l -5 -8 h 10 Z` }));
+      lines_layer.append(svg("line", { class: "event-line", "data-step": event.step, x1: x(event.step), x2: x(event.step), y1: top - 6, y2: bottom }),
+        svg("path", { class: "event-mark", d: `M ${x(event.step).toFixed(1)} ${top - 6} l -5 -8 h 10 Z` }));
     }
   };
 

@@ -62,14 +62,23 @@ TrainingSettings sort_recipe() {
 }
 
 // Rotary positions without feed-forward layers: only heads can find an earlier token, and not by its position.
-TrainingSettings search_recipe(Index width, Index heads, Index steps) {
+TrainingSettings search_recipe(Index steps) {
   return muon_recipe({.num_layers = 2,
-                      .num_heads = heads,
-                      .width = width,
+                      .num_heads = 2,
+                      .width = 64,
                       .positions = PositionKind::rotary,
                       .feed_forward_kind = FeedForwardKind::none,
                       .biases = true},
                      steps);
+}
+
+// Few targets in a sequence, and values that are guessed from those seen: larger Muon steps never leave this guess with
+// some seeds.
+TrainingSettings recall_recipe() {
+  TrainingSettings settings = search_recipe(300);
+  settings.batch = 64;
+  settings.muon_learning_rate = 0.01;
+  return settings;
 }
 
 // AdamW with strong weight decay: Muon finds the rule so early that the examples are never merely memorized.
@@ -80,7 +89,7 @@ TrainingSettings grokking_recipe() {
   settings.steps = 2000;
   settings.batch = 512;
   settings.warmup = 10;
-  settings.schedule = ScheduleKind::constant;
+  settings.schedule = ScheduleKind::warmup_stable_decay;
   settings.beta2 = 0.98;
   settings.weight_decay = 1;
   return settings;
@@ -111,7 +120,7 @@ std::vector<TrainingTask> all_tasks() {
       {.name = "sort",
        .shows = "A head that attends by content: output k reads the k-th smallest token of the input.",
        .pattern = "the next smallest input token",
-       .expected = "score 0.8, every sequence right, in about 10 seconds",
+       .expected = "score above 0.8, every sequence right, in about 10 seconds",
        .formed_score = 0.5,
        .held_out = 0.1,
        .recipe = sort_recipe(),
@@ -124,22 +133,22 @@ std::vector<TrainingTask> all_tasks() {
        .expected = "score above 0.9, 98 % of the sequences right, in about 2 seconds",
        .formed_score = 0.5,
        .held_out = 0.1,
-       .recipe = search_recipe(64, 2, 180),
+       .recipe = search_recipe(180),
        .vocabulary = internal::induction_vocabulary(),
        .generate = internal::induction_example},
       {.name = "recall",
        .shows = "Associative memory: a key is looked up in a list of pairs.",
        .pattern = "the value after the earlier key",
-       .expected = "score above 0.9, 99 % of the sequences right, in about 3 seconds",
+       .expected = "score above 0.9, 99.8 % of the sequences right, in about 4 seconds",
        .formed_score = 0.5,
        .held_out = 0.1,
-       .recipe = search_recipe(128, 4, 400),
+       .recipe = recall_recipe(),
        .vocabulary = internal::recall_vocabulary(),
        .generate = internal::recall_example},
       {.name = "addition",
        .shows = "Long addition, digit by digit, with carries.",
        .pattern = "the two digits of the same place",
-       .expected = "every sum right, in about 8 seconds",
+       .expected = "score above 0.6, nearly every sum right, in about 6 seconds",
        .formed_score = 0.5,
        .held_out = 0.1,
        .recipe = muon_recipe({.num_layers = 2, .num_heads = 4, .width = 64}, 800),
@@ -148,7 +157,7 @@ std::vector<TrainingTask> all_tasks() {
       {.name = "modular-addition",
        .shows = "Grokking: the training examples are memorized first, and the rule is found much later.",
        .pattern = "both numbers",
-       .expected = "training examples right from step 200 on, others from step 1,500 on; about 1 minute",
+       .expected = "training examples right from step 200 on, others from step 1,600 on, in about 70 seconds",
        .formed_score = 0.8,
        .held_out = 0.7,
        .recipe = grokking_recipe(),
@@ -157,7 +166,7 @@ std::vector<TrainingTask> all_tasks() {
       {.name = "brackets",
        .shows = "A stack: which bracket closes next depends on the last one that is still open.",
        .pattern = "the bracket that is closed",
-       .expected = "score above 0.8, nearly every bracket right, in about 15 seconds",
+       .expected = "score above 0.8, 99.9 % of the brackets right, in about 10 seconds",
        .formed_score = 0.5,
        .held_out = 0.1,
        .recipe = muon_recipe({.num_layers = 2, .num_heads = 2, .width = 64}, 600),

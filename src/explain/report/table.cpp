@@ -350,7 +350,8 @@ std::vector<std::string> wrap_words(const std::string& text, int width, int inde
   std::string line;
   std::size_t i = 0;
   while (i < text.size()) {
-    const std::size_t end = std::min(text.find(' ', i), text.size());
+    std::size_t end = std::min(text.find(' ', i), text.size());
+    while (text.compare(end, 2, " %") == 0) end = std::min(text.find(' ', end + 1), text.size());  // "99 %" is a word
     std::string word = text.substr(i, end - i);
     i = end + 1;
     if (!line.empty() && display_width(line) + 1 + display_width(word) > width) {

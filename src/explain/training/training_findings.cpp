@@ -110,8 +110,10 @@ std::vector<std::string> training_findings(const TrainingRecord& record) {
     if (main.size() > 1)
       findings.push_back(fmt::format("{} other {} formed, too", main.size() - 1, main.size() == 2 ? "head" : "heads"));
     if (const HeadEvent* earlier = &main == &patterns ? feeding_head(record, previous, best) : nullptr)
-      findings.push_back(fmt::format("Before that, at step {}, {} began to attend to the previous token", earlier->step,
-                                     head_in_words(earlier->layer, earlier->head)));
+      findings.push_back(fmt::format(
+          "{}, {} began to attend to the previous token",
+          earlier->step < best.step ? fmt::format("Before that, at step {}", earlier->step) : "At the same step",
+          head_in_words(earlier->layer, earlier->head)));
   }
   if (const std::optional<std::string> late = late_generalization(record)) findings.push_back(*late);
   const double first = record.snapshots.front().loss, last = record.snapshots.back().loss;
