@@ -77,8 +77,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     options.map = map;
     try {
       const regard::SentenceModel model = regard::load_sentence_model(folder.path(), options, runtime);
-      const regard::TokenizedText text = model.tokenizer.encode("a b [MASK] ab");
-      const regard::ModelTrace trace = regard::encode(model.encoder, text.ids, {}, runtime);
+      const regard::TokenizedText text = regard::fitted_tokens(model, "a b [MASK] ab", false, runtime).tokens;
+      const regard::ModelTrace trace = model.trace(text.ids, {}, runtime);
       require(trace.output().shape()[0] == static_cast<regard::Index>(text.ids.size()));
     } catch (const std::runtime_error& error) {
       require(std::string_view(error.what()).starts_with(folder.path()));

@@ -43,6 +43,8 @@ PARTS = {
 }
 # C++ name: the equivalent in Python as an expression, or None if there is none.
 ELSEWHERE = {
+    "check_is_encoder": None,                              # Model functions check this themselves
+    "read_text_file": None,                                # Python reads files
     "layer_norm_backward": None,                           # in C++ only so far
     "attention_with_weights": "regard.attention_forward",  # return_weights=True
     "throw_if_stopped": None,                              # Ctrl-C stops calls
