@@ -265,11 +265,6 @@ struct Kernels {
   void (*linear_tile)(Index num_rows, Index num_columns, Index depth, const T* packed_a, const T* panel_b,
                       const T* bias, Activation activation, T* output, Index output_stride);
 
-  // mean = Σ x / count and variance = Σ (x − mean)² / count, in double; count ≥ 1.
-  void (*moments)(const T* x, Index count, double* mean, double* variance);
-  // In place: x = (x − mean) / deviation · gain + bias, rounded to T once.
-  void (*normalise)(Index count, double mean, double deviation, const T* gain, const T* bias, T* x);
-
   void (*dropout_row)(const DropoutRow<T>&, T* factors);  // [kBlockKeys], written
 
   void (*exp)(const T*, T*, Index);  // x ≤ 0

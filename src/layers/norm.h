@@ -100,8 +100,9 @@ class NormBuffers {
         scratch_(runtime, workers * kernels::kNormScratch),
         rows_(runtime, workers * elements_) {}
 
-  // Buffer number n of the others.
+  // Buffer number n of the others; nullptr if there are no buffers.
   Compute* other(int worker, Index n) const {
+    if (elements_ == 0) return nullptr;
     return rows_.data() + worker * elements_ + (Index{sums_} + Index{copies_addend_} + n) * buffer_elements_;
   }
 
