@@ -137,10 +137,10 @@ int run(int count, char** arguments) {
   add_compare(app);
   add_heads(app);
   add_train(app);
+  add_generate(app);
   add_embed(app);
   add_similar(app);
   add_lesson(app);
-  add_generate(app);
   add_pull(app);
   add_bench(app);
   add_info(app);

@@ -182,9 +182,7 @@ void train(const TrainArguments& arguments) {
   run.subject = subject_of(arguments, stored ? &*stored : nullptr);
   const TrainingSettings& settings = run.subject.settings;
   const Index checkpoint_every = checkpoint_interval(arguments, settings.steps);
-  if (!arguments.json) write_stdout(plan_text(run.subject));
-  if (arguments.dry_run) return;
-
+  if (arguments.dry_run) return write_stdout(plan_text(run.subject));
   run.trainer = std::make_unique<Trainer>(settings, run.subject.source);
   if (arguments.resume) {
     const LoadedCheckpoint loaded = run.trainer->resume(arguments.run);
@@ -195,6 +193,7 @@ void train(const TrainArguments& arguments) {
                                   .gradient_norm = step.gradient_norm,
                                   .learning_rate = step.learning_rate});
   }
+  if (!arguments.json) write_stdout(plan_text(run.subject));
   run.probe = run.subject.probe();
   describe(run.record, run.subject, run.probe);
   int signal = 0;

@@ -87,7 +87,9 @@ std::string task_list_json() {
     json.string("expected", task.expected);
     json.whole("parameters", decoder_size(task.recipe.model));
     json.name("settings");
+    json.begin_object();
     write_training_settings(json, task.recipe);
+    json.end_object();
     json.end_object();
   }
   json.end_array();

@@ -360,7 +360,7 @@ TYPED_TEST(ActivationLayers, ReluHasAZeroGradientUpToZeroAndNaNStaysInItsElement
 }
 
 TEST(SwigluGradients, AbsentOnesAreNotComputed) {
-  const Operator<float>& op = operators<float>().back();
+  const Operator<float> op = operators<float>().back();
   for (const bool gate_only : {false, true}) {
     Call<float> both(op, {3, 700}, Call<float>::dense), single(op, {3, 700}, Call<float>::dense);
     both.run();

@@ -17,6 +17,7 @@
 #include <set>
 
 #include "regard/attention_backward.h"
+#include "regard/cross_entropy.h"
 #include "regard/linear_backward.h"
 #include "support/attention_cases.h"
 #include "support/attention_checks.h"
@@ -434,6 +435,22 @@ void add_linear(Golden& golden) {
   }
 }
 
+template <class T>
+void add_cross_entropy(Golden& golden) {
+  for (const Index V : {1, 5, 16, 63, 64, 65, 200, 1000}) {
+    Random random(static_cast<std::uint64_t>(700 + V));
+    const auto logits = numbers<T, 2>(random, {5, V});
+    Array<Index, 1> targets({5});
+    targets.fill([&] { return random.integer(0, V - 1); });
+    Array<T, 1> row_loss({5});
+    Array<T, 2> grad_logits({5, V});
+    cross_entropy_forward<T>(logits.view(), targets.view(), {row_loss.view(), grad_logits.view()});
+    const std::string name = "cross_entropy/" + std::to_string(V);
+    golden.add(name + "/row_loss", row_loss.values());
+    golden.add(name + "/grad_logits", grad_logits.values());
+  }
+}
+
 // Every function on values of one magnitude after another.
 template <class T>
 void add_elementwise(Golden& golden, const kernels::KernelTable& table) {
@@ -462,6 +479,7 @@ void add_all(Golden& golden, const kernels::KernelTable& table) {
   add_weights_of_rows<T>(golden);
   add_merge<T>(golden);
   add_linear<T>(golden);
+  add_cross_entropy<T>(golden);
   add_elementwise<T>(golden, table);
 }
 

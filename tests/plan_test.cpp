@@ -10,10 +10,12 @@
 #include "regard/adamw.h"
 #include "regard/attention_backward.h"
 #include "regard/attention_statistics.h"
+#include "regard/cross_entropy.h"
+#include "regard/embedding.h"
 #include "regard/kv_cache.h"
 #include "regard/layer_norm.h"
 #include "regard/linear.h"
-#include "regard/multi_head.h"
+#include "regard/multi_head_backward.h"
 #include "regard/rotary.h"
 #include "support/attention_cases.h"
 #include "support/attention_checks.h"
@@ -254,6 +256,75 @@ TYPED_TEST(Plans, Optimizers) {
       [&](const Runtime& r) { adamw_step<T>(parameters, gradients, first_moment, second_moment, {}, r); });
   ASSERT_EQ(adamw.operators.size(), 1u);
   EXPECT_EQ(adamw.operators[0].bytes, 7.0 * 50000 * sizeof(T));
+}
+
+TYPED_TEST(Plans, LossesAndEmbeddings) {
+  using T = TypeParam;
+  Random random(2);
+  auto logits = normal_array<T, 2>(random, {300, 130});
+  Array<Index, 1> targets({300});
+  targets.fill([&] { return random.integer(0, 129); });
+  Layout<2> turned = Layout<2>::dense();
+  std::swap(turned.order[0], turned.order[1]);
+  for (const Layout<2>& layout : {Layout<2>::dense(), turned}) {
+    Array<T, 2> grad_logits({300, 130}, layout), grad_table({130, 130}, layout);
+    Array<T, 1> row_loss({300});
+    const Plan loss = expect_to_the_byte([&](const Runtime& r) {
+      cross_entropy_forward<T>(logits.view(), targets.view(),
+                               {.row_loss = row_loss.view(), .grad_logits = grad_logits.view()}, {}, r);
+    });
+    ASSERT_EQ(loss.operators.size(), 1u);
+    EXPECT_EQ(loss.operators[0].bytes, 2.0 * 300 * 130 * sizeof(T));
+    for (const bool accumulate : {false, true}) {
+      expect_to_the_byte([&](const Runtime& r) {
+        embedding_forward<T>(logits.view(), targets.view(), grad_logits.view(), {.accumulate = accumulate}, r);
+      });
+      expect_to_the_byte([&](const Runtime& r) {
+        embedding_backward<T>(targets.view(), logits.view(),
+                              {.grad_table = grad_table.view(), .accumulate = accumulate}, r);
+      });
+    }
+  }
+}
+
+// In a layout that has rows (B·L, E), and in one that must be copied.
+TYPED_TEST(Plans, MultiHeadBlocksAndTheirGradients) {
+  using T = TypeParam;
+  constexpr Index B = 2, H = 4, L = 70, D = 8, E = 24;
+  Random random(3);
+  auto square = normal_array<T, 2>(random, {E, H * D}), back = normal_array<T, 2>(random, {H * D, E});
+  const MultiHeadParameters<T> block{.num_heads = H,
+                                     .w_query = square.view(),
+                                     .w_key = square.view(),
+                                     .w_value = square.view(),
+                                     .w_output = back.view()};
+  Layout<3> turned = Layout<3>::dense();
+  std::swap(turned.order[0], turned.order[1]);
+  for (const Layout<3>& layout : {Layout<3>::dense(), turned}) {
+    auto input = relaid(normal_array<T, 3>(random, {B, L, E}), layout);
+    Array<T, 3> output({B, L, E}, layout), grad_input({B, L, E}, layout), row_max({B, H, L}), row_sum({B, H, L});
+    Array<T, 4> query({B, H, L, D}), key({B, H, L, D}), value({B, H, L, D}), context({B, H, L, D});
+    Array<T, 2> grad_w_query({E, H * D}), grad_w_output({H * D, E});
+    expect_to_the_byte([&](const Runtime& r) {
+      multi_head_attention_forward<T>(
+          input.view(), {}, block,
+          {output.view(), query.view(), key.view(), value.view(), context.view(), row_max.view(), row_sum.view()}, {},
+          r);
+    });
+    for (const bool accumulate : {false, true}) {
+      const Plan gradients = expect_to_the_byte([&](const Runtime& r) {
+        multi_head_attention_backward<T>(
+            input.view(), {}, block,
+            {query.view(), key.view(), value.view(), context.view(), row_max.view(), row_sum.view()}, output.view(),
+            {.grad_input = grad_input.view(),
+             .grad_w_query = grad_w_query.view(),
+             .grad_w_output = grad_w_output.view(),
+             .accumulate = {.grad_input = accumulate}},
+            {}, r);
+      });
+      EXPECT_EQ(gradients.operators.size(), 7u);
+    }
+  }
 }
 
 TYPED_TEST(Plans, PartialsAndTheirMerge) {

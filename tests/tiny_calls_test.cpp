@@ -8,10 +8,12 @@
 #include "regard/adamw.h"
 #include "regard/attention_backward.h"
 #include "regard/attention_statistics.h"
+#include "regard/cross_entropy.h"
+#include "regard/embedding.h"
 #include "regard/kv_cache.h"
 #include "regard/layer_norm.h"
 #include "regard/linear_backward.h"
-#include "regard/multi_head.h"
+#include "regard/multi_head_backward.h"
 #include "regard/plan.h"
 #include "regard/rotary.h"
 #include "support/attention_checks.h"
@@ -177,14 +179,25 @@ void check_layers() {
   expect_no_thread("rotary_forward", [&](const Runtime& r) { rotary_forward<T>(query.view(), rotated.view(), {}, r); });
   expect_no_thread("rotary_backward",
                    [&](const Runtime& r) { rotary_backward<T>(query.view(), rotated.view(), {}, false, r); });
+  Array<Index, 1> indices({R});
+  indices.fill([&] { return random.integer(0, I - 1); });
+  Array<T, 2> embedded({R, O}), grad_table({I, O});
+  expect_no_thread("embedding_forward", [&](const Runtime& r) {
+    embedding_forward<T>(parameters.view(), indices.view(), embedded.view(), {.accumulate = true}, r);
+  });
+  expect_no_thread("embedding_backward", [&](const Runtime& r) {
+    embedding_backward<T>(indices.view(), grad_output.view(), {.grad_table = grad_table.view()}, r);
+  });
+  expect_no_thread("cross_entropy_forward", [&](const Runtime& r) {
+    cross_entropy_forward<T>(grad_output.view(), indices.view(), {.grad_logits = embedded.view()}, {}, r);
+  });
   if constexpr (!std::same_as<T, bfloat16>) {
     expect_no_thread("layer_norm_forward", [&](const Runtime& r) {
       layer_norm_forward<T>(input.view(), {}, gain.view(), gain.view(), normed.view(), 1e-5, r);
     });
     std::vector<T> trained(20000), gradients(20000), first_moment(20000), second_moment(20000);
-    expect_no_thread("adamw_step", [&](const Runtime& r) {
-      adamw_step<T>(trained, gradients, first_moment, second_moment, {}, r);
-    });
+    expect_no_thread("adamw_step",
+                     [&](const Runtime& r) { adamw_step<T>(trained, gradients, first_moment, second_moment, {}, r); });
     const auto tokens = numbers<T, 3>(random, {1, R, I});
     const auto wide = numbers<T, 2>(random, {I, 32}), narrow = numbers<T, 2>(random, {I, 16});
     const auto joined = numbers<T, 2>(random, {32, I});
@@ -198,6 +211,25 @@ void check_layers() {
                                        .w_value = narrow.view(),
                                        .w_output = joined.view()},
                                       {.output = attended.view()}, {}, r);
+    });
+    const auto grad_attended = numbers<T, 3>(random, {1, R, I});
+    Array<T, 4> queries({1, 4, R, 8}), keys({1, 2, R, 8}), values({1, 2, R, 8}), context({1, 4, R, 8});
+    Array<T, 3> row_max({1, 4, R}), row_sum({1, 4, R}), grad_tokens({1, R, I});
+    const MultiHeadParameters<T> block{.num_heads = 4,
+                                       .num_kv_heads = 2,
+                                       .w_query = wide.view(),
+                                       .w_key = narrow.view(),
+                                       .w_value = narrow.view(),
+                                       .w_output = joined.view()};
+    multi_head_attention_forward<T>(
+        tokens.view(), {}, block,
+        {attended.view(), queries.view(), keys.view(), values.view(), context.view(), row_max.view(), row_sum.view()},
+        {}, {.num_threads = 1});
+    expect_no_thread("multi_head_attention_backward", [&](const Runtime& r) {
+      multi_head_attention_backward<T>(
+          tokens.view(), {}, block,
+          {queries.view(), keys.view(), values.view(), context.view(), row_max.view(), row_sum.view()},
+          grad_attended.view(), {.grad_input = grad_tokens.view()}, {}, r);
     });
   }
 }

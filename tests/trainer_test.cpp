@@ -142,11 +142,11 @@ TEST(Trainer, ResumedRunsWithBfloat16ProductsGiveTheSameBytes) {
 
 TEST(Trainer, LearnsToCount) {
   TrainingSettings settings = small_settings();
-  settings.steps = 150;
+  settings.steps = 600;
   Trainer trainer = make(settings);
   const Evaluation before = trainer.evaluate(TaskSplit::held_out, 20);
   EXPECT_NEAR(before.loss, std::log(kVocabulary), 0.2);
-  advance(trainer, 150);
+  advance(trainer, 600);
   const Evaluation after = trainer.evaluate(TaskSplit::held_out, 20);
   EXPECT_LT(after.loss, 0.1);
   EXPECT_EQ(after.num_targets, 20 * (kLength - 1));
@@ -423,7 +423,8 @@ TEST(Trainer, LogitsOfAFolderAreThoseOfTransformers) {
   for (Index j = 0; j < length; ++j) {
     const std::vector<double>& expected = rows[static_cast<std::size_t>(j)].numbers();
     for (Index v = 0; v < model.config().vocabulary; ++v) {
-      EXPECT_NEAR(model.logits()(j, v), expected[static_cast<std::size_t>(v)], 1e-10);
+      EXPECT_NEAR(model.logits()(j, v), expected[static_cast<std::size_t>(v)],
+                  1e-6);  // its norms are computed in float
     }
   }
 }

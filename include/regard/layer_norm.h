@@ -128,7 +128,8 @@ struct LayerNormGradients {
 ///
 /// @par Example
 /// @code{.cpp}
-/// layer_norm_backward<float>(input, addend, gain, grad_output, {.grad_input = grad_input, .grad_gain = grad_gain}, 1e-5);
+/// layer_norm_backward<float>(input, addend, gain, grad_output, {.grad_input = grad_input, .grad_gain = grad_gain},
+///                             1e-5);
 /// @endcode
 template <class T>
 REGARD_EXPORT void layer_norm_backward(std::type_identity_t<TensorView<const T, 2>> input,

@@ -75,6 +75,8 @@ struct MultiHeadOutputs {
   TensorView<T, 3> row_sum{};
   /// Softmax weights, (B, H, L, S).
   TensorView<T, 4> weights{};
+  /// Fingerprint of the options, or nullptr: multi_head_attention_backward() detects options that differ.
+  AttentionFingerprint* fingerprint = nullptr;
 };
 
 /// Computes a multi-head attention block.

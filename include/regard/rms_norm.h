@@ -115,7 +115,8 @@ struct RmsNormGradients {
 ///
 /// @par Example
 /// @code{.cpp}
-/// rms_norm_backward<float>(input, addend, gain, grad_output, {.grad_input = grad_input, .grad_gain = grad_gain}, 1e-5);
+/// rms_norm_backward<float>(input, addend, gain, grad_output, {.grad_input = grad_input, .grad_gain = grad_gain},
+///                             1e-5);
 /// @endcode
 template <class T>
 REGARD_EXPORT void rms_norm_backward(std::type_identity_t<TensorView<const T, 2>> input,

@@ -11,8 +11,8 @@
 // sum is left to the caller: taken for many rows at once, it does not lengthen the chain of dependent steps of a row.
 // Read next: src/layers/cross_entropy.cpp.
 #include "kernels.h"
-#include "simd_convert.h"
 #include "simd_math.h"
+#include "simd_wide.h"
 
 namespace regard::kernels::REGARD_ISA {
 namespace {
@@ -24,17 +24,16 @@ inline constexpr int kGroupVectors = kLanes / kWidth<T>;  // of one element for 
 template <class T>
 inline constexpr int kGroups = kGroupVectors<T> < kExpVectors ? kExpVectors / kGroupVectors<T> : 1;
 
-template <int bit, class V, int... Lane>
-REGARD_INLINE V exchanged(V v, Lanes<Lane...>) {
-  return __builtin_shufflevector(v, v, (Lane ^ bit)...);
+template <class T, int bit, int... Lane>
+REGARD_INLINE Vec<T> max_exchanged(Vec<T> v, Lanes<Lane...>) {
+  return max(v, __builtin_shufflevector(v, v, (Lane ^ bit)...));
 }
-// Combines lane i and lane i + half, until one is left.
-template <class T, int half, class F>
-REGARD_INLINE T fold(Vec<T> v, const F& combine) {
-  if constexpr (half == 0) {
+template <class T, int bit = kWidth<T> / 2>
+REGARD_INLINE T largest_lane(Vec<T> v) {
+  if constexpr (bit == 0) {
     return v[0];
   } else {
-    return fold<T, half / 2>(combine(v, exchanged<half>(v, typename FirstLanes<kWidth<T>>::type{})), combine);
+    return largest_lane<T, bit / 2>(max_exchanged<T, bit>(v, typename FirstLanes<kWidth<T>>::type{}));
   }
 }
 
@@ -82,8 +81,7 @@ T largest_of(const T* x, Index count) {
   }
   for (; i + kWidth<T> <= count; i += kWidth<T>) largest[0] = max(load(x + i), largest[0]);
   largest[1] = max(load(x + count - kWidth<T>), largest[1]);
-  const auto larger = [](Vec<T> a, Vec<T> b) { return max(a, b); };
-  return fold<T, kWidth<T> / 2>(max(max(largest[0], largest[1]), max(largest[2], largest[3])), larger);
+  return largest_lane<T>(max(max(largest[0], largest[1]), max(largest[2], largest[3])));
 }
 
 // Σ exp(x − largest); y, if not nullptr, receives the exponentials and may be x.
@@ -103,12 +101,7 @@ double sum_of_exponentials(const T* x, Index count, T largest, T* y) {
     exp_groups<T, 1>(last, subtracted, last, parts);
     if (y) std::memcpy(y + i, last, bytes);
   }
-#pragma GCC unroll 3
-  for (int half = kParts / 2; half > 0; half /= 2) {
-#pragma GCC unroll 4
-    for (int part = 0; part < half; ++part) parts[part] += parts[part + half];
-  }
-  return fold<double, kWidth<double> / 2>(parts[0], [](Vec<double> a, Vec<double> b) { return a + b; });
+  return fold(parts);
 }
 
 }  // namespace

@@ -3,9 +3,9 @@
 // exp, tanh, log, gelu and gelu_tanh over arrays: the functions of simd_math.h and simd_gelu.h, made available to tests
 // and to front ends that show them.
 #include "kernels.h"
-#include "simd_convert.h"
 #include "simd_gelu.h"
 #include "simd_math.h"
+#include "simd_wide.h"
 
 namespace regard::kernels::REGARD_ISA {
 namespace {
@@ -61,21 +61,14 @@ void ElementwiseKernels<T>::add_elements(const T* x, T* sum, Index count) {
 template <class T>
 void ElementwiseKernels<T>::add_wide_elements(const T* x, double* sum, Index count) {
   Index i = 0;
-  for (; i + kWidth<T> <= count; i += kWidth<T>) {
-    if constexpr (sizeof(T) == sizeof(double)) {
-      store(sum + i, load(sum + i) + load(x + i));
-    } else {
-      Vec<double> halves[2];
-      widen_halves(load(x + i), halves);
-      store(sum + i, load(sum + i) + halves[0]);
-      store(sum + i + kWidth<double>, load(sum + i + kWidth<double>) + halves[1]);
-    }
-  }
+  for (; i + kWide <= count; i += kWide) store(sum + i, load(sum + i) + load_wide(x + i));
   for (; i < count; ++i) sum[i] += static_cast<double>(x[i]);
 }
 template <class T>
 void ElementwiseKernels<T>::round_elements(const double* x, T* y, Index count) {
-  for (Index i = 0; i < count; ++i) y[i] = static_cast<T>(x[i]);
+  Index i = 0;
+  for (; i + kWide <= count; i += kWide) store_rounded(y + i, load(x + i));
+  for (; i < count; ++i) y[i] = static_cast<T>(x[i]);
 }
 
 template struct ElementwiseKernels<float>;

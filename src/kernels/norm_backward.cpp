@@ -11,8 +11,8 @@
 //     2. for each tile of 1024 columns: gain in double, then all sums in double, a few rows at a time
 //     3. grad_input of each row, in T
 //
-// The sums of a row have eight lanes, folded by halves. Sums over rows are kept in memory and add one row after another.
-// Read next: src/layers/norm_backward.cpp.
+// The sums of a row have eight lanes, folded by halves. Sums over rows are kept in memory and add one row after
+// another. Read next: src/layers/norm_backward.cpp.
 #include "norm_rows.h"
 
 namespace regard::kernels::REGARD_ISA {

@@ -46,30 +46,6 @@ REGARD_INLINE Vec<float> widen(HalfVec from, Float16) {
 #endif
 }
 
-// The two halves of v. (g++ 12 splits __builtin_convertvector of a half into quarters.)
-#if defined(REGARD_ISA_avx512)
-template <int... Lane>
-REGARD_INLINE void widen_halves(Vec<float> v, Vec<double>* halves, Lanes<Lane...>) {
-  constexpr int half = sizeof...(Lane);
-  halves[0] = (Vec<double>)_mm512_maskz_cvtps_pd(0xff, (__m256)__builtin_shufflevector(v, v, Lane...));
-  halves[1] = (Vec<double>)_mm512_maskz_cvtps_pd(0xff, (__m256)__builtin_shufflevector(v, v, (half + Lane)...));
-}
-#endif
-REGARD_INLINE void widen_halves(Vec<float> v, Vec<double>* halves) {
-#if defined(REGARD_ISA_avx512)
-  widen_halves(v, halves, FirstLanes<kWidth<double>>::type{});
-#elif defined(REGARD_ISA_avx2)
-  halves[0] = (Vec<double>)_mm256_cvtps_pd(_mm256_castps256_ps128((__m256)v));
-  halves[1] = (Vec<double>)_mm256_cvtps_pd(_mm256_extractf128_ps((__m256)v, 1));
-#elif defined(REGARD_ISA_neon)
-  halves[0] = (Vec<double>)vcvt_f64_f32(vget_low_f32((float32x4_t)v));
-  halves[1] = (Vec<double>)vcvt_high_f64_f32((float32x4_t)v);
-#else
-  halves[0] = (Vec<double>)_mm_cvtps_pd((__m128)v);
-  halves[1] = (Vec<double>)_mm_cvtps_pd(_mm_movehl_ps((__m128)v, (__m128)v));
-#endif
-}
-
 // Loads a vector of elements, which may be misaligned, as T: S is T, or a 16-bit type if T is float.
 template <class T, class S>
 REGARD_INLINE Vec<T> load_as(const S* from) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Arithmetic in double on elements of T: vectors that are converted when loaded and rounded once when stored, sums whose
-// order is the same on every instruction set, and division by one number.
+// Arithmetic in double on elements of T: vectors that are converted when loaded and rounded once when stored, sums
+// whose order is the same on every instruction set, and division by one number.
 // Read next: norm_rows.h.
 #pragma once
 
@@ -23,6 +23,30 @@ REGARD_INLINE Vec<double> load_wide(const float* p) {
   return (Vec<double>)vcvt_f64_f32(vld1_f32(p));
 #else
   return (Vec<double>)_mm_cvtps_pd(_mm_castsi128_ps(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
+#endif
+}
+
+// The two halves of v. (g++ 12 splits __builtin_convertvector of a half into quarters.)
+#if defined(REGARD_ISA_avx512)
+template <int... Lane>
+REGARD_INLINE void widen_halves(Vec<float> v, Vec<double>* halves, Lanes<Lane...>) {
+  constexpr int half = sizeof...(Lane);
+  halves[0] = (Vec<double>)_mm512_maskz_cvtps_pd(0xff, (__m256)__builtin_shufflevector(v, v, Lane...));
+  halves[1] = (Vec<double>)_mm512_maskz_cvtps_pd(0xff, (__m256)__builtin_shufflevector(v, v, (half + Lane)...));
+}
+#endif
+REGARD_INLINE void widen_halves(Vec<float> v, Vec<double>* halves) {
+#if defined(REGARD_ISA_avx512)
+  widen_halves(v, halves, FirstLanes<kWidth<double>>::type{});
+#elif defined(REGARD_ISA_avx2)
+  halves[0] = (Vec<double>)_mm256_cvtps_pd(_mm256_castps256_ps128((__m256)v));
+  halves[1] = (Vec<double>)_mm256_cvtps_pd(_mm256_extractf128_ps((__m256)v, 1));
+#elif defined(REGARD_ISA_neon)
+  halves[0] = (Vec<double>)vcvt_f64_f32(vget_low_f32((float32x4_t)v));
+  halves[1] = (Vec<double>)vcvt_high_f64_f32((float32x4_t)v);
+#else
+  halves[0] = (Vec<double>)_mm_cvtps_pd((__m128)v);
+  halves[1] = (Vec<double>)_mm_cvtps_pd(_mm_movehl_ps((__m128)v, (__m128)v));
 #endif
 }
 

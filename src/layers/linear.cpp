@@ -102,8 +102,8 @@ bool is_aligned(const T* pointer) {
   return reinterpret_cast<std::uintptr_t>(pointer) % alignof(T) == 0;
 }
 
-// Rows and panels of one call, in the form in which its tiles multiply them. The products of an element are summed group
-// by group: dimensions 0 … depth_group − 1 first, and so on.
+// Rows and panels of one call, in the form in which its tiles multiply them. The products of an element are summed
+// group by group: dimensions 0 … depth_group − 1 first, and so on.
 template <class T>
 class Operands {
  public:

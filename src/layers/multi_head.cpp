@@ -12,40 +12,20 @@
 // Read next: linear.cpp, attention_forward.cpp.
 #include "regard/multi_head.h"
 
-#include <algorithm>
 #include <array>
-#include <optional>
 #include <span>
 #include <string>
 
 #include "attention/arguments.h"
+#include "multi_head_arguments.h"
 #include "regard/linear.h"
-#include "runtime/parallel.h"
 #include "runtime/workspace.h"
-#include "tensor/checks.h"
-#include "tensor/strided_copy.h"
 
 namespace regard::inline v0 {
 namespace internal {
 namespace {
 
 constexpr const char* kMultiHeadAttentionForward = "multi_head_attention_forward";
-
-// The stride of two axes viewed as one, if such a stride exists.
-std::optional<Index> joined_stride(Index outer_extent, Index outer_stride, Index inner_extent, Index inner_stride) {
-  if (outer_extent == 1) return inner_stride;
-  if (inner_extent == 1) return outer_stride;
-  if (outer_stride == inner_extent * inner_stride) return inner_stride;
-  return std::nullopt;
-}
-
-// split_heads, given the head size, which cannot be derived without heads.
-template <class T>
-TensorView<T, 4> split(const TensorView<T, 3>& joined, Index heads, Index head_size) {
-  TensorView<T, 4> view = split_heads(joined, heads);
-  view.shape[3] = head_size;
-  return view;
-}
 
 // output[b, l] = input[b, l] · parameters + bias: one product if strides can join B and L, otherwise one per b.
 template <class T>
@@ -92,102 +72,7 @@ void project_heads(const TensorView<const T, 3>& input, const TensorView<const T
 }
 
 template <class T>
-void copy(const TensorView<const T, 4>& from, const TensorView<T, 4>& to) {
-  for (Index b = 0; b < to.shape[0]; ++b) {
-    for (Index h = 0; h < to.shape[1]; ++h) {
-      for (Index i = 0; i < to.shape[2]; ++i) {
-        internal::copy_elements(to.shape[3], from.pointer(b, h, i, 0), from.strides[3], to.pointer(b, h, i, 0),
-                                to.strides[3]);
-      }
-    }
-  }
-}
-
-struct Shapes {
-  Index batch, length, keys, heads, key_heads, head_size, value_head_size, width;  // width: columns of the output
-};
-
-// Columns per head of a projection. Without heads any head size is valid; 1 is the smallest.
-template <class T>
-Index columns_per_head(const char* name, const TensorView<const T, 2>& parameters, Index heads) {
-  const Index columns = parameters.shape[1];
-  if (heads == 0 ? columns != 0 : columns == 0 || columns % heads != 0) {
-    reject(kMultiHeadAttentionForward, std::string(name) + " has shape " + shape_text(parameters.shape) +
-                                           "; expected its columns to be a positive multiple of the " +
-                                           std::to_string(heads) + " heads");
-  }
-  return heads == 0 ? 1 : columns / heads;
-}
-
-Index columns_of(Index heads, Index head_size) {
-  Index columns = 0;
-  if (__builtin_mul_overflow(heads, head_size, &columns)) {
-    reject(kMultiHeadAttentionForward,
-           std::to_string(heads) + " heads of " + std::to_string(head_size) + " columns do not fit in 63 bits");
-  }
-  return columns;
-}
-
-template <class T>
-Shapes check_shapes(const TensorView<const T, 3>& input, const TensorView<const T, 3>& source,
-                    const MultiHeadParameters<T>& parameters) {
-  const auto not_negative = [](const char* name, const auto& view) {
-    if (std::any_of(view.shape.begin(), view.shape.end(), [](Index n) { return n < 0; })) {
-      reject(kMultiHeadAttentionForward,
-             std::string(name) + " has shape " + shape_text(view.shape) + "; extents must not be negative");
-    }
-  };
-  not_negative("input", input);
-  not_negative("memory", source);
-  not_negative("w_query", parameters.w_query);
-  not_negative("w_key", parameters.w_key);
-  not_negative("w_value", parameters.w_value);
-  not_negative("w_output", parameters.w_output);
-  if (source.shape[0] != input.shape[0]) {
-    reject(kMultiHeadAttentionForward, "memory has batch " + std::to_string(source.shape[0]) + " in shape " +
-                                           shape_text(source.shape) + "; expected " + std::to_string(input.shape[0]) +
-                                           " as in input " + shape_text(input.shape));
-  }
-  if (parameters.num_heads < 0 || parameters.num_kv_heads < 0) {
-    reject(kMultiHeadAttentionForward, "num_heads is " + std::to_string(parameters.num_heads) +
-                                           " and num_kv_heads is " + std::to_string(parameters.num_kv_heads) +
-                                           "; expected 0 or more");
-  }
-  Shapes s{};
-  s.batch = input.shape[0];
-  s.length = input.shape[1];
-  s.keys = source.shape[1];
-  s.heads = parameters.num_heads;
-  s.key_heads = parameters.num_kv_heads == 0 ? s.heads : parameters.num_kv_heads;
-  s.head_size = columns_per_head("w_query", parameters.w_query, s.heads);
-  s.value_head_size = columns_per_head("w_value", parameters.w_value, s.key_heads);
-
-  const auto matrix = [](const char* name, const TensorView<const T, 2>& view, Index rows, Index columns) {
-    if (view.shape != std::array{rows, columns}) {
-      reject(kMultiHeadAttentionForward, std::string(name) + " has shape " + shape_text(view.shape) + "; expected " +
-                                             shape_text(std::array{rows, columns}));
-    }
-  };
-  matrix("w_query", parameters.w_query, input.shape[2], parameters.w_query.shape[1]);
-  matrix("w_key", parameters.w_key, source.shape[2], columns_of(s.key_heads, s.head_size));
-  matrix("w_value", parameters.w_value, source.shape[2], parameters.w_value.shape[1]);
-  const Index joined = columns_of(s.heads, s.value_head_size);
-  s.width = joined;
-  if (!parameters.w_output.absent()) {
-    matrix("w_output", parameters.w_output, joined, parameters.w_output.shape[1]);
-    s.width = parameters.w_output.shape[1];
-  } else if (!parameters.b_output.absent()) {
-    reject(kMultiHeadAttentionForward, "b_output is given without w_output; expected both or neither");
-  }
-  expect_shape(kMultiHeadAttentionForward, "b_query", parameters.b_query, {parameters.w_query.shape[1]});
-  expect_shape(kMultiHeadAttentionForward, "b_key", parameters.b_key, {parameters.w_key.shape[1]});
-  expect_shape(kMultiHeadAttentionForward, "b_value", parameters.b_value, {parameters.w_value.shape[1]});
-  expect_shape(kMultiHeadAttentionForward, "b_output", parameters.b_output, {s.width});
-  return s;
-}
-
-template <class T>
-void check_outputs(const Shapes& s, const MultiHeadOutputs<T>& outputs, std::span<const Footprint> inputs) {
+void check_outputs(const MultiHeadShapes& s, const MultiHeadOutputs<T>& outputs, std::span<const Footprint> inputs) {
   if (outputs.output.shape != std::array{s.batch, s.length, s.width}) {
     reject(kMultiHeadAttentionForward, "output has shape " + shape_text(outputs.output.shape) + "; expected " +
                                            shape_text(std::array{s.batch, s.length, s.width}));
@@ -236,7 +121,7 @@ void multi_head_attention_forward(std::type_identity_t<TensorView<const T, 3>> i
   using namespace internal;
   const FloatingPointScope scope;
   const TensorView<const T, 3> source = memory.absent() ? input : memory;
-  const Shapes s = check_shapes(input, source, parameters);
+  const MultiHeadShapes s = check_multi_head_shapes(kMultiHeadAttentionForward, input, source, parameters);
   const std::array<Index, 4> query_shape{s.batch, s.heads, s.length, s.head_size};
   const std::array<Index, 4> key_shape{s.batch, s.key_heads, s.keys, s.head_size};
   const std::array<Index, 4> value_shape{s.batch, s.key_heads, s.keys, s.value_head_size};
@@ -285,8 +170,9 @@ void multi_head_attention_forward(std::type_identity_t<TensorView<const T, 3>> i
   attention.row_max = outputs.row_max;
   attention.row_sum = outputs.row_sum;
   attention.weights = outputs.weights;
+  attention.fingerprint = outputs.fingerprint;
   attention_forward(query.view, key.view, value.view, attention, options, runtime);
-  if (!outputs.context.absent() && !in_context) copy<T>(context.view, outputs.context);
+  if (!outputs.context.absent() && !in_context) copy_heads<T>(context.view, outputs.context, runtime);
   if (has_projection) {
     project<T>(join_heads(context.view), parameters.w_output, parameters.b_output, outputs.output, runtime);
   }

@@ -30,8 +30,8 @@ class ModelTensors {
   ModelTensors(const ModelTensors&) = delete;
   ModelTensors& operator=(const ModelTensors&) = delete;
 
-  // Expects a tensor under a name; `found` is the one of that name, or null. `fill` is called by read(), unless there is
-  // a problem. `fields` names the extents: "hidden_size"; or it is empty.
+  // Expects a tensor under a name; `found` is the one of that name, or null. `fill` is called by read(), unless there
+  // is a problem. `fields` names the extents: "hidden_size"; or it is empty.
   void expect(const std::string& name, const StoredTensor* found, const std::vector<Index>& shape,
               std::string_view fields, std::function<void(const float*)> fill);
   // Every tensor that was not expected and is not left unread is a problem: "NAME is not a tensor of MODEL".

@@ -2,7 +2,8 @@
 //
 // Forward and backward of a decoder. Activations of layer i, and the gradients that pass through it:
 //
-//   inputs[i] ─ norm ─ qkv ─ rotary ─ attention ─ output ─(+)─▶ middle ─ norm ─ up ─ activation ─ down ─(+)─▶ inputs[i + 1]
+//   inputs[i] ─ norm ─ qkv ─ rotary ─ attention ─ output ─(+)─▶ middle ─ norm ─ up ─ activation ─ down ─(+)─▶
+//   inputs[i + 1]
 //       └──────────────────────────────────────────────────┘       └──────────────────────────────────────┘
 //   grad_residual moves from right to left; every branch adds its gradient to it.
 //

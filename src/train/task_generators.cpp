@@ -143,7 +143,7 @@ TaskExample sort_example(std::uint64_t seed) {
 // induction:  ^, different random tokens, and the last `lag` of them again. The lag is random: with a fixed one,
 // positions alone would tell the answer.
 
-constexpr Index kInductionTokens = 32, kInductionLength = 32, kMinLag = 8, kMaxLag = 16;
+constexpr Index kInductionTokens = 32, kInductionLength = 32, kMinLag = 12, kMaxLag = 16;
 
 TaskExample induction_example(std::uint64_t seed) {
   Draws draws(seed);

@@ -37,49 +37,68 @@ bool is_held_out(const TaskExample& example, double share) {
   return static_cast<double>(hash >> 11) * 0x1p-53 < share;
 }
 
+// Muon learns these tasks in a fraction of the steps that AdamW needs.
+TrainingSettings muon_recipe(const DecoderConfig& model, Index steps) {
+  TrainingSettings settings;
+  settings.model = model;
+  settings.steps = steps;
+  settings.batch = 32;
+  settings.optimizer = OptimizerKind::muon;
+  settings.learning_rate = 3e-3;
+  settings.schedule = ScheduleKind::warmup_stable_decay;
+  return settings;
+}
+
 std::vector<TrainingTask> all_tasks() {
   std::vector<TrainingTask> tasks{
       {.name = "copy",
        .shows = "A head that attends at a constant distance, because input and output have the same order.",
        .pattern = "the input token at the same place",
-       .expected = "not measured",
+       .expected = "score 1.0, every sequence right, in a few seconds",
        .formed_score = 0.5,
        .held_out = 0.1,
-       .recipe = {.model = {.num_layers = 2, .num_heads = 2, .width = 64}},
+       .recipe = muon_recipe({.num_layers = 2, .num_heads = 2, .width = 64}, 300),
        .vocabulary = internal::letters_vocabulary(),
        .generate = internal::copy_example},
       {.name = "reverse",
        .shows = "A head that attends along the anti-diagonal: the last token of the input is the first of the output.",
        .pattern = "the input token at the mirrored place",
-       .expected = "not measured",
+       .expected = "score 1.0, every sequence right, in a few seconds",
        .formed_score = 0.5,
        .held_out = 0.1,
-       .recipe = {.model = {.num_layers = 2, .num_heads = 2, .width = 64}},
+       .recipe = muon_recipe({.num_layers = 2, .num_heads = 2, .width = 64}, 300),
        .vocabulary = internal::letters_vocabulary(),
        .generate = internal::reverse_example},
       {.name = "sort",
        .shows = "A head that attends by content: output k reads the k-th smallest token of the input.",
        .pattern = "the next smallest input token",
-       .expected = "not measured",
+       .expected =
+           "nearly every sequence right, in about ten seconds; the two heads of layer 0 share the pattern, score 0.4",
        .formed_score = 0.5,
        .held_out = 0.1,
-       .recipe = {.model = {.num_layers = 2, .num_heads = 2, .width = 64}},
+       .recipe = muon_recipe({.num_layers = 2, .num_heads = 2, .width = 64}, 1200),
        .vocabulary = internal::letters_vocabulary(),
        .generate = internal::sort_example},
       {.name = "induction",
        .shows =
            "Two heads that work together: one copies each previous token, the other finds what followed it before.",
        .pattern = "the token after the earlier copy",
-       .expected = "not measured",
+       .expected = "score above 0.9, in a few seconds",
        .formed_score = 0.5,
        .held_out = 0.1,
-       .recipe = {.model = {.num_layers = 2, .num_heads = 2, .width = 64}},
+       .recipe = muon_recipe({.num_layers = 2,
+                              .num_heads = 4,
+                              .width = 128,
+                              .positions = PositionKind::rotary,
+                              .feed_forward_kind = FeedForwardKind::none,
+                              .biases = true},
+                             300),
        .vocabulary = internal::induction_vocabulary(),
        .generate = internal::induction_example},
       {.name = "recall",
        .shows = "Associative memory: a key is looked up in a list of pairs.",
        .pattern = "the value after the earlier key",
-       .expected = "not measured",
+       .expected = "open: this recipe does not solve the task yet",
        .formed_score = 0.5,
        .held_out = 0.1,
        .recipe = {.model = {.num_layers = 2, .num_heads = 2, .width = 64}},
@@ -88,16 +107,16 @@ std::vector<TrainingTask> all_tasks() {
       {.name = "addition",
        .shows = "Long addition, digit by digit, with carries.",
        .pattern = "the two digits of the same place",
-       .expected = "not measured",
+       .expected = "every sum right, in about fifteen seconds",
        .formed_score = 0.5,
        .held_out = 0.1,
-       .recipe = {.model = {.num_layers = 2, .num_heads = 2, .width = 64}},
+       .recipe = muon_recipe({.num_layers = 2, .num_heads = 4, .width = 64}, 1500),
        .vocabulary = internal::addition_vocabulary(),
        .generate = internal::addition_example},
       {.name = "modular-addition",
        .shows = "Grokking: the training examples are memorized first, and the rule is found much later.",
        .pattern = "both numbers",
-       .expected = "not measured",
+       .expected = "open: this recipe does not solve the task yet",
        .formed_score = 0.5,
        .held_out = 0.5,
        .recipe = {.model = {.num_layers = 2, .num_heads = 2, .width = 64}},
@@ -106,10 +125,10 @@ std::vector<TrainingTask> all_tasks() {
       {.name = "brackets",
        .shows = "A stack: which bracket closes next depends on the last one that is still open.",
        .pattern = "the bracket that is closed",
-       .expected = "not measured",
+       .expected = "score above 0.5, nearly every bracket right, in about fifteen seconds",
        .formed_score = 0.5,
        .held_out = 0.1,
-       .recipe = {.model = {.num_layers = 2, .num_heads = 2, .width = 64}},
+       .recipe = muon_recipe({.num_layers = 2, .num_heads = 2, .width = 64}, 600),
        .vocabulary = internal::brackets_vocabulary(),
        .generate = internal::brackets_example},
   };

@@ -76,8 +76,7 @@ struct Run {
 
 // The sum over all rows in order.
 template <class T>
-double sum_of(const TensorView<const T, 2>& rows) {
-  double sum = 0;
+double added(double sum, const TensorView<const T, 2>& rows) {
   for (Index i = 0; i < rows.shape[0]; ++i) {
     for (Index j = 0; j < rows.shape[1]; ++j) sum += static_cast<double>(rows(i, j));
   }
@@ -143,9 +142,8 @@ TrainingStep Trainer::State::advance(Run<T>& of, const Runtime& runtime) {
   for (Index begin = 0; begin < settings.batch; begin += settings.micro_batch) {
     const TrainingBatch batch = batch_of(begin, std::min(begin + settings.micro_batch, settings.batch));
     of.model.forward_backward(batch, begin > 0, {}, runtime);
-    const double loss = sum_of(of.model.row_losses());
-    if (!std::isfinite(loss)) internal::throw_diverged(of.model, settings, batch, step(), runtime);
-    sum += loss;
+    sum = added(sum, of.model.row_losses());
+    if (!std::isfinite(sum)) internal::throw_diverged(of.model, settings, batch, step(), runtime);
   }
   result.loss = examples.num_targets > 0 ? sum / static_cast<double>(examples.num_targets) : 0;
   // A stop would leave some parameters updated and others not.
@@ -176,7 +174,7 @@ Evaluation Trainer::State::evaluate(Run<T>& of, TaskSplit split, Index count, co
     of.model.evaluate(
         {.tokens = evaluated.part(evaluated.tokens, 0, size), .targets = evaluated.part(evaluated.targets, 0, size)},
         ablated, {}, nullptr, runtime);
-    sum += sum_of(of.model.row_losses());
+    sum = added(sum, of.model.row_losses());
     result.num_targets += evaluated.num_targets;
     const TensorView<const T, 2> logits = of.model.logits();
     for (Index b = 0; b < size; ++b) {

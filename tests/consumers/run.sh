@@ -61,7 +61,7 @@ case $mode in
     test -f "$headers/attention.h" && test ! -e "$headers/io"
     explains_lack io "is not installed in $prefix; configure Regard with REGARD_IO=ON"
     if compgen -G "$build/src/explain/libregard_explain*" >/dev/null; then
-      for component in io model explain; do
+      for component in io model train explain; do
         if [ $component != io ]; then
           explains_lack $component "the component $component is not installed in $prefix; configure Regard with REGARD_${component^^}=ON"
         fi
@@ -71,7 +71,7 @@ case $mode in
       done
       diff <(cd "$root/include/regard" && find . | sort) <(cd "$headers" && find . | sort)
     fi
-    explains_lack nonsense 'there is no component nonsense; expected io, model or explain'
+    explains_lack nonsense 'there is no component nonsense; expected io, model, train or explain'
     if [ -f "$build/cli/regard.1" ]; then
       cmake --install "$build" --prefix "$prefix" --component program
       for written in man/man1/regard.1 bash-completion/completions/regard zsh/site-functions/_regard \

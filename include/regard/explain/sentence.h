@@ -69,8 +69,8 @@ struct SentenceModel {
                                  const Runtime& runtime = {}) const;
 };
 
-/// Loads a folder in the layout of Hugging Face, with config.json, tokenizer.json and model.safetensors; or the model of
-/// a training run (load_trained_model()).
+/// Loads a folder in the layout of Hugging Face, with config.json, tokenizer.json and model.safetensors; or the model
+/// of a training run (load_trained_model()).
 ///
 /// @param folder   Path of the folder.
 /// @param options  How to read the files, and limits.
@@ -84,8 +84,8 @@ REGARD_EXPORT SentenceModel load_sentence_model(const std::string& folder, const
 
 /// A word of a sentence.
 ///
-/// The special tokens that an encoder expects around a text, [CLS] and [SEP], are words of one token, marked as special.
-/// Each token of a decoder is a word; white space is written as "␣", "⇥" and "↵".
+/// The special tokens that an encoder expects around a text, [CLS] and [SEP], are words of one token, marked as
+/// special. Each token of a decoder is a word; white space is written as "␣", "⇥" and "↵".
 struct SentenceWord {
   std::string text;           ///< As the text spells it; "[CLS]" for a special token.
   std::vector<Index> tokens;  ///< Indices of its pieces.
@@ -137,7 +137,8 @@ struct FittedTokens {
 /// @param truncate  Whether to truncate a text that is too long, as in SentenceOptions.
 /// @param runtime   Only its stop token is used.
 /// @return The tokens.
-/// @throws InvalidArgument  as Tokenizer::encode() and Vocabulary::encode() do, and if the text has more tokens than the model has positions
+/// @throws InvalidArgument  as Tokenizer::encode() and Vocabulary::encode() do, and if the text has more tokens than
+/// the model has positions
 ///                          and `truncate` is not set. The message names both counts.
 /// @throws Cancelled        if a stop is requested.
 REGARD_EXPORT FittedTokens fitted_tokens(const SentenceModel& model, std::string_view text, bool truncate = false,
@@ -150,7 +151,8 @@ REGARD_EXPORT FittedTokens fitted_tokens(const SentenceModel& model, std::string
 /// @param options  Hidden words, and whether to truncate.
 /// @param runtime  Threads, scratch memory and cancellation.
 /// @return The sentence with all intermediate results.
-/// @throws InvalidArgument  as fitted_tokens() and SentenceModel::trace() do, and as word_index() does for a word to hide.
+/// @throws InvalidArgument  as fitted_tokens() and SentenceModel::trace() do, and as word_index() does for a word to
+/// hide.
 /// @throws DataError        if a computed value is not finite because parameters of the model are too large or are not
 ///                          finite. The message names the layer, the array and the token.
 /// @throws Cancelled        if a stop is requested.

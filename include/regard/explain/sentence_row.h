@@ -121,8 +121,8 @@ REGARD_EXPORT SoftmaxTerm softmax_term(const SentenceRow& row, Index query, Inde
 inline constexpr Index kFarthest = 16;
 /// The mean weight of each head by signed distance, key − query in words, kept as sums and counts.
 ///
-/// The mean is over all pairs of words, in a causal model only those whose key does not follow the query. A word paired with itself counts; [CLS] and [SEP] do not. Distances of
-/// kFarthest words and more form one class.
+/// The mean is over all pairs of words, in a causal model only those whose key does not follow the query. A word
+/// paired with itself counts; [CLS] and [SEP] do not. Distances of kFarthest words and more form one class.
 struct DistanceSums {
   Index num_layers = 0;  ///< N, number of layers.
   Index num_heads = 0;   ///< H, number of heads per layer.
@@ -222,7 +222,8 @@ REGARD_EXPORT bool is_content_word(std::string_view word);
 /// salience = weight − baseline(layer, head, target − word)
 /// @endcode
 ///
-/// In a causal model the baseline is at least the uniform weight, 1 / number of visible keys: the first tokens have few.
+/// In a causal model the baseline is at least the uniform weight, 1 / number of visible keys: the first tokens have
+/// few.
 ///
 /// @param sentence           The sentence.
 /// @param checkpoint_sha256  SHA-256 of the model's checkpoint, which selects the baseline.

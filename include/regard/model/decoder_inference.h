@@ -27,8 +27,8 @@ namespace regard::inline v0 {
 
 /// The parameters of one layer. A parameter that the model lacks is absent.
 ///
-/// Matrices are viewed as (in, out), so that output = input · W + b; the file stores them as (out, in). Query head h uses
-/// columns h·D … (h + 1)·D − 1 of w_query and the same rows of w_output.
+/// Matrices are viewed as (in, out), so that output = input · W + b; the file stores them as (out, in). Query head h
+/// uses columns h·D … (h + 1)·D − 1 of w_query and the same rows of w_output.
 struct DecoderLayer {
   TensorView<const float, 1> norm_attention_gain;     ///< Gain of the norm before attention, (E).
   TensorView<const float, 1> norm_attention_bias;     ///< Its bias, (E).
@@ -85,7 +85,8 @@ struct Decoder {
 /// @return The model.
 /// @throws DataError  in any of these cases; the message names the path:
 ///                    - a config.json that parse_decoder_config() rejects
-///                    - tensors that are missing, unknown, of the wrong shape or not of a floating-point type; one error
+///                    - tensors that are missing, unknown, of the wrong shape or not of a floating-point type; one
+///                    error
 ///                      lists them all
 ///                    - parameters that do not fit in memory, with both sizes
 ///                    - files that Checkpoint::read_folder() rejects
@@ -112,7 +113,7 @@ struct DecodeOptions {
   ///     1 0 1 0
   ///     1 0 1 1
   /// @endverbatim
-  std::vector<Index> hidden_keys;
+  std::vector<Index> hidden_keys{};
   bool logits = true;  ///< Whether to compute DecoderTrace::normed and logits.
 };
 

@@ -150,7 +150,8 @@ struct Generated {
 /// @param options  Number of tokens, sampling and callback.
 /// @param runtime  Threads, scratch memory and cancellation.
 /// @return The generated tokens.
-/// @throws InvalidArgument  before any work, if the prompt is empty, longer than max_positions, or has an id outside the
+/// @throws InvalidArgument  before any work, if the prompt is empty, longer than max_positions, or has an id outside
+/// the
 ///                          vocabulary, or if an option is out of range.
 /// @throws DataError        if a logit is not finite because parameters of the model are too large or not finite. The
 ///                          message names the file and the position.

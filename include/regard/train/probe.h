@@ -48,8 +48,8 @@ REGARD_EXPORT ProbeSequences text_probe(const TextData& text, std::uint64_t seed
 
 /// Observes all heads.
 ///
-/// Overwrites the gradients of the model, and leaves its parameters as they are. Costs one forward and backward pass and
-/// one forward pass for each head.
+/// Overwrites the gradients of the model, and leaves its parameters as they are. Costs one forward and backward pass
+/// and one forward pass for each head.
 ///
 /// @tparam T         float or double.
 /// @param model      The model; its calls must have room for the sequences.

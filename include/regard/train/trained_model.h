@@ -30,7 +30,8 @@ struct TrainedModel {
 /// @param options  How to read the files, and limits.
 /// @param runtime  Threads, scratch memory and cancellation.
 /// @return The model.
-/// @throws DataError  as trained_model_folder(), load_decoder() and Vocabulary::read() do, and if the vocabulary does not
+/// @throws DataError  as trained_model_folder(), load_decoder() and Vocabulary::read() do, and if the vocabulary does
+/// not
 ///                    have as many tokens as the decoder.
 /// @throws Cancelled  if a stop is requested.
 ///

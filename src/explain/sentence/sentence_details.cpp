@@ -4,7 +4,8 @@
 //
 //     encoder   word + position + type → norm → … input ─ W_query + b → q ┐
 //                                                  key ─ W_key   + b → k ┴ q·k → weight · v (W_value + b) → context
-//               context · W_output(head) + other heads + b_output + input → norm → feed-forward, + itself → norm → output
+//               context · W_output(head) + other heads + b_output + input → norm → feed-forward, + itself → norm →
+//               output
 //     decoder   word + position → … input → norm ─ W_query … as above … → context
 //               context · W_output(head) + other heads + b_output + input → residual → norm → feed-forward, + residual
 //

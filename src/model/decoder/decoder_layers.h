@@ -2,8 +2,8 @@
 //
 // Shared by decode_trace and DecoderSession: the rows of R tokens through the layers of a decoder.
 //
-//     input (R, E) ─ norm ─ projections ─▶ (R, (H + 2 Hkv) · D) ─ rotary ─ attention ─▶ context ─ output, + input ─▶ residual
-//     residual ─ norm ─ up, activation ─▶ activated (R, F) ─ down, + residual ─▶ output (R, E)
+//     input (R, E) ─ norm ─ projections ─▶ (R, (H + 2 Hkv) · D) ─ rotary ─ attention ─▶ context ─ output, + input ─▶
+//     residual residual ─ norm ─ up, activation ─▶ activated (R, F) ─ down, + residual ─▶ output (R, E)
 //
 // Attention differs: all keys of a trace are rows of the same call, those of a session are in its caches.
 // Read next: decoder_layers.cpp, decoder_trace.cpp, generate.cpp.
@@ -16,8 +16,8 @@
 
 namespace regard::inline v0::internal {
 
-// Throws InvalidArgument "operation: …" if the tokens `first` … do not fit into the positions, and for an id outside the
-// vocabulary.
+// Throws InvalidArgument "operation: …" if the tokens `first` … do not fit into the positions, and for an id outside
+// the vocabulary.
 void check_decoder_ids(const char* operation, const DecoderConfig& config, Index first, std::span<const Index> ids);
 
 // The results of a layer for R tokens; reused for the next layer.

@@ -2,7 +2,8 @@
 //
 // Generation: a session keeps the keys and values of each layer in a KvCache, and appends the rows of new tokens.
 //
-//     append(ids):  kChunk tokens at a time   embedded ─▶ layer 0 ─▶ … ─▶ layer N − 1       key, value ─▶ cache of the layer
+//     append(ids):  kChunk tokens at a time   embedded ─▶ layer 0 ─▶ … ─▶ layer N − 1       key, value ─▶ cache of
+//     the layer
 //                   of the last token only                                    └─▶ norm ─▶ logits
 //
 // Read next: decoder_layers.cpp, sampling.cpp.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// sample_token: the choice of a token from its logits. The largest ones are found with a partial sort, the probabilities
-// are in double, and their sums run from the largest to the smallest.
+// sample_token: the choice of a token from its logits. The largest ones are found with a partial sort, the
+// probabilities are in double, and their sums run from the largest to the smallest.
 //
 // Source of top_p: Holtzman et al., "The curious case of neural text degeneration", arXiv 1904.09751.
 // Read next: generate.cpp, regard/random.h.
