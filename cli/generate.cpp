@@ -166,7 +166,7 @@ void add_generate(CLI::App& app) {
   CLI::App* command = app.add_subcommand("generate", "Continue a text with a decoder that regard train has trained");
   command
       ->add_option("run", arguments->run,
-                   "the folder of a training run (its newest checkpoint),\nor one checkpoint of it")
+                   "the folder of a training run (its newest\ncheckpoint), or one checkpoint of it")
       ->type_name("RUN")
       ->required();
   command->add_option("prompt", arguments->prompt, "the beginning of the text; -: standard input")
@@ -179,12 +179,12 @@ void add_generate(CLI::App& app) {
       "largest number of tokens to generate (default: 256);\ngeneration also ends when the positions of the model\n"
       "are used up");
   add("--temperature", arguments->temperature, "X",
-      "divide the logits by X (default: 1); 0 takes the most\nprobable token each time");
+      "divide the logits by X (default: 1); 0 takes the\nmost probable token each time");
   add("--top-k", arguments->top_k, "K", "only the K most probable tokens (default: 0, all)");
   add("--top-p", arguments->top_p, "P",
-      "only the most probable tokens whose probabilities sum\nto at least P (default: 1)");
+      "only the most probable tokens whose probabilities\nsum to at least P (default: 1)");
   add("--seed", arguments->seed, "N", "seed of the draws (default: 0)");
-  command->add_flag("--json", arguments->json, "print the tokens and the settings as JSON, at the end");
+  command->add_flag("--json", arguments->json, "print the tokens and the settings as JSON, at the\nend");
   command->add_flag("--mmap", arguments->map, "map the checkpoint instead of reading it");
   command->footer(
       "EXAMPLES\n"

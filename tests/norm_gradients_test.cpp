@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Gradients of layer norm and RMS norm, and RMS norm itself: compared with the formulas in a wider type and with central
-// differences, on every instruction set; groups of rows, accumulation, layouts and threads.
+// Gradients of layer norm and RMS norm, and RMS norm itself: compared with the formulas in a wider type and with
+// central differences, on every instruction set; groups of rows, accumulation, layouts and threads.
 // Read next: layer_norm_test.cpp, src/layers/norm_backward.cpp.
 #include <cmath>
 

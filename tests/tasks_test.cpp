@@ -255,7 +255,7 @@ TEST(Tasks, HeldOutSequencesAreNeverSeen) {
     EXPECT_GT(task.held_out, 0);
     EXPECT_LT(task.held_out, 1);
     std::set<std::vector<Index>> seen;
-    for (const std::uint64_t seed : {1, 2})
+    for (const std::uint64_t seed : {1U, 2U})
       for (Index index = 0; index < 500; ++index) seen.insert(task.example(seed, TaskSplit::train, index).tokens);
     for (Index index = 0; index < 500; ++index)
       EXPECT_EQ(seen.count(task.example(1, TaskSplit::held_out, index).tokens), 0u);

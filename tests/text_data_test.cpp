@@ -51,7 +51,7 @@ TEST(TextData, CharactersAreNotDivided) {
 }
 
 TEST(TextData, WindowsOfAnEpochStartEverywhereOnce) {
-  for (const std::size_t count : {22, 23, 24, 40, 57, 109, 500}) {
+  for (const std::size_t count : {22U, 23U, 24U, 40U, 57U, 109U, 500U}) {
     const TextData data = characters(digits(count), 1);
     for (const TaskSplit split : {TaskSplit::train, TaskSplit::held_out}) {
       const Index n = data.num_windows(split);

@@ -170,7 +170,7 @@ TEST(Vocabulary, RunsAreMergedFromTheLeft) {
 TEST(Vocabulary, BytePairsMatchTheReference) {
   std::mt19937 random(20260131);
   for (const char* alphabet : {"ab", "ab c", "aab  \n1.", "é中 x", "", "the rain in spain 10."}) {
-    for (const std::size_t count : {0, 1, 2, 30, 400, 1500}) {
+    for (const std::size_t count : {0U, 1U, 2U, 30U, 400U, 1500U}) {
       SCOPED_TRACE(std::string(alphabet) + " " + std::to_string(count));
       // Runs of a class longer than 64 bytes are a different test.
       std::string text = random_bytes(random, count, alphabet);

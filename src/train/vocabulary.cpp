@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <tuple>
 
 #include "regard/error.h"
 #include "regard/io/utf8.h"
@@ -68,7 +69,8 @@ std::vector<std::string> byte_pair_tokens(const std::vector<TokenPair>& merges) 
 std::vector<std::uint32_t> sorted_ids(const std::vector<std::string>& tokens) {
   std::vector<std::uint32_t> ids(tokens.size());
   std::iota(ids.begin(), ids.end(), 0u);
-  std::stable_sort(ids.begin(), ids.end(), [&](std::uint32_t a, std::uint32_t b) { return tokens[a] < tokens[b]; });
+  std::sort(ids.begin(), ids.end(),
+            [&](std::uint32_t a, std::uint32_t b) { return std::tie(tokens[a], a) < std::tie(tokens[b], b); });
   return ids;
 }
 
