@@ -156,7 +156,7 @@ def test_untrusted_runs(runs, tmp_path):
             ("vocabulary.json", "{}", "schema is missing"),
             ("vocabulary.json", json.dumps(vocabulary("words")[0]), "has 8 tokens; config.json has a vocab_size of 9"),
             ("config.json", "{}", "model_type is missing"),
-            ("config.json", '{"model_type": "bert"}', "expected llama or regard_decoder"),
+            ("config.json", '{"model_type": "bert"}', 'expected "llama", "regard_decoder"'),
             ("model.safetensors", "x", "model.safetensors")]:
         kept = (checkpoint / name).read_bytes()
         (checkpoint / name).write_text(text)
