@@ -101,7 +101,9 @@ void* training_open(const TrainingShape* shape) {
 }
 void training_close(void* run) { delete static_cast<Run*>(run); }
 
-std::int64_t training_vocabulary(const void* run) { return static_cast<const Run*>(run)->trainer->source().vocabulary(); }
+std::int64_t training_vocabulary(const void* run) {
+  return static_cast<const Run*>(run)->trainer->source().vocabulary();
+}
 
 // The loss of the step.
 double training_step(void* run) {

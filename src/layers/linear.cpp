@@ -19,7 +19,6 @@
 #include <string>
 
 #include "kernel_activation.h"
-#include "kernels/layer_table.h"
 #include "kernels/table.h"
 #include "linear_product.h"
 #include "runtime/parallel.h"
@@ -220,14 +219,10 @@ void multiply(const TensorView<const T, 2>& input, const T* panels, const Tensor
   const int workers = num_workers(runtime, most_blocks * groups, num_products);
   const Index block_rows = rows_of_task(rows, groups, workers);
   const Index blocks = (rows + block_rows - 1) / block_rows;
-  // Kernels write dense aligned rows; any other output, an accumulated one, and one that is a sum of several groups, is
-  // copied from a tile.
+  // Kernels write dense aligned rows; any other output is copied from a tile.
   constexpr bool kSameType = std::same_as<Output, Compute>;
-  const bool many_sums = operands.num_groups() > 1;
-  const bool direct = kSameType && !sum.accumulate && !many_sums && output.strides[1] == 1 && is_aligned(output.data);
-  constexpr Index kTile = kRows * kPanel;
-  const Index scratch_elements =
-      operands.row_elements() + operands.panel_elements() + (direct ? 0 : kTile) + (many_sums ? kTile : 0);
+  const bool direct = kSameType && output.strides[1] == 1 && is_aligned(output.data);
+  const Index scratch_elements = operands.row_elements() + operands.panel_elements() + (direct ? 0 : kRows * kPanel);
   const Workspace<Compute> scratch(runtime, workers * scratch_elements);
   if (is_planning()) {
     const double weight = static_cast<double>(columns) * static_cast<double>(depth);
@@ -238,7 +233,6 @@ void multiply(const TensorView<const T, 2>& input, const T* panels, const Tensor
                    .bytes = (static_cast<double>(input.size()) + weight) * sizeof(T) +
                             static_cast<double>(output.size()) * sizeof(Output)});
   }
-  const auto add = kernels::active().of<Compute>().layers->add;
   for_each_item(runtime, workers, blocks * groups, [&](Index task, int worker) {
     Compute* packed_rows = scratch.data() + worker * scratch_elements;
     Compute* panel_buffer = packed_rows + operands.row_elements();
@@ -255,29 +249,20 @@ void multiply(const TensorView<const T, 2>& input, const T* panels, const Tensor
       if constexpr (kSameType) {
         if (direct) to = output.pointer(first, column);
       }
-      const Compute* const packed_panel = operands.panel(panel, panel_buffer);
-      operands.tile(0, num_rows, width, packed_rows, packed_panel, bias.absent() ? nullptr : dense_bias.data() + column,
-                    activation, to, direct ? output.strides[0] : kPanel);
-      if (direct) continue;
-      bool accumulate = sum.accumulate;
-      if (many_sums) {
-        Compute* const next = tile + kTile;
-        if (accumulate) {
-          for (Index i = 0; i < num_rows; ++i) {
-            read_numbers(kElementType<Output>, width, output.pointer(first + i, column), output.strides[1],
-                         next + i * kPanel);
-          }
-          add(next, tile, num_rows * kPanel);
-          accumulate = false;
-        }
-        for (Index group = 1; group < operands.num_groups(); ++group) {
-          operands.tile(group, num_rows, width, packed_rows, packed_panel, nullptr, activation, next, kPanel);
-          add(next, tile, num_rows * kPanel);
-        }
+      for (Index i = 0; i < num_rows && sum.accumulate && !direct; ++i) {
+        read_numbers(kElementType<Output>, width, output.pointer(first + i, column), output.strides[1],
+                     tile + i * kPanel);
       }
-      for (Index i = 0; i < num_rows; ++i) {
-        write_or_add_numbers(accumulate, kElementType<Output>, width, tile + i * kPanel,
-                             output.pointer(first + i, column), output.strides[1]);
+      const Compute* const packed_panel = operands.panel(panel, panel_buffer);
+      for (Index group = 0; group < operands.num_groups(); ++group) {
+        const bool added = group > 0 || sum.accumulate;
+        operands.tile(group, num_rows, width, packed_rows, packed_panel,
+                      bias.absent() || group > 0 ? nullptr : dense_bias.data() + column,
+                      added ? kernels::Activation::added : activation, to, direct ? output.strides[0] : kPanel);
+      }
+      for (Index i = 0; i < num_rows && !direct; ++i) {
+        write_numbers(kElementType<Output>, width, tile + i * kPanel, output.pointer(first + i, column),
+                      output.strides[1]);
       }
     }
   });
