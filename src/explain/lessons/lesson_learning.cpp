@@ -3,17 +3,19 @@
 // Lesson learning: how W_query, W_key and W_value are learned. The words and matrices are those of lesson three-words;
 // the task, the loss and the training are this lesson's, because the document stops before them. Its numbers for the
 // forward pass are compared. Read next: gradient_operations.cpp, training_operations.cpp.
+#include <array>
+
 #include "lessons.h"
 
 namespace regard::inline v0 {
 namespace {
 
 // Learning rate, decays of the two moments, epsilon, weight decay.
-const std::vector<double> kRates = {0.05, 0.9, 0.999, 1e-8, 0.01};
+constexpr std::array kRates = {0.05, 0.9, 0.999, 1e-8, 0.01};
 constexpr double kNumSteps = 200;
 
 std::vector<double> rates_and(const std::vector<double>& more) {
-  std::vector<double> numbers = kRates;
+  std::vector<double> numbers(kRates.begin(), kRates.end());
   numbers.insert(numbers.end(), more.begin(), more.end());
   return numbers;
 }
@@ -171,7 +173,7 @@ std::vector<StepRequest> optimizer_steps() {
        .operands = {"W_query", "dW_query"},
        .result = "W_query₁",
        .name = "w-query-step",
-       .numbers = kRates,
+       .numbers = rates_and({}),
        .notes = {"AdamW keeps two moments for each element: a running mean of the gradient, and one of its square. "
                  "Both start at 0, and dividing by 1 − 0.9 and 1 − 0.999 removes that bias.",
                  "In the first step g / √g² is 1 or −1, so every element moves by the learning rate 0.05, whatever the "
@@ -180,12 +182,12 @@ std::vector<StepRequest> optimizer_steps() {
        .operands = {"W_key", "dW_key"},
        .result = "W_key₁",
        .name = "w-key-step",
-       .numbers = kRates},
+       .numbers = rates_and({})},
       {.operation = Operation::adamw,
        .operands = {"W_value", "dW_value"},
        .result = "W_value₁",
        .name = "w-value-step",
-       .numbers = kRates},
+       .numbers = rates_and({})},
       {.operation = Operation::training,
        .operands = {"X", "Y", "W_query", "W_key", "W_value"},
        .result = "training",
