@@ -157,7 +157,7 @@ struct DecoderTraining<T>::State {
     const auto [out, in] = of.weight.value.shape;
     if constexpr (std::is_same_v<T, float>) {
       if (options.bf16_products) {
-        linear_forward(rounded_rows(input, in, now.rounded_input, runtime), transposed(rounded(of.weight)), {},
+        linear_forward(rounded_rows(input, in, rounded_input(input), runtime), transposed(rounded(of.weight)), {},
                        matrix(output, out), runtime);
         if (!of.bias.value.absent()) internal::add_bias<T>(matrix(output, out), of.bias.value, runtime);
         return;
@@ -169,9 +169,10 @@ struct DecoderTraining<T>::State {
   TensorView<const bfloat16, 2> rounded(const internal::TrainedMatrix<T>& of) const {
     return {now.rounded_parameters.data() + (of.value.data - parameters.data()), of.value.shape};
   }
-  TensorView<const bfloat16, 2> rounded_rows(T* rows_of, Index columns, const internal::ZeroedMemory<bfloat16>& memory,
+  bfloat16* rounded_input(const T* input) const { return now.rounded_inputs.data() + (input - now.memory.data()); }
+  TensorView<const bfloat16, 2> rounded_rows(T* rows_of, Index columns, bfloat16* memory,
                                              const Runtime& runtime) const {
-    const TensorView<bfloat16, 2> to(memory.data(), {rows(), columns});
+    const TensorView<bfloat16, 2> to(memory, {rows(), columns});
     convert(matrix(rows_of, columns), to, runtime);
     return to;
   }
@@ -193,8 +194,12 @@ struct DecoderTraining<T>::State {
                                           .rows_per_group = length};
     if constexpr (std::is_same_v<T, float>) {
       if (options.bf16_products) {
-        linear_backward(rounded_rows(input, in, now.rounded_input, runtime), transposed(rounded(of.weight)),
-                        rounded_rows(grad_output, out, now.rounded_gradient, runtime), gradients_of, runtime);
+        // Inputs that are recomputed have not all been multiplied again, and so have not been rounded.
+        bfloat16* const place = rounded_input(input);
+        const auto rounded_forward = options.recompute ? rounded_rows(input, in, place, runtime)
+                                                       : TensorView<const bfloat16, 2>(place, {rows(), in});
+        linear_backward(rounded_forward, transposed(rounded(of.weight)),
+                        rounded_rows(grad_output, out, now.rounded_gradient.data(), runtime), gradients_of, runtime);
         return;
       }
     }
