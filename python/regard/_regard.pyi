@@ -95,7 +95,7 @@ def linear_forward(input: object, weight: PackedLinear | object, bias: object | 
     is none, relu, gelu, gelu_tanh or silu. The weight of a PyTorch nn.Linear has shape (O, I): pass weight.T.
     """
 
-def linear_backward(input: object, weight: object, grad_output: object, *, grad_input: object | None = None, grad_weight: object | None = None, grad_bias: object | None = None, accumulate: Sequence[str] = (), num_threads: int = 0) -> dict[str, Any]:
+def linear_backward(input: object, weight: object, grad_output: object, *, grad_input: object | None = None, grad_weight: object | None = None, grad_bias: object | None = None, accumulate: Sequence[str] = (), rows_per_group: int = 0, num_threads: int = 0) -> dict[str, Any]:
     """
     Gradients of input · weight + bias, by name: grad_input (R, I), grad_weight (I, O) and grad_bias
     (O), from grad_output (R, O), the gradient of the loss with respect to the argument of the
@@ -103,15 +103,79 @@ def linear_backward(input: object, weight: object, grad_output: object, *, grad_
     the name.
     """
 
-def layer_norm_forward(input: object, gain: object, bias: object, *, addend: object | None = None, epsilon: float = 1e-05, out: object | None = None, num_threads: int = 0) -> Any:
+def activation_forward(input: object, activation: str, *, out: object | None = None, num_threads: int = 0) -> Any:
+    """
+    f(input), (R, E). activation is none, relu, gelu, gelu_tanh or silu. out may be input.
+    """
+
+def activation_backward(input: object, grad_output: object, activation: str, *, grad_input: object | None = None, accumulate: bool = False, num_threads: int = 0) -> Any:
+    """
+    grad_output · f′(input), (R, E). grad_input may be input or grad_output.
+    """
+
+def swiglu_forward(gate: object, up: object, *, out: object | None = None, num_threads: int = 0) -> Any:
+    """silu(gate) · up, element by element: (R, F)."""
+
+def swiglu_backward(gate: object, up: object, grad_output: object, *, grad_gate: object | None = None, grad_up: object | None = None, accumulate: Sequence[str] = (), num_threads: int = 0) -> dict[str, Any]:
+    """Gradients of silu(gate) · up, by name: grad_gate and grad_up, (R, F)."""
+
+def layer_norm_forward(input: object, gain: object, bias: object | None = None, *, addend: object | None = None, epsilon: float = 1e-05, out: object | None = None, num_threads: int = 0) -> Any:
     """
     (x − mean) / √(variance + epsilon) · gain + bias of every row of x = input + addend: (R, E).
     """
 
-def multi_head_attention_forward(input: object, w_query: object, w_key: object, w_value: object, *, w_output: object | None = None, memory: object | None = None, b_query: object | None = None, b_key: object | None = None, b_value: object | None = None, b_output: object | None = None, num_heads: int = 1, num_kv_heads: int = 0, out: object | None = None, weights: object | None = None, return_weights: bool = False, causal: bool | str = False, query_offset: int | str | Sequence[int] | None = None, window: tuple[int | None, int | None] | None = None, key_lengths: Sequence[int] | object | None = None, query_starts: Sequence[int] | object | None = None, key_starts: Sequence[int] | object | None = None, query_segments: object | None = None, key_segments: object | None = None, prefix: Sequence[int] | object | None = None, block_mask: object | None = None, block_size: tuple[int, int] | None = None, mask: object | None = None, bias: object | None = None, alibi_slopes: Sequence[float] | object | None = None, sinks: Sequence[float] | object | None = None, soft_cap: float | None = None, scale: float | None = None, dropout: float = 0.0, dropout_seed: int = 0, dropout_first: Sequence[int] = (0, 0, 0), weights_in_float32: bool | None = None, num_threads: int = 0) -> Any:
+def layer_norm_backward(input: object, gain: object, grad_output: object, *, addend: object | None = None, epsilon: float = 1e-05, grad_input: object | None = None, grad_gain: object | None = None, grad_bias: object | None = None, accumulate: Sequence[str] = (), rows_per_group: int = 0, num_threads: int = 0) -> dict[str, Any]:
+    """
+    Gradients of layer_norm_forward, by name: grad_input (R, E), which is that of addend as well,
+    grad_gain (E) and grad_bias (E).
+    """
+
+def rms_norm_forward(input: object, gain: object, *, addend: object | None = None, epsilon: float = 1e-05, out: object | None = None, num_threads: int = 0) -> Any:
+    """
+    x / √(Σ x² / E + epsilon) · gain of every row of x = input + addend: (R, E).
+    """
+
+def rms_norm_backward(input: object, gain: object, grad_output: object, *, addend: object | None = None, epsilon: float = 1e-05, grad_input: object | None = None, grad_gain: object | None = None, accumulate: Sequence[str] = (), rows_per_group: int = 0, num_threads: int = 0) -> dict[str, Any]:
+    """
+    Gradients of rms_norm_forward, by name: grad_input (R, E) and grad_gain (E).
+    """
+
+def embedding_forward(table: object, indices: Sequence[int] | object, *, out: object | None = None, accumulate: bool = False, num_threads: int = 0) -> Any:
+    """table[indices]: table (V, E), indices (R), output (R, E)."""
+
+def embedding_backward(indices: Sequence[int] | object, grad_output: object, *, num_rows: int | None = None, grad_table: object | None = None, accumulate: bool = False, rows_per_group: int = 0, num_threads: int = 0) -> Any:
+    """
+    Gradient of the table, (V, E): the sum of the rows of grad_output (R, E) with the same index.
+    num_rows is V; with grad_table it may be absent.
+    """
+
+def rotary_forward(input: object, *, out: object | None = None, base: float = 10000.0, layout: str = 'halves', size: int = 0, first_position: int = 0, positions: Sequence[int] | object | None = None, num_threads: int = 0) -> Any:
+    """
+    Rotates pairs of components of queries or keys (B, H, L, D) by angles that grow with the position.
+    layout is halves or interleaved; positions (L) or (B, L). out may be input.
+    """
+
+def rotary_backward(grad_output: object, *, grad_input: object | None = None, accumulate: bool = False, base: float = 10000.0, layout: str = 'halves', size: int = 0, first_position: int = 0, positions: Sequence[int] | object | None = None, num_threads: int = 0) -> Any:
+    """The gradient of rotary_forward: the rotation by the opposite angles."""
+
+def cross_entropy_forward(logits: object, targets: Sequence[int] | object, *, row_loss: object | None = None, grad_logits: object | None = None, return_row_loss: bool = False, return_grad_logits: bool = False, ignored_target: int = -1, reduction: str = 'mean', grad_scale: float = 1.0, count: int = 0, rows_per_group: int = 0, num_threads: int = 0) -> tuple[Any, ...]:
+    """
+    The cross-entropy loss of logits (R, V) and targets (R), and the number of targets that are not
+    ignored; on request the loss of each row (R) and the gradient of logits (R, V), which may
+    overwrite logits.
+    """
+
+def multi_head_attention_forward(input: object, w_query: object, w_key: object, w_value: object, *, w_output: object | None = None, memory: object | None = None, b_query: object | None = None, b_key: object | None = None, b_value: object | None = None, b_output: object | None = None, num_heads: int = 1, num_kv_heads: int = 0, out: object | None = None, weights: object | None = None, return_weights: bool = False, return_state: bool = False, causal: bool | str = False, query_offset: int | str | Sequence[int] | None = None, window: tuple[int | None, int | None] | None = None, key_lengths: Sequence[int] | object | None = None, query_starts: Sequence[int] | object | None = None, key_starts: Sequence[int] | object | None = None, query_segments: object | None = None, key_segments: object | None = None, prefix: Sequence[int] | object | None = None, block_mask: object | None = None, block_size: tuple[int, int] | None = None, mask: object | None = None, bias: object | None = None, alibi_slopes: Sequence[float] | object | None = None, sinks: Sequence[float] | object | None = None, soft_cap: float | None = None, scale: float | None = None, dropout: float = 0.0, dropout_seed: int = 0, dropout_first: Sequence[int] = (0, 0, 0), weights_in_float32: bool | None = None, num_threads: int = 0) -> Any:
     """
     A multi-head attention block on (B, L, E): project, split into heads, attend, join, project back.
-    key and value are made from memory (B, S, E_kv), by default from input.
+    key and value are made from memory (B, S, E_kv), by default from input. state is what
+    multi_head_attention_backward needs.
+    """
+
+def multi_head_attention_backward(input: object, w_query: object, w_key: object, w_value: object, state: dict[str, Any], grad_output: object, *, w_output: object | None = None, memory: object | None = None, b_query: object | None = None, b_key: object | None = None, b_value: object | None = None, b_output: object | None = None, num_heads: int = 1, num_kv_heads: int = 0, grad_input: object | None = None, grad_memory: object | None = None, grad_w_query: object | None = None, grad_w_key: object | None = None, grad_w_value: object | None = None, grad_w_output: object | None = None, grad_b_query: object | None = None, grad_b_key: object | None = None, grad_b_value: object | None = None, grad_b_output: object | None = None, accumulate: Sequence[str] = (), rows_per_group: int = 0, causal: bool | str = False, query_offset: int | str | Sequence[int] | None = None, window: tuple[int | None, int | None] | None = None, key_lengths: Sequence[int] | object | None = None, query_starts: Sequence[int] | object | None = None, key_starts: Sequence[int] | object | None = None, query_segments: object | None = None, key_segments: object | None = None, prefix: Sequence[int] | object | None = None, block_mask: object | None = None, block_size: tuple[int, int] | None = None, mask: object | None = None, bias: object | None = None, alibi_slopes: Sequence[float] | object | None = None, sinks: Sequence[float] | object | None = None, soft_cap: float | None = None, scale: float | None = None, dropout: float = 0.0, dropout_seed: int = 0, dropout_first: Sequence[int] = (0, 0, 0), weights_in_float32: bool | None = None, num_threads: int = 0) -> dict[str, Any]:
+    """
+    Gradients of multi_head_attention_forward, by name, from its state and grad_output (B, L, E_out).
+    grad_memory, grad_w_output and grad_b_output exist with memory and with w_output.
     """
 
 class KvCache:

@@ -48,7 +48,7 @@ def _listed(name: str, items: Iterable[tuple[str, Any]]) -> str:
     return f"{name}({text})" if len(text) < 80 else "".join((f"{name}(\n    ", ",\n    ".join(lines), ")"))
 
 
-_FIELDS = ("context", "row_max", "row_sum", "lse", "weights", "sink_weights", "fingerprint")
+_FIELDS = ("context", "row_max", "row_sum", "lse", "weights", "sink_weights", "fingerprint", "state", "row_loss", "grad_logits")
 _classes: dict[tuple[str, ...], Any] = {}
 
 
@@ -196,6 +196,65 @@ class LinearGradients(Named[Array]):
         grad_input: Array
         grad_weight: Array
         grad_bias: Array
+
+
+class SwigluGradients(Named[Array]):
+    """Gradients of swiglu_backward, by name or as attributes."""
+
+    __slots__ = ()
+    if TYPE_CHECKING:
+        grad_gate: Array
+        grad_up: Array
+
+
+class LayerNormGradients(Named[Array]):
+    """Gradients of layer_norm_backward, by name or as attributes."""
+
+    __slots__ = ()
+    if TYPE_CHECKING:
+        grad_input: Array
+        grad_gain: Array
+        grad_bias: Array
+
+
+class RmsNormGradients(Named[Array]):
+    """Gradients of rms_norm_backward, by name or as attributes."""
+
+    __slots__ = ()
+    if TYPE_CHECKING:
+        grad_input: Array
+        grad_gain: Array
+
+
+class MultiHeadForwardState(Named[Array]):
+    """What multi_head_attention_backward needs of the forward call, by name or as attributes."""
+
+    __slots__ = ()
+    if TYPE_CHECKING:
+        query: Array
+        key: Array
+        value: Array
+        context: Array
+        row_max: Array
+        row_sum: Array
+        fingerprint: bytes
+
+
+class MultiHeadGradients(Named[Array]):
+    """Gradients of multi_head_attention_backward, by name or as attributes: those that exist."""
+
+    __slots__ = ()
+    if TYPE_CHECKING:
+        grad_input: Array
+        grad_memory: Array
+        grad_w_query: Array
+        grad_w_key: Array
+        grad_w_value: Array
+        grad_w_output: Array
+        grad_b_query: Array
+        grad_b_key: Array
+        grad_b_value: Array
+        grad_b_output: Array
 
 
 class PlannedOperator(Named[object]):

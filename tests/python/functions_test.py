@@ -29,7 +29,7 @@ WITH_OPTIONS = {name: function for name, function in FUNCTIONS.items() if "causa
 
 def test_the_public_names_are_python_functions_and_classes():
     assert {"attention", "attention_decode", "linear_forward", "plan", "explain", "show"} <= set(FUNCTIONS)
-    assert len(WITH_OPTIONS) == 9 and {"KvCache.append", "Comparison.findings"} <= set(METHODS)
+    assert len(WITH_OPTIONS) == 10 and {"KvCache.append", "Comparison.findings"} <= set(METHODS)
     assert all(inspect.isfunction(value) or inspect.isclass(value) for value in PUBLIC.values())
 
 
