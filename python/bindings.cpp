@@ -98,6 +98,7 @@ NB_MODULE(_regard, module) {
   bind_layers(module);
   bind_embedding(module);
   bind_multi_head(module);
+  bind_optimizers(module);
   bind_cache(module);
 #ifdef REGARD_PYTHON_MODEL
   bind_model(module);

@@ -25,6 +25,7 @@ void bind_linear(nanobind::module_& module);
 void bind_layers(nanobind::module_& module);
 void bind_embedding(nanobind::module_& module);
 void bind_multi_head(nanobind::module_& module);
+void bind_optimizers(nanobind::module_& module);
 void bind_cache(nanobind::module_& module);
 void bind_model(nanobind::module_& module);
 

@@ -62,6 +62,7 @@ from .norms import layer_norm_backward as layer_norm_backward
 from .norms import layer_norm_forward as layer_norm_forward
 from .norms import rms_norm_backward as rms_norm_backward
 from .norms import rms_norm_forward as rms_norm_forward
+from .optimizers import adamw_step as adamw_step
 from .runtime import active_instruction_set as active_instruction_set
 from .runtime import available_memory_bytes as available_memory_bytes
 from .runtime import bf16_dot_gflops as bf16_dot_gflops
@@ -82,5 +83,10 @@ if hasattr(_regard, "load_model"):  # built with regard::explain
     from .models import lesson as lesson
     from .models import lesson_entries as lesson_entries
     from .models import load_model as load_model
+    from .optimizers import clip_factor as clip_factor
+    from .optimizers import global_norm as global_norm
+    from .optimizers import learning_rate_at as learning_rate_at
+    from .optimizers import muon_learning_rate_at as muon_learning_rate_at
+    from .optimizers import muon_step as muon_step
 
 __version__: str = vars(_regard)["__version__"]

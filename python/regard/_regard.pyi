@@ -178,6 +178,28 @@ def multi_head_attention_backward(input: object, w_query: object, w_key: object,
     grad_memory, grad_w_output and grad_b_output exist with memory and with w_output.
     """
 
+def adamw_step(parameters: object, gradients: object, first_moment: object, second_moment: object, *, learning_rate: float = 0.001, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-08, weight_decay: float = 0.01, gradient_scale: float = 1.0, step: int = 1, num_threads: int = 0) -> None:
+    """
+    A step of AdamW on contiguous arrays of any shape, of float32 or float64, in place.
+    """
+
+def muon_step(matrix: object, gradient: object, first_moment: object, *, learning_rate: float = 0.02, momentum: float = 0.95, nesterov: bool = True, weight_decay: float = 0.0, gradient_scale: float = 1.0, iterations: int = 5, num_threads: int = 0) -> None:
+    """
+    A step of Muon on a matrix, in place: rows are outputs, as in PyTorch's nn.Linear.
+    """
+
+def global_norm(values: object, *, num_threads: int = 0) -> float:
+    """The L2 norm of a contiguous array of any shape, in double."""
+
+def clip_factor(norm: float, max_norm: float) -> float:
+    """The factor that limits a norm: min(1, max_norm / (norm + 1e-6))."""
+
+def learning_rate_at(step: int, *, steps: int, learning_rate: float = 0.001, min_learning_rate: float = 0.0001, warmup: int = 0, schedule: str = 'cosine') -> float:
+    """The learning rate of AdamW at a step, from 0."""
+
+def muon_learning_rate_at(step: int, *, steps: int, muon_learning_rate: float = 0.02, learning_rate: float = 0.001, min_learning_rate: float = 0.0001, warmup: int = 0, schedule: str = 'cosine') -> float:
+    """The learning rate of Muon at a step, in proportion to that of AdamW."""
+
 class KvCache:
     """
     Keys and values that are kept between calls, packed as the kernels read them.

@@ -13,8 +13,8 @@ HEADER_NAMES = {path.relative_to(HEADERS).as_posix() for path in HEADERS.rglob("
 # Headers whose names are not needed in Python: a larger object contains them, or Python already has an equivalent.
 NOT_YET = "in C++ only so far"
 PARTS = {
-    **dict.fromkeys(("adamw.h", "convert.h", "random.h", "train/batch_source.h", "train/checkpoint.h", "train/decoder_training.h",
-                     "train/optimizer.h", "train/patterns.h", "train/probe.h", "train/record.h", "train/settings.h", "train/tasks.h",
+    **dict.fromkeys(("convert.h", "random.h", "train/batch_source.h", "train/checkpoint.h", "train/decoder_training.h",
+                     "train/patterns.h", "train/probe.h", "train/record.h", "train/settings.h", "train/tasks.h",
                      "train/text_data.h", "train/trained_model.h", "train/trainer.h", "train/vocabulary.h",
                      "explain/training_report.h", "model/decoder_inference.h", "model/generate.h", "model/trace.h"), NOT_YET),
     "c_api.h": "the same library for C",
@@ -45,6 +45,8 @@ ELSEWHERE = {
     "check_is_encoder": None,                              # Model functions check this themselves
     "read_text_file": None,                                # Python reads files
     "attention_with_weights": "regard.attention_forward",  # return_weights=True
+    # Parts of regard.train.
+    **dict.fromkeys(("initialize", "muon_scratch_size", "optimizer_scratch_size", "optimizer_step")),
     "throw_if_stopped": None,                              # Ctrl-C stops calls
     "parallel_for": None,                                  # runs functions of C++ on the library's threads
     "version": "regard.__version__",
