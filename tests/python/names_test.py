@@ -15,7 +15,7 @@ NOT_YET = "in C++ only so far"
 PARTS = {
     **dict.fromkeys(("convert.h", "random.h", "train/batch_source.h", "train/checkpoint.h", "train/decoder_training.h",
                      "train/patterns.h", "train/probe.h", "train/record.h", "train/settings.h", "train/tasks.h",
-                     "train/text_data.h", "train/trained_model.h", "train/trainer.h", "train/vocabulary.h",
+                     "train/text_data.h", "train/trained_model.h", "train/trainer.h", "train/vocabulary.h", "train/watched_run.h",
                      "explain/training_report.h", "model/decoder_inference.h", "model/generate.h", "model/trace.h"), NOT_YET),
     "c_api.h": "the same library for C",
     "error.h": "ValueError, RuntimeError and MemoryError, by the standard C++ type; Ctrl-C raises KeyboardInterrupt",
