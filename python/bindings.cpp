@@ -102,6 +102,7 @@ NB_MODULE(_regard, module) {
   bind_cache(module);
 #ifdef REGARD_PYTHON_MODEL
   bind_model(module);
+  bind_training(module);
 #endif
   module.def("plan", &plan_of, nb::arg("call"), nb::arg("args"), nb::arg("kwargs"),
              nb::sig("def plan(call: collections.abc.Callable[..., object], *args: object, **kwargs: object) -> "

@@ -28,5 +28,6 @@ void bind_multi_head(nanobind::module_& module);
 void bind_optimizers(nanobind::module_& module);
 void bind_cache(nanobind::module_& module);
 void bind_model(nanobind::module_& module);
+void bind_training(nanobind::module_& module);
 
 }  // namespace regard::python

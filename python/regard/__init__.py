@@ -48,6 +48,8 @@ from .named_results import AttentionColumns as AttentionColumns
 from .named_results import AttentionGradients as AttentionGradients
 from .named_results import AttentionPartials as AttentionPartials
 from .named_results import AttentionStatistics as AttentionStatistics
+from .named_results import Evaluation as Evaluation
+from .named_results import HeadEvent as HeadEvent
 from .named_results import InstructionSet as InstructionSet
 from .named_results import LayerInspection as LayerInspection
 from .named_results import LayerNormGradients as LayerNormGradients
@@ -58,6 +60,10 @@ from .named_results import Plan as Plan
 from .named_results import PlannedOperator as PlannedOperator
 from .named_results import RmsNormGradients as RmsNormGradients
 from .named_results import SwigluGradients as SwigluGradients
+from .named_results import TrainingLog as TrainingLog
+from .named_results import TrainingProbe as TrainingProbe
+from .named_results import TrainingSnapshots as TrainingSnapshots
+from .named_results import TrainingTask as TrainingTask
 from .norms import layer_norm_backward as layer_norm_backward
 from .norms import layer_norm_forward as layer_norm_forward
 from .norms import rms_norm_backward as rms_norm_backward
@@ -88,5 +94,9 @@ if hasattr(_regard, "load_model"):  # built with regard::explain
     from .optimizers import learning_rate_at as learning_rate_at
     from .optimizers import muon_learning_rate_at as muon_learning_rate_at
     from .optimizers import muon_step as muon_step
+    from .training import TrainedModel as TrainedModel
+    from .training import Training as Training
+    from .training import train as train
+    from .training import training_tasks as training_tasks
 
 __version__: str = vars(_regard)["__version__"]

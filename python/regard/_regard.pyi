@@ -387,6 +387,86 @@ def embed(model: Model, texts: Sequence[str], truncate: bool = False) -> Any:
     normalized.
     """
 
+class Training:
+    """A training run with its record."""
+
+    def __init__(self, command: str, **kwargs: object) -> None: ...
+
+    @property
+    def step(self) -> int:
+        """The number of optimizer steps so far."""
+
+    @property
+    def steps(self) -> int: ...
+
+    def last(self) -> tuple[float, float]:
+        """The loss of the last step, and its tokens per second."""
+
+    @property
+    def seconds(self) -> float: ...
+
+    def advance(self, seconds: float, num_threads: int, folder: str, checkpoint_every: int) -> bool:
+        """
+        Takes steps for that many seconds. A signal ends it after a complete step. Returns whether the run
+        is done.
+        """
+
+    def finish(self) -> None:
+        """Takes the last snapshot."""
+
+    def resume(self, folder: str) -> str:
+        """
+        Continues the newest checkpoint of a folder. Returns a warning, or nothing.
+        """
+
+    def save(self, folder: str | os.PathLike[str]) -> str:
+        """Saves a checkpoint. Returns its path."""
+
+    def log(self) -> dict[str, Any]:
+        """The columns of the curve."""
+
+    def snapshots(self) -> dict[str, Any]:
+        """Steps, losses, weights and scores of all snapshots."""
+
+    def probe(self) -> dict[str, Any]:
+        """The sequence on which heads are observed."""
+
+    def events(self) -> list[dict[str, Any]]:
+        """The moments at which heads formed."""
+
+    def findings(self) -> list[str]:
+        """What was learned, in sentences."""
+
+    def summary(self) -> list[str]:
+        """The settings in a few lines."""
+
+    def evaluate(self, count: int, split: str, ablate: tuple[int, int] | None) -> dict[str, Any]: ...
+
+    def parameters(self) -> dict[str, Any]:
+        """Copies of all parameters, by name."""
+
+    def logits(self, tokens: object, ablate: tuple[int, int] | None) -> Any:
+        """(B, L, V) of int64 (B, L)."""
+
+    def generate(self, prompt: Sequence[int], tokens: int, temperature: float, top_k: int, top_p: float, seed: int) -> list[int]:
+        """The ids that continue a prompt."""
+
+    def encode(self, text: str) -> list[int]: ...
+
+    def decode(self, ids: Sequence[int]) -> str: ...
+
+    def text(self, width: int, color: bool) -> str:
+        """The story of the run."""
+
+    def json(self) -> str: ...
+
+    def html(self) -> str: ...
+
+    def svg(self) -> str: ...
+
+def training_tasks() -> list[dict[str, Any]]:
+    """The tasks of train()."""
+
 def plan(call: Callable[..., object], *args: object, **kwargs: object) -> dict[str, Any]:
     """
     What the operators that call(*args, **kwargs) runs would do, without doing it: instruction_set and

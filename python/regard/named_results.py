@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any, Generic, TypeVar
 
+    import numpy
+
     Array = TypeVar("Array")
 
     class AttentionResult(tuple[Any, ...], Generic[Array]):
@@ -255,6 +257,93 @@ class MultiHeadGradients(Named[Array]):
         grad_b_key: Array
         grad_b_value: Array
         grad_b_output: Array
+
+
+class TrainingLog(Named[object]):
+    """The curve of a training run, an array for each column, by name or as attributes."""
+
+    __slots__ = ()
+    if TYPE_CHECKING:
+        step: numpy.ndarray[Any, numpy.dtype[Any]]
+        loss: numpy.ndarray[Any, numpy.dtype[Any]]
+        held_out_loss: numpy.ndarray[Any, numpy.dtype[Any]]
+        gradient_norm: numpy.ndarray[Any, numpy.dtype[Any]]
+        learning_rate: numpy.ndarray[Any, numpy.dtype[Any]]
+        tokens_per_second: numpy.ndarray[Any, numpy.dtype[Any]]
+
+
+class TrainingSnapshots(Named[object]):
+    """What every head attended to at each snapshot of a training run, by name or as attributes."""
+
+    __slots__ = ()
+    if TYPE_CHECKING:
+        step: numpy.ndarray[Any, numpy.dtype[Any]]
+        loss: numpy.ndarray[Any, numpy.dtype[Any]]
+        weights: numpy.ndarray[Any, numpy.dtype[Any]]
+        pattern: numpy.ndarray[Any, numpy.dtype[Any]]
+        previous: numpy.ndarray[Any, numpy.dtype[Any]]
+        sink: numpy.ndarray[Any, numpy.dtype[Any]]
+        entropy: numpy.ndarray[Any, numpy.dtype[Any]]
+        ablation: numpy.ndarray[Any, numpy.dtype[Any]]
+        grad_weights: numpy.ndarray[Any, numpy.dtype[Any]]
+        grad_scores: numpy.ndarray[Any, numpy.dtype[Any]]
+
+
+class TrainingProbe(Named[object]):
+    """The sequence on which the heads of a training run are observed, by name or as attributes."""
+
+    __slots__ = ()
+    if TYPE_CHECKING:
+        tokens: list[str]
+        targets: list[str | None]
+        wanted: list[list[int]]
+        query: int
+        uniform_pattern: float
+        uniform_previous: float
+        uniform_sink: float
+
+
+class HeadEvent(Named[object]):
+    """The moment at which a head formed, by name or as attributes. It prints as a sentence."""
+
+    __slots__ = ()
+    if TYPE_CHECKING:
+        text: str
+        kind: str
+        layer: int
+        head: int
+        step: int
+        score: float
+        uniform: float
+        loss_fall: float
+        ablation: float
+
+    def __repr__(self) -> str:
+        return str(self["text"])
+
+
+class Evaluation(Named[object]):
+    """How well a model predicts a set of examples, by name or as attributes."""
+
+    __slots__ = ()
+    if TYPE_CHECKING:
+        loss: float
+        num_targets: int
+        correct_targets: int
+        num_sequences: int
+        correct_sequences: int
+
+
+class TrainingTask(Named[object]):
+    """A task of regard.train, by name or as attributes."""
+
+    __slots__ = ()
+    if TYPE_CHECKING:
+        name: str
+        shows: str
+        pattern: str
+        expected: str
+        parameters: int
 
 
 class PlannedOperator(Named[object]):

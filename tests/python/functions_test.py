@@ -18,7 +18,8 @@ import regard.onnx
 
 random = np.random.default_rng(0)
 QUERY, KEY, VALUE = (random.standard_normal((1, 4, n, 8)).astype("float32") for n in (5, 7, 7))
-CLASSES = [regard.KvCache, regard.PackedLinear, regard.Model, regard.Explanation, regard.SentenceAnalysis, regard.Comparison]
+CLASSES = [regard.KvCache, regard.PackedLinear, regard.Model, regard.Explanation, regard.SentenceAnalysis, regard.Comparison,
+           regard.Training, regard.TrainedModel]
 PUBLIC = {name: value for name, value in vars(regard).items() if not name.startswith("_") and callable(value)}
 FUNCTIONS = {name: value for name, value in PUBLIC.items() if inspect.isfunction(value)}
 FUNCTIONS |= {"jax.attention": regard.jax.attention, "onnx.attention": regard.onnx.attention}

@@ -67,6 +67,15 @@ vectors: Array = regard.embed(model, ["a bank"])
 assert_type(regard.lesson("three-words", layout="columns").text(width=100), str)
 figure = regard.show([[0.5, 0.5]], ["a", "b"], queries=["q"], color_scale="shared")
 
+training = regard.train("induction", steps=20, optimizer="muon", seed=3)
+rates: npt.NDArray[Any] = training.log.learning_rate
+assert_type(training.events[0].text, str)
+assert_type(training.evaluate(8, ablate=(1, 0)).loss, float)
+assert_type(training.model.generate("^ a", 5), str)
+assert_type(training.model.generate([1, 2], 5, temperature=0), list[int])
+logits: npt.NDArray[Any] = training.model(np.zeros((2, 5), np.int64))
+assert_type(training.save("run"), str)
+
 
 def loss(query: jax.Array) -> jax.Array:
     return regard.jax.attention(query, query, query, causal=True, scale=0.5).sum()
