@@ -4,7 +4,7 @@
     Explanation         the finding; the weights, queries down, keys across
     SentenceAnalysis    the findings; a line for each word: q·k, scaled score, weight with its bar, contribution
     Comparison          the findings; a line for each pair of sentences and for the floor: cosine, layer by layer
-    Training            the findings, and the page of the run
+    Training            the page of the run, and the findings
 
 Below it, collapsed, is the page of the result, step by step, in a separate frame. It makes no network requests, and its
 script is confined to the frame, so that a notebook can show several results. Read next: figure.py, docs/reference/page.md.
@@ -49,12 +49,12 @@ def in_notebook(result: Any) -> dict[str, str]:
 
 
 def training_in_notebook(training: Any) -> dict[str, str]:
-    """The representations of a training run: its findings, and its page in a separate frame."""
+    """The representations of a training run: its page in a separate frame, and its findings for where frames are removed."""
     page = training.html()
-    picture = _paragraphs(training.findings)
+    picture = f'<p class="regard-note">{_words(". ".join(training.findings))}.</p>'
     if len(page) <= _MOST_PAGE:
-        picture += (f'<iframe title="Regard: every head at every snapshot" srcdoc="{html.escape(page)}" '
-                    'sandbox="allow-scripts" style="height: 860px"></iframe>')
+        picture = (f'<iframe title="Regard: every head at every snapshot" srcdoc="{html.escape(page)}" '
+                   f'sandbox="allow-scripts" style="height: 860px"></iframe>{picture}')
     return {"text/plain": training.text(), "text/html": f'{_STYLE}{_MORE_STYLE}<div class="regard-figure">{picture}</div>'}
 
 
