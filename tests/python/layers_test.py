@@ -3,6 +3,8 @@
 
 import math
 
+import jax
+import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
@@ -122,6 +124,22 @@ def test_outputs_are_written_in_place_with_the_same_bits(dtype):
                         (lambda one: regard.rotary_forward(one, out=one), heads)):
         changed = array.copy()
         assert call(changed) is changed and not np.array_equal(changed, array)
+
+
+@pytest.mark.parametrize("convert, kind", [(jnp.asarray, jax.Array), (memoryview, object)])
+def test_arrays_of_other_libraries_have_the_same_bits(convert, kind):
+    x, y, gain, heads = (array.astype("float32") for array in (X, Y, GAIN, HEADS))
+    for function, arrays in ((regard.swiglu_forward, (x, y)), (regard.layer_norm_forward, (x, gain)), (regard.rms_norm_forward, (x, gain)),
+                             (regard.rotary_forward, (heads,))):
+        found = function(*map(convert, arrays))
+        assert isinstance(found, kind) and np.array_equal(np.asarray(found), function(*arrays))
+    gradient = regard.rms_norm_backward(*map(convert, (x, gain, y))).grad_gain
+    assert isinstance(gradient, kind) and np.array_equal(np.asarray(gradient), regard.rms_norm_backward(x, gain, y).grad_gain)
+    logits = regard.cross_entropy_forward(convert(x), range(5), return_grad_logits=True).grad_logits
+    assert isinstance(logits, kind) and np.asarray(logits).shape == (5, 12)
+    if kind is jax.Array:
+        with pytest.raises(ValueError, match="out is read-only"):
+            regard.activation_forward(convert(x), "relu", out=convert(x))
 
 
 # ---- gradients
