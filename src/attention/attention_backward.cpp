@@ -51,7 +51,9 @@ template <class T>
 void fill_delta(const ResolvedAttention<T>& r, const TypedForwardState<T>& saved, T* delta, const Runtime& runtime) {
   const Index rows = r.batch * r.num_heads * r.num_queries;
   const Index pieces = (rows + kRows - 1) / kRows;
-  const int workers = num_workers(runtime, pieces, static_cast<double>(rows) * static_cast<double>(r.value_head_size));
+  constexpr double kElementProducts = 16;  // an element, summed in order, takes as long as this many products
+  const int workers = num_workers(
+      runtime, pieces, kElementProducts * static_cast<double>(rows) * static_cast<double>(r.value_head_size));
   constexpr Index kRowsAtOnce = 4;  // rows: four independent in-order sums take no longer than one
   static_assert(kRows % kRowsAtOnce == 0);
   const Index row_numbers = 2 * r.value_head_size, numbers = kRowsAtOnce * row_numbers;

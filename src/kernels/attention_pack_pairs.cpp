@@ -70,14 +70,38 @@ Index pack_squares(Matrix<Bfloat16> source, Index width, Index depth, float* pac
   return done;
 }
 
+// One group, of a source whose columns are contiguous.
+template <Index Width>
+void pack_lines(Matrix<Bfloat16> source, Index width, Index depth, float* packed) {
+  for (Index d = 0; d < depth; d += 2, packed += Width) {
+    const Bfloat16* const low = source.data + d * source.column_stride;
+    const Bfloat16* const high = d + 1 < depth ? low + source.column_stride : nullptr;
+    for (Index part = 0; part < Width; part += kWidth<float>) {
+      if (part + kWidth<float> <= width) {
+        store(packed + part, load_pairs(low + part, high ? high + part : nullptr));
+        continue;
+      }
+      Bfloat16 copies[2][kWidth<float>] = {};
+      const auto bytes = static_cast<std::size_t>(part < width ? width - part : 0) * sizeof(Bfloat16);
+      std::memcpy(static_cast<void*>(copies[0]), static_cast<const void*>(low + part), bytes);
+      if (high) std::memcpy(static_cast<void*>(copies[1]), static_cast<const void*>(high + part), bytes);
+      store_some(packed + part, load_pairs(copies[0], copies[1]), smaller(kWidth<float>, Width - part));
+    }
+  }
+}
+
 // (count, depth) → [⌈count/Width⌉][⌈depth/2⌉][Width] pairs.
 template <Index Width>
 void pack_groups(Matrix<Bfloat16> source, Index count, Index depth, float* packed) {
   for (Index first = 0; first < count; first += Width) {
     const Index width = smaller(count - first, Width);
     const Matrix<Bfloat16> group{source.data + first * source.row_stride, source.row_stride, source.column_stride};
-    const Index done = source.column_stride == 1 ? pack_squares<Width>(group, width, depth, packed) : 0;
-    pack_elements<Width>(group, width, done, depth, packed);
+    if (source.row_stride == 1) {
+      pack_lines<Width>(group, width, depth, packed);
+    } else {
+      const Index done = source.column_stride == 1 ? pack_squares<Width>(group, width, depth, packed) : 0;
+      pack_elements<Width>(group, width, done, depth, packed);
+    }
     packed += (depth + 1) / 2 * Width;
   }
 }
