@@ -54,8 +54,7 @@ class DeferredSignals {
   std::array<struct sigaction, 2> previous_{};
 };
 
-// The examples that are evaluated at the end, fewer after a signal.
-constexpr Index kEvaluatedAtEnd = 512, kEvaluatedAfterSignal = 32;
+constexpr Index kEvaluatedAfterSignal = 32;  // examples
 
 void take_steps(WatchedRun& run, const TrainArguments& arguments, Index checkpoint_every) {
   const TrainingSettings& settings = run.subject().settings;
@@ -112,6 +111,12 @@ Index checkpoint_interval(const TrainArguments& arguments, Index steps) {
   return interval;
 }
 
+Index evaluated_at_end(const TrainArguments& arguments) {
+  const Index sequences = arguments.evaluate.empty() ? 512 : parse_integer("--evaluate", arguments.evaluate);
+  if (sequences < 1) throw UsageError(fmt::format("--evaluate is {}; expected at least 1", sequences));
+  return sequences;
+}
+
 void check(const TrainArguments& arguments) {
   if (arguments.resume && arguments.run.empty()) throw UsageError("--resume needs --run FOLDER");
   if (!arguments.resume && !arguments.run.empty() && !list_checkpoints(arguments.run).empty()) {
@@ -141,6 +146,7 @@ void train(const TrainArguments& arguments) {
   }
   const TrainingSubject subject = subject_of(arguments, stored ? &*stored : nullptr);
   const Index checkpoint_every = checkpoint_interval(arguments, subject.settings.steps);
+  const Index evaluated = evaluated_at_end(arguments);
   if (arguments.dry_run) return write_stdout(plan_text(subject));
   const Index max_snapshots = arguments.snapshots.empty() ? 60 : parse_integer("--snapshots", arguments.snapshots);
   usage("--snapshots", [&] { return snapshot_steps(subject.settings.steps, max_snapshots); });
@@ -157,7 +163,7 @@ void train(const TrainArguments& arguments) {
     signal = received_signal;
   }
   const Evaluation held_out =
-      run.trainer().evaluate(TaskSplit::held_out, signal != 0 ? kEvaluatedAfterSignal : kEvaluatedAtEnd);
+      run.trainer().evaluate(TaskSplit::held_out, signal != 0 ? std::min(kEvaluatedAfterSignal, evaluated) : evaluated);
   write_outputs(run, arguments);
   if (arguments.json) {
     write_stdout(training_record_json(run.record()));
@@ -188,6 +194,7 @@ void add_train(CLI::App& app) {
   add("--checkpoint-every", arguments->checkpoint_every, "N", "steps between checkpoints; default: a tenth of all");
   add("--watch", arguments->watch, "FILE", "write a page on which every head is seen at every\nsnapshot");
   add("--snapshots", arguments->snapshots, "N", "largest number of snapshots; default: 60");
+  add("--evaluate", arguments->evaluate, "N", "held-out sequences that are evaluated at the end;\ndefault: 512");
   add("--log", arguments->log, "FILE", "write the curve as .csv or .json");
   add("--plot", arguments->plot, "FILE", "write loss and scores as SVG");
   flag("--json", arguments->json, "print the record of the run, or the --list, as JSON");

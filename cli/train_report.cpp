@@ -172,11 +172,13 @@ std::string stopped_text(const Trainer& trainer, const std::string& run) {
 }
 
 std::string curve_csv(std::span<const CurvePoint> curve) {
-  std::string text = "step,loss,held_out_loss,gradient_norm,learning_rate,tokens_per_second\n";
+  std::string text =
+      "step,loss,held_out_loss,accuracy,held_out_accuracy,gradient_norm,learning_rate,tokens_per_second\n";
   const auto optional = [](const std::optional<double>& value) { return value ? fmt::format("{}", *value) : ""; };
   for (const CurvePoint& point : curve) {
-    text += fmt::format("{},{},{},{},{},{}\n", point.step, point.loss, optional(point.held_out_loss),
-                        point.gradient_norm, point.learning_rate, optional(point.tokens_per_second));
+    text += fmt::format("{},{},{},{},{},{},{},{}\n", point.step, point.loss, optional(point.held_out_loss),
+                        optional(point.accuracy), optional(point.held_out_accuracy), point.gradient_norm,
+                        point.learning_rate, optional(point.tokens_per_second));
   }
   return text;
 }

@@ -135,7 +135,8 @@ function overlay_of(t, canvas, cell, scale) {
   if (t.query >= 0) {
     context.strokeStyle = style.caretColor;
     context.lineWidth = 2 * scale;
-    context.strokeRect(scale, t.query * size - scale, (t.query + 1) * size, size + 2 * scale);
+    const top = Math.max(scale, t.query * size - scale), bottom = Math.min(canvas.height - scale, (t.query + 1) * size + scale);
+    context.strokeRect(scale, top, Math.min(canvas.width - 2 * scale, (t.query + 1) * size), bottom - top);
   }
   return overlay;
 }

@@ -2,8 +2,8 @@
 //
 // Records of watched runs: scores of weights, the steps of snapshots, and the moments at which heads formed.
 //
-//     score of a head at the snapshots     .1 .2 │.6 .7 .8 .9│          a run above the threshold, of two or more
-//     ablation > a tenth of the fall                ×  ✓                the event is at the first snapshot of the run
+//     score of a head at the snapshots     .1 .2 │.6 .7 .8 .9│      above the threshold at two or more snapshots
+//     ablation > a tenth of the fall                 ×  ✓           the event is at the first of them
 //
 // tests/train/events.py finds the same events from the JSON.
 // Read next: regard/train/record.h, record_json.cpp.
@@ -23,7 +23,8 @@
 namespace regard::inline v0 {
 namespace {
 
-constexpr double kMinThreshold = 0.5;         // of a score
+constexpr double kMinThreshold = 0.5;  // of a score
+constexpr double kPreviousBegun = 0.2;
 constexpr double kAblationShare = 0.1;        // of the fall of the loss so far
 constexpr double kMinFallOfLoss = 0.05;       // share of the first loss that must be lost before ablation counts
 constexpr double kVisibleFallOfLoss = 0.005;  // a smaller one rounds to 0 %
@@ -64,35 +65,48 @@ bool ablation_agrees(const TrainingRecord& record, const TrainingSnapshot& snaps
   return fall > kMinFallOfLoss * first && snapshot.heads[head].ablation > kAblationShare * fall;
 }
 
+// A head has formed above `formed`; the event is where the score began to exceed `begun`, which is not higher.
+struct Thresholds {
+  double begun, formed;
+};
+
+Thresholds thresholds_of(const TrainingRecord& record, HeadEventKind kind) {
+  if (kind == HeadEventKind::previous_token)
+    return {std::min(kMinThreshold, std::max(kPreviousBegun, 2 * record.probe.uniform.previous)), kMinThreshold};
+  const double formed = std::max(kMinThreshold, record.formed_score);
+  return {formed, formed};
+}
+
 std::optional<HeadEvent> first_event(const TrainingRecord& record, std::size_t head, HeadEventKind kind) {
   const std::vector<TrainingSnapshot>& snapshots = record.snapshots;
-  const double threshold =
-      kind == HeadEventKind::pattern ? std::max(kMinThreshold, record.formed_score) : kMinThreshold;
-  const auto is_above = [&](std::size_t s) { return score_of(snapshots[s].heads[head].scores, kind) > threshold; };
-  for (std::size_t begin = 0; begin < snapshots.size(); ++begin) {
-    if (!is_above(begin)) continue;
-    std::size_t s = begin + 1;
-    while (s < snapshots.size() && is_above(s) && !ablation_agrees(record, snapshots[s], head)) ++s;
-    if (s == snapshots.size() || !is_above(s)) {
-      begin = s;
-      continue;
-    }
-    const std::size_t from = begin == 0 ? 0 : begin - 1, to = std::min(begin + 2, snapshots.size() - 1);
-    const Index heads = record.settings.model.num_heads;
-    return HeadEvent{.kind = kind,
-                     .layer = static_cast<Index>(head) / heads,
-                     .head = static_cast<Index>(head) % heads,
-                     .snapshot = static_cast<Index>(begin),
-                     .step = snapshots[begin].step,
-                     .score = score_of(snapshots[begin].heads[head].scores, kind),
-                     .uniform = score_of(record.probe.uniform, kind),
-                     .from_step = snapshots[from].step,
-                     .to_step = snapshots[to].step,
-                     .loss_fall = 1 - snapshots[to].loss / snapshots[from].loss,
-                     .ablation_step = snapshots[s].step,
-                     .ablation = snapshots[s].heads[head].ablation};
+  const Thresholds thresholds = thresholds_of(record, kind);
+  const auto score_at = [&](std::size_t s) { return score_of(snapshots[s].heads[head].scores, kind); };
+  // How many snapshots up to s are above each threshold.
+  std::size_t above_begun = 0, above_formed = 0, s = 0;
+  for (;; ++s) {
+    if (s == snapshots.size()) return std::nullopt;
+    above_begun = score_at(s) > thresholds.begun ? above_begun + 1 : 0;
+    above_formed = score_at(s) > thresholds.formed ? above_formed + 1 : 0;
+    if (above_formed >= 2 && ablation_agrees(record, snapshots[s], head)) break;
   }
-  return std::nullopt;
+  const std::size_t begin = s + 1 - above_begun;
+  const std::size_t from = begin == 0 ? 0 : begin - 1, to = std::min(begin + 2, snapshots.size() - 1);
+  double peak = score_at(begin);
+  for (std::size_t later = begin; later < snapshots.size(); ++later) peak = std::max(peak, score_at(later));
+  const Index heads = record.settings.model.num_heads;
+  return HeadEvent{.kind = kind,
+                   .layer = static_cast<Index>(head) / heads,
+                   .head = static_cast<Index>(head) % heads,
+                   .snapshot = static_cast<Index>(begin),
+                   .step = snapshots[begin].step,
+                   .score = score_at(begin),
+                   .peak = peak,
+                   .uniform = score_of(record.probe.uniform, kind),
+                   .from_step = snapshots[from].step,
+                   .to_step = snapshots[to].step,
+                   .loss_fall = 1 - snapshots[to].loss / snapshots[from].loss,
+                   .ablation_step = snapshots[s].step,
+                   .ablation = snapshots[s].heads[head].ablation};
 }
 
 }  // namespace
@@ -205,11 +219,14 @@ std::vector<HeadEvent> find_events(const TrainingRecord& record) {
 }
 
 std::string event_text(const TrainingRecord& record, const HeadEvent& event) {
-  const std::string what = event.kind == HeadEventKind::previous_token ? "the previous token"
-                           : record.pattern.empty()                    ? "the wanted keys"
-                                                                       : record.pattern;
-  std::string text = fmt::format("step {}: layer {}, head {} attends to {}: score {:.2f}, uniform {:.2f}", event.step,
-                                 event.layer, event.head, what, event.score, event.uniform);
+  std::string text = fmt::format("step {}: layer {}, head {} ", event.step, event.layer, event.head);
+  if (event.kind == HeadEventKind::previous_token) {
+    text += fmt::format("begins to attend to the previous token: score {:.2f} (later {:.2f}), uniform {:.2f}",
+                        event.score, event.peak, event.uniform);
+  } else {
+    text += fmt::format("attends to {}: score {:.2f}, uniform {:.2f}",
+                        record.pattern.empty() ? "the wanted keys" : record.pattern, event.score, event.uniform);
+  }
   if (event.loss_fall >= kVisibleFallOfLoss) {
     text += fmt::format("; the loss fell {:.0f} % between steps {} and {}", 100 * event.loss_fall, event.from_step,
                         event.to_step);

@@ -35,6 +35,8 @@ void write_curve(JsonWriter& json, const TrainingRecord& record) {
   json.end_array();
   write_column(json, "loss", record, [](const CurvePoint& p) { return std::optional(p.loss); });
   write_column(json, "held_out_loss", record, [](const CurvePoint& p) { return p.held_out_loss; });
+  write_column(json, "accuracy", record, [](const CurvePoint& p) { return p.accuracy; });
+  write_column(json, "held_out_accuracy", record, [](const CurvePoint& p) { return p.held_out_accuracy; });
   write_column(json, "gradient_norm", record, [](const CurvePoint& p) { return std::optional(p.gradient_norm); });
   write_column(json, "learning_rate", record, [](const CurvePoint& p) { return std::optional(p.learning_rate); });
   write_column(json, "tokens_per_second", record, [](const CurvePoint& p) { return p.tokens_per_second; });
@@ -118,6 +120,7 @@ void write_events(JsonWriter& json, const TrainingRecord& record) {
     json.whole("snapshot", event.snapshot);
     json.whole("step", event.step);
     json.number("score", event.score);
+    json.number("peak", event.peak);
     json.number("uniform", event.uniform);
     json.whole("from_step", event.from_step);
     json.whole("to_step", event.to_step);

@@ -127,15 +127,14 @@ TaskExample reverse_example(std::uint64_t seed) {
 constexpr Index kSortLength = 8;
 
 TaskExample sort_example(std::uint64_t seed) {
-  const std::vector<Index> input = random_letters(seed, kSortLength, kNumLetters);
+  // Of equal letters, those already written would have to be counted, which no single head does.
+  const std::vector<Index> input = Draws(seed).different(kNumLetters, kSortLength);
   std::vector<Index> output = input;
   std::sort(output.begin(), output.end());
   ExampleBuilder builder = input_and_output(input, output);
   for (Index k = 0; k < kSortLength; ++k) {
-    std::vector<Index> keys;  // equal letters share
-    for (Index i = 0; i < kSortLength; ++i)
-      if (input[static_cast<std::size_t>(i)] == output[static_cast<std::size_t>(k)]) keys.push_back(1 + i);
-    builder.predict(kSortLength + 1 + k, std::move(keys));
+    const auto place = std::find(input.begin(), input.end(), output[static_cast<std::size_t>(k)]) - input.begin();
+    builder.predict(kSortLength + 1 + k, {1 + place});
   }
   return builder.take();
 }

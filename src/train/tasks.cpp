@@ -37,95 +37,127 @@ bool is_held_out(const TaskExample& example, double share) {
   return static_cast<double>(hash >> 11) * 0x1p-53 < share;
 }
 
-// Muon learns these tasks in a fraction of the steps that AdamW needs.
-TrainingSettings muon_recipe(const DecoderConfig& model, Index steps) {
+// Muon learns these tasks in a fraction of the steps that AdamW needs. The output has a table of its own: with a shared
+// one, gradients of the output keep changing the vectors by which heads tell tokens apart, and heads form late.
+TrainingSettings muon_recipe(DecoderConfig model, Index steps) {
+  model.tied = false;
   TrainingSettings settings;
   settings.model = model;
   settings.steps = steps;
   settings.batch = 32;
   settings.optimizer = OptimizerKind::muon;
-  settings.learning_rate = 3e-3;
+  settings.learning_rate = 1e-2;
+  settings.muon_learning_rate = 0.015;
   settings.schedule = ScheduleKind::warmup_stable_decay;
   return settings;
 }
 
+// To tell a letter from its neighbours in the alphabet, a head needs large scores, which weight decay opposes.
+TrainingSettings sort_recipe() {
+  TrainingSettings settings =
+      muon_recipe({.num_layers = 2, .num_heads = 1, .width = 64, .feed_forward_kind = FeedForwardKind::none}, 4000);
+  settings.muon_learning_rate = 0.01;
+  settings.weight_decay = 0.03;
+  return settings;
+}
+
+// Rotary positions without feed-forward layers: only heads can find an earlier token, and not by its position.
+TrainingSettings search_recipe(Index width, Index heads, Index steps) {
+  return muon_recipe({.num_layers = 2,
+                      .num_heads = heads,
+                      .width = width,
+                      .positions = PositionKind::rotary,
+                      .feed_forward_kind = FeedForwardKind::none,
+                      .biases = true},
+                     steps);
+}
+
+// AdamW with strong weight decay: Muon finds the rule so early that the examples are never merely memorized.
+TrainingSettings grokking_recipe() {
+  TrainingSettings settings;
+  settings.model = {
+      .num_layers = 1, .num_heads = 4, .width = 128, .feed_forward_kind = FeedForwardKind::relu, .tied = false};
+  settings.steps = 2000;
+  settings.batch = 512;
+  settings.warmup = 10;
+  settings.schedule = ScheduleKind::constant;
+  settings.beta2 = 0.98;
+  settings.weight_decay = 1;
+  return settings;
+}
+
 std::vector<TrainingTask> all_tasks() {
+  constexpr DecoderConfig kAttentionOnly{
+      .num_layers = 2, .num_heads = 2, .width = 64, .feed_forward_kind = FeedForwardKind::none};
   std::vector<TrainingTask> tasks{
       {.name = "copy",
        .shows = "A head that attends at a constant distance, because input and output have the same order.",
        .pattern = "the input token at the same place",
-       .expected = "score 1.0, every sequence right, in a few seconds",
+       .expected = "score 1.0, every sequence right, in about 1 second",
        .formed_score = 0.5,
        .held_out = 0.1,
-       .recipe = muon_recipe({.num_layers = 2, .num_heads = 2, .width = 64}, 300),
+       .recipe = muon_recipe(kAttentionOnly, 150),
        .vocabulary = internal::letters_vocabulary(),
        .generate = internal::copy_example},
       {.name = "reverse",
        .shows = "A head that attends along the anti-diagonal: the last token of the input is the first of the output.",
        .pattern = "the input token at the mirrored place",
-       .expected = "score 1.0, every sequence right, in a few seconds",
+       .expected = "score 1.0, every sequence right, in about 1 second",
        .formed_score = 0.5,
        .held_out = 0.1,
-       .recipe = muon_recipe({.num_layers = 2, .num_heads = 2, .width = 64}, 300),
+       .recipe = muon_recipe(kAttentionOnly, 150),
        .vocabulary = internal::letters_vocabulary(),
        .generate = internal::reverse_example},
       {.name = "sort",
        .shows = "A head that attends by content: output k reads the k-th smallest token of the input.",
        .pattern = "the next smallest input token",
-       .expected =
-           "nearly every sequence right, in about ten seconds; the two heads of layer 0 share the pattern, score 0.4",
+       .expected = "score 0.8, every sequence right, in about 10 seconds",
        .formed_score = 0.5,
        .held_out = 0.1,
-       .recipe = muon_recipe({.num_layers = 2, .num_heads = 2, .width = 64}, 1200),
+       .recipe = sort_recipe(),
        .vocabulary = internal::letters_vocabulary(),
        .generate = internal::sort_example},
       {.name = "induction",
        .shows =
            "Two heads that work together: one copies each previous token, the other finds what followed it before.",
        .pattern = "the token after the earlier copy",
-       .expected = "score above 0.9, in a few seconds",
+       .expected = "score above 0.9, 98 % of the sequences right, in about 2 seconds",
        .formed_score = 0.5,
        .held_out = 0.1,
-       .recipe = muon_recipe({.num_layers = 2,
-                              .num_heads = 4,
-                              .width = 128,
-                              .positions = PositionKind::rotary,
-                              .feed_forward_kind = FeedForwardKind::none,
-                              .biases = true},
-                             300),
+       .recipe = search_recipe(64, 2, 180),
        .vocabulary = internal::induction_vocabulary(),
        .generate = internal::induction_example},
       {.name = "recall",
        .shows = "Associative memory: a key is looked up in a list of pairs.",
        .pattern = "the value after the earlier key",
-       .expected = "open: this recipe does not solve the task yet",
+       .expected = "score above 0.9, 99 % of the sequences right, in about 3 seconds",
        .formed_score = 0.5,
        .held_out = 0.1,
-       .recipe = {.model = {.num_layers = 2, .num_heads = 2, .width = 64}},
+       .recipe = search_recipe(128, 4, 400),
        .vocabulary = internal::recall_vocabulary(),
        .generate = internal::recall_example},
       {.name = "addition",
        .shows = "Long addition, digit by digit, with carries.",
        .pattern = "the two digits of the same place",
-       .expected = "every sum right, in about fifteen seconds",
+       .expected = "every sum right, in about 8 seconds",
        .formed_score = 0.5,
        .held_out = 0.1,
-       .recipe = muon_recipe({.num_layers = 2, .num_heads = 4, .width = 64}, 1500),
+       .recipe = muon_recipe({.num_layers = 2, .num_heads = 4, .width = 64}, 800),
        .vocabulary = internal::addition_vocabulary(),
        .generate = internal::addition_example},
       {.name = "modular-addition",
        .shows = "Grokking: the training examples are memorized first, and the rule is found much later.",
        .pattern = "both numbers",
-       .expected = "open: this recipe does not solve the task yet",
-       .formed_score = 0.5,
-       .held_out = 0.5,
-       .recipe = {.model = {.num_layers = 2, .num_heads = 2, .width = 64}},
+       .expected = "training examples right from step 200 on, others from step 1,500 on; about 1 minute",
+       .formed_score = 0.8,
+       .held_out = 0.7,
+       .recipe = grokking_recipe(),
        .vocabulary = internal::modular_addition_vocabulary(),
        .generate = internal::modular_addition_example},
       {.name = "brackets",
        .shows = "A stack: which bracket closes next depends on the last one that is still open.",
        .pattern = "the bracket that is closed",
-       .expected = "score above 0.5, nearly every bracket right, in about fifteen seconds",
+       .expected = "score above 0.8, nearly every bracket right, in about 15 seconds",
        .formed_score = 0.5,
        .held_out = 0.1,
        .recipe = muon_recipe({.num_layers = 2, .num_heads = 2, .width = 64}, 600),

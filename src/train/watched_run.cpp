@@ -10,8 +10,16 @@
 namespace regard::inline v0 {
 namespace {
 
-// The examples that are evaluated at a snapshot.
-constexpr Index kEvaluated = 32;
+// The examples that are evaluated at a snapshot; short ones are more, so that they tell more than a few targets do.
+Index num_evaluated(Index length) {
+  constexpr Index kSequences = 32, kTokens = 1024;
+  return std::max(kSequences, kTokens / length);
+}
+
+double accuracy(const Evaluation& evaluation) {
+  return static_cast<double>(evaluation.correct_targets) /
+         static_cast<double>(std::max<Index>(evaluation.num_targets, 1));
+}
 
 }  // namespace
 
@@ -92,9 +100,16 @@ const CurvePoint& WatchedRun::step(const Runtime& runtime) {
                            .gradient_norm = done.gradient_norm,
                            .learning_rate = done.learning_rate,
                            .tokens_per_second = tokens / seconds});
-  if (watched)
-    record_.curve.back().held_out_loss = trainer_.evaluate(TaskSplit::held_out, kEvaluated, {}, 0, runtime).loss;
+  if (watched) evaluate(record_.curve.back(), runtime);
   return record_.curve.back();
+}
+
+void WatchedRun::evaluate(CurvePoint& point, const Runtime& runtime) {
+  const Index sequences = num_evaluated(subject_.settings.length);
+  const Evaluation held_out = trainer_.evaluate(TaskSplit::held_out, sequences, {}, 0, runtime);
+  point.held_out_loss = held_out.loss;
+  point.held_out_accuracy = accuracy(held_out);
+  point.accuracy = accuracy(trainer_.evaluate(TaskSplit::train, sequences, {}, 0, runtime));
 }
 
 void WatchedRun::finish(const Runtime& runtime) {

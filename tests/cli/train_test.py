@@ -9,6 +9,7 @@ import pathlib
 import re
 import signal
 import subprocess
+import sys
 import time
 import xml.etree.ElementTree
 
@@ -34,11 +35,18 @@ def test_every_output_holds_the_same_run(tmp_path):
         rows = list(csv.DictReader(file))
     assert [int(row["step"]) for row in rows] == list(range(12))
     assert [float(row["loss"]) for row in rows] == record["curve"]["loss"]
+    for name in ("held_out_loss", "accuracy", "held_out_accuracy"):
+        measured = [None if row[name] == "" else float(row[name]) for row in rows]
+        assert measured == record["curve"][name] and len(rows) > len([x for x in measured if x is not None]) > 2
     logged = json.loads((tmp_path / "log.json").read_text())
     assert logged["curve"]["loss"] == record["curve"]["loss"]
     xml.etree.ElementTree.fromstring((tmp_path / "plot.svg").read_text())
     page = (tmp_path / "page.html").read_text()
     assert page.startswith("<!") and len(page) < 4_000_000
+
+
+def test_evaluate_is_the_number_of_held_out_sequences():
+    assert re.search(rb"held out: \d+ of 40 sequences right", succeed("train", *SMALL, "--evaluate", "40"))
 
 
 def test_the_list_describes_every_task(tmp_path):
@@ -48,8 +56,14 @@ def test_the_list_describes_every_task(tmp_path):
     text = succeed("train", "--list").decode()
     for task in tasks:
         assert task["shows"] in text and task["pattern"] in text and task["expected"] in text
+        assert re.search(r"about \d+ (second|minute)s?", task["expected"])
         plan = succeed("train", "--task", task["name"], "--dry-run").decode()
         assert task["shows"] in plan and re.search(r"work .*projections \d+ %", plan)
+
+
+def test_events_of_a_run_are_those_of_an_independent_script():
+    script = pathlib.Path(__file__).parent.parent / "train" / "events.py"
+    subprocess.run([sys.executable, script, "--train", PROGRAM, "0"], check=True, env=environment(), timeout=120)
 
 
 def test_threads_micro_batches_and_recomputation_change_no_byte(tmp_path):
@@ -107,6 +121,7 @@ def test_a_run_is_not_resumed_with_another_text_or_setting(tmp_path):
     ("--log curve.txt does not end in .csv or .json", ("--task", "copy", "--log", "curve.txt")),
     ("--resume needs --run", ("--task", "copy", "--resume")),
     ("has no checkpoint to resume", ("--task", "copy", "--run", "nothing", "--resume")),
+    ("--evaluate is 0; expected at least 1", ("--task", "copy", "--evaluate", "0")),
     ("--checkpoint-every needs --run", ("--task", "copy", "--checkpoint-every", "3")),
     ("--vocabulary needs --text", ("--task", "copy", "--vocabulary", "300")),
     ("--length needs --text", ("--task", "copy", "--length", "8")),

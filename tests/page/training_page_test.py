@@ -316,7 +316,8 @@ def test_a_small_gradient_is_not_called_a_movement(training):
 def test_a_text_has_no_pattern(training):
     page, record = training("pattern=0")
     assert "pattern" not in record["probe"]["uniform"]
-    assert page.locator("h1").inner_text().startswith("From step 132 on, layer 0, head 1 attends to the previous token")
+    assert page.locator("h1").inner_text().replace("\u00a0", " ").startswith(
+        "At step 110, layer 0, head 1 began to attend to the previous token: 100 % of its attention")
     assert page.locator(".head-scores thead th").all_inner_texts()[1] == "previous token"
     assert page.locator(".wanted-key").count() == 0
     assert "mean weight on the previous token" in page.locator(".time-chart text").all_text_contents()

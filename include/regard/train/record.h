@@ -31,6 +31,8 @@ struct CurvePoint {
   double gradient_norm;                       ///< Global L2 norm of the gradient, before clipping.
   double learning_rate;                       ///< Learning rate.
   std::optional<double> held_out_loss{};      ///< Loss of held-out examples, at steps at which it is measured.
+  std::optional<double> accuracy{};           ///< Share of targets of training examples that are predicted, likewise.
+  std::optional<double> held_out_accuracy{};  ///< The same of held-out examples.
   std::optional<double> tokens_per_second{};  ///< Speed.
 };
 
@@ -143,6 +145,7 @@ struct HeadEvent {
   Index snapshot;       ///< Index of the snapshot.
   Index step;           ///< Step of the snapshot.
   double score;         ///< Its score at this snapshot.
+  double peak;          ///< Its largest score from this snapshot on.
   double uniform;       ///< The score of uniform weights.
   Index from_step;      ///< Step of the snapshot before, or of this one if it is the first.
   Index to_step;        ///< Step of the second snapshot after it, or of the last one.
@@ -151,15 +154,19 @@ struct HeadEvent {
   double ablation;      ///< ProbedHead::ablation at that snapshot.
 };
 
-/// Finds the moments at which heads formed. A head forms at a snapshot s if both of these agree:
+/// Finds the moments at which heads formed.
 ///
-/// - **Score:** its score exceeds a threshold at s and at the next snapshot, and did not at the one before s. The
-///   threshold is max(½, formed_score) for the pattern and ½ for the previous token.
-/// - **Ablation:** at a later snapshot, up to which the score stays above the threshold, the probe's loss without the
-///   head is higher by more than a tenth of what the loss has fallen since the first snapshot. By then, the loss must
-///   have fallen by more than 5 %: before that, nothing has been learned to which a head could contribute.
+/// A head has formed if its score and the loss without it agree:
 ///
-/// The ablation of a previous-token head may agree late: it has no effect before another head uses its output.
+/// - **Score:** at two snapshots that follow each other, its score exceeds a threshold: max(½, formed_score) for the
+///   pattern, ½ for the previous token.
+/// - **Ablation:** at the second of them, or at a later one while the score stays above the threshold, the probe's loss
+///   without the head is higher by more than a tenth of what the loss has fallen since the first snapshot. By then, the
+///   loss must have fallen by more than 5 %: before that, nothing has been learned to which a head could contribute.
+///
+/// The event is at the first snapshot above the threshold. A head for the previous token is useful before it is sharp:
+/// its event is where its score began to exceed max(0.2, twice the uniform level), below which it did not fall again.
+///
 /// If the pattern is the previous token, there are only events of kind `pattern`.
 ///
 /// @param record  The record.

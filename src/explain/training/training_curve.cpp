@@ -33,12 +33,14 @@ class OptionalMean {
 };
 
 CurvePoint mean_point(const std::vector<CurvePoint>& curve, std::size_t begin, std::size_t end) {
-  OptionalMean loss, norm, rate, held_out, speed;
+  OptionalMean loss, norm, rate, held_out, accuracy, held_out_accuracy, speed;
   for (std::size_t i = begin; i < end; ++i) {
     loss.add(curve[i].loss);
     norm.add(curve[i].gradient_norm);
     rate.add(curve[i].learning_rate);
     held_out.add(curve[i].held_out_loss);
+    accuracy.add(curve[i].accuracy);
+    held_out_accuracy.add(curve[i].held_out_accuracy);
     speed.add(curve[i].tokens_per_second);
   }
   return {.step = (curve[begin].step + curve[end - 1].step) / 2,
@@ -46,6 +48,8 @@ CurvePoint mean_point(const std::vector<CurvePoint>& curve, std::size_t begin, s
           .gradient_norm = *norm.mean(),
           .learning_rate = *rate.mean(),
           .held_out_loss = held_out.mean(),
+          .accuracy = accuracy.mean(),
+          .held_out_accuracy = held_out_accuracy.mean(),
           .tokens_per_second = speed.mean()};
 }
 

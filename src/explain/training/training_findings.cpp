@@ -36,10 +36,29 @@ double final_score(const TrainingRecord& record, const HeadEvent& event) {
   return event.kind == HeadEventKind::pattern ? scores.pattern : scores.previous;
 }
 
+// How much of its attention a head gives at the end.
+std::string share_at_end(const TrainingRecord& record, const HeadEvent& event) {
+  return fmt::format("{} of its attention at the end (uniform: {})", percent(final_score(record, event)),
+                     percent(event.uniform));
+}
+
 std::string formed(const TrainingRecord& record, const HeadEvent& event) {
-  return fmt::format("From step {} on, {} attends to {}: {} of its attention at the end (uniform: {})", event.step,
-                     head_in_words(event.layer, event.head), what_it_attends_to(record, event.kind),
-                     percent(final_score(record, event)), percent(event.uniform));
+  const std::string head = head_in_words(event.layer, event.head), share = share_at_end(record, event);
+  if (event.kind == HeadEventKind::previous_token)
+    return fmt::format("At step {}, {} began to attend to the previous token: {}", event.step, head, share);
+  return fmt::format("From step {} on, {} attends to {}: {}", event.step, head, what_it_attends_to(record, event.kind),
+                     share);
+}
+
+// The head of an earlier layer that attends to the previous token most, if it began before a head could use it.
+const HeadEvent* feeding_head(const TrainingRecord& record, const std::vector<const HeadEvent*>& previous,
+                              const HeadEvent& user) {
+  const HeadEvent* best = nullptr;
+  for (const HeadEvent* event : previous) {
+    if (event->layer >= user.layer || event->step > user.step) continue;
+    if (best == nullptr || final_score(record, *event) > final_score(record, *best)) best = event;
+  }
+  return best;
 }
 
 std::string none_formed(const TrainingRecord& record) {
@@ -54,6 +73,23 @@ std::string none_formed(const TrainingRecord& record) {
       styled_number(compared_score(record, last.heads[static_cast<std::size_t>(best)].scores), {.digits = 2}),
       styled_number(compared_score(record, record.probe.uniform), {.digits = 2}),
       head_in_words(best / heads, best % heads));
+}
+
+// Examples that training has seen can be right long before others are: they are memorized before the rule is found.
+std::optional<std::string> late_generalization(const TrainingRecord& record) {
+  constexpr double kRight = 0.99, kWrong = 0.5;
+  const auto reaches = [](auto from, auto end, auto member) {
+    return std::find_if(from, end, [&](const CurvePoint& point) { return (point.*member).value_or(0) >= kRight; });
+  };
+  const auto end = record.curve.end();
+  const auto seen = reaches(record.curve.begin(), end, &CurvePoint::accuracy);
+  if (seen == end || seen->held_out_accuracy.value_or(1) >= kWrong) return std::nullopt;
+  const std::string before =
+      fmt::format("At step {}, {} of the training examples were right, and {} of the held-out ones", seen->step,
+                  percent(*seen->accuracy), percent(*seen->held_out_accuracy));
+  const auto unseen = reaches(seen, end, &CurvePoint::held_out_accuracy);
+  if (unseen == end) return before;
+  return fmt::format("{}; at step {}, {} of these were", before, unseen->step, percent(*unseen->held_out_accuracy));
 }
 
 }  // namespace
@@ -73,11 +109,11 @@ std::vector<std::string> training_findings(const TrainingRecord& record) {
     findings.push_back(formed(record, best));
     if (main.size() > 1)
       findings.push_back(fmt::format("{} other {} formed, too", main.size() - 1, main.size() == 2 ? "head" : "heads"));
-    if (&main == &patterns && !previous.empty() && previous.front()->step <= best.step)
-      findings.push_back(fmt::format("Before that, from step {} on, {} attends to the previous token",
-                                     previous.front()->step,
-                                     head_in_words(previous.front()->layer, previous.front()->head)));
+    if (const HeadEvent* earlier = &main == &patterns ? feeding_head(record, previous, best) : nullptr)
+      findings.push_back(fmt::format("Before that, at step {}, {} began to attend to the previous token", earlier->step,
+                                     head_in_words(earlier->layer, earlier->head)));
   }
+  if (const std::optional<std::string> late = late_generalization(record)) findings.push_back(*late);
   const double first = record.snapshots.front().loss, last = record.snapshots.back().loss;
   findings.push_back(fmt::format("The loss of the probe went from {} to {} in {} steps",
                                  styled_number(first, {.digits = 2}), styled_number(last, {.digits = 2}),
