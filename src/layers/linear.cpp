@@ -175,8 +175,8 @@ class Operands {
   bool pairs_;
 };
 
-// The rows of a task: at most kRows, a multiple of the rows of a register tile, and such that the workers finish at about
-// the same time. `groups` tasks have the same rows.
+// The rows of a task: at most kRows, a multiple of the rows of a register tile, and such that the workers finish at
+// about the same time. `groups` tasks have the same rows.
 Index rows_of_task(Index rows, Index groups, int workers) {
   constexpr Index kTileRows = 12;
   constexpr double kRowsOfOverhead = 1;  // a task takes as long as this many rows longer

@@ -118,8 +118,8 @@ struct DecoderActivations {
   std::vector<Index> positions;  // of each token
   std::vector<Index> targets;
   ZeroedMemory<T> memory;
-  // With bf16_products: all parameters, the inputs of linear layers at their places in `memory`, and the gradient of one
-  // output.
+  // With bf16_products: all parameters, the inputs of linear layers at their places in `memory`, and the gradient of
+  // one output.
   ZeroedMemory<bfloat16> rounded_parameters;
   ZeroedMemory<bfloat16> rounded_inputs;
   ZeroedMemory<bfloat16> rounded_gradient;
