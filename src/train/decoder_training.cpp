@@ -28,6 +28,7 @@
 #include "regard/rms_norm.h"
 #include "regard/rotary.h"
 #include "residual.h"
+#include "scratch_memory.h"
 
 namespace regard::inline v0 {
 namespace internal {
@@ -482,7 +483,15 @@ struct DecoderTraining<T>::State {
   std::uint64_t dropout_seed = 0;
   bool accumulate = false;
 
+  // The caller's runtime, with scratch of this model unless the caller has chosen another.
+  Runtime with_scratch(const Runtime& runtime) {
+    Runtime result = runtime;
+    if (result.workspace == nullptr) result.workspace = &scratch;
+    return result;
+  }
+
   mutable TrainingProfile profile;
+  internal::ScratchMemory scratch;
 };
 
 template <class T>
@@ -518,9 +527,11 @@ std::span<T> DecoderTraining<T>::gradients() {
 template <class T>
 std::size_t DecoderTraining<T>::num_bytes() const {
   const State& s = *state_;
-  return (s.parameters.size() + s.gradients.size() + s.now.memory.size() + s.token_gradient.size() +
+  const auto& now = s.now;
+  return (s.parameters.size() + s.gradients.size() + now.memory.size() + s.token_gradient.size() +
           s.output_gradient.size()) *
-         sizeof(T);
+             sizeof(T) +
+         (now.rounded_parameters.size() + now.rounded_inputs.size() + now.rounded_gradient.size()) * sizeof(bfloat16);
 }
 
 template <class T>
@@ -530,8 +541,9 @@ const TrainingProfile& DecoderTraining<T>::profile() const {
 
 template <class T>
 double DecoderTraining<T>::forward_backward(const TrainingBatch& batch, bool accumulate,
-                                            const AttentionObserver<T>& observer, const Runtime& runtime) {
+                                            const AttentionObserver<T>& observer, const Runtime& given) {
   State& s = *state_;
+  const Runtime runtime = s.with_scratch(given);
   s.load(batch);
   s.accumulate = accumulate;
   s.forward({}, runtime);
@@ -542,8 +554,9 @@ double DecoderTraining<T>::forward_backward(const TrainingBatch& batch, bool acc
 
 template <class T>
 double DecoderTraining<T>::evaluate(const TrainingBatch& batch, const AblatedHead& ablated, TensorView<T, 2> row_loss,
-                                    Index* correct, const Runtime& runtime) {
+                                    Index* correct, const Runtime& given) {
   State& s = *state_;
+  const Runtime runtime = s.with_scratch(given);
   if (ablated.layer >= s.config.num_layers || (ablated.layer >= 0 && ablated.head >= s.config.num_heads) ||
       ablated.head < 0) {
     internal::reject("ablated is layer " + std::to_string(ablated.layer) + ", head " + std::to_string(ablated.head) +
