@@ -6,7 +6,7 @@
 set(REGARD_KERNEL_OBJECTS)
 set(REGARD_KERNEL_SOURCES
   activation_rows.cpp adamw.cpp attention_pack.cpp attention_pack_pairs.cpp attention_tile.cpp attention_finish.cpp
-  attention_weights.cpp attention_backward.cpp cross_entropy_row.cpp dropout.cpp elementwise.cpp layer_norm_row.cpp
+  attention_weights.cpp attention_backward.cpp cross_entropy_row.cpp dropout.cpp elementwise.cpp
   layer_table.cpp linear_tile.cpp norm_backward.cpp norm_forward.cpp peak.cpp rotary_rows.cpp table.cpp)
 list(TRANSFORM REGARD_KERNEL_SOURCES PREPEND ${PROJECT_SOURCE_DIR}/src/kernels/)
 

@@ -42,6 +42,7 @@ PUBLIC = {
 THIRD_PARTY = {"io": {"fmt", "nlohmann", "utf8proc.h"}, "model": {"fmt", "utf8proc.h"}, "train": {"fmt"},
                "explain": {"fmt"}}
 OPENS_FILES = {"io", "model"}
+MAPS_MEMORY = {"zeroed_pages.cpp"}
 ALL_PUBLIC = PUBLIC["explain"]
 
 
@@ -87,7 +88,7 @@ def allowed(path, bracket, name):
         return standard or system or is_public(name, PUBLIC[""]) or is_private(path, name, CORE) or name in KERNEL_INTERFACE
     if top == "src" and second in THIRD_PARTY:
         third_party = path.suffix == ".cpp" and library in THIRD_PARTY[second]
-        system = path.suffix == ".cpp" and second in OPENS_FILES and is_posix(bracket, name)
+        system = path.suffix == ".cpp" and (second in OPENS_FILES or path.name in MAPS_MEMORY) and is_posix(bracket, name)
         return standard or system or third_party or is_public(name, PUBLIC[second]) or is_private(path, name, {second})
     if top == "cli":
         own = is_private(path, name, set()) or (bracket == '"' and (ROOT / "cli" / name).is_file())

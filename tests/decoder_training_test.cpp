@@ -5,13 +5,36 @@
 // Read next: train/make_decoder_torch.py, optimizer_test.cpp.
 #include "regard/train/decoder_training.h"
 
+#include <atomic>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <new>
 #include <sstream>
 
 #include "support/arrays.h"
 #include "support/counting_memory.h"
 #include "support/rejection.h"
+
+namespace {
+std::atomic<std::size_t> num_news{0};  // calls of operator new, from any thread
+}
+
+[[gnu::noinline]] void* operator new(std::size_t bytes) {
+  ++num_news;
+  if (void* const memory = std::malloc(std::max<std::size_t>(bytes, 1))) return memory;
+  throw std::bad_alloc();
+}
+[[gnu::noinline]] void* operator new(std::size_t bytes, std::align_val_t alignment) {
+  ++num_news;
+  const auto unit = static_cast<std::size_t>(alignment);
+  if (void* const memory = std::aligned_alloc(unit, (bytes + unit - 1) / unit * unit)) return memory;
+  throw std::bad_alloc();
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace regard {
 namespace {
@@ -359,6 +382,36 @@ TEST(DecoderTraining, ScratchComesFromTheWorkspaceAndIsReturned) {
   const std::size_t largest = memory.largest;
   model.forward_backward(Tokens(1).batch(), false, {}, runtime);
   EXPECT_EQ(memory.largest, largest);
+}
+
+TEST(DecoderTraining, AStepTakesNothingFromOperatorNew) {
+  DecoderConfig large;
+  large.vocabulary = kVocabulary;
+  large.num_layers = 2;
+  large.num_heads = 4;
+  large.width = 128;
+  large.max_positions = 48;
+  large.biases = true;
+  DecoderConfig llama = large;
+  llama.norm = NormKind::rms;
+  llama.positions = PositionKind::rotary;
+  llama.feed_forward_kind = FeedForwardKind::swiglu;
+  llama.biases = false;
+  Tensor<Index, 2> tokens({4, 48});
+  for (Index i = 0; i < tokens.size(); ++i) tokens.data()[i] = i * i % kVocabulary;
+  TrainingBatch batch{.tokens = tokens.view(), .targets = tokens.view(), .dropout = 0.1};
+  Runtime runtime;
+  runtime.num_threads = 2;
+  for (const DecoderConfig& config : {large, llama}) {
+    for (const bool bf16 : {false, true}) {
+      DecoderTraining<float> model(config, {.max_sequences = 4, .bf16_products = bf16});
+      fill_parameters(model);
+      model.forward_backward(batch, false, {}, runtime);
+      const std::size_t before = num_news;
+      model.forward_backward(batch, true, {}, runtime);
+      EXPECT_EQ(num_news, before) << bf16;
+    }
+  }
 }
 
 TEST(DecoderTraining, MemoryGrowsWithTheLengthAndNotWithItsSquare) {

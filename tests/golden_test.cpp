@@ -18,7 +18,9 @@
 
 #include "regard/attention_backward.h"
 #include "regard/cross_entropy.h"
+#include "regard/layer_norm.h"
 #include "regard/linear_backward.h"
+#include "regard/rms_norm.h"
 #include "support/attention_cases.h"
 #include "support/attention_checks.h"
 
@@ -451,6 +453,38 @@ void add_cross_entropy(Golden& golden) {
   }
 }
 
+template <class T>
+void add_norms(Golden& golden) {
+  for (const auto& [R, E, group] :
+       {std::array<Index, 3>{1, 1, 0}, {3, 8, 0}, {70, 31, 0}, {130, 65, 50}, {7, 1000, 3}, {9, 2053, 0}}) {
+    Random random(static_cast<std::uint64_t>(800 + R));
+    const auto input = numbers<T, 2>(random, {R, E}), addend = numbers<T, 2>(random, {R, E});
+    const auto grad_output = numbers<T, 2>(random, {R, E});
+    const auto gain = numbers<T, 1>(random, {E}), bias = numbers<T, 1>(random, {E});
+    Array<T, 2> output({R, E}), grad_input({R, E});
+    Array<T, 1> grad_gain({E}), grad_bias({E});
+    const std::string shape = "/" + std::to_string(R) + "x" + std::to_string(E);
+    layer_norm_forward<T>(input.view(), addend.view(), gain.view(), bias.view(), output.view(), 1e-5);
+    golden.add("layer_norm" + shape, output.values());
+    layer_norm_backward<T>(input.view(), addend.view(), gain.view(), grad_output.view(),
+                           {.grad_input = grad_input.view(),
+                            .grad_gain = grad_gain.view(),
+                            .grad_bias = grad_bias.view(),
+                            .rows_per_group = group},
+                           1e-5);
+    golden.add("layer_norm" + shape + "/grad_input", grad_input.values());
+    golden.add("layer_norm" + shape + "/grad_gain", grad_gain.values());
+    golden.add("layer_norm" + shape + "/grad_bias", grad_bias.values());
+    rms_norm_forward<T>(input.view(), {}, gain.view(), output.view(), 1e-5);
+    golden.add("rms_norm" + shape, output.values());
+    rms_norm_backward<T>(input.view(), {}, gain.view(), grad_output.view(),
+                         {.grad_input = grad_input.view(), .grad_gain = grad_gain.view(), .rows_per_group = group},
+                         1e-5);
+    golden.add("rms_norm" + shape + "/grad_input", grad_input.values());
+    golden.add("rms_norm" + shape + "/grad_gain", grad_gain.values());
+  }
+}
+
 // Every function on values of one magnitude after another.
 template <class T>
 void add_elementwise(Golden& golden, const kernels::KernelTable& table) {
@@ -480,6 +514,7 @@ void add_all(Golden& golden, const kernels::KernelTable& table) {
   add_merge<T>(golden);
   add_linear<T>(golden);
   add_cross_entropy<T>(golden);
+  add_norms<T>(golden);
   add_elementwise<T>(golden, table);
 }
 

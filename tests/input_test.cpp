@@ -23,7 +23,7 @@ TEST(Operations, EachHasATableRowAndAUniqueName) {
     EXPECT_NE(operation_name(operation), "") << i;
     EXPECT_EQ(operation_named(operation_name(operation)), operation) << operation_name(operation);
   }
-  EXPECT_EQ(operation_name(Operation::scale_statistics), "scale_statistics");
+  EXPECT_EQ(operation_name(Operation::trained), "trained");
   EXPECT_EQ(operation_named("soft"), std::nullopt);
 }
 
@@ -132,8 +132,9 @@ TEST(Input, RejectsUnknownKeysAndValues) {
   EXPECT_EQ(rejection("{\"steps\": [{}]}"), "in.json: byte 11: a step needs an operation");
   EXPECT_EQ(rejection("{\"steps\": [{\"operation\": 1}]}"), "in.json: byte 25: operation must be text, not a number");
   const std::string unknown = rejection("{\"steps\": [{\"operation\": \"soft\", \"name\": \"n\\u202e\"}]}");
-  EXPECT_EQ(unknown.substr(0, unknown.find("cosine")),
-            "in.json: byte 25: step n\\u{202e}: operation \"soft\" does not exist; choose one of add, context, ");
+  EXPECT_EQ(
+      unknown.substr(0, unknown.find("cosine")),
+      "in.json: byte 25: step n\\u{202e}: operation \"soft\" does not exist; choose one of adamw, add, context, ");
   EXPECT_EQ(rejection("{\"compare\": [{\"scale\": 1}]}"), "in.json: byte 13: a member of compare needs a label");
   EXPECT_EQ(rejection("{\"\\u202e\": 1}").find("\xe2\x80\xae"), std::string::npos);
 }

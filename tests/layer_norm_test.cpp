@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // layer_norm_forward compared with the formula in a wider type, in every layout, with bits that depend only on the row;
-// and every rejection.
+// and every rejection. The gradients are tested in norm_gradients_test.cpp.
 //
 //   error ≤ u · |result| + 2⁻⁵⁰ · (|gain| · (√E + max |x| / deviation) + |bias|): rounded once
 //
-// Read next: src/layers/layer_norm.cpp.
+// Read next: src/layers/norm_forward.cpp.
 #include "regard/layer_norm.h"
 
 #include <limits>
@@ -125,7 +125,7 @@ TYPED_TEST(LayerNorm, LayoutsThreadsAndOtherRowsDoNotChangeBits) {
   EXPECT_EQ(bits_of(alone), bits_of(std::vector<T>(whole.begin() + 217 * 90, whole.begin() + 218 * 90)));
 }
 
-// The order documented in src/kernels/layer_norm_row.cpp, one element after another.
+// The order documented in src/kernels/norm_rows.h, one element after another.
 template <class Term>
 double sum_in_lanes(Index count, const Term& term) {
   double lanes[16] = {};
@@ -159,6 +159,37 @@ TYPED_TEST(LayerNorm, HasTheSameBitsOnEveryInstructionSet) {
   }
 }
 
+// Rows of several tiles of columns, quotients that are zero, and deviations of every magnitude.
+TYPED_TEST(LayerNorm, QuotientsHaveTheBitsOfADivision) {
+  using T = TypeParam;
+  for (const Index E : {1023, 1024, 1025, 2100}) {
+    for (const int exponent : {-100, -30, 0, 30, 60}) {
+      auto inputs = normal_inputs<T>(static_cast<std::uint64_t>(E), 9, E, false);
+      Random random(static_cast<std::uint64_t>(E));
+      inputs.input.fill([&] { return std::ldexp(random.normal(), exponent); });
+      for (Index e = 0; e < E; ++e) {
+        inputs.input.set(
+            {3, e}, static_cast<T>(e % 2 == 0 ? -0.0 : static_cast<double>((e & 2) - 1)));  // mean 0, or close to it
+        inputs.bias.set({e}, static_cast<T>(-0.0));
+      }
+      std::vector<T> expected;
+      for (Index r = 0; r < 9; ++r) {
+        const auto at = [&](Index e) { return static_cast<double>(inputs.input.get({r, e})); };
+        const double mean = sum_in_lanes(E, at) / static_cast<double>(E);
+        const double variance =
+            sum_in_lanes(E, [&](Index e) { return (at(e) - mean) * (at(e) - mean); }) / static_cast<double>(E);
+        const double deviation = std::sqrt(variance + kEpsilon);
+        for (Index e = 0; e < E; ++e)
+          expected.push_back(
+              static_cast<T>((at(e) - mean) / deviation * static_cast<double>(inputs.gain.get({e})) - 0.0));
+      }
+      on_every_instruction_set([&](const kernels::KernelTable& table) {
+        EXPECT_TRUE(same_bits(bits_of(run(inputs)), bits_of(expected))) << table.name << " " << E << " " << exponent;
+      });
+    }
+  }
+}
+
 TYPED_TEST(LayerNorm, NaNStaysInItsRowAndConstantRowsGiveTheBias) {
   using T = TypeParam;
   auto inputs = normal_inputs<T>(20270222, 5, 33, false);
@@ -178,6 +209,38 @@ TYPED_TEST(LayerNorm, NaNStaysInItsRowAndConstantRowsGiveTheBias) {
       }
     }
   }
+}
+
+TYPED_TEST(LayerNorm, WithoutBiasNothingIsAdded) {
+  using T = TypeParam;
+  for (const Index E : {5, 70, 1500}) {
+    auto inputs = normal_inputs<T>(20270223, 21, E);
+    for (Index e = 0; e < E; ++e) inputs.bias.set({e}, 0);
+    Array<T, 2> output({21, E});
+    layer_norm_forward<T>(inputs.input.view(), inputs.addend_view(), inputs.gain.view(), {}, output.view(), kEpsilon);
+    EXPECT_EQ(output.values(), run(inputs));
+  }
+}
+
+TEST(LayerNormTypes, BfloatOutputIsThatOfFloatRoundedOnce) {
+  NormInputs<float> wide = normal_inputs<float>(20270224, 30, 41);
+  Array<bfloat16, 2> input({30, 41}), addend({30, 41}), output({30, 41});
+  Array<bfloat16, 1> gain({41}), bias({41});
+  const auto round = [](auto& from, auto& to) {
+    to.for_each_index([&](const auto& at) {
+      to.set(at, bfloat16(from.get(at)));
+      from.set(at, static_cast<float>(to.get(at)));
+    });
+  };
+  round(wide.input, input);
+  round(wide.addend, addend);
+  round(wide.gain, gain);
+  round(wide.bias, bias);
+  layer_norm_forward<bfloat16>(std::as_const(input).view(), std::as_const(addend).view(), std::as_const(gain).view(),
+                               std::as_const(bias).view(), output.view(), kEpsilon);
+  const std::vector<bfloat16> got = output.values();
+  std::size_t n = 0;
+  for (const float exact : run(wide)) EXPECT_EQ(got[n++].bits, bfloat16(exact).bits);
 }
 
 TYPED_TEST(LayerNorm, InvalidArgumentsAreRejectedBeforeAnyWork) {

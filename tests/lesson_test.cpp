@@ -372,11 +372,11 @@ TEST(Lessons, AreListedAndAnUnknownNameIsRejectedWithTheNames) {
     EXPECT_FALSE(explained(entry.name).steps.empty());
     EXPECT_EQ(explained(entry.name).errata.empty(), entry.name == "why-scale");
   }
-  EXPECT_EQ(names,
-            (std::vector<std::string>{"three-words", "roles", "one-function", "from-seed", "by-hand", "why-scale"}));
+  EXPECT_EQ(names, (std::vector<std::string>{"three-words", "roles", "one-function", "from-seed", "by-hand",
+                                             "why-scale", "learning"}));
   EXPECT_EQ(regard::rejection([] { regard::lesson_input("005\x1b[31m"); }),
             "unknown lesson \"005\\u{1b}[31m\"; expected one of three-words, roles, one-function, from-seed, by-hand, "
-            "why-scale");
+            "why-scale, learning");
 }
 
 TEST(Lessons, OnlyLessonOneFunctionMarksDifferingNumbers) {
@@ -430,7 +430,8 @@ TEST(Lessons, TransposeEveryResultInTheOtherLayout) {
       const regard::Matrix& b = turned.steps[i].result;
       const std::string_view operation = regard::operation_name(original.steps[i].request.operation);
       const bool same = operation == "variances" || operation == "variance_rule" || operation == "dot_table" ||
-                        operation == "ulp_table" || operation == "scale_statistics";
+                        operation == "ulp_table" || operation == "scale_statistics" || operation == "cross_entropy" ||
+                        operation == "training";
       ASSERT_EQ(a.num_rows, same ? b.num_rows : b.num_columns) << entry.name << " " << original.steps[i].name;
       ASSERT_EQ(a.num_heads, b.num_heads);
       const std::vector<std::uint8_t>& differs = original.steps[i].differs;
@@ -463,7 +464,7 @@ TEST(Lessons, TransposeEveryResultInTheOtherLayout) {
 }
 
 TEST(Lessons, DeriveEveryCell) {
-  const std::vector<std::string> plain = {"torch_normal", "torch_uniform", "dot_table", "ulp_table"};
+  const std::vector<std::string> plain = {"torch_normal", "torch_uniform", "dot_table", "ulp_table", "training"};
   int worked_out = 0;
   for (const regard::LessonEntry& entry : regard::lesson_entries()) {
     for (const Layout layout : {Layout::rows, Layout::columns}) {

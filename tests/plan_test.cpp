@@ -16,6 +16,7 @@
 #include "regard/layer_norm.h"
 #include "regard/linear.h"
 #include "regard/multi_head_backward.h"
+#include "regard/rms_norm.h"
 #include "regard/rotary.h"
 #include "support/attention_cases.h"
 #include "support/attention_checks.h"
@@ -205,8 +206,20 @@ TYPED_TEST(Plans, LinearLayersAndBlocks) {
     linear_forward<bfloat16>(narrow_input.view(), narrow_parameters.view(), {}, narrow_output.view(), r);
   });
   auto gain = normal_array<T, 1>(random, {48});
+  Array<T, 1> grad_gain({48}), grad_bias({48});
   expect_to_the_byte([&](const Runtime& r) {
     layer_norm_forward<T>(input.view(), {}, gain.view(), gain.view(), normed.view(), 1e-5, r);
+  });
+  expect_to_the_byte([&](const Runtime& r) {
+    layer_norm_backward<T>(input.view(), {}, gain.view(), std::as_const(input).view(),
+                           {.grad_input = normed.view(), .grad_gain = grad_gain.view(), .grad_bias = grad_bias.view()},
+                           1e-5, r);
+  });
+  expect_to_the_byte(
+      [&](const Runtime& r) { rms_norm_forward<T>(input.view(), {}, gain.view(), normed.view(), 1e-5, r); });
+  expect_to_the_byte([&](const Runtime& r) {
+    rms_norm_backward<T>(input.view(), {}, gain.view(), std::as_const(input).view(),
+                         {.grad_gain = grad_gain.view(), .rows_per_group = 7}, 1e-5, r);
   });
   EXPECT_THROW(plan([&](const Runtime& r) { PackedLinear<T>(parameters.view(), r); }), std::logic_error);
 }

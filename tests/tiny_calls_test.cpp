@@ -15,6 +15,7 @@
 #include "regard/linear_backward.h"
 #include "regard/multi_head_backward.h"
 #include "regard/plan.h"
+#include "regard/rms_norm.h"
 #include "regard/rotary.h"
 #include "support/attention_checks.h"
 
@@ -191,10 +192,24 @@ void check_layers() {
   expect_no_thread("cross_entropy_forward", [&](const Runtime& r) {
     cross_entropy_forward<T>(grad_output.view(), indices.view(), {.grad_logits = embedded.view()}, {}, r);
   });
+  const auto grad_normed = numbers<T, 2>(random, {R, I});
+  Array<T, 1> grad_gain({I}), grad_norm_bias({I});
+  expect_no_thread("layer_norm_forward", [&](const Runtime& r) {
+    layer_norm_forward<T>(input.view(), {}, gain.view(), gain.view(), normed.view(), 1e-5, r);
+  });
+  expect_no_thread("layer_norm_backward", [&](const Runtime& r) {
+    layer_norm_backward<T>(
+        input.view(), {}, gain.view(), grad_normed.view(),
+        {.grad_input = normed.view(), .grad_gain = grad_gain.view(), .grad_bias = grad_norm_bias.view()}, 1e-5, r);
+  });
+  expect_no_thread("rms_norm_forward", [&](const Runtime& r) {
+    rms_norm_forward<T>(input.view(), {}, gain.view(), normed.view(), 1e-5, r);
+  });
+  expect_no_thread("rms_norm_backward", [&](const Runtime& r) {
+    rms_norm_backward<T>(input.view(), {}, gain.view(), grad_normed.view(),
+                         {.grad_input = normed.view(), .grad_gain = grad_gain.view()}, 1e-5, r);
+  });
   if constexpr (!std::same_as<T, bfloat16>) {
-    expect_no_thread("layer_norm_forward", [&](const Runtime& r) {
-      layer_norm_forward<T>(input.view(), {}, gain.view(), gain.view(), normed.view(), 1e-5, r);
-    });
     std::vector<T> trained(20000), gradients(20000), first_moment(20000), second_moment(20000);
     expect_no_thread("adamw_step",
                      [&](const Runtime& r) { adamw_step<T>(trained, gradients, first_moment, second_moment, {}, r); });

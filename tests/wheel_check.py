@@ -17,6 +17,7 @@ scores = x @ x.swapaxes(2, 3) / 8 ** 0.5
 weights = numpy.exp(scores - scores.max(-1, keepdims=True))
 assert abs(regard.attention(x, x, x) - weights / weights.sum(-1, keepdims=True) @ x).max() < 1e-5
 assert "softmax" in regard.lesson("three-words").text()
+assert len(regard.train("copy", steps=2, layers=1, width=16, batch=2).log.loss) == 2
 print(regard.__version__, regard.active_instruction_set())
 """
 

@@ -120,11 +120,11 @@ struct LayerNormGradients {
 /// @throws Cancelled        if a stop is requested.
 ///
 /// @par Bits and error
-/// Sums are made in double and in a fixed order: mean and variance as in layer_norm_forward(), and over rows in blocks
-/// of 32, which begin anew in each group. grad_gain and grad_bias are rounded once for each group. With u = 2⁻²⁴
-/// (double: 2⁻⁵³), the error of an element of grad_input, before it is rounded to bfloat16, is about
-/// `8 · u · (|g| + |Σ g / E| + |n · Σ (g · n) / E|) / √(variance + epsilon)`. The bits are the same for any number of
-/// threads.
+/// Sums are made in double and in a fixed order: over a row in eight lanes, and over rows in blocks of 64, which begin
+/// anew in each group. grad_gain and grad_bias are computed in double and rounded once for each group, grad_input is
+/// computed in float (double: in double). With u = 2⁻²⁴, the error of its elements is at most about
+/// `8 · u · (|g| + |Σ g / E| + (1 + |n|) · |Σ (g · n) / E|) / √(variance + epsilon)`. bfloat16 is computed in float,
+/// and each result is rounded once more. The bits are the same for any number of threads.
 ///
 /// @par Example
 /// @code{.cpp}

@@ -51,7 +51,9 @@ template <class T>
 void fill_delta(const ResolvedAttention<T>& r, const TypedForwardState<T>& saved, T* delta, const Runtime& runtime) {
   const Index rows = r.batch * r.num_heads * r.num_queries;
   const Index pieces = (rows + kRows - 1) / kRows;
-  const int workers = num_workers(runtime, pieces, static_cast<double>(rows) * static_cast<double>(r.value_head_size));
+  constexpr double kElementProducts = 16;  // an element, summed in order, takes as long as this many products
+  const int workers = num_workers(
+      runtime, pieces, kElementProducts * static_cast<double>(rows) * static_cast<double>(r.value_head_size));
   constexpr Index kRowsAtOnce = 4;  // rows: four independent in-order sums take no longer than one
   static_assert(kRows % kRowsAtOnce == 0);
   const Index row_numbers = 2 * r.value_head_size, numbers = kRowsAtOnce * row_numbers;
@@ -292,18 +294,21 @@ class Backward {
     }
     const T nothing = 0;
     const OutputView<4>& output = gradients_.query;
-    const auto write = [&](Index count, const T* from, void* to) {
-      write_or_add_numbers(gradients_.accumulate.grad_query, output.type, count, from, to, output.strides[3]);
-    };
-    for (Index i = 0; i < num_rows; ++i) {
-      const Index head = unit.key_head * group() + (first + i) / sequence.num_queries;
-      const Index row = sequence.first_query + (first + i) % sequence.num_queries;
-      if (unit.num_slots > 0) {
-        write(r_.head_size, sum + i * padded, output.pointer(sequence.batch, head, row, 0));
-      } else {
-        for (Index d = 0; d < r_.head_size; ++d) write(1, &nothing, output.pointer(sequence.batch, head, row, d));
+    const TaskRows rows{unit.key_head * group(), first, num_rows, sequence.num_queries};
+    rows.for_each_head([&](Index head, Index first_row, Index begin, Index count) {
+      for (Index i = 0; i < count; ++i) {
+        const Index row = sequence.first_query + first_row + i;
+        const auto write = [&](Index n, const T* from, Index d) {
+          write_or_add_numbers(gradients_.accumulate.grad_query, output.type, n, from,
+                               output.pointer(sequence.batch, head, row, d), output.strides[3]);
+        };
+        if (unit.num_slots > 0) {
+          write(r_.head_size, sum + (begin + i) * padded, 0);
+        } else {
+          for (Index d = 0; d < r_.head_size; ++d) write(1, &nothing, d);
+        }
       }
-    }
+    });
   }
 
   const BackwardCall<T>& call_;

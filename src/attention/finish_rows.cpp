@@ -90,21 +90,22 @@ template <class T>
 void FinishedRows<T>::write(const RowTask<T>& task, const TypedOutputs<T>& outputs) const {
   const Index b = task.sequence.batch;
   const Index columns = task.r.value_head_size;
-  const auto head = [&](Index i) { return task.rows.head_of(i); };
-  const auto row = [&](Index i) { return task.sequence.first_query + task.rows.row_of(i); };
-  const bool written = outputs.context.pointer(b, head(0), row(0), 0) == context;
-  for (Index i = 0; !written && i < task.rows.num_rows; ++i) {
-    write_numbers(outputs.context.type, columns, context + i * columns, outputs.context.pointer(b, head(i), row(i), 0),
-                  outputs.context.strides[3]);
-  }
-  const auto write = [&](const TensorView<T, 3>& output, const T* from) {
-    if (output.absent()) return;
-    for (Index i = 0; i < task.rows.num_rows; ++i) copy_elements(1, from + i, 1, output.pointer(b, head(i), row(i)), 1);
-  };
-  write(outputs.row_max, row_max);
-  write(outputs.row_sum, row_sum);
-  write(outputs.lse, lse);
-  write(outputs.sink_weights, sink_weight);
+  const OutputView<4>& to = outputs.context;
+  task.rows.for_each_head([&](Index head, Index first_row, Index first, Index count) {
+    const Index row = task.sequence.first_query + first_row;
+    const T* const from = context + first * columns;
+    const bool written = to.pointer(b, head, row, 0) == from;
+    for (Index i = 0; i < count && !written; ++i)
+      write_numbers(to.type, columns, from + i * columns, to.pointer(b, head, row + i, 0), to.strides[3]);
+    const auto write = [&](const TensorView<T, 3>& output, const T* numbers) {
+      if (output.absent()) return;
+      copy_elements(count, numbers + first, 1, output.pointer(b, head, row), output.strides[2]);
+    };
+    write(outputs.row_max, row_max);
+    write(outputs.row_sum, row_sum);
+    write(outputs.lse, lse);
+    write(outputs.sink_weights, sink_weight);
+  });
 }
 
 template struct FinishedRows<float>;

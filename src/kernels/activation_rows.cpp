@@ -53,6 +53,7 @@ void activation_gradient(Activation activation, const T* x, const T* grad_output
   const auto run = [&](auto gradient) { apply_backward<Adds>(x, grad_output, count, grad_input, gradient); };
   switch (activation) {
     case Activation::none:
+    case Activation::added:
       return run([](Vec<T>, Vec<T> g) { return g; });
     case Activation::relu:
       // 0 for x ≤ 0 whatever g is, and NaN for NaN.
@@ -85,6 +86,7 @@ void ActivationKernels<T>::activate(Activation activation, const T* x, Index cou
   const auto run = [&](auto f) { apply<T>(x, count, y, f); };
   switch (activation) {
     case Activation::none:
+    case Activation::added:
       return run([](Vec<T> v) { return v; });
     case Activation::relu:
       return run([](Vec<T> v) { return relu<T>(v); });

@@ -70,14 +70,49 @@ Index pack_squares(Matrix<Bfloat16> source, Index width, Index depth, float* pac
   return done;
 }
 
+// Count ≤ kWidth contiguous values of two lines as pairs, and zeros. high = nullptr: zeros.
+template <Index Count>
+REGARD_INLINE Vec<float> load_some_pairs(const Bfloat16* low, const Bfloat16* high) {
+  Bfloat16 lines[2][kWidth<float>] = {};
+  std::memcpy(static_cast<void*>(lines[0]), static_cast<const void*>(low), Count * sizeof(Bfloat16));
+  if (high) std::memcpy(static_cast<void*>(lines[1]), static_cast<const void*>(high), Count * sizeof(Bfloat16));
+  return load_pairs(lines[0], lines[1]);
+}
+
+// One whole group, of a source whose columns are contiguous.
+template <Index Width>
+void pack_lines(Matrix<Bfloat16> source, Index depth, float* packed) {
+  constexpr Index kRest = Width % kWidth<float>;
+  for (Index d = 0; d < depth; d += 2, packed += Width) {
+    const Bfloat16* const low = source.data + d * source.column_stride;
+    const Bfloat16* const high = d + 1 < depth ? low + source.column_stride : nullptr;
+    for (Index part = 0; part + kWidth<float> <= Width; part += kWidth<float>)
+      store(packed + part, load_pairs(low + part, high ? high + part : nullptr));
+    if constexpr (kRest > 0) {
+      constexpr Index kPart = Width - kRest;
+      const Vec<float> pairs = load_some_pairs<kRest>(low + kPart, high ? high + kPart : nullptr);
+      // The excess of a whole vector is overwritten by the next pair.
+      if (d + 2 < depth) {
+        store(packed + kPart, pairs);
+      } else {
+        store_some(packed + kPart, pairs, kRest);
+      }
+    }
+  }
+}
+
 // (count, depth) → [⌈count/Width⌉][⌈depth/2⌉][Width] pairs.
 template <Index Width>
 void pack_groups(Matrix<Bfloat16> source, Index count, Index depth, float* packed) {
   for (Index first = 0; first < count; first += Width) {
     const Index width = smaller(count - first, Width);
     const Matrix<Bfloat16> group{source.data + first * source.row_stride, source.row_stride, source.column_stride};
-    const Index done = source.column_stride == 1 ? pack_squares<Width>(group, width, depth, packed) : 0;
-    pack_elements<Width>(group, width, done, depth, packed);
+    if (source.row_stride == 1 && width == Width) {
+      pack_lines<Width>(group, depth, packed);
+    } else {
+      const Index done = source.column_stride == 1 ? pack_squares<Width>(group, width, depth, packed) : 0;
+      pack_elements<Width>(group, width, done, depth, packed);
+    }
     packed += (depth + 1) / 2 * Width;
   }
 }

@@ -73,13 +73,6 @@ void linear_pairs(Index num_rows, Index num_columns, Index depth, const float* p
                   const float* bias, Activation activation, float* output, Index output_stride);
 void narrow(const float* from, Bfloat16* to, Index count);
 
-// layer_norm_row.cpp
-template <class T>
-struct LayerNormKernels {
-  static void moments(const T* x, Index count, double* mean, double* variance);
-  static void normalise(Index count, double mean, double deviation, const T* gain, const T* bias, T* x);
-};
-
 // norm_forward.cpp, norm_backward.cpp
 template <class T>
 struct NormKernels {

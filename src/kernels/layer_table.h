@@ -40,10 +40,9 @@ struct AdamwElements {
 };
 
 inline constexpr Index kNormRows = 8;  // rows of a call
-// Columns whose parameters are converted to double at a time. Rows of at most this width are converted as well: with
-// scratch, that is half of a small L1.
+// Columns whose gain and bias are converted to double at a time: half of a small L1.
 inline constexpr Index kNormColumns = 1024;
-inline constexpr Index kNormScratch = 4 * kNormColumns;
+inline constexpr Index kNormScratch = 2 * kNormColumns;
 
 // Rows of a layer norm, or of an RMS norm. The elements of a row are contiguous.
 //

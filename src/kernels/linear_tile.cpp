@@ -4,6 +4,7 @@
 // elements of T or pairs of bf16 values.
 //
 //   output[r][c] = activation(Σ over segments of 256 of (one chain over the segment) + bias[c])
+//                  or output[r][c] + the same sum
 //
 //   for each register tile of rows
 //     1. products     chains and segments, into an array on the stack (1.5 KiB for 12 rows of float)
@@ -22,8 +23,8 @@ void product_tile(Index depth, const T* a, const T* b, T* products) {
   depth_tile<T, Rows, kPanel, false, Words>(depth, 1, a, b, products);
 }
 
-// output[r][c] = f(products[r][c] + bias[c]).
-template <class T, class F>
+// output[r][c] = f(products[r][c] + bias[c]), or with Add output[r][c] + f(…).
+template <class T, bool Add, class F>
 REGARD_INLINE void finish_tile(Index num_rows, Index num_columns, const T* products, const T* bias, T* output,
                                Index output_stride, F f) {
   for (Index c = 0; c < num_columns; c += kWidth<T>) {
@@ -35,9 +36,10 @@ REGARD_INLINE void finish_tile(Index num_rows, Index num_columns, const T* produ
     };
     T* to = output + c;
     if (width >= kWidth<T>) {
-      for (Index r = 0; r < num_rows; ++r) store(to + r * output_stride, finished(r));
+      for (Index r = 0; r < num_rows; ++r, to += output_stride) store(to, Add ? load(to) + finished(r) : finished(r));
     } else {
-      for (Index r = 0; r < num_rows; ++r) store_some(to + r * output_stride, finished(r), width);
+      for (Index r = 0; r < num_rows; ++r, to += output_stride)
+        store_some(to, Add ? load_some(to, width) + finished(r) : finished(r), width);
     }
   }
 }
@@ -56,11 +58,13 @@ void tile(Index num_rows, Index num_columns, Index depth, const T* packed_a, con
                                                       products + column);
       });
     }
-    const auto finish = [&](auto f) {
-      finish_tile(count, num_columns, products, bias, output + first * output_stride, output_stride, f);
+    const auto finish = [&]<bool Add = false>(auto f) {
+      finish_tile<T, Add>(count, num_columns, products, bias, output + first * output_stride, output_stride, f);
     };
     if (activation == Activation::none) {
       finish([](Vec<T> x) { return x; });
+    } else if (activation == Activation::added) {
+      finish.template operator()<true>([](Vec<T> x) { return x; });
     } else if (activation == Activation::relu) {
       finish([](Vec<T> x) { return max(Vec<T>{}, x); });
     } else if (activation == Activation::gelu) {

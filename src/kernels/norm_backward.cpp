@@ -2,17 +2,19 @@
 //
 // The backward pass of layer norm and RMS norm. With g = grad_output · gain and n = (x − mean) / deviation:
 //
-//   grad_input = (g − Σ g / E − n · Σ (g · n) / E) / deviation            RMS norm: without Σ g / E
+//   grad_input = (g − Σ g / E − n · Σ (g · n) / E) / deviation            RMS norm: mean = 0, without Σ g / E
 //   grad_gain  = Σ over rows of grad_output · n
 //   grad_bias  = Σ over rows of grad_output
 //
-//   for each step of rows                      norm_rows.h
-//     1. mean and deviation of each row
-//     2. for each tile of 1024 columns: gain in double, then all sums in double, a few rows at a time
-//     3. grad_input of each row, in T
+//   for each step of rows
+//     1. sums of each row    Σ c, Σ c², Σ g and Σ (g · c), with c = x − x[0], in double
+//     2. coefficients        mean, deviation and the two means of g, from these sums
+//     3. gradients           grad_input, in T
+//   4. sums over the rows    in double, four rows at a time
 //
-// The sums of a row have eight lanes, folded by halves. Sums over rows are kept in memory and add one row after
-// another. Read next: src/layers/norm_backward.cpp.
+// With c in place of x − mean, one pass over memory suffices. It is as accurate, because x[0] is an element of the row:
+// (mean − x[0])² ≤ E · variance. The sums of a row have eight lanes, folded by halves.
+// Read next: src/layers/norm_backward.cpp.
 #include "norm_rows.h"
 
 namespace regard::kernels::REGARD_ISA {
@@ -20,104 +22,55 @@ namespace {
 
 inline constexpr Index kSumLanes = 8;
 inline constexpr int kSumParts = static_cast<int>(kSumLanes / kWide);
-// Rows that pass over the columns together: as many as there are registers for.
-inline constexpr int kSumRows = kWide == 8 ? 4 : kWide == 4 ? 2 : 1;
 
-// The two sums of a row, over the tiles so far.
+// The sums of a row over its tiles so far.
 struct RowSums {
+  double x[kSumLanes];         // Σ c
+  double square[kSumLanes];    // Σ c²
   double gradient[kSumLanes];  // Σ g
-  double moment[kSumLanes];    // Σ g · (x − mean)
+  double product[kSumLanes];   // Σ (g · c)
 };
 
-// The rows of a step, from column `tile` on.
+// Adds `count` columns. The same columns of the row that is `ahead` elements further are prefetched.
 template <class T>
-struct SumTile {
-  const T* x;
-  Index x_stride;
-  const T* grad_output;
-  Index grad_output_stride;
-  Index count;          // columns
-  const double* mean;   // [rows]
-  const double* scale;  // [rows]: 1 / deviation
-  const double* gain;   // [count]
-  double* sum_gain;     // [count], or nullptr
-  double* sum_bias;     // [count], or nullptr
-  RowSums* sums;        // [rows]
-};
-
-// Sums of `rows` rows from row `first` on; over rows only those of gain (columns = 1), also those of bias (2), or none.
-template <int rows, int columns, class T>
-REGARD_INLINE void add_sums(const SumTile<T>& tile, Index first) {
-  Vec<double> gradient[rows][kSumParts], moment[rows][kSumParts], mean[rows], scale[rows];
-#pragma GCC unroll 4
-  for (int r = 0; r < rows; ++r) {
-    mean[r] = broadcast(tile.mean[first + r]);
-    scale[r] = broadcast(tile.scale[first + r]);
-#pragma GCC unroll 4
-    for (int part = 0; part < kSumParts; ++part) {
-      gradient[r][part] = load(tile.sums[first + r].gradient + part * kWide);
-      moment[r][part] = load(tile.sums[first + r].moment + part * kWide);
-    }
-  }
-  const T* const x = tile.x + first * tile.x_stride;
-  const T* const grad_output = tile.grad_output + first * tile.grad_output_stride;
-  const auto add = [&](Index e, int part, const auto& read) {
-    const Vec<double> gain = load(tile.gain + e);
-    Vec<double> sum_gain{}, sum_bias{};
-    if (columns > 0) sum_gain = load(tile.sum_gain + e);
-    if (columns > 1) sum_bias = load(tile.sum_bias + e);
-#pragma GCC unroll 4
-    for (int r = 0; r < rows; ++r) {
-      const Vec<double> grad = read(grad_output + r * tile.grad_output_stride + e);
-      const Vec<double> product = grad * (read(x + r * tile.x_stride + e) - mean[r]);
-      gradient[r][part] = fma(grad, gain, gradient[r][part]);
-      moment[r][part] = fma(product, gain, moment[r][part]);
-      sum_gain = fma(product, scale[r], sum_gain);
-      sum_bias += grad;
-    }
-    if (columns > 0) store(tile.sum_gain + e, sum_gain);
-    if (columns > 1) store(tile.sum_bias + e, sum_bias);
+REGARD_INLINE void add_columns(const T* x, Index x_ahead, const T* grad_output, Index grad_output_ahead, Index count,
+                               double origin, const double* gain, RowSums& sums) {
+  Vec<double> sum_x[kSumParts], square[kSumParts], gradient[kSumParts], product[kSumParts];
+  std::memcpy(sum_x, sums.x, sizeof sum_x);
+  std::memcpy(square, sums.square, sizeof square);
+  std::memcpy(gradient, sums.gradient, sizeof gradient);
+  std::memcpy(product, sums.product, sizeof product);
+  const Vec<double> first = broadcast(origin);
+  const auto add = [&](Index e, int part, Vec<double> element, Vec<double> grad) {
+    const Vec<double> factor = load(gain + e);
+    const Vec<double> c = element - first;
+    sum_x[part] += c;
+    square[part] = fma(c, c, square[part]);
+    gradient[part] = fma(grad, factor, gradient[part]);
+    product[part] = fma(grad * c, factor, product[part]);
   };
   Index e = 0;
-  for (; e + kSumLanes <= tile.count; e += kSumLanes) {
-#pragma GCC unroll 4
-    for (int part = 0; part < kSumParts; ++part)
-      add(e + part * kWide, part, [](const auto* p) { return load_wide(p); });
-  }
-#pragma GCC unroll 4
-  for (int part = 0; part < kSumParts; ++part) {
-    const Index at = e + part * kWide, rest = tile.count - at;
-    if (rest >= kWide) {
-      add(at, part, [](const auto* p) { return load_wide(p); });
-    } else if (rest > 0) {
-      add(at, part, [rest](const auto* p) { return load_wide_some(p, rest); });
+  for (; e + kLanes <= count; e += kLanes) {
+    __builtin_prefetch(x + x_ahead + e);
+    __builtin_prefetch(grad_output + grad_output_ahead + e);
+#pragma GCC unroll 8
+    for (int part = 0; part < 2 * kSumParts; ++part) {
+      const Index at = e + part * kWide;
+      add(at, part % kSumParts, load_wide(x + at), load_wide(grad_output + at));
     }
   }
-#pragma GCC unroll 4
-  for (int r = 0; r < rows; ++r) {
-#pragma GCC unroll 4
-    for (int part = 0; part < kSumParts; ++part) {
-      store(tile.sums[first + r].gradient + part * kWide, gradient[r][part]);
-      store(tile.sums[first + r].moment + part * kWide, moment[r][part]);
-    }
+#pragma GCC unroll 8
+  for (int part = 0; part < 2 * kSumParts; ++part) {
+    const Index at = e + part * kWide, rest = smaller_of(kWide, count - at);
+    if (rest <= 0) continue;
+    const IntVec<double> present = lane_numbers<double>() < broadcast_int<double>(rest);
+    const Vec<double> element = select<double>(present, load_wide_some(x + at, rest), first);
+    add(at, part % kSumParts, element, load_wide_some(grad_output + at, rest));
   }
-}
-
-template <int columns, class T>
-REGARD_INLINE void add_all_sums(const SumTile<T>& tile, Index num_rows) {
-  Index r = 0;
-  for (; r + kSumRows <= num_rows; r += kSumRows) add_sums<kSumRows, columns>(tile, r);
-  for (; r < num_rows; ++r) add_sums<1, columns>(tile, r);
-}
-template <class T>
-REGARD_INLINE void add_sums_of_rows(const SumTile<T>& tile, Index num_rows) {
-  if (tile.sum_bias) {
-    add_all_sums<2>(tile, num_rows);
-  } else if (tile.sum_gain) {
-    add_all_sums<1>(tile, num_rows);
-  } else {
-    add_all_sums<0>(tile, num_rows);
-  }
+  std::memcpy(sums.x, sum_x, sizeof sum_x);
+  std::memcpy(sums.square, square, sizeof square);
+  std::memcpy(sums.gradient, gradient, sizeof gradient);
+  std::memcpy(sums.product, product, sizeof product);
 }
 
 REGARD_INLINE double fold_lanes(const double* lanes) {
@@ -126,26 +79,83 @@ REGARD_INLINE double fold_lanes(const double* lanes) {
   return fold(parts);
 }
 
-// grad_input of one row. The mean is subtracted in two parts, so that x − mean is as exact as x.
+// What the gradients of a row are made of.
+struct RowCoefficients {
+  double mean;
+  double rest;      // of the mean, which is exact to twice the precision: x − mean is then as accurate as x
+  double scale;     // 1 / deviation
+  double gradient;  // Σ g / E
+  double product;   // Σ (g · n) / E
+};
+
+template <class T>
+REGARD_INLINE RowCoefficients coefficients_of(const NormRows<T>& rows, const RowSums& sums, double origin) {
+  const double count = static_cast<double>(rows.width);
+  const double offset = rows.centered ? fold_lanes(sums.x) / count : 0;  // mean − origin
+  const double variance = fold_lanes(sums.square) / count - offset * offset;
+  const double scale = 1 / square_root((variance < 0 ? 0 : variance) + rows.epsilon);
+  const double gradient = fold_lanes(sums.gradient) / count;
+  const double product = (fold_lanes(sums.product) / count - offset * gradient) * scale;
+  const double mean = origin + offset;
+  return {mean, (origin - mean) + offset, scale, rows.centered ? gradient : 0, product};
+}
+
 template <bool accumulate, class T>
-REGARD_INLINE void grad_input_row(const T* x, const T* grad_output, const T* gain, Index width, double mean,
-                                  double scale, double mean_gradient, double mean_moment, T* grad_input) {
-  const T high = static_cast<T>(mean), low = static_cast<T>(mean - static_cast<double>(high));
-  const Vec<T> mean_high = broadcast(high), mean_low = broadcast(low), factor = broadcast(static_cast<T>(scale));
-  const Vec<T> constant = broadcast(static_cast<T>(mean_gradient)), slope = broadcast(static_cast<T>(-mean_moment));
-  const auto gradient = [&](Vec<T> element, Vec<T> grad, Vec<T> of_gain) {
-    const Vec<T> normed = ((element - mean_high) - mean_low) * factor;
-    return fma(normed, slope, grad * of_gain - constant) * factor;
+REGARD_INLINE void write_grad_input(const T* x, const T* grad_output, const T* gain, Index width,
+                                    const RowCoefficients& row, T* grad_input) {
+  const T high = static_cast<T>(row.mean), low = static_cast<T>(row.mean - static_cast<double>(high) + row.rest);
+  const Vec<T> mean_high = broadcast(high), mean_low = broadcast(low), scale = broadcast(static_cast<T>(row.scale));
+  const Vec<T> gradient = broadcast(static_cast<T>(-row.gradient)), product = broadcast(static_cast<T>(-row.product));
+  const auto result = [&](Vec<T> element, Vec<T> grad, Vec<T> factor) {
+    const Vec<T> normed = (element - mean_high - mean_low) * scale;
+    return fma(normed, product, fma(grad, factor, gradient)) * scale;
   };
   Index e = 0;
   for (; e + kWidth<T> <= width; e += kWidth<T>) {
-    const Vec<T> result = gradient(load(x + e), load(grad_output + e), load(gain + e));
-    store(grad_input + e, accumulate ? load(grad_input + e) + result : result);
+    const Vec<T> written = result(load(x + e), load(grad_output + e), load(gain + e));
+    store(grad_input + e, accumulate ? load(grad_input + e) + written : written);
   }
   if (const Index rest = width - e; rest > 0) {
-    const Vec<T> result = gradient(load_some(x + e, rest), load_some(grad_output + e, rest), load_some(gain + e, rest));
-    store_some(grad_input + e, accumulate ? load_some(grad_input + e, rest) + result : result, rest);
+    const Vec<T> written = result(load_some(x + e, rest), load_some(grad_output + e, rest), load_some(gain + e, rest));
+    store_some(grad_input + e, accumulate ? load_some(grad_input + e, rest) + written : written, rest);
   }
+}
+
+// Adds rows first … first + num_rows − 1 to the sums over rows.
+template <int num_rows, bool biased, class T>
+REGARD_INLINE void add_rows(const NormBackward<T>& b, RowsOfX<T> x, Index first, const RowCoefficients* coefficients) {
+  const T* const elements = x.data + first * x.stride;
+  const T* const grad_output = b.grad_output + first * b.grad_output_stride;
+  Vec<double> mean[num_rows], rest_of_mean[num_rows], scale[num_rows];
+#pragma GCC unroll 4
+  for (int r = 0; r < num_rows; ++r) {
+    mean[r] = broadcast(coefficients[first + r].mean);
+    rest_of_mean[r] = broadcast(coefficients[first + r].rest);
+    scale[r] = broadcast(coefficients[first + r].scale);
+  }
+  const auto add = [&](Index e, const auto& read) {
+    Vec<double> sum_gain = load(b.sum_gain + e), sum_bias{};
+    if (biased) sum_bias = load(b.sum_bias + e);
+#pragma GCC unroll 4
+    for (int r = 0; r < num_rows; ++r) {
+      const Vec<double> grad = read(grad_output + r * b.grad_output_stride + e);
+      Vec<double> centered = read(elements + r * x.stride + e) - mean[r];
+      if (sizeof(T) == sizeof(double)) centered -= rest_of_mean[r];
+      sum_gain = fma(grad * centered, scale[r], sum_gain);
+      sum_bias += grad;
+    }
+    store(b.sum_gain + e, sum_gain);
+    if (biased) store(b.sum_bias + e, sum_bias);
+  };
+  Index e = 0;
+  for (; e + kWide <= b.rows.width; e += kWide) add(e, [](const T* p) { return load_wide(p); });
+  if (const Index rest = b.rows.width - e; rest > 0) add(e, [rest](const T* p) { return load_wide_some(p, rest); });
+}
+template <bool biased, class T>
+REGARD_INLINE void add_all_rows(const NormBackward<T>& b, RowsOfX<T> x, const RowCoefficients* coefficients) {
+  Index r = 0;
+  for (; r + 4 <= b.rows.num_rows; r += 4) add_rows<4, biased>(b, x, r, coefficients);
+  for (; r < b.rows.num_rows; ++r) add_rows<1, biased>(b, x, r, coefficients);
 }
 
 }  // namespace
@@ -153,35 +163,42 @@ REGARD_INLINE void grad_input_row(const T* x, const T* grad_output, const T* gai
 template <class T>
 void NormKernels<T>::backward(const NormBackward<T>& b) {
   const NormRows<T>& rows = b.rows;
-  const double width = static_cast<double>(rows.width);
+  const Index width = rows.width, together = rows_together(rows);
+  const RowsOfX<T> x = sum_of_inputs(rows, 0, rows.num_rows);
   double* const gain = rows.scratch;
-  for_each_step(rows, b.grad_output, b.grad_output_stride, [&](Index first, const NormStep<T>& step) {
-    double scale[kNormRows];
-    for (Index r = 0; r < step.num_rows; ++r) scale[r] = 1 / step.deviation[r];
-    const T* const grad_output = b.grad_output + first * b.grad_output_stride;
-    RowSums sums[kNormRows]{};
-    for (Index tile = 0; tile < rows.width; tile += kNormColumns) {
-      const Index count = smaller_of(kNormColumns, rows.width - tile);
-      if (first == 0) widen_tile(rows.gain + tile, count, gain);
-      add_sums_of_rows(
-          SumTile<T>{step.x + tile, step.x_stride, grad_output + tile, b.grad_output_stride, count, step.mean, scale,
-                     gain, b.sum_gain ? b.sum_gain + tile : nullptr, b.sum_bias ? b.sum_bias + tile : nullptr, sums},
-          step.num_rows);
-    }
-    if (!b.grad_input) return;
-    for (Index r = 0; r < step.num_rows; ++r) {
-      const double mean_gradient = rows.centered ? fold_lanes(sums[r].gradient) / width : 0;
-      const double mean_moment = fold_lanes(sums[r].moment) * scale[r] / width;
-      T* const to = b.grad_input + (first + r) * b.grad_input_stride;
-      const T* const x = step.x + r * step.x_stride;
-      const T* const grad = grad_output + r * b.grad_output_stride;
-      if (b.accumulate) {
-        grad_input_row<true>(x, grad, rows.gain, rows.width, step.mean[r], scale[r], mean_gradient, mean_moment, to);
-      } else {
-        grad_input_row<false>(x, grad, rows.gain, rows.width, step.mean[r], scale[r], mean_gradient, mean_moment, to);
+  RowCoefficients coefficients[kNormRows];
+  for (Index first = 0; first < rows.num_rows; first += together) {
+    const Index end = smaller_of(first + together, rows.num_rows);
+    RowSums sums[kNormRows];
+    double origin[kNormRows];
+    std::memset(sums + first, 0, static_cast<std::size_t>(end - first) * sizeof(RowSums));
+    for (Index r = first; r < end; ++r) origin[r] = rows.centered ? static_cast<double>(x.data[r * x.stride]) : 0;
+    for (Index tile = 0; tile < width; tile += kNormColumns) {
+      const Index columns = smaller_of(kNormColumns, width - tile);
+      // If there are several steps, there is one tile, and its gain is already there.
+      if (first == 0) widen_tile(rows.gain + tile, columns, gain);
+      for (Index r = first; r < end; ++r) {
+        add_columns(x.data + r * x.stride + tile, together * x.stride, b.grad_output + r * b.grad_output_stride + tile,
+                    together * b.grad_output_stride, columns, origin[r], gain, sums[r]);
       }
     }
-  });
+    for (Index r = first; r < end; ++r) coefficients[r] = coefficients_of(rows, sums[r], origin[r]);
+    for (Index r = first; r < (b.grad_input ? end : first); ++r) {
+      const T* const elements = x.data + r * x.stride;
+      const T* const grad_output = b.grad_output + r * b.grad_output_stride;
+      T* const grad_input = b.grad_input + r * b.grad_input_stride;
+      if (b.accumulate) {
+        write_grad_input<true>(elements, grad_output, rows.gain, width, coefficients[r], grad_input);
+      } else {
+        write_grad_input<false>(elements, grad_output, rows.gain, width, coefficients[r], grad_input);
+      }
+    }
+  }
+  if (b.sum_bias) {
+    add_all_rows<true>(b, x, coefficients);
+  } else if (b.sum_gain) {
+    add_all_rows<false>(b, x, coefficients);
+  }
 }
 
 template void NormKernels<float>::backward(const NormBackward<float>&);

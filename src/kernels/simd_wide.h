@@ -35,6 +35,8 @@ REGARD_INLINE void widen_halves(Vec<float> v, Vec<double>* halves, Lanes<Lane...
   halves[1] = (Vec<double>)_mm512_maskz_cvtps_pd(0xff, (__m256)__builtin_shufflevector(v, v, (half + Lane)...));
 }
 #endif
+// A vector of double is one part.
+REGARD_INLINE void widen_halves(Vec<double> v, Vec<double>* whole) { *whole = v; }
 REGARD_INLINE void widen_halves(Vec<float> v, Vec<double>* halves) {
 #if defined(REGARD_ISA_avx512)
   widen_halves(v, halves, FirstLanes<kWidth<double>>::type{});
@@ -63,7 +65,7 @@ REGARD_INLINE void store_rounded(float* p, Vec<double> v) {
 #endif
 }
 
-// Rounds 2 · kWide elements and stores them as one vector: whole cache lines are written without being read first.
+// Rounds 2 · kWide elements and stores them as one vector.
 REGARD_INLINE void store_rounded(double* p, Vec<double> first, Vec<double> second) {
   store(p, first);
   store(p + kWide, second);
@@ -82,7 +84,7 @@ REGARD_INLINE void store_rounded(float* p, Vec<double> first, Vec<double> second
 #endif
 }
 
-// The first `count` < kWide elements; the other lanes are zero, and their memory is not accessed.
+// The first `count` ≤ kWide elements; the other lanes are zero, and their memory is not accessed.
 template <class T>
 REGARD_INLINE Vec<double> load_wide_some(const T* p, Index count) {
   T elements[kWide]{};

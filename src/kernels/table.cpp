@@ -51,8 +51,6 @@ constexpr Kernels<T> kernels() {
           BackwardKernels<T>::backward_block,
           WeightsKernels<T>::add_rows,
           linear_tile<T>,
-          LayerNormKernels<T>::moments,
-          LayerNormKernels<T>::normalise,
           dropout_row<T>,
           ElementwiseKernels<T>::exp_elements,
           ElementwiseKernels<T>::tanh_elements,

@@ -31,7 +31,8 @@ inline constexpr Index kPaddedRows = 64;     // per-row arrays are read and writ
 inline constexpr Index kDepthSegment = 256;  // longest chain of products in a dot product
 inline constexpr Index kLanes = 16;          // virtual lanes of a row sum
 
-enum class Activation { none, relu, gelu, gelu_tanh, silu };
+// Of the sums of a linear layer. added: none, and they are added to the output.
+enum class Activation { none, relu, gelu, gelu_tanh, silu, added };
 
 // A matrix in any layout: element (r, c) is data[r * row_stride + c * column_stride].
 template <class T>
@@ -260,15 +261,10 @@ struct Kernels {
   void (*backward_block)(const BackwardBlock<T>&);
   // sums[j] += weights[r][j], r in order, for a block of weights.
   void (*add_rows)(Index num_rows, const T* weights, double* sums);
-  // output[r][c] = activation(Σ_i a(r, i) · b(i, c) + bias[c]), with dense rows output_stride apart; ≤ kRows rows, ≤
-  // kPanel columns; bias may be nullptr.
+  // output[r][c] = activation(Σ_i a(r, i) · b(i, c) + bias[c]), or output[r][c] + the sum for Activation::added, with
+  // dense rows output_stride apart; ≤ kRows rows, ≤ kPanel columns; bias may be nullptr.
   void (*linear_tile)(Index num_rows, Index num_columns, Index depth, const T* packed_a, const T* panel_b,
                       const T* bias, Activation activation, T* output, Index output_stride);
-
-  // mean = Σ x / count and variance = Σ (x − mean)² / count, in double; count ≥ 1.
-  void (*moments)(const T* x, Index count, double* mean, double* variance);
-  // In place: x = (x − mean) / deviation · gain + bias, rounded to T once.
-  void (*normalise)(Index count, double mean, double deviation, const T* gain, const T* bias, T* x);
 
   void (*dropout_row)(const DropoutRow<T>&, T* factors);  // [kBlockKeys], written
 

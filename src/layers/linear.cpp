@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// linear_forward: packs the weight into panels of 32 columns, unless it is already packed, then computes tiles of 60
-// rows by groups of panels.
+// linear_forward: packs the weight into panels of 32 columns, unless it is already packed, then computes tiles of up to
+// 60 rows by groups of panels.
 //
-//   phase 1, per panel:           pack_keys of the transposed weight
-//   phase 2, per 60 rows × group: pack_query of the rows, then linear_tile for each panel of the group
+//   phase 1, per panel:                 pack_keys of the transposed weight
+//   phase 2, per up to 60 rows × group: pack_query of the rows, then linear_tile for each panel of the group
 //
 // The bits of an element depend only on its row of input and its column of weight. Panels of bfloat16 hold pairs: if
 // dot products of pairs are a single instruction, rows are also packed as pairs; otherwise rows and panels are
@@ -19,7 +19,6 @@
 #include <string>
 
 #include "kernel_activation.h"
-#include "kernels/layer_table.h"
 #include "kernels/table.h"
 #include "linear_product.h"
 #include "runtime/parallel.h"
@@ -176,6 +175,26 @@ class Operands {
   bool pairs_;
 };
 
+// The rows of a task: at most kRows, a multiple of the rows of a register tile, and such that the workers finish at
+// about the same time. `groups` tasks have the same rows.
+Index rows_of_task(Index rows, Index groups, int workers) {
+  constexpr Index kTileRows = 12;
+  constexpr double kRowsOfOverhead = 1;  // a task takes as long as this many rows longer
+  Index best = kRows;
+  double least = 0;
+  for (Index size = kRows; size >= 3 * kTileRows; size -= kTileRows) {
+    const Index blocks = (rows + size - 1) / size;
+    const Index before = (blocks * groups - 1) / workers;  // tasks of a worker before the last
+    const bool last_alone = groups == 1 && (blocks - 1) % workers == 0;
+    const Index last = last_alone ? rows - (blocks - 1) * size : size;
+    const double time = static_cast<double>(before * size + last) + kRowsOfOverhead * static_cast<double>(before + 1);
+    if (size < kRows && time >= least) continue;
+    best = size;
+    least = time;
+  }
+  return best;
+}
+
 template <class T, class Output>
 void multiply(const TensorView<const T, 2>& input, const T* panels, const TensorView<const T, 1>& bias,
               const TensorView<Output, 2>& output, kernels::Activation activation, const ProductSum& sum,
@@ -193,19 +212,17 @@ void multiply(const TensorView<const T, 2>& input, const T* panels, const Tensor
   constexpr Index kGroupBytes = 5 << 19;
   const Index panel_bytes = panel_size<T>(std::max<Index>(depth, 1)) * Index{sizeof(T)};
   const Index count = num_panels(columns);
-  const Index blocks = (rows + kRows - 1) / kRows;
-  const bool many_rows = blocks >= 8 * num_workers(runtime, blocks);
+  const Index most_blocks = (rows + kRows - 1) / kRows;
+  const bool many_rows = most_blocks >= 8 * num_workers(runtime, most_blocks);
   const Index group_panels = std::max<Index>(16, many_rows ? kGroupBytes / panel_bytes : 0);
   const Index groups = (count + group_panels - 1) / group_panels;
-  const int workers = num_workers(runtime, blocks * groups, num_products);
-  // Kernels write dense aligned rows; any other output, an accumulated one, and one that is a sum of several groups, is
-  // copied from a tile.
+  const int workers = num_workers(runtime, most_blocks * groups, num_products);
+  const Index block_rows = rows_of_task(rows, groups, workers);
+  const Index blocks = (rows + block_rows - 1) / block_rows;
+  // Kernels write dense aligned rows; any other output is copied from a tile.
   constexpr bool kSameType = std::same_as<Output, Compute>;
-  const bool many_sums = operands.num_groups() > 1;
-  const bool direct = kSameType && !sum.accumulate && !many_sums && output.strides[1] == 1 && is_aligned(output.data);
-  constexpr Index kTile = kRows * kPanel;
-  const Index scratch_elements =
-      operands.row_elements() + operands.panel_elements() + (direct ? 0 : kTile) + (many_sums ? kTile : 0);
+  const bool direct = kSameType && output.strides[1] == 1 && is_aligned(output.data);
+  const Index scratch_elements = operands.row_elements() + operands.panel_elements() + (direct ? 0 : kRows * kPanel);
   const Workspace<Compute> scratch(runtime, workers * scratch_elements);
   if (is_planning()) {
     const double weight = static_cast<double>(columns) * static_cast<double>(depth);
@@ -216,13 +233,12 @@ void multiply(const TensorView<const T, 2>& input, const T* panels, const Tensor
                    .bytes = (static_cast<double>(input.size()) + weight) * sizeof(T) +
                             static_cast<double>(output.size()) * sizeof(Output)});
   }
-  const auto add = kernels::active().of<Compute>().layers->add;
   for_each_item(runtime, workers, blocks * groups, [&](Index task, int worker) {
     Compute* packed_rows = scratch.data() + worker * scratch_elements;
     Compute* panel_buffer = packed_rows + operands.row_elements();
     Compute* tile = panel_buffer + operands.panel_elements();
-    const Index first = task % blocks * kRows;
-    const Index num_rows = std::min(kRows, rows - first);
+    const Index first = task % blocks * block_rows;
+    const Index num_rows = std::min(block_rows, rows - first);
     operands.pack_rows(first, num_rows, packed_rows);
     const Index end_panel = std::min(count, (task / blocks + 1) * group_panels);
     for (Index panel = task / blocks * group_panels; panel < end_panel; ++panel) {
@@ -233,29 +249,20 @@ void multiply(const TensorView<const T, 2>& input, const T* panels, const Tensor
       if constexpr (kSameType) {
         if (direct) to = output.pointer(first, column);
       }
-      const Compute* const packed_panel = operands.panel(panel, panel_buffer);
-      operands.tile(0, num_rows, width, packed_rows, packed_panel, bias.absent() ? nullptr : dense_bias.data() + column,
-                    activation, to, direct ? output.strides[0] : kPanel);
-      if (direct) continue;
-      bool accumulate = sum.accumulate;
-      if (many_sums) {
-        Compute* const next = tile + kTile;
-        if (accumulate) {
-          for (Index i = 0; i < num_rows; ++i) {
-            read_numbers(kElementType<Output>, width, output.pointer(first + i, column), output.strides[1],
-                         next + i * kPanel);
-          }
-          add(next, tile, num_rows * kPanel);
-          accumulate = false;
-        }
-        for (Index group = 1; group < operands.num_groups(); ++group) {
-          operands.tile(group, num_rows, width, packed_rows, packed_panel, nullptr, activation, next, kPanel);
-          add(next, tile, num_rows * kPanel);
-        }
+      for (Index i = 0; i < num_rows && sum.accumulate && !direct; ++i) {
+        read_numbers(kElementType<Output>, width, output.pointer(first + i, column), output.strides[1],
+                     tile + i * kPanel);
       }
-      for (Index i = 0; i < num_rows; ++i) {
-        write_or_add_numbers(accumulate, kElementType<Output>, width, tile + i * kPanel,
-                             output.pointer(first + i, column), output.strides[1]);
+      const Compute* const packed_panel = operands.panel(panel, panel_buffer);
+      for (Index group = 0; group < operands.num_groups(); ++group) {
+        const bool added = group > 0 || sum.accumulate;
+        operands.tile(group, num_rows, width, packed_rows, packed_panel,
+                      bias.absent() || group > 0 ? nullptr : dense_bias.data() + column,
+                      added ? kernels::Activation::added : activation, to, direct ? output.strides[0] : kPanel);
+      }
+      for (Index i = 0; i < num_rows && !direct; ++i) {
+        write_numbers(kElementType<Output>, width, tile + i * kPanel, output.pointer(first + i, column),
+                      output.strides[1]);
       }
     }
   });

@@ -15,6 +15,7 @@
 #include <string>
 #include <type_traits>
 
+#include "kernel_rows.h"
 #include "kernels/layer_table.h"
 #include "regard/layer_norm.h"
 #include "runtime/workspace.h"
@@ -54,13 +55,6 @@ void expect_columns(const Norm<T>& norm, const char* name, const TensorView<cons
 template <class T>
 void check_norm(const Norm<T>& norm);
 
-template <class View>
-bool is_used_in_place(const View& view) {
-  using T = std::remove_const_t<std::remove_pointer_t<decltype(view.data)>>;
-  return std::same_as<T, ComputeType<T>> && (view.strides[1] == 1 || view.shape[1] == 1) &&
-         reinterpret_cast<std::uintptr_t>(view.data) % alignof(T) == 0;
-}
-
 // Rows of contiguous elements.
 template <class Element>
 struct KernelRows {
@@ -74,7 +68,7 @@ KernelRows<const ComputeType<T>> read_rows(const TensorView<const T, 2>& view, I
                                            ComputeType<T>* buffer) {
   const Index width = view.shape[1];
   if constexpr (std::same_as<T, ComputeType<T>>) {
-    if (is_used_in_place(view)) return {view.pointer(first, 0), view.strides[0]};
+    if (has_kernel_rows<T>(view)) return {view.pointer(first, 0), view.strides[0]};
   }
   for (Index r = 0; r < count; ++r)
     read_numbers(kElementType<T>, width, view.pointer(first + r, 0), view.strides[1], buffer + r * width);
@@ -85,7 +79,7 @@ KernelRows<const ComputeType<T>> read_rows(const TensorView<const T, 2>& view, I
 template <class T>
 KernelRows<ComputeType<T>> written_rows(const TensorView<T, 2>& view, Index first, ComputeType<T>* buffer) {
   if constexpr (std::same_as<T, ComputeType<T>>) {
-    if (is_used_in_place(view)) return {view.pointer(first, 0), view.strides[0]};
+    if (has_kernel_rows<T>(view)) return {view.pointer(first, 0), view.strides[0]};
   }
   return {buffer, view.shape[1]};
 }
@@ -99,15 +93,16 @@ class NormBuffers {
   // others: the number of buffers for other matrices than input and addend.
   NormBuffers(const Norm<T>& norm, Index others, int workers, const Runtime& runtime)
       : norm_(norm),
-        sums_(!norm.addend.absent() || !is_used_in_place(norm.input)),
-        copies_addend_(!norm.addend.absent() && !is_used_in_place(norm.addend)),
+        sums_(!norm.addend.absent() || !has_kernel_rows<T>(norm.input)),
+        copies_addend_(!norm.addend.absent() && !has_kernel_rows<T>(norm.addend)),
         buffer_elements_(kernels::kNormRows * norm.input.shape[1]),
         elements_(buffer_elements_ * (Index{sums_} + Index{copies_addend_} + others)),
         scratch_(runtime, workers * kernels::kNormScratch),
         rows_(runtime, workers * elements_) {}
 
-  // Buffer number n of the others.
+  // Buffer number n of the others; nullptr if there are no buffers.
   Compute* other(int worker, Index n) const {
+    if (elements_ == 0) return nullptr;
     return rows_.data() + worker * elements_ + (Index{sums_} + Index{copies_addend_} + n) * buffer_elements_;
   }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The backward pass of layer norm and RMS norm. Sums over rows are made by blocks of at most 32 rows of one group, so
+// The backward pass of layer norm and RMS norm. Sums over rows are made by blocks of at most 64 rows of one group, so
 // that their order does not depend on the number of threads:
 //
-//   for each wave of blocks, as many as fit in scratch memory
+//   for each wave of blocks, whose sums fit in cache
 //     1. for each block, in parallel             grad_input, and the sums over the rows of the block, in double
 //     2. for each piece of columns, in parallel  the sums of the blocks are added in order; the sum of a group is
 //                                                rounded and added to the total
@@ -63,7 +63,7 @@ class RowBlocks {
   bool ends_group(Index block) const { return block + 1 == count_ || (block + 1) % blocks_of_group_ == 0; }
 
  private:
-  static constexpr Index kRows = 32;
+  static constexpr Index kRows = 64;
 
   Index rows_;
   Index group_;
@@ -81,7 +81,7 @@ class ParameterSums {
                 const Runtime& runtime)
       : gradients_(gradients),
         blocks_(blocks),
-        stride_((width + kPiece - 1) / kPiece * kPiece),
+        stride_((width + kernels::kLanes - 1) / kernels::kLanes * kernels::kLanes),
         columns_(stride_ * (!gradients.grad_bias.absent()   ? 2
                             : !gradients.grad_gain.absent() ? 1
                                                             : 0)),
@@ -108,16 +108,19 @@ class ParameterSums {
 
   // Adds blocks first … end − 1, which are those of a wave.
   void add(Index first, Index end, const Runtime& runtime) const {
-    const Index pieces = columns_ / kPiece;
-    const int workers = num_workers(runtime, pieces, static_cast<double>((end - first) * columns_));
+    constexpr Index kPiece = 512;             // columns that are added together
+    constexpr double kAdditionProducts = 15;  // an addition takes as long as this many products
+    const Index pieces = (columns_ + kPiece - 1) / kPiece;
+    const int workers = num_workers(runtime, pieces, kAdditionProducts * static_cast<double>((end - first) * columns_));
+    const auto add_elements = kernels::active().of<double>().layers->add;
     for_each_item(runtime, workers, pieces, [&](Index piece, int) {
-      double* const group = of_group_.data() + piece * kPiece;
-      Compute* const total = totals_.data() + piece * kPiece;
+      const Index column = piece * kPiece, count = std::min(kPiece, columns_ - column);
+      double* const group = of_group_.data() + column;
+      Compute* const total = totals_.data() + column;
       for (Index block = first; block < end; ++block) {
-        const double* const more = of_block(block) + piece * kPiece;
-        for (Index c = 0; c < kPiece; ++c) group[c] += more[c];
+        add_elements(of_block(block) + column, group, count);
         if (!blocks_.ends_group(block)) continue;
-        for (Index c = 0; c < kPiece; ++c) {
+        for (Index c = 0; c < count; ++c) {
           total[c] += static_cast<Compute>(group[c]);
           group[c] = -0.0;
         }
@@ -132,10 +135,8 @@ class ParameterSums {
   }
 
  private:
-  static constexpr Index kPiece = 16;  // columns that are summed together
-
   Index wave_of(int workers) const {
-    constexpr Index kElements = 1 << 19;  // 4 MiB, unless there are many threads
+    constexpr Index kElements = 1 << 15;  // 256 KiB, unless there are many threads
     if (columns_ == 0) return blocks_.count();
     return std::min(blocks_.count(), std::max(kElements / columns_, 4 * Index{workers}));
   }
@@ -151,7 +152,7 @@ class ParameterSums {
   const LayerNormGradients<T>& gradients_;
   const RowBlocks& blocks_;
   Index stride_;
-  Index columns_;  // gain, then bias, each padded to pieces
+  Index columns_;  // gain, then bias, padded as the kernel requires
   Index wave_;
   Workspace<double> of_blocks_;
   Workspace<double> of_group_;
@@ -164,8 +165,8 @@ void write_gradients(const Norm<T>& norm, const TensorView<const T, 2>& grad_out
   using Compute = ComputeType<T>;
   const auto [rows, width] = norm.input.shape;
   const TensorView<T, 2>& grad_input = gradients.grad_input;
-  const bool copies_grad_output = !is_used_in_place(grad_output);
-  const bool copies_grad_input = !grad_input.absent() && !is_used_in_place(grad_input);
+  const bool copies_grad_output = !has_kernel_rows<T>(grad_output);
+  const bool copies_grad_input = !grad_input.absent() && !has_kernel_rows<T>(grad_input);
   const RowBlocks blocks(rows, gradients.rows_per_group);
   constexpr double kElementProducts = 50;  // an element takes as long as this many products
   const int workers = num_workers(runtime, blocks.count(), kElementProducts * static_cast<double>(norm.input.size()));

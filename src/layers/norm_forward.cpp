@@ -49,7 +49,7 @@ void norm_forward(const Norm<T>& norm, const TensorView<const T, 1>& bias, const
   constexpr double kElementProducts = 40;  // an element takes as long as this many products
   const int workers = num_workers(runtime, blocks, kElementProducts * static_cast<double>(norm.input.size()));
   const Workspace<Compute> factors(runtime, (bias.absent() ? 1 : 2) * width);
-  const NormBuffers<T> buffers(norm, is_used_in_place(output) ? 0 : 1, workers, runtime);
+  const NormBuffers<T> buffers(norm, has_kernel_rows<T>(output) ? 0 : 1, workers, runtime);
   if (is_planning()) {
     const double elements = static_cast<double>(norm.input.size());
     plan_operator({.name = norm.operator_name,
@@ -70,7 +70,7 @@ void norm_forward(const Norm<T>& norm, const TensorView<const T, 1>& bias, const
               .bias = bias.absent() ? nullptr : factors.data() + width,
               .output = to.data,
               .output_stride = to.stride});
-      if (is_used_in_place(output)) continue;
+      if (has_kernel_rows<T>(output)) continue;
       for (Index r = 0; r < count; ++r) {
         write_numbers(kElementType<T>, width, to.data + r * width, output.pointer(first + r, 0), output.strides[1]);
       }

@@ -76,7 +76,7 @@ struct Loop {
 // up.
 template <class Condition>
 bool spin(Condition done) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(5);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(20);
   do {
     if (done()) return true;
   } while (std::chrono::steady_clock::now() < end);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// convert: rows are read into a buffer of float, and written from it.
+// convert: rows are read into a buffer of float, unless they are contiguous floats, and written from it.
 #include "regard/convert.h"
 
 #include <algorithm>
@@ -49,14 +49,20 @@ void convert(const InputView<2>& input, const OutputView<2>& output, const Runti
                    .operations = elements,
                    .bytes = elements * static_cast<double>(type_bytes(input.type) + type_bytes(output.type))});
   }
+  const bool in_place = input.type == ElementType::float32 && input.strides[1] == 1;  // otherwise read into the buffer
   for_each_item(runtime, workers, groups * pieces, [&](Index task, int worker) {
     float* const buffer = buffers.data() + worker * kBlock;
     const Index first = task % pieces * kBlock;
     const Index count = std::min(kBlock, width - first);
     const Index begin = task / pieces * rows_of_task;
     for (Index r = begin; r < std::min(rows, begin + rows_of_task); ++r) {
-      read_numbers(input.type, count, input.pointer(r, first), input.strides[1], buffer);
-      write_numbers(output.type, count, buffer, output.pointer(r, first), output.strides[1]);
+      const float* numbers = buffer;
+      if (in_place) {
+        numbers = static_cast<const float*>(input.pointer(r, first));
+      } else {
+        read_numbers(input.type, count, input.pointer(r, first), input.strides[1], buffer);
+      }
+      write_numbers(output.type, count, numbers, output.pointer(r, first), output.strides[1]);
     }
   });
 }

@@ -134,7 +134,7 @@ DecoderActivations<T>::DecoderActivations(const DecoderConfig& config, const Dec
   if (options.bf16_products) {
     const Index widest = std::max({width, heads, qkv, up, config.vocabulary});
     rounded_parameters = ZeroedMemory<bfloat16>(decoder_size(config));
-    rounded_input = ZeroedMemory<bfloat16>(rows * widest);
+    rounded_inputs = ZeroedMemory<bfloat16>(static_cast<Index>(memory.size()));
     rounded_gradient = ZeroedMemory<bfloat16>(rows * widest);
   }
   tokens.resize(static_cast<std::size_t>(rows));

@@ -11,39 +11,28 @@
 // Read next: decoder_training.cpp.
 #pragma once
 
-#include <cstdlib>
-#include <memory>
-#include <new>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "regard/train/decoder_training.h"
+#include "zeroed_pages.h"
 
 namespace regard::inline v0::internal {
 
-// Memory that is zero and that takes up pages only where it is written.
+// Memory that is zero and that takes up pages only where it is written. The pages of large memory are huge: an operator
+// that reads columns of a large matrix would miss in the table of small pages at every row.
 template <class T>
 class ZeroedMemory {
  public:
-  explicit ZeroedMemory(Index count = 0) : size_(static_cast<std::size_t>(count)) {
-    if (count == 0) return;
-    constexpr std::size_t kLine = 64 / sizeof(T);
-    memory_.reset(static_cast<T*>(std::calloc(size_ + kLine, sizeof(T))));
-    if (memory_ == nullptr) throw std::bad_alloc();
-    const auto address = reinterpret_cast<std::uintptr_t>(memory_.get());
-    data_ = memory_.get() + (64 - address % 64) % 64 / sizeof(T);
-  }
-  T* data() const { return data_; }
+  explicit ZeroedMemory(Index count = 0)
+      : size_(static_cast<std::size_t>(count)), memory_(zeroed_pages(size_ * sizeof(T))) {}
+  T* data() const { return reinterpret_cast<T*>(memory_.get()); }
   std::size_t size() const { return size_; }
 
  private:
-  struct Free {
-    void operator()(T* memory) const { std::free(memory); }
-  };
   std::size_t size_;
-  std::unique_ptr<T, Free> memory_;
-  T* data_ = nullptr;
+  Pages memory_;
 };
 
 // A parameter and its gradient: a matrix (out, in) as stored.
@@ -129,9 +118,10 @@ struct DecoderActivations {
   std::vector<Index> positions;  // of each token
   std::vector<Index> targets;
   ZeroedMemory<T> memory;
-  // With bf16_products: all parameters, and the operands of one product.
+  // With bf16_products: all parameters, the inputs of linear layers at their places in `memory`, and the gradient of
+  // one output.
   ZeroedMemory<bfloat16> rounded_parameters;
-  ZeroedMemory<bfloat16> rounded_input;
+  ZeroedMemory<bfloat16> rounded_inputs;
   ZeroedMemory<bfloat16> rounded_gradient;
 };
 

@@ -28,6 +28,7 @@
 #include "regard/rms_norm.h"
 #include "regard/rotary.h"
 #include "residual.h"
+#include "scratch_memory.h"
 
 namespace regard::inline v0 {
 namespace internal {
@@ -157,7 +158,7 @@ struct DecoderTraining<T>::State {
     const auto [out, in] = of.weight.value.shape;
     if constexpr (std::is_same_v<T, float>) {
       if (options.bf16_products) {
-        linear_forward(rounded_rows(input, in, now.rounded_input, runtime), transposed(rounded(of.weight)), {},
+        linear_forward(rounded_rows(input, in, rounded_input(input), runtime), transposed(rounded(of.weight)), {},
                        matrix(output, out), runtime);
         if (!of.bias.value.absent()) internal::add_bias<T>(matrix(output, out), of.bias.value, runtime);
         return;
@@ -169,9 +170,10 @@ struct DecoderTraining<T>::State {
   TensorView<const bfloat16, 2> rounded(const internal::TrainedMatrix<T>& of) const {
     return {now.rounded_parameters.data() + (of.value.data - parameters.data()), of.value.shape};
   }
-  TensorView<const bfloat16, 2> rounded_rows(T* rows_of, Index columns, const internal::ZeroedMemory<bfloat16>& memory,
+  bfloat16* rounded_input(const T* input) const { return now.rounded_inputs.data() + (input - now.memory.data()); }
+  TensorView<const bfloat16, 2> rounded_rows(T* rows_of, Index columns, bfloat16* memory,
                                              const Runtime& runtime) const {
-    const TensorView<bfloat16, 2> to(memory.data(), {rows(), columns});
+    const TensorView<bfloat16, 2> to(memory, {rows(), columns});
     convert(matrix(rows_of, columns), to, runtime);
     return to;
   }
@@ -193,8 +195,12 @@ struct DecoderTraining<T>::State {
                                           .rows_per_group = length};
     if constexpr (std::is_same_v<T, float>) {
       if (options.bf16_products) {
-        linear_backward(rounded_rows(input, in, now.rounded_input, runtime), transposed(rounded(of.weight)),
-                        rounded_rows(grad_output, out, now.rounded_gradient, runtime), gradients_of, runtime);
+        // Inputs that are recomputed have not all been multiplied again, and so have not been rounded.
+        bfloat16* const place = rounded_input(input);
+        const auto rounded_forward = options.recompute ? rounded_rows(input, in, place, runtime)
+                                                       : TensorView<const bfloat16, 2>(place, {rows(), in});
+        linear_backward(rounded_forward, transposed(rounded(of.weight)),
+                        rounded_rows(grad_output, out, now.rounded_gradient.data(), runtime), gradients_of, runtime);
         return;
       }
     }
@@ -477,7 +483,15 @@ struct DecoderTraining<T>::State {
   std::uint64_t dropout_seed = 0;
   bool accumulate = false;
 
+  // The caller's runtime, with scratch of this model unless the caller has chosen another.
+  Runtime with_scratch(const Runtime& runtime) {
+    Runtime result = runtime;
+    if (result.workspace == nullptr) result.workspace = &scratch;
+    return result;
+  }
+
   mutable TrainingProfile profile;
+  internal::ScratchMemory scratch;
 };
 
 template <class T>
@@ -513,9 +527,11 @@ std::span<T> DecoderTraining<T>::gradients() {
 template <class T>
 std::size_t DecoderTraining<T>::num_bytes() const {
   const State& s = *state_;
-  return (s.parameters.size() + s.gradients.size() + s.now.memory.size() + s.token_gradient.size() +
+  const auto& now = s.now;
+  return (s.parameters.size() + s.gradients.size() + now.memory.size() + s.token_gradient.size() +
           s.output_gradient.size()) *
-         sizeof(T);
+             sizeof(T) +
+         (now.rounded_parameters.size() + now.rounded_inputs.size() + now.rounded_gradient.size()) * sizeof(bfloat16);
 }
 
 template <class T>
@@ -525,8 +541,9 @@ const TrainingProfile& DecoderTraining<T>::profile() const {
 
 template <class T>
 double DecoderTraining<T>::forward_backward(const TrainingBatch& batch, bool accumulate,
-                                            const AttentionObserver<T>& observer, const Runtime& runtime) {
+                                            const AttentionObserver<T>& observer, const Runtime& given) {
   State& s = *state_;
+  const Runtime runtime = s.with_scratch(given);
   s.load(batch);
   s.accumulate = accumulate;
   s.forward({}, runtime);
@@ -537,8 +554,9 @@ double DecoderTraining<T>::forward_backward(const TrainingBatch& batch, bool acc
 
 template <class T>
 double DecoderTraining<T>::evaluate(const TrainingBatch& batch, const AblatedHead& ablated, TensorView<T, 2> row_loss,
-                                    Index* correct, const Runtime& runtime) {
+                                    Index* correct, const Runtime& given) {
   State& s = *state_;
+  const Runtime runtime = s.with_scratch(given);
   if (ablated.layer >= s.config.num_layers || (ablated.layer >= 0 && ablated.head >= s.config.num_heads) ||
       ablated.head < 0) {
     internal::reject("ablated is layer " + std::to_string(ablated.layer) + ", head " + std::to_string(ablated.head) +

@@ -275,7 +275,7 @@ def test_invalid_options_are_rejected(folder, arguments, words_expected):
     (b"[]", "byte 0: the input must be an object"),
     (b'{"X": [[1', "byte 9: "),
     (b'{"X": [[1]]} x', "byte 13: "),
-    (b'{"steps": [{"operation": "zork"}]}', 'byte 25: step zork: operation "zork" does not exist; choose one of add, '),
+    (b'{"steps": [{"operation": "zork"}]}', 'byte 25: step zork: operation "zork" does not exist; choose one of adamw, add, '),
     (b'{"zzz": 1}', ["byte 8: ", '"zzz" is neither a setting nor a matrix']),
     (b"", "byte 0: "),
 ])

@@ -13,13 +13,14 @@
 
 namespace {
 
-// Excludes large inputs, and seeded operations, which generate any requested number of values; small inputs find the
-// same bugs.
+// Excludes large inputs, and operations that generate any requested number of values or train for any requested number
+// of steps; small inputs find the same bugs.
 bool is_small(const regard::ExplainInput& input) {
   std::size_t numbers = 0;
   for (const regard::NamedMatrix& named : input.matrices) numbers += named.matrix.numbers.size();
   for (const regard::StepRequest& step : input.steps)
     if (regard::operation_name(step.operation).starts_with("torch") ||
+        regard::operation_name(step.operation).starts_with("train") ||
         step.operation == regard::Operation::scale_statistics)
       return false;
   return numbers <= 256 && input.steps.size() <= 16 && input.variants.size() <= 2;

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the corpus of model_folder_fuzz: a BERT with one layer of width 4, and folders that each differ in one respect.
+"""Writes the corpus of model_folder_fuzz: a BERT with one layer of width 4, decoders of the same size, and folders that each
+differ from one of them in one respect.
     python3 tests/fuzz/model_folder_corpus.py tests/fuzz/corpus/model_folder
 Read next: model_folder_fuzz.cpp."""
 
@@ -44,10 +45,41 @@ def shapes():
     return all_shapes
 
 
-def tensors(types=("F32", 4), number=struct.pack("<f", 0.25), change=lambda header: None):
+DECODER = {"model_type": "regard_decoder", "vocab_size": 3, "hidden_size": WIDTH, "intermediate_size": FORWARD, "num_hidden_layers": 1,
+           "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 2, "max_position_embeddings": 4, "layer_norm_eps": 0.001,
+           "rope_theta": 100, "tie_word_embeddings": True, "norm": "layer", "positions": "learned", "feed_forward": "gelu",
+           "biases": False}
+LLAMA = {name: DECODER[name] for name in list(DECODER)[:9]} | {"model_type": "llama", "rms_norm_eps": 0.001, "rope_theta": 100}
+CHARACTERS = {"schema": "regard/1", "kind": "characters", "tokens": [" ", "a", "b"]}
+
+
+def decoder_shapes(config):
+    llama = config["model_type"] == "llama"
+    name = "model.layers.0."
+    all_shapes = {"model.embed_tokens.weight": (3, WIDTH)}
+    if not llama:
+        all_shapes["model.embed_positions.weight"] = (4, WIDTH)
+    all_shapes |= {f"{name}input_layernorm.weight": (WIDTH,), f"{name}self_attn.q_proj.weight": (4, WIDTH),
+                   f"{name}self_attn.k_proj.weight": (2, WIDTH), f"{name}self_attn.v_proj.weight": (2, WIDTH),
+                   f"{name}self_attn.o_proj.weight": (WIDTH, 4), f"{name}post_attention_layernorm.weight": (WIDTH,)}
+    if llama:
+        all_shapes[f"{name}mlp.gate_proj.weight"] = (FORWARD, WIDTH)
+    all_shapes |= {f"{name}mlp.up_proj.weight": (FORWARD, WIDTH), f"{name}mlp.down_proj.weight": (WIDTH, FORWARD),
+                   "model.norm.weight": (WIDTH,)}
+    if llama:
+        all_shapes["lm_head.weight"] = (3, WIDTH)
+    return all_shapes
+
+
+def decoder(config=DECODER, tokens=CHARACTERS, **options):
+    kind = LLAMA if config["model_type"] == "llama" else DECODER
+    return folder(config, tokens, tensors(of=decoder_shapes(kind), **options))
+
+
+def tensors(types=("F32", 4), number=struct.pack("<f", 0.25), change=lambda header: None, of=None):
     name, num_bytes = types
     header, data = {}, b""
-    for tensor, shape in shapes().items():
+    for tensor, shape in (of or shapes()).items():
         count = shape[0] * (shape[1] if len(shape) > 1 else 1)
         header[tensor] = {"dtype": name, "shape": list(shape), "data_offsets": [len(data), len(data) + count * num_bytes]}
         data += number * count
@@ -79,6 +111,12 @@ def main(to):
         "width": folder(CONFIG | {"hidden_size": 2**20}), "tokens": folder(tokens=vocabulary),
         "positions": folder(CONFIG | {"max_position_embeddings": 2}), "names": folder(CONFIG | {"model_type": "\x1b\u202e" + 60 * "é"}),
         "empty": b"", "cut": folder()[:-1],
+        "decoder": decoder(), "decoder_llama": decoder(LLAMA), "decoder_large": decoder(number=b"\xff\xff\x7f\x7f"),
+        "decoder_bf16": decoder(types=("BF16", 2), number=b"\x80\x3e"),
+        "decoder_tokens": decoder(tokens=CHARACTERS | {"tokens": [" ", "a"]}),
+        "decoder_pairs": decoder(tokens={"schema": "regard/1", "kind": "byte_pairs", "merges": []}),
+        "decoder_layers": decoder(DECODER | {"num_hidden_layers": 4096}), "decoder_positions": decoder(LLAMA | {"max_position_embeddings": 2**24}),
+        "decoder_width": decoder(LLAMA | {"hidden_size": 2**24}),
     }
     for name, content in cases.items():
         (pathlib.Path(to) / name).write_bytes(content)

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// libFuzzer target: any bytes as the files of a model folder are rejected, or are a model that encodes a text.
+// libFuzzer target: any bytes as the files of a model folder are rejected, or are an encoder that encodes a text, or a
+// decoder that continues one.
 //
-//     bytes    4                4                  c            t               the rest
-//              c, little-end.   t, little-endian   config.json  tokenizer.json  model.safetensors
+//     bytes    4                4                  c            t                           the rest
+//              c, little-end.   t, little-endian   config.json  tokenizer.json, of a        model.safetensors
+//                                                               decoder vocabulary.json
 //
 // Read next: include/regard/explain/sentence.h, tests/fuzz/model_folder_corpus.py.
 #include <unistd.h>
@@ -18,7 +20,7 @@
 #include <string_view>
 
 #include "regard/explain/sentence.h"
-#include "regard/model/encoder.h"
+#include "regard/model/generate.h"
 
 namespace {
 
@@ -42,7 +44,7 @@ class Folder {
   }
 
  private:
-  static constexpr const char* kFiles[] = {"config.json", "tokenizer.json", "model.safetensors"};
+  static constexpr const char* kFiles[] = {"config.json", "tokenizer.json", "model.safetensors", "vocabulary.json"};
   std::string path_;
 };
 
@@ -66,8 +68,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::string_view rest(reinterpret_cast<const char*>(data), size);
   const std::size_t config_bytes = take_length(rest), tokenizer_bytes = take_length(rest);
   folder.write(0, take(rest, config_bytes));
-  folder.write(1, take(rest, tokenizer_bytes));
+  const std::string_view tokenizer = take(rest, tokenizer_bytes);
+  folder.write(1, tokenizer);
   folder.write(2, rest);
+  folder.write(3, tokenizer);
 
   regard::Runtime runtime;
   runtime.num_threads = 1;
@@ -77,14 +81,20 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     options.map = map;
     try {
       const regard::SentenceModel model = regard::load_sentence_model(folder.path(), options, runtime);
-      const regard::TokenizedText text = regard::fitted_tokens(model, "a b [MASK] ab", false, runtime).tokens;
+      const char* const content = model.trained ? "b a" : "a b [MASK] ab";
+      const regard::TokenizedText text = regard::fitted_tokens(model, content, false, runtime).tokens;
       const regard::ModelTrace trace = model.trace(text.ids, {}, runtime);
       require(trace.output().shape()[0] == static_cast<regard::Index>(text.ids.size()));
+      if (model.trained) {
+        const auto ids = regard::generate(model.trained->decoder, text.ids, {.max_tokens = 3}, runtime).ids;
+        require(!ids.empty() && ids.size() <= 3);
+        model.trained->vocabulary.decode(ids);
+      }
     } catch (const std::runtime_error& error) {
       require(std::string_view(error.what()).starts_with(folder.path()));
       require(std::string_view(error.what()).find('\n') == std::string_view::npos);
     } catch (const std::invalid_argument&) {
-      // More tokens than the model has positions, or none.
+      // More tokens than the model has positions, or a token that its vocabulary lacks.
       continue;
     }
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Five documents that explain attention, as lessons; a sixth lesson, why-scale, measures what division by √D does.
+/// Five documents that explain attention, as lessons. Two more lessons go beyond them: why-scale measures what division
+/// by √D does, and learning trains the matrices of the first.
 ///
 /// A lesson is an ExplainInput. It holds
 /// - the document's matrices,

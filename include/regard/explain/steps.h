@@ -98,42 +98,49 @@ struct Expected {
 /// docs/guide/own-matrices.md lists operands and results in full. Where a formula depends on the layout, the one for
 /// rows is given.
 enum class Operation {
-  show,             ///< A → A itself.
-  linear,           ///< X W [b] → X·W + b.
-  product,          ///< A B → A·B; StepRequest::transpose "left": AᵀB, "right": ABᵀ.
-  mix,              ///< A → combinations of the tokens of A, with the coefficients StepRequest::numbers.
-  join,             ///< C → the heads of C, concatenated.
-  variances,        ///< A B … → the population variance of each.
-  scores,           ///< Q K → Q·Kᵀ.
-  scaled,           ///< Q K → scale · scores.
-  mask,             ///< Q K → 0 where the key is visible to the query, else −∞.
-  masked,           ///< Q K → the scaled scores, −∞ where the mask hides the key.
-  weights,          ///< Q K → softmax of the masked scores over the keys.
-  context,          ///< Q K V → weights · V.
-  floor_half,       ///< S → floor(S / 2).
-  hide,             ///< S → S, hidden where the mask hides the key.
-  power,            ///< S → base^S, 0 where hidden.
-  sums,             ///< P → the sum over the keys, for each query.
-  divide,           ///< P s → P divided by the sums s.
-  ratio,            ///< S → S divided by its sum over the keys.
-  cosine,           ///< Q K → the cosine of each query with each key.
-  add,              ///< A B → A + B.
-  normalize,        ///< A → each token's vector minus its mean, divided by its standard deviation.
-  relu,             ///< A → max(0, A).
-  torch_normal,     ///< What the generator drew before → a matrix as torch.randn draws it.
-  torch_uniform,    ///< What the generator drew before → a matrix as torch.rand draws it.
-  softmax,          ///< S → the library's softmax of given scores.
-  difference,       ///< A B → A − B; StepRequest::transpose "right": A − Bᵀ.
-  focus_vectors,    ///< A B … → the vectors of the token in focus.
-  ranks,            ///< S → the rank of each key among those of its query, 1 for the largest.
-  variance_rule,    ///< Q K S → D·var(Q)·var(K) above var(S).
-  float32_dots,     ///< A → A·Aᵀ, every product and sum rounded to float32 by itself.
-  dot_table,        ///< A S … → a row for each cell of A·Aᵀ: the exact sum, then the values in S …
-  ulp_table,        ///< A S T → the same cells: differences in units of the last place of T's float32.
-  scale_statistics  ///< No operands → statistics of random scores, without and with division by √D.
+  show,                    ///< A → A itself.
+  linear,                  ///< X W [b] → X·W + b.
+  product,                 ///< A B → A·B; StepRequest::transpose "left": AᵀB, "right": ABᵀ.
+  mix,                     ///< A → combinations of the tokens of A, with the coefficients StepRequest::numbers.
+  join,                    ///< C → the heads of C, concatenated.
+  variances,               ///< A B … → the population variance of each.
+  scores,                  ///< Q K → Q·Kᵀ.
+  scaled,                  ///< Q K → scale · scores.
+  mask,                    ///< Q K → 0 where the key is visible to the query, else −∞.
+  masked,                  ///< Q K → the scaled scores, −∞ where the mask hides the key.
+  weights,                 ///< Q K → softmax of the masked scores over the keys.
+  context,                 ///< Q K V → weights · V.
+  floor_half,              ///< S → floor(S / 2).
+  hide,                    ///< S → S, hidden where the mask hides the key.
+  power,                   ///< S → base^S, 0 where hidden.
+  sums,                    ///< P → the sum over the keys, for each query.
+  divide,                  ///< P s → P divided by the sums s.
+  ratio,                   ///< S → S divided by its sum over the keys.
+  cosine,                  ///< Q K → the cosine of each query with each key.
+  add,                     ///< A B → A + B.
+  normalize,               ///< A → each token's vector minus its mean, divided by its standard deviation.
+  relu,                    ///< A → max(0, A).
+  torch_normal,            ///< What the generator drew before → a matrix as torch.randn draws it.
+  torch_uniform,           ///< What the generator drew before → a matrix as torch.rand draws it.
+  softmax,                 ///< S → the library's softmax of given scores.
+  difference,              ///< A B → A − B; StepRequest::transpose "right": A − Bᵀ.
+  focus_vectors,           ///< A B … → the vectors of the token in focus.
+  ranks,                   ///< S → the rank of each key among those of its query, 1 for the largest.
+  variance_rule,           ///< Q K S → D·var(Q)·var(K) above var(S).
+  float32_dots,            ///< A → A·Aᵀ, every product and sum rounded to float32 by itself.
+  dot_table,               ///< A S … → a row for each cell of A·Aᵀ: the exact sum, then the values in S …
+  ulp_table,               ///< A S T → the same cells: differences in units of the last place of T's float32.
+  scale_statistics,        ///< No operands → statistics of random scores, without and with division by √D.
+  probabilities,           ///< G → softmax of the logits G over the words.
+  cross_entropy,           ///< P Y → −ln P of each next word that Y marks, and their sum.
+  cross_entropy_gradient,  ///< P Y → gradient of that loss with respect to the logits.
+  softmax_gradient,        ///< A dA [Q] → gradient with respect to Q·Kᵀ.
+  adamw,                   ///< W dW → W after the first step of AdamW.
+  training,  ///< X Y W_query W_key W_value → loss, probabilities and weights after given numbers of steps.
+  trained    ///< The same → one of the three matrices after training.
 };
 /// Number of operations. Their values count from 0.
-inline constexpr int kNumOperations = static_cast<int>(Operation::scale_statistics) + 1;
+inline constexpr int kNumOperations = static_cast<int>(Operation::trained) + 1;
 /// Returns the name of an operation: "show", …
 ///
 /// @param operation  The operation.
@@ -304,8 +311,8 @@ struct Step {
   std::vector<std::string> errata{};      ///< Errors of the document in this step.
   std::vector<VariantResult> variants{};  ///< Results of the variants in which they differ.
   std::vector<ScalePicture> pictures{};   ///< Operation scale_statistics: one for each head size D.
-  /// Whether the library lacks this step. src/explain/steps/paper_arithmetic.cpp then computes it or, for lessons,
-  /// src/explain/lessons/lesson_operations.cpp.
+  /// Whether plain loops compute this step instead of the library: src/explain/steps/paper_arithmetic.cpp or, for
+  /// lessons, a file of src/explain/lessons.
   bool outside_library = false;
   /// Attention steps: what the scores were multiplied by. Operation power: the base, 0 for e.
   double factor = 1.0;
@@ -315,10 +322,11 @@ struct Step {
 
 /// The result of explain().
 struct Explanation {
-  std::string lesson;                      ///< Name of the lesson, "three-words"; empty: none.
-  std::string title;                       ///< As in ExplainInput.
-  std::string citation;                    ///< As in ExplainInput.
-  std::string finding;                     ///< Finding of step "weights", else of the last step that has weights.
+  std::string lesson;    ///< Name of the lesson, "three-words"; empty: none.
+  std::string title;     ///< As in ExplainInput.
+  std::string citation;  ///< As in ExplainInput.
+  /// Finding of the step that trains, else of step "weights", else of the last step that has weights.
+  std::string finding;
   std::vector<std::string> settings_text;  ///< The settings in words, one per line: "scores divided by √D".
   ExplainSettings settings;                ///< The settings.
   std::vector<std::string> tokens;         ///< Words of the queries, see query_tokens().

@@ -28,6 +28,7 @@ constexpr std::array kLessons = {
     Lesson{"from-seed", "003", "From a seed: naive attention, keys, queries, one sum in two orders", lesson_from_seed},
     Lesson{"by-hand", "004", "By hand, in columns: fractions, two heads, a transformer block", lesson_by_hand},
     Lesson{"why-scale", "", "Why scores are divided by √D: variance, largest weight, slope", lesson_why_scale},
+    Lesson{"learning", "", "How the matrices are learned: loss, gradients, AdamW, training", lesson_learning},
 };
 
 Matrix transposed(const Matrix& matrix) {

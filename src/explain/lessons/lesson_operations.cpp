@@ -4,7 +4,8 @@
 // ranks, variances, float32 sums in a named order, and the effect of division by √D on random vectors.
 //
 // The softmax is the library's: scores are passed as the additive bias of one-dimensional zero queries and keys.
-// Read next: lesson_from_seed.cpp and lesson_why_scale.cpp, which use most of them.
+// Read next: lesson_from_seed.cpp and lesson_why_scale.cpp, which use most of them; gradient_operations.cpp and
+// training_operations.cpp, the operations of lesson learning.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -15,58 +16,12 @@
 #include "explain/report/terminal.h"
 #include "explain/steps/expansion.h"
 #include "explain/steps/operations.h"
+#include "lesson_matrix.h"
 #include "regard/attention.h"
 #include "regard/explain/random.h"
 
 namespace regard::inline v0 {
 namespace {
-
-Index whole_number(const Evaluation& e, std::size_t i, Index lowest, Index highest) {
-  const double number = e.request.numbers[i];
-  if (!(number >= static_cast<double>(lowest) && number <= static_cast<double>(highest)) ||
-      number != std::floor(number)) {
-    e.fail("number " + std::to_string(i) + " must be a whole number from " + std::to_string(lowest) + " to " +
-           std::to_string(highest));
-  }
-  return static_cast<Index>(number);
-}
-
-// Operands as in the formulas: one head, complete, row-major.
-const Matrix& plain(const Evaluation& e, std::size_t i) {
-  const Matrix& matrix = e.operand(i);
-  if (matrix.num_heads != 1 || !matrix.kept_rows.empty() || !matrix.kept_columns.empty()) {
-    e.fail("takes one whole matrix, not heads or chosen rows");
-  }
-  return matrix;
-}
-
-double at(const Matrix& matrix, Index row, Index column) { return matrix.numbers[matrix.index(0, row, column)]; }
-
-// Tokens and dimensions of an operand in either layout.
-struct TokenVectors {
-  TokenVectors(const Evaluation& e, std::size_t i)
-      : matrix(plain(e, i)),
-        by_column(e.columns()),
-        num_tokens(by_column ? matrix.num_columns : matrix.num_rows),
-        num_dimensions(by_column ? matrix.num_rows : matrix.num_columns) {}
-  double at(Index token, Index dimension) const {
-    return matrix.numbers[by_column ? matrix.index(0, dimension, token) : matrix.index(0, token, dimension)];
-  }
-  const Matrix& matrix;
-  bool by_column;
-  Index num_tokens;
-  Index num_dimensions;
-};
-
-void set_result(Evaluation& e, Index rows, Index columns, std::vector<double> numbers, const Axis& row_axis,
-                const Axis& column_axis) {
-  e.step.result.num_heads = 1;
-  e.step.result.num_rows = rows;
-  e.step.result.num_columns = columns;
-  e.step.result.numbers = std::move(numbers);
-  e.step.row_axis = row_axis;
-  e.step.column_axis = column_axis;
-}
 
 // numbers: seed, rows, columns of the matrix as it is drawn; in layout "columns" it is shown transposed.
 // Operands: the matrices that the same generator drew before, in order.
@@ -139,6 +94,15 @@ void softmax(Evaluation& e) {
   e.step.result.hidden = scores.hidden;
   e.step.sums_to_one = by_column ? SumAxis::column : SumAxis::row;
   e.step.equation = e.step.symbol + " = e^(s − largest s) / Σ e^(s − largest s)";
+}
+
+// The same softmax, over words that may come next instead of keys.
+void probabilities(Evaluation& e) {
+  softmax(e);
+  Axis& words = e.columns() ? e.step.row_axis : e.step.column_axis;
+  words.name = "word";
+  e.step.equation =
+      e.step.symbol + " = softmax(" + e.request.operands[0] + "), " + (e.columns() ? "column by column" : "row by row");
 }
 
 // A − B, or with transpose "right" A − Bᵀ.
@@ -524,6 +488,8 @@ constexpr std::array kLessonOperations = {
     OperationInfo{Operation::torch_normal, "torch_normal", "seeded normals", 0, 16, torch_normal, nullptr},
     OperationInfo{Operation::torch_uniform, "torch_uniform", "seeded uniforms", 0, 16, torch_uniform, nullptr},
     OperationInfo{Operation::softmax, "softmax", "attention weights", 1, 1, softmax, expand_softmax},
+    OperationInfo{Operation::probabilities, "probabilities", "probabilities of the next word", 1, 1, probabilities,
+                  expand_softmax},
     OperationInfo{Operation::difference, "difference", "difference", 2, 2, difference, expand_difference},
     OperationInfo{Operation::focus_vectors, "focus_vectors", "vectors of one token", 1, 8, focus_vectors,
                   expand_focus_vectors},

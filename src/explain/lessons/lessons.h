@@ -14,5 +14,6 @@ ExplainInput lesson_one_function();
 ExplainInput lesson_from_seed();
 ExplainInput lesson_by_hand();
 ExplainInput lesson_why_scale();
+ExplainInput lesson_learning();
 
 }  // namespace regard::inline v0

@@ -107,6 +107,9 @@ std::string finding_of(const Step& step, const Explanation& explanation) {
                        list_of(key_axis, winners), styled_number(most, style), each);
   if (seen(*row) == 1)
     return fmt::format("{}{} attends only to {}", where, label_of(query_axis, row->query), list_of(key_axis, winners));
+  if (step.request.operation == Operation::probabilities)
+    return fmt::format("After {}, the most probable next word is {}: {}", label_of(query_axis, row->query),
+                       list_of(key_axis, winners), styled_number(most, style));
   if (winners.size() == seen(*row))
     return fmt::format("{}{} attends uniformly to all visible keys: {} each", where, label_of(query_axis, row->query),
                        styled_number(most, style));

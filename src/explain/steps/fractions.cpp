@@ -120,6 +120,13 @@ std::optional<ExactMatrix> compute(const StepRequest& request, const ExplainSett
     case Operation::dot_table:
     case Operation::ulp_table:
     case Operation::scale_statistics:
+    case Operation::probabilities:
+    case Operation::cross_entropy:
+    case Operation::cross_entropy_gradient:
+    case Operation::softmax_gradient:
+    case Operation::adamw:
+    case Operation::training:
+    case Operation::trained:
       return std::nullopt;
   }
   return std::nullopt;

@@ -3,7 +3,7 @@
 // What a step can compute: a table of the operations. Each has a function from the operands (named matrices and earlier
 // results) to the step's result, and one that expands a single cell of it. operations_attention.cpp calls the library;
 // operations_matrix.cpp has products and sums around it; paper_arithmetic.cpp has what the library lacks; the
-// operations of lessons are in lesson_operations.cpp.
+// operations of lessons are in src/explain/lessons/*_operations.cpp.
 //
 // To add one: an enumerator in regard/explain/steps.h, a row here, the case that the compiler then requires in
 // fractions.cpp, and docs/guide/own-matrices.md. The page draws unknown steps as tables; special figures are in
@@ -46,6 +46,9 @@ struct Evaluation {
   [[noreturn]] void fail(const std::string& what) const;
 };
 
+// A number computed in double, rounded to the type in use.
+double rounded(const Evaluation& e, double x);
+
 // "3 × 4", with heads "2 × 3 × 4".
 std::string shape_text(const Matrix& m);
 
@@ -67,11 +70,13 @@ struct OperationInfo {
   OperationTraits traits = {};
 };
 
-// The table, in four parts, each in the file of its functions: a row for every operation, in any order.
+// The table, in six parts, each in the file of its functions: a row for every operation, in any order.
 std::span<const OperationInfo> attention_operations();
 std::span<const OperationInfo> matrix_operations();
 std::span<const OperationInfo> paper_operations();
 std::span<const OperationInfo> lesson_operations();
+std::span<const OperationInfo> gradient_operations();
+std::span<const OperationInfo> training_operations();
 const OperationInfo& operation_info(Operation operation);
 std::string operation_names();  // "add, context, …", for messages
 

@@ -20,11 +20,6 @@
 namespace regard::inline v0 {
 namespace {
 
-// Rounds each number to the type in use.
-double rounded(const Evaluation& e, double x) {
-  return e.settings.dtype == ElementType::float32 ? static_cast<double>(static_cast<float>(x)) : x;
-}
-
 void take_axes(Evaluation& e) {
   e.step.row_axis = e.operands[0].row_axis;
   e.step.column_axis = e.operands[0].column_axis;
@@ -245,6 +240,10 @@ constexpr OperationInfo kPaperOperations[] = {
 };
 
 }  // namespace
+
+double rounded(const Evaluation& e, double x) {
+  return e.settings.dtype == ElementType::float32 ? static_cast<double>(static_cast<float>(x)) : x;
+}
 
 std::span<const OperationInfo> paper_operations() { return kPaperOperations; }
 

@@ -55,6 +55,14 @@ Value input_value(const NamedMatrix& named, const ExplainSettings& settings, con
   const std::vector<std::string>& words = name == "K" || name == "V" ? key_tokens : tokens;
   const Index count = columns ? named.matrix.num_columns : named.matrix.num_rows;
   if (static_cast<Index>(words.size()) == count) token.labels = words;
+  // Y marks the words that follow: a square of tokens and words.
+  if (name == "Y" && token.labels.size() == words.size() && named.matrix.num_rows == named.matrix.num_columns &&
+      !words.empty()) {
+    const Axis word{"L", "word", words};
+    value.row_axis = columns ? word : token;
+    value.column_axis = columns ? token : word;
+    return value;
+  }
   const Axis dimension{name == "X" ? "E" : (name == "V" ? "Dv" : "D"), "dimension", {}};
   value.row_axis = columns ? dimension : token;
   value.column_axis = columns ? token : dimension;
@@ -386,8 +394,8 @@ using OperationTable = std::array<const OperationInfo*, kNumOperations>;
 const OperationTable& operation_table() {
   static const OperationTable table = [] {
     OperationTable rows{};
-    for (std::span<const OperationInfo> part :
-         {attention_operations(), matrix_operations(), paper_operations(), lesson_operations()})
+    for (std::span<const OperationInfo> part : {attention_operations(), matrix_operations(), paper_operations(),
+                                                lesson_operations(), gradient_operations(), training_operations()})
       for (const OperationInfo& info : part) rows[static_cast<std::size_t>(info.operation)] = &info;
     assert(std::find(rows.begin(), rows.end(), nullptr) == rows.end());
     return rows;
@@ -454,6 +462,8 @@ Explanation explain(const ExplainInput& input, const Keep& keep, const std::stop
     explanation.finding = step.finding;
     if (step.name == "weights") break;
   }
+  for (const Step& step : explanation.steps)
+    if (step.request.operation == Operation::training) explanation.finding = step.finding;
   return explanation;
 }
 

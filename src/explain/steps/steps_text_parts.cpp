@@ -138,6 +138,8 @@ std::string one_line(const TextContext& context, const CellDerivation& work, con
 
 std::vector<std::string> bar_lines(const TextContext& context, const Step& step, const NumberStyle& style) {
   constexpr std::size_t kMaxKeys = 12;
+  // Probabilities of words are not attention.
+  if (step.request.operation == Operation::probabilities) return {};
   const std::optional<QueryRow> row = row_for_finding(step, context.explanation);
   if (!row || row->numbers.size() < 2 || style.scientific) return {};
   if (std::any_of(row->numbers.begin(), row->numbers.end(), [](double x) { return !(x >= 0 && x <= 1 + 1e-6); }))
