@@ -9,6 +9,7 @@
 //   for each register tile of rows
 //     1. products     chains and segments, into an array on the stack (1.5 KiB for 12 rows of float)
 //     2. finish       bias and activation, applied while the array is in L1, and stored in the output
+//   or, for whole tiles without either, straight into the output
 //
 // Read next: tile_epilogue.h, simd_activation.h.
 #include "kernels.h"
@@ -21,6 +22,22 @@ namespace {
 template <class T, int Rows, class Words>
 void product_tile(Index depth, const T* a, const T* b, T* products) {
   depth_tile<T, Rows, kPanel, false, Words>(depth, 1, a, b, products);
+}
+
+// A whole register tile of a depth of one segment, without a bias: written to the output, or added to it, row by row
+// while the following rows are multiplied.
+template <class T, bool Add, class Words>
+void written_tile(Index depth, const T* a, const T* b, T* output, Index output_stride) {
+  Tile<T, kTileRows> tile;
+  clear(tile);
+  multiply_rows<T, kTileRows, kTileRows, 1, Words>(depth, a, b, tile, [&](int r) __attribute__((always_inline)) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kTileVectors; ++v) {
+      T* const to = output + v * kWidth<T>;
+      store(to, Add ? load(to) + tile.row[r][v] : tile.row[r][v]);
+    }
+    output += output_stride;
+  });
 }
 
 // output[r][c] = f(products[r][c] + bias[c]), or with Add output[r][c] + f(…).
@@ -48,8 +65,18 @@ template <class T, class Words>
 void tile(Index num_rows, Index num_columns, Index depth, const T* packed_a, const T* panel_b, const T* bias,
           Activation activation, T* output, Index output_stride) {
   const Index words = words_of<Words>(depth);
+  const bool is_added = activation == Activation::added;
+  const bool is_written = !bias && (is_added || activation == Activation::none) && num_columns == kPanel && words > 0 &&
+                          words <= kDepthSegment / Words::kPerWord;
   for (Index first = 0; first < num_rows; first += kTileRows) {
     const Index count = smaller(num_rows - first, kTileRows);
+    if (is_written && count == kTileRows) {
+      const auto write = is_added ? written_tile<T, true, Words> : written_tile<T, false, Words>;
+      for (Index column = 0; column < kPanel; column += kTileColumns<T>)
+        write(words, packed_a + first * words, panel_b + column, output + first * output_stride + column,
+              output_stride);
+      continue;
+    }
     alignas(64) T products[kTileRows * kPanel];
     if (words == 0) std::memset(products, 0, sizeof products);
     for (Index column = 0; column < num_columns && words > 0; column += kTileColumns<T>) {
@@ -63,7 +90,7 @@ void tile(Index num_rows, Index num_columns, Index depth, const T* packed_a, con
     };
     if (activation == Activation::none) {
       finish([](Vec<T> x) { return x; });
-    } else if (activation == Activation::added) {
+    } else if (is_added) {
       finish.template operator()<true>([](Vec<T> x) { return x; });
     } else if (activation == Activation::relu) {
       finish([](Vec<T> x) { return max(Vec<T>{}, x); });
