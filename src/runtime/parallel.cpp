@@ -72,8 +72,8 @@ struct Loop {
   }
 };
 
-// Returns true as soon as done() is true; false after a few microseconds, less than it takes to fall asleep and wake
-// up.
+// Returns true as soon as done() is true; false after about as long as it takes to fall asleep and wake up: with 5
+// microseconds instead of 20, a training step of 160 parallel loops takes 2 % longer.
 template <class Condition>
 bool spin(Condition done) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(20);
