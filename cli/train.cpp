@@ -2,19 +2,17 @@
 //
 // `regard train`: trains a small decoder on a task or a text, and shows which head learned what, and when.
 //
-//     subject (task or text, settings) ─▶ Trainer ─▶ steps ─┬─▶ record: curve, snapshots of all heads
-//                                                           └─▶ checkpoints, every so many steps
+//     subject (task or text, settings) ─▶ WatchedRun ─▶ steps ─┬─▶ record: curve, snapshots of all heads
+//                                                              └─▶ checkpoints, every so many steps
 //     record ─▶ the story on the terminal, --watch page, --log, --plot, --json
 //
 // SIGINT and SIGTERM end the loop after the current step: everything is saved and written, and the exit code is 128 +
 // the number of the signal.
-// Read next: train_options.h, regard/train/trainer.h, regard/train/record.h.
+// Read next: train_options.h, regard/train/watched_run.h, regard/train/record.h.
 #include <fmt/format.h>
 #include <signal.h>
 
 #include <algorithm>
-#include <chrono>
-#include <cmath>
 #include <memory>
 
 #include "program.h"
@@ -22,14 +20,11 @@
 #include "regard/explain/training_report.h"
 #include "regard/io/csv.h"
 #include "regard/io/utf8.h"
-#include "regard/train/trainer.h"
 #include "train_options.h"
 #include "train_report.h"
 
 namespace regard::program {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 constinit volatile sig_atomic_t received_signal = 0;
 extern "C" void note_signal(int signal) { received_signal = signal; }
@@ -59,64 +54,30 @@ class DeferredSignals {
   std::array<struct sigaction, 2> previous_{};
 };
 
-struct Run {
-  TrainingSubject subject;
-  std::unique_ptr<Trainer> trainer;
-  ProbeSequences probe;
-  TrainingRecord record;
-  double seconds = 0;  // of steps
-  Evaluation held_out;
-};
+// The examples that are evaluated at the end, fewer after a signal.
+constexpr Index kEvaluatedAtEnd = 512, kEvaluatedAfterSignal = 32;
 
-void observe(Run& run) {
-  const Index step = static_cast<Index>(run.trainer->history().size());
-  run.record.snapshots.push_back(
-      run.trainer->visit_model([&](auto& model) { return observe_heads(model, run.probe, step); }));
-}
-
-// The sequences that are evaluated at a snapshot, and at the end.
-constexpr Index kEvaluated = 32, kEvaluatedAtEnd = 512;
-
-void take_steps(Run& run, const TrainArguments& arguments, Index checkpoint_every) {
-  Trainer& trainer = *run.trainer;
-  const TrainingSettings& settings = trainer.settings();
-  const Index max_snapshots = arguments.snapshots.empty() ? 60 : parse_integer("--snapshots", arguments.snapshots);
-  const std::vector<Index> snapshots =
-      usage("--snapshots", [&] { return snapshot_steps(settings.steps, max_snapshots); });
-  const auto is_snapshot = [&](Index step) { return std::binary_search(snapshots.begin(), snapshots.end(), step); };
-  const double tokens = static_cast<double>(settings.batch * run.subject.source->length());
+void take_steps(WatchedRun& run, const TrainArguments& arguments, Index checkpoint_every) {
+  const TrainingSettings& settings = run.subject().settings;
   Progress progress("train");
-  while (!trainer.done() && received_signal == 0) {
-    const Index step = static_cast<Index>(trainer.history().size());
-    const bool watched = is_snapshot(step);
-    if (watched) observe(run);
-    const auto begin = Clock::now();
-    const TrainingStep done = trainer.step();
-    const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-    run.seconds += seconds;
-    CurvePoint point{.step = done.step,
-                     .loss = done.loss,
-                     .gradient_norm = done.gradient_norm,
-                     .learning_rate = done.learning_rate,
-                     .tokens_per_second = tokens / seconds};
-    if (watched) point.held_out_loss = trainer.evaluate(TaskSplit::held_out, kEvaluated).loss;
-    run.record.curve.push_back(point);
-    progress.note(fmt::format("loss {:.3f}  {:.0f} tokens/s", done.loss, tokens / seconds));
-    progress.update(step + 1, settings.steps);
-    if (!arguments.run.empty() && (step + 1) % checkpoint_every == 0) trainer.save(arguments.run);
+  while (!run.done() && received_signal == 0) {
+    const CurvePoint& point = run.step();
+    progress.note(fmt::format("loss {:.3f}  {:.0f} tokens/s", point.loss, point.tokens_per_second.value_or(0)));
+    progress.update(point.step + 1, settings.steps);
+    if (!arguments.run.empty() && (point.step + 1) % checkpoint_every == 0) run.trainer().save(arguments.run);
   }
-  observe(run);
-  if (!arguments.run.empty()) trainer.save(arguments.run);
+  run.finish();
+  if (!arguments.run.empty()) run.trainer().save(arguments.run);
 }
 
 // The text of an output file by its extension.
-std::string log_text(const Run& run, const std::string& path) {
-  if (path.ends_with(".json")) return training_record_json(run.record, {.heads = false});
+std::string log_text(const WatchedRun& run, const std::string& path) {
+  if (path.ends_with(".json")) return training_record_json(run.record(), {.heads = false});
   if (!path.ends_with(".csv")) throw UsageError("--log " + path + " does not end in .csv or .json");
-  return curve_csv(run.record.curve);
+  return curve_csv(run.record().curve);
 }
 
-void write_outputs(const Run& run, const TrainArguments& arguments) {
+void write_outputs(const WatchedRun& run, const TrainArguments& arguments) {
   OutputFiles files;
   const auto add = [&](const std::string& path, const auto& text) {
     if (path.empty()) return;
@@ -124,17 +85,17 @@ void write_outputs(const Run& run, const TrainArguments& arguments) {
     const std::string contents = text();
     files.write(file, contents.data(), contents.size());
   };
-  add(arguments.watch, [&] { return training_html(run.record); });
+  add(arguments.watch, [&] { return training_html(run.record()); });
   add(arguments.log, [&] { return log_text(run, arguments.log); });
-  add(arguments.plot, [&] { return training_svg(run.record); });
+  add(arguments.plot, [&] { return training_svg(run.record()); });
   files.commit();
 }
 
-void print_story(const Run& run, const TrainArguments& arguments) {
+void print_story(const WatchedRun& run, const Evaluation& held_out, const TrainArguments& arguments) {
   std::string text = training_text(
-      run.record, {.width = output_width(), .color = use_color(arguments.color), .unicode = terminal_is_unicode()});
-  text += "\n" + result_text(run.held_out, run.subject, run.seconds, run.record);
-  if (arguments.profile) text += "\n" + profile_text(*run.trainer, run.seconds);
+      run.record(), {.width = output_width(), .color = use_color(arguments.color), .unicode = terminal_is_unicode()});
+  text += "\n" + result_text(held_out, run);
+  if (arguments.profile) text += "\n" + profile_text(run.trainer(), run.step_seconds());
   if (!arguments.watch.empty() && arguments.watch != "-")
     text += page_line(arguments.watch, "every head at every snapshot");
   if (!arguments.run.empty())
@@ -178,38 +139,32 @@ void train(const TrainArguments& arguments) {
     if (checkpoints.empty()) throw UsageError("--run " + arguments.run + " has no checkpoint to resume");
     stored = read_training_state(checkpoints.back());
   }
-  Run run;
-  run.subject = subject_of(arguments, stored ? &*stored : nullptr);
-  const TrainingSettings& settings = run.subject.settings;
-  const Index checkpoint_every = checkpoint_interval(arguments, settings.steps);
-  if (arguments.dry_run) return write_stdout(plan_text(run.subject));
-  run.trainer = std::make_unique<Trainer>(settings, run.subject.source);
+  const TrainingSubject subject = subject_of(arguments, stored ? &*stored : nullptr);
+  const Index checkpoint_every = checkpoint_interval(arguments, subject.settings.steps);
+  if (arguments.dry_run) return write_stdout(plan_text(subject));
+  const Index max_snapshots = arguments.snapshots.empty() ? 60 : parse_integer("--snapshots", arguments.snapshots);
+  usage("--snapshots", [&] { return snapshot_steps(subject.settings.steps, max_snapshots); });
+  WatchedRun run(subject, command_line(), max_snapshots);
   if (arguments.resume) {
-    const LoadedCheckpoint loaded = run.trainer->resume(arguments.run);
+    const LoadedCheckpoint loaded = run.resume(arguments.run);
     if (!loaded.warning.empty()) fmt::print(stderr, "regard: {}\n", escape_for_terminal(loaded.warning));
-    for (const TrainingStep& step : run.trainer->history())
-      run.record.curve.push_back({.step = step.step,
-                                  .loss = step.loss,
-                                  .gradient_norm = step.gradient_norm,
-                                  .learning_rate = step.learning_rate});
   }
-  if (!arguments.json) write_stdout(plan_text(run.subject));
-  run.probe = run.subject.probe();
-  describe(run.record, run.subject, run.probe);
+  if (!arguments.json) write_stdout(plan_text(subject));
   int signal = 0;
   {
     const DeferredSignals signals;
     take_steps(run, arguments, checkpoint_every);
     signal = received_signal;
   }
-  run.held_out = run.trainer->evaluate(TaskSplit::held_out, signal != 0 ? kEvaluated : kEvaluatedAtEnd);
+  const Evaluation held_out =
+      run.trainer().evaluate(TaskSplit::held_out, signal != 0 ? kEvaluatedAfterSignal : kEvaluatedAtEnd);
   write_outputs(run, arguments);
   if (arguments.json) {
-    write_stdout(training_record_json(run.record));
+    write_stdout(training_record_json(run.record()));
   } else {
-    print_story(run, arguments);
+    print_story(run, held_out, arguments);
   }
-  if (signal != 0) throw StoppedBySignal(signal, stopped_text(*run.trainer, arguments.run));
+  if (signal != 0) throw StoppedBySignal(signal, stopped_text(run.trainer(), arguments.run));
 }
 
 }  // namespace

@@ -106,21 +106,6 @@ const std::array kSettings = std::to_array<Setting>({
 
 constexpr std::uint64_t kMaxTextBytes = std::uint64_t{1} << 30;
 
-// The recipe of a text: four layers of width 128, as small GPTs are usually tried.
-TrainingSettings text_recipe() {
-  TrainingSettings settings;
-  settings.model.num_layers = 4;
-  settings.model.num_heads = 4;
-  settings.model.width = 128;
-  settings.steps = 2000;
-  settings.batch = 12;
-  settings.length = 64;
-  settings.learning_rate = 1e-3;
-  settings.min_learning_rate = 1e-4;
-  settings.warmup = 100;
-  return settings;
-}
-
 Vocabulary vocabulary_of(const TrainArguments& arguments, std::string_view text, const std::string& source) {
   const std::string_view training = TextData::training_part(text);
   if (arguments.vocabulary.empty() || arguments.vocabulary == "characters")
@@ -156,13 +141,6 @@ std::string_view value_of(const TrainArguments& arguments, std::string_view opti
 
 }  // namespace
 
-ProbeSequences TrainingSubject::probe() const {
-  constexpr Index kSequences = 16, kTextTokens = 48;
-  const Index room = settings.micro_batch == 0 ? settings.batch : settings.micro_batch;
-  return task != nullptr ? task_probe(*task, settings.seed, std::min(kSequences, room))
-                         : text_probe(*text, settings.seed, kTextTokens);
-}
-
 void add_train_settings(CLI::App& command, TrainArguments& arguments) {
   arguments.settings.resize(kSettings.size());
   for (std::size_t i = 0; i < kSettings.size(); ++i) {
@@ -180,7 +158,6 @@ void add_train_settings(CLI::App& command, TrainArguments& arguments) {
 }
 
 TrainingSubject subject_of(const TrainArguments& arguments, const TrainingState* stored) {
-  TrainingSubject subject;
   const bool resumes_task = stored != nullptr && arguments.text.empty();
   std::string name = arguments.task;
   if (name.empty() && resumes_task) name = stored->data.name;
@@ -191,26 +168,20 @@ TrainingSubject subject_of(const TrainArguments& arguments, const TrainingState*
     if (!arguments.vocabulary.empty()) throw UsageError("--vocabulary needs --text");
     if (!value_of(arguments, "--length").empty())
       throw UsageError("--length needs --text; the length of a task is fixed");
-    subject.task = usage("--task", [&] { return &find_task(name); });
-    subject.settings = stored != nullptr ? stored->settings : subject.task->recipe;
-    subject.source = task_source(*subject.task, arguments.shuffled ? TaskLabels::shuffled : TaskLabels::correct);
-    replace_settings(subject.settings, arguments);
-  } else {
-    if (arguments.shuffled) throw UsageError("--shuffled needs --task");
-    const std::string text = read_text(arguments.text, kMaxTextBytes, "--text");
-    const std::string source = arguments.text == "-" ? "standard input" : arguments.text;
-    subject.settings = stored != nullptr ? stored->settings : text_recipe();
-    replace_settings(subject.settings, arguments);
-    TrainingSettings& settings = subject.settings;
-    std::optional<Vocabulary> vocabulary = stored_vocabulary(stored);
-    if (!vocabulary) vocabulary = vocabulary_of(arguments, text, source);
-    settings.model.vocabulary = vocabulary->size();
-    if (stored == nullptr) settings.model.max_positions = settings.length;
-    subject.text.emplace(text, *vocabulary, settings.length, source);
-    subject.source = text_source(*subject.text, source.substr(source.rfind('/') + 1));
+    const TrainingTask& task = *usage("--task", [&] { return &find_task(name); });
+    TrainingSettings settings = stored != nullptr ? stored->settings : task.recipe;
+    replace_settings(settings, arguments);
+    const TaskLabels labels = arguments.shuffled ? TaskLabels::shuffled : TaskLabels::correct;
+    return usage("", [&] { return task_subject(task, settings, labels); });
   }
-  subject.settings = usage("", [&] { return completed(subject.settings); });
-  return subject;
+  if (arguments.shuffled) throw UsageError("--shuffled needs --task");
+  const std::string text = read_text(arguments.text, kMaxTextBytes, "--text");
+  const std::string source = arguments.text == "-" ? "standard input" : arguments.text;
+  TrainingSettings settings = stored != nullptr ? stored->settings : text_recipe();
+  replace_settings(settings, arguments);
+  std::optional<Vocabulary> vocabulary = stored_vocabulary(stored);
+  if (!vocabulary) vocabulary = vocabulary_of(arguments, text, source);
+  return usage("", [&] { return text_subject(text, *vocabulary, settings, source); });
 }
 
 }  // namespace regard::program

@@ -4,16 +4,11 @@
 // Read next: train.cpp, regard/train/settings.h.
 #pragma once
 
-#include <memory>
-#include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "program.h"
-#include "regard/train/batch_source.h"
-#include "regard/train/probe.h"
-#include "regard/train/settings.h"
+#include "regard/train/watched_run.h"
 
 namespace regard::program {
 
@@ -28,16 +23,6 @@ struct TrainArguments {
   std::string watch, snapshots, log, plot;
   bool list = false, json = false, profile = false, dry_run = false;
   std::string color;
-};
-
-// What a run trains on.
-struct TrainingSubject {
-  TrainingSettings settings;  // completed
-  std::shared_ptr<const BatchSource> source;
-  const TrainingTask* task = nullptr;  // nullptr: a text
-  std::optional<TextData> text;
-
-  ProbeSequences probe() const;
 };
 
 // Registers the options of the settings.

@@ -127,26 +127,12 @@ std::string plan_text(const TrainingSubject& subject) {
   return text + "\n";
 }
 
-void describe(TrainingRecord& record, const TrainingSubject& subject, const ProbeSequences& probe) {
-  record.command = command_line();
-  record.name = subject.source->data().name;
-  record.is_text = subject.task == nullptr;
-  if (subject.task != nullptr) {
-    record.shows = subject.task->shows;
-    record.pattern = subject.task->pattern;
-    record.formed_score = subject.task->formed_score;
-  }
-  record.settings = subject.settings;
-  record.probe = probe.probe;
-}
-
-std::string result_text(const Evaluation& held_out, const TrainingSubject& subject, double seconds,
-                        const TrainingRecord& record) {
-  const double steps = static_cast<double>(record.curve.size());
+std::string result_text(const Evaluation& held_out, const WatchedRun& run) {
+  const double seconds = run.step_seconds(), steps = static_cast<double>(run.record().curve.size());
   std::string text =
       fmt::format("  {:.1f} s for {} steps, {:.1f} ms each, without observation\n", seconds,
-                  grouped(static_cast<Index>(record.curve.size())), steps > 0 ? 1e3 * seconds / steps : 0);
-  if (subject.task != nullptr) {
+                  grouped(static_cast<Index>(run.record().curve.size())), steps > 0 ? 1e3 * seconds / steps : 0);
+  if (run.subject().task != nullptr) {
     text += fmt::format("  held out: {} of {} sequences right, {} of {} tokens; loss {:.4f}\n",
                         grouped(held_out.correct_sequences), grouped(held_out.num_sequences),
                         grouped(held_out.correct_targets), grouped(held_out.num_targets), held_out.loss);

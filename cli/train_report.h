@@ -7,8 +7,6 @@
 #include <span>
 #include <string>
 
-#include "regard/train/record.h"
-#include "regard/train/trainer.h"
 #include "train_options.h"
 
 namespace regard::program {
@@ -17,10 +15,7 @@ std::string task_list_text();
 std::string task_list_json();
 // The model, the steps, and the share of operations of each part.
 std::string plan_text(const TrainingSubject& subject);
-// Fills everything in the record that is known before the first step.
-void describe(TrainingRecord& record, const TrainingSubject& subject, const ProbeSequences& probe);
-std::string result_text(const Evaluation& held_out, const TrainingSubject& subject, double seconds,
-                        const TrainingRecord& record);
+std::string result_text(const Evaluation& held_out, const WatchedRun& run);
 std::string profile_text(const Trainer& trainer, double seconds);
 std::string stopped_text(const Trainer& trainer, const std::string& run);
 std::string curve_csv(std::span<const CurvePoint> curve);

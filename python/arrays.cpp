@@ -175,6 +175,16 @@ void Array::expect_rank(const char* operator_name, const char* name, int rank) c
                             " in shape " + shape_text(shape_, rank_) + "; expected " + std::to_string(rank));
 }
 
+std::size_t Array::num_contiguous(const char* operator_name, const char* name) const {
+  Index step = 1;
+  for (int i = rank_; i-- > 0; step *= shape_[i]) {
+    if (empty() || shape_[i] == 1 || strides_[i] == step) continue;
+    reject(operator_name, std::string(name) + " has strides " + shape_text(strides_, rank_) + " in shape " +
+                              shape_text(shape_, rank_) + "; expected a contiguous array");
+  }
+  return static_cast<std::size_t>(step);
+}
+
 ElementType Array::any_type(const char* operator_name, const char* name) const {
   constexpr auto found = []<class... T>(const NumberType& type) {
     ElementType element{};

@@ -16,6 +16,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -83,6 +84,7 @@ class Array {
   NumberType type() const { return type_; }
   int rank() const { return rank_; }
   Index extent(int axis) const { return shape_[axis]; }
+  std::vector<Index> shape() const { return {shape_, shape_ + rank_}; }
   bool empty() const { return std::find(shape_, shape_ + rank_, 0) != shape_ + rank_; }
 
   // Exactly Rank axes; absent if nothing was given.
@@ -130,6 +132,12 @@ class Array {
     for (int i = 0; i < rank_; ++i) set_axis(view, Rank - rank_ + i, i);
     return view;
   }
+  // All elements of an array of any rank, which must be contiguous in the order of its axes.
+  template <class T>
+  std::span<T> elements(const char* operator_name, const char* name) const {
+    expect_type(operator_name, name, number_type<std::remove_const_t<T>>());
+    return {static_cast<T*>(data_), num_contiguous(operator_name, name)};
+  }
   void expect_type(const char* operator_name, const char* name, NumberType type) const;
   void expect_rank(const char* operator_name, const char* name, int rank) const;
 
@@ -139,6 +147,7 @@ class Array {
     view.shape[static_cast<std::size_t>(axis)] = shape_[from];
     view.strides[static_cast<std::size_t>(axis)] = strides_[from];
   }
+  std::size_t num_contiguous(const char* operator_name, const char* name) const;
   ElementType element_type(const char* operator_name, const char* name, bool computed_in_double) const;
   ElementType any_type(const char* operator_name, const char* name) const;
   bool borrow_buffer(const char* operator_name, const char* name, PyObject* given);

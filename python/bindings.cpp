@@ -3,9 +3,11 @@
 // The module regard._regard: the library under its C++ names. Importing it starts no thread, touches no floating-point
 // state and loads neither NumPy nor PyTorch.
 //
-//     attention.cpp   attention and its inspection        linear.cpp   linear layers, forward and backward
-//     backward.cpp    gradients of attention              layers.cpp   layer norm, multi-head
-//     cache.cpp       caches of keys and values           model.cpp    models, explanations, lessons
+//     attention.cpp   attention and its inspection        linear.cpp       linear layers
+//     backward.cpp    gradients of attention              layers.cpp       activations, SwiGLU, norms
+//     multi_head.cpp  attention with its projections      embedding.cpp    embedding, rotary positions, cross-entropy
+//     cache.cpp       caches of keys and values           optimizers.cpp   AdamW, Muon, clipping, schedules
+//     model.cpp       models, explanations, lessons       training.cpp     training runs
 //
 // Read next: module.h, attention.cpp.
 #include <nanobind/nanobind.h>
@@ -94,9 +96,13 @@ NB_MODULE(_regard, module) {
   bind_backward(module);
   bind_linear(module);
   bind_layers(module);
+  bind_embedding(module);
+  bind_multi_head(module);
+  bind_optimizers(module);
   bind_cache(module);
 #ifdef REGARD_PYTHON_MODEL
   bind_model(module);
+  bind_training(module);
 #endif
   module.def("plan", &plan_of, nb::arg("call"), nb::arg("args"), nb::arg("kwargs"),
              nb::sig("def plan(call: collections.abc.Callable[..., object], *args: object, **kwargs: object) -> "

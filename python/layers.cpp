@@ -1,25 +1,95 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// layer_norm_forward and multi_head_attention_forward for Python, on arrays of float32, or all of float64.
+// Element-wise layers and norms for Python, with their gradients, on arrays of float32, float64 or bfloat16.
 //
-//     (R, E) ── layer_norm_forward ──▶ (R, E)        (B, L, E) ── multi_head_attention_forward ──▶ (B, L, E)
+//     (R, E) ── activation, layer_norm, rms_norm ──▶ (R, E)        (R, F), (R, F) ── swiglu ──▶ (R, F)
 //
-// Read next: linear.cpp, attention.cpp, regard/multi_head.h.
-#include "regard/layer_norm.h"
-#include "regard/multi_head.h"
-
+// Read next: layer_call.h, embedding.cpp, multi_head.cpp, linear.cpp.
+#include "layer_call.h"
 #include "module.h"
-#include "options.h"
-#include "outputs.h"
-#include "run.h"
+#include "regard/layer_norm.h"
+#include "regard/rms_norm.h"
 
 namespace regard::python {
 namespace {
 
-template <class Call>
-auto with_type(const Array& input, const Call& call) {
-  if (input.type() == number_type<double>()) return call(double{});
-  return call(float{});
+// Floating-point operations of a row's element, roughly: what decides whether a call gets a thread of its own.
+constexpr double kElement = 20;
+
+template <class View>
+double elements(const View& view) {
+  return kElement * static_cast<double>(view.size());
+}
+
+nb::object activation_forward_of(nb::handle input_object, nb::handle activation_object, nb::kwargs kwargs) {
+  constexpr const char* kName = "activation_forward";
+  const Array input(kName, "input", input_object);
+  const Activation activation = activation_named(kName, activation_object);
+  LayerCall call(kName, input_object, std::move(kwargs), {"out"});
+  call.finish();
+  return with_layer_type(kName, "input", input.type(), [&]<class T>(T) {
+    const auto x = input.view<const T, 2>(kName, "input");
+    const auto out = call.output<T, 2>("out", x.shape);
+    call.run(elements(x), [&](const Runtime& runtime) { activation_forward<T>(x, out, activation, runtime); });
+    return call.result("out");
+  });
+}
+
+nb::object activation_backward_of(nb::handle input_object, nb::handle grad_output_object, nb::handle activation_object,
+                                  nb::kwargs kwargs) {
+  constexpr const char* kName = "activation_backward";
+  const Array input(kName, "input", input_object);
+  const Array grad_output(kName, "grad_output", grad_output_object);
+  const Activation activation = activation_named(kName, activation_object);
+  LayerCall call(kName, grad_output_object, std::move(kwargs), {"grad_input"});
+  const bool accumulate = call.accumulates_into("grad_input");
+  call.finish();
+  return with_layer_type(kName, "grad_output", grad_output.type(), [&]<class T>(T) {
+    const auto x = input.view<const T, 2>(kName, "input");
+    const auto g = grad_output.view<const T, 2>(kName, "grad_output");
+    const ActivationGradients<T> gradients{.grad_input = call.output<T, 2>("grad_input", x.shape),
+                                           .accumulate = accumulate};
+    call.run(2 * elements(x),
+             [&](const Runtime& runtime) { activation_backward<T>(x, g, gradients, activation, runtime); });
+    return call.result("grad_input");
+  });
+}
+
+nb::object swiglu_forward_of(nb::handle gate_object, nb::handle up_object, nb::kwargs kwargs) {
+  constexpr const char* kName = "swiglu_forward";
+  const Array gate(kName, "gate", gate_object);
+  const Array up(kName, "up", up_object);
+  LayerCall call(kName, gate_object, std::move(kwargs), {"out"});
+  call.finish();
+  return with_layer_type(kName, "gate", gate.type(), [&]<class T>(T) {
+    const auto g = gate.view<const T, 2>(kName, "gate");
+    const auto u = up.view<const T, 2>(kName, "up");
+    const auto out = call.output<T, 2>("out", g.shape);
+    call.run(elements(g), [&](const Runtime& runtime) { swiglu_forward<T>(g, u, out, runtime); });
+    return call.result("out");
+  });
+}
+
+nb::object swiglu_backward_of(nb::handle gate_object, nb::handle up_object, nb::handle grad_output_object,
+                              nb::kwargs kwargs) {
+  constexpr const char* kName = "swiglu_backward";
+  const Array gate(kName, "gate", gate_object);
+  const Array up(kName, "up", up_object);
+  const Array grad_output(kName, "grad_output", grad_output_object);
+  LayerCall call(kName, grad_output_object, std::move(kwargs), {"grad_gate", "grad_up"});
+  call.outputs.take_accumulate(call.keywords);
+  call.finish();
+  return with_layer_type(kName, "grad_output", grad_output.type(), [&]<class T>(T) {
+    const auto g = gate.view<const T, 2>(kName, "gate");
+    const auto u = up.view<const T, 2>(kName, "up");
+    const auto grad = grad_output.view<const T, 2>(kName, "grad_output");
+    const SwigluGradients<T> gradients{.grad_gate = call.output<T, 2>("grad_gate", g.shape),
+                                       .grad_up = call.output<T, 2>("grad_up", g.shape),
+                                       .accumulate = {.grad_gate = call.outputs.accumulates("grad_gate"),
+                                                      .grad_up = call.outputs.accumulates("grad_up")}};
+    call.run(2 * elements(g), [&](const Runtime& runtime) { swiglu_backward<T>(g, u, grad, gradients, runtime); });
+    return call.named_results();
+  });
 }
 
 nb::object layer_norm_forward_of(nb::handle input_object, nb::handle gain_object, nb::handle bias_object,
@@ -27,110 +97,161 @@ nb::object layer_norm_forward_of(nb::handle input_object, nb::handle gain_object
   constexpr const char* kName = "layer_norm_forward";
   const Array input(kName, "input", input_object);
   const Array gain(kName, "gain", gain_object);
-  const Array bias(kName, "bias", bias_object);
-  Keywords keywords(kName, std::move(kwargs));
-  return with_type(input, [&]<class T>(T) {
-    Outputs outputs(kName, input_object);
-    outputs.take(keywords, "out", nullptr);
-    Array addend;
-    if (const nb::handle given = keywords.take("addend")) addend.borrow(kName, "addend", given, Access::read);
-    double epsilon = 1e-5;
-    if (const nb::handle given = keywords.take("epsilon")) epsilon = keywords.number<double>("epsilon", given);
-    const int num_threads = keywords.take_int("num_threads", 0);
-    keywords.finish();
+  Array bias, addend;
+  if (!bias_object.is_none()) bias.borrow(kName, "bias", bias_object, Access::read);
+  LayerCall call(kName, input_object, std::move(kwargs), {"out"});
+  call.borrow("addend", addend);
+  const double epsilon = call.number("epsilon", 1e-5);
+  call.finish();
+  return with_layer_type(kName, "input", input.type(), [&]<class T>(T) {
     const auto x = input.view<const T, 2>(kName, "input");
     const auto added = addend.view<const T, 2>(kName, "addend");
     const auto g = gain.view<const T, 1>(kName, "gain");
     const auto b = bias.view<const T, 1>(kName, "bias");
-    outputs.allocate("out", number_type<T>(), {x.shape[0], x.shape[1]});
-    const auto out = outputs.view<T, 2>("out");
-    run(10.0 * static_cast<double>(x.size()), num_threads,
-        [&](const Runtime& runtime) { layer_norm_forward<T>(x, added, g, b, out, epsilon, runtime); });
-    return outputs.hand_out("out");
+    const auto out = call.output<T, 2>("out", x.shape);
+    call.run(elements(x),
+             [&](const Runtime& runtime) { layer_norm_forward<T>(x, added, g, b, out, epsilon, runtime); });
+    return call.result("out");
   });
 }
 
-nb::object multi_head_of(nb::handle input_object, nb::handle w_query_object, nb::handle w_key_object,
-                         nb::handle w_value_object, nb::kwargs kwargs) {
-  constexpr const char* kName = "multi_head_attention_forward";
+nb::object layer_norm_backward_of(nb::handle input_object, nb::handle gain_object, nb::handle grad_output_object,
+                                  nb::kwargs kwargs) {
+  constexpr const char* kName = "layer_norm_backward";
   const Array input(kName, "input", input_object);
-  const Array w_query(kName, "w_query", w_query_object);
-  const Array w_key(kName, "w_key", w_key_object);
-  const Array w_value(kName, "w_value", w_value_object);
-  Keywords keywords(kName, std::move(kwargs));
-  return with_type(input, [&]<class T>(T) {
-    Array w_output, memory, b_query, b_key, b_value, b_output;
-    const auto borrow = [&](const char* name, Array& array) {
-      if (const nb::handle given = keywords.take(name)) array.borrow(kName, name, given, Access::read);
-    };
-    borrow("w_output", w_output);
-    borrow("memory", memory);
-    borrow("b_query", b_query);
-    borrow("b_key", b_key);
-    borrow("b_value", b_value);
-    borrow("b_output", b_output);
-    MultiHeadParameters<T> parameters;
-    parameters.num_heads = keywords.take_int("num_heads", 1);
-    parameters.num_kv_heads = keywords.take_int("num_kv_heads", 0);
-    Outputs outputs(kName, input_object);
-    outputs.take(keywords, "out", nullptr);
-    outputs.take(keywords, "weights", "return_weights");
-    Options<T> options(keywords, input);
-    const int num_threads = keywords.take_int("num_threads", 0);
-    keywords.finish();
-    const auto x = input.view<const T, 3>(kName, "input");
-    const auto source = memory.view<const T, 3>(kName, "memory");
-    parameters.w_query = w_query.view<const T, 2>(kName, "w_query");
-    parameters.w_key = w_key.view<const T, 2>(kName, "w_key");
-    parameters.w_value = w_value.view<const T, 2>(kName, "w_value");
-    parameters.w_output = w_output.view<const T, 2>(kName, "w_output");
-    parameters.b_query = b_query.view<const T, 1>(kName, "b_query");
-    parameters.b_key = b_key.view<const T, 1>(kName, "b_key");
-    parameters.b_value = b_value.view<const T, 1>(kName, "b_value");
-    parameters.b_output = b_output.view<const T, 1>(kName, "b_output");
-    if (parameters.num_heads < 1) {
-      reject(kName, "num_heads is " + std::to_string(parameters.num_heads) + "; expected at least 1");
-    }
-    const Index keys = memory.given() ? source.shape[1] : x.shape[1];
-    const Index key_heads = parameters.num_kv_heads > 0 ? parameters.num_kv_heads : parameters.num_heads;
-    const Index joined = parameters.w_value.shape[1] / key_heads * parameters.num_heads;
-    const Index width = w_output.given() ? parameters.w_output.shape[1] : joined;
-    outputs.allocate("out", number_type<T>(), {x.shape[0], x.shape[1], width});
-    outputs.allocate("weights", number_type<T>(), {x.shape[0], parameters.num_heads, x.shape[1], keys});
-    MultiHeadOutputs<T> views;
-    views.output = outputs.view<T, 3>("out");
-    views.weights = outputs.view<T, 4>("weights");
-    const auto n = [](Index extent) { return static_cast<double>(extent); };
-    const double operations = 4 * n(x.shape[0]) * n(x.shape[1]) * n(joined) * (n(keys) + 2 * n(x.shape[2]));
-    run(operations, num_threads, [&](const Runtime& runtime) {
-      multi_head_attention_forward<T>(x, source, parameters, views, options.options, runtime);
-    });
-    nb::list listed = outputs.hand_out_listed();
-    if (nb::len(listed) == 1) return nb::object(listed[0]);
-    return nb::object(nb::tuple(listed));
+  const Array gain(kName, "gain", gain_object);
+  const Array grad_output(kName, "grad_output", grad_output_object);
+  Array addend;
+  LayerCall call(kName, grad_output_object, std::move(kwargs), {"grad_input", "grad_gain", "grad_bias"});
+  call.outputs.take_accumulate(call.keywords);
+  call.borrow("addend", addend);
+  const double epsilon = call.number("epsilon", 1e-5);
+  const Index rows_per_group = call.whole("rows_per_group", 0);
+  call.finish();
+  return with_layer_type(kName, "grad_output", grad_output.type(), [&]<class T>(T) {
+    const auto x = input.view<const T, 2>(kName, "input");
+    const auto added = addend.view<const T, 2>(kName, "addend");
+    const auto g = gain.view<const T, 1>(kName, "gain");
+    const auto grad = grad_output.view<const T, 2>(kName, "grad_output");
+    const LayerNormGradients<T> gradients{.grad_input = call.output<T, 2>("grad_input", x.shape),
+                                          .grad_gain = call.output<T, 1>("grad_gain", g.shape),
+                                          .grad_bias = call.output<T, 1>("grad_bias", g.shape),
+                                          .accumulate = {.grad_input = call.outputs.accumulates("grad_input"),
+                                                         .grad_gain = call.outputs.accumulates("grad_gain"),
+                                                         .grad_bias = call.outputs.accumulates("grad_bias")},
+                                          .rows_per_group = rows_per_group};
+    call.run(2 * elements(x),
+             [&](const Runtime& runtime) { layer_norm_backward<T>(x, added, g, grad, gradients, epsilon, runtime); });
+    return call.named_results();
+  });
+}
+
+nb::object rms_norm_forward_of(nb::handle input_object, nb::handle gain_object, nb::kwargs kwargs) {
+  constexpr const char* kName = "rms_norm_forward";
+  const Array input(kName, "input", input_object);
+  const Array gain(kName, "gain", gain_object);
+  Array addend;
+  LayerCall call(kName, input_object, std::move(kwargs), {"out"});
+  call.borrow("addend", addend);
+  const double epsilon = call.number("epsilon", 1e-5);
+  call.finish();
+  return with_layer_type(kName, "input", input.type(), [&]<class T>(T) {
+    const auto x = input.view<const T, 2>(kName, "input");
+    const auto added = addend.view<const T, 2>(kName, "addend");
+    const auto g = gain.view<const T, 1>(kName, "gain");
+    const auto out = call.output<T, 2>("out", x.shape);
+    call.run(elements(x), [&](const Runtime& runtime) { rms_norm_forward<T>(x, added, g, out, epsilon, runtime); });
+    return call.result("out");
+  });
+}
+
+nb::object rms_norm_backward_of(nb::handle input_object, nb::handle gain_object, nb::handle grad_output_object,
+                                nb::kwargs kwargs) {
+  constexpr const char* kName = "rms_norm_backward";
+  const Array input(kName, "input", input_object);
+  const Array gain(kName, "gain", gain_object);
+  const Array grad_output(kName, "grad_output", grad_output_object);
+  Array addend;
+  LayerCall call(kName, grad_output_object, std::move(kwargs), {"grad_input", "grad_gain"});
+  call.outputs.take_accumulate(call.keywords);
+  call.borrow("addend", addend);
+  const double epsilon = call.number("epsilon", 1e-5);
+  const Index rows_per_group = call.whole("rows_per_group", 0);
+  call.finish();
+  return with_layer_type(kName, "grad_output", grad_output.type(), [&]<class T>(T) {
+    const auto x = input.view<const T, 2>(kName, "input");
+    const auto added = addend.view<const T, 2>(kName, "addend");
+    const auto g = gain.view<const T, 1>(kName, "gain");
+    const auto grad = grad_output.view<const T, 2>(kName, "grad_output");
+    const RmsNormGradients<T> gradients{.grad_input = call.output<T, 2>("grad_input", x.shape),
+                                        .grad_gain = call.output<T, 1>("grad_gain", g.shape),
+                                        .accumulate = {.grad_input = call.outputs.accumulates("grad_input"),
+                                                       .grad_gain = call.outputs.accumulates("grad_gain")},
+                                        .rows_per_group = rows_per_group};
+    call.run(2 * elements(x),
+             [&](const Runtime& runtime) { rms_norm_backward<T>(x, added, g, grad, gradients, epsilon, runtime); });
+    return call.named_results();
   });
 }
 
 }  // namespace
 
+Activation activation_named(const char* operator_name, nb::handle given) {
+  const std::string text = text_of(operator_name, "activation", given);
+  if (text == "none") return Activation::none;
+  if (text == "relu") return Activation::relu;
+  if (text == "gelu") return Activation::gelu;
+  if (text == "gelu_tanh") return Activation::gelu_tanh;
+  if (text == "silu") return Activation::silu;
+  reject(operator_name, "activation is '" + text + "'; expected none, relu, gelu, gelu_tanh or silu");
+}
+
 void bind_layers(nb::module_& module) {
-  module.def(
-      "layer_norm_forward", &layer_norm_forward_of, nb::arg("input"), nb::arg("gain"), nb::arg("bias"),
-      nb::arg("kwargs"),
-      nb::sig("def layer_norm_forward(input: object, gain: object, bias: object, *, addend: object | None = None, "
-              "epsilon: float = 1e-05, out: object | None = None, num_threads: int = 0) -> typing.Any"),
-      "(x − mean) / √(variance + epsilon) · gain + bias of every row of x = input + addend: (R, E).");
-  module.def("multi_head_attention_forward", &multi_head_of, nb::arg("input"), nb::arg("w_query"), nb::arg("w_key"),
-             nb::arg("w_value"), nb::arg("kwargs"),
-             nb::sig(signature("def multi_head_attention_forward(input: object, w_query: object, w_key: object, "
-                               "w_value: object, *, w_output: object | None = None, memory: object | None = None, "
-                               "b_query: object | None = None, b_key: object | None = None, "
-                               "b_value: object | None = None, b_output: object | None = None, num_heads: int = 1, "
-                               "num_kv_heads: int = 0, out: object | None = None, "
-                               "weights: object | None = None, return_weights: bool = False" +
-                               options_signature() + ") -> typing.Any")),
-             "A multi-head attention block on (B, L, E): project, split into heads, attend, join, project back.\n"
-             "key and value are made from memory (B, S, E_kv), by default from input.");
+  module.def("activation_forward", &activation_forward_of, nb::arg("input"), nb::arg("activation"), nb::arg("kwargs"),
+             nb::sig("def activation_forward(input: object, activation: str, *, out: object | None = None, "
+                     "num_threads: int = 0) -> typing.Any"),
+             "f(input), (R, E). activation is none, relu, gelu, gelu_tanh or silu. out may be input.");
+  module.def("activation_backward", &activation_backward_of, nb::arg("input"), nb::arg("grad_output"),
+             nb::arg("activation"), nb::arg("kwargs"),
+             nb::sig("def activation_backward(input: object, grad_output: object, activation: str, *, "
+                     "grad_input: object | None = None, accumulate: bool = False, num_threads: int = 0) -> typing.Any"),
+             "grad_output · f′(input), (R, E). grad_input may be input or grad_output.");
+  module.def("swiglu_forward", &swiglu_forward_of, nb::arg("gate"), nb::arg("up"), nb::arg("kwargs"),
+             nb::sig("def swiglu_forward(gate: object, up: object, *, out: object | None = None, "
+                     "num_threads: int = 0) -> typing.Any"),
+             "silu(gate) · up, element by element: (R, F).");
+  module.def("swiglu_backward", &swiglu_backward_of, nb::arg("gate"), nb::arg("up"), nb::arg("grad_output"),
+             nb::arg("kwargs"),
+             nb::sig("def swiglu_backward(gate: object, up: object, grad_output: object, *, "
+                     "grad_gate: object | None = None, grad_up: object | None = None, "
+                     "accumulate: collections.abc.Sequence[str] = (), num_threads: int = 0) -> dict[str, typing.Any]"),
+             "Gradients of silu(gate) · up, by name: grad_gate and grad_up, (R, F).");
+  module.def("layer_norm_forward", &layer_norm_forward_of, nb::arg("input"), nb::arg("gain"),
+             nb::arg("bias") = nb::none(), nb::arg("kwargs"),
+             nb::sig("def layer_norm_forward(input: object, gain: object, bias: object | None = None, *, "
+                     "addend: object | None = None, epsilon: float = 1e-05, out: object | None = None, "
+                     "num_threads: int = 0) -> typing.Any"),
+             "(x − mean) / √(variance + epsilon) · gain + bias of every row of x = input + addend: (R, E).");
+  module.def("layer_norm_backward", &layer_norm_backward_of, nb::arg("input"), nb::arg("gain"), nb::arg("grad_output"),
+             nb::arg("kwargs"),
+             nb::sig("def layer_norm_backward(input: object, gain: object, grad_output: object, *, "
+                     "addend: object | None = None, epsilon: float = 1e-05, grad_input: object | None = None, "
+                     "grad_gain: object | None = None, grad_bias: object | None = None, "
+                     "accumulate: collections.abc.Sequence[str] = (), rows_per_group: int = 0, "
+                     "num_threads: int = 0) -> dict[str, typing.Any]"),
+             "Gradients of layer_norm_forward, by name: grad_input (R, E), which is that of addend as well,\n"
+             "grad_gain (E) and grad_bias (E).");
+  module.def("rms_norm_forward", &rms_norm_forward_of, nb::arg("input"), nb::arg("gain"), nb::arg("kwargs"),
+             nb::sig("def rms_norm_forward(input: object, gain: object, *, addend: object | None = None, "
+                     "epsilon: float = 1e-05, out: object | None = None, num_threads: int = 0) -> typing.Any"),
+             "x / √(Σ x² / E + epsilon) · gain of every row of x = input + addend: (R, E).");
+  module.def("rms_norm_backward", &rms_norm_backward_of, nb::arg("input"), nb::arg("gain"), nb::arg("grad_output"),
+             nb::arg("kwargs"),
+             nb::sig("def rms_norm_backward(input: object, gain: object, grad_output: object, *, "
+                     "addend: object | None = None, epsilon: float = 1e-05, grad_input: object | None = None, "
+                     "grad_gain: object | None = None, accumulate: collections.abc.Sequence[str] = (), "
+                     "rows_per_group: int = 0, num_threads: int = 0) -> dict[str, typing.Any]"),
+             "Gradients of rms_norm_forward, by name: grad_input (R, E) and grad_gain (E).");
 }
 
 }  // namespace regard::python

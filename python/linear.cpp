@@ -12,38 +12,17 @@
 #include <array>
 #include <variant>
 
+#include "layer_call.h"
 #include "module.h"
-#include "outputs.h"
 #include "regard/linear_backward.h"
-#include "run.h"
 
 namespace regard::python {
 namespace {
 
 using Packed = std::variant<PackedLinear<float>, PackedLinear<double>, PackedLinear<bfloat16>>;
 
-template <class Call>
-auto with_linear_type(const char* operator_name, const char* name, NumberType type, const Call& call) {
-  if (type == number_type<float>()) return call(float{});
-  if (type == number_type<double>()) return call(double{});
-  if (type == number_type<bfloat16>()) return call(bfloat16{});
-  reject(operator_name, std::string(name) + " has type " + type_text(type) + "; expected float32, float64 or bfloat16");
-}
-
 double products(Index rows, Index inputs, Index outputs) {
   return 2.0 * static_cast<double>(rows) * static_cast<double>(inputs) * static_cast<double>(outputs);
-}
-
-Activation activation_of(const char* operator_name, Keywords& keywords) {
-  const nb::handle given = keywords.take("activation");
-  if (!given) return Activation::none;
-  const std::string text = text_of(operator_name, "activation", given);
-  if (text == "none") return Activation::none;
-  if (text == "relu") return Activation::relu;
-  if (text == "gelu") return Activation::gelu;
-  if (text == "gelu_tanh") return Activation::gelu_tanh;
-  if (text == "silu") return Activation::silu;
-  reject(operator_name, "activation is '" + text + "'; expected none, relu, gelu, gelu_tanh or silu");
 }
 
 // Calls with the type of the output: that of `out`, else `dtype`, else T.
@@ -70,7 +49,8 @@ nb::object forward(nb::handle input_object, const Array& input, Index num_output
                         (std::is_same_v<T, bfloat16> ? ", or float32" : ""));
     }
   }
-  const LinearOptions options{activation_of(kName, keywords)};
+  const nb::handle activation = keywords.take("activation");
+  const LinearOptions options{activation ? activation_named(kName, activation) : Activation::none};
   const int num_threads = keywords.take_int("num_threads", 0);
   keywords.finish();
   const auto x = input.view<const T, 2>(kName, "input");
@@ -101,7 +81,7 @@ nb::object linear_forward_of(nb::handle input_object, nb::handle parameters_obje
     return std::visit(call, nb::cast<const Packed&>(parameters_object));
   }
   const Array weight(kName, "weight", parameters_object);
-  return with_linear_type(kName, "input", input.type(), [&]<class T>(T) {
+  return with_layer_type(kName, "input", input.type(), [&]<class T>(T) {
     const auto w = weight.view<const T, 2>(kName, "weight");
     return forward<T>(input_object, input, w.shape[1], bias, keywords,
                       [&](const auto& x, const auto& b, const auto& out, const auto& options, const auto& runtime) {
@@ -114,7 +94,7 @@ nb::object linear_forward_of(nb::handle input_object, nb::handle parameters_obje
 Packed packed_linear_of(nb::handle parameters_object) {
   constexpr const char* kName = "PackedLinear";
   const Array weight(kName, "weight", parameters_object);
-  return with_linear_type(kName, "weight", weight.type(), [&]<class T>(T) {
+  return with_layer_type(kName, "weight", weight.type(), [&]<class T>(T) {
     const auto w = weight.view<const T, 2>(kName, "weight");
     Packed packed;
     run(static_cast<double>(w.size()), 0, [&](const Runtime& runtime) { packed = PackedLinear<T>(w, runtime); });
@@ -128,28 +108,24 @@ nb::object linear_backward_of(nb::handle input_object, nb::handle parameters_obj
   const Array input(kName, "input", input_object);
   const Array weight(kName, "weight", parameters_object);
   const Array grad_output(kName, "grad_output", grad_output_object);
-  Keywords keywords(kName, std::move(kwargs));
-  return with_linear_type(kName, "grad_output", grad_output.type(), [&]<class T>(T) {
-    Outputs outputs(kName, grad_output_object);
-    for (const char* const name : {"grad_input", "grad_weight", "grad_bias"}) outputs.take(keywords, name, nullptr);
-    outputs.take_accumulate(keywords);
-    const int num_threads = keywords.take_int("num_threads", 0);
-    keywords.finish();
+  LayerCall call(kName, grad_output_object, std::move(kwargs), {"grad_input", "grad_weight", "grad_bias"});
+  call.outputs.take_accumulate(call.keywords);
+  const Index rows_per_group = call.whole("rows_per_group", 0);
+  call.finish();
+  return with_layer_type(kName, "grad_output", grad_output.type(), [&]<class T>(T) {
     const auto x = input.view<const T, 2>(kName, "input");
     const auto w = weight.view<const T, 2>(kName, "weight");
     const auto g = grad_output.view<const T, 2>(kName, "grad_output");
-    outputs.allocate("grad_input", number_type<T>(), {x.shape[0], x.shape[1]});
-    outputs.allocate("grad_weight", number_type<T>(), {w.shape[0], w.shape[1]});
-    outputs.allocate("grad_bias", number_type<T>(), {g.shape[1]});
-    const LinearGradients<T> gradients{.grad_input = outputs.view<T, 2>("grad_input"),
-                                       .grad_weight = outputs.view<T, 2>("grad_weight"),
-                                       .grad_bias = outputs.view<T, 1>("grad_bias"),
-                                       .accumulate = {.grad_input = outputs.accumulates("grad_input"),
-                                                      .grad_weight = outputs.accumulates("grad_weight"),
-                                                      .grad_bias = outputs.accumulates("grad_bias")}};
-    run(2 * products(x.shape[0], w.shape[0], w.shape[1]), num_threads,
-        [&](const Runtime& runtime) { linear_backward<T>(x, w, g, gradients, runtime); });
-    return nb::object(outputs.hand_out_named());
+    const LinearGradients<T> gradients{.grad_input = call.output<T, 2>("grad_input", x.shape),
+                                       .grad_weight = call.output<T, 2>("grad_weight", w.shape),
+                                       .grad_bias = call.output<T, 1>("grad_bias", {g.shape[1]}),
+                                       .accumulate = {.grad_input = call.outputs.accumulates("grad_input"),
+                                                      .grad_weight = call.outputs.accumulates("grad_weight"),
+                                                      .grad_bias = call.outputs.accumulates("grad_bias")},
+                                       .rows_per_group = rows_per_group};
+    call.run(2 * products(x.shape[0], w.shape[0], w.shape[1]),
+             [&](const Runtime& runtime) { linear_backward<T>(x, w, g, gradients, runtime); });
+    return call.named_results();
   });
 }
 
@@ -183,7 +159,7 @@ void bind_linear(nb::module_& module) {
              nb::sig("def linear_backward(input: object, weight: object, grad_output: object, *, "
                      "grad_input: object | None = None, grad_weight: object | None = None, "
                      "grad_bias: object | None = None, accumulate: collections.abc.Sequence[str] = (), "
-                     "num_threads: int = 0) -> dict[str, typing.Any]"),
+                     "rows_per_group: int = 0, num_threads: int = 0) -> dict[str, typing.Any]"),
              "Gradients of input · weight + bias, by name: grad_input (R, I), grad_weight (I, O) and grad_bias\n"
              "(O), from grad_output (R, O), the gradient of the loss with respect to the argument of the\n"
              "activation. An array with the name of a gradient is written to, or added to if accumulate contains\n"

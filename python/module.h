@@ -2,7 +2,8 @@
 //
 // What the files of this folder add to the module, one function each.
 //
-//     bindings.cpp ──▶ bind_attention, bind_backward, bind_linear, bind_layers, bind_cache, bind_model
+//     bindings.cpp ──▶ bind_attention, bind_backward, bind_linear, bind_layers, bind_embedding, bind_multi_head,
+//                      bind_optimizers, bind_cache, bind_model, bind_training
 //
 // Read next: bindings.cpp.
 #pragma once
@@ -22,7 +23,11 @@ void bind_attention(nanobind::module_& module);
 void bind_backward(nanobind::module_& module);
 void bind_linear(nanobind::module_& module);
 void bind_layers(nanobind::module_& module);
+void bind_embedding(nanobind::module_& module);
+void bind_multi_head(nanobind::module_& module);
+void bind_optimizers(nanobind::module_& module);
 void bind_cache(nanobind::module_& module);
 void bind_model(nanobind::module_& module);
+void bind_training(nanobind::module_& module);
 
 }  // namespace regard::python

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Training runs: the same bytes for any number of threads, micro-batches, evaluations, checkpoints and kills; and what
-// is reported when a value is not finite.
+// is reported when a value is not finite. Watched runs: their record, and that watching changes nothing.
 // Read next: checkpoint_test.cpp, src/train/trainer.cpp.
 #include "regard/train/trainer.h"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -14,6 +15,7 @@
 
 #include "regard/io/json.h"
 #include "regard/io/safetensors.h"
+#include "regard/train/watched_run.h"
 #include "support/killed_child.h"
 #include "support/model_bytes.h"
 #include "support/rejection.h"
@@ -466,6 +468,81 @@ TEST(Trainer, ForkedRunKilledAtRandomMomentsGivesTheSameBytes) {
   advance(whole, reached + 1);
   EXPECT_EQ(last.history(), whole.history());
   EXPECT_TRUE(arrays_of(last.save(folder / "last")) == arrays_of(whole.save(folder / "whole")));
+}
+
+// ---- watched runs
+
+TrainingSubject small_task(Index steps) {
+  const TrainingTask& task = find_task("copy");
+  TrainingSettings settings = task.recipe;
+  settings.model.num_layers = 1;
+  settings.model.width = 16;
+  settings.model.feed_forward = 0;
+  settings.steps = steps;
+  settings.batch = 4;
+  return task_subject(task, settings);
+}
+
+TEST(WatchedRun, HasTheStepsOfARunThatIsNotWatched) {
+  const TrainingSubject subject = small_task(12);
+  Trainer plain(subject.settings, subject.source);
+  while (!plain.done()) plain.step();
+  WatchedRun watched(subject, "a command", 5);
+  while (!watched.done()) watched.step();
+  watched.finish();
+  watched.finish();
+  EXPECT_EQ(watched.trainer().history(), plain.history());
+
+  const TrainingRecord& record = watched.record();
+  check_record(record);
+  EXPECT_EQ(record.command, "a command");
+  EXPECT_EQ(record.name, "copy");
+  EXPECT_FALSE(record.is_text);
+  EXPECT_EQ(record.pattern, find_task("copy").pattern);
+  ASSERT_EQ(record.curve.size(), 12U);
+  std::vector<Index> observed;
+  for (const TrainingSnapshot& snapshot : record.snapshots) observed.push_back(snapshot.step);
+  EXPECT_EQ(observed, snapshot_steps(12, 5));
+  for (const CurvePoint& point : record.curve) {
+    const bool is_snapshot = std::find(observed.begin(), observed.end(), point.step) != observed.end();
+    EXPECT_EQ(point.held_out_loss.has_value(), is_snapshot) << point.step;
+    EXPECT_GT(point.tokens_per_second.value(), 0);
+  }
+  EXPECT_GT(watched.step_seconds(), 0);
+}
+
+TEST(WatchedRun, ContinuesACheckpoint) {
+  const TestFolder folder;
+  WatchedRun first(small_task(12));
+  for (int step = 0; step < 7; ++step) first.step();
+  first.trainer().save(folder / "run");
+  WatchedRun second(small_task(12));
+  second.resume(folder / "run");
+  EXPECT_TRUE(second.record().snapshots.empty());
+  ASSERT_EQ(second.record().curve.size(), 7U);
+  while (!second.done()) second.step();
+  while (!first.done()) first.step();
+  EXPECT_EQ(second.trainer().history(), first.trainer().history());
+  EXPECT_EQ(second.record().curve.back().loss, first.record().curve.back().loss);
+}
+
+TEST(WatchedRun, OfATextHasItsVocabularyAndLength) {
+  TrainingSettings settings = text_recipe();
+  settings.model.num_layers = 1;
+  settings.model.width = 16;
+  settings.length = 8;
+  settings.steps = 2;
+  std::string text;
+  for (int i = 0; i < 40; ++i) text += "a small text ";
+  const TrainingSubject subject = text_subject(text, Vocabulary::characters_of(text), settings, "folder/book.txt");
+  EXPECT_EQ(subject.settings.model.vocabulary, 8);
+  EXPECT_EQ(subject.settings.model.max_positions, 8);
+  WatchedRun run(subject);
+  while (!run.done()) run.step();
+  run.finish();
+  check_record(run.record());
+  EXPECT_EQ(run.record().name, "book.txt");
+  EXPECT_TRUE(run.record().is_text);
 }
 
 }  // namespace

@@ -95,7 +95,7 @@ def linear_forward(input: object, weight: PackedLinear | object, bias: object | 
     is none, relu, gelu, gelu_tanh or silu. The weight of a PyTorch nn.Linear has shape (O, I): pass weight.T.
     """
 
-def linear_backward(input: object, weight: object, grad_output: object, *, grad_input: object | None = None, grad_weight: object | None = None, grad_bias: object | None = None, accumulate: Sequence[str] = (), num_threads: int = 0) -> dict[str, Any]:
+def linear_backward(input: object, weight: object, grad_output: object, *, grad_input: object | None = None, grad_weight: object | None = None, grad_bias: object | None = None, accumulate: Sequence[str] = (), rows_per_group: int = 0, num_threads: int = 0) -> dict[str, Any]:
     """
     Gradients of input · weight + bias, by name: grad_input (R, I), grad_weight (I, O) and grad_bias
     (O), from grad_output (R, O), the gradient of the loss with respect to the argument of the
@@ -103,16 +103,102 @@ def linear_backward(input: object, weight: object, grad_output: object, *, grad_
     the name.
     """
 
-def layer_norm_forward(input: object, gain: object, bias: object, *, addend: object | None = None, epsilon: float = 1e-05, out: object | None = None, num_threads: int = 0) -> Any:
+def activation_forward(input: object, activation: str, *, out: object | None = None, num_threads: int = 0) -> Any:
+    """
+    f(input), (R, E). activation is none, relu, gelu, gelu_tanh or silu. out may be input.
+    """
+
+def activation_backward(input: object, grad_output: object, activation: str, *, grad_input: object | None = None, accumulate: bool = False, num_threads: int = 0) -> Any:
+    """
+    grad_output · f′(input), (R, E). grad_input may be input or grad_output.
+    """
+
+def swiglu_forward(gate: object, up: object, *, out: object | None = None, num_threads: int = 0) -> Any:
+    """silu(gate) · up, element by element: (R, F)."""
+
+def swiglu_backward(gate: object, up: object, grad_output: object, *, grad_gate: object | None = None, grad_up: object | None = None, accumulate: Sequence[str] = (), num_threads: int = 0) -> dict[str, Any]:
+    """Gradients of silu(gate) · up, by name: grad_gate and grad_up, (R, F)."""
+
+def layer_norm_forward(input: object, gain: object, bias: object | None = None, *, addend: object | None = None, epsilon: float = 1e-05, out: object | None = None, num_threads: int = 0) -> Any:
     """
     (x − mean) / √(variance + epsilon) · gain + bias of every row of x = input + addend: (R, E).
     """
 
-def multi_head_attention_forward(input: object, w_query: object, w_key: object, w_value: object, *, w_output: object | None = None, memory: object | None = None, b_query: object | None = None, b_key: object | None = None, b_value: object | None = None, b_output: object | None = None, num_heads: int = 1, num_kv_heads: int = 0, out: object | None = None, weights: object | None = None, return_weights: bool = False, causal: bool | str = False, query_offset: int | str | Sequence[int] | None = None, window: tuple[int | None, int | None] | None = None, key_lengths: Sequence[int] | object | None = None, query_starts: Sequence[int] | object | None = None, key_starts: Sequence[int] | object | None = None, query_segments: object | None = None, key_segments: object | None = None, prefix: Sequence[int] | object | None = None, block_mask: object | None = None, block_size: tuple[int, int] | None = None, mask: object | None = None, bias: object | None = None, alibi_slopes: Sequence[float] | object | None = None, sinks: Sequence[float] | object | None = None, soft_cap: float | None = None, scale: float | None = None, dropout: float = 0.0, dropout_seed: int = 0, dropout_first: Sequence[int] = (0, 0, 0), weights_in_float32: bool | None = None, num_threads: int = 0) -> Any:
+def layer_norm_backward(input: object, gain: object, grad_output: object, *, addend: object | None = None, epsilon: float = 1e-05, grad_input: object | None = None, grad_gain: object | None = None, grad_bias: object | None = None, accumulate: Sequence[str] = (), rows_per_group: int = 0, num_threads: int = 0) -> dict[str, Any]:
+    """
+    Gradients of layer_norm_forward, by name: grad_input (R, E), which is that of addend as well,
+    grad_gain (E) and grad_bias (E).
+    """
+
+def rms_norm_forward(input: object, gain: object, *, addend: object | None = None, epsilon: float = 1e-05, out: object | None = None, num_threads: int = 0) -> Any:
+    """
+    x / √(Σ x² / E + epsilon) · gain of every row of x = input + addend: (R, E).
+    """
+
+def rms_norm_backward(input: object, gain: object, grad_output: object, *, addend: object | None = None, epsilon: float = 1e-05, grad_input: object | None = None, grad_gain: object | None = None, accumulate: Sequence[str] = (), rows_per_group: int = 0, num_threads: int = 0) -> dict[str, Any]:
+    """
+    Gradients of rms_norm_forward, by name: grad_input (R, E) and grad_gain (E).
+    """
+
+def embedding_forward(table: object, indices: Sequence[int] | object, *, out: object | None = None, accumulate: bool = False, num_threads: int = 0) -> Any:
+    """table[indices]: table (V, E), indices (R), output (R, E)."""
+
+def embedding_backward(indices: Sequence[int] | object, grad_output: object, *, num_rows: int | None = None, grad_table: object | None = None, accumulate: bool = False, rows_per_group: int = 0, num_threads: int = 0) -> Any:
+    """
+    Gradient of the table, (V, E): the sum of the rows of grad_output (R, E) with the same index.
+    num_rows is V; with grad_table it may be absent.
+    """
+
+def rotary_forward(input: object, *, out: object | None = None, base: float = 10000.0, layout: str = 'halves', size: int = 0, first_position: int = 0, positions: Sequence[int] | object | None = None, num_threads: int = 0) -> Any:
+    """
+    Rotates pairs of components of queries or keys (B, H, L, D) by angles that grow with the position.
+    layout is halves or interleaved; positions (L) or (B, L). out may be input.
+    """
+
+def rotary_backward(grad_output: object, *, grad_input: object | None = None, accumulate: bool = False, base: float = 10000.0, layout: str = 'halves', size: int = 0, first_position: int = 0, positions: Sequence[int] | object | None = None, num_threads: int = 0) -> Any:
+    """The gradient of rotary_forward: the rotation by the opposite angles."""
+
+def cross_entropy_forward(logits: object, targets: Sequence[int] | object, *, row_loss: object | None = None, grad_logits: object | None = None, return_row_loss: bool = False, return_grad_logits: bool = False, ignored_target: int = -1, reduction: str = 'mean', grad_scale: float = 1.0, count: int = 0, rows_per_group: int = 0, num_threads: int = 0) -> tuple[Any, ...]:
+    """
+    The cross-entropy loss of logits (R, V) and targets (R), and the number of targets that are not
+    ignored; on request the loss of each row (R) and the gradient of logits (R, V), which may
+    overwrite logits.
+    """
+
+def multi_head_attention_forward(input: object, w_query: object, w_key: object, w_value: object, *, w_output: object | None = None, memory: object | None = None, b_query: object | None = None, b_key: object | None = None, b_value: object | None = None, b_output: object | None = None, num_heads: int = 1, num_kv_heads: int = 0, out: object | None = None, weights: object | None = None, return_weights: bool = False, return_state: bool = False, causal: bool | str = False, query_offset: int | str | Sequence[int] | None = None, window: tuple[int | None, int | None] | None = None, key_lengths: Sequence[int] | object | None = None, query_starts: Sequence[int] | object | None = None, key_starts: Sequence[int] | object | None = None, query_segments: object | None = None, key_segments: object | None = None, prefix: Sequence[int] | object | None = None, block_mask: object | None = None, block_size: tuple[int, int] | None = None, mask: object | None = None, bias: object | None = None, alibi_slopes: Sequence[float] | object | None = None, sinks: Sequence[float] | object | None = None, soft_cap: float | None = None, scale: float | None = None, dropout: float = 0.0, dropout_seed: int = 0, dropout_first: Sequence[int] = (0, 0, 0), weights_in_float32: bool | None = None, num_threads: int = 0) -> Any:
     """
     A multi-head attention block on (B, L, E): project, split into heads, attend, join, project back.
-    key and value are made from memory (B, S, E_kv), by default from input.
+    key and value are made from memory (B, S, E_kv), by default from input. state is what
+    multi_head_attention_backward needs.
     """
+
+def multi_head_attention_backward(input: object, w_query: object, w_key: object, w_value: object, state: dict[str, Any], grad_output: object, *, w_output: object | None = None, memory: object | None = None, b_query: object | None = None, b_key: object | None = None, b_value: object | None = None, b_output: object | None = None, num_heads: int = 1, num_kv_heads: int = 0, grad_input: object | None = None, grad_memory: object | None = None, grad_w_query: object | None = None, grad_w_key: object | None = None, grad_w_value: object | None = None, grad_w_output: object | None = None, grad_b_query: object | None = None, grad_b_key: object | None = None, grad_b_value: object | None = None, grad_b_output: object | None = None, accumulate: Sequence[str] = (), rows_per_group: int = 0, causal: bool | str = False, query_offset: int | str | Sequence[int] | None = None, window: tuple[int | None, int | None] | None = None, key_lengths: Sequence[int] | object | None = None, query_starts: Sequence[int] | object | None = None, key_starts: Sequence[int] | object | None = None, query_segments: object | None = None, key_segments: object | None = None, prefix: Sequence[int] | object | None = None, block_mask: object | None = None, block_size: tuple[int, int] | None = None, mask: object | None = None, bias: object | None = None, alibi_slopes: Sequence[float] | object | None = None, sinks: Sequence[float] | object | None = None, soft_cap: float | None = None, scale: float | None = None, dropout: float = 0.0, dropout_seed: int = 0, dropout_first: Sequence[int] = (0, 0, 0), weights_in_float32: bool | None = None, num_threads: int = 0) -> dict[str, Any]:
+    """
+    Gradients of multi_head_attention_forward, by name, from its state and grad_output (B, L, E_out).
+    grad_memory, grad_w_output and grad_b_output exist with memory and with w_output.
+    """
+
+def adamw_step(parameters: object, gradients: object, first_moment: object, second_moment: object, *, learning_rate: float = 0.001, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-08, weight_decay: float = 0.01, gradient_scale: float = 1.0, step: int = 1, num_threads: int = 0) -> None:
+    """
+    A step of AdamW on contiguous arrays of any shape, of float32 or float64, in place.
+    """
+
+def muon_step(matrix: object, gradient: object, first_moment: object, *, learning_rate: float = 0.02, momentum: float = 0.95, nesterov: bool = True, weight_decay: float = 0.0, gradient_scale: float = 1.0, iterations: int = 5, num_threads: int = 0) -> None:
+    """
+    A step of Muon on a matrix, in place: rows are outputs, as in PyTorch's nn.Linear.
+    """
+
+def global_norm(values: object, *, num_threads: int = 0) -> float:
+    """The L2 norm of a contiguous array of any shape, in double."""
+
+def clip_factor(norm: float, max_norm: float) -> float:
+    """The factor that limits a norm: min(1, max_norm / (norm + 1e-6))."""
+
+def learning_rate_at(step: int, *, steps: int, learning_rate: float = 0.001, min_learning_rate: float = 0.0001, warmup: int = 0, schedule: str = 'cosine') -> float:
+    """The learning rate of AdamW at a step, from 0."""
+
+def muon_learning_rate_at(step: int, *, steps: int, muon_learning_rate: float = 0.02, learning_rate: float = 0.001, min_learning_rate: float = 0.0001, warmup: int = 0, schedule: str = 'cosine') -> float:
+    """The learning rate of Muon at a step, in proportion to that of AdamW."""
 
 class KvCache:
     """
@@ -300,6 +386,86 @@ def embed(model: Model, texts: Sequence[str], truncate: bool = False) -> Any:
     Vectors of texts, (n, E), float32, each of L2 norm 1: the mean over the tokens of a text,
     normalized.
     """
+
+class Training:
+    """A training run with its record."""
+
+    def __init__(self, command: str, **kwargs: object) -> None: ...
+
+    @property
+    def step(self) -> int:
+        """The number of optimizer steps so far."""
+
+    @property
+    def steps(self) -> int: ...
+
+    def last(self) -> tuple[float, float]:
+        """The loss of the last step, and its tokens per second."""
+
+    @property
+    def seconds(self) -> float: ...
+
+    def advance(self, seconds: float, num_threads: int, folder: str, checkpoint_every: int) -> bool:
+        """
+        Takes steps for that many seconds. A signal ends it after a complete step. Returns whether the run
+        is done.
+        """
+
+    def finish(self) -> None:
+        """Takes the last snapshot."""
+
+    def resume(self, folder: str) -> str:
+        """
+        Continues the newest checkpoint of a folder. Returns a warning, or nothing.
+        """
+
+    def save(self, folder: str | os.PathLike[str]) -> str:
+        """Saves a checkpoint. Returns its path."""
+
+    def log(self) -> dict[str, Any]:
+        """The columns of the curve."""
+
+    def snapshots(self) -> dict[str, Any]:
+        """Steps, losses, weights and scores of all snapshots."""
+
+    def probe(self) -> dict[str, Any]:
+        """The sequence on which heads are observed."""
+
+    def events(self) -> list[dict[str, Any]]:
+        """The moments at which heads formed."""
+
+    def findings(self) -> list[str]:
+        """What was learned, in sentences."""
+
+    def summary(self) -> list[str]:
+        """The settings in a few lines."""
+
+    def evaluate(self, count: int, split: str, ablate: tuple[int, int] | None) -> dict[str, Any]: ...
+
+    def parameters(self) -> dict[str, Any]:
+        """Copies of all parameters, by name."""
+
+    def logits(self, tokens: object, ablate: tuple[int, int] | None) -> Any:
+        """(B, L, V) of int64 (B, L)."""
+
+    def generate(self, prompt: Sequence[int], tokens: int, temperature: float, top_k: int, top_p: float, seed: int) -> list[int]:
+        """The ids that continue a prompt."""
+
+    def encode(self, text: str) -> list[int]: ...
+
+    def decode(self, ids: Sequence[int]) -> str: ...
+
+    def text(self, width: int, color: bool) -> str:
+        """The story of the run."""
+
+    def json(self) -> str: ...
+
+    def html(self) -> str: ...
+
+    def svg(self) -> str: ...
+
+def training_tasks() -> list[dict[str, Any]]:
+    """The tasks of train()."""
 
 def plan(call: Callable[..., object], *args: object, **kwargs: object) -> dict[str, Any]:
     """

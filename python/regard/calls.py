@@ -2,6 +2,7 @@
 """How the functions of the package call the extension: options, types by name, missing axes, and hints.
 
     given_options     the options that differ from their defaults, by name: the extension validates them
+    given_arrays      those arrays that were given, by name
     requested_outputs the outputs that a call requests, and the names of its results
     dtype_name        "float32" of numpy.float32, torch.float32, jax.numpy.float32 and their dtype objects
     missing_axes      how many leading axes arrays of rank 2 or 3 lack; add_axes and remove_axes
@@ -155,6 +156,11 @@ def given_options(
     if type(num_threads) is not int or num_threads:
         options["num_threads"] = num_threads
     return options
+
+
+def given_arrays(**arrays: Any) -> dict[str, Any]:
+    """The arrays that are not None, by name."""
+    return {name: array for name, array in arrays.items() if array is not None}
 
 
 def requested_outputs(

@@ -1,24 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Layers around attention: linear_forward, linear_backward, PackedLinear, layer_norm_forward, multi_head_attention_forward.
+"""Linear layers and the activations between them, with their gradients: PackedLinear, linear, activation, swiglu.
 
-Read next: attention_operators.py.
+Read next: norms.py, embedding.py, multi_head.py, optimizers.py.
 """
 
 from __future__ import annotations
 
 from . import _regard
-from .calls import dtype_name, given_options, with_hints
-from .named_results import LinearGradients, result_class
+from .calls import dtype_name, given_arrays, with_hints
+from .named_results import LinearGradients, SwigluGradients
 
 TYPE_CHECKING = False  # typing itself is not loaded
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any, Literal, TypeVar
 
-    from .calls import Alignment, AnyArray, DType, Floats, Integers
+    from .calls import AnyArray, DType
 
     Array = TypeVar("Array")
+    Activation = Literal["none", "relu", "gelu", "gelu_tanh", "silu"]
     LinearGradient = Literal["grad_input", "grad_weight", "grad_bias"]
+    SwigluGradient = Literal["grad_gate", "grad_up"]
 
 
 class PackedLinear:
@@ -62,8 +64,7 @@ class PackedLinear:
 @with_hints
 def linear_forward(
     input: Array, weight: PackedLinear | AnyArray, bias: AnyArray | None = None, *, out: AnyArray | None = None,
-    dtype: DType | None = None, activation: Literal["none", "relu", "gelu", "gelu_tanh", "silu"] = "none",
-    num_threads: int = 0,
+    dtype: DType | None = None, activation: Activation = "none", num_threads: int = 0,
 ) -> Array:
     """Compute a linear layer, ``activation(input · weight + bias)``.
 
@@ -113,7 +114,7 @@ def linear_forward(
 def linear_backward(
     input: AnyArray, weight: AnyArray, grad_output: Array, *, grad_input: AnyArray | None = None,
     grad_weight: AnyArray | None = None, grad_bias: AnyArray | None = None, accumulate: Sequence[LinearGradient] = (),
-    num_threads: int = 0,
+    rows_per_group: int = 0, num_threads: int = 0,
 ) -> LinearGradients[Array]:
     """Compute the gradients of a linear layer.
 
@@ -129,6 +130,9 @@ def linear_backward(
         Arrays to write the gradients to, (R, I), (I, O) and (O,).
     accumulate : sequence of str, default ()
         The names of given arrays to which the gradient is added, instead of overwriting them.
+    rows_per_group : int, default 0
+        Rows that grad_weight and grad_bias sum by themselves, before the sums are added in order; 0 is all rows. A batch
+        in one call then has the bits of several calls that accumulate, each with whole groups.
     num_threads : int, default 0
         The maximum number of threads; 0 means :func:`default_num_threads`.
 
@@ -151,31 +155,25 @@ def linear_backward(
         grad_weight=float64 (16, 24),
         grad_bias=float64 (24,))
     """
-    given = {"grad_input": grad_input, "grad_weight": grad_weight, "grad_bias": grad_bias}
-    options: dict[str, Any] = {name: array for name, array in given.items() if array is not None}
+    given = given_arrays(grad_input=grad_input, grad_weight=grad_weight, grad_bias=grad_bias)
     return LinearGradients(_regard.linear_backward(
-        input, weight, grad_output, accumulate=accumulate, num_threads=num_threads, **options))
+        input, weight, grad_output, accumulate=accumulate, rows_per_group=rows_per_group, num_threads=num_threads, **given))
 
 
 @with_hints
-def layer_norm_forward(
-    input: Array, gain: AnyArray, bias: AnyArray, *, addend: AnyArray | None = None, epsilon: float = 1e-05,
-    out: AnyArray | None = None, num_threads: int = 0,
+def activation_forward(
+    input: Array, activation: Activation, *, out: AnyArray | None = None, num_threads: int = 0,
 ) -> Array:
-    """Normalize the rows of ``x = input + addend``: ``(x − mean) / √(variance + epsilon) · gain + bias``.
+    """Compute an activation, element by element.
 
     Parameters
     ----------
     input : array, shape (R, E)
-        float32 or float64.
-    gain, bias : array, shape (E,)
-        Of the type of input.
-    addend : array, shape (R, E), optional
-        Added to input before the normalization: the residual connection.
-    epsilon : float, default 1e-05
-        Added to the variance.
+        float32, float64 or bfloat16.
+    activation : {'none', 'relu', 'gelu', 'gelu_tanh', 'silu'}
+        The function.
     out : array, shape (R, E), optional
-        The array to write to.
+        The array to write to; it may be input.
     num_threads : int, default 0
         The maximum number of threads; 0 means :func:`default_num_threads`.
 
@@ -191,70 +189,38 @@ def layer_norm_forward(
     Examples
     --------
     >>> import numpy as np, regard
-    >>> regard.layer_norm_forward(np.array([[1.0, 3.0]]), np.ones(2), np.zeros(2), epsilon=0.0)
-    array([[-1.,  1.]])
+    >>> regard.activation_forward(np.array([[-1.0, 2.0]]), "relu")
+    array([[0., 2.]])
     """
-    given = {"addend": addend, "out": out}
-    options: dict[str, Any] = {name: array for name, array in given.items() if array is not None}
-    return _regard.layer_norm_forward(  # type: ignore[no-any-return]
-        input, gain, bias, epsilon=epsilon, num_threads=num_threads, **options)
+    return _regard.activation_forward(  # type: ignore[no-any-return]
+        input, activation, num_threads=num_threads, **given_arrays(out=out))
 
 
 @with_hints
-def multi_head_attention_forward(
-    input: AnyArray, w_query: AnyArray, w_key: AnyArray, w_value: AnyArray, *, w_output: AnyArray | None = None,
-    memory: AnyArray | None = None, b_query: AnyArray | None = None, b_key: AnyArray | None = None,
-    b_value: AnyArray | None = None, b_output: AnyArray | None = None, num_heads: int = 1, num_kv_heads: int = 0,
-    out: AnyArray | None = None, weights: AnyArray | None = None, return_weights: bool = False,
-    causal: bool | Alignment = False, query_offset: int | Alignment | Integers | None = None,
-    window: tuple[int | None, int | None] | None = None, key_lengths: Integers | None = None,
-    query_starts: Integers | None = None, key_starts: Integers | None = None, query_segments: AnyArray | None = None,
-    key_segments: AnyArray | None = None, prefix: Integers | None = None, block_mask: AnyArray | None = None,
-    block_size: tuple[int, int] | None = None, mask: AnyArray | None = None, bias: AnyArray | None = None,
-    alibi_slopes: Floats | None = None, sinks: Floats | None = None, soft_cap: float | None = None,
-    scale: float | None = None, dropout: float = 0.0, dropout_seed: int = 0, dropout_first: Integers = (0, 0, 0),
-    weights_in_float32: bool | None = None, num_threads: int = 0,
-) -> Any:
-    """Compute a multi-head attention block: project, split into heads, attend, join and project back.
+def activation_backward(
+    input: AnyArray, grad_output: Array, activation: Activation, *, grad_input: AnyArray | None = None,
+    accumulate: bool = False, num_threads: int = 0,
+) -> Array:
+    """Compute the gradient of an activation, ``grad_output · f′(input)``.
 
     Parameters
     ----------
-    input : array, shape (B, L, E)
-        float32 or float64. The queries are made from it, and without memory also the keys and values.
-    w_query : array, shape (E, H · D)
-        Projection to query. Head h uses the columns ``h · D`` to ``(h + 1) · D − 1``.
-    w_key, w_value : array, shapes (E_kv, Hkv · D) and (E_kv, Hkv · Dv)
-        Projections to key and value.
-    w_output : array, shape (H · Dv, E_out), optional
-        Projection of the joined context; without it, the joined context is the output.
-    memory : array, shape (B, S, E_kv), optional
-        The sequence that keys and values are made from (cross-attention).
-    b_query, b_key, b_value, b_output : array, optional
-        Biases of the projections, one element per column.
-    num_heads : int, default 1
-        The number of query heads, H.
-    num_kv_heads : int, default 0
-        The number of key/value heads, Hkv; 0 is num_heads.
-    out : array, shape (B, L, E_out), optional
-        The array to write to.
-    weights : array, shape (B, H, L, S), optional
-        The array to write the softmax weights to.
-    return_weights : bool, default False
-        Return the softmax weights as well.
-    causal, query_offset, window, key_lengths, query_starts, key_starts, prefix : optional
-        Which keys each query attends to, by position and length, as in :func:`attention`.
-    query_segments, key_segments, block_mask, block_size, mask, bias : optional
-        Segments, masks and the term added to the scores, as in :func:`attention`.
-    alibi_slopes, sinks, soft_cap, scale, dropout, dropout_seed, dropout_first, weights_in_float32 : optional
-        Scores, sinks and dropout, as in :func:`attention`.
+    input : array, shape (R, E)
+        The argument of the activation: float32, float64 or bfloat16.
+    grad_output : array, shape (R, E)
+        The gradient of the loss with respect to the output, of the type of input.
+    activation : {'none', 'relu', 'gelu', 'gelu_tanh', 'silu'}
+        The function f.
+    grad_input : array, shape (R, E), optional
+        The array to write to; it may be input or grad_output.
+    accumulate : bool, default False
+        Whether the gradient is added to grad_input, instead of overwriting it.
     num_threads : int, default 0
         The maximum number of threads; 0 means :func:`default_num_threads`.
 
     Returns
     -------
-    output : array, shape (B, L, E_out)
-    result : MultiHeadResult
-        With ``return_weights=True``, a named tuple of output and weights instead.
+    grad_input : array, shape (R, E)
 
     Raises
     ------
@@ -264,18 +230,82 @@ def multi_head_attention_forward(
     Examples
     --------
     >>> import numpy as np, regard
-    >>> w = np.eye(16)
-    >>> regard.multi_head_attention_forward(np.ones((2, 5, 16)), w, w, w, num_heads=4, return_weights=True)
-    MultiHeadResult(output=float64 (2, 5, 16), weights=float64 (2, 4, 5, 5))
+    >>> regard.activation_backward(np.array([[-1.0, 2.0]]), np.array([[5.0, 5.0]]), "relu")
+    array([[0., 5.]])
     """
-    options = given_options(
-        causal, query_offset, window, key_lengths, query_starts, key_starts, query_segments, key_segments, prefix, block_mask,
-        block_size, mask, bias, alibi_slopes, sinks, soft_cap, scale, dropout, dropout_seed, dropout_first,
-        weights_in_float32, num_threads)
-    given = {"w_output": w_output, "memory": memory, "b_query": b_query, "b_key": b_key, "b_value": b_value,
-             "b_output": b_output, "out": out, "weights": weights}
-    options.update((name, array) for name, array in given.items() if array is not None)
-    result = _regard.multi_head_attention_forward(
-        input, w_query, w_key, w_value, num_heads=num_heads, num_kv_heads=num_kv_heads, return_weights=return_weights,
-        **options)
-    return result_class(("output", "weights"), "MultiHeadResult")._make(result) if return_weights else result
+    return _regard.activation_backward(  # type: ignore[no-any-return]
+        input, grad_output, activation, accumulate=accumulate, num_threads=num_threads, **given_arrays(grad_input=grad_input))
+
+
+@with_hints
+def swiglu_forward(gate: Array, up: AnyArray, *, out: AnyArray | None = None, num_threads: int = 0) -> Array:
+    """Compute SwiGLU, ``silu(gate) · up``, element by element.
+
+    Parameters
+    ----------
+    gate : array, shape (R, F)
+        float32, float64 or bfloat16.
+    up : array, shape (R, F)
+        Of the type of gate.
+    out : array, shape (R, F), optional
+        The array to write to; it may be gate or up.
+    num_threads : int, default 0
+        The maximum number of threads; 0 means :func:`default_num_threads`.
+
+    Returns
+    -------
+    output : array, shape (R, F)
+
+    Raises
+    ------
+    ValueError
+        Before any work, with the argument, its value and what was expected.
+
+    Examples
+    --------
+    >>> import numpy as np, regard
+    >>> regard.swiglu_forward(np.array([[0.0, 2.0]]), np.array([[3.0, 10.0]])).round(2)
+    array([[ 0.  , 17.62]])
+    """
+    return _regard.swiglu_forward(gate, up, num_threads=num_threads, **given_arrays(out=out))  # type: ignore[no-any-return]
+
+
+@with_hints
+def swiglu_backward(
+    gate: AnyArray, up: AnyArray, grad_output: Array, *, grad_gate: AnyArray | None = None, grad_up: AnyArray | None = None,
+    accumulate: Sequence[SwigluGradient] = (), num_threads: int = 0,
+) -> SwigluGradients[Array]:
+    """Compute the gradients of SwiGLU.
+
+    Parameters
+    ----------
+    gate, up : array, shape (R, F)
+        As in the forward call.
+    grad_output : array, shape (R, F)
+        The gradient of the loss with respect to the output.
+    grad_gate, grad_up : array, shape (R, F), optional
+        Arrays to write the gradients to. Each may be an input, but not the other gradient.
+    accumulate : sequence of str, default ()
+        The names of given arrays to which the gradient is added, instead of overwriting them.
+    num_threads : int, default 0
+        The maximum number of threads; 0 means :func:`default_num_threads`.
+
+    Returns
+    -------
+    SwigluGradients
+        grad_gate and grad_up by name.
+
+    Raises
+    ------
+    ValueError
+        Before any work, with the argument, its value and what was expected.
+
+    Examples
+    --------
+    >>> import numpy as np, regard
+    >>> regard.swiglu_backward(*np.ones((3, 5, 24)))
+    SwigluGradients(grad_gate=float64 (5, 24), grad_up=float64 (5, 24))
+    """
+    return SwigluGradients(_regard.swiglu_backward(
+        gate, up, grad_output, accumulate=accumulate, num_threads=num_threads,
+        **given_arrays(grad_gate=grad_gate, grad_up=grad_up)))

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any, Generic, TypeVar
 
+    import numpy
+
     Array = TypeVar("Array")
 
     class AttentionResult(tuple[Any, ...], Generic[Array]):
@@ -48,7 +50,7 @@ def _listed(name: str, items: Iterable[tuple[str, Any]]) -> str:
     return f"{name}({text})" if len(text) < 80 else "".join((f"{name}(\n    ", ",\n    ".join(lines), ")"))
 
 
-_FIELDS = ("context", "row_max", "row_sum", "lse", "weights", "sink_weights", "fingerprint")
+_FIELDS = ("context", "row_max", "row_sum", "lse", "weights", "sink_weights", "fingerprint", "state", "row_loss", "grad_logits")
 _classes: dict[tuple[str, ...], Any] = {}
 
 
@@ -196,6 +198,152 @@ class LinearGradients(Named[Array]):
         grad_input: Array
         grad_weight: Array
         grad_bias: Array
+
+
+class SwigluGradients(Named[Array]):
+    """Gradients of swiglu_backward, by name or as attributes."""
+
+    __slots__ = ()
+    if TYPE_CHECKING:
+        grad_gate: Array
+        grad_up: Array
+
+
+class LayerNormGradients(Named[Array]):
+    """Gradients of layer_norm_backward, by name or as attributes."""
+
+    __slots__ = ()
+    if TYPE_CHECKING:
+        grad_input: Array
+        grad_gain: Array
+        grad_bias: Array
+
+
+class RmsNormGradients(Named[Array]):
+    """Gradients of rms_norm_backward, by name or as attributes."""
+
+    __slots__ = ()
+    if TYPE_CHECKING:
+        grad_input: Array
+        grad_gain: Array
+
+
+class MultiHeadForwardState(Named[Array]):
+    """What multi_head_attention_backward needs of the forward call, by name or as attributes."""
+
+    __slots__ = ()
+    if TYPE_CHECKING:
+        query: Array
+        key: Array
+        value: Array
+        context: Array
+        row_max: Array
+        row_sum: Array
+        fingerprint: bytes
+
+
+class MultiHeadGradients(Named[Array]):
+    """Gradients of multi_head_attention_backward, by name or as attributes: those that exist."""
+
+    __slots__ = ()
+    if TYPE_CHECKING:
+        grad_input: Array
+        grad_memory: Array
+        grad_w_query: Array
+        grad_w_key: Array
+        grad_w_value: Array
+        grad_w_output: Array
+        grad_b_query: Array
+        grad_b_key: Array
+        grad_b_value: Array
+        grad_b_output: Array
+
+
+class TrainingLog(Named[object]):
+    """The curve of a training run, an array for each column, by name or as attributes."""
+
+    __slots__ = ()
+    if TYPE_CHECKING:
+        step: numpy.ndarray[Any, numpy.dtype[Any]]
+        loss: numpy.ndarray[Any, numpy.dtype[Any]]
+        held_out_loss: numpy.ndarray[Any, numpy.dtype[Any]]
+        gradient_norm: numpy.ndarray[Any, numpy.dtype[Any]]
+        learning_rate: numpy.ndarray[Any, numpy.dtype[Any]]
+        tokens_per_second: numpy.ndarray[Any, numpy.dtype[Any]]
+
+
+class TrainingSnapshots(Named[object]):
+    """What every head attended to at each snapshot of a training run, by name or as attributes."""
+
+    __slots__ = ()
+    if TYPE_CHECKING:
+        step: numpy.ndarray[Any, numpy.dtype[Any]]
+        loss: numpy.ndarray[Any, numpy.dtype[Any]]
+        weights: numpy.ndarray[Any, numpy.dtype[Any]]
+        pattern: numpy.ndarray[Any, numpy.dtype[Any]]
+        previous: numpy.ndarray[Any, numpy.dtype[Any]]
+        sink: numpy.ndarray[Any, numpy.dtype[Any]]
+        entropy: numpy.ndarray[Any, numpy.dtype[Any]]
+        ablation: numpy.ndarray[Any, numpy.dtype[Any]]
+        grad_weights: numpy.ndarray[Any, numpy.dtype[Any]]
+        grad_scores: numpy.ndarray[Any, numpy.dtype[Any]]
+
+
+class TrainingProbe(Named[object]):
+    """The sequence on which the heads of a training run are observed, by name or as attributes."""
+
+    __slots__ = ()
+    if TYPE_CHECKING:
+        tokens: list[str]
+        targets: list[str | None]
+        wanted: list[list[int]]
+        query: int
+        uniform_pattern: float
+        uniform_previous: float
+        uniform_sink: float
+
+
+class HeadEvent(Named[object]):
+    """The moment at which a head formed, by name or as attributes. It prints as a sentence."""
+
+    __slots__ = ()
+    if TYPE_CHECKING:
+        text: str
+        kind: str
+        layer: int
+        head: int
+        step: int
+        score: float
+        uniform: float
+        loss_fall: float
+        ablation: float
+
+    def __repr__(self) -> str:
+        return str(self["text"])
+
+
+class Evaluation(Named[object]):
+    """How well a model predicts a set of examples, by name or as attributes."""
+
+    __slots__ = ()
+    if TYPE_CHECKING:
+        loss: float
+        num_targets: int
+        correct_targets: int
+        num_sequences: int
+        correct_sequences: int
+
+
+class TrainingTask(Named[object]):
+    """A task of regard.train, by name or as attributes."""
+
+    __slots__ = ()
+    if TYPE_CHECKING:
+        name: str
+        shows: str
+        pattern: str
+        expected: str
+        parameters: int
 
 
 class PlannedOperator(Named[object]):

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a notebook shows an explanation, a sentence or a comparison: its values in a table, without a script.
+"""How a notebook shows an explanation, a sentence or a comparison, in a table without a script; and a training run.
 
     Explanation         the finding; the weights, queries down, keys across
     SentenceAnalysis    the findings; a line for each word: q·k, scaled score, weight with its bar, contribution
     Comparison          the findings; a line for each pair of sentences and for the floor: cosine, layer by layer
+    Training            the page of the run, and the findings
 
 Below it, collapsed, is the page of the result, step by step, in a separate frame. It makes no network requests, and its
 script is confined to the frame, so that a notebook can show several results. Read next: figure.py, docs/reference/page.md.
@@ -45,6 +46,16 @@ def in_notebook(result: Any) -> dict[str, str]:
         picture += (f'<details><summary>step by step</summary><iframe title="Regard" srcdoc="{html.escape(page)}" '
                     'sandbox="allow-scripts"></iframe></details>')
     return {"text/plain": text, "text/html": f'{_STYLE}{_MORE_STYLE}<div class="regard-figure">{picture}</div>'}
+
+
+def training_in_notebook(training: Any) -> dict[str, str]:
+    """The representations of a training run: its page in a separate frame, and its findings for where frames are removed."""
+    page = training.html()
+    picture = f'<p class="regard-note">{_words(". ".join(training.findings))}.</p>'
+    if len(page) <= _MOST_PAGE:
+        picture = (f'<iframe title="Regard: every head at every snapshot" srcdoc="{html.escape(page)}" '
+                   f'sandbox="allow-scripts" style="height: 860px"></iframe>{picture}')
+    return {"text/plain": training.text(), "text/html": f'{_STYLE}{_MORE_STYLE}<div class="regard-figure">{picture}</div>'}
 
 
 def _number(value: float, digits: int) -> str:

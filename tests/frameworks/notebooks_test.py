@@ -17,7 +17,7 @@ WITH_OUTPUTS = {"inspecting-heads"}
 
 
 def test_every_notebook_is_present():
-    assert [path.stem[:3] for path in NOTEBOOKS] == ["000", "001", "002", "003", "004", "a-r", "ins"]
+    assert [path.stem[:3] for path in NOTEBOOKS] == ["000", "001", "002", "003", "004", "a-r", "ins", "tra"]
 
 
 def figures_of(cell):

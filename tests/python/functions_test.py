@@ -18,7 +18,8 @@ import regard.onnx
 
 random = np.random.default_rng(0)
 QUERY, KEY, VALUE = (random.standard_normal((1, 4, n, 8)).astype("float32") for n in (5, 7, 7))
-CLASSES = [regard.KvCache, regard.PackedLinear, regard.Model, regard.Explanation, regard.SentenceAnalysis, regard.Comparison]
+CLASSES = [regard.KvCache, regard.PackedLinear, regard.Model, regard.Explanation, regard.SentenceAnalysis, regard.Comparison,
+           regard.Training, regard.TrainedModel]
 PUBLIC = {name: value for name, value in vars(regard).items() if not name.startswith("_") and callable(value)}
 FUNCTIONS = {name: value for name, value in PUBLIC.items() if inspect.isfunction(value)}
 FUNCTIONS |= {"jax.attention": regard.jax.attention, "onnx.attention": regard.onnx.attention}
@@ -29,7 +30,7 @@ WITH_OPTIONS = {name: function for name, function in FUNCTIONS.items() if "causa
 
 def test_the_public_names_are_python_functions_and_classes():
     assert {"attention", "attention_decode", "linear_forward", "plan", "explain", "show"} <= set(FUNCTIONS)
-    assert len(WITH_OPTIONS) == 9 and {"KvCache.append", "Comparison.findings"} <= set(METHODS)
+    assert len(WITH_OPTIONS) == 10 and {"KvCache.append", "Comparison.findings"} <= set(METHODS)
     assert all(inspect.isfunction(value) or inspect.isclass(value) for value in PUBLIC.values())
 
 

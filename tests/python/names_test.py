@@ -11,13 +11,18 @@ HEADERS = pathlib.Path(__file__).resolve().parents[2] / "include" / "regard"
 HEADER_NAMES = {path.relative_to(HEADERS).as_posix() for path in HEADERS.rglob("*.h")}
 
 # Headers whose names are not needed in Python: a larger object contains them, or Python already has an equivalent.
-NOT_YET = "in C++ only so far"
 PARTS = {
-    **dict.fromkeys(("activation.h", "adamw.h", "convert.h", "cross_entropy.h", "embedding.h", "multi_head_backward.h", "random.h",
-                     "rms_norm.h", "rotary.h", "train/batch_source.h", "train/checkpoint.h", "train/decoder_training.h",
-                     "train/optimizer.h", "train/patterns.h", "train/probe.h", "train/record.h", "train/settings.h", "train/tasks.h",
-                     "train/text_data.h", "train/trained_model.h", "train/trainer.h", "train/vocabulary.h",
-                     "explain/training_report.h", "model/decoder_inference.h", "model/generate.h", "model/trace.h"), NOT_YET),
+    **dict.fromkeys(("convert.h", "random.h"), "in C++ only so far"),
+    **dict.fromkeys(("train/batch_source.h", "train/checkpoint.h", "train/decoder_training.h", "train/probe.h", "train/record.h",
+                     "train/settings.h", "train/trainer.h", "train/watched_run.h"), "the parts of a run, which regard.train does"),
+    "explain/training_report.h": "Training: text, html, svg and findings",
+    "model/decoder_inference.h": "TrainedModel and Model",
+    "model/generate.h": "TrainedModel.generate",
+    "model/trace.h": "the intermediate results that explain shows",
+    "train/patterns.h": "Training.snapshots has the scores; those of other weights are sums of elements",
+    "train/text_data.h": "regard.train(text=…)",
+    "train/trained_model.h": "load_model",
+    "train/vocabulary.h": "TrainedModel.encode and decode",
     "c_api.h": "the same library for C",
     "error.h": "ValueError, RuntimeError and MemoryError, by the standard C++ type; Ctrl-C raises KeyboardInterrupt",
     "explain/attention_html.h": "regard attend --html; in Python regard.show",
@@ -45,8 +50,8 @@ PARTS = {
 ELSEWHERE = {
     "check_is_encoder": None,                              # Model functions check this themselves
     "read_text_file": None,                                # Python reads files
-    "layer_norm_backward": None,                           # in C++ only so far
     "attention_with_weights": "regard.attention_forward",  # return_weights=True
+    "find_task": None,                                     # regard.train finds it
     "throw_if_stopped": None,                              # Ctrl-C stops calls
     "parallel_for": None,                                  # runs functions of C++ on the library's threads
     "version": "regard.__version__",
@@ -69,6 +74,8 @@ ELSEWHERE = {
     "fitted_tokens": "regard.Model.tokens",
     "lesson_input": "regard.lesson",
     "with_layout": "regard.lesson",                        # layout=
+    # Parts of regard.train.
+    **dict.fromkeys(("initialize", "muon_scratch_size", "optimizer_scratch_size", "optimizer_step")),
     # Parts of explanations and sentences, and parsers of their settings.
     **dict.fromkeys(("matrix_of", "standard_steps", "query_tokens", "token_index", "expand_cell", "write_explain_input",
                      "parse_scale", "parse_causal", "parse_layout", "with_compared_settings", "sentence_details",

@@ -42,6 +42,17 @@ assert_type(regard.attention_decode(zeros, cache, return_lse=True).lse, Array)
 assert_type(regard.linear_forward(zeros[0, 0], regard.PackedLinear(zeros[0, 0]), activation="relu"), Any)
 assert_type(regard.linear_backward(zeros, zeros, zeros).grad_bias, Array)
 assert_type(regard.layer_norm_forward(zeros, zeros, zeros, epsilon=1e-6), Array)
+assert_type(regard.layer_norm_backward(zeros, zeros, zeros, accumulate=["grad_gain"], grad_gain=zeros).grad_bias, Array)
+assert_type(regard.activation_forward(zeros, "silu", out=zeros), Array)
+assert_type(regard.swiglu_backward(zeros, zeros, zeros).grad_up, Array)
+assert_type(regard.embedding_forward(zeros, [0, 1]), Array)
+assert_type(regard.rotary_forward(zeros, layout="interleaved", positions=np.arange(4)), Array)
+state = regard.multi_head_attention_forward(zeros, zeros, zeros, zeros, return_state=True).state
+assert_type(regard.multi_head_attention_backward(zeros, zeros, zeros, zeros, state, zeros).grad_w_query, Array)
+regard.adamw_step(zeros, zeros, zeros, zeros, learning_rate=0.1, step=3)
+regard.muon_step(zeros, zeros, zeros, nesterov=False)
+assert_type(regard.clip_factor(regard.global_norm(zeros), 1), float)
+assert_type(regard.learning_rate_at(3, steps=10, schedule="linear"), float)
 assert_type(regard.plan(regard.attention, zeros, zeros, zeros).operators[0].way, str)
 assert_type(regard.instruction_sets()[0].active, bool)
 assert_type(regard.default_num_threads(), int)
@@ -55,6 +66,15 @@ assert_type(regard.compare(model, "bank", ["a bank", "the bank"]).findings(), li
 vectors: Array = regard.embed(model, ["a bank"])
 assert_type(regard.lesson("three-words", layout="columns").text(width=100), str)
 figure = regard.show([[0.5, 0.5]], ["a", "b"], queries=["q"], color_scale="shared")
+
+training = regard.train("induction", steps=20, optimizer="muon", seed=3)
+rates: npt.NDArray[Any] = training.log.learning_rate
+assert_type(training.events[0].text, str)
+assert_type(training.evaluate(8, ablate=(1, 0)).loss, float)
+assert_type(training.model.generate("^ a", 5), str)
+assert_type(training.model.generate([1, 2], 5, temperature=0), list[int])
+logits: npt.NDArray[Any] = training.model(np.zeros((2, 5), np.int64))
+assert_type(training.save("run"), str)
 
 
 def loss(query: jax.Array) -> jax.Array:

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// A training run whose heads are observed at a number of snapshots: what `regard train` and regard.train of the Python
+/// package run.
+///
+/// @verbatim
+///     task or text, settings ─▶ TrainingSubject ─▶ WatchedRun ── step() … step(), finish() ─▶ TrainingRecord
+/// @endverbatim
+///
+/// Read next: trainer.h, record.h, src/train/watched_run.cpp.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "regard/train/probe.h"
+#include "regard/train/record.h"
+#include "regard/train/trainer.h"
+
+namespace regard::inline v0 {
+
+/// What a run is trained on, a task or a text, and with which settings.
+struct TrainingSubject {
+  TrainingSettings settings;                  ///< The settings, completed().
+  std::shared_ptr<const BatchSource> source;  ///< Where the examples come from.
+  const TrainingTask* task = nullptr;         ///< The task; nullptr: a text.
+  std::optional<TextData> text{};             ///< The text.
+
+  /// Draws the sequences on which heads are observed: 16 of a task, or the first 48 tokens of a window of a text.
+  ///
+  /// @return The probe. It has at most as many sequences as the model computes at once.
+  REGARD_EXPORT ProbeSequences probe() const;
+};
+
+/// Returns the settings with which a text is trained unless they are replaced: four layers of width 128.
+///
+/// @return The settings. The vocabulary and max_positions are 0, because they depend on the text.
+REGARD_EXPORT TrainingSettings text_recipe();
+
+/// Creates the subject of a task.
+///
+/// @param task      The task.
+/// @param settings  The settings, for example TrainingTask::recipe.
+/// @param labels    What the targets are.
+/// @return The subject.
+/// @throws InvalidArgument  as completed() does.
+REGARD_EXPORT TrainingSubject task_subject(const TrainingTask& task, const TrainingSettings& settings,
+                                           TaskLabels labels = TaskLabels::correct);
+
+/// Creates the subject of a text.
+///
+/// @param text        The text, in UTF-8.
+/// @param vocabulary  Its vocabulary.
+/// @param settings    The settings, for example text_recipe(). The vocabulary of the model is set to that of the text,
+///                    and max_positions, if it is 0, to the length.
+/// @param source      Name of the text in error messages, usually the path of the file. The part after its last slash
+///                    is shown.
+/// @param stop        Stop token, polled while the text is split.
+/// @return The subject.
+/// @throws InvalidArgument  as completed() does, and if the length is below 1.
+/// @throws DataError        as TextData does.
+/// @throws Cancelled        if a stop is requested.
+REGARD_EXPORT TrainingSubject text_subject(std::string_view text, const Vocabulary& vocabulary,
+                                           TrainingSettings settings, const std::string& source = "text",
+                                           const std::stop_token& stop = {});
+
+/// A training run with its record.
+///
+/// @par Example
+/// @code{.cpp}
+/// const TrainingTask& task = find_task("induction");
+/// WatchedRun run(task_subject(task, task.recipe));
+/// while (!run.done()) run.step();
+/// run.finish();
+/// write_file("head.html", training_html(run.record()));
+/// @endcode
+class REGARD_EXPORT WatchedRun {
+ public:
+  /// Creates the run and draws its probe.
+  ///
+  /// @param subject        What it is trained on.
+  /// @param command        The command that the record states.
+  /// @param max_snapshots  Largest number of snapshots, as for snapshot_steps().
+  /// @param runtime        Threads and cancellation.
+  /// @throws InvalidArgument  as Trainer and snapshot_steps() do.
+  /// @throws std::bad_alloc   if memory cannot be allocated.
+  /// @throws Cancelled        if a stop is requested.
+  explicit WatchedRun(TrainingSubject subject, std::string command = "", Index max_snapshots = 60,
+                      const Runtime& runtime = {});
+
+  /// Returns what it is trained on.
+  const TrainingSubject& subject() const { return subject_; }
+  /// Returns the run itself, for example to save it.
+  Trainer& trainer() { return trainer_; }
+  /// As above, read-only.
+  const Trainer& trainer() const { return trainer_; }
+  /// Returns the record so far.
+  const TrainingRecord& record() const { return record_; }
+  /// Returns the time that the steps took, without observation and evaluation.
+  double step_seconds() const { return step_seconds_; }
+  /// Returns whether all steps of the settings are done.
+  bool done() const { return trainer_.done(); }
+
+  /// Continues the run of a checkpoint, as Trainer::resume() does. The curve is that of the checkpoint; snapshots begin
+  /// with the next step.
+  ///
+  /// @param path  Path of the run's folder, or of a checkpoint.
+  /// @param stop  Stop token, polled while files are read.
+  /// @return The checkpoint.
+  /// @throws DataError  as Trainer::resume() does.
+  /// @throws Cancelled  if a stop is requested.
+  LoadedCheckpoint resume(const std::string& path, const std::stop_token& stop = {});
+
+  /// Performs a step. Before those at which a snapshot is due, all heads are observed, and after these steps, the model
+  /// is evaluated on 32 held-out examples.
+  ///
+  /// @param runtime  Threads, scratch memory and cancellation.
+  /// @return The point of the curve.
+  /// @throws TrainingDiverged  as Trainer::step() does.
+  /// @throws Cancelled         if a stop is requested. The run can be continued.
+  const CurvePoint& step(const Runtime& runtime = {});
+
+  /// Observes all heads after the last step, unless it has been done: the last snapshot.
+  ///
+  /// @param runtime  Threads, scratch memory and cancellation.
+  /// @throws Cancelled  if a stop is requested.
+  void finish(const Runtime& runtime = {});
+
+ private:
+  Index steps_done() const { return static_cast<Index>(trainer_.history().size()); }
+
+  TrainingSubject subject_;
+  Trainer trainer_;
+  ProbeSequences probe_;
+  std::vector<Index> snapshots_;  // steps
+  TrainingRecord record_;
+  double step_seconds_ = 0;
+};
+
+}  // namespace regard::inline v0

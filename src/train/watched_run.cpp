@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// See regard/train/watched_run.h.
+#include "regard/train/watched_run.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+namespace regard::inline v0 {
+namespace {
+
+// The examples that are evaluated at a snapshot.
+constexpr Index kEvaluated = 32;
+
+}  // namespace
+
+ProbeSequences TrainingSubject::probe() const {
+  constexpr Index kSequences = 16, kTextTokens = 48;
+  return task != nullptr ? task_probe(*task, settings.seed, std::min(kSequences, settings.micro_batch))
+                         : text_probe(*text, settings.seed, kTextTokens);
+}
+
+TrainingSettings text_recipe() {
+  TrainingSettings settings;
+  settings.model.num_layers = 4;
+  settings.model.num_heads = 4;
+  settings.model.width = 128;
+  settings.steps = 2000;
+  settings.batch = 12;
+  settings.length = 64;
+  settings.learning_rate = 1e-3;
+  settings.min_learning_rate = 1e-4;
+  settings.warmup = 100;
+  return settings;
+}
+
+TrainingSubject task_subject(const TrainingTask& task, const TrainingSettings& settings, TaskLabels labels) {
+  return {.settings = completed(settings), .source = task_source(task, labels), .task = &task};
+}
+
+TrainingSubject text_subject(std::string_view text, const Vocabulary& vocabulary, TrainingSettings settings,
+                             const std::string& source, const std::stop_token& stop) {
+  settings.model.vocabulary = vocabulary.size();
+  if (settings.model.max_positions == 0) settings.model.max_positions = settings.length;
+  TrainingSubject subject{.settings = completed(settings), .source = nullptr};
+  subject.text.emplace(text, vocabulary, subject.settings.length, source, stop);
+  subject.source = text_source(*subject.text, source.substr(source.rfind('/') + 1));
+  return subject;
+}
+
+WatchedRun::WatchedRun(TrainingSubject subject, std::string command, Index max_snapshots, const Runtime& runtime)
+    : subject_(std::move(subject)),
+      trainer_(subject_.settings, subject_.source, runtime),
+      probe_(subject_.probe()),
+      snapshots_(snapshot_steps(subject_.settings.steps, max_snapshots)) {
+  record_.command = std::move(command);
+  record_.name = subject_.source->data().name;
+  record_.is_text = subject_.task == nullptr;
+  if (subject_.task != nullptr) {
+    record_.shows = subject_.task->shows;
+    record_.pattern = subject_.task->pattern;
+    record_.formed_score = subject_.task->formed_score;
+  }
+  record_.settings = subject_.settings;
+  record_.probe = probe_.probe;
+}
+
+LoadedCheckpoint WatchedRun::resume(const std::string& path, const std::stop_token& stop) {
+  LoadedCheckpoint loaded = trainer_.resume(path, stop);
+  record_.curve.clear();
+  record_.snapshots.clear();
+  for (const TrainingStep& step : trainer_.history())
+    record_.curve.push_back({.step = step.step,
+                             .loss = step.loss,
+                             .gradient_norm = step.gradient_norm,
+                             .learning_rate = step.learning_rate});
+  return loaded;
+}
+
+const CurvePoint& WatchedRun::step(const Runtime& runtime) {
+  using Clock = std::chrono::steady_clock;
+  const bool watched = std::binary_search(snapshots_.begin(), snapshots_.end(), steps_done());
+  if (watched) finish(runtime);
+  const auto begin = Clock::now();
+  const TrainingStep done = trainer_.step(runtime);
+  const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+  step_seconds_ += seconds;
+  const double tokens = static_cast<double>(subject_.settings.batch * subject_.source->length());
+  record_.curve.push_back({.step = done.step,
+                           .loss = done.loss,
+                           .gradient_norm = done.gradient_norm,
+                           .learning_rate = done.learning_rate,
+                           .tokens_per_second = tokens / seconds});
+  if (watched)
+    record_.curve.back().held_out_loss = trainer_.evaluate(TaskSplit::held_out, kEvaluated, {}, 0, runtime).loss;
+  return record_.curve.back();
+}
+
+void WatchedRun::finish(const Runtime& runtime) {
+  if (!record_.snapshots.empty() && record_.snapshots.back().step == steps_done()) return;
+  record_.snapshots.push_back(
+      trainer_.visit_model([&](auto& model) { return observe_heads(model, probe_, steps_done(), runtime); }));
+}
+
+}  // namespace regard::inline v0
