@@ -151,10 +151,11 @@ std::vector<Index> index_list(const char* operator_name, const char* name, nb::h
   const Array array(operator_name, name, given);
   const auto copy = [&]<class T>(T) {
     const auto view = array.view<const T, 1>(operator_name, name);
+    numbers.resize(static_cast<std::size_t>(view.shape[0]));
     for (Index i = 0; i < view.shape[0]; ++i) {
       T number;
       std::memcpy(&number, view.pointer(i), sizeof number);
-      numbers.push_back(number);
+      numbers[static_cast<std::size_t>(i)] = number;
     }
   };
   if (array.type() == number_type<std::int32_t>()) {

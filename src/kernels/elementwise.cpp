@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // exp, tanh, log, gelu and gelu_tanh over arrays: the functions of simd_math.h and simd_gelu.h, made available to tests
-// and to front ends that show them.
+// and to front ends that show them. Sums, conversions and copies of arrays.
 #include "kernels.h"
 #include "simd_gelu.h"
 #include "simd_math.h"
@@ -69,6 +69,24 @@ void ElementwiseKernels<T>::round_elements(const double* x, T* y, Index count) {
   Index i = 0;
   for (; i + kWide <= count; i += kWide) store_rounded(y + i, load(x + i));
   for (; i < count; ++i) y[i] = static_cast<T>(x[i]);
+}
+
+void copy_rows(const RowCopy& rows) {
+  constexpr Index kLine = 64;
+  const Index bytes = rows.num_bytes;
+  for (Index r = 0; r < rows.num_rows; ++r) {
+    const unsigned char* const from = rows.from[r];
+    const unsigned char* const next_from = rows.from[r + 1 < rows.num_rows ? r + 1 : r];
+    unsigned char* const to = rows.to + r * rows.to_stride;
+    const unsigned char* const next_to = to + rows.to_stride;
+    Index i = 0;
+    for (; i + kLine <= bytes; i += kLine) {
+      __builtin_prefetch(next_from + i);
+      __builtin_prefetch(next_to + i, 1);
+      std::memcpy(to + i, from + i, kLine);
+    }
+    if (i < bytes) std::memcpy(to + i, from + i, static_cast<std::size_t>(bytes - i));
+  }
 }
 
 template struct ElementwiseKernels<float>;

@@ -96,6 +96,7 @@ struct ElementwiseKernels {
   static void add_wide_elements(const T* x, double* sum, Index count);
   static void round_elements(const double* x, T* y, Index count);
 };
+void copy_rows(const RowCopy& rows);
 
 // activation_rows.cpp
 template <class T>

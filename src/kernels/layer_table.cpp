@@ -12,6 +12,7 @@ constinit const LayerKernels<T> LayerTable<T>::table = {
     .add = ElementwiseKernels<T>::add_elements,
     .add_wide = ElementwiseKernels<T>::add_wide_elements,
     .round = ElementwiseKernels<T>::round_elements,
+    .copy_rows = copy_rows,
     .norm_forward = NormKernels<T>::forward,
     .norm_backward = NormKernels<T>::backward,
     .activate = ActivationKernels<T>::activate,

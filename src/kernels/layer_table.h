@@ -87,6 +87,15 @@ struct NormBackward {
   double* sum_bias;  // likewise; only with sum_gain
 };
 
+// Rows of any type, and where they are copied to.
+struct RowCopy {
+  Index num_rows;
+  Index num_bytes;                   // of a row
+  const unsigned char* const* from;  // [num_rows]
+  unsigned char* to;
+  Index to_stride;  // in bytes
+};
+
 template <class T>
 struct LayerKernels {
   // sum[i] = sum[i] + x[i]
@@ -95,6 +104,8 @@ struct LayerKernels {
   void (*add_wide)(const T* x, double* sum, Index count);
   // y[i] = x[i], rounded to nearest even.
   void (*round)(const double* x, T* y, Index count);
+  // Copies rows that are anywhere in memory, and prefetches the next one meanwhile.
+  void (*copy_rows)(const RowCopy& rows);
 
   // Norms.
   void (*norm_forward)(const NormForward<T>&);

@@ -32,9 +32,13 @@ constexpr Index kEmbeddingBlockElements = 8192;  // of a task, at least
 constexpr Index kMaxPieceColumns = 512;          // of a task of the backward pass, and of buffers
 
 void check_indices(const char* operator_name, const TensorView<const Index, 1>& indices, Index table_rows) {
+  const auto is_row = [table_rows](Index index) { return index >= 0 && index < table_rows; };
+  bool valid = true;
+  for (Index r = 0; r < indices.shape[0]; ++r) valid &= is_row(read_element(indices.pointer(r)));
+  if (valid) return;
   for (Index r = 0; r < indices.shape[0]; ++r) {
     const Index index = read_element(indices.pointer(r));
-    if (index >= 0 && index < table_rows) continue;
+    if (is_row(index)) continue;
     reject(operator_name, "indices[" + std::to_string(r) + "] is " + std::to_string(index) +
                               (table_rows > 0 ? "; expected 0 to " + std::to_string(table_rows - 1)
                                               : "; expected none, because the table has no rows"));
@@ -63,6 +67,31 @@ void add_row(const TensorView<const T, 2>& from, Index from_row, const TensorVie
     const Index count = std::min(kMaxPieceColumns, width - first);
     read_numbers(kElementType<T>, count, from.pointer(from_row, first), from.strides[1], x);
     add_numbers(kElementType<T>, count, x, to.pointer(to_row, first), to.strides[1]);
+  }
+}
+
+// Copies rows first … end − 1 of the output.
+template <class T>
+void copy_rows(const TensorView<const T, 2>& table, const TensorView<const Index, 1>& indices, Index first, Index end,
+               const TensorView<T, 2>& output) {
+  const Index width = output.shape[1];
+  const auto from = [&](Index r) { return table.pointer(read_element(indices.pointer(r)), 0); };
+  if (table.strides[1] != 1 || output.strides[1] != 1) {
+    for (Index r = first; r < end; ++r)
+      copy_elements(width, from(r), table.strides[1], output.pointer(r, 0), output.strides[1]);
+    return;
+  }
+  const auto copy = kernels::active().of<ComputeType<T>>().layers->copy_rows;
+  constexpr Index kBytes{sizeof(T)}, kMaxRows = 64;  // of a call
+  for (; first < end; first += kMaxRows) {
+    const Index count = std::min(kMaxRows, end - first);
+    const unsigned char* rows[kMaxRows];
+    for (Index r = 0; r < count; ++r) rows[r] = reinterpret_cast<const unsigned char*>(from(first + r));
+    copy({.num_rows = count,
+          .num_bytes = width * kBytes,
+          .from = rows,
+          .to = reinterpret_cast<unsigned char*>(output.pointer(first, 0)),
+          .to_stride = output.strides[0] * kBytes});
   }
 }
 
@@ -230,7 +259,7 @@ void embedding_forward(std::type_identity_t<TensorView<const T, 2>> table, Tenso
   const Index block_rows = std::max<Index>(1, kEmbeddingBlockElements / width);
   const Index blocks = (rows + block_rows - 1) / block_rows;
   const double elements = static_cast<double>(output.size());
-  constexpr double kElementProducts = 20;  // an element takes as long as this many products
+  constexpr double kElementProducts = 8;  // an element takes as long as this many products
   const int workers = num_workers(runtime, blocks, kElementProducts * elements);
   if (is_planning()) {
     plan_operator({.name = kEmbeddingForward,
@@ -239,14 +268,9 @@ void embedding_forward(std::type_identity_t<TensorView<const T, 2>> table, Tenso
                    .bytes = (options.accumulate ? 3 : 2) * elements * sizeof(T)});
   }
   for_each_item(runtime, workers, blocks, [&](Index block, int) {
-    for (Index r = block * block_rows; r < std::min(rows, (block + 1) * block_rows); ++r) {
-      const Index index = read_element(indices.pointer(r));
-      if (options.accumulate) {
-        add_row<T>(table, index, output, r);
-      } else {
-        copy_elements(width, table.pointer(index, 0), table.strides[1], output.pointer(r, 0), output.strides[1]);
-      }
-    }
+    const Index first = block * block_rows, end = std::min(rows, first + block_rows);
+    if (!options.accumulate) return copy_rows<T>(table, indices, first, end, output);
+    for (Index r = first; r < end; ++r) add_row<T>(table, read_element(indices.pointer(r)), output, r);
   });
 }
 
