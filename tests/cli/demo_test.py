@@ -60,7 +60,7 @@ def commands(root):
 def test_offline_trains_a_model_and_names_its_page_and_the_lessons(root):
     done = demo(root, "--offline", *SHORT)
     assert done.returncode == 0 and done.stderr == "", done.stderr
-    assert "induction: 2 layers × 4 heads, 4 steps" in done.stdout
+    assert "induction: 2 layers × 2 heads, 4 steps" in done.stdout
     page = root / "build" / "head.html"
     assert page.read_text().startswith("<!")
     assert done.stdout.splitlines()[-2].startswith(f"  page   file://{page}")

@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import threading
+import time
 import warnings
 
 import numpy as np
@@ -125,15 +126,14 @@ def test_every_setting_of_the_program_is_a_keyword():
 # ---- the model
 
 def forward(parameters, tokens):
-    """The logits of a model with RMS norms, rotary positions and SwiGLU, with the layers of the package."""
+    """The logits of a model with RMS norms, rotary positions, SwiGLU and two tables, with the layers of the package."""
     def linear(x, name):
         return regard.linear_forward(x, parameters[name + ".weight"].T)
 
     def heads(x):
         return x.reshape(1, len(tokens), 2, 8).transpose(0, 2, 1, 3)
 
-    table = parameters["model.embed_tokens.weight"]
-    x = regard.embedding_forward(table, tokens)
+    x = regard.embedding_forward(parameters["model.embed_tokens.weight"], tokens)
     for layer in ("model.layers.0.", "model.layers.1."):
         normed = regard.rms_norm_forward(x, parameters[layer + "input_layernorm.weight"])
         query, key, value = (heads(linear(normed, f"{layer}self_attn.{name}_proj")) for name in "qkv")
@@ -142,7 +142,7 @@ def forward(parameters, tokens):
         normed = regard.rms_norm_forward(x, parameters[layer + "post_attention_layernorm.weight"])
         gated = regard.swiglu_forward(linear(normed, layer + "mlp.gate_proj"), linear(normed, layer + "mlp.up_proj"))
         x = x + linear(gated, layer + "mlp.down_proj")
-    return regard.linear_forward(regard.rms_norm_forward(x, parameters["model.norm.weight"]), table.T)
+    return linear(regard.rms_norm_forward(x, parameters["model.norm.weight"]), "lm_head")
 
 
 @pytest.mark.parametrize("precision, tolerance", [("float32", 1e-5), ("float64", 1e-13)])
@@ -216,19 +216,24 @@ def test_a_resumed_run_has_the_bits_of_a_whole_one(tmp_path):
 
 # ---- signals and threads
 
-def signalled(number, call):
-    """The result of a call that receives a signal 0.4 s after its beginning."""
-    timer = threading.Timer(0.4, os.kill, (os.getpid(), number))
-    timer.start()
+def signalled(number, run):
+    """The result of a run of a million steps that receives a signal as soon as it has a checkpoint."""
+    def send():
+        while not any(run.glob("step-*")):
+            time.sleep(0.01)
+        os.kill(os.getpid(), number)
+
+    sender = threading.Thread(target=send)
+    sender.start()
     try:
-        return call()
+        return regard.train("copy", steps=1_000_000, schedule="constant", **SMALL, run=run, checkpoint_every=20)
     finally:
-        timer.join()
+        sender.join()
 
 
 def test_an_interrupt_completes_the_step_and_returns_what_was_learned(tmp_path):
     with pytest.warns(RuntimeWarning, match=r"train: interrupted after step \d+ of 1000000; it is saved; continue with resume=True"):
-        training = signalled(signal.SIGINT, lambda: regard.train("copy", steps=1_000_000, schedule="constant", **SMALL, run=tmp_path / "run"))
+        training = signalled(signal.SIGINT, tmp_path / "run")
     steps = len(training.log.step)
     assert not training.done and 0 < steps < 1_000_000 and training.snapshots.step[-1] == steps
     assert training.held_out.num_sequences == 32 and "copy" in repr(training)
@@ -236,7 +241,7 @@ def test_an_interrupt_completes_the_step_and_returns_what_was_learned(tmp_path):
     assert np.array_equal(again.log.loss, training.log.loss) and parameters_equal(again.model.parameters, training.model.parameters)
 
 
-def test_another_exception_of_a_signal_handler_ends_the_call():
+def test_another_exception_of_a_signal_handler_ends_the_call(tmp_path):
     class Expired(Exception):
         pass
 
@@ -246,7 +251,7 @@ def test_another_exception_of_a_signal_handler_ends_the_call():
     previous = signal.signal(signal.SIGALRM, expire)
     try:
         with pytest.raises(Expired):
-            signalled(signal.SIGALRM, lambda: regard.train("copy", steps=1_000_000, **SMALL))
+            signalled(signal.SIGALRM, tmp_path / "run")
     finally:
         signal.signal(signal.SIGALRM, previous)
 
