@@ -236,7 +236,7 @@ def main():
     shapes = {"laptop": [("laptop", laptop)],
               "gpt2": [("gpt2, 4 × 64 tokens", {**gpt2, "batch": 4, "length": 64}),
                        ("gpt2, 1 × 1024 tokens", {**gpt2, "batch": 1, "length": 1024})]}
-    report = {"torch": torch.__version__, "threads": given.threads, "times": []}
+    report = {"schema": "regard/1", "torch": torch.__version__, "threads": given.threads, "times": []}
     parts = given.parts.split(",")
     for part in parts:
         for name, shape in shapes.get(part, []):
