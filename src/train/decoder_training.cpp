@@ -240,11 +240,13 @@ struct DecoderTraining<T>::State {
     for (Index i = 0; i < b; ++i) {
       for (Index j = 0; j < l; ++j) {
         const Index token = given.tokens(i, j), target = given.targets(i, j);
-        const std::string at = "[" + std::to_string(i) + ", " + std::to_string(j) + "] is ";
-        if (token < 0 || token >= config.vocabulary)
-          reject("tokens" + at + std::to_string(token) + "; expected 0 to " + std::to_string(config.vocabulary - 1));
-        if (target < -1 || target >= config.vocabulary)
-          reject("targets" + at + std::to_string(target) + "; expected -1 to " + std::to_string(config.vocabulary - 1));
+        const auto reject_id = [&](std::string what, Index id, const char* first) {
+          what.append("[").append(std::to_string(i)).append(", ").append(std::to_string(j)).append("] is ");
+          what.append(std::to_string(id)).append("; expected ").append(first).append(" to ");
+          internal::reject(what.append(std::to_string(config.vocabulary - 1)));
+        };
+        if (token < 0 || token >= config.vocabulary) reject_id("tokens", token, "0");
+        if (target < -1 || target >= config.vocabulary) reject_id("targets", target, "-1");
         const auto row = static_cast<std::size_t>(i * l + j);
         now.tokens[row] = token;
         now.targets[row] = target;
