@@ -5,7 +5,8 @@
 //     allocate    a returned block of the size's class, otherwise operator new
 //     deallocate  the block joins those of its class
 //
-// Classes are powers of two.
+// Classes are powers of two. The library's own default (runtime/workspace.cpp) leaves small blocks to operator new, and
+// blocks that another thread is about to take or return.
 // Read next: decoder_training.cpp.
 #pragma once
 

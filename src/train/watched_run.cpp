@@ -89,7 +89,7 @@ LoadedCheckpoint WatchedRun::resume(const std::string& path, const std::stop_tok
 const CurvePoint& WatchedRun::step(const Runtime& runtime) {
   using Clock = std::chrono::steady_clock;
   const bool watched = std::binary_search(snapshots_.begin(), snapshots_.end(), steps_done());
-  if (watched) finish(runtime);
+  if (watched) observe(runtime);
   const auto begin = Clock::now();
   const TrainingStep done = trainer_.step(runtime);
   const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
@@ -112,7 +112,9 @@ void WatchedRun::evaluate(CurvePoint& point, const Runtime& runtime) {
   point.accuracy = accuracy(trainer_.evaluate(TaskSplit::train, sequences, {}, 0, runtime));
 }
 
-void WatchedRun::finish(const Runtime& runtime) {
+void WatchedRun::finish(const Runtime& runtime) { observe(runtime); }
+
+void WatchedRun::observe(const Runtime& runtime) {
   if (!record_.snapshots.empty() && record_.snapshots.back().step == steps_done()) return;
   record_.snapshots.push_back(
       trainer_.visit_model([&](auto& model) { return observe_heads(model, probe_, steps_done(), runtime); }));

@@ -8,7 +8,8 @@
 ///                     activations, kept per layer                     decoder_parameters()
 /// @endverbatim
 ///
-/// - Everything is allocated when the object is created. A step allocates nothing.
+/// - Everything but scratch memory is allocated when the object is created. The model keeps the scratch memory of its
+///   first step for the others, which allocate nothing.
 /// - There is no tape: forward and backward are two plain functions that call the operators of regard::regard.
 /// - Attention never stores the L × L matrix: memory grows with the length, not with its square.
 /// - The gradient of a batch is the sum over its sequences, in order, of the gradient of each sequence. A batch in one
@@ -120,7 +121,7 @@ class REGARD_EXPORT DecoderTraining {
   std::span<const T> parameters() const;
   /// Returns the gradients, in the same order.
   std::span<T> gradients();
-  /// Returns the size of everything that was allocated, in bytes.
+  /// Returns the size of everything that was allocated but scratch memory, in bytes.
   std::size_t num_bytes() const;
 
   /// Returns where the time of all calls so far went.

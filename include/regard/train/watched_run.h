@@ -130,6 +130,8 @@ class REGARD_EXPORT WatchedRun {
 
  private:
   Index steps_done() const { return static_cast<Index>(trainer_.history().size()); }
+  // Adds a snapshot, unless there is one of this step.
+  void observe(const Runtime& runtime);
   // Sets what is measured at a snapshot.
   void evaluate(CurvePoint& point, const Runtime& runtime);
 
