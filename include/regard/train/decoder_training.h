@@ -8,8 +8,7 @@
 ///                     activations, kept per layer                     decoder_parameters()
 /// @endverbatim
 ///
-/// - Everything but scratch memory is allocated when the object is created. The model keeps the scratch memory of its
-///   first step for the others, which allocate nothing.
+/// - Memory is allocated when the object is created; scratch memory in the first step, and kept for the others.
 /// - There is no tape: forward and backward are two plain functions that call the operators of regard::regard.
 /// - Attention never stores the L × L matrix: memory grows with the length, not with its square.
 /// - The gradient of a batch is the sum over its sequences, in order, of the gradient of each sequence. A batch in one
