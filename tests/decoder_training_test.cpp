@@ -5,36 +5,14 @@
 // Read next: train/make_decoder_torch.py, optimizer_test.cpp.
 #include "regard/train/decoder_training.h"
 
-#include <atomic>
-#include <cstdlib>
 #include <cstring>
 #include <fstream>
-#include <new>
 #include <sstream>
 
 #include "support/arrays.h"
+#include "support/counted_news.h"
 #include "support/counting_memory.h"
 #include "support/rejection.h"
-
-namespace {
-std::atomic<std::size_t> num_news{0};  // calls of operator new, from any thread
-}
-
-[[gnu::noinline]] void* operator new(std::size_t bytes) {
-  ++num_news;
-  if (void* const memory = std::malloc(std::max<std::size_t>(bytes, 1))) return memory;
-  throw std::bad_alloc();
-}
-[[gnu::noinline]] void* operator new(std::size_t bytes, std::align_val_t alignment) {
-  ++num_news;
-  const auto unit = static_cast<std::size_t>(alignment);
-  if (void* const memory = std::aligned_alloc(unit, (bytes + unit - 1) / unit * unit)) return memory;
-  throw std::bad_alloc();
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace regard {
 namespace {

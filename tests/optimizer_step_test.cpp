@@ -3,27 +3,15 @@
 // Schedules compared with their formulas at every corner; initial values; and optimizer_step compared with the steps
 // that it consists of, on any number of threads, without an allocation.
 // Read next: optimizer_test.cpp.
-#include <atomic>
-#include <cstdlib>
 #include <numbers>
 #include <numeric>
 
 #include "regard/random.h"
 #include "regard/train/optimizer.h"
 #include "support/arrays.h"
+#include "support/counted_news.h"
+#include "support/counting_memory.h"
 #include "support/rejection.h"
-
-namespace {
-std::atomic<std::size_t> num_news{0};  // calls of operator new, from any thread
-}
-
-[[gnu::noinline]] void* operator new(std::size_t bytes) {
-  ++num_news;
-  if (void* const memory = std::malloc(std::max<std::size_t>(bytes, 1))) return memory;
-  throw std::bad_alloc();
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace regard {
 namespace {
@@ -318,12 +306,16 @@ TYPED_TEST(OptimizerStepOf, NonFiniteGradientsChangeNothing) {
 }
 
 TEST(OptimizerStep, TakesNothingFromOperatorNew) {
+  CountingMemory memory;
+  Runtime runtime;
+  runtime.workspace = &memory;
   for (const OptimizerKind optimizer : {OptimizerKind::adamw, OptimizerKind::muon}) {
     StepCase<float> run(optimizer, mixed_parameters());
-    run.step(0);  // fills the workspace and starts threads
+    run.step(0, runtime);  // starts threads
     const std::size_t before = num_news;
-    run.step(1);
+    run.step(1, runtime);
     EXPECT_EQ(num_news, before);
+    EXPECT_EQ(memory.in_use, 0U);
   }
 }
 

@@ -5,8 +5,6 @@
 // needs no memory however large the call.
 // Read next: attention_memory_test.cpp.
 #include "regard/plan.h"
-#include <atomic>
-#include <cstdlib>
 #include "regard/adamw.h"
 #include "regard/attention_backward.h"
 #include "regard/attention_statistics.h"
@@ -20,28 +18,9 @@
 #include "regard/rotary.h"
 #include "support/attention_cases.h"
 #include "support/attention_checks.h"
+#include "support/counted_news.h"
 #include "support/counting_memory.h"
 #include "support/rejection.h"
-
-namespace {
-std::atomic<std::size_t> num_news{0};  // calls of operator new, from any thread
-}
-
-[[gnu::noinline]] void* operator new(std::size_t bytes) {
-  ++num_news;
-  if (void* const memory = std::malloc(std::max<std::size_t>(bytes, 1))) return memory;
-  throw std::bad_alloc();
-}
-[[gnu::noinline]] void* operator new(std::size_t bytes, std::align_val_t alignment) {
-  ++num_news;
-  const std::size_t step = static_cast<std::size_t>(alignment);
-  if (void* const memory = std::aligned_alloc(step, (bytes / step + 1) * step)) return memory;
-  throw std::bad_alloc();
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
 
 namespace regard {
 namespace {

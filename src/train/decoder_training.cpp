@@ -485,13 +485,6 @@ struct DecoderTraining<T>::State {
   std::uint64_t dropout_seed = 0;
   bool accumulate = false;
 
-  // The caller's runtime, with scratch of this model unless the caller has chosen another.
-  Runtime with_scratch(const Runtime& runtime) {
-    Runtime result = runtime;
-    if (result.workspace == nullptr) result.workspace = &scratch;
-    return result;
-  }
-
   mutable TrainingProfile profile;
   internal::ScratchMemory scratch;
 };
@@ -545,7 +538,7 @@ template <class T>
 double DecoderTraining<T>::forward_backward(const TrainingBatch& batch, bool accumulate,
                                             const AttentionObserver<T>& observer, const Runtime& given) {
   State& s = *state_;
-  const Runtime runtime = s.with_scratch(given);
+  const Runtime runtime = internal::with_scratch(given, s.scratch);
   s.load(batch);
   s.accumulate = accumulate;
   s.forward({}, runtime);
@@ -558,7 +551,7 @@ template <class T>
 double DecoderTraining<T>::evaluate(const TrainingBatch& batch, const AblatedHead& ablated, TensorView<T, 2> row_loss,
                                     Index* correct, const Runtime& given) {
   State& s = *state_;
-  const Runtime runtime = s.with_scratch(given);
+  const Runtime runtime = internal::with_scratch(given, s.scratch);
   if (ablated.layer >= s.config.num_layers || (ablated.layer >= 0 && ablated.head >= s.config.num_heads) ||
       ablated.head < 0) {
     internal::reject("ablated is layer " + std::to_string(ablated.layer) + ", head " + std::to_string(ablated.head) +

@@ -19,6 +19,8 @@
 #include <new>
 #include <vector>
 
+#include "regard/runtime.h"
+
 namespace regard::inline v0::internal {
 
 class ScratchMemory final : public std::pmr::memory_resource {
@@ -66,5 +68,12 @@ class ScratchMemory final : public std::pmr::memory_resource {
   std::mutex mutex_;
   std::array<SizeClass, 64> classes_;
 };
+
+// The caller's runtime, with this scratch memory unless the caller has chosen another.
+inline Runtime with_scratch(const Runtime& runtime, ScratchMemory& memory) {
+  Runtime result = runtime;
+  if (result.workspace == nullptr) result.workspace = &memory;
+  return result;
+}
 
 }  // namespace regard::inline v0::internal

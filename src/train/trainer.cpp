@@ -17,6 +17,7 @@
 #include "divergence.h"
 #include "regard/random.h"
 #include "regard/train/optimizer.h"
+#include "scratch_memory.h"
 
 namespace regard::inline v0 {
 namespace internal {
@@ -72,6 +73,7 @@ struct Run {
 
   DecoderTraining<T> model;
   std::vector<T> first_moment, second_moment, scratch;
+  ScratchMemory optimizer_memory;
 };
 
 // The sum over all rows in order.
@@ -147,7 +149,7 @@ TrainingStep Trainer::State::advance(Run<T>& of, const Runtime& runtime) {
   }
   result.loss = examples.num_targets > 0 ? sum / static_cast<double>(examples.num_targets) : 0;
   // A stop would leave some parameters updated and others not.
-  Runtime unstopped = runtime;
+  Runtime unstopped = with_scratch(runtime, of.optimizer_memory);
   unstopped.stop = {};
   throw_if_stopped(runtime.stop, "Trainer::step");
   is_broken = true;

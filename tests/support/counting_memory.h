@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A workspace that counts what is allocated and returned, and can fail. It takes nothing from operator new.
+// A workspace that counts what is allocated and returned, and can fail. It takes nothing from operator new. Threads may share it.
 #pragma once
 
 #include <algorithm>
 #include <cstdlib>
 #include <limits>
 #include <memory_resource>
+#include <mutex>
 #include <new>
 
 namespace regard {
@@ -20,6 +21,7 @@ class CountingMemory : public std::pmr::memory_resource {
 
  private:
   void* do_allocate(std::size_t bytes, std::size_t alignment) override {
+    const std::scoped_lock lock(mutex_);
     if (calls++ == failing_call || in_use + bytes > reject_above) throw std::bad_alloc();
     in_use += bytes;
     largest = std::max(largest, in_use);
@@ -27,10 +29,13 @@ class CountingMemory : public std::pmr::memory_resource {
     throw std::bad_alloc();
   }
   void do_deallocate(void* memory, std::size_t bytes, std::size_t) override {
+    const std::scoped_lock lock(mutex_);
     in_use -= bytes;
     std::free(memory);
   }
   bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override { return this == &other; }
+
+  std::mutex mutex_;
 };
 
 }  // namespace regard
