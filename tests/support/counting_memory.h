@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A workspace that counts what is allocated and returned, and can fail. It takes nothing from operator new. Threads may share it.
+// A workspace that counts what is allocated and returned, and can fail. It takes nothing from operator new. Threads may
+// share it.
 #pragma once
 
 #include <algorithm>
