@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// load_encoder: variants that it accepts (prefixes, older names, other types), and the messages for what it rejects.
+// load_encoder and read_encoder: variants that they accept (prefixes, older names, other types), and the messages for
+// what they reject. Every rejection of a folder is compared with that of the same files in memory.
 // Read next: encoder_test.cpp, src/model/encoder/encoder_family.cpp.
 #include <gtest/gtest.h>
 
@@ -12,6 +13,7 @@
 #include <sstream>
 
 #include "support/encoder_reference.h"
+#include "support/model_bytes.h"
 #include "support/rejection.h"
 
 namespace regard {
@@ -36,10 +38,12 @@ Parts tiny_parts() {
   return parts;
 }
 
-std::string tiny_config() {
-  std::ostringstream text;
-  text << std::ifstream(kTiny + "/config.json").rdbuf();
-  return text.str();
+std::string tiny_config() { return file_bytes(kTiny + "/config.json"); }
+
+// Loads from memory what a folder holds, under the folder's name.
+Encoder read_in_memory(const std::string& folder, const ModelFileOptions& options = {}) {
+  return read_encoder(file_bytes(folder + "/config.json"),
+                      share_bytes(to_bytes(file_bytes(folder + "/model.safetensors"))), folder, options);
 }
 
 // The text with one part replaced by another.
@@ -81,10 +85,11 @@ class Folder {
   std::string path_;
 };
 
-// The message of load_encoder, with FOLDER in place of the folder's path.
+// The message of load_encoder, which is that of read_encoder, with FOLDER in place of the folder's path.
 std::string rejection(const std::string& config, const Parts& parts, const ModelFileOptions& options = {}) {
   const Folder folder(config, parts);
   const std::string text = regard::rejection<std::runtime_error>([&] { load_encoder(folder.path(), options); });
+  EXPECT_EQ(regard::rejection<std::runtime_error>([&] { read_in_memory(folder.path(), options); }), text);
   return text == "accepted" ? text : with(text, folder.path(), "FOLDER");
 }
 std::string rejection(const Parts& parts) { return rejection(tiny_config(), parts); }
@@ -120,6 +125,14 @@ TEST(EncoderLoad, ReadsConfigAndHash) {
   EXPECT_EQ(encoder.config.head_size(), 10);
   EXPECT_EQ(encoder.family, "bert");
   EXPECT_EQ(encoder.checkpoint->sha256(), "72996caf631517e28a1bcf7363d7757eb65f9a16ea9e81e29cd926bd6b412daa");
+}
+
+TEST(EncoderLoad, MemoryGivesTheModelOfTheFolder) {
+  const Encoder from_folder = load_encoder(kTiny);
+  const Encoder from_memory = read_in_memory(kTiny);
+  EXPECT_EQ(output_of(from_memory), output_of(from_folder));
+  EXPECT_EQ(from_memory.checkpoint->sha256(), from_folder.checkpoint->sha256());
+  EXPECT_EQ(from_memory.checkpoint->name(), kTiny + "/model.safetensors");
 }
 
 TEST(EncoderLoad, CopyOutlivesTheOriginal) {

@@ -36,8 +36,8 @@ void stops(const char* name, const std::function<void(const Runtime&)>& call) {
 
 TEST(ModelStop, ReadingTensors) {
   const std::string header = R"({"half": {"dtype": "F16", "shape": [2], "data_offsets": [0, 4]}})";
-  const std::vector<std::byte> bytes = to_bytes(safetensors_bytes(header, std::string("\x00\x3c\x00\xc0", 4)));
-  const Checkpoint half = parse_safetensors(bytes, "half");
+  const SharedBytes bytes = share_bytes(to_bytes(safetensors_bytes(header, std::string("\x00\x3c\x00\xc0", 4))));
+  const Checkpoint half = Checkpoint::read_memory(bytes, "half");
   const Checkpoint tiny = Checkpoint::read_file(kTiny + "/model.safetensors");
   const StoredTensor& single = tiny.tensors().front();
   ASSERT_EQ(single.type, ElementType::float32);
@@ -46,7 +46,7 @@ TEST(ModelStop, ReadingTensors) {
   stops("read_file", [](const Runtime& r) { Checkpoint::read_file(kTiny + "/model.safetensors", {}, r.stop); });
   stops("mapped", [](const Runtime& r) { Checkpoint::read_file(kTiny + "/model.safetensors", {.map = true}, r.stop); });
   stops("read_folder", [](const Runtime& r) { Checkpoint::read_folder(kTiny, {}, r.stop); });
-  stops("parse_safetensors", [&](const Runtime& r) { parse_safetensors(bytes, "half", {}, r.stop); });
+  stops("read_memory", [&](const Runtime& r) { Checkpoint::read_memory(bytes, "half", {}, r.stop); });
   stops("read_float32 of F32",
         [&](const Runtime& r) { EXPECT_EQ(tiny.read_float32(single, r.stop)[0], tiny.read_float32(single)[0]); });
   stops("read_float32 of F16",

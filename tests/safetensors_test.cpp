@@ -19,7 +19,7 @@ namespace regard {
 namespace {
 
 Checkpoint parse(std::string_view bytes, const ModelFileOptions& options = {}) {
-  return parse_safetensors(to_bytes(bytes), "m", options);
+  return Checkpoint::read_memory(share_bytes(to_bytes(bytes)), "m", options);
 }
 
 std::string rejection(std::string_view bytes, const ModelFileOptions& options = {}) {
@@ -391,6 +391,40 @@ TEST(Safetensors, BytesOutliveTheCheckpoint) {
     shared = checkpoint.share_float32(checkpoint.tensors()[0]);
   }
   EXPECT_EQ(shared.get()[2], 3.0f);
+}
+
+TEST(Safetensors, BytesInMemoryAreNotCopied) {
+  const std::string header = braced(entry("w", "F32", "[3]", "[0,12]"));
+  const SharedBytes bytes = share_bytes(
+      to_bytes(safetensors_bytes(header + std::string(8 - header.size() % 8, ' '), bytes_of<float>({1, 2, 3}))));
+  const Checkpoint checkpoint = Checkpoint::read_memory(bytes, "m");
+  EXPECT_EQ(checkpoint.name(), "m");
+  const std::byte* first = bytes.first.get() + bytes.count - 12;
+  EXPECT_EQ(checkpoint.tensors()[0].bytes.data(), first);
+  EXPECT_EQ(static_cast<const void*>(checkpoint.share_float32(checkpoint.tensors()[0]).get()),
+            static_cast<const void*>(first));
+  EXPECT_EQ(bytes.first.use_count(), 3);  // here, and the checkpoint's header and data
+}
+
+TEST(Safetensors, MemoryIsReadAsAFileIs) {
+  const std::string header = braced(entry("w", "F32", "[3]", "[0,12]"));
+  const std::string good = safetensors_bytes(header, bytes_of<float>({1, 2, 3}));
+  const TestFolder folder;
+  for (const std::string& bytes :
+       {good, good.substr(0, 5), good.substr(0, 20), good.substr(0, good.size() - 1), good + "x", std::string(),
+        std::string("PK\3\4"), safetensors_bytes(header, bytes_of<float>({1, HUGE_VALF, 3}))}) {
+    const std::string path = folder.write("m", bytes);
+    std::string from_file = regard::rejection<std::runtime_error>([&] { Checkpoint::read_file(path); });
+    if (from_file.starts_with(path)) from_file.replace(0, path.size(), "m");
+    EXPECT_EQ(rejection(bytes), from_file);
+  }
+  EXPECT_EQ(parse(good).sha256(), Checkpoint::read_file(folder.write("m", good)).sha256());
+  // The list of tensors takes up to twice the bytes of the header.
+  const std::string needed = std::to_string(2 * header.size());
+  const std::string available = std::to_string(2 * header.size() - 1);
+  EXPECT_EQ(rejection(good, {.max_memory_bytes = 2 * header.size()}), "accepted");
+  EXPECT_EQ(rejection(good, {.max_memory_bytes = 2 * header.size() - 1}),
+            "m: needs " + needed + " bytes of memory; " + available + " are available");
 }
 
 }  // namespace

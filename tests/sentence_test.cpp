@@ -11,6 +11,7 @@
 #include <limits>
 #include <stdexcept>
 
+#include "support/model_bytes.h"
 #include "support/sentence_model.h"
 
 namespace regard {
@@ -34,6 +35,44 @@ TEST(ReadSentence, GroupsThePiecesOfAWord) {
   EXPECT_TRUE(sentence.words.front().special && sentence.words.back().special);
   EXPECT_FALSE(sentence.words[2].special);
   EXPECT_EQ(sentence.words.back().tokens, (std::vector<Index>{8}));
+}
+
+ModelInMemory files_of_the_small_model() {
+  const std::string folder = std::string(REGARD_ENCODER_DATA) + "/tiny";
+  return {.name = "tiny",
+          .config_json = read_model_text(folder, "config.json", 1 << 20),
+          .tokenizer_json = small_tokenizer_json(),
+          .safetensors = share_bytes(to_bytes(file_bytes(folder + "/model.safetensors")))};
+}
+
+TEST(ReadSentenceModel, GivesTheModelOfTheFolder) {
+  const SentenceModel model = read_sentence_model(files_of_the_small_model());
+  EXPECT_EQ(model.folder, "tiny");
+  EXPECT_EQ(model.sha256(), small_sentence_model().sha256());
+  const Sentence from_memory = read_sentence(model, "he sat on the bank of the river");
+  const Sentence from_folder = read("he sat on the bank of the river");
+  EXPECT_EQ(from_memory.tokens.ids, from_folder.tokens.ids);
+  EXPECT_EQ(mean_pooled(from_memory.trace), mean_pooled(from_folder.trace));
+}
+
+TEST(ReadSentenceModel, RejectsFilesThatDoNotMatch) {
+  const auto rejected = [](const ModelInMemory& files) {
+    return rejection<DataError>([&] { read_sentence_model(files); });
+  };
+  ModelInMemory files = files_of_the_small_model();
+  files.tokenizer_json = "{";
+  EXPECT_TRUE(rejected(files).starts_with("tiny/tokenizer.json: byte 1: ")) << rejected(files);
+  files.config_json = "[]";
+  EXPECT_TRUE(rejected(files).starts_with("tiny/config.json: byte 0: ")) << rejected(files);
+  files = files_of_the_small_model();
+  files.safetensors.count -= 1;
+  EXPECT_TRUE(rejected(files).starts_with("tiny/model.safetensors: byte ")) << rejected(files);
+  files = files_of_the_small_model();
+  regard_tokenizer::TokenizerText text;
+  text.vocabulary = {"[UNK]", "[CLS]", "[SEP]"};
+  for (int i = 0; text.vocabulary.size() < 61; ++i) text.vocabulary.push_back("word" + std::to_string(i));
+  files.tokenizer_json = regard_tokenizer::tokenizer_json(text);
+  EXPECT_EQ(rejected(files), "tiny: tokenizer.json has 61 tokens and config.json a vocab_size of 60");
 }
 
 TEST(ReadSentence, EmptyTextHasOnlySpecialTokens) {

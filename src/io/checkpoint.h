@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The contents of a Checkpoint, and the reader of one of its files.
-// Read next: safetensors.cpp, model_folder.cpp.
+// The contents of a Checkpoint, and the reader of one of its files, which may be in memory.
+// Read next: safetensors.cpp, safetensors_file.cpp, model_folder.cpp.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
-#include "file_bytes.h"
 #include "regard/io/safetensors.h"
 
 namespace regard::inline v0 {
@@ -22,8 +23,22 @@ struct LoadedFile {
   std::vector<StoredTensor> tensors{};  // in the order of their data
 };
 
+class ModelFile;  // file_bytes.h
 // Throws like Checkpoint::read_file; available memory is checked for this file only.
 LoadedFile read_safetensors(const ModelFile& file, const ModelFileOptions& options, const std::stop_token& stop);
+
+// A file begins with the length of its header.
+inline constexpr std::uint64_t kLengthBytes = 8;
+// Both functions below throw like Checkpoint::read_memory.
+// The length of the header. front: the first kKindBytes bytes, or all there are; num_bytes: those of the whole file.
+std::uint64_t header_length(std::span<const std::byte> front, std::uint64_t num_bytes, const std::string& path,
+                            const ModelFileOptions& options);
+// front: the length and the header. read_data is called after the header has been checked.
+LoadedFile load_parts(std::string path, SharedBytes front, std::uint64_t num_data_bytes,
+                      const std::function<SharedBytes()>& read_data, const ModelFileOptions& options,
+                      const std::stop_token& stop);
+// A range of bytes that keeps the whole alive.
+SharedBytes part(const SharedBytes& whole, std::size_t begin, std::size_t count);
 
 // Throws regard::DataError, stating both numbers, if num_bytes exceeds the memory that may be used.
 void check_memory(const std::string& path, std::uint64_t num_bytes, const ModelFileOptions& options);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A model file, opened so that only regular files are ever read and nothing blocks, and then read or mapped; and the
-// detection of files of a different kind than expected.
+// A model file, opened so that only regular files are ever read and nothing blocks, and then read or mapped.
 //
 //     open ── fstat: regular? how long? ── read at most that many bytes ── fstat: same file, length and time?
 //
@@ -10,13 +9,10 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
-#include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 
-#include "regard/runtime.h"
+#include "regard/io/safetensors.h"
 
 namespace regard::inline v0::internal {
 
@@ -25,13 +21,6 @@ std::string system_reason();
 
 // Throws regard::DataError if the path is not a folder.
 void check_is_folder(const std::string& path);
-
-// The bytes held by a file's reader: allocated memory, or the mapped file.
-struct SharedBytes {
-  std::shared_ptr<const std::byte> first;
-  std::size_t count = 0;
-  std::span<const std::byte> span() const { return {first.get(), count}; }
-};
 
 class ModelFile {
  public:
@@ -68,11 +57,5 @@ class ModelFile {
   std::uint64_t num_bytes_ = 0;
   Stamp opened_{};
 };
-
-// "this is a gzip archive, not safetensors; unpack it first", if the first bytes of a file identify a different kind
-// than the expected one.
-std::optional<std::string> foreign_kind(std::span<const std::byte> first_bytes, std::string_view expected);
-// The number of bytes that foreign_kind examines.
-inline constexpr std::size_t kKindBytes = 64;
 
 }  // namespace regard::inline v0::internal

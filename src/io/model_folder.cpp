@@ -13,6 +13,8 @@
 #include <tuple>
 
 #include "checkpoint.h"
+#include "file_bytes.h"
+#include "file_kind.h"
 #include "regard/error.h"
 #include "regard/io/json.h"
 #include "regard/io/utf8.h"

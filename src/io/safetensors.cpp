@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reads a safetensors file.
+// Reads a safetensors file in memory. safetensors_file.cpp reads one from a path, by the same functions.
 //
-//     open ── length of the header ── header ── enough memory? ── data ── NaN or ∞? ── unchanged? ──▶ Checkpoint
+//     length of the header ── enough memory? ── header ── data ── NaN or ∞? ──▶ Checkpoint
 //
-// Read next: safetensors_header.cpp (the rules), model_folder.cpp (shards).
+// Read next: safetensors_header.cpp (the rules), safetensors_file.cpp, model_folder.cpp (shards).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,6 +15,7 @@
 #include <iterator>
 
 #include "checkpoint.h"
+#include "file_kind.h"
 #include "regard/error.h"
 #include "regard/io/sha256.h"
 #include "regard/io/utf8.h"
@@ -25,45 +26,12 @@ static_assert(std::endian::native == std::endian::little, "tensors are viewed as
 namespace regard::inline v0 {
 namespace {
 
-using internal::ModelFile;
-using internal::SharedBytes;
-
 // In the order of ElementType, from 1.
 constexpr std::array<std::string_view, 13> kTypeNames{"F32", "F64", "BOOL", "I32", "I64", "BF16", "F16",
                                                       "I8",  "U8",  "I16",  "U16", "U32", "U64"};
 
 [[noreturn]] void fail(const std::string& name, std::uint64_t at, const std::string& what) {
   throw DataError(fmt::format("{}: byte {}: {}", escape_for_terminal(name), at, what));
-}
-
-// ---- the header's length
-
-constexpr std::uint64_t kLengthBytes = 8;
-
-std::uint64_t header_length(std::span<const std::byte> front, std::uint64_t num_bytes, const std::string& name,
-                            const ModelFileOptions& options) {
-  if (num_bytes == 0) fail(name, 0, "the file is empty; expected safetensors");
-  const auto reject = [&](std::uint64_t at, const std::string& what) {
-    // A valid file may begin with the same bytes as another kind, so only rejected files are identified by them.
-    if (const auto kind = internal::foreign_kind(front, "safetensors")) fail(name, 0, *kind);
-    fail(name, at, what);
-  };
-  if (num_bytes < kLengthBytes) reject(0, fmt::format("the file has {} bytes, too few for safetensors", num_bytes));
-  std::uint64_t length = 0;
-  std::memcpy(&length, front.data(), sizeof(length));
-  if (length > num_bytes - kLengthBytes) {
-    reject(0, fmt::format("the header should be {} bytes long, but only {} bytes follow", length,
-                          num_bytes - kLengthBytes));
-  }
-  if (length > options.max_header_bytes) {
-    reject(0, fmt::format(
-                  "the header is {} bytes long; at most {} are read (the option max_header_bytes raises this limit)",
-                  length, options.max_header_bytes));
-  }
-  if (length == 0 || front[kLengthBytes] != std::byte{'{'}) {
-    reject(kLengthBytes, "the header does not begin with {; not a safetensors file");
-  }
-  return length;
 }
 
 // ---- numbers
@@ -167,7 +135,7 @@ void reject_nonfinite(const StoredTensor& tensor, std::uint64_t offset, const st
 
 std::vector<internal::HeaderEntry> entries_of(const internal::LoadedFile& file, std::uint64_t num_data_bytes,
                                               const ModelFileOptions& options, const std::stop_token& stop) {
-  const std::span<const std::byte> text = file.front.span().subspan(kLengthBytes);
+  const std::span<const std::byte> text = file.front.span().subspan(internal::kLengthBytes);
   return internal::read_safetensors_header({reinterpret_cast<const char*>(text.data()), text.size()}, num_data_bytes,
                                            file.path, options, stop);
 }
@@ -184,11 +152,6 @@ void add_tensors(std::vector<internal::HeaderEntry> entries, internal::LoadedFil
   }
 }
 
-// A range of bytes that keeps the whole alive.
-SharedBytes part(const SharedBytes& whole, std::size_t begin, std::size_t count) {
-  return {{whole.first, whole.first.get() + begin}, count};
-}
-
 }  // namespace
 
 std::string_view safetensors_type_name(ElementType type) { return kTypeNames[static_cast<std::size_t>(type) - 1]; }
@@ -202,22 +165,44 @@ void check_memory(const std::string& path, std::uint64_t num_bytes, const ModelF
       fmt::format("{}: needs {} bytes of memory; {} are available", escape_for_terminal(path), num_bytes, limit));
 }
 
-LoadedFile read_safetensors(const ModelFile& file, const ModelFileOptions& options, const std::stop_token& stop) {
-  std::array<std::byte, kKindBytes> first{};
-  const auto front = std::span(first).first(std::min<std::size_t>(first.size(), file.num_bytes()));
-  file.read(0, front);
-  const std::uint64_t length = header_length(front, file.num_bytes(), file.path(), options);
-  const std::uint64_t data_begin = kLengthBytes + length;
-  const std::uint64_t num_data_bytes = file.num_bytes() - data_begin;
-  // The list of tensors takes up to twice as many bytes as the header.
-  check_memory(file.path(), 3 * length + (options.map ? 0 : num_data_bytes), options);
-  LoadedFile loaded{.path = file.path(), .front = file.read(0, data_begin, stop)};
+std::uint64_t header_length(std::span<const std::byte> front, std::uint64_t num_bytes, const std::string& name,
+                            const ModelFileOptions& options) {
+  if (num_bytes == 0) fail(name, 0, "the file is empty; expected safetensors");
+  const auto reject = [&](std::uint64_t at, const std::string& what) {
+    // A valid file may begin with the same bytes as another kind, so only rejected files are identified by them.
+    if (const auto kind = foreign_kind(front, "safetensors")) fail(name, 0, *kind);
+    fail(name, at, what);
+  };
+  if (num_bytes < kLengthBytes) reject(0, fmt::format("the file has {} bytes, too few for safetensors", num_bytes));
+  std::uint64_t length = 0;
+  std::memcpy(&length, front.data(), sizeof(length));
+  if (length > num_bytes - kLengthBytes) {
+    reject(0, fmt::format("the header should be {} bytes long, but only {} bytes follow", length,
+                          num_bytes - kLengthBytes));
+  }
+  if (length > options.max_header_bytes) {
+    reject(0, fmt::format(
+                  "the header is {} bytes long; at most {} are read (the option max_header_bytes raises this limit)",
+                  length, options.max_header_bytes));
+  }
+  if (length == 0 || front[kLengthBytes] != std::byte{'{'}) {
+    reject(kLengthBytes, "the header does not begin with {; not a safetensors file");
+  }
+  return length;
+}
+
+LoadedFile load_parts(std::string path, SharedBytes front, std::uint64_t num_data_bytes,
+                      const std::function<SharedBytes()>& read_data, const ModelFileOptions& options,
+                      const std::stop_token& stop) {
+  LoadedFile loaded{.path = std::move(path), .front = std::move(front)};
   std::vector<HeaderEntry> entries = entries_of(loaded, num_data_bytes, options, stop);
-  loaded.data =
-      options.map ? part(file.map(), data_begin, num_data_bytes) : file.read(data_begin, num_data_bytes, stop);
+  loaded.data = read_data();
   add_tensors(std::move(entries), loaded, options, stop);
-  file.check_unchanged();
   return loaded;
+}
+
+SharedBytes part(const SharedBytes& whole, std::size_t begin, std::size_t count) {
+  return {{whole.first, whole.first.get() + begin}, count};
 }
 
 }  // namespace internal
@@ -234,25 +219,24 @@ Checkpoint::Contents::Contents(std::string name_, std::vector<internal::LoadedFi
             [](const StoredTensor& a, const StoredTensor& b) { return a.name < b.name; });
 }
 
-Checkpoint Checkpoint::read_file(const std::string& path, const ModelFileOptions& options,
-                                 const std::stop_token& stop) {
-  std::vector<internal::LoadedFile> files;
-  files.push_back(internal::read_safetensors(ModelFile(path), options, stop));
-  return Checkpoint(std::make_shared<Contents>(path, std::move(files)));
+SharedBytes share_bytes(std::vector<std::byte> bytes) {
+  const auto owner = std::make_shared<const std::vector<std::byte>>(std::move(bytes));
+  return {{owner, owner->data()}, owner->size()};
 }
 
-Checkpoint parse_safetensors(std::vector<std::byte> bytes, std::string name, const ModelFileOptions& options,
-                             const std::stop_token& stop) {
-  const auto owner = std::make_shared<const std::vector<std::byte>>(std::move(bytes));
-  const SharedBytes whole{{owner, owner->data()}, owner->size()};
-  const auto front = whole.span().first(std::min(internal::kKindBytes, whole.count));
-  const std::uint64_t data_begin = kLengthBytes + header_length(front, whole.count, name, options);
-  internal::LoadedFile file{
-      .path = name, .front = part(whole, 0, data_begin), .data = part(whole, data_begin, whole.count - data_begin)};
-  add_tensors(entries_of(file, file.data.count, options, stop), file, options, stop);
+Checkpoint Checkpoint::read_memory(SharedBytes bytes, std::string name, const ModelFileOptions& options,
+                                   const std::stop_token& stop) {
+  const auto first = bytes.span().first(std::min(internal::kKindBytes, bytes.count));
+  const std::uint64_t length = internal::header_length(first, bytes.count, name, options);
+  // The list of tensors takes up to twice as many bytes as the header.
+  internal::check_memory(name, 2 * length, options);
+  const std::uint64_t data_begin = internal::kLengthBytes + length;
+  const std::uint64_t num_data_bytes = bytes.count - data_begin;
   std::vector<internal::LoadedFile> files;
-  files.push_back(std::move(file));
-  return Checkpoint(std::make_shared<Checkpoint::Contents>(std::move(name), std::move(files)));
+  files.push_back(internal::load_parts(
+      name, internal::part(bytes, 0, data_begin), num_data_bytes,
+      [&] { return internal::part(bytes, data_begin, num_data_bytes); }, options, stop));
+  return Checkpoint(std::make_shared<Contents>(std::move(name), std::move(files)));
 }
 
 const std::string& Checkpoint::name() const { return contents_->name; }

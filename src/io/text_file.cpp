@@ -10,6 +10,7 @@
 #include <span>
 
 #include "file_bytes.h"
+#include "file_kind.h"
 #include "regard/error.h"
 #include "regard/io/json.h"
 #include "regard/io/utf8.h"

@@ -25,6 +25,8 @@ std::string shown_name(std::string_view name) { return escape_for_terminal(name)
 
 }  // namespace
 
+std::string file_in(const std::string& folder, std::string_view file) { return fmt::format("{}/{}", folder, file); }
+
 void ModelTensors::expect(const std::string& name, const StoredTensor* found, const std::vector<Index>& shape,
                           std::string_view fields, std::function<void(const float*)> fill) {
   std::string expected = "expected " + shape_text(shape);

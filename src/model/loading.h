@@ -20,6 +20,9 @@
 namespace regard::inline v0::internal {
 
 inline constexpr std::string_view kConfigFile = "config.json";
+inline constexpr std::string_view kTensorFile = "model.safetensors";
+// "FOLDER/FILE", for messages.
+std::string file_in(const std::string& folder, std::string_view file);
 // That of MiniLM has 612 bytes; lists of labels make those of some other models longer.
 inline constexpr std::uint64_t kMaxConfigBytes = 4 << 20;
 

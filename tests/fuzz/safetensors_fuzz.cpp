@@ -50,7 +50,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto bytes = std::as_bytes(std::span(data, size));
   const auto parse = [&](bool allow_nonfinite) {
     try {
-      check(regard::parse_safetensors({bytes.begin(), bytes.end()}, "fuzz", {.allow_nonfinite = allow_nonfinite}),
+      check(regard::Checkpoint::read_memory(regard::share_bytes({bytes.begin(), bytes.end()}), "fuzz",
+                                            {.allow_nonfinite = allow_nonfinite, .max_memory_bytes = 1 << 30}),
             size);
       return true;
     } catch (const std::runtime_error& error) {

@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <fstream>
 #include <span>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -37,6 +38,13 @@ inline std::string safetensors_bytes(std::string_view header, std::string_view d
 inline std::vector<std::byte> to_bytes(std::string_view text) {
   const auto bytes = std::as_bytes(std::span(text));
   return {bytes.begin(), bytes.end()};
+}
+
+// The bytes of a file.
+inline std::string file_bytes(const std::string& path) {
+  std::ostringstream bytes;
+  bytes << std::ifstream(path, std::ios::binary).rdbuf();
+  return bytes.str();
 }
 
 // An empty folder, removed with all its contents.

@@ -44,7 +44,7 @@ struct ModelExtents {
 /// A model with what splits a text into its tokens: an encoder with a tokenizer, or a decoder with a vocabulary. Copies
 /// share memory.
 struct SentenceModel {
-  std::string folder;                     ///< The folder that the model was loaded from.
+  std::string folder;                     ///< The folder that the model was loaded from, or its name.
   Encoder encoder{};                      ///< The encoder; without layers if the model is a decoder.
   std::optional<Tokenizer> tokenizer{};   ///< The tokenizer of the encoder.
   std::optional<TrainedModel> trained{};  ///< The decoder with its vocabulary.
@@ -80,6 +80,24 @@ struct SentenceModel {
 ///                    more tokens than the encoder's word table has rows.
 /// @throws Cancelled  if a stop is requested.
 REGARD_EXPORT SentenceModel load_sentence_model(const std::string& folder, const ModelFileOptions& options = {},
+                                                const Runtime& runtime = {});
+
+/// The files of an encoder, in memory.
+struct ModelInMemory {
+  std::string name;            ///< Name of the model, shown in place of a folder.
+  std::string config_json;     ///< The text of config.json.
+  std::string tokenizer_json;  ///< The text of tokenizer.json.
+  SharedBytes safetensors;     ///< The bytes of model.safetensors.
+};
+/// Loads an encoder and its tokenizer from memory. No file is opened.
+///
+/// @param files    The files. The bytes of the tensors are not copied; the model keeps them alive.
+/// @param options  Limits, and whether NaN and ±∞ are accepted.
+/// @param runtime  Threads, scratch memory and cancellation.
+/// @return The model, as load_sentence_model() returns it for a folder with the same files.
+/// @throws DataError  as load_sentence_model() does; the message gives the model's name in place of the folder's path.
+/// @throws Cancelled  if a stop is requested.
+REGARD_EXPORT SentenceModel read_sentence_model(const ModelInMemory& files, const ModelFileOptions& options = {},
                                                 const Runtime& runtime = {});
 
 /// A word of a sentence.

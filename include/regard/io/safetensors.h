@@ -13,7 +13,7 @@
 /// Format: the README of safetensors. This reader is stricter than the original: no duplicate name, no unknown field,
 /// names of 1 to 512 bytes without control characters, at most 8 axes, extents of at most 2^48, at most 4096 shards.
 ///
-/// Read next: src/io/safetensors.cpp, src/io/model_folder.cpp.
+/// Read next: src/io/safetensors.cpp, src/io/safetensors_file.cpp, src/io/model_folder.cpp.
 #pragma once
 
 #include <cstddef>
@@ -44,6 +44,19 @@ struct StoredTensor {
   std::vector<Index> shape;                 ///< Extents; empty for a scalar.
   std::span<const std::byte> bytes;         ///< The elements, in memory that the Checkpoint owns.
 };
+
+/// Bytes in memory, and what keeps them alive. Copies share the bytes.
+struct SharedBytes {
+  std::shared_ptr<const std::byte> first;  ///< The first byte; null if there are none.
+  std::size_t count = 0;                   ///< Number of bytes.
+  /// Returns the bytes.
+  std::span<const std::byte> span() const { return {first.get(), count}; }
+};
+/// Returns bytes that own their memory.
+///
+/// @param bytes  The bytes.
+/// @return The same bytes, not copied.
+REGARD_EXPORT SharedBytes share_bytes(std::vector<std::byte> bytes);
 
 /// How files of a model are read, and the limits for them.
 struct ModelFileOptions {
@@ -100,7 +113,20 @@ class REGARD_EXPORT Checkpoint {
   static Checkpoint read_folder(const std::string& folder, const ModelFileOptions& options = {},
                                 const std::stop_token& stop = {});
 
-  /// Returns the path of the file, or of the index.
+  /// Reads a safetensors file that is already in memory. The bytes are not copied, and no file is opened.
+  ///
+  /// @param bytes    The whole file. The checkpoint and all its copies keep it alive.
+  /// @param name     Name of the file in error messages.
+  /// @param options  Limits, and whether NaN and ±∞ are accepted.
+  /// @param stop     Stop token, polled while the bytes are checked.
+  /// @return The tensors.
+  /// @throws DataError  as read_file() does for the contents of a file, and if there is too little memory for the list
+  ///                    of tensors.
+  /// @throws Cancelled  if a stop is requested.
+  static Checkpoint read_memory(SharedBytes bytes, std::string name, const ModelFileOptions& options = {},
+                                const std::stop_token& stop = {});
+
+  /// Returns the path of the file or of the index, or the name given to read_memory().
   const std::string& name() const;
   /// Returns all tensors, in ascending order of the bytes of their names.
   const std::vector<StoredTensor>& tensors() const;
@@ -149,22 +175,8 @@ class REGARD_EXPORT Checkpoint {
  private:
   struct Contents;
   explicit Checkpoint(std::shared_ptr<const Contents> contents) : contents_(std::move(contents)) {}
-  friend REGARD_EXPORT Checkpoint parse_safetensors(std::vector<std::byte> bytes, std::string name,
-                                                    const ModelFileOptions& options, const std::stop_token& stop);
   std::shared_ptr<const Contents> contents_;
 };
-
-/// Parses a safetensors file that is already in memory.
-///
-/// @param bytes    The whole file. The checkpoint takes ownership of it.
-/// @param name     Name of the file in error messages.
-/// @param options  Limits, and whether NaN and ±∞ are accepted.
-/// @param stop     Stop token, polled while the bytes are checked.
-/// @return The tensors.
-/// @throws DataError  as Checkpoint::read_file() does for the contents of a file.
-/// @throws Cancelled  if a stop is requested.
-REGARD_EXPORT Checkpoint parse_safetensors(std::vector<std::byte> bytes, std::string name,
-                                           const ModelFileOptions& options = {}, const std::stop_token& stop = {});
 
 /// An entry of a shard index: a tensor and the file that holds it.
 struct ShardedTensor {

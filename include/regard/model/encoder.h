@@ -19,6 +19,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "regard/attention.h"
@@ -111,6 +112,19 @@ struct Encoder {
 /// @endcode
 REGARD_EXPORT Encoder load_encoder(const std::string& folder, const ModelFileOptions& options = {},
                                    const Runtime& runtime = {});
+
+/// Loads a model whose files are already in memory. No file is opened.
+///
+/// @param config_json  The text of config.json.
+/// @param safetensors  The bytes of model.safetensors. They are not copied; the encoder keeps them alive.
+/// @param name         Name of the model, which error messages give in place of the folder's path.
+/// @param options      Limits, and whether NaN and ±∞ are accepted.
+/// @param runtime      Threads, scratch memory and cancellation.
+/// @return The model, as load_encoder() returns it for a folder with the same files.
+/// @throws DataError  as load_encoder() does.
+/// @throws Cancelled  if a stop is requested.
+REGARD_EXPORT Encoder read_encoder(std::string_view config_json, SharedBytes safetensors, const std::string& name,
+                                   const ModelFileOptions& options = {}, const Runtime& runtime = {});
 
 /// Options of encode().
 struct EncoderOptions {

@@ -1,54 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Models of sentences: loads an encoder or a decoder, runs it, and finds the parameters of a head in it.
+// Models of sentences: loads an encoder from memory, runs a model, and finds the parameters of a head in it.
 //
-//     config.json ── model_type "bert" ──▶ encoder, tokenizer.json
-//                 └─ any other, or a folder of checkpoints ──▶ decoder, vocabulary.json
-//
-// Read next: sentence_model.h, regard/model/encoder.h, regard/train/trained_model.h.
+// Read next: sentence_model.h, sentence_folder.cpp, regard/model/encoder.h, regard/train/trained_model.h.
 #include "sentence_model.h"
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <utility>
 
 #include "regard/error.h"
-#include "regard/io/json.h"
 #include "regard/io/utf8.h"
-#include "regard/train/checkpoint.h"
 
 namespace regard::inline v0 {
 namespace {
-
-constexpr std::uint64_t kMaxConfigBytes = 4 << 20;
-
-// Whether the folder is a run, or holds the description of a decoder. Everything else is left to load_encoder(), which
-// says what is wrong with it.
-bool is_decoder_folder(const std::string& folder, const ModelFileOptions& options, const Runtime& runtime) {
-  try {
-    const std::string text = read_model_text(folder, "config.json", kMaxConfigBytes, runtime.stop);
-    const JsonValue config = read_json(text, "config.json", 64, runtime.stop, options.max_memory_bytes);
-    const JsonValue* type = config.kind() == JsonValue::Kind::object ? config.find("model_type") : nullptr;
-    return type != nullptr && (type->text() == "llama" || type->text() == "regard_decoder");
-  } catch (const DataError&) {
-    try {
-      return trained_model_folder(folder) != folder;
-    } catch (const DataError&) {
-      return false;
-    }
-  }
-}
-
-SentenceModel load_bert(const std::string& folder, const ModelFileOptions& options, const Runtime& runtime) {
-  SentenceModel model{folder, load_encoder(folder, options, runtime),
-                      Tokenizer::read_folder(folder, {.max_memory_bytes = options.max_memory_bytes}, runtime.stop)};
-  if (model.tokenizer->vocabulary_size() > model.encoder.config.vocabulary) {
-    throw DataError(fmt::format("{}: tokenizer.json has {} tokens and config.json a vocab_size of {}",
-                                escape_for_terminal(folder), model.tokenizer->vocabulary_size(),
-                                model.encoder.config.vocabulary));
-  }
-  return model;
-}
 
 // `count` of a matrix's columns, from `first` on.
 TensorView<const float, 2> columns_of(const TensorView<const float, 2>& matrix, Index first, Index count) {
@@ -95,11 +60,21 @@ std::string token_word(std::string_view token) {
 
 }  // namespace
 
-SentenceModel load_sentence_model(const std::string& folder, const ModelFileOptions& options, const Runtime& runtime) {
-  if (!is_decoder_folder(folder, options, runtime)) return load_bert(folder, options, runtime);
-  SentenceModel model{.folder = folder};
-  model.trained = load_trained_model(folder, options, runtime);
+SentenceModel encoder_model(std::string name, Encoder encoder, Tokenizer tokenizer) {
+  SentenceModel model{std::move(name), std::move(encoder), std::move(tokenizer)};
+  if (model.tokenizer->vocabulary_size() > model.encoder.config.vocabulary) {
+    throw DataError(fmt::format("{}: tokenizer.json has {} tokens and config.json a vocab_size of {}",
+                                escape_for_terminal(model.folder), model.tokenizer->vocabulary_size(),
+                                model.encoder.config.vocabulary));
+  }
   return model;
+}
+
+SentenceModel read_sentence_model(const ModelInMemory& files, const ModelFileOptions& options, const Runtime& runtime) {
+  Encoder encoder = read_encoder(files.config_json, files.safetensors, files.name, options, runtime);
+  return encoder_model(files.name, std::move(encoder),
+                       Tokenizer::read(files.tokenizer_json, files.name + "/tokenizer.json",
+                                       {.max_memory_bytes = options.max_memory_bytes}, runtime.stop));
 }
 
 ModelExtents SentenceModel::extents() const {

@@ -8,11 +8,15 @@
 // Read next: sentence_model.cpp, sentence_row.cpp, sentence_details.cpp.
 #pragma once
 
+#include <string>
 #include <string_view>
 
 #include "regard/explain/sentence.h"
 
 namespace regard::inline v0 {
+
+// An encoder with its tokenizer. Throws DataError if the tokenizer has more tokens than the encoder.
+SentenceModel encoder_model(std::string name, Encoder encoder, Tokenizer tokenizer);
 
 // One head's columns of a projection, and its bias, which may be absent.
 struct HeadProjection {

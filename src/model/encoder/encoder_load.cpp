@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// load_encoder: checks the config.json and the tensors of a folder against the table of a family, and creates an
-// Encoder.
+// read_encoder: checks a config.json and its tensors against the table of a family, and creates an Encoder.
 //
 //     config.json ── fields, choices ──▶ EncoderConfig ── shapes by symbol ──▶ the expected tensors
 //     model.safetensors ── names ──▶ every mismatch in one error, or views of float32 memory
 //
-// Read next: encoder_family.h, regard/io/json_fields.h, safetensors.h.
+// Read next: encoder_load.h, encoder_family.h, regard/io/json_fields.h, safetensors.h.
+#include "encoder_load.h"
+
 #include <fmt/format.h>
 
 #include <stdexcept>
+#include <utility>
 
 #include "encoder_family.h"
 #include "model/loading.h"
@@ -24,7 +26,7 @@ using internal::kConfigFile;
 
 class ConfigReader {
  public:
-  ConfigReader(const std::string& source, const std::string& text, const ModelFileOptions& options,
+  ConfigReader(const std::string& source, std::string_view text, const ModelFileOptions& options,
                const Runtime& runtime)
       : root_(read_json(text, source, 64, runtime.stop, options.max_memory_bytes)), fields_(source, root_) {}
   ConfigReader(const ConfigReader&) = delete;
@@ -185,22 +187,33 @@ void pack(EncoderLayer& layer, const Runtime& runtime) {
 
 }  // namespace
 
-Encoder load_encoder(const std::string& folder, const ModelFileOptions& options, const Runtime& runtime) {
-  const ConfigReader reader(fmt::format("{}/{}", folder, kConfigFile),
-                            read_model_text(folder, kConfigFile, internal::kMaxConfigBytes, runtime.stop), options,
-                            runtime);
+Encoder internal::make_encoder(const std::string& name, std::string_view config_json,
+                               const std::function<Checkpoint()>& read_checkpoint, const ModelFileOptions& options,
+                               const Runtime& runtime) {
+  const ConfigReader reader(file_in(name, kConfigFile), config_json, options, runtime);
   const EncoderFamily& family = reader.family();
   Encoder encoder;
   encoder.config = reader.config(family);
   encoder.family = std::string(family.model_type);
   encoder.layers.resize(static_cast<std::size_t>(encoder.config.num_layers));
 
-  encoder.checkpoint = std::make_shared<const Checkpoint>(Checkpoint::read_folder(folder, options, runtime.stop));
-  ParameterReader parameters(folder, *encoder.checkpoint, family, encoder.config);
+  encoder.checkpoint = std::make_shared<const Checkpoint>(read_checkpoint());
+  ParameterReader parameters(name, *encoder.checkpoint, family, encoder.config);
   parameters.expect_all(encoder);
   parameters.read_all(encoder, options, runtime);
   for (EncoderLayer& layer : encoder.layers) pack(layer, runtime);
   return encoder;
+}
+
+Encoder read_encoder(std::string_view config_json, SharedBytes safetensors, const std::string& name,
+                     const ModelFileOptions& options, const Runtime& runtime) {
+  return internal::make_encoder(
+      name, config_json,
+      [&] {
+        return Checkpoint::read_memory(std::move(safetensors), internal::file_in(name, internal::kTensorFile), options,
+                                       runtime.stop);
+      },
+      options, runtime);
 }
 
 }  // namespace regard::inline v0

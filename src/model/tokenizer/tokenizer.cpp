@@ -172,20 +172,20 @@ void check(Index value, std::string_view name, Index limit) {
     throw InvalidArgument(fmt::format("TokenizerOptions::{} is {}; expected 1 to {}", name, value, limit));
 }
 
-void check(const TokenizerOptions& options) {
+}  // namespace
+
+Tokenizer::Tokenizer(std::shared_ptr<const Parts> parts) : parts_(std::move(parts)) {}
+
+void check_tokenizer_options(const TokenizerOptions& options) {
   constexpr Index kMaxIndex = std::numeric_limits<std::int32_t>::max();  // ids and nodes take 32 bits, offsets likewise
   check(options.max_tokens, "max_tokens", kMaxIndex);
   check(options.max_token_bytes, "max_token_bytes", kMaxIndex);
   check(options.max_text_bytes, "max_text_bytes", kMaxIndex);
 }
 
-}  // namespace
-
-Tokenizer::Tokenizer(std::shared_ptr<const Parts> parts) : parts_(std::move(parts)) {}
-
 Tokenizer Tokenizer::read(std::string_view tokenizer_json, const std::string& source, const TokenizerOptions& options,
                           const std::stop_token& stop) {
-  check(options);
+  check_tokenizer_options(options);
   if (tokenizer_json.size() > static_cast<std::size_t>(options.max_text_bytes))
     throw DataError(fmt::format("{}: byte {}: longer than the {} bytes that TokenizerOptions::max_text_bytes allows",
                                 escape_for_terminal(source), options.max_text_bytes, options.max_text_bytes));
@@ -196,13 +196,6 @@ Tokenizer Tokenizer::read(std::string_view tokenizer_json, const std::string& so
   return Tokenizer(
       std::make_shared<const Parts>(Parts{std::move(file), std::move(wordpiece), std::move(literal),
                                           std::move(normalized), static_cast<std::size_t>(options.max_text_bytes)}));
-}
-
-Tokenizer Tokenizer::read_folder(const std::string& folder, const TokenizerOptions& options,
-                                 const std::stop_token& stop) {
-  check(options);
-  const auto max_bytes = static_cast<std::uint64_t>(options.max_text_bytes);
-  return read(read_model_text(folder, "tokenizer.json", max_bytes, stop), folder + "/tokenizer.json", options, stop);
 }
 
 TokenizedText Tokenizer::encode(std::string_view text, const std::stop_token& stop) const {

@@ -26,6 +26,9 @@ struct TokenizerFile {
   std::vector<Index> after;
 };
 
+// Throws InvalidArgument if an option is out of range.
+void check_tokenizer_options(const TokenizerOptions& options);
+
 TokenizerFile read_tokenizer_file(std::string_view json, const std::string& source, const TokenizerOptions& options,
                                   const std::stop_token& stop);
 
