@@ -3,11 +3,12 @@
 
     level 0  src/kernels              its own headers, <cstddef> <cstdint> <cstring>; intrinsics only in simd.h
     level 1  src/attention, c_api, kv_cache, layers, runtime, tensor:  regard/*.h, each other, kernels/table.h, layer_table.h
+             src/wasm                 as level 1, and utf8proc.h, whose functions it replaces
     level 2  src/io                   + regard/io/*; third party in .cpp
     level 3  src/model                + regard/model/*
              src/train                + regard/model/*, regard/train/*
     level 4  src/explain              + regard/explain/*
-    level 5  cli, python              only public headers, their own, and their libraries
+    level 5  cli, python, web/core    only public headers, their own, and their libraries
     -        examples                 only public headers
     -        tests, bench             public headers, kernels/{table,layer_table}.h, headers of level 1; tests also those of cli
 
@@ -86,6 +87,11 @@ def allowed(path, bracket, name):
     if top == "src" and second in CORE:
         system = is_posix(bracket, name) or (name == "cpuid.h" and path.name == "isa.cpp")
         return standard or system or is_public(name, PUBLIC[""]) or is_private(path, name, CORE) or name in KERNEL_INTERFACE
+    if top == "src" and second == "wasm":
+        return (standard or name in ("utf8proc.h", "unicode_tables.h") or is_public(name, PUBLIC[""])
+                or is_private(path, name, CORE) or name in KERNEL_INTERFACE)
+    if top == "web":
+        return standard or is_public(name, ALL_PUBLIC) or name == "utf8proc.h"
     if top == "src" and second in THIRD_PARTY:
         third_party = path.suffix == ".cpp" and library in THIRD_PARTY[second]
         system = path.suffix == ".cpp" and (second in OPENS_FILES or path.name in MAPS_MEMORY) and is_posix(bracket, name)
@@ -112,7 +118,7 @@ def allowed(path, bracket, name):
 
 
 def main():
-    files = [path for top in ("include", "src", "cli", "python", "examples", "tests", "bench") for path in sorted((ROOT / top).rglob("*"))
+    files = [path for top in ("include", "src", "cli", "python", "web", "examples", "tests", "bench") for path in sorted((ROOT / top).rglob("*"))
              if path.suffix in (".h", ".cpp", ".c") and "consumers" not in path.parts]
     faults = []
     for path in files:

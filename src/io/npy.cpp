@@ -186,7 +186,7 @@ class HeaderParser {
     }
     half = code == kHalf;
     if (half) code = "f4";
-    const auto* entry = std::find_if(kTypes.begin(), kTypes.end(), [&](const TypeEntry& e) { return e.code == code; });
+    const auto entry = std::find_if(kTypes.begin(), kTypes.end(), [&](const TypeEntry& e) { return e.code == code; });
     if (entry == kTypes.end()) {
       fail(begin, "type '" + std::string(descr) + "' (" + std::string(foreign_type_name(code)) +
                       ") is not supported; expected float16, float32, float64, int32, int64 or bool");
@@ -380,7 +380,7 @@ std::string npy_shape_text(std::span<const Index> shape) {
 }
 
 std::string npy_header(ElementType type, std::span<const Index> shape) {
-  const auto* entry = std::ranges::find(kTypes, type, &TypeEntry::type);
+  const auto entry = std::ranges::find(kTypes, type, &TypeEntry::type);
   if (entry == kTypes.end()) {
     throw InvalidArgument(std::string("npy_header: type is ") + type_name(type) +
                           "; expected float32, float64, int32, int64 or bool");

@@ -5,6 +5,7 @@
 // instruction where one exists. Products and sums are fused only where fma() is written.
 //
 //   generic   4 floats    2 doubles   no fused multiply-add: fma(a, b, c) rounds twice
+//   simd128   4           2           WebAssembly: as generic, with the same bits
 //   avx2      8           4
 //   avx512   16           8
 //   neon      4           2
@@ -15,7 +16,9 @@
 
 #if defined(__aarch64__)
 #include <arm_neon.h>
-#else
+#elif defined(__wasm__)
+#include <wasm_simd128.h>
+#elif defined(__x86_64__)
 #include <immintrin.h>
 #endif
 #include <cstddef>
@@ -40,7 +43,7 @@ inline constexpr bool kFused = true;
 #elif defined(REGARD_ISA_neon)
 inline constexpr int kVectorBytes = 16;
 inline constexpr bool kFused = true;
-#else
+#elif defined(REGARD_ISA_generic) || defined(REGARD_ISA_simd128)
 inline constexpr int kVectorBytes = 16;
 inline constexpr bool kFused = false;
 #endif
@@ -107,7 +110,9 @@ REGARD_INLINE Vec<float> broadcast(float x) {
   return (Vec<float>)_mm256_set1_ps(x);
 #elif defined(REGARD_ISA_neon)
   return (Vec<float>)vdupq_n_f32(x);
-#else
+#elif defined(REGARD_ISA_simd128)
+  return (Vec<float>)wasm_f32x4_splat(x);
+#elif defined(REGARD_ISA_generic)
   return (Vec<float>)_mm_set1_ps(x);
 #endif
 }
@@ -118,7 +123,9 @@ REGARD_INLINE Vec<double> broadcast(double x) {
   return (Vec<double>)_mm256_set1_pd(x);
 #elif defined(REGARD_ISA_neon)
   return (Vec<double>)vdupq_n_f64(x);
-#else
+#elif defined(REGARD_ISA_simd128)
+  return (Vec<double>)wasm_f64x2_splat(x);
+#elif defined(REGARD_ISA_generic)
   return (Vec<double>)_mm_set1_pd(x);
 #endif
 }
@@ -176,9 +183,9 @@ REGARD_INLINE Vec<float> max(Vec<float> a, Vec<float> b) {
   return (Vec<float>)_mm512_maskz_max_ps(0xffff, (__m512)a, (__m512)b);
 #elif defined(REGARD_ISA_avx2)
   return (Vec<float>)_mm256_max_ps((__m256)a, (__m256)b);
-#elif defined(REGARD_ISA_neon)
+#elif defined(REGARD_ISA_neon) || defined(REGARD_ISA_simd128)
   return a > b ? a : b;
-#else
+#elif defined(REGARD_ISA_generic)
   return (Vec<float>)_mm_max_ps((__m128)a, (__m128)b);
 #endif
 }
@@ -187,9 +194,9 @@ REGARD_INLINE Vec<double> max(Vec<double> a, Vec<double> b) {
   return (Vec<double>)_mm512_maskz_max_pd(0xff, (__m512d)a, (__m512d)b);
 #elif defined(REGARD_ISA_avx2)
   return (Vec<double>)_mm256_max_pd((__m256d)a, (__m256d)b);
-#elif defined(REGARD_ISA_neon)
+#elif defined(REGARD_ISA_neon) || defined(REGARD_ISA_simd128)
   return a > b ? a : b;
-#else
+#elif defined(REGARD_ISA_generic)
   return (Vec<double>)_mm_max_pd((__m128d)a, (__m128d)b);
 #endif
 }
@@ -208,7 +215,9 @@ REGARD_INLINE Vec<float> square_root(Vec<float> v) {
   return (Vec<float>)_mm256_sqrt_ps((__m256)v);
 #elif defined(REGARD_ISA_neon)
   return (Vec<float>)vsqrtq_f32((float32x4_t)v);
-#else
+#elif defined(REGARD_ISA_simd128)
+  return (Vec<float>)wasm_f32x4_sqrt((v128_t)v);
+#elif defined(REGARD_ISA_generic)
   return (Vec<float>)_mm_sqrt_ps((__m128)v);
 #endif
 }
@@ -219,7 +228,9 @@ REGARD_INLINE Vec<double> square_root(Vec<double> v) {
   return (Vec<double>)_mm256_sqrt_pd((__m256d)v);
 #elif defined(REGARD_ISA_neon)
   return (Vec<double>)vsqrtq_f64((float64x2_t)v);
-#else
+#elif defined(REGARD_ISA_simd128)
+  return (Vec<double>)wasm_f64x2_sqrt((v128_t)v);
+#elif defined(REGARD_ISA_generic)
   return (Vec<double>)_mm_sqrt_pd((__m128d)v);
 #endif
 }
@@ -260,7 +271,9 @@ REGARD_INLINE std::uint64_t where_greater(Vec<float> a, Vec<float> b) {
 #elif defined(REGARD_ISA_neon)
   const IntVec<float> bits = (a > b) & IntVec<float>{1, 2, 4, 8};
   return vaddvq_u32((uint32x4_t)bits);
-#else
+#elif defined(REGARD_ISA_simd128)
+  return wasm_i32x4_bitmask((v128_t)(a > b));
+#elif defined(REGARD_ISA_generic)
   return static_cast<std::uint64_t>(_mm_movemask_ps((__m128)(a > b)));
 #endif
 }
@@ -272,7 +285,9 @@ REGARD_INLINE std::uint64_t where_greater(Vec<double> a, Vec<double> b) {
 #elif defined(REGARD_ISA_neon)
   const IntVec<double> bits = (a > b) & IntVec<double>{1, 2};
   return vaddvq_u64((uint64x2_t)bits);
-#else
+#elif defined(REGARD_ISA_simd128)
+  return wasm_i64x2_bitmask((v128_t)(a > b));
+#elif defined(REGARD_ISA_generic)
   return static_cast<std::uint64_t>(_mm_movemask_pd((__m128d)(a > b)));
 #endif
 }

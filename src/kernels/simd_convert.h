@@ -91,7 +91,10 @@ REGARD_INLINE Vec<float> widen_bytes(const std::int8_t* from) {
   std::int8_t four[8]{};
   std::memcpy(four, from, 4);
   return (Vec<float>)vcvtq_f32_s32(vmovl_s16(vget_low_s16(vmovl_s8(vld1_s8(four)))));
-#else
+#elif defined(REGARD_ISA_simd128)
+  return (Vec<float>)wasm_f32x4_convert_i32x4(
+      wasm_i32x4_extend_low_i16x8(wasm_i16x8_extend_low_i8x16(wasm_v128_load32_zero(from))));
+#elif defined(REGARD_ISA_generic)
   std::int32_t four;
   std::memcpy(&four, from, sizeof four);
   __m128i wide = _mm_cvtsi32_si128(four);

@@ -21,7 +21,9 @@ REGARD_INLINE Vec<double> load_wide(const float* p) {
   return (Vec<double>)_mm256_cvtps_pd(_mm_loadu_ps(p));
 #elif defined(REGARD_ISA_neon)
   return (Vec<double>)vcvt_f64_f32(vld1_f32(p));
-#else
+#elif defined(REGARD_ISA_simd128)
+  return (Vec<double>)wasm_f64x2_promote_low_f32x4(wasm_v128_load64_zero(p));
+#elif defined(REGARD_ISA_generic)
   return (Vec<double>)_mm_cvtps_pd(_mm_castsi128_ps(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
 #endif
 }
@@ -46,7 +48,10 @@ REGARD_INLINE void widen_halves(Vec<float> v, Vec<double>* halves) {
 #elif defined(REGARD_ISA_neon)
   halves[0] = (Vec<double>)vcvt_f64_f32(vget_low_f32((float32x4_t)v));
   halves[1] = (Vec<double>)vcvt_high_f64_f32((float32x4_t)v);
-#else
+#elif defined(REGARD_ISA_simd128)
+  halves[0] = (Vec<double>)wasm_f64x2_promote_low_f32x4((v128_t)v);
+  halves[1] = (Vec<double>)wasm_f64x2_promote_low_f32x4((v128_t)__builtin_shufflevector(v, v, 2, 3, 2, 3));
+#elif defined(REGARD_ISA_generic)
   halves[0] = (Vec<double>)_mm_cvtps_pd((__m128)v);
   halves[1] = (Vec<double>)_mm_cvtps_pd(_mm_movehl_ps((__m128)v, (__m128)v));
 #endif
@@ -60,7 +65,9 @@ REGARD_INLINE void store_rounded(float* p, Vec<double> v) {
   _mm_storeu_ps(p, _mm256_cvtpd_ps((__m256d)v));
 #elif defined(REGARD_ISA_neon)
   vst1_f32(p, vcvt_f32_f64((float64x2_t)v));
-#else
+#elif defined(REGARD_ISA_simd128)
+  wasm_v128_store64_lane(p, wasm_f32x4_demote_f64x2_zero((v128_t)v), 0);
+#elif defined(REGARD_ISA_generic)
   _mm_storel_epi64(reinterpret_cast<__m128i*>(p), _mm_castps_si128(_mm_cvtpd_ps((__m128d)v)));
 #endif
 }
@@ -102,6 +109,8 @@ REGARD_INLINE void store_rounded_some(T* p, Vec<double> v, Index count) {
 REGARD_INLINE double square_root(double x) {
 #if defined(REGARD_ISA_neon)
   return vget_lane_f64(vsqrt_f64(vdup_n_f64(x)), 0);
+#elif defined(REGARD_ISA_simd128)
+  return __builtin_sqrt(x);
 #else
   return _mm_cvtsd_f64(_mm_sqrt_pd(_mm_set1_pd(x)));
 #endif

@@ -24,6 +24,11 @@ std::uint64_t enter_floating_point() {
 void leave_floating_point(std::uint64_t previous) {
   asm volatile("msr fpcr, %0\n\tmsr fpsr, %1" : : "r"(previous & 0xffffffffu), "r"(previous >> 32));
 }
+#elif defined(__wasm__)
+// WebAssembly has no other state.
+std::uint64_t enter_floating_point() { return 0; }
+
+void leave_floating_point(std::uint64_t) {}
 #else
 constexpr unsigned kDefaultState = 0x1f80;
 

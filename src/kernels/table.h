@@ -359,6 +359,9 @@ extern const KernelTable table;
 namespace avx512 {
 extern const KernelTable table;
 }
+namespace simd128 {
+extern const KernelTable table;
+}
 namespace neon {
 extern const KernelTable table;
 }

@@ -7,13 +7,14 @@
 //     -march=x86-64-v4 ("avx512"): the same and AVX-512 F, BW, CD, DQ, VL
 //     -mavx512bf16 ("avx512_bf16"): the same and AVX512-BF16
 //     -march=armv8-a ("neon"):     features of every aarch64 processor
+//     -msimd128 ("simd128"):       features of every engine that can load the module
 //
 // A kernel may use any instruction that its -march allows, so each feature is checked. To add an instruction set, add a
 // line in candidates() and one in cmake/kernels.cmake.
 // Read next: kernels/table.h.
 #include "isa.h"
 
-#if !defined(__aarch64__)
+#if defined(__x86_64__)
 #include <cpuid.h>
 #endif
 
@@ -40,7 +41,14 @@ std::span<const Candidate> candidates() {
   return tables;
 }
 
-#else
+#elif defined(__wasm__)
+
+std::span<const Candidate> candidates() {
+  static const std::array tables{Candidate{&simd128::table, true}};
+  return tables;
+}
+
+#elif defined(__x86_64__)
 
 namespace {
 

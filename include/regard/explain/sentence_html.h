@@ -16,9 +16,11 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "regard/explain/compare.h"
 #include "regard/explain/sentence_report.h"
+#include "regard/explain/steps.h"
 
 namespace regard::inline v0 {
 
@@ -44,6 +46,24 @@ struct SentenceHtmlOptions {
 /// @endcode
 REGARD_EXPORT std::string render_sentence_html(const SentenceModel& model, const SentenceAnalysis& analysis,
                                                const SentenceHtmlOptions& options, const Runtime& runtime = {});
+
+/// Options of sentence_page_data().
+struct SentencePageOptions {
+  std::string command{};  ///< The command line, as it was typed.
+  /// Whether to write the matrix from which contributions are computed. It depends only on the model.
+  bool gram = true;
+};
+/// Renders the data of a page as its script reads them; docs/reference/page.md describes them.
+///
+/// @param model     The model that the analysis was made with; it must be the same one.
+/// @param analysis  The analysis.
+/// @param options   What to write.
+/// @param runtime   Threads, scratch memory and cancellation.
+/// @return JSON texts by name: "explanation", as render_sentence_json() writes it, and "page".
+/// @throws Cancelled  if a stop is requested.
+REGARD_EXPORT std::vector<NamedText> sentence_page_data(const SentenceModel& model, const SentenceAnalysis& analysis,
+                                                        const SentencePageOptions& options = {},
+                                                        const Runtime& runtime = {});
 
 /// Renders the page of one word in several sentences: its cosines from layer to layer with floor and control, and the
 /// heads.

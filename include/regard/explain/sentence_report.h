@@ -102,6 +102,8 @@ struct SentenceAnalysisOptions {
   std::vector<std::string> hide{};  ///< Words to hide, as in SentenceOptions.
   bool truncate = false;            ///< Whether to truncate a text that is too long, as in SentenceOptions.
   bool full = false;                ///< Whether to compute SentenceDetails as well.
+  /// Whether to hide each other word by itself. If false, SentenceAnalysis::alone is empty, and the model runs once.
+  bool hide_each = true;
 };
 
 /// How far the query word's vector moves when one other word, and no further one, is hidden in every layer.

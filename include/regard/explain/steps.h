@@ -486,6 +486,16 @@ struct HtmlOptions {
 REGARD_EXPORT std::string render_html(const Explanation& explanation, const HtmlOptions& options,
                                       const std::stop_token& stop = {});
 
+/// Renders the data of a page as its script reads them; docs/reference/page.md describes them.
+///
+/// @param explanation  The explanation.
+/// @param options      Options of the page.
+/// @param stop         Stop token.
+/// @return JSON texts by name: "explanation", as render_json() writes it, and "page".
+/// @throws Cancelled  if a stop is requested.
+REGARD_EXPORT std::vector<NamedText> page_data(const Explanation& explanation, const HtmlOptions& options = {},
+                                               const std::stop_token& stop = {});
+
 /// Writes an input as JSON. `read_explain_input(write_explain_input(x), source)` explains to the same steps as x.
 ///
 /// @param input  The input.

@@ -41,7 +41,7 @@ class SentencePage {
         extents_(model.extents()),
         json_(json_style(ElementType::float32), runtime.stop) {}
 
-  std::string write() {
+  std::string write(bool with_gram) {
     json_.begin_object();
     json_.string("schema", "regard/1");
     json_.string("subject", "sentence");
@@ -60,7 +60,7 @@ class SentencePage {
     array("value", &LayerTrace::value);
     array("row_max", &LayerTrace::row_max);
     array("row_sum", &LayerTrace::row_sum);
-    gram();
+    if (with_gram) gram();
     if (num_tokens() > kThumbnail) thumbnails();
     focus();
     json_.end_object();
@@ -223,11 +223,16 @@ class SentencePage {
 
 }  // namespace
 
+std::vector<NamedText> sentence_page_data(const SentenceModel& model, const SentenceAnalysis& analysis,
+                                          const SentencePageOptions& options, const Runtime& runtime) {
+  return {
+      {"explanation", render_sentence_json(analysis, SentenceJsonOptions{.command = options.command}, runtime.stop)},
+      {"page", SentencePage(model, analysis, runtime).write(options.gram)}};
+}
+
 std::string render_sentence_html(const SentenceModel& model, const SentenceAnalysis& analysis,
                                  const SentenceHtmlOptions& options, const Runtime& runtime) {
-  std::vector<NamedText> data = {
-      {"explanation", render_sentence_json(analysis, SentenceJsonOptions{.command = options.command}, runtime.stop)},
-      {"page", SentencePage(model, analysis, runtime).write()}};
+  std::vector<NamedText> data = sentence_page_data(model, analysis, {.command = options.command}, runtime);
   if (options.comparison != nullptr)
     data.push_back({"comparison", render_compare_json(*options.comparison, options.command, runtime.stop)});
   return page_html(analysis.sentence.text, data);

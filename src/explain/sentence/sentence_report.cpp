@@ -159,7 +159,7 @@ SentenceAnalysis analyze_sentence(const SentenceModel& model, std::string_view t
   analysis.row = sentence_row(model, plain, analysis.chosen.layer, analysis.chosen.head, analysis.chosen.word);
   analysis.attended = analysis.chosen.target;
   analysis.attention = word_attention(plain, analysis.chosen.word, runtime);
-  hide_each_alone(model, plain, analysis, asked);
+  if (options.hide_each) hide_each_alone(model, plain, analysis, asked);
   if (options.hide.empty()) {
     analysis.sentence = std::move(plain);
   } else {

@@ -211,11 +211,16 @@ class PageData {
 
 }  // namespace
 
+std::vector<NamedText> page_data(const Explanation& explanation, const HtmlOptions& options,
+                                 const std::stop_token& stop) {
+  return {{"explanation", render_json(explanation, JsonOptions{.command = options.command}, stop)},
+          {"page", PageData(explanation, options, stop).write()}};
+}
+
 std::string render_html(const Explanation& explanation, const HtmlOptions& options, const std::stop_token& stop) {
   std::string title = explanation.title.empty() ? "Attention, step by step" : explanation.title;
   if (!explanation.lesson.empty()) title = explanation.lesson + ": " + title;
-  return page_html(title, {{"explanation", render_json(explanation, JsonOptions{.command = options.command}, stop)},
-                           {"page", PageData(explanation, options, stop).write()}});
+  return page_html(title, page_data(explanation, options, stop));
 }
 
 }  // namespace regard::inline v0

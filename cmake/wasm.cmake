@@ -1,0 +1,9 @@
+# SPDX-License-Identifier: Apache-2.0
+# Cross-compilation for WebAssembly with Debian's clang-19, lld-19, wasi-libc, libc++-19-dev-wasm32,
+# libc++abi-19-dev-wasm32 and libclang-rt-19-dev-wasm32. Modules run in browsers and in node.
+set(CMAKE_SYSTEM_NAME Generic)
+set(CMAKE_SYSTEM_PROCESSOR wasm32)
+set(CMAKE_CXX_COMPILER clang++-19)
+set(CMAKE_CXX_COMPILER_TARGET wasm32-wasi)
+set(CMAKE_TRY_COMPILE_TARGET_TYPE STATIC_LIBRARY)
+set(CMAKE_EXECUTABLE_SUFFIX .wasm)

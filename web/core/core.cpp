@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The core of a live page: what the WebAssembly module exports. A request is one line of JSON, followed by a payload
+// for some; its answer is JSON made of the same texts that `regard … --html` writes into a page.
+//
+//     {"do": "open", "name": "minilm-int8"}                               the files that were added, as a model
+//     {"do": "sentence", "text": …, "query": …, "layer": …, "head": …, "hide": […], "quick": true}
+//     {"do": "compare", "word": …, "sentences": […], "hide": […]}
+//     {"do": "lessons"}      {"do": "lesson", "name": …}      {"do": "explain", "lesson": …} and the input's JSON
+//     {"do": "csv", "name": …} and a file of that name
+//
+// Errors become JavaScript Errors (src/wasm/throw.cpp).
+// Read next: web/live/core.js.
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "regard/explain/compare.h"
+#include "regard/explain/lesson.h"
+#include "regard/explain/sentence_html.h"
+#include "regard/explain/steps.h"
+#include "regard/io/csv.h"
+#include "regard/io/json_fields.h"
+#include "regard/io/json_writer.h"
+
+namespace regard {
+namespace {
+
+constexpr const char* kRequest = "request";
+
+struct Core {
+  std::map<std::string, SharedBytes, std::less<>> files{};
+  std::optional<SentenceModel> model{};
+  std::string answer{};
+};
+Core& core() {
+  static Core core;
+  return core;
+}
+
+std::string text_or(const JsonFields& request, std::string_view name) {
+  return request.find(name) == nullptr ? "" : request.text(name);
+}
+std::vector<std::string> texts(const JsonFields& request, std::string_view name) {
+  std::vector<std::string> all;
+  if (const JsonValue* const list = request.find(name)) {
+    for (const JsonValue& item : list->items()) all.push_back(item.text());
+  }
+  return all;
+}
+std::optional<Index> index_or_none(const JsonFields& request, std::string_view name) {
+  if (request.find(name) == nullptr) return std::nullopt;
+  return request.whole(name, 0, 1 << 20);
+}
+bool is_set(const JsonFields& request, std::string_view name) {
+  return request.find(name) != nullptr && request.boolean(name);
+}
+
+// {"name": text, …}, where each text is JSON.
+std::string object_of(const std::vector<NamedText>& members) {
+  std::string json = "{";
+  for (const NamedText& member : members) {
+    if (json.size() > 1) json += ",\n";
+    json.append("\"").append(member.name).append("\": ").append(member.text);
+  }
+  return json + "}\n";
+}
+
+const SentenceModel& opened_model() {
+  if (!core().model) throw InvalidArgument("no model is open");
+  return *core().model;
+}
+
+std::string open_model(const JsonFields& request) {
+  const auto take = [](std::string_view name) {
+    const auto at = core().files.find(name);
+    if (at == core().files.end()) throw InvalidArgument("missing file: " + std::string(name));
+    return core().files.extract(at).mapped();
+  };
+  const auto text_of = [](const SharedBytes& file) {
+    return std::string(reinterpret_cast<const char*>(file.first.get()), file.count);
+  };
+  core().model.emplace(read_sentence_model({.name = request.text("name"),
+                                            .config_json = text_of(take("config.json")),
+                                            .tokenizer_json = text_of(take("tokenizer.json")),
+                                            .safetensors = take("model.safetensors")}));
+  const ModelExtents extents = core().model->extents();
+  JsonWriter json;
+  json.begin_object();
+  json.string("name", request.text("name"));
+  json.whole("layers", extents.num_layers);
+  json.whole("heads", extents.num_heads);
+  json.whole("head_size", extents.head_size);
+  json.whole("max_tokens", extents.max_positions);
+  json.string("sha256", core().model->sha256());
+  json.end_object();
+  return json.take();
+}
+
+std::string sentence(const JsonFields& request) {
+  const SentenceModel& model = opened_model();
+  const SentenceAnalysisOptions options{.query = text_or(request, "query"),
+                                        .layer = index_or_none(request, "layer"),
+                                        .head = index_or_none(request, "head"),
+                                        .hide = texts(request, "hide"),
+                                        .truncate = true,
+                                        .hide_each = !is_set(request, "quick")};
+  const SentenceAnalysis analysis = analyze_sentence(model, request.text("text"), options);
+  return object_of(
+      sentence_page_data(model, analysis, {.command = text_or(request, "command"), .gram = !is_set(request, "quick")}));
+}
+
+std::string compare(const JsonFields& request) {
+  const Comparison comparison = compare_word(opened_model(), request.text("word"), texts(request, "sentences"),
+                                             {.hide = texts(request, "hide"), .control = {}, .truncate = true});
+  return object_of({{"comparison", render_compare_json(comparison, text_or(request, "command"))}});
+}
+
+std::string lessons() {
+  JsonWriter json;
+  json.begin_object();
+  json.objects("lessons", lesson_entries(), [&json](const LessonEntry& entry) {
+    json.string("name", entry.name);
+    json.string("alias", entry.alias);
+    json.string("title", entry.title);
+  });
+  json.end_object();
+  return json.take();
+}
+
+std::string explained(const ExplainInput& input, const std::string& command, std::vector<NamedText> answer) {
+  const std::vector<NamedText> data = page_data(explain(input), {.command = command});
+  answer.insert(answer.end(), data.begin(), data.end());
+  return object_of(answer);
+}
+
+std::string lesson(const JsonFields& request) {
+  const ExplainInput input = lesson_input(request.text("name"));
+  return explained(input, text_or(request, "command"), {{"input", write_explain_input(input)}});
+}
+
+std::string explain_payload(const JsonFields& request, std::string_view payload) {
+  ExplainInput input = read_explain_input(payload, "the numbers");
+  input.lesson = text_or(request, "lesson");
+  return explained(input, text_or(request, "command"), {});
+}
+
+std::string csv(const JsonFields& request, std::string_view payload) {
+  JsonWriter json;
+  json.begin_object();
+  json.matrix("matrix", read_csv(payload, request.text("name")));
+  json.end_object();
+  return json.take();
+}
+
+std::string answer_to(std::string_view text) {
+  const std::size_t line = std::min(text.find('\n'), text.size());
+  const std::string_view payload = text.substr(std::min(line + 1, text.size()));
+  const JsonValue root = read_json(text.substr(0, line), kRequest);
+  const JsonFields request(kRequest, root);
+  const std::string& action = request.text("do");
+  if (action == "open") return open_model(request);
+  if (action == "sentence") return sentence(request);
+  if (action == "compare") return compare(request);
+  if (action == "lessons") return lessons();
+  if (action == "lesson") return lesson(request);
+  if (action == "explain") return explain_payload(request, payload);
+  if (action == "csv") return csv(request, payload);
+  throw InvalidArgument("unknown request: " + action);
+}
+
+}  // namespace
+}  // namespace regard
+
+#define REGARD_WASM_EXPORT(name) extern "C" __attribute__((export_name(#name)))
+
+REGARD_WASM_EXPORT(regard_allocate) void* regard_allocate(std::size_t num_bytes) {
+  return std::aligned_alloc(64, (num_bytes + 63) / 64 * 64);
+}
+
+REGARD_WASM_EXPORT(regard_free) void regard_free(void* memory) { std::free(memory); }
+
+// Takes over memory of regard_allocate.
+REGARD_WASM_EXPORT(regard_add_file)
+void regard_add_file(const char* name, std::size_t name_size, std::byte* data, std::size_t num_bytes) {
+  regard::core().files[std::string(name, name_size)] = {
+      {data, [](const std::byte* bytes) { std::free(const_cast<std::byte*>(bytes)); }}, num_bytes};
+}
+
+// Returns the address of the answer: its address and its length, valid until the next request.
+REGARD_WASM_EXPORT(regard_request) const std::uint32_t* regard_request(const char* text, std::size_t size) {
+  static std::uint32_t result[2];
+  std::string& answer = regard::core().answer;
+  answer = regard::answer_to({text, size});
+  result[0] = static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(answer.data()));
+  result[1] = static_cast<std::uint32_t>(answer.size());
+  return result;
+}
