@@ -161,8 +161,7 @@ def by_name(command, name, *arguments):
 @pytest.mark.parametrize("name", ROUNDED)
 def test_rounded_models_have_a_name_and_a_hash_of_their_own(name):
     d = json.loads(by_name(("explain", TEXT), name, "--json"))
-    assert d["model"]["name"] == d["model"]["folder"] == name
-    assert d["model"]["sha256"] == ROUNDED[name]
+    assert (d["model"]["name"], d["model"]["sha256"]) == (name, ROUNDED[name])
     assert d["ranked_heads"]["baseline"] == "test_sentences"
     assert d["chosen"]["weight"] == pytest.approx({"minilm-int8": 0.707, "minilm-f16": 0.713}[name], abs=5e-4)
     assert "“bank” attends most to “river”: 71 % of its attention" in " ".join(by_name(("explain", TEXT), name).decode().split())
@@ -172,5 +171,4 @@ def test_rounded_models_have_a_name_and_a_hash_of_their_own(name):
 
 
 def test_minilm_names_the_installed_model():
-    assert by_name(("explain", TEXT), "minilm", "--json") == by_name(("explain", TEXT), "minilm", "--json", "--mmap")
-    assert json.loads(by_name(("explain", TEXT), "minilm", "--json"))["model"]["name"] == "all-MiniLM-L6-v2"
+    assert by_name(("explain", TEXT), "minilm") == screen().encode()
