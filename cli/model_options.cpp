@@ -4,18 +4,33 @@
 // Read next: model_cache.h, docs/reference/model.md.
 #include "model_options.h"
 
+#include <array>
+#include <string_view>
+
 #include "program.h"
 #include "pull/model_cache.h"
 
 namespace regard::program {
+namespace {
+
+struct RoundedModel {
+  std::string_view name;
+  RoundedType type;
+};
+// Of the pulled model. They are made while they are loaded, by a function whose bytes depend on its input only.
+constexpr std::array<RoundedModel, 2> kRoundedModels{
+    {{"minilm-int8", RoundedType::int8}, {"minilm-f16", RoundedType::float16}}};
+
+}  // namespace
 
 void add_model_options(CLI::App& command, ModelArguments& arguments) {
   const char* group = kModelGroup;
   command
       .add_option("--model", arguments.folder,
-                  "folder with config.json, tokenizer.json and\nmodel.safetensors (default: the model of\n"
-                  "regard pull minilm); for explain and heads also\nthe folder of a training run")
-      ->type_name("FOLDER")
+                  "the model of regard pull minilm (the default), or\nthe same with its matrices rounded to int8 or\n"
+                  "float16; or a folder with config.json,\ntokenizer.json and model.safetensors (./minilm if\n"
+                  "that is its name); for explain and heads also\nthe folder of a training run")
+      ->type_name("minilm|minilm-int8|minilm-f16|FOLDER")
       ->group(group);
   const auto add_flag = [&](const char* name, bool& value, const char* help) {
     command.add_flag(name, value, help)->group(group);
@@ -28,8 +43,13 @@ void add_model_options(CLI::App& command, ModelArguments& arguments) {
 }
 
 SentenceModel load_model(const ModelArguments& arguments) {
-  return load_sentence_model(model_folder(arguments.folder),
-                             {.map = arguments.map, .allow_nonfinite = arguments.allow_nonfinite});
+  const ModelFileOptions options{.map = arguments.map, .allow_nonfinite = arguments.allow_nonfinite};
+  for (const RoundedModel& rounded : kRoundedModels) {
+    if (arguments.folder != rounded.name) continue;
+    return read_sentence_model(rounded_model(model_folder(kPulledModel), rounded.type, arguments.folder, options),
+                               options);
+  }
+  return load_sentence_model(model_folder(arguments.folder), options);
 }
 
 SentenceModel load_encoder_model(const ModelArguments& arguments, const char* command) {

@@ -2,7 +2,8 @@
 //
 // The options shared by all subcommands that run a pretrained model on a text, and loading that model.
 //
-//     --model FOLDER, else the pulled one ── --mmap, --allow-nonfinite ── load_model ──▶ SentenceModel
+//     --model FOLDER, else the pulled one ─── --mmap, --allow-nonfinite ── load_model ──▶ SentenceModel
+//     --model minilm-int8 or minilm-f16: the pulled one ── rounded_model ──┘
 //
 // Read next: model_options.cpp, regard/explain/sentence.h, regard/io/safetensors.h.
 #pragma once
@@ -15,7 +16,7 @@
 namespace regard::program {
 
 struct ModelArguments {
-  std::string folder;  // as typed; empty: the pulled model
+  std::string folder;  // as typed: a folder, or the name of a model; empty: the pulled model
   bool truncate = false;
   bool map = false;
   bool allow_nonfinite = false;

@@ -5,6 +5,8 @@
 // Read next: encoder_test.cpp, src/model/encoder/encoder_family.cpp.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -12,6 +14,7 @@
 #include <map>
 #include <sstream>
 
+#include "regard/io/rounding.h"
 #include "support/encoder_reference.h"
 #include "support/model_bytes.h"
 #include "support/rejection.h"
@@ -198,6 +201,59 @@ TEST(EncoderLoad, ReadsOtherElementTypes) {
   ones[gain].bytes = float_bytes;
   EXPECT_EQ(output_of(halves), output_of(ones));
   EXPECT_NE(output_of(halves), expected);
+}
+
+SharedBytes tiny_rounded(RoundedType type) {
+  const Checkpoint checkpoint = Checkpoint::read_file(kTiny + "/model.safetensors");
+  return round_tensors(checkpoint, encoder_tensors(tiny_config(), checkpoint, "tiny"), type);
+}
+
+TEST(EncoderLoad, RoundedTensorsAreThoseThatTheEncoderReads) {
+  Parts parts = tiny_parts();
+  const std::size_t num_read = parts.size();
+  parts["pooler.dense.bias"] = {"F32", {1}, std::string(4, '\0')};
+  const Folder folder(tiny_config(), parts);
+  const Checkpoint checkpoint = Checkpoint::read_folder(folder.path());
+  const std::vector<const StoredTensor*> tensors = encoder_tensors(tiny_config(), checkpoint, "tiny");
+  EXPECT_EQ(tensors.size(), num_read);
+  EXPECT_EQ(tensors.front()->name, "embeddings.word_embeddings.weight");
+  EXPECT_EQ(tensors.back()->name, "encoder.layer.2.output.LayerNorm.bias");
+}
+
+TEST(EncoderLoad, ReadsRoundedMatrices) {
+  const Encoder exact = load_encoder(kTiny);
+  for (const auto& [type, limit] :
+       {std::pair{RoundedType::int8, 0.5f / 127}, std::pair{RoundedType::float16, 0x1p-11f}}) {
+    const Encoder encoder = read_encoder(tiny_config(), tiny_rounded(type), "tiny");
+    for (Index o = 0; o < 72; ++o) {  // a row in the file is a column here
+      float largest = 0;
+      for (Index i = 0; i < 40; ++i) largest = std::max(largest, std::abs(exact.layers[1].w_up(i, o)));
+      for (Index i = 0; i < 40; ++i) {
+        EXPECT_NEAR(encoder.layers[1].w_up(i, o), exact.layers[1].w_up(i, o), largest * limit * 1.00001f);
+      }
+    }
+    EXPECT_EQ(encoder.layers[2].b_down(7), exact.layers[2].b_down(7));
+    EXPECT_NE(output_of(encoder), output_of(exact));
+  }
+}
+
+TEST(EncoderLoad, RejectsInt8WithoutScales) {
+  const std::string start = "FOLDER: 1 tensor is not as config.json describes the model: ";
+  const std::string name = "encoder.layer.1.intermediate.dense.weight";
+  Parts parts = tiny_parts();
+  parts[name] = {"I8", {72, 40}, std::string(72 * 40, '\1')};
+  EXPECT_EQ(rejection(parts),
+            start + name + " has type I8 without scales, expected " + name + ".scale of type F32 and shape (72,)");
+  parts[name + ".scale"] = {"F32", {72}, std::string(72 * 4, '\0')};
+  EXPECT_EQ(rejection(parts), "accepted");
+  parts[name + ".scale"].bytes.replace(8, 4, std::string("\0\0\x80\x7f", 4));
+  EXPECT_EQ(rejection(tiny_config(), parts, {.allow_nonfinite = true}),
+            "FOLDER/model.safetensors: tensor \"" + name +
+                "\" has the scale inf at [2]; expected a finite scale of at most 2^120");
+  // Vectors are not rounded.
+  parts = tiny_parts();
+  parts["embeddings.LayerNorm.bias"] = {"I8", {40}, std::string(40, '\1')};
+  EXPECT_EQ(rejection(parts), start + "embeddings.LayerNorm.bias has type I8, expected F32, F64, F16 or BF16");
 }
 
 TEST(EncoderLoad, RejectsFieldsByName) {

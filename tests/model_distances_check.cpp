@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
+#include <utility>
 
 #include "regard/explain/sentence_row.h"
 
@@ -72,6 +73,25 @@ TEST(DistanceWeights, MatchTheMeansOverTheThirtySentences) {
             << "L" << layer << "H" << head << " at " << distance;
       }
     }
+  }
+}
+
+// The rounded models share the table.
+TEST(DistanceWeights, HoldForTheRoundedModels) {
+  for (const auto& [type, limit] : {std::pair{RoundedType::int8, 0.006}, std::pair{RoundedType::float16, 0.0002}}) {
+    const SentenceModel model = read_sentence_model(rounded_model(environment("REGARD_TEST_MODEL"), type, "rounded"));
+    ASSERT_EQ(model.sha256(), minilm_sha256(type));
+    const DistanceSums sums = sums_of_the_sentences(model);
+    for (Index layer = 0; layer < sums.num_layers; ++layer) {
+      for (Index head = 0; head < sums.num_heads; ++head) {
+        for (Index distance = -kFarthest; distance <= kFarthest; ++distance) {
+          EXPECT_NEAR(minilm_mean_weight(layer, head, distance), sums.mean(layer, head, distance), limit)
+              << "L" << layer << "H" << head << " at " << distance;
+        }
+      }
+    }
+    const Sentence sentence = read_sentence(model, "he sat on the bank of the river");
+    EXPECT_EQ(ranked_heads(sentence, model.sha256(), std::nullopt).baseline, Baseline::test_sentences);
   }
 }
 

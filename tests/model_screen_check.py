@@ -147,3 +147,28 @@ def test_hiding_the_river_removes_its_term_from_the_sum():
     for k, weight in enumerate(after):
         assert weight == pytest.approx(0 if k == 8 else before[k] / rest, abs=1e-6)
     assert 0.9 < d["cosine_with_before"][-1] < 0.96
+
+
+ROUNDED = {"minilm-int8": "429ff8ec986be18e797da4f969b89a535961aacbc10e27456944010e360d13fd",
+           "minilm-f16": "ade75c253d051553701c3d503d24cd124eb05199ea05bde5df699d7fb4b6c411"}
+
+
+def by_name(command, name, *arguments):
+    cache = pathlib.Path(os.environ["REGARD_TEST_MODEL"]).parents[1]
+    return succeed(*command, "--model", name, *arguments, env=environment(LANG="C.UTF-8", REGARD_CACHE=cache))
+
+
+@pytest.mark.parametrize("name", ROUNDED)
+def test_rounded_models_have_a_name_and_a_hash_of_their_own(name):
+    d = json.loads(by_name(("explain", TEXT), name, "--json"))
+    assert (d["model"]["name"], d["model"]["sha256"]) == (name, ROUNDED[name])
+    assert d["ranked_heads"]["baseline"] == "test_sentences"
+    assert d["chosen"]["weight"] == pytest.approx({"minilm-int8": 0.707, "minilm-f16": 0.713}[name], abs=5e-4)
+    assert "“bank” attends most to “river”: 71 % of its attention" in " ".join(by_name(("explain", TEXT), name).decode().split())
+    for command in (("heads", TEXT), ("compare", "bank", TEXT, TEXT)):
+        model = json.loads(by_name(command, name, "--json"))["model"]
+        assert (model["folder"], model["sha256"]) == (name, ROUNDED[name])
+
+
+def test_minilm_names_the_installed_model():
+    assert by_name(("explain", TEXT), "minilm") == screen().encode()

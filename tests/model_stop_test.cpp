@@ -51,6 +51,8 @@ TEST(ModelStop, ReadingTensors) {
         [&](const Runtime& r) { EXPECT_EQ(tiny.read_float32(single, r.stop)[0], tiny.read_float32(single)[0]); });
   stops("read_float32 of F16",
         [&](const Runtime& r) { EXPECT_EQ(half.read_float32(stored, r.stop), (std::vector<float>{1, -2})); });
+  const StoredTensor* matrix = tiny.find("embeddings.word_embeddings.weight");
+  stops("round_tensors", [&](const Runtime& r) { round_tensors(tiny, {&matrix, 1}, RoundedType::int8, r.stop); });
   stops("share_float32", [&](const Runtime& r) { EXPECT_EQ(half.share_float32(stored, r.stop).get()[1], -2); });
   stops("sha256", [&](const Runtime& r) { EXPECT_EQ(tiny.sha256(r.stop), kHash); });
   EXPECT_EQ(tiny.sha256(stopped().stop), kHash);  // already computed

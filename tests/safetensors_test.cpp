@@ -11,6 +11,7 @@
 #include <limits>
 #include <stdexcept>
 
+#include "regard/io/rounding.h"
 #include "regard/io/safetensors.h"
 #include "support/model_bytes.h"
 #include "support/rejection.h"
@@ -425,6 +426,102 @@ TEST(Safetensors, MemoryIsReadAsAFileIs) {
   EXPECT_EQ(rejection(good, {.max_memory_bytes = 2 * header.size()}), "accepted");
   EXPECT_EQ(rejection(good, {.max_memory_bytes = 2 * header.size() - 1}),
             "m: needs " + needed + " bytes of memory; " + available + " are available");
+}
+
+// A matrix of int8, (2, 2), with these scales.
+std::string int8_file(const std::vector<float>& scales, const std::string& shape = "[2]",
+                      std::string_view name = "w.scale") {
+  const std::string scale_bytes = bytes_of(scales);
+  const std::string end = std::to_string(scale_bytes.size());
+  const std::string header =
+      braced(entry(name, "F32", shape, "[0," + end + "]") + "," +
+             entry("w", "I8", "[2,2]", "[" + end + "," + std::to_string(scales.size() * 4 + 4) + "]"));
+  return safetensors_bytes(header, scale_bytes + bytes_of<std::int8_t>({127, -127, -128, 3}));
+}
+
+TEST(Safetensors, Int8WithScalesIsReadAsTheirProduct) {
+  const Checkpoint checkpoint = parse(int8_file({0.1f, 0x1p120f}));
+  const StoredTensor& w = *checkpoint.find("w");
+  EXPECT_EQ(checkpoint.find_scales(w), checkpoint.find("w.scale"));
+  EXPECT_EQ(checkpoint.read_float32(w), (std::vector<float>{127 * 0.1f, -127 * 0.1f, -0x1p127f, 3 * 0x1p120f}));
+  EXPECT_EQ(checkpoint.share_float32(w).get()[1], -127 * 0.1f);
+}
+
+TEST(Safetensors, RejectsInvalidScales) {
+  const auto reading = [](const std::string& bytes, const ModelFileOptions& options = {}) {
+    const Checkpoint checkpoint = parse(bytes, options);
+    return regard::rejection<std::runtime_error>([&] { checkpoint.read_float32(*checkpoint.find("w")); });
+  };
+  const std::string missing =
+      "m: tensor \"w\" is of type I8 without scales; expected a tensor \"w.scale\" of type F32 and shape (2,)";
+  EXPECT_EQ(reading(int8_file({1, 1}, "[2]", "v.scale")), missing);
+  EXPECT_EQ(reading(int8_file({1}, "[1]")), missing);
+  EXPECT_EQ(reading(int8_file({1, 1}, "[1,2]")), missing);
+  const std::string expected = "; expected a finite scale of at most 2^120";
+  EXPECT_EQ(reading(int8_file({1, 1.5e36f})), "m: tensor \"w\" has the scale 1.5e+36 at [1]" + expected);
+  const std::string with_nan = int8_file({std::nanf(""), 1});
+  EXPECT_NE(rejection(with_nan).find("tensor \"w.scale\" holds nan at [0]; the option allow_nonfinite"),
+            std::string::npos);
+  EXPECT_EQ(reading(with_nan, {.allow_nonfinite = true}), "m: tensor \"w\" has the scale nan at [0]" + expected);
+}
+
+Checkpoint rounded(const std::vector<float>& matrix, const std::string& shape, RoundedType type) {
+  const Checkpoint checkpoint =
+      parse(safetensors_bytes(braced(entry("w", "F32", shape, "[0," + std::to_string(4 * matrix.size()) + "]")),
+                              bytes_of(matrix)),
+            {.allow_nonfinite = true});
+  const StoredTensor* tensor = &checkpoint.tensors()[0];
+  return Checkpoint::read_memory(round_tensors(checkpoint, {&tensor, 1}, type), "rounded");
+}
+
+std::vector<int> int8_of(const Checkpoint& checkpoint) {
+  std::vector<int> elements;
+  for (const std::byte byte : checkpoint.find("w")->bytes) elements.push_back(static_cast<std::int8_t>(byte));
+  return elements;
+}
+
+TEST(RoundTensors, Int8IsTheFormulaOfTheHeader) {
+  // Of row 0 the scale is 1, so that halves are ties; rows 1 and 2 have the scale 0.
+  const float tiny = std::numeric_limits<float>::denorm_min();
+  const Checkpoint checkpoint = rounded(
+      {127, 0.5f, -1.5f, 2.5f, 0, -0.0f, 0, 0, tiny, 1e-36f, 0, 0, -10, 5, 4.9f, 0.01f}, "[4,4]", RoundedType::int8);
+  EXPECT_EQ(int8_of(checkpoint), (std::vector<int>{127, 0, -2, 2, 0, 0, 0, 0, 0, 0, 0, 0, -127, 64, 62, 0}));
+  EXPECT_EQ(checkpoint.read_float32(*checkpoint.find("w.scale")), (std::vector<float>{1, 0, 0, 10.0f / 127}));
+  EXPECT_EQ(checkpoint.read_float32(*checkpoint.find("w"))[13], 64 * (10.0f / 127));
+  EXPECT_EQ(checkpoint.tensors().size(), 2u);
+}
+
+TEST(RoundTensors, LargestElementOfARowBecomes127) {
+  std::vector<float> column;
+  for (int i = 0; i < 10'000; ++i) column.push_back(std::ldexp(1 + static_cast<float>(i) / 10'000, i % 200 - 100));
+  for (const int element : int8_of(rounded(column, "[10000,1]", RoundedType::int8))) ASSERT_EQ(element, 127);
+}
+
+TEST(RoundTensors, Float16IsRoundedToEven) {
+  const Checkpoint checkpoint =
+      rounded({1, 1 + 0x1p-11f, 1 + 0x3p-11f, 65519, -0.0f, 0x1p-25f, 0x3p-26f, 0.1f}, "[2,4]", RoundedType::float16);
+  EXPECT_EQ(checkpoint.find("w")->type, ElementType::float16);
+  EXPECT_EQ(checkpoint.read_float32(*checkpoint.find("w")),
+            (std::vector<float>{1, 1, 1 + 0x1p-9f, 65504, -0.0f, 0, 0x1p-24f, 0x1.998p-4f}));
+}
+
+TEST(RoundTensors, VectorsAreKept) {
+  const Checkpoint checkpoint = rounded({0.1f, 0.2f}, "[2]", RoundedType::int8);
+  EXPECT_EQ(checkpoint.read_float32(checkpoint.tensors()[0]), (std::vector<float>{0.1f, 0.2f}));
+  EXPECT_EQ(checkpoint.tensors().size(), 1u);
+}
+
+TEST(RoundTensors, RejectsWhatCannotBeRounded) {
+  const auto reject = [](float x, RoundedType type) {
+    return regard::rejection<std::runtime_error>([&] { rounded({0, 0, x, 0}, "[2,2]", type); });
+  };
+  const std::string start = "m: tensor \"w\" holds ";
+  EXPECT_EQ(reject(-HUGE_VALF, RoundedType::int8), start + "-inf at [1, 0], which cannot be rounded to int8");
+  EXPECT_EQ(reject(std::nanf(""), RoundedType::float16), start + "nan at [1, 0], which cannot be rounded to float16");
+  EXPECT_EQ(reject(65520, RoundedType::float16), start + "65520 at [1, 0], which cannot be rounded to float16");
+  EXPECT_EQ(reject(2e38f, RoundedType::int8), start + "2e+38 at [1, 0], which cannot be rounded to int8");
+  const Checkpoint large = rounded({1.6e38f, 0}, "[1,2]", RoundedType::int8);
+  EXPECT_EQ(large.read_float32(*large.find("w"))[0], 127 * (1.6e38f / 127));
 }
 
 }  // namespace

@@ -102,6 +102,15 @@ TEST(SafetensorsWriter, FolderOfADecoderHasTheCommittedBytes) {
       << "written to " << folder.path();
 }
 
+TEST(SafetensorsWriter, MemoryHoldsTheBytesOfTheFile) {
+  const TestFolder folder;
+  const Made a("a", ElementType::float32, {3}, std::vector<float>{1, 2, 3});
+  const Made b("b", ElementType::float64, {1}, std::vector<double>{4});
+  const std::vector<StoredTensor> tensors{a.tensor, b.tensor};
+  write_safetensors(folder / "x", tensors);
+  EXPECT_EQ(format_safetensors(tensors), to_bytes(contents_of(folder / "x")));
+}
+
 TEST(SafetensorsWriter, AFileWithoutTensorsIsValid) {
   const TestFolder folder;
   write_safetensors(folder / "x", {}, {});

@@ -55,6 +55,26 @@ TEST(ReadSentenceModel, GivesTheModelOfTheFolder) {
   EXPECT_EQ(mean_pooled(from_memory.trace), mean_pooled(from_folder.trace));
 }
 
+// A model folder with the tiny encoder and its tokenizer.
+TEST(RoundedModel, HasTheSameBytesOnEveryMachine) {
+  const ModelInMemory files = files_of_the_small_model();
+  const TestFolder folder;
+  folder.write("config.json", files.config_json);
+  folder.write("tokenizer.json", files.tokenizer_json);
+  folder.write("model.safetensors",
+               {reinterpret_cast<const char*>(files.safetensors.first.get()), files.safetensors.count});
+  for (const auto& [type, sha256] :
+       {std::pair{RoundedType::int8, "00e3f9cab955e9afa5c050fcd97a0ce561b35e87fe693d52bf59055dcab96260"},
+        std::pair{RoundedType::float16, "8bb5f9a9698dfb141afdaf0dad6a28035561a2420f2d79dafc9d139042e02162"}}) {
+    const ModelInMemory rounded = rounded_model(folder.path(), type, "small");
+    const SentenceModel model = read_sentence_model(rounded);
+    EXPECT_EQ(model.folder, "small");
+    EXPECT_EQ(model.sha256(), sha256);
+    EXPECT_EQ(rounded.config_json, files.config_json);
+    EXPECT_EQ(rounded.tokenizer_json, files.tokenizer_json);
+  }
+}
+
 TEST(ReadSentenceModel, RejectsFilesThatDoNotMatch) {
   const auto rejected = [](const ModelInMemory& files) {
     return rejection<DataError>([&] { read_sentence_model(files); });

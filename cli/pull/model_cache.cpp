@@ -83,7 +83,7 @@ std::optional<std::string> minilm_difference(const std::function<void(std::size_
 }
 
 std::string model_folder(const std::string& option) {
-  if (!option.empty()) return option;
+  if (!option.empty() && option != kPulledModel) return option;
   if (minilm_is_whole()) return minilm_folder();
   throw std::runtime_error(
       "no model is installed; download one (80 MiB, once) with regard pull minilm, or give the folder of one with "

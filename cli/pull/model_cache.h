@@ -24,7 +24,8 @@ bool minilm_is_whole();
 // "PATH: how it differs". Calls took(number of bytes) after each piece.
 std::optional<std::string> minilm_difference(const std::function<void(std::size_t)>& took);
 
-// The folder of the model to use: the value of --model, or, if that is empty, the pulled model.
+inline constexpr const char* kPulledModel = "minilm";
+// The folder of the model to use: the value of --model, or, if that is empty or kPulledModel, the pulled model.
 // Throws std::runtime_error naming `regard pull minilm` if there is none.
 std::string model_folder(const std::string& option);
 

@@ -40,6 +40,12 @@ LoadedFile load_parts(std::string path, SharedBytes front, std::uint64_t num_dat
 // A range of bytes that keeps the whole alive.
 SharedBytes part(const SharedBytes& whole, std::size_t begin, std::size_t count);
 
+// The name of the tensor that holds the scales of a matrix of int8 (regard/io/rounding.h).
+inline std::string scales_name(const std::string& matrix) { return matrix + ".scale"; }
+
+// The largest scale: −128 times this is finite.
+inline constexpr float kMaxScale = 0x1p120f;
+
 // Throws regard::DataError, stating both numbers, if num_bytes exceeds the memory that may be used.
 void check_memory(const std::string& path, std::uint64_t num_bytes, const ModelFileOptions& options);
 

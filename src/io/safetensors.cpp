@@ -91,6 +91,29 @@ double number_at(const StoredTensor& tensor, std::size_t i) {
   }
 }
 
+// ---- int8 with one scale per row
+
+// The first scale with which an element of int8 could be NaN or ±∞.
+std::optional<std::size_t> first_bad_scale(const StoredTensor& scales) {
+  const std::size_t count = scales.bytes.size() / sizeof(float);
+  for (std::size_t r = 0; r < count; ++r) {
+    if (!(std::abs(load<float>(scales.bytes.data() + r * sizeof(float))) <= internal::kMaxScale)) return r;
+  }
+  return std::nullopt;
+}
+
+std::vector<float> scaled_rows(const StoredTensor& tensor, const StoredTensor& scales, const std::stop_token& stop) {
+  const auto rows = static_cast<std::size_t>(tensor.shape[0]), columns = static_cast<std::size_t>(tensor.shape[1]);
+  std::vector<float> values(tensor.bytes.size());
+  const auto* elements = reinterpret_cast<const std::int8_t*>(tensor.bytes.data());
+  for (std::size_t r = 0; r < rows; ++r) {
+    throw_if_stopped(stop, "reading a model");
+    const float scale = load<float>(scales.bytes.data() + r * sizeof(float));
+    for (std::size_t i = r * columns; i < (r + 1) * columns; ++i) values[i] = static_cast<float>(elements[i]) * scale;
+  }
+  return values;
+}
+
 // "[1, 3]": the index of element i in its tensor.
 std::string index_text(const std::vector<Index>& shape, std::size_t i) {
   std::vector<Index> index(shape.size());
@@ -248,11 +271,29 @@ const StoredTensor* Checkpoint::find(std::string_view name) const {
   return at != tensors().end() && at->name == name ? &*at : nullptr;
 }
 
+const StoredTensor* Checkpoint::find_scales(const StoredTensor& tensor) const {
+  if (tensor.type != ElementType::int8 || tensor.shape.size() != 2) return nullptr;
+  const StoredTensor* scales = find(internal::scales_name(tensor.name));
+  const bool match = scales != nullptr && scales->type == ElementType::float32 && scales->shape.size() == 1 &&
+                     scales->shape[0] == tensor.shape[0];
+  return match ? scales : nullptr;
+}
+
 std::vector<float> Checkpoint::read_float32(const StoredTensor& tensor, const std::stop_token& stop) const {
   const auto reject = [&](const std::string& what) {
     throw DataError(
         fmt::format("{}: tensor \"{}\" {}", escape_for_terminal(name()), text_in_message(tensor.name), what));
   };
+  if (const StoredTensor* scales = find_scales(tensor)) {
+    const auto row = first_bad_scale(*scales);
+    if (!row) return scaled_rows(tensor, *scales, stop);
+    reject(fmt::format("has the scale {} at [{}]; expected a finite scale of at most 2^120",
+                       static_cast<float>(number_at(*scales, *row)), *row));
+  }
+  if (tensor.type == ElementType::int8 && tensor.shape.size() == 2) {
+    reject(fmt::format("is of type I8 without scales; expected a tensor \"{}\" of type F32 and shape ({},)",
+                       text_in_message(internal::scales_name(tensor.name)), tensor.shape[0]));
+  }
   if (!is_floating(tensor.type)) {
     reject(fmt::format("is of type {}, which is not a floating-point type; expected F32, F16, BF16 or F64",
                        safetensors_type_name(tensor.type)));

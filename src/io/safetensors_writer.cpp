@@ -99,6 +99,21 @@ void write_tensors(File& file, const std::string& header, std::span<const Stored
 
 }  // namespace
 
+std::vector<std::byte> format_safetensors(std::span<const StoredTensor> tensors,
+                                          std::span<const SafetensorsMetadata> metadata, const std::stop_token& stop) {
+  struct Memory {
+    std::vector<std::byte> bytes{};
+    void write(std::span<const std::byte> more) { bytes.insert(bytes.end(), more.begin(), more.end()); }
+    void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
+  } memory;
+  const std::string header = safetensors_header(tensors, metadata);
+  std::size_t num_bytes = header.size();
+  for (const StoredTensor& tensor : tensors) num_bytes += tensor.bytes.size();
+  memory.bytes.reserve(num_bytes);
+  write_tensors(memory, header, tensors, stop);
+  return std::move(memory.bytes);
+}
+
 void write_safetensors(NewFile& file, std::span<const StoredTensor> tensors,
                        std::span<const SafetensorsMetadata> metadata, const std::stop_token& stop) {
   write_tensors(file, safetensors_header(tensors, metadata), tensors, stop);

@@ -35,7 +35,15 @@ void ModelTensors::expect(const std::string& name, const StoredTensor* found, co
   used_.insert(found);
   if (found->shape != shape)
     return problem(fmt::format("{} has shape {}, {}", shown_name(found->name), shape_text(found->shape), expected));
-  if (!is_floating(found->type)) {
+  if (found->type == ElementType::int8 && shape.size() == 2) {
+    const StoredTensor* scales = checkpoint_.find_scales(*found);
+    if (scales == nullptr) {
+      const std::string shown = shown_name(found->name);
+      return problem(fmt::format("{} has type I8 without scales, expected {}.scale of type F32 and shape {}", shown,
+                                 shown, shape_text(std::span(shape).first(1))));
+    }
+    used_.insert(scales);
+  } else if (!is_floating(found->type)) {
     return problem(fmt::format("{} has type {}, expected F32, F64, F16 or BF16", shown_name(found->name),
                                safetensors_type_name(found->type)));
   }
@@ -56,6 +64,12 @@ void ModelTensors::throw_problems() const {
   if (num_problems_ > kMaxShownProblems) more = fmt::format("; and {} more", num_problems_ - kMaxShownProblems);
   throw DataError(fmt::format("{}: {} {} as {} describes the model: {}{}", escape_for_terminal(folder_), num_problems_,
                               num_problems_ == 1 ? "tensor is not" : "tensors are not", kConfigFile, problems_, more));
+}
+
+std::vector<const StoredTensor*> ModelTensors::found() const {
+  std::vector<const StoredTensor*> tensors;
+  for (const Read& read : reads_) tensors.push_back(read.tensor);
+  return tensors;
 }
 
 void ModelTensors::check_memory(std::uint64_t packed_bytes, const ModelFileOptions& options) const {

@@ -41,6 +41,8 @@ class ModelTensors {
   void expect_no_others(const std::function<bool(std::string_view name)>& is_left_unread, const std::string& model);
   // Throws DataError if there are problems.
   void throw_problems() const;
+  // The tensors found so far, in the order in which they were expected.
+  std::vector<const StoredTensor*> found() const;
 
   // Throws DataError unless there is memory for converted copies and for packed matrices. F32 tensors are viewed in the
   // file's bytes.

@@ -158,7 +158,7 @@ def test_the_help_states_where_to_install_scripts():
     ("regard attend --query ", FILES),
     ("regard attend -o c", ["c.csv"]),
     ("regard attend --query c.csv --lse=c", ["c.csv"]),
-    ("regard explain --model ", ["sub"]),
+    ("regard explain --model ", ["minilm", "minilm-f16", "minilm-int8", "sub"]),
     ("regard explain --matrix Q=c", ["c.csv"]),
     ("regard explain attend --sort w", ["weight"]),
     ("regard explain --step w", ["weights"]),

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The model options of explain "text", compare and heads (cli/model_options.h): a mapped checkpoint gives the same output
 in less memory; NaN in it is rejected by name, or accepted on request; activations that are not finite are reported in
-one line; other subcommands do not have these options."""
+one line; other subcommands do not have these options. Names of models are not paths."""
 
 import json
 import resource
@@ -112,6 +112,16 @@ def test_model_options_are_rejected_without_a_model(tmp_path, option):
     fail(2, f"{option} applies only to a sentence; give one in quotes", "explain", "--input", "x.json", option,
          cwd=tmp_path)
     fail(2, f"{option} takes no value", "heads", A, f"{option}=yes", cwd=tmp_path)
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, ("embed",), ("similar", A)], ids=lambda command: command[0])
+@pytest.mark.parametrize("name", ["minilm", "minilm-int8", "minilm-f16"])
+def test_a_model_is_named_by_its_name_and_a_folder_by_its_path(tmp_path, command, name):
+    (tmp_path / name).mkdir()
+    make_folder(tmp_path / name)
+    env = environment(LANG="C.UTF-8", REGARD_CACHE=tmp_path / "cache")
+    fail(1, ["no model is installed", "regard pull minilm"], *command, "--model", name, cwd=tmp_path, env=env, stdin=b"x")
+    assert succeed(*command, "--model", f"./{name}", cwd=tmp_path, env=env, stdin=b"the bank\n")
 
 
 def test_the_help_states_the_risk_of_mapping():

@@ -29,6 +29,7 @@ PARTS = {
     "explain/heads.h": "regard heads, a survey of a model over texts; only in the program so far",
     "explain/inspection_report.h": "the report of regard attend --inspect; in Python attention_with_statistics returns its values",
     "explain/random.h": "NumPy's and PyTorch's generators, for lessons that quote them",
+    "explain/rounding_errors.h": "figures of docs/reference/model.md, for pages",
     "explain/sentence_row.h": "the contents of a SentenceAnalysis",
     "export.h": "macros only",
     "io/csv.h": "NumPy reads CSV",
@@ -37,6 +38,7 @@ PARTS = {
     "io/json_writer.h": "Python writes JSON",
     "io/npy.h": "NumPy reads NPY",
     "io/output_file.h": "Python writes files",
+    "io/rounding.h": "makes the models that the program calls minilm-int8 and minilm-f16",
     "io/safetensors.h": "the files that load_model reads",
     "io/safetensors_writer.h": "Python has the package safetensors",
     "io/sha256.h": "Python has hashlib",
@@ -49,6 +51,8 @@ PARTS = {
 # C++ name: the equivalent in Python as an expression, or None if there is none.
 ELSEWHERE = {
     "check_is_encoder": None,                              # Model functions check this themselves
+    "read_sentence_model": None,                           # Python reads folders
+    "rounded_model": None,
     "read_text_file": None,                                # Python reads files
     "attention_with_weights": "regard.attention_forward",  # return_weights=True
     "find_task": None,                                     # regard.train finds it

@@ -25,6 +25,7 @@
 #include <string_view>
 #include <vector>
 
+#include "regard/io/rounding.h"
 #include "regard/model/encoder.h"
 #include "regard/model/tokenizer.h"
 #include "regard/train/trained_model.h"
@@ -87,7 +88,7 @@ struct ModelInMemory {
   std::string name;            ///< Name of the model, shown in place of a folder.
   std::string config_json;     ///< The text of config.json.
   std::string tokenizer_json;  ///< The text of tokenizer.json.
-  SharedBytes safetensors;     ///< The bytes of model.safetensors.
+  SharedBytes safetensors{};   ///< The bytes of model.safetensors.
 };
 /// Loads an encoder and its tokenizer from memory. No file is opened.
 ///
@@ -99,6 +100,21 @@ struct ModelInMemory {
 /// @throws Cancelled  if a stop is requested.
 REGARD_EXPORT SentenceModel read_sentence_model(const ModelInMemory& files, const ModelFileOptions& options = {},
                                                 const Runtime& runtime = {});
+
+/// Reads the folder of an encoder and rounds its matrices (regard/io/rounding.h). Tensors that the encoder does not use
+/// are left out.
+///
+/// @param folder   Path of the folder.
+/// @param type     What matrices are rounded to.
+/// @param name     Name of the rounded model.
+/// @param options  How to read the files, and limits.
+/// @param runtime  Only its stop token is used.
+/// @return The files of the rounded model, for read_sentence_model(). The same folder gives the same bytes on every
+///         machine.
+/// @throws DataError  as load_sentence_model() does for the files of an encoder, and as round_tensors() does.
+/// @throws Cancelled  if a stop is requested.
+REGARD_EXPORT ModelInMemory rounded_model(const std::string& folder, RoundedType type, std::string name,
+                                          const ModelFileOptions& options = {}, const Runtime& runtime = {});
 
 /// A word of a sentence.
 ///

@@ -176,10 +176,15 @@ REGARD_EXPORT double minilm_mean_weight(Index layer, Index head, Index distance)
 REGARD_EXPORT double minilm_baseline(Index layer, Index head, Index distance);
 /// Returns the SHA-256 of the checkpoint that the figures of minilm_mean_weight() were made from.
 REGARD_EXPORT std::string_view minilm_sha256();
+/// Returns the SHA-256 of the same checkpoint, rounded (rounded_model()).
+///
+/// @param type  What its matrices are rounded to.
+/// @return 64 hex digits.
+REGARD_EXPORT std::string_view minilm_sha256(RoundedType type);
 
 /// Where the baseline of a head comes from.
 enum class Baseline {
-  test_sentences,  ///< From minilm_baseline(); only for that checkpoint.
+  test_sentences,  ///< From minilm_baseline(); only for that checkpoint, also rounded.
   this_sentence,   ///< From the pairs of this sentence itself; for every other model.
 };
 

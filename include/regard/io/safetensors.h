@@ -137,13 +137,23 @@ class REGARD_EXPORT Checkpoint {
   ///         checkpoint exists.
   const StoredTensor* find(std::string_view name) const;
 
-  /// Converts a tensor to float, row-major: F32 as stored, F16 and BF16 exactly, F64 rounded to nearest.
+  /// Finds the scales of a matrix of type I8: one for each row, in a tensor that is called as the matrix and ".scale".
+  ///
+  /// regard/io/rounding.h makes such matrices.
+  ///
+  /// @param tensor  A tensor of this checkpoint.
+  /// @return The scales, of type F32 and shape (rows); null if the tensor is not a matrix of type I8 or has no scales
+  ///         of this type and shape.
+  const StoredTensor* find_scales(const StoredTensor& tensor) const;
+
+  /// Converts a tensor to float, row-major: F32 as stored, F16 and BF16 exactly, F64 rounded to nearest, I8 with
+  /// scales (find_scales()) as float(element) · scale, rounded to nearest.
   ///
   /// @param tensor  A tensor of this checkpoint.
   /// @param stop    Stop token, polled during the conversion.
   /// @return The elements.
-  /// @throws DataError  if the type is not floating-point, or if an F64 element is out of the range of float. The
-  ///                    message names the file and the tensor.
+  /// @throws DataError  if the type is neither floating-point nor I8 with scales, if an F64 element is out of the range
+  ///                    of float, or if a scale is NaN, ±∞ or above 2^120. The message names the file and the tensor.
   /// @throws Cancelled  if a stop is requested.
   std::vector<float> read_float32(const StoredTensor& tensor, const std::stop_token& stop = {}) const;
   /// As read_float32(), but without copying F32: the elements of an F32 tensor are those in the file's bytes.

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Writes tensors to a safetensors file. Files are read by safetensors.h, whose drawing shows the format.
+/// Writes tensors to a safetensors file, or to one in memory. Files are read by safetensors.h, whose drawing shows the
+/// format.
 ///
 /// Read next: src/io/safetensors_writer.cpp, output_file.h.
 #pragma once
 
+#include <cstddef>
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "regard/export.h"
 #include "regard/io/output_file.h"
@@ -31,6 +34,18 @@ using SafetensorsMetadata = std::pair<std::string, std::string>;
 ///                          number of bytes that is not that of type and shape.
 REGARD_EXPORT std::string safetensors_header(std::span<const StoredTensor> tensors,
                                              std::span<const SafetensorsMetadata> metadata = {});
+
+/// Formats a safetensors file in memory.
+///
+/// @param tensors   The tensors.
+/// @param metadata  Entries of `__metadata__`; may be empty.
+/// @param stop      Stop token, polled while the data are copied.
+/// @return The bytes of the file.
+/// @throws InvalidArgument  as safetensors_header() does.
+/// @throws Cancelled        if a stop is requested.
+REGARD_EXPORT std::vector<std::byte> format_safetensors(std::span<const StoredTensor> tensors,
+                                                        std::span<const SafetensorsMetadata> metadata = {},
+                                                        const std::stop_token& stop = {});
 
 /// Writes the contents of a safetensors file, from where the tensors are, without a copy.
 ///

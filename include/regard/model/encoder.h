@@ -90,7 +90,8 @@ struct Encoder {
 
 /// Loads a model from a folder in the layout of Hugging Face: config.json, and model.safetensors or its shards.
 ///
-/// Parameters stored in f64, f16 or bf16 are converted to f32, and all arithmetic is in f32.
+/// Parameters stored in f64, f16, bf16 or int8 (regard/io/rounding.h) are converted to f32, and all arithmetic is in
+/// f32.
 ///
 /// @param folder   Path of the folder.
 /// @param options  How to read the files, and limits.
@@ -99,8 +100,8 @@ struct Encoder {
 /// @throws DataError  in any of these cases; the message names the path:
 ///                    - a field of config.json that is missing, has the wrong kind, is out of range or requests a
 ///                      feature that is not implemented; the message gives its byte offset
-///                    - tensors that are missing, unknown, of the wrong shape or not of a floating-point type;
-///                      one error lists them all
+///                    - tensors that are missing, unknown, of the wrong shape, or neither of a floating-point type
+///                      nor int8 with scales; one error lists them all
 ///                    - parameters that do not fit in memory, with both sizes
 ///                    - files that Checkpoint::read_folder() rejects
 /// @throws Cancelled  if a stop is requested.
@@ -125,6 +126,28 @@ REGARD_EXPORT Encoder load_encoder(const std::string& folder, const ModelFileOpt
 /// @throws Cancelled  if a stop is requested.
 REGARD_EXPORT Encoder read_encoder(std::string_view config_json, SharedBytes safetensors, const std::string& name,
                                    const ModelFileOptions& options = {}, const Runtime& runtime = {});
+
+/// Finds the tensors of a checkpoint that an encoder reads: without the pooler and task heads, for example.
+///
+/// @param config_json  The text of config.json.
+/// @param checkpoint   The checkpoint.
+/// @param name         Name of the model in error messages, for example its folder.
+/// @param options      Limits.
+/// @param runtime      Only its stop token is used.
+/// @return The tensors, first those of the embeddings, then those of the layers in their order. Scales of int8 are not
+///         listed.
+/// @throws DataError  as load_encoder() does.
+/// @throws Cancelled  if a stop is requested.
+///
+/// @par Example
+/// @code{.cpp}
+/// const SharedBytes rounded = round_tensors(checkpoint, encoder_tensors(config, checkpoint, "minilm"), type);
+/// const Encoder encoder = read_encoder(config, rounded, "minilm-int8");
+/// @endcode
+REGARD_EXPORT std::vector<const StoredTensor*> encoder_tensors(std::string_view config_json,
+                                                               const Checkpoint& checkpoint, const std::string& name,
+                                                               const ModelFileOptions& options = {},
+                                                               const Runtime& runtime = {});
 
 /// Options of encode().
 struct EncoderOptions {

@@ -185,6 +185,9 @@ double minilm_baseline(Index layer, Index head, Index distance) {
 }
 
 std::string_view minilm_sha256() { return kMinilmSha256; }
+std::string_view minilm_sha256(RoundedType type) {
+  return type == RoundedType::int8 ? kMinilmInt8Sha256 : kMinilmFloat16Sha256;
+}
 
 RankedHeads ranked_heads(const Sentence& sentence, std::string_view checkpoint_sha256, std::optional<Index> word,
                          const Runtime& runtime) {
@@ -206,7 +209,8 @@ RankedHeads ranked_heads(const Sentence& sentence, std::string_view checkpoint_s
 
   RankedHeads ranked;
   DistanceSums own;
-  if (checkpoint_sha256 == kMinilmSha256) {
+  constexpr std::array<std::string_view, 3> kMinilm{kMinilmSha256, kMinilmInt8Sha256, kMinilmFloat16Sha256};
+  if (std::find(kMinilm.begin(), kMinilm.end(), checkpoint_sha256) != kMinilm.end()) {
     ranked.baseline = Baseline::test_sentences;
   } else {
     add_distances(sentence, own, runtime);

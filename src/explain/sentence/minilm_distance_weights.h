@@ -14,6 +14,13 @@
 namespace regard::inline v0 {
 
 inline constexpr std::string_view kMinilmSha256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db";
+// The same checkpoint with its matrices rounded. Over the same sentences, the means of the int8 model differ from the
+// table by 0.0058 at most and by 0.0001 on average, those of the float16 model by less than 0.0002. A salience differs
+// by far more between heads, so that both share the table.
+inline constexpr std::string_view kMinilmInt8Sha256 =
+    "429ff8ec986be18e797da4f969b89a535961aacbc10e27456944010e360d13fd";
+inline constexpr std::string_view kMinilmFloat16Sha256 =
+    "ade75c253d051553701c3d503d24cd124eb05199ea05bde5df699d7fb4b6c411";
 inline constexpr int kMinilmLayers = 6;
 inline constexpr int kMinilmHeads = 12;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// load_sentence_model: an encoder or a decoder from the files of a folder.
+// load_sentence_model: an encoder or a decoder from the files of a folder. rounded_model: an encoder, rounded.
 //
 //     config.json ── model_type "bert" ──▶ encoder, tokenizer.json
 //                 └─ any other, or a folder of checkpoints ──▶ decoder, vocabulary.json
@@ -14,13 +14,15 @@
 namespace regard::inline v0 {
 namespace {
 
+constexpr std::string_view kConfigFile = "config.json";
 constexpr std::uint64_t kMaxConfigBytes = 4 << 20;
+constexpr auto kMaxTokenizerBytes = static_cast<std::uint64_t>(TokenizerOptions{}.max_text_bytes);
 
 // Whether the folder is a run, or holds the description of a decoder. Everything else is left to load_encoder(), which
 // says what is wrong with it.
 bool is_decoder_folder(const std::string& folder, const ModelFileOptions& options, const Runtime& runtime) {
   try {
-    const std::string text = read_model_text(folder, "config.json", kMaxConfigBytes, runtime.stop);
+    const std::string text = read_model_text(folder, kConfigFile, kMaxConfigBytes, runtime.stop);
     const JsonValue config = read_json(text, "config.json", 64, runtime.stop, options.max_memory_bytes);
     const JsonValue* type = config.kind() == JsonValue::Kind::object ? config.find("model_type") : nullptr;
     return type != nullptr && (type->text() == "llama" || type->text() == "regard_decoder");
@@ -44,6 +46,17 @@ SentenceModel load_sentence_model(const std::string& folder, const ModelFileOpti
   SentenceModel model{.folder = folder};
   model.trained = load_trained_model(folder, options, runtime);
   return model;
+}
+
+ModelInMemory rounded_model(const std::string& folder, RoundedType type, std::string name,
+                            const ModelFileOptions& options, const Runtime& runtime) {
+  ModelInMemory files{.name = std::move(name),
+                      .config_json = read_model_text(folder, kConfigFile, kMaxConfigBytes, runtime.stop),
+                      .tokenizer_json = read_model_text(folder, "tokenizer.json", kMaxTokenizerBytes, runtime.stop)};
+  const Checkpoint checkpoint = Checkpoint::read_folder(folder, options, runtime.stop);
+  files.safetensors = round_tensors(
+      checkpoint, encoder_tensors(files.config_json, checkpoint, folder, options, runtime), type, runtime.stop);
+  return files;
 }
 
 }  // namespace regard::inline v0

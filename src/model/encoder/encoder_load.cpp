@@ -108,6 +108,8 @@ class ParameterReader {
     tensors_.throw_problems();
   }
 
+  std::vector<const StoredTensor*> found() const { return tensors_.found(); }
+
   void read_all(Encoder& encoder, const ModelFileOptions& options, const Runtime& runtime) const {
     tensors_.check_memory(bytes_of_packed(), options);
     encoder.memory = tensors_.read(runtime.stop);
@@ -185,24 +187,39 @@ void pack(EncoderLayer& layer, const Runtime& runtime) {
   layer.packed_down = PackedLinear<float>(layer.w_down, runtime);
 }
 
+// The encoder that a config.json describes, without parameters.
+Encoder described(const ConfigReader& reader) {
+  const EncoderFamily& family = reader.family();
+  Encoder encoder;
+  encoder.config = reader.config(family);
+  encoder.family = std::string(family.model_type);
+  encoder.layers.resize(static_cast<std::size_t>(encoder.config.num_layers));
+  return encoder;
+}
+
 }  // namespace
 
 Encoder internal::make_encoder(const std::string& name, std::string_view config_json,
                                const std::function<Checkpoint()>& read_checkpoint, const ModelFileOptions& options,
                                const Runtime& runtime) {
   const ConfigReader reader(file_in(name, kConfigFile), config_json, options, runtime);
-  const EncoderFamily& family = reader.family();
-  Encoder encoder;
-  encoder.config = reader.config(family);
-  encoder.family = std::string(family.model_type);
-  encoder.layers.resize(static_cast<std::size_t>(encoder.config.num_layers));
-
+  Encoder encoder = described(reader);
   encoder.checkpoint = std::make_shared<const Checkpoint>(read_checkpoint());
-  ParameterReader parameters(name, *encoder.checkpoint, family, encoder.config);
+  ParameterReader parameters(name, *encoder.checkpoint, reader.family(), encoder.config);
   parameters.expect_all(encoder);
   parameters.read_all(encoder, options, runtime);
   for (EncoderLayer& layer : encoder.layers) pack(layer, runtime);
   return encoder;
+}
+
+std::vector<const StoredTensor*> encoder_tensors(std::string_view config_json, const Checkpoint& checkpoint,
+                                                 const std::string& name, const ModelFileOptions& options,
+                                                 const Runtime& runtime) {
+  const ConfigReader reader(internal::file_in(name, kConfigFile), config_json, options, runtime);
+  Encoder encoder = described(reader);
+  ParameterReader parameters(name, checkpoint, reader.family(), encoder.config);
+  parameters.expect_all(encoder);
+  return parameters.found();
 }
 
 Encoder read_encoder(std::string_view config_json, SharedBytes safetensors, const std::string& name,

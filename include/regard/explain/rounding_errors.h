@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// How far all-MiniLM-L6-v2, rounded to int8 or float16 (regard/io/rounding.h), is from itself in float32.
+///
+/// The figures are means and extremes over the 30 sentences of tests/encoder/sentences.txt.
+/// tests/model_rounding_check.cpp measures them.
+///
+/// Read next: src/explain/sentence/rounding_errors.cpp, docs/reference/model.md.
+#pragma once
+
+#include "regard/export.h"
+#include "regard/io/rounding.h"
+#include "regard/types.h"
+
+namespace regard::inline v0 {
+
+/// The differences between a rounded model and the same model in float32.
+struct RoundingErrors {
+  double mean_cosine = 0;             ///< Cosine of the two vectors of a sentence: mean.
+  double min_cosine = 0;              ///< The smallest such cosine.
+  double mean_weight_difference = 0;  ///< |Δ weight| over all layers, heads, queries and keys: mean.
+  double max_weight_difference = 0;   ///< The largest such difference.
+  /// Weight of "river" for "bank" in layer 0, head 4 of "he sat on the bank of the river", in the rounded model.
+  double bank_to_river = 0;
+  Index same_findings = 0;  ///< Sentences in which the most informative head, its query and its key are the same.
+};
+inline constexpr Index kRoundingSentences = 30;       ///< Number of sentences.
+inline constexpr double kFloat32BankToRiver = 0.713;  ///< RoundingErrors::bank_to_river of the model in float32.
+
+/// Returns the differences of the rounded all-MiniLM-L6-v2: cosines to five decimals, differences of weights to two
+/// digits, the weight of "river" to three.
+///
+/// @param type  What its matrices are rounded to.
+/// @return The differences.
+REGARD_EXPORT const RoundingErrors& minilm_rounding_errors(RoundedType type);
+
+}  // namespace regard::inline v0

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Rounds the matrices of a checkpoint to 8 or 16 bits. The result is a safetensors file of its own.
+///
+/// @verbatim
+///     matrix X (R, C)   int8      X.scale[r] = max |X[r, :]| / 127             F32, (R)
+///                                 X[r, c]    = round(X[r, c] / X.scale[r])     I8,  (R, C)
+///                       float16   X[r, c]    = round(X[r, c])                  F16, (R, C)
+///     all other         F32, unchanged
+/// @endverbatim
+///
+/// All arithmetic is in float; round() is to nearest, ties to even. A row whose scale would be below 2^-126 has scale 0
+/// and elements 0. Checkpoint::read_float32() reads an element of I8 as float(X[r, c]) · X.scale[r], rounded once.
+///
+/// Read next: src/io/rounding.cpp, safetensors.h.
+#pragma once
+
+#include <span>
+
+#include "regard/export.h"
+#include "regard/io/safetensors.h"
+
+namespace regard::inline v0 {
+
+/// What the elements of matrices are rounded to.
+enum class RoundedType {
+  int8,     ///< I8 with one scale per row.
+  float16,  ///< F16.
+};
+
+/// Rounds matrices, and formats the result as a safetensors file.
+///
+/// @param checkpoint  The checkpoint.
+/// @param tensors     Those of its tensors that the file will hold, in this order. Each is read by
+///                    Checkpoint::read_float32().
+/// @param type        Type of the elements of matrices, that is, tensors with two axes.
+/// @param stop        Stop token, polled while tensors are rounded.
+/// @return The bytes of the file. They depend on the values only, not on the machine or the instruction set.
+/// @throws DataError        as Checkpoint::read_float32() does, and if an element of a matrix is NaN or ±∞, or too
+///                          large: 65520 or more for float16, 127 · 2^120 (1.7e38) or more for int8. The message names
+///                          the file, the tensor and the index.
+/// @throws InvalidArgument  as safetensors_header() does: a name with ".scale" is longer than 512 bytes or that of
+///                          another tensor.
+/// @throws Cancelled        if a stop is requested.
+///
+/// @par Example
+/// @code{.cpp}
+/// const Checkpoint checkpoint = Checkpoint::read_folder("all-MiniLM-L6-v2");
+/// const StoredTensor* table = checkpoint.find("embeddings.word_embeddings.weight");
+/// const SharedBytes file = round_tensors(checkpoint, {&table, 1}, RoundedType::int8);
+/// const Checkpoint rounded = Checkpoint::read_memory(file, "word embeddings");
+/// @endcode
+REGARD_EXPORT SharedBytes round_tensors(const Checkpoint& checkpoint, std::span<const StoredTensor* const> tensors,
+                                        RoundedType type, const std::stop_token& stop = {});
+
+}  // namespace regard::inline v0
