@@ -525,4 +525,3 @@ window.addEventListener("hashchange", () => {
   state = moved_to(read_address(location.hash));
   draw();
 });
-draw();
