@@ -109,8 +109,8 @@ export function heads_note(s, state) {
   return el("p", {}, order, " The colour scale of each map ends at its own largest weight. Choosing a map shows its head above.");
 }
 
-/** The maps painted so far, in the colours of one theme; kept when the page is drawn again. @type {{theme: string, maps: Map<number, {canvas: HTMLCanvasElement, largest: number}>}} */
-const painted = { theme: "", maps: new Map() };
+/** The maps painted so far of a sentence, in the colours of one theme; kept when the page is drawn again. @type {{of: Sentence | null, theme: string, maps: Map<number, {canvas: HTMLCanvasElement, largest: number}>}} */
+const painted = { of: null, theme: "", maps: new Map() };
 
 /**
  * @param {Sentence} s
@@ -141,7 +141,8 @@ export function heads_figure(s, state, set) {
   if (grid) figure.style.setProperty("--heads", String(s.heads));
   const side = s.thumbnails ? 64 : s.words.length;
   const theme = document.documentElement.dataset.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
-  if (theme !== painted.theme) painted.maps.clear();
+  if (s !== painted.of || theme !== painted.theme) painted.maps.clear();
+  painted.of = s;
   painted.theme = theme;
   /** @type {(() => void)[]} */
   const later = [];

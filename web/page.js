@@ -44,19 +44,35 @@ function data_of(id) {
 }
 
 const root = document.documentElement;
-const data = JSON.parse(data_of("explanation"));
-const page = JSON.parse(data_of("page"));
-const sentence = page.subject === "sentence" ? read_sentence(data, page) : null;
-const compared_alone = page.subject === "comparison";
-const comparison = compared_alone ? data : document.getElementById("comparison") ? JSON.parse(data_of("comparison")) : null;
-const inspected_alone = page.subject === "inspection";
-const inspection = document.getElementById("inspection") ? read_inspection(JSON.parse(data_of("inspection")), page) : null;
-const training = page.subject === "training" ? read_training(data, page) : null;
-/** Pages without a row, and therefore without steps. */
-const without_row = compared_alone || inspected_alone || training !== null;
-const arrays = page.subject === "arrays" ? read_arrays(data, page) : null;
-const explanation = sentence || without_row || arrays ? null : read_explanation(data, page);
-const attentions = sentence ? [sentence.attention] : arrays ? [arrays.attention] : explanation ? attentions_of(explanation) : [];
+
+/** A part of the file that need not be there. @param {string} id */
+function optional_data(id) {
+  return document.getElementById(id) ? JSON.parse(data_of(id)) : null;
+}
+
+/**
+ * What the page shows, read from its data.
+ * @param {any} data "explanation"
+ * @param {any} page "page"
+ * @param {any} compared "comparison", or null
+ * @param {any} inspected "inspection", or null
+ */
+function subject_of(data, page, compared, inspected) {
+  const sentence = page.subject === "sentence" ? read_sentence(data, page) : null;
+  const compared_alone = page.subject === "comparison";
+  const inspected_alone = page.subject === "inspection";
+  const training = page.subject === "training" ? read_training(data, page) : null;
+  // Pages without a row, and therefore without steps.
+  const without_row = compared_alone || inspected_alone || training !== null;
+  const arrays = page.subject === "arrays" ? read_arrays(data, page) : null;
+  const explanation = sentence || without_row || arrays ? null : read_explanation(data, page);
+  return { data, page, sentence, compared_alone, comparison: compared_alone ? data : compared, inspected_alone,
+    inspection: inspected ? read_inspection(inspected, page) : null, training, without_row, arrays, explanation,
+    attentions: sentence ? [sentence.attention] : arrays ? [arrays.attention] : explanation ? attentions_of(explanation) : [] };
+}
+
+let { data, page, sentence, compared_alone, comparison, inspected_alone, inspection, training, without_row, arrays, explanation, attentions } =
+  subject_of(JSON.parse(data_of("explanation")), JSON.parse(data_of("page")), optional_data("comparison"), optional_data("inspection"));
 
 /** The attention that shows most: that of the document, with scores, scale and values. */
 function first_attention() {
@@ -88,6 +104,28 @@ function whole_state(wanted) {
 /** @type {State} */
 let state = whole_state(read_address(location.hash));
 
+/** Another place, with the choices that no address stores. @param {Partial<State>} wanted @returns {State} */
+function moved_to(wanted) {
+  return { ...whole_state(wanted), covered: state.covered, own_scale: state.own_scale, no_special: state.no_special, sort: state.sort, filter: state.filter };
+}
+
+/**
+ * What a live page (web/live/live.js) does differently. Every other page leaves this as it is.
+ * @typedef {object} Hooks
+ * @property {((a: Attention, above: Node[], below: Node[]) => HTMLElement) | null} header the header of a sentence, made of the parts above and below the words
+ * @property {((change: Partial<State>) => boolean) | null} takes whether a change of the state will be drawn by the live page
+ * @property {((address: string) => void)} record stores the state's address
+ * @property {(() => void) | null} drawn called after parts were drawn
+ * @property {(() => Node | null) | null} foot more for the foot
+ */
+
+/** @type {Hooks} */
+export const hooks = { header: null, takes: null, record: (address) => history.replaceState(null, "", address), drawn: null, foot: null };
+
+export function current() {
+  return { data, page, sentence, comparison, state };
+}
+
 /** Brings the parts of a watched run up to date with the state. @type {((state: State) => void) | null} */
 let update_training = null;
 let address_timer = 0;
@@ -97,14 +135,14 @@ function set_training(change) {
   state = { ...state, ...change };
   update_training?.(state);
   clearTimeout(address_timer);
-  address_timer = window.setTimeout(() => history.replaceState(null, "", address_of(state)), 300);
+  address_timer = window.setTimeout(() => hooks.record(address_of(state)), 300);
 }
 
 /** @param {Partial<State>} change */
-function set(change) {
+export function set(change) {
   state = { ...state, ...change };
-  if (["attention", "head", "query", "step", "open", "pair", "without"].some((name) => name in change)) history.replaceState(null, "", address_of(state));
-  draw();
+  if (["attention", "head", "query", "step", "open", "pair", "without"].some((name) => name in change)) hooks.record(address_of(state));
+  if (!hooks.takes?.(change)) draw();
 }
 
 /** @param {Attention} a */
@@ -166,9 +204,9 @@ function legend() {
 /** The finding of the terminal for the row of the command, else the finding of the row shown. @param {Attention} a */
 function sentence_finding(a) {
   if (!sentence) return "";
-  const { focus, hidden } = sentence;
+  const { focus, hidden, words } = sentence;
   if (state.query === focus.word && state.head === focus.layer * sentence.heads + focus.head) return data.findings.finding;
-  const without = sentence.labels.filter((_, w) => sentence.words[w].tokens.some((t) => hidden[t])).map((label) => `“${label}”`).join(", ");
+  const without = sentence.labels.filter((_, w) => words[w].tokens.some((t) => hidden[t])).map((label) => `“${label}”`).join(", ");
   return `${without === "" ? "" : `With ${without} hidden in all layers: `}${finding_of(a, state.head, state.query)}.`;
 }
 
@@ -176,12 +214,13 @@ function sentence_finding(a) {
 function sentence_header(a) {
   const hides = state.covered ? "covered" : "";
   const finding = sentence_finding(a);
-  return el("header", { class: "sentence-header" }, el("p", { class: "citation" }, `${shown(data.model.name)} · ${sentence?.layers} layers × ${sentence?.heads} heads × ${sentence?.head_size}`),
+  const above = [el("p", { class: "citation" }, `${shown(data.model.name)} · ${sentence?.layers} layers × ${sentence?.heads} heads × ${sentence?.head_size}`),
     data.warning === undefined ? null : el("p", { class: "warning" }, `Note: ${shown(data.warning)}`),
     el("h1", { class: `finding ${hides}`.trim() }, el("span", {}, quoted(finding))),
-    finding === data.findings.finding ? el("p", { class: `selection ${hides}`.trim() }, el("span", {}, quoted(data.findings.selection))) : null,
-    sentence_figure(a, weights_of(a, state.head, state.query), state, set),
-    sentence && !state.covered ? evidence_figure(sentence, state) : null, legend());
+    finding === data.findings.finding ? el("p", { class: `selection ${hides}`.trim() }, el("span", {}, quoted(data.findings.selection))) : null].filter((part) => part !== null);
+  const below = [sentence && !state.covered ? evidence_figure(sentence, state) : null, legend()].filter((part) => part !== null);
+  return hooks.header ? hooks.header(a, above, below)
+    : el("header", { class: "sentence-header" }, ...above, sentence_figure(a, weights_of(a, state.head, state.query), state, set), ...below);
 }
 
 /** The finding of the row as the title; above it the type, sizes and settings. @param {Attention} a @param {string} about */
@@ -192,57 +231,57 @@ function arrays_header(a, about) {
       el("span", {}, `${finding.slice(0, 1).toUpperCase()}${finding.slice(1)}.`)));
 }
 
-function article() {
-  const main = el("main");
+/** The parts of the article, from the top. @returns {Generator<HTMLElement, void>} */
+function* article() {
   if (compared_alone) {
-    main.append(el("header", {}, el("p", { class: "citation" }, `“${shown(data.word)}” in ${data.sentences.length} sentences`), el("h1", {}, quoted(data.findings[0])),
-      data.hidden ? el("p", { class: "lead" }, quoted(data.findings[1])) : null),
-      comparison_figure(data, state, set, true), parting_figure(data, state), foot());
-    return main;
+    yield el("header", {}, el("p", { class: "citation" }, `“${shown(data.word)}” in ${data.sentences.length} sentences`), el("h1", {}, quoted(data.findings[0])),
+      data.hidden ? el("p", { class: "lead" }, quoted(data.findings[1])) : null);
+    yield comparison_figure(data, state, set, true);
+    yield parting_figure(data, state);
+    return yield foot();
   }
   if (inspected_alone && inspection) {
-    main.append(el("header", { class: "sentence-header" }, el("p", { class: "citation" }, shown([data.type, ...data.settings].join(" · "))), el("h1", {}, `${inspection_finding(inspection)}.`),
-      el("p", { class: "lead" }, `${inspection.heads.length} ${inspection.heads.length === 1 ? "head" : "heads"} of ${inspection.queries} queries × ${inspection.keys} keys: too many weights for one page. --rows A:B shows selected queries as sums.`)),
-      inspection_section(inspection), foot());
-    return main;
+    yield el("header", { class: "sentence-header" }, el("p", { class: "citation" }, shown([data.type, ...data.settings].join(" · "))), el("h1", {}, `${inspection_finding(inspection)}.`),
+      el("p", { class: "lead" }, `${inspection.heads.length} ${inspection.heads.length === 1 ? "head" : "heads"} of ${inspection.queries} queries × ${inspection.keys} keys: too many weights for one page. --rows A:B shows selected queries as sums.`));
+    yield inspection_section(inspection);
+    return yield foot();
   }
   if (training) {
     const made = training_article(training, () => state, set_training);
     update_training = made.update;
-    main.append(...made.parts.filter((part) => part !== null), foot());
-    return main;
+    for (const part of made.parts) if (part instanceof HTMLElement) yield part;
+    return yield foot();
   }
   const a = attentions.find((one) => one.name === state.attention);
-  main.append(sentence && a ? sentence_header(a) : arrays && a ? arrays_header(a, arrays.about) : el("header", {}, el("h1", { class: state.covered ? "covered" : null }, el("span", {}, quoted(explanation?.title || "Attention, step by step"))),
-    explanation?.citation ? el("p", { class: "citation" }, shown(explanation.citation)) : null));
+  yield sentence && a ? sentence_header(a) : arrays && a ? arrays_header(a, arrays.about) : el("header", {}, el("h1", { class: state.covered ? "covered" : null }, el("span", {}, quoted(explanation?.title || "Attention, step by step"))),
+    explanation?.citation ? el("p", { class: "citation" }, shown(explanation.citation)) : null);
   if (a !== undefined) {
-    main.append(el("section", { class: "figure row-section", "aria-label": "the row as a sum" },
+    yield el("section", { class: "figure row-section", "aria-label": "the row as a sum" },
       el("div", { class: "top" }, ...(sentence ? [] : arrays ? [words(a)] : [words(a), finding_line(a, state)]), choosers(a), step_marks(a, state, set), state.covered ? predicting() : null), step_note(a, state),
-      el("div", { class: "body" }, ...row_body(a))));
+      el("div", { class: "body" }, ...row_body(a)));
     // While results are covered, everything computed from them is left out.
     const mixed = !state.covered || state.step === stage_index.mix ? mix_figure(a, state, set) : null;
     if (mixed) {
-      main.append(el("section", { class: "figure" }, el("h2", {}, "What it becomes"), el("div", { class: "body" }, mixed, sentence && !state.covered ? path_figure(sentence, state) : null),
+      yield el("section", { class: "figure" }, el("h2", {}, "What it becomes"), el("div", { class: "body" }, mixed, sentence && !state.covered ? path_figure(sentence, state) : null),
         el("aside", { class: "note" }, el("p", {}, "Pale: the value of each key. In full colour: the value times its weight. Below the line: their sum."),
-          el("p", {}, "Bars above the line are positive, and hollow bars below it are negative. All share one scale."))));
+          el("p", {}, "Bars above the line are positive, and hollow bars below it are negative. All share one scale.")));
     }
-    if (comparison && !state.covered) main.append(comparison_figure(comparison, state, set, false));
-    if (!state.covered) main.append(el("section", { class: "figure" }, el("h2", {}, a.has_heads ? "The whole head" : "All queries"), el("div", { class: "body" }, map_figure(a, state, set)), map_note(a, state)));
+    if (comparison && !state.covered) yield comparison_figure(comparison, state, set, false);
+    if (!state.covered) yield el("section", { class: "figure" }, el("h2", {}, a.has_heads ? "The whole head" : "All queries"), el("div", { class: "body" }, map_figure(a, state, set)), map_note(a, state));
   }
   if (sentence && !state.covered) {
-    main.append(el("section", { class: "figure all-heads" }, el("h2", {}, "All heads"), el("div", { class: "body" }, heads_figure(sentence, state, set)),
+    yield el("section", { class: "figure all-heads" }, el("h2", {}, "All heads"), el("div", { class: "body" }, heads_figure(sentence, state, set)),
       el("aside", { class: "note" }, heads_note(sentence, state),
-        el("p", {}, `From layer 1 on, keys are contextual: a key is computed from the vector at its ${sentence.noun}, which has already been mixed with other ${sentence.noun}s.`))));
+        el("p", {}, `From layer 1 on, keys are contextual: a key is computed from the vector at its ${sentence.noun}, which has already been mixed with other ${sentence.noun}s.`)));
   }
-  if (inspection && !state.covered) main.append(inspection_section(inspection));
+  if (inspection && !state.covered) yield inspection_section(inspection);
   if (explanation) {
-    main.append(steps(explanation));
+    yield steps(explanation);
     if (explanation.errata.length > 0 && !state.covered) {
-      main.append(el("section", { class: "errata" }, el("h2", {}, "Errata of the document"), el("ul", {}, ...explanation.errata.map((erratum) => el("li", {}, shown(erratum))))));
+      yield el("section", { class: "errata" }, el("h2", {}, "Errata of the document"), el("ul", {}, ...explanation.errata.map((erratum) => el("li", {}, shown(erratum)))));
     }
   }
-  main.append(foot());
-  return main;
+  yield foot();
 }
 
 /** The row up to its current step. @param {Attention} a */
@@ -336,7 +375,8 @@ function foot() {
       ...["light", "dark"].map((theme) => el("button", { type: "button", "data-focus": theme, "aria-pressed": String(root.dataset.theme === theme), click: () => choose_theme(theme) }, theme))),
     a === undefined || state.covered ? null : folded("table", "The row as a table, with every digit", () => el("div", { class: "scroll", tabindex: 0 }, data_table(a, state))),
     state.covered ? null : folded("json", arrays ? "The row as JSON" : "The data as JSON", () => el("pre", { tabindex: 0, "aria-label": "the data as JSON" },
-      arrays ? arrays.row_json(state.head, state.query) : data_of(inspected_alone ? "inspection" : "explanation"))));
+      arrays ? arrays.row_json(state.head, state.query) : data_text ?? data_of(inspected_alone ? "inspection" : "explanation"))),
+    hooks.foot?.());
 }
 
 /** Choosing the current theme again returns to the system's. @param {string} theme */
@@ -353,7 +393,13 @@ function toggle_projector() {
 
 let drawn_step = -1;
 let drawn_open = "";
-const own_title = document.title;
+let own_title = document.title;
+/** The JSON shown at the foot, if it is not that of the file. @type {string | null} */
+let data_text = null;
+/** @typedef {{parts: Generator<HTMLElement, void>, at: number}} Waiting */
+
+/** The parts that are drawn in later tasks. @type {Waiting | null} */
+let waiting = null;
 
 /** @param {string} name */
 function focusable(name) {
@@ -372,7 +418,50 @@ function scroll_to_expanded() {
   else if (bottom > window.innerHeight) window.scrollBy(0, Math.min(bottom - window.innerHeight + margin, top - margin));
 }
 
-function draw() {
+/**
+ * Shows other data, read anew. In stages: first the top of the page, and each other part in a task of its own.
+ * @param {{data: any, text: string, page: any, comparison: any}} of
+ * @param {Partial<State>} change
+ * @param {boolean} in_stages
+ */
+export function show(of, change, in_stages) {
+  ({ data, page, sentence, compared_alone, comparison, inspected_alone, inspection, training, without_row, arrays, explanation, attentions } =
+    subject_of(of.data, of.page, of.comparison, null));
+  state = moved_to({ ...state, ...change });
+  steps_drawn = { key: "", element: el("section") };
+  data_text = of.text;
+  own_title = shown(data.text ?? own_title);
+  draw(in_stages);
+}
+
+/** The article on the page. A part that was drawn before keeps its element, and with it the focus. */
+function main_element() {
+  return document.querySelector("main") ?? document.body.appendChild(el("main"));
+}
+
+/** @param {HTMLElement} part @param {number} at */
+function put(part, at) {
+  const main = main_element();
+  const old = main.children[at];
+  if (old === undefined) main.append(part);
+  else if (old !== part) old.replaceWith(part);
+}
+
+/** Draws one more of the waiting parts. @param {Waiting} of */
+function draw_next(of) {
+  if (of !== waiting) return;
+  const { value } = of.parts.next();
+  if (value) {
+    put(value, of.at++);
+    setTimeout(draw_next, 0, of);
+  } else {
+    waiting = null;
+    while (main_element().children.length > of.at) main_element().lastElementChild?.remove();
+  }
+  hooks.drawn?.();
+}
+
+export function draw(in_stages = false) {
   const focused = document.activeElement instanceof HTMLElement ? document.activeElement.dataset.focus : undefined;
   const place_of_page = window.scrollY;
   const held = focused === undefined ? undefined : focusable(focused)?.getBoundingClientRect();
@@ -380,8 +469,15 @@ function draw() {
   document.title = state.covered ? "Predict, then look" : own_title;
   root.toggleAttribute("data-arriving", drawn_step >= 0 && drawn_step !== state.step);
   drawn_step = state.step;
-  document.querySelector("main")?.remove();
-  document.body.append(article());
+  const parts = article();
+  waiting = in_stages ? { parts, at: 2 } : null;
+  let at = 0;
+  for (let part = parts.next(); part.value; part = parts.next()) {
+    put(part.value, at++);
+    if (at === waiting?.at) break;
+  }
+  if (waiting) setTimeout(draw_next, 0, waiting);
+  else while (main_element().children.length > at) main_element().lastElementChild?.remove();
   update_training?.(state);
   if (focused !== undefined) {
     const again = focusable(focused);
@@ -399,6 +495,7 @@ function draw() {
   if (held && now && Math.abs(now.top - held.top) > 0.5) window.scrollBy(0, now.top - held.top);
   if (state.open !== "" && state.open !== drawn_open) scroll_to_expanded();
   drawn_open = state.open;
+  hooks.drawn?.();
 }
 
 document.addEventListener("keydown", (event) => {
@@ -425,8 +522,6 @@ window.addEventListener("resize", () => requestAnimationFrame(() => {
   draw();
 }));
 window.addEventListener("hashchange", () => {
-  state = { ...whole_state(read_address(location.hash)), covered: state.covered, own_scale: state.own_scale,
-    no_special: state.no_special, sort: state.sort, filter: state.filter };
+  state = moved_to(read_address(location.hash));
   draw();
 });
-draw();

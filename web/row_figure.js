@@ -38,7 +38,7 @@ export function number_text(x, style) {
  * The end of the bars' scale: 1, or the next round number above the largest weight.
  * @param {number} largest
  */
-function scale_end(largest) {
+export function scale_end(largest) {
   return [0.02, 0.05, 0.1, 0.2, 0.5].find((x) => largest <= x) ?? 1;
 }
 

@@ -57,17 +57,19 @@ import { stage_index } from "./attention.js";
  */
 
 /**
- * @param {string} text base 64
- * @returns {ArrayBuffer}
+ * The bytes of an array of the page: base 64 in a file, an array of their own in the answers of a live page.
+ * @param {string | Float32Array | Uint8Array} text
+ * @returns {ArrayBufferLike}
  */
 export function decoded(text) {
+  if (typeof text !== "string") return text.buffer;
   const characters = atob(text);
   const bytes = new Uint8Array(characters.length);
   for (let i = 0; i < characters.length; ++i) bytes[i] = characters.charCodeAt(i);
   return bytes.buffer;
 }
 
-/** @param {string} text */
+/** @param {string | Float32Array} text */
 export function float32s(text) {
   return new Float32Array(decoded(text));
 }

@@ -17,8 +17,8 @@ import { el, shown, svg, word } from "./elements.js";
 /** @typedef {import("./attention.js").Attention} Attention */
 /** @typedef {import("./state.js").State} State */
 
-const most_large = 24;
-const most_with_arcs = 64;
+export const most_large = 24;
+export const most_with_arcs = 64;
 const most_arcs_of_many = 12;
 
 /**
@@ -71,11 +71,14 @@ function numbered_word(label, kind) {
   return whole;
 }
 
+/** @typedef {{anchors: Map<number, Anchor>, lines: {top: number, bottom: number}[], width: number}} Places of words and of their lines */
+
 /** @typedef {{x: number, top: number, line: number}} Anchor where an arc ends: the middle of a word's upper edge */
 
 /**
  * The positions of the words and of their lines.
  * @param {HTMLElement} words
+ * @returns {Places}
  */
 function anchors_of(words) {
   const box = words.getBoundingClientRect();
@@ -101,9 +104,10 @@ function anchors_of(words) {
  * @param {SVGSVGElement} picture
  * @param {Float64Array} weights
  * @param {number} query
+ * @param {Places} places
  */
-function draw_arcs(words, picture, weights, query) {
-  const { anchors, lines, width } = anchors_of(words);
+export function draw_arcs(words, picture, weights, query, places = anchors_of(words)) {
+  const { anchors, lines, width } = places;
   const from = anchors.get(query);
   if (!from || width === 0) return;
   const height = words.scrollHeight;

@@ -15,12 +15,17 @@
 
 namespace regard::inline v0 {
 
-// The files of web/, joined by the build. The hashes are SHA-256 in hex.
+// The files of web/, joined by the build. The hashes are SHA-256 in hex. A live page has a script and a style of its own,
+// which contain those of every page.
 struct PageAssets {
   std::string_view script;
   std::string_view script_sha256;
   std::string_view style;
   std::string_view style_sha256;
+  std::string_view live_script;
+  std::string_view live_script_sha256;
+  std::string_view live_style;
+  std::string_view live_style_sha256;
 };
 PageAssets page_assets();
 

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The page's side of the worker: it starts it, hands over the model in pieces, and keeps at most one request of each kind
+// waiting, so that a newer key press replaces an older one. After an error, or when a run takes too long and a newer one
+// waits, the worker is replaced by a new one, which reads the model again.
+//
+// Read next: worker.js, live.js.
+import { base64_size } from "./core.js";
+import { worker_source } from "./worker.js";
+
+/** @typedef {{text: string, page: any, rest: any}} Answer */
+/** @typedef {{kind: string, request: any, then: (answer: Answer) => void, failed: (reason: string) => void}} Question */
+
+const piece = 4 << 20;  // characters, a multiple of four
+const too_old = 4000;  // milliseconds
+
+/**
+ * @param {object} of
+ * @param {any[]} of.requests what opens the model and runs it once
+ * @param {() => void} of.ready called when a worker can answer: after the start and after each replacement
+ * @param {(reason: string) => void} of.gone called when no worker can be had
+ */
+export function open_answers({ requests, ready, gone }) {
+  /** @type {Worker | null} */
+  let worker = null;
+  let is_ready = false;
+  let number = 0;
+  let begun = 0;
+  /** @type {Question | null} */
+  let asked = null;
+  /** @type {Map<string, Question>} */
+  const waiting = new Map();
+
+  const next = () => {
+    if (!worker || !is_ready || asked) return;
+    const first = waiting.values().next().value;
+    if (first === undefined) return;
+    waiting.delete(first.kind);
+    asked = first;
+    begun = performance.now();
+    worker.postMessage({ kind: "ask", number: ++number, request: first.request });
+  };
+  const stop = () => {
+    worker?.terminate();
+    worker = null;
+    is_ready = false;
+  };
+  /** @param {any} message */
+  const take = (message) => {
+    if (message.kind === "ready") {
+      is_ready = true;
+      ready();
+    } else if (message.kind === "answer") {
+      const answered = asked;
+      asked = null;
+      answered?.then(message);
+    } else {
+      const failed = asked;
+      const was_ready = is_ready;
+      asked = null;
+      stop();
+      if (!was_ready) return gone(message.reason);
+      failed?.failed(message.reason);
+      start();
+    }
+    next();
+  };
+  const start = () => {
+    try {
+      if (typeof WebAssembly === "undefined") throw new Error("this browser has no WebAssembly");
+      const address = URL.createObjectURL(new Blob([worker_source()], { type: "text/javascript" }));
+      const made = new Worker(address);
+      URL.revokeObjectURL(address);
+      worker = made;
+      made.onmessage = ({ data }) => { if (made === worker) take(data); };
+      made.onerror = (event) => { if (made === worker) take({ kind: "failed", reason: event.message || "this browser does not start a worker from a file" }); };
+      made.postMessage({ kind: "core", text: (document.getElementById("core")?.textContent ?? "").trim() });
+      hand_over(made, [...document.querySelectorAll(".model-file")], () => made.postMessage({ kind: "open", requests }));
+    } catch (error) {
+      stop();
+      gone(error instanceof Error ? error.message : String(error));
+    }
+  };
+  /** Hands over files, a piece per task. @param {Worker} to @param {Element[]} files @param {() => void} done */
+  const hand_over = (to, files, done) => {
+    const [file, ...others] = files;
+    if (!(file instanceof HTMLElement)) return done();
+    const text = (file.textContent ?? "").trim();
+    to.postMessage({ kind: "file", name: file.dataset.name, size: base64_size(text) });
+    let at = 0;
+    const send = () => {
+      if (to !== worker) return;
+      to.postMessage({ kind: "piece", text: text.slice(at, at + piece) });
+      at += piece;
+      if (at < text.length) return void setTimeout(send, 0);
+      to.postMessage({ kind: "close" });
+      setTimeout(hand_over, 0, to, others, done);
+    };
+    send();
+  };
+  start();
+  return {
+    /** Asks, in place of a waiting question of the same kind. @param {Question} question */
+    ask: (question) => {
+      waiting.set(question.kind, question);
+      if (asked && asked.kind === question.kind && performance.now() - begun > too_old) {
+        stop();
+        asked = null;
+        start();
+      }
+      next();
+    },
+    /** Withdraws a waiting question. @param {string} kind */
+    withdraw: (kind) => waiting.delete(kind),
+    /** Whether a question of this kind is waiting or asked. @param {string} kind */
+    pending: (kind) => waiting.has(kind) || asked?.kind === kind };
+}

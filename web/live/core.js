@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The C++ core in a page: the WebAssembly module of web/core/, its files and its requests. These functions run in a
+// worker, whose source is their own text (worker.js), so each uses nothing but globals and the functions of that file.
+//
+//     base 64 ─▶ bytes ─▶ gunzip ─▶ module ─▶ instance      files: base 64 ─▶ memory of the instance, piece by piece
+//     request (JSON) ─▶ regard_request ─▶ answer (JSON)
+//
+// After an error the instance is lost: no destructor ran. Read next: worker.js, web/core/core.cpp.
+
+/**
+ * @typedef {object} CoreExports
+ * @property {WebAssembly.Memory} memory
+ * @property {() => void} _initialize
+ * @property {(size: number) => number} regard_allocate
+ * @property {(address: number) => void} regard_free
+ * @property {(name: number, name_size: number, data: number, size: number) => void} regard_add_file
+ * @property {(text: number, size: number) => number} regard_request
+ */
+
+/** @typedef {{call: (request: string) => string, open_file: (name: string, size: number) => {write: (text: string) => void, close: () => void}}} Core */
+
+/**
+ * Writes the bytes of a base 64 text into `bytes`, which has their size.
+ * @param {string} text
+ * @param {Uint8Array<ArrayBuffer>} bytes
+ */
+export function write_base64(text, bytes) {
+  if ("setFromBase64" in bytes && typeof bytes.setFromBase64 === "function") {
+    bytes.setFromBase64(text);
+    return;
+  }
+  const characters = atob(text);
+  for (let i = 0; i < characters.length; ++i) bytes[i] = characters.charCodeAt(i);
+}
+
+/** The number of bytes of a base 64 text. @param {string} text */
+export function base64_size(text) {
+  return (text.length / 4) * 3 - (text.endsWith("==") ? 2 : text.endsWith("=") ? 1 : 0);
+}
+
+/** @param {string} text base 64 of a file compressed with gzip */
+export async function unpacked(text) {
+  const bytes = new Uint8Array(base64_size(text));
+  write_base64(text, bytes);
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return new Uint8Array(await new Response(stream).arrayBuffer());
+}
+
+/**
+ * A new instance of the core.
+ * @param {WebAssembly.Module} module
+ * @returns {Core}
+ */
+export function make_core(module) {
+  const no_such_function = 52;
+  const [encoder, decoder] = [new TextEncoder(), new TextDecoder()];
+  /** @type {CoreExports | null} */
+  let exported = null;
+  const core = () => /** @type {CoreExports} */ (exported);
+  /** @param {number} address @param {number} size */
+  const bytes_at = (address, size) => new Uint8Array(/** @type {ArrayBuffer} */ (core().memory.buffer), address >>> 0, size >>> 0);
+  const view = () => new DataView(core().memory.buffer);
+  /** @type {Record<string, (...values: any[]) => number>} */
+  const system = {
+    environ_sizes_get: (count, size) => {
+      view().setUint32(count, 0, true);
+      view().setUint32(size, 0, true);
+      return 0;
+    },
+    environ_get: () => 0,
+    clock_time_get: (_clock, _precision, time) => {
+      view().setBigUint64(time, BigInt(Math.round(performance.now() * 1e6)), true);
+      return 0;
+    },
+    random_get: (address, size) => {
+      crypto.getRandomValues(bytes_at(address, size));
+      return 0;
+    },
+    fd_write: (_file, parts, count, written) => {
+      let [text, total] = ["", 0];
+      for (let i = 0; i < count; ++i) {
+        const [address, size] = [view().getUint32(parts + 8 * i, true), view().getUint32(parts + 8 * i + 4, true)];
+        text += decoder.decode(bytes_at(address, size));
+        total += size;
+      }
+      console.error(text);
+      view().setUint32(written, total, true);
+      return 0;
+    },
+    proc_exit: (code) => {
+      throw new Error(`the core ended with ${code}`);
+    } };
+  /** @type {WebAssembly.ModuleImports} */
+  const functions = {};
+  for (const one of WebAssembly.Module.imports(module)) {
+    if (one.module === "wasi_snapshot_preview1") functions[one.name] = system[one.name] ?? (() => no_such_function);
+  }
+  const instance = new WebAssembly.Instance(module, { wasi_snapshot_preview1: functions,
+    regard: { throw_error: (/** @type {number} */ text, /** @type {number} */ size) => {
+      throw new Error(decoder.decode(bytes_at(text, size)));
+    } } });
+  exported = /** @type {any} */ (instance.exports);
+  core()._initialize();
+  /** @param {number} size */
+  const allocate = (size) => {
+    const address = core().regard_allocate(size) >>> 0;
+    if (address === 0) throw new Error("out of memory");
+    return address;
+  };
+  /** Gives a text to a function of the core. @template T @param {string} text @param {(address: number, size: number) => T} use */
+  const with_text = (text, use) => {
+    const bytes = encoder.encode(text);
+    const address = allocate(bytes.length);
+    bytes_at(address, bytes.length).set(bytes);
+    const result = use(address, bytes.length);
+    core().regard_free(address);
+    return result;
+  };
+  return {
+    call: (request) => {
+      const result = with_text(request, (address, size) => core().regard_request(address, size)) >>> 0;
+      return decoder.decode(bytes_at(view().getUint32(result, true), view().getUint32(result + 4, true)));
+    },
+    open_file: (name, size) => {
+      const address = allocate(size);
+      let at = address;
+      return {
+        write: (text) => {
+          const count = base64_size(text);
+          if (at + count > address + size) throw new Error(`${name} is longer than expected`);
+          write_base64(text, bytes_at(at, count));
+          at += count;
+        },
+        close: () => with_text(name, (text, length) => core().regard_add_file(text, length, address, size)) };
+    } };
+}

@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A live page: the page of a sentence whose text has a cursor. Every key press asks the core (answers.js), and the page
+// is drawn from its answer as from a file.
+//
+//     key press ─▶ wanted ─▶ quick answer ─▶ page                 while typing: the words' own tests are left out
+//                    │ after a pause ─▶ full answer ─▶ page, and the sentence for screen readers
+//                    └ second sentence ─▶ comparison ─▶ page
+//
+// Read next: sentence_line.js, answers.js, page.js.
+import { el, shown } from "../elements.js";
+import { address_of, read_address } from "../state.js";
+import { weights_of } from "../attention.js";
+import { current, draw, hooks, set, show } from "../page.js";
+import { open_answers } from "./answers.js";
+import { change_text, mark_earlier } from "./changes.js";
+import { follow, places_of, words_in } from "./words.js";
+import { link_of, read_link } from "./link.js";
+import { sentence_line } from "./sentence_line.js";
+import { digits_note } from "./digits.js";
+
+/** @typedef {import("../attention.js").Attention} Attention */
+/** @typedef {import("./changes.js").Row} Row */
+
+const pause = 700;  // milliseconds without a key press, after which the page speaks
+const most_tested = 26;  // words, of which each is hidden by itself after a pause
+const patience = 120;  // milliseconds until a choice is drawn without the core's answer
+
+/**
+ * What the reader wants to see. Words are indices into the core's words of the text.
+ * @type {{text: string, second: string, query: number | null, head: number | null, hidden: number[]}}
+ */
+const wanted = { text: "", second: "", query: null, head: null, hidden: [] };
+
+/** @param {any} data */
+function spans_of(data) {
+  return places_of(data.text, data.words);
+}
+
+/** @param {any} data @param {any} page @returns {number[]} */
+function hidden_words(data, page) {
+  return data.words.flatMap((/** @type {any} */ w, /** @type {number} */ i) => (w.tokens.some((/** @type {number} */ t) => page.hidden_tokens.includes(t)) ? [i] : []));
+}
+
+/** The row shown, to be compared with later ones. @returns {Row | null} */
+function row_shown() {
+  const { data, sentence, state } = current();
+  if (!sentence) return null;
+  return { text: data.text, spans: spans_of(data), labels: data.words.map((/** @type {any} */ w) => w.name),
+    hidden: data.words.map((/** @type {any} */ _, /** @type {number} */ i) => sentence.attention.hidden(state.head, state.query, i)),
+    weights: weights_of(sentence.attention, state.head, state.query) };
+}
+
+function start() {
+  const first = current();
+  const example = { text: first.data.text, query: `@${first.page.focus.word}`, layer: first.page.focus.layer, head: first.page.focus.head };
+  const { gram } = first.page;
+  let ready = false;
+  let retried = false;
+  /** The row before the latest change. @type {Row | null} */
+  let before = null;
+  let changing = 0;
+  let patient = 0;
+  let compared = "";
+  let last_drawn = 0;
+  /** Which model this is, from the end of the file. @type {{model: string, weights: string, errors?: Record<string, string | number>}} */
+  let about = { model: "", weights: "" };
+  /** @type {ReturnType<typeof open_answers>} */
+  let answers = { ask: () => undefined, withdraw: () => false, pending: () => false };
+
+  const status = el("p", { class: "live-status" });
+  const change = el("p", { class: "live-change" });
+  const speaker = el("p", { class: "spoken", "aria-live": "polite", role: "status" });
+  const line = sentence_line({ text: first.data.text, edited, chosen: (word) => set({ query: word, open: "" }) });
+  const second = el("input", { type: "text", id: "second", "data-focus": "second", autocomplete: "off", spellcheck: "false", disabled: true, placeholder: "the same word in another sentence", input: () => {
+    wanted.second = second.value;
+    changed_wish();
+    compare();
+  }, keydown: (/** @type {KeyboardEvent} */ event) => event.stopPropagation() });
+  const second_note = el("p", { class: "second-note caption" });
+  const slots = { top: el("div"), above: el("div"), below: el("div") };
+  const header = el("header", { class: "sentence-header live" }, slots.top, line.element, status, change,
+    el("p", { class: "second-line" }, el("label", { for: "second" }, "compare with a second sentence"), " ", second), second_note, slots.above, slots.below, speaker);
+
+  /** @param {string} text */
+  const say = (text) => { status.textContent = text; };
+  const hint = () => say(first.sentence?.causal ? "Type a text. Click a token to choose it; x hides it." : "Type your own sentence. Click a word to choose it; x hides it.");
+
+  hooks.header = (a, above, below) => {
+    slots.top.replaceChildren(...above.slice(0, 1));
+    slots.above.replaceChildren(...above.slice(1));
+    slots.below.replaceChildren(...below);
+    return header;
+  };
+  hooks.drawn = drawn;
+  hooks.foot = () => (about.model === "" ? null : digits_note(about, current().data.text));
+  hooks.record = () => changed_wish();
+  hooks.takes = (change_of_state) => {
+    if (!("query" in change_of_state || "head" in change_of_state)) return false;
+    const { state } = current();
+    [wanted.query, wanted.head] = [state.query, state.head];
+    before = null;
+    if (!ready) return false;
+    ask();
+    clearTimeout(patient);
+    patient = window.setTimeout(draw, patience);
+    return true;
+  };
+
+  /** Everything around the words, the marks and the controls that a static page lacks. */
+  function drawn() {
+    const { data, sentence, state } = current();
+    if (!sentence) return;
+    const spans = spans_of(data);
+    const text = line.text();
+    const row = row_shown();
+    line.draw({ a: sentence.attention, weights: weights_of(sentence.attention, state.head, state.query), state,
+      spans: text === data.text ? spans : spans.map((span) => (span === null ? null : moved(span, data.text, text))) });
+    if (row) mark_earlier(state.covered ? null : before, row);
+    change.textContent = row && !state.covered ? change_text(before, row, state.query) : "";
+    for (const head of document.querySelectorAll(".row-table tbody tr:not(.expand) > th")) add_switch(head);
+  }
+
+  /** @param {import("./words.js").Span} span @param {string} old @param {string} text */
+  function moved(span, old, text) {
+    const spans = words_in(text);
+    const i = follow(span, old, text, spans, false);
+    return i < 0 ? null : spans[i];
+  }
+
+  /** A key's row gets a button that hides its word. @param {Element} head */
+  function add_switch(head) {
+    const cell = head.parentElement?.querySelector("[data-cell]");
+    if (!ready || !(cell instanceof HTMLElement) || head.querySelector(".hide-key")) return;
+    const word = Number(cell.dataset.cell?.split(" ")[1]);
+    const { sentence } = current();
+    const hidden = wanted.hidden.includes(word);
+    const label = `${hidden ? "show" : "hide"} ${shown(sentence?.labels[word] ?? "")} (x)`;
+    head.append(el("button", { type: "button", class: "hide-key", tabindex: -1, title: label, "aria-label": label, "data-hide": word, click: () => toggle(word) }, hidden ? "show" : "hide"));
+  }
+
+  /** Remembers the row before the first of several changes. */
+  function begin_change() {
+    if (changing === 0) before = row_shown();
+    clearTimeout(changing);
+    changing = window.setTimeout(rest, pause);
+  }
+
+  /** After a pause: the full answer, the sentence for screen readers, the address. */
+  function rest() {
+    changing = 0;
+    if (answers.pending("sentence")) {
+      changing = window.setTimeout(rest, pause);
+      return;
+    }
+    const { data } = current();
+    if (ready && data.text === wanted.text && data.words.length <= most_tested) ask_core(false);
+    speaker.textContent = change.textContent || shown(data.findings.finding);
+  }
+
+  let recording = 0;
+  function changed_wish() {
+    clearTimeout(recording);
+    recording = window.setTimeout(() => history.replaceState(null, "", address()), 300);
+  }
+  function address() {
+    return link_of(address_of(current().state), { text: wanted.text === first.data.text ? null : wanted.text, second: wanted.second, hidden: wanted.hidden });
+  }
+
+  /** @param {string} text */
+  function edited(text) {
+    const old = wanted.text;
+    if (text === old) return;
+    begin_change();
+    const { data } = current();
+    const [old_spans, spans] = [old === data.text ? spans_of(data) : in_core(words_in(old), data), in_core(words_in(text), data)];
+    /** @param {number} word @param {boolean} nearest */
+    const after = (word, nearest) => {
+      const span = old_spans[word] ?? null;
+      if (span !== null) return follow(span, old, text, spans, nearest);
+      // Special tokens are counted from the nearer end.
+      return word * 2 < old_spans.length ? word : spans.length - (old_spans.length - word);
+    };
+    if (wanted.query !== null && spans.some((one) => one !== null)) wanted.query = after(wanted.query, true);
+    wanted.hidden = wanted.hidden.map((word) => after(word, false)).filter((word) => word >= 0);
+    wanted.text = text;
+    ask();
+    changed_wish();
+  }
+
+  /** Words of a text among those of the core, which adds special tokens at both ends. @param {import("./words.js").Span[]} spans @param {any} data @returns {(import("./words.js").Span | null)[]} */
+  function in_core(spans, data) {
+    const leading = data.words.findIndex((/** @type {any} */ w) => !w.special);
+    const trailing = [...data.words].reverse().findIndex((/** @type {any} */ w) => !w.special);
+    return [...Array(Math.max(leading, 0)).fill(null), ...spans, ...Array(Math.max(trailing, 0)).fill(null)];
+  }
+
+  /** @param {number} word */
+  function toggle(word) {
+    if (!ready || word < 0) return;
+    begin_change();
+    wanted.hidden = wanted.hidden.includes(word) ? wanted.hidden.filter((one) => one !== word) : [...wanted.hidden, word];
+    ask();
+    changed_wish();
+  }
+
+  /** A word's name on the command line. @param {number} word */
+  function name_of(word) {
+    const { data } = current();
+    return data.text === wanted.text && data.words[word] ? data.words[word].name : `@${word}`;
+  }
+
+  function ask() {
+    if (!ready) return;
+    root.classList.toggle("stale", wanted.text.trim() === "");
+    if (wanted.text.trim() === "") {
+      answers.withdraw("sentence");
+      say("The text is empty: type a word.");
+      return;
+    }
+    ask_core(true);
+  }
+
+  /** @param {boolean} quick */
+  function ask_core(quick) {
+    const { sentence } = current();
+    const heads = sentence?.heads ?? 1;
+    const { text, query, head } = wanted;
+    const hide = wanted.hidden.map(name_of);
+    /** @type {any} */
+    const request = { do: "sentence", text, hide, ...(quick ? { quick } : {}) };
+    if (query !== null) request.query = name_of(query);
+    if (head !== null) [request.layer, request.head] = [Math.floor(head / heads), head % heads];
+    request.command = ["regard explain --model", about.model, quoted_argument(text), ...(query === null ? [] : ["--query", quoted_argument(request.query)]),
+      ...(head === null ? [] : ["--layer", request.layer, "--head", request.head]), ...hide.flatMap((name) => ["--hide", quoted_argument(name)])].join(" ");
+    answers.ask({ kind: "sentence", request, failed, then: (answer) => arrived(answer, text, quick) });
+  }
+
+  /** @param {import("./answers.js").Answer} answer @param {string} text @param {boolean} quick */
+  function arrived(answer, text, quick) {
+    // A newer answer comes soon: the picture still moves a few times a second.
+    if (answers.pending("sentence") && performance.now() - last_drawn < 100) return;
+    last_drawn = performance.now();
+    clearTimeout(patient);
+    retried = false;
+    const data = JSON.parse(answer.text);
+    const { state, sentence } = current();
+    answer.page.gram ??= gram;
+    const { layer, head, word } = answer.page.focus;
+    if (text === wanted.text) {
+      wanted.query = word;
+      wanted.head = layer * (sentence?.heads ?? 1) + head;
+      wanted.hidden = hidden_words(data, answer.page);
+    }
+    const in_text = document.activeElement === document.body || header.contains(document.activeElement);
+    show({ data, text: answer.text, page: answer.page, comparison: current().comparison }, { query: word, head: layer * answer.page.heads + head,
+      open: quick && state.open.startsWith("row ") && Number(state.open.split(" ")[1]) >= data.words.length ? "" : state.open }, in_text);
+    if (text !== wanted.text) return;
+    if (data.warning === undefined || !data.warning.includes("truncat")) hint();
+    else say(shown(data.warning));
+    compare();
+  }
+
+  /** @param {string} reason */
+  function failed(reason) {
+    ready = false;
+    line.close();
+    if (retried) {
+      say(`This text cannot be shown: ${shown(reason)}`);
+    } else {
+      retried = true;
+      [wanted.query, wanted.hidden] = [null, []];
+    }
+  }
+
+  /** The comparison with the second sentence, if the word chosen occurs in both. */
+  function compare() {
+    const { data, page, comparison, state } = current();
+    const word = data.words[wanted.query ?? -1];
+    const text = wanted.second.trim();
+    let note = "";
+    if (text !== "" && word) {
+      const [bare, number] = word.name.split(/#(?=\d+$)/);
+      const same = words_in(text).filter((one) => one.text.toLowerCase() === bare.toLowerCase()).length;
+      if (word.special || same <= Number(number ?? 0)) note = `“${shown(word.name)}” is not in the second sentence: choose a word of both.`;
+      else if (same > 1 && number === undefined) note = `“${shown(word.name)}” occurs ${same} times in the second sentence, and must occur once.`;
+    }
+    second_note.textContent = note;
+    if (text === "" || note !== "" || !word || !ready || data.text !== wanted.text) {
+      answers.withdraw("compare");
+      compared = "";
+      if (comparison !== null && (text === "" || note !== "")) show({ data, text: JSON.stringify(data, null, 1), page, comparison: null }, state, false);
+      return;
+    }
+    const hide = wanted.hidden.map((i) => data.words[i]).filter((w) => w && !w.special && w !== word && words_in(text).filter((one) => one.text.toLowerCase() === w.text.toLowerCase()).length <= 1 && !w.name.includes("#")).map((w) => w.name);
+    const request = { do: "compare", word: word.name, sentences: [data.text, text], hide, command: `regard compare --model ${about.model} ${[word.name, data.text, text].map(quoted_argument).join(" ")}` };
+    if (JSON.stringify(request) === compared) return;
+    compared = JSON.stringify(request);
+    answers.ask({ kind: "compare", request, failed: (reason) => {
+      second_note.textContent = `This pair cannot be compared: ${shown(reason)}`;
+      failed("");
+    }, then: (answer) => {
+      if (JSON.stringify(request) !== compared) return;
+      const now = current();
+      show({ data: now.data, text: JSON.stringify(now.data, null, 1), page: now.page, comparison: answer.rest.comparison }, now.state, header.contains(document.activeElement));
+    } });
+  }
+
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "x" || event.ctrlKey || event.metaKey || event.altKey || !(event.target instanceof HTMLElement)) return;
+    const { word, cell } = event.target.dataset;
+    const open = current().state.open;
+    const of_row = /^row (\d+) /.exec(cell ?? (word === undefined ? open : ""));
+    const found = word !== undefined ? Number(word) : of_row ? Number(of_row[1]) : -1;
+    if (found < 0) return;
+    toggle(found);
+    event.preventDefault();
+  });
+
+  /** Takes texts and hidden words from the address. */
+  function follow_address() {
+    const link = read_link(location.hash);
+    const own = read_address(location.hash);
+    before = null;
+    wanted.text = link.text ?? first.data.text;
+    wanted.second = second.value = link.second;
+    wanted.hidden = link.text === null && link.hidden.length === 0 && !ready ? hidden_words(first.data, first.page) : link.hidden;
+    wanted.query = own.query ?? (link.text === null ? first.page.focus.word : null);
+    wanted.head = own.head ?? (link.text === null ? current().state.head : null);
+    line.replace(wanted.text);
+  }
+  window.addEventListener("hashchange", () => {
+    follow_address();
+    ask();
+  });
+
+  const root = document.documentElement;
+  root.classList.add("is-live");
+  follow_address();
+  say("Reading the model …");
+  draw();
+
+  const begin = () => {
+    about = JSON.parse(document.getElementById("live")?.textContent ?? '{"model": "", "weights": ""}');
+    answers = open_answers({ requests: [{ do: "open", name: about.model }, { do: "sentence", ...example, quick: true }], ready: opened, gone });
+  };
+  function opened() {
+    ready = true;
+    line.open();
+    second.disabled = false;
+    hint();
+    const { data, page, state } = current();
+    const same = data.text === wanted.text && state.query === wanted.query && state.head === wanted.head && String(hidden_words(data, page)) === String(wanted.hidden);
+    if (same) draw(true);
+    else ask();
+    compare();
+  }
+  /** @param {string} reason */
+  function gone(reason) {
+    ready = false;
+    line.close();
+    line.replace(current().data.text);
+    say(`This page cannot compute (${shown(reason)}). It shows one sentence, and every figure works as in any page of regard.`);
+  }
+  // The model is at the end of the file.
+  if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", begin);
+  else begin();
+}
+
+/** One argument of a command line. @param {string} text */
+function quoted_argument(text) {
+  return /^[\w@#.,:+-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
+}
+
+start();

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The sentence of a live page: text with a cursor, and what is drawn around its words: arcs above, the weights below. The
+// text is an element that no recomputation replaces, so that cursor, selection and undo stay; all else is placed by the
+// rectangles of the words.
+//
+//          ╭──────────────╮            svg, behind the text
+//     he sat on the bank of the river  the text, editable as soon as the core runs
+//     .01 .04       .04        .71     a button below each word: chooses it; x hides it
+//
+// Read next: words.js, live.js, sentence_figure.js.
+import { styled_number } from "../numbers.js";
+import { el, shown, svg, word } from "../elements.js";
+import { draw_arcs, most_large, most_with_arcs } from "../sentence_figure.js";
+
+/** @typedef {import("../attention.js").Attention} Attention */
+/** @typedef {import("../state.js").State} State */
+/** @typedef {import("./words.js").Span} Span */
+
+/**
+ * @typedef {object} Picture
+ * @property {Attention} a
+ * @property {Float64Array} weights
+ * @property {State} state
+ * @property {(Span | null)[]} spans of the words in the text as it is now
+ */
+
+/**
+ * @param {object} of
+ * @param {string} of.text
+ * @param {(text: string) => void} of.edited
+ * @param {(word: number) => void} of.chosen
+ */
+export function sentence_line({ text, edited, chosen }) {
+  const typing = el("span", { class: "typing", spellcheck: "false", autocapitalize: "off", autocorrect: "off", translate: "no" }, text);
+  const lines = svg("svg", { class: "lines", "aria-hidden": "true" });
+  const before = el("span", { class: "specials" });
+  const after = el("span", { class: "specials" });
+  const shares = el("div", { class: "shares", role: "group", "aria-label": "choose the query" });
+  const words = el("div", { class: "words live-words has-arcs" }, lines, before, typing, after, shares);
+  const element = el("div", { class: "sentence-figure" }, words);
+  /** @type {Picture | null} */
+  let picture = null;
+  let composing = false;
+
+  /** @param {number} offset of the text @returns {[Node, number]} */
+  const node_at = (offset) => {
+    const walker = document.createTreeWalker(typing, NodeFilter.SHOW_TEXT);
+    let last = null;
+    for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+      const length = node.textContent?.length ?? 0;
+      if (offset <= length) return [node, offset];
+      offset -= length;
+      last = node;
+    }
+    return last ? [last, last.textContent?.length ?? 0] : [typing, 0];
+  };
+  /** @param {Span} span */
+  const range_of_span = (span) => {
+    const range = document.createRange();
+    range.setStart(...node_at(span.begin));
+    range.setEnd(...node_at(span.end));
+    return range;
+  };
+  /** The word at the cursor, for a click. */
+  const word_at_cursor = () => {
+    const selection = getSelection();
+    if (!selection?.isCollapsed || !selection.anchorNode || !typing.contains(selection.anchorNode)) return -1;
+    const range = document.createRange();
+    range.setStart(typing, 0);
+    range.setEnd(selection.anchorNode, selection.anchorOffset);
+    const at = range.toString().length;
+    return picture?.spans.findIndex((one) => one !== null && one.begin <= at && at <= one.end) ?? -1;
+  };
+  const changed = () => {
+    if (!composing) edited(typing.textContent ?? "");
+  };
+  typing.addEventListener("compositionstart", () => { composing = true; });
+  typing.addEventListener("compositionend", () => {
+    composing = false;
+    changed();
+  });
+  typing.addEventListener("input", changed);
+  typing.addEventListener("beforeinput", (event) => {
+    if (["insertParagraph", "insertLineBreak"].includes(event.inputType) || event.inputType.startsWith("format")) event.preventDefault();
+  });
+  typing.addEventListener("paste", (event) => {
+    event.preventDefault();
+    document.execCommand("insertText", false, (event.clipboardData?.getData("text/plain") ?? "").replace(/\s+/gu, " "));
+  });
+  // The page's keys are letters here.
+  typing.addEventListener("keydown", (event) => {
+    if (typing.isContentEditable) event.stopPropagation();
+  });
+  typing.addEventListener("click", () => {
+    const found = word_at_cursor();
+    if (found >= 0) chosen(found);
+  });
+
+  /** @param {Picture} of @param {number} i @returns {string} what is below a word */
+  const share_text = ({ a, weights, state }, i) => {
+    const later = a.later?.(state.query, i) ?? false;
+    if (state.covered || later) return "";
+    if (a.hidden(state.head, state.query, i)) return "hidden";
+    return weights.length > most_large && weights[i] < 0.005 ? "" : styled_number(weights[i], a.columns[a.columns.length - 1].style);
+  };
+  /** @param {Picture} of @param {number} i @param {string} kind @param {HTMLElement | null} content */
+  const button_of = (of, i, kind, content) => el("button", { type: "button", class: `${kind} ${i === of.state.query ? "chosen" : ""}`.trim() || null,
+    "data-focus": `word ${i}`, "data-word": i, "aria-pressed": String(i === of.state.query), "aria-label": `${shown(of.a.key_labels[i])} ${share_text(of, i)}`.trim(), click: () => chosen(i) },
+  content, el("span", { class: "share", "aria-hidden": "true" }, share_text(of, i)));
+
+  /** Places everything by the rectangles of the words; all are measured before anything is changed. */
+  const place = () => {
+    if (!picture || !element.isConnected) return;
+    const { a, weights, state, spans } = picture;
+    const box = words.getBoundingClientRect();
+    /** @type {Map<number, import("../sentence_figure.js").Anchor>} */
+    const anchors = new Map();
+    /** @type {{top: number, bottom: number}[]} */
+    const rows = [];
+    const buttons = [];
+    /** @type {Range[]} */
+    const ranges = [];
+    const scrolled = words.scrollTop;
+    const below = parseFloat(getComputedStyle(shares).fontSize) * 1.3;
+    for (let i = 0; i < a.num_keys; ++i) {
+      const span = spans[i];
+      const of_text = span === null ? null : range_of_span(span);
+      const own = of_text ? of_text.getClientRects()[0] : words.querySelector(`.specials [data-word="${i}"] .word`)?.getBoundingClientRect();
+      if (!own || own.width === 0) continue;
+      if (of_text) ranges[i] = of_text;
+      const [top, bottom] = [own.top - box.top + scrolled, own.bottom - box.top + scrolled + below];
+      const last = rows.at(-1);
+      if (last && top < last.bottom - 4) rows[rows.length - 1] = { top: Math.min(last.top, top), bottom: Math.max(last.bottom, bottom) };
+      else rows.push({ top, bottom });
+      anchors.set(i, { x: own.left + own.width / 2 - box.left, top, line: rows.length - 1 });
+      if (!of_text) continue;
+      const button = button_of(picture, i, "", null);
+      button.style.left = `${(own.left - box.left + own.width / 2).toFixed(1)}px`;
+      button.style.top = `${(bottom - below).toFixed(1)}px`;
+      button.style.minWidth = `${own.width.toFixed(1)}px`;
+      buttons.push(button);
+    }
+    const focused = document.activeElement instanceof HTMLElement && shares.contains(document.activeElement) ? document.activeElement.dataset.word : undefined;
+    shares.replaceChildren(...buttons);
+    if (focused !== undefined) buttons.find((one) => one.dataset.word === focused)?.focus({ preventScroll: true });
+    mark("query-word", ranges[state.query] ? [ranges[state.query]] : []);
+    mark("hidden-words", state.covered ? [] : ranges.filter((_, i) => a.hidden(state.head, state.query, i) && !a.later?.(state.query, i)));
+    lines.replaceChildren();
+    if (!state.covered && weights.length <= most_with_arcs) draw_arcs(words, lines, weights, state.query, { anchors, lines: rows, width: box.width });
+  };
+  /** Colours words without an element of their own, where the browser can. @param {string} name @param {Range[]} ranges */
+  const mark = (name, ranges) => {
+    if ("highlights" in CSS && typeof Highlight === "function") CSS.highlights.set(name, new Highlight(...ranges));
+  };
+  new ResizeObserver(place).observe(words);
+
+  return {
+    element,
+    text: () => typing.textContent ?? "",
+    /** @param {string} text */
+    replace: (text) => {
+      if (typing.textContent !== text) typing.textContent = text;
+    },
+    /** Gives the text a cursor. */
+    open: () => {
+      typing.contentEditable = "true";
+      try {
+        typing.contentEditable = "plaintext-only";
+      } catch {
+        // A browser without it: paste and format are handled above.
+      }
+      for (const [name, value] of [["role", "textbox"], ["aria-label", "your sentence"], ["tabindex", "0"]]) typing.setAttribute(name, value);
+    },
+    close: () => typing.removeAttribute("contenteditable"),
+    /** Draws around the words. @param {Picture} of */
+    draw: (of) => {
+      picture = of;
+      const { a, state, weights } = of;
+      words.classList.toggle("many", weights.length > most_large);
+      words.classList.toggle("has-arcs", weights.length <= most_with_arcs);
+      const specials = Array.from({ length: a.num_keys }, (_, i) => i).filter((i) => a.special?.[i] && !state.no_special);
+      const special = (/** @type {number} */ i) => button_of(of, i, "special", word(a.key_labels[i], i === state.query ? "query" : ""));
+      const held = document.activeElement instanceof HTMLElement && document.activeElement.closest(".specials") ? document.activeElement.dataset.word : undefined;
+      const first_word = of.spans.findIndex((one) => one !== null);
+      before.replaceChildren(...specials.filter((i) => i < Math.max(first_word, 1)).map(special));
+      after.replaceChildren(...specials.filter((i) => i >= Math.max(first_word, 1)).map(special));
+      place();
+      const again = held === undefined ? null : words.querySelector(`.specials [data-word="${held}"]`);
+      if (again instanceof HTMLElement) again.focus({ preventScroll: true });
+    },
+    place };
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The worker of a live page: it holds the core and the model, and answers one request after another.
+//
+//     in    {kind: "core", text}   {kind: "file", name, size}   {kind: "piece", text} …   {kind: "open", requests}
+//           {kind: "ask", number, request}
+//     out   {kind: "ready"}        {kind: "answer", number, text, page}        {kind: "failed", number, reason}
+//
+// Arrays leave as transferred arrays, so that the page decodes nothing. Read next: core.js, answers.js.
+import { base64_size, make_core, unpacked, write_base64 } from "./core.js";
+
+/**
+ * @typedef {object} Message
+ * @property {string} kind
+ * @property {string} [text]
+ * @property {string} [name]
+ * @property {number} [size]
+ * @property {number} [number]
+ * @property {any} [request]
+ * @property {any[]} [requests]
+ */
+
+/**
+ * The page's data with arrays in place of base 64, and the buffers to transfer.
+ * @param {any} page
+ */
+export function with_arrays(page) {
+  /** @type {ArrayBuffer[]} */
+  const buffers = [];
+  for (const of of [page, page.focus ?? {}]) {
+    for (const [name, text] of Object.entries(of)) {
+      if (typeof text !== "string" || name === "schema" || name === "subject") continue;
+      const bytes = new Uint8Array(base64_size(text));
+      write_base64(text, bytes);
+      of[name] = name === "thumbnails" ? bytes : new Float32Array(bytes.buffer);
+      buffers.push(bytes.buffer);
+    }
+  }
+  return buffers;
+}
+
+/**
+ * Splits an answer of the core: the text of "explanation" as it is, which the page also prints, and "page".
+ * @param {string} text
+ */
+export function split_answer(text) {
+  const { page = null, ...rest } = JSON.parse(text);
+  const [begin, middle] = ['{"explanation": ', ',\n"page": '];
+  const end = text.indexOf(middle);
+  const own = text.startsWith(begin) && end > 0 ? text.slice(begin.length, end) : JSON.stringify(rest.explanation ?? null);
+  delete rest.explanation;
+  return { text: own, page, rest };
+}
+
+/**
+ * Answers the messages of a page.
+ * @param {{onmessage: ((event: MessageEvent<Message>) => void) | null, postMessage: (message: any, transfer?: Transferable[]) => void}} scope
+ */
+export function serve(scope) {
+  /** @type {import("./core.js").Core | null} */
+  let core = null;
+  /** @type {{write: (text: string) => void, close: () => void} | null} */
+  let file = null;
+  /** @param {any} request */
+  const call = (request) => {
+    if (core === null) throw new Error("the core is not running");
+    return core.call(JSON.stringify(request));
+  };
+  /** @param {Message} message */
+  const take = async (message) => {
+    if (message.kind === "core") {
+      core = make_core(await WebAssembly.compile(await unpacked(message.text ?? "")));
+    } else if (message.kind === "file") {
+      file = core?.open_file(message.name ?? "", message.size ?? 0) ?? null;
+    } else if (message.kind === "piece") {
+      file?.write(message.text ?? "");
+    } else if (message.kind === "close") {
+      file?.close();
+    } else if (message.kind === "open") {
+      // The example runs as well, because the first run of a module is slow.
+      for (const request of message.requests ?? []) call(request);
+      scope.postMessage({ kind: "ready" });
+    } else {
+      const { text, page, rest } = split_answer(call(message.request));
+      const buffers = page ? with_arrays(page) : [];
+      scope.postMessage({ kind: "answer", number: message.number, text, page, rest }, buffers);
+    }
+  };
+  let before = Promise.resolve();
+  let failed = false;
+  scope.onmessage = ({ data }) => {
+    before = before.then(() => (failed ? undefined : take(data))).catch((error) => {
+      failed = true;
+      scope.postMessage({ kind: "failed", number: data.number ?? -1, reason: String(error instanceof Error ? error.message : error) });
+    });
+  };
+}
+
+/** The source of the worker: the functions above and those of core.js. */
+export function worker_source() {
+  return `"use strict";\n${[write_base64, base64_size, unpacked, make_core, with_arrays, split_answer, serve].map(String).join("\n")}\nserve(self);\n`;
+}
