@@ -4,7 +4,9 @@
 //
 //     lines ── for_each_line_vector ──▶ CSV or JSON, batch by batch; NPY at the end, since its header has the count
 //
-// Read next: line_vectors.h, docs/guide/sentence-vectors.md.
+// With --shard, the lines are those of one shard of a file, and a record is written next to its vectors.
+//
+// Read next: line_vectors.h, shard_record.h, docs/guide/sentence-vectors.md.
 #include <fmt/format.h>
 
 #include <memory>
@@ -14,12 +16,15 @@
 #include "program.h"
 #include "regard/io/json_writer.h"
 #include "regard/io/npy.h"
+#include "regard/io/sha256.h"
+#include "regard/io/utf8.h"
+#include "shard_record.h"
 
 namespace regard::program {
 namespace {
 
 struct EmbedArguments {
-  std::string input, output, format;
+  std::string input, output, format, shard;
   ModelArguments model;
 };
 
@@ -53,8 +58,9 @@ void append_numbers(std::string& text, std::span<const float> vector) {
 // Writes the vectors in one of the formats, with the text before and after them.
 class VectorWriter {
  public:
-  VectorWriter(Format format, const SentenceModel& model, OutputFiles& files, std::size_t file)
-      : format_(format), width_(model.encoder.config.width), files_(files), file_(file) {
+  // sum: is given the bytes that are written, unless it is null.
+  VectorWriter(Format format, const SentenceModel& model, OutputFiles& files, std::size_t file, Sha256* sum)
+      : format_(format), width_(model.encoder.config.width), files_(files), file_(file), sum_(sum) {
     if (format != Format::json) return;
     json_.begin_object();
     json_.source(command_line());
@@ -92,23 +98,70 @@ class VectorWriter {
     }
     if (format_ != Format::npy) return;
     write(npy_header(ElementType::float32, std::array{count_, width_}));
-    files_.write(file_, waiting_.data(), waiting_.size() * sizeof(float));
+    write({reinterpret_cast<const char*>(waiting_.data()), waiting_.size() * sizeof(float)});
   }
 
+  Index num_lines() const { return count_; }
+
  private:
-  void write(std::string_view text) { files_.write(file_, text.data(), text.size()); }
+  void write(std::string_view bytes) {
+    files_.write(file_, bytes.data(), bytes.size());
+    if (sum_ != nullptr) sum_->add(std::as_bytes(std::span(bytes)));
+  }
 
   Format format_;
   Index width_;
   OutputFiles& files_;
   std::size_t file_;
+  Sha256* sum_;
   JsonWriter json_{{.float32 = true}};
   Index count_ = 0;
   std::vector<float> waiting_;
 };
 
+void write_vectors(const EmbedArguments& arguments, const SentenceModel& model, TextLines& lines,
+                   VectorWriter& writer) {
+  for_each_line_vector(model, lines, EmptyLines::keep, arguments.model.truncate, "embed",
+                       [&](const LineVectors& batch) { writer.add(batch); });
+  writer.finish();
+}
+
+void embed_shard(const EmbedArguments& arguments, Format format) {
+  const Shard shard = parse_shard(arguments.shard);
+  if (arguments.input.empty() || arguments.input == "-")
+    throw UsageError("--shard needs --input FILE: a shard of standard input cannot be read");
+  if (arguments.output.empty() || arguments.output == "-")
+    throw UsageError("--shard needs --output FILE, from which the files of all shards get their names");
+  if (format == Format::json)
+    throw UsageError("--shard writes npy or csv; a JSON document cannot be joined from shards");
+  const std::string vectors = shard_path(arguments.output, shard);
+  const std::string record_file = shard_record_path(arguments.output, shard);
+  check_paths({{"--input", arguments.input}},
+              {{"--output", arguments.output}, {"--output", vectors}, {"--output", record_file}});
+  const SentenceModel model = load_encoder_model(arguments.model, "embed");
+  TextLines lines(arguments.input, shard);
+  ShardRecord record =
+      shard_settings(format == Format::npy ? "npy" : "csv", model, arguments.model.truncate, *lines.shard());
+  if (is_complete_shard(arguments.output, record)) {
+    fmt::print(stderr, "regard: {} is complete and is not computed again\n", escape_for_terminal(vectors));
+    return;
+  }
+  OutputFiles files;
+  const std::size_t file = files.add(vectors, OutputFiles::Remains::removed);
+  const std::size_t last_file = files.add(record_file, OutputFiles::Remains::removed);
+  Sha256 sum;
+  VectorWriter writer(format, model, files, file, &sum);
+  write_vectors(arguments, model, lines, writer);
+  record.num_lines = writer.num_lines();
+  record.vectors_sha256 = sum.finish();
+  const std::string text = shard_record_json(record);
+  files.write(last_file, text.data(), text.size());
+  files.commit();
+}
+
 void embed(const EmbedArguments& arguments) {
   const Format format = format_of(arguments);
+  if (!arguments.shard.empty()) return embed_shard(arguments, format);
   const std::string output = arguments.output.empty() ? "-" : arguments.output;
   if (format == Format::npy && output == "-" && writes_to_terminal())
     throw UsageError("--format npy would write binary data to the terminal; give --output FILE.npy, or --format csv");
@@ -119,10 +172,8 @@ void embed(const EmbedArguments& arguments) {
   TextLines lines(input);
   OutputFiles files;
   const SentenceModel model = load_encoder_model(arguments.model, "embed");
-  VectorWriter writer(format, model, files, files.add(output));
-  for_each_line_vector(model, lines, EmptyLines::keep, arguments.model.truncate, "embed",
-                       [&](const LineVectors& batch) { writer.add(batch); });
-  writer.finish();
+  VectorWriter writer(format, model, files, files.add(output), nullptr);
+  write_vectors(arguments, model, lines, writer);
   files.commit();
 }
 
@@ -139,11 +190,15 @@ void add_embed(CLI::App& app) {
       "output file, written completely or not at all;\nwithout it, or with -, standard output");
   add("--format", arguments->format, "npy|json|csv",
       "default: the extension of the output file, or csv on\nstandard output");
+  add("--shard", arguments->shard, "I/N",
+      "compute only shard I of N, 0 to N-1, of the lines of\nFILE, and write it next to the output file; regard\n"
+      "join then writes that file. A complete shard is not\ncomputed again");
   add_model_options(*command, arguments->model);
   command->footer(
       "EXAMPLES\n"
       "  regard embed < sentences.txt > vectors.csv\n"
       "  regard embed --input sentences.txt --output vectors.npy\n"
+      "  regard embed --input sentences.txt --output vectors.npy --shard 3/16\n"
       "\n"
       "Row n of the output belongs to line n, even if that line is empty. The formula\n"
       "is in docs/guide/sentence-vectors.md.");

@@ -139,6 +139,7 @@ int run(int count, char** arguments) {
   add_train(app);
   add_generate(app);
   add_embed(app);
+  add_join(app);
   add_similar(app);
   add_lesson(app);
   add_pull(app);

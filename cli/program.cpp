@@ -32,6 +32,7 @@
 #include <utility>
 
 #include "progress.h"
+#include "remains.h"
 
 namespace regard::program {
 namespace {
@@ -350,7 +351,11 @@ InputFile open_input(const std::string& path, const std::string& option, const s
   auto descriptor = std::make_shared<InputDescriptor>(number, true);
   if (::fstat(number, &status) != 0) fail(errno);
   reject_unless_regular(status);
-  return {source_of(std::move(descriptor), path), static_cast<std::uint64_t>(status.st_size), path};
+  const auto seek = [descriptor, path](std::uint64_t byte) {
+    if (::lseek(descriptor->number(), static_cast<off_t>(byte), SEEK_SET) < 0)
+      throw std::runtime_error(path + ": cannot be read: " + reason(errno));
+  };
+  return {source_of(descriptor, path), static_cast<std::uint64_t>(status.st_size), path, seek};
 }
 
 std::string read_text(const std::string& path, std::uint64_t max_bytes, const std::string& option) {
@@ -372,7 +377,7 @@ std::string read_text(const std::string& path, std::uint64_t max_bytes, const st
 
 // ---- files out
 
-std::size_t OutputFiles::add(const std::string& path) {
+std::size_t OutputFiles::add(const std::string& path, Remains remains) {
   const auto fail = [&path](const std::string& what) { throw std::runtime_error(path + ": " + what); };
   const std::size_t slot = files_.size();
   if (slot == kMaxOutputs) fail("too many outputs");
@@ -396,11 +401,17 @@ std::size_t OutputFiles::add(const std::string& path) {
   }
   const std::filesystem::path target(file.target);
   if (target.filename().empty()) fail("is the name of a folder; expected the name of a file");
+  const std::string prefix =
+      remains == Remains::removed ? temporary_prefix(target.filename().string()) : std::string(".regard-");
+  if (remains == Remains::removed) remove_remains(target.parent_path(), prefix);
   for (int attempt = 0;; ++attempt) {
-    const std::string name = fmt::format(".regard-{}-{}-{}", ::getpid(), slot, attempt);
-    file.temporary = (target.parent_path() / name).string();
+    file.temporary = (target.parent_path() / fmt::format("{}{}-{}-{}", prefix, ::getpid(), slot, attempt)).string();
     remember(slot, file.temporary);
     file.contents = NewFile::create(file.temporary, file.name);
+    if (file.contents && remains == Remains::removed) {
+      file.lock = std::make_shared<TemporaryFileLock>(file.temporary);
+      if (file.lock->lost()) file.contents.reset();
+    }
     if (file.contents) break;
     temporary_names[slot].used = false;
   }

@@ -19,6 +19,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -37,6 +39,7 @@ void add_explain(CLI::App& app);
 void add_compare(CLI::App& app);
 void add_heads(CLI::App& app);
 void add_embed(CLI::App& app);
+void add_join(CLI::App& app);
 void add_similar(CLI::App& app);
 void add_lesson(CLI::App& app);
 void add_bench(CLI::App& app);
@@ -134,16 +137,19 @@ auto usage(const std::string& option, const Call& call) {
 // ---- files
 
 // A file to read, or standard input for "-". Only regular files are opened; a folder, a FIFO or a device is rejected.
-// num_bytes is absent for standard input. Opening and reading throw std::runtime_error naming the path. If the file
-// cannot be opened, the message also names the option and what it expects, if they are given.
+// num_bytes and seek are absent for standard input. Opening and reading throw std::runtime_error naming the path. If
+// the file cannot be opened, the message also names the option and what it expects, if they are given.
 struct InputFile {
   ByteSource source;
   std::optional<std::uint64_t> num_bytes;
-  std::string name;  // the path, or "standard input"
+  std::string name;                              // the path, or "standard input"
+  std::function<void(std::uint64_t)> seek = {};  // moves the source to this byte
 };
 InputFile open_input(const std::string& path, const std::string& option = "", const std::string& expected = "");
 // All bytes of a file or of standard input. Throws as open_input does, and if there are more than max_bytes.
 std::string read_text(const std::string& path, std::uint64_t max_bytes, const std::string& option = "");
+
+class TemporaryFileLock;
 
 // Output files that are all written or none. Each is written under a temporary name in its folder; commit() syncs and
 // renames them. If a rename fails, the previous ones are undone. Without commit(), and on Ctrl-C, SIGTERM and SIGHUP,
@@ -156,8 +162,10 @@ class OutputFiles {
   OutputFiles& operator=(const OutputFiles&) = delete;
   ~OutputFiles();
 
-  // Opens the temporary file and returns its index. Rejects a path that exists and is not a regular file.
-  std::size_t add(const std::string& path);
+  // Opens the temporary file and returns its index. Rejects a path that exists and is not a regular file. With
+  // Remains::removed, temporary files that killed processes have left for the same path are removed (remains.h).
+  enum class Remains { kept, removed };
+  std::size_t add(const std::string& path, Remains remains = Remains::kept);
   void write(std::size_t file, const void* bytes, std::size_t count);
   // Syncs and closes a complete file, so that many files need few descriptors. commit() does so for the others.
   void close(std::size_t file);
@@ -171,6 +179,7 @@ class OutputFiles {
     std::string replaced{};             // second name of the previous file at target, while commit() may still fail
     bool replaces = false;              // target exists
     std::optional<NewFile> contents{};  // until it is closed; none for standard output
+    std::shared_ptr<TemporaryFileLock> lock{};
   };
   void remove_temporaries();
   // Undoes the first `count` renames. Returns the names of files that could not be restored.

@@ -7,6 +7,8 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
+#include <algorithm>
+
 namespace regard::program {
 namespace {
 
@@ -28,13 +30,22 @@ TextLines::TextLines(const std::string& path) : file_(open_input(path)) {
   total_bytes_ = path == "-" ? standard_input_bytes() : static_cast<Index>(file_.num_bytes.value_or(0));
 }
 
+TextLines::TextLines(const std::string& path, const Shard& shard) : file_(open_input(path)) {
+  shard_ = find_text_shard(file_, shard);
+  file_.seek(static_cast<std::uint64_t>(shard_->first_byte));
+  lines_read_ = shard_->first_line - 1;
+  total_bytes_ = shard_->end_byte - shard_->first_byte;
+}
+
 bool TextLines::read_more() {
   if (at_end_) return false;
   std::vector<std::byte> piece(kPieceBytes);
+  if (shard_) piece.resize(std::min(piece.size(), static_cast<std::size_t>(total_bytes_ - done_bytes_)));
   const std::size_t count = file_.source(piece);
   waiting_.append(reinterpret_cast<const char*>(piece.data()), count);
   done_bytes_ += static_cast<Index>(count);
-  at_end_ = count < piece.size();
+  if (shard_ && count < piece.size()) throw std::runtime_error(file_.name + ": changed while it was read");
+  at_end_ = shard_ ? done_bytes_ == total_bytes_ : count < piece.size();
   return count > 0;
 }
 

@@ -13,8 +13,8 @@ import pytest
 
 from program import PROGRAM, environment, fail, run, succeed
 
-SUBCOMMANDS = ["attend", "explain", "compare", "heads", "train", "generate", "embed", "similar", "lesson",
-               "pull", "bench", "info", "completion", "manpage"]
+SUBCOMMANDS = ["attend", "explain", "compare", "heads", "train", "generate", "embed", "join", "similar",
+               "lesson", "pull", "bench", "info", "completion", "manpage"]
 
 
 # ---- help and version

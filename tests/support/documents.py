@@ -7,7 +7,7 @@
     python    executed in one namespace
     json      parsed; blocks of text and without a language are left alone
 
-sh and python run in the order of the page. The model of `regard pull minilm` is a small one (sentence_model.py).
+sh and python run in the order of the page. Slurm and Spark are those of stand_ins/. The model of `regard pull minilm` is a small one (sentence_model.py).
 """
 
 import json
@@ -20,6 +20,7 @@ import sys
 from sentence_model import make_folder
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+STAND_INS = pathlib.Path(__file__).resolve().parent / "stand_ins"
 LANGUAGES = {"cpp", "c", "cmake", "sh", "json", "python", "text"}
 SKIPPED = re.compile(r"(sudo|apt-get|(\S*/)?pip|(\S*/)?python3? -m (venv|pip)|git|cmake|ninja|cpack|ctest|\./demo|\./check|"
                      r"bench/run_benchmarks|build/\S+)( |$)")
@@ -118,7 +119,8 @@ def run_page(page, folder, program_file, prefix, monkeypatch):
     (programs_folder / "regard").chmod(0o755)
     monkeypatch.chdir(folder)
     monkeypatch.setenv("HOME", str(folder))
-    monkeypatch.setenv("PATH", f"{programs_folder}:{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("PATH", f"{programs_folder}:{STAND_INS}:{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}")
+    monkeypatch.syspath_prepend(STAND_INS)
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.delenv("REGARD_CACHE", raising=False)
     # consumers/run.sh compiles the function in the README and calls it.
@@ -136,12 +138,16 @@ def run_page(page, folder, program_file, prefix, monkeypatch):
             json.loads(text)
 
 
+FRAMEWORKS = re.compile(r"^import .*\b(torch|transformers|ray|dask)\b|^from (torch|transformers)\b|regard\.(torch|transformers)",
+                        re.MULTILINE)
+
+
 def pages(needs_frameworks):
-    """The documents with blocks that run: those whose Python needs PyTorch or transformers, or all others."""
+    """The documents with blocks that run: those whose Python needs a framework, or all others."""
     listed = subprocess.run(["git", "ls-files", "*.md"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
     for page in listed:
         found = blocks(ROOT / page) if page != "THIRD_PARTY.md" else []
         python = "".join(text for language, _, text in found if language == "python")
         if any(language != "text" for language, _, _ in found):
-            if bool(re.search(r"^import .*\b(torch|transformers)\b|^from (torch|transformers)\b|regard\.(torch|transformers)", python, re.MULTILINE)) == needs_frameworks:
+            if bool(FRAMEWORKS.search(python)) == needs_frameworks:
                 yield page
