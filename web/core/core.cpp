@@ -9,7 +9,7 @@
 //     {"do": "lessons"}      {"do": "lesson", "name": …}      {"do": "explain", "lesson": …} and the input's JSON
 //     {"do": "csv", "name": …} and a file of that name
 //
-// Errors become JavaScript Errors (src/wasm/throw.cpp).
+// Errors become JavaScript Errors (web/core/platform/throw.cpp).
 // Read next: web/live/core.js.
 #include <cstdlib>
 #include <cstring>
