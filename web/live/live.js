@@ -88,9 +88,13 @@ function start() {
   const header = el("header", { class: "sentence-header live" }, slots.top, line.element, change, status,
     el("p", { class: "second-line" }, el("label", { for: "second" }, "compare with a second sentence"), " ", second), second_note, slots.above, slots.below, speaker);
 
-  /** @param {string} text */
-  const say = (text) => { status.textContent = text; };
-  const hint = () => say(first.sentence?.causal ? "Type a text. Click a token to choose it; x hides it." : "Type your own sentence. Click a word to choose it; x hides it.");
+  /** @param {string} text @param {boolean} urgent also shown when there is a change to report */
+  const say = (text, urgent = false) => {
+    if (status.textContent !== text) status.textContent = text;
+    status.classList.toggle("urgent", urgent);
+  };
+  const hint = () => say(first.sentence?.causal ? "Type a text. Click a token to choose it; x, or “hide” in its row, hides it."
+    : "Type your own sentence. Click a word to choose it; x, or “hide” in its row, hides it.");
 
   hooks.header = (a, above, below) => {
     slots.top.replaceChildren(...above.slice(0, 1));
@@ -239,10 +243,12 @@ function start() {
 
   function ask() {
     if (!ready) return;
-    root.classList.toggle("stale", wanted.text.trim() === "");
-    if (wanted.text.trim() === "") {
+    const empty = wanted.text.trim() === "";
+    root.classList.toggle("stale", empty);
+    if (empty) {
       answers.withdraw("sentence");
-      say("The text is empty: type a word.");
+      change.textContent = "";
+      say("The text is empty: type a word.", true);
       return;
     }
     ask_core(true);
@@ -285,7 +291,7 @@ function start() {
       open: quick && state.open.startsWith("row ") && Number(state.open.split(" ")[1]) >= data.words.length ? "" : state.open }, in_text);
     if (text !== wanted.text) return;
     if (data.warning === undefined || !data.warning.includes("truncat")) hint();
-    else say(shown(data.warning));
+    else say(shown(data.warning), true);
     compare();
   }
 
@@ -294,7 +300,7 @@ function start() {
     ready = false;
     line.close();
     if (retried) {
-      say(`This text cannot be shown: ${shown(reason)}`);
+      say(`This text cannot be shown: ${shown(reason)}`, true);
     } else {
       retried = true;
       [wanted.query, wanted.hidden] = [null, []];
@@ -389,7 +395,7 @@ function start() {
     ready = false;
     line.close();
     line.replace(current().data.text);
-    say(`This page cannot compute (${shown(reason)}). It shows one sentence, and every figure works as in any page of regard.`);
+    say(`This page cannot compute (${shown(reason)}). It shows one sentence, and every figure works as in any page of regard.`, true);
   }
   // The model is at the end of the file.
   if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", begin);
