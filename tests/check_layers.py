@@ -7,6 +7,7 @@
     level 2  src/io                   + regard/io/*; third party in .cpp
     level 3  src/model                + regard/model/*
              src/train                + regard/model/*, regard/train/*
+             src/distributed          + regard/distributed/*, not regard/io/*
     level 4  src/explain              + regard/explain/*
     level 5  cli, python, web/core    only public headers, their own, and their libraries
     -        examples                 only public headers
@@ -39,12 +40,13 @@ PUBLIC = {
     "model": {"", "io", "model"},
     "train": {"", "io", "model", "train"},
     "explain": {"", "io", "model", "train", "explain"},
+    "distributed": {"", "distributed"},
 }
 THIRD_PARTY = {"io": {"fmt", "nlohmann", "utf8proc.h"}, "model": {"fmt", "utf8proc.h"}, "train": {"fmt"},
-               "explain": {"fmt"}}
+               "explain": {"fmt"}, "distributed": set()}
 OPENS_FILES = {"io", "model"}
 MAPS_MEMORY = {"zeroed_pages.cpp"}
-ALL_PUBLIC = PUBLIC["explain"]
+ALL_PUBLIC = PUBLIC["explain"] | PUBLIC["distributed"]
 
 
 def is_standard(bracket, name):
