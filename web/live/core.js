@@ -48,6 +48,15 @@ export async function unpacked(text) {
 }
 
 /**
+ * The text of a request. A lone surrogate, which no JSON text may contain, becomes U+FFFD.
+ * @param {any} request
+ */
+export function request_text(request) {
+  const [encoder, decoder] = [new TextEncoder(), new TextDecoder("utf-8", { ignoreBOM: true })];
+  return JSON.stringify(request, (_, value) => (typeof value === "string" ? decoder.decode(encoder.encode(value)) : value));
+}
+
+/**
  * A new instance of the core.
  * @param {WebAssembly.Module} module
  * @returns {Core}

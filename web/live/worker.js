@@ -7,7 +7,7 @@
 //     out   {kind: "ready"}        {kind: "answer", number, text, page}        {kind: "failed", number, reason}
 //
 // Arrays leave as transferred arrays, so that the page decodes nothing. Read next: core.js, answers.js.
-import { base64_size, make_core, unpacked, write_base64 } from "./core.js";
+import { base64_size, make_core, request_text, unpacked, write_base64 } from "./core.js";
 
 /**
  * @typedef {object} Message
@@ -64,7 +64,7 @@ export function serve(scope) {
   /** @param {any} request */
   const call = (request) => {
     if (core === null) throw new Error("the core is not running");
-    return core.call(JSON.stringify(request));
+    return core.call(request_text(request));
   };
   /** @param {Message} message */
   const take = async (message) => {
@@ -98,5 +98,5 @@ export function serve(scope) {
 
 /** The source of the worker: the functions above and those of core.js. */
 export function worker_source() {
-  return `"use strict";\n${[write_base64, base64_size, unpacked, make_core, with_arrays, split_answer, serve].map(String).join("\n")}\nserve(self);\n`;
+  return `"use strict";\n${[write_base64, base64_size, unpacked, request_text, make_core, with_arrays, split_answer, serve].map(String).join("\n")}\nserve(self);\n`;
 }
