@@ -27,6 +27,8 @@ export function range_of(all) {
   return range;
 }
 
+const most_elements = 96;  // of a strip; more bars are two paths
+
 /**
  * Bars above and below a line, one per number: solid above, hollow below.
  * @param {ArrayLike<number>} numbers
@@ -42,13 +44,17 @@ export function strip(numbers, options) {
     width: options.width, height: options.height, role: "img", "aria-label": options.label, preserveAspectRatio: "none" });
   /** @param {ArrayLike<number>} all @param {string} kind */
   const draw = (all, kind) => {
+    const joined = all.length > most_elements ? { above: "", below: "" } : null;
     for (let i = 0; i < all.length; ++i) {
       const x = all[i];
       if (!Number.isFinite(x) || x === 0) continue;
-      const height = Math.max(0.6, Math.abs(x) * unit);
-      picture.append(svg("rect", { class: `${kind} ${x > 0 ? "above" : "below"}`, x: (i * pitch + (pitch - bar) / 2).toFixed(2),
-        width: bar.toFixed(2), y: (x > 0 ? zero - height : zero).toFixed(2), height: height.toFixed(2) }));
+      const height = Math.max(0.6, Math.abs(x) * unit).toFixed(2);
+      const side = x > 0 ? "above" : "below";
+      const left = (i * pitch + (pitch - bar) / 2).toFixed(2);
+      if (joined) joined[side] += `M${left} ${zero.toFixed(2)}h${bar.toFixed(2)}v${x > 0 ? "-" : ""}${height}h-${bar.toFixed(2)}Z`;
+      else picture.append(svg("rect", { class: `${kind} ${side}`, x: left, width: bar.toFixed(2), y: (x > 0 ? zero - Number(height) : zero).toFixed(2), height }));
     }
+    for (const [side, d] of Object.entries(joined ?? {})) picture.append(svg("path", { class: `${kind} ${side}`, d }));
   };
   if (options.ghost) draw(options.ghost, "ghost");
   draw(numbers, "stick");

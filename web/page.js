@@ -396,7 +396,7 @@ let drawn_open = "";
 let own_title = document.title;
 /** The JSON shown at the foot, if it is not that of the file. @type {string | null} */
 let data_text = null;
-/** @typedef {{parts: Generator<HTMLElement, void>, at: number}} Waiting */
+/** @typedef {{parts: Generator<HTMLElement, void>, at: number, pause: boolean}} Waiting */
 
 /** The parts that are drawn in later tasks. @type {Waiting | null} */
 let waiting = null;
@@ -419,7 +419,8 @@ function scroll_to_expanded() {
 }
 
 /**
- * Shows other data, read anew. In stages: first the top of the page, and each other part in a task of its own.
+ * Shows other data, read anew. In stages: first the top of the page, which keeps the focus, and each other part in a task
+ * of its own.
  * @param {{data: any, text: string, page: any, comparison: any}} of
  * @param {Partial<State>} change
  * @param {boolean} in_stages
@@ -450,6 +451,13 @@ function put(part, at) {
 /** Draws one more of the waiting parts. @param {Waiting} of */
 function draw_next(of) {
   if (of !== waiting) return;
+  const old = main_element().children[of.at];
+  // What is out of view waits until the key presses pause.
+  if (of.pause && (old?.getBoundingClientRect().top ?? 0) > window.innerHeight) {
+    of.pause = false;
+    setTimeout(draw_next, 250, of);
+    return;
+  }
   const { value } = of.parts.next();
   if (value) {
     put(value, of.at++);
@@ -458,10 +466,22 @@ function draw_next(of) {
     waiting = null;
     while (main_element().children.length > of.at) main_element().lastElementChild?.remove();
   }
-  hooks.drawn?.();
 }
 
 export function draw(in_stages = false) {
+  const parts = article();
+  if (in_stages) {
+    waiting = { parts, at: 0, pause: true };
+    while (waiting.at < 2) {
+      const { value } = parts.next();
+      if (value) put(value, waiting.at);
+      ++waiting.at;
+    }
+    hooks.drawn?.();
+    setTimeout(draw_next, 0, waiting);
+    return;
+  }
+  waiting = null;
   const focused = document.activeElement instanceof HTMLElement ? document.activeElement.dataset.focus : undefined;
   const place_of_page = window.scrollY;
   const held = focused === undefined ? undefined : focusable(focused)?.getBoundingClientRect();
@@ -469,15 +489,9 @@ export function draw(in_stages = false) {
   document.title = state.covered ? "Predict, then look" : own_title;
   root.toggleAttribute("data-arriving", drawn_step >= 0 && drawn_step !== state.step);
   drawn_step = state.step;
-  const parts = article();
-  waiting = in_stages ? { parts, at: 2 } : null;
   let at = 0;
-  for (let part = parts.next(); part.value; part = parts.next()) {
-    put(part.value, at++);
-    if (at === waiting?.at) break;
-  }
-  if (waiting) setTimeout(draw_next, 0, waiting);
-  else while (main_element().children.length > at) main_element().lastElementChild?.remove();
+  for (const part of parts) put(part, at++);
+  while (main_element().children.length > at) main_element().lastElementChild?.remove();
   update_training?.(state);
   if (focused !== undefined) {
     const again = focusable(focused);

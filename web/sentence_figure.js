@@ -48,14 +48,25 @@ export function sentence_figure(a, weights, state, set) {
   line.append(lines);
   const figure = el("div", { class: "sentence-figure" }, line);
   if (reached && has_arcs) requestAnimationFrame(() => draw_arcs(line, lines, weights, state.query));
-  if (a.special?.some(Boolean)) {
-    const taken = weights.reduce((sum, w, i) => sum + (a.special?.[i] ? w : 0), 0);
-    figure.append(el("p", { class: "marks-switch" },
-      el("button", { type: "button", "data-focus": "special", "aria-pressed": String(state.no_special), click: () => set({ no_special: !state.no_special }) },
-        state.no_special ? "show special tokens" : "hide special tokens"),
-      state.no_special && reached ? ` ${a.key_labels.filter((_, i) => a.special?.[i]).map(shown).join(" and ")} receive ${styled_number(taken, a.columns[a.columns.length - 1].style)}` : null));
-  }
+  const marks = special_switch(a, weights, state, set);
+  if (marks) figure.append(marks);
   return figure;
+}
+
+/**
+ * Hides or shows special tokens, and says how much weight the hidden ones receive. Null if there are none.
+ * @param {Attention} a
+ * @param {Float64Array} weights
+ * @param {State} state
+ * @param {(change: Partial<State>) => void} set
+ */
+export function special_switch(a, weights, state, set) {
+  if (!a.special?.some(Boolean)) return null;
+  const taken = weights.reduce((sum, w, i) => sum + (a.special?.[i] ? w : 0), 0);
+  return el("p", { class: "marks-switch" },
+    el("button", { type: "button", "data-focus": "special", "aria-pressed": String(state.no_special), click: () => set({ no_special: !state.no_special }) },
+      state.no_special ? "show special tokens" : "hide special tokens"),
+    state.no_special && !state.covered ? ` ${a.key_labels.filter((_, i) => a.special?.[i]).map(shown).join(" and ")} receive ${styled_number(taken, a.columns[a.columns.length - 1].style)}` : null);
 }
 
 /**
@@ -71,7 +82,7 @@ function numbered_word(label, kind) {
   return whole;
 }
 
-/** @typedef {{anchors: Map<number, Anchor>, lines: {top: number, bottom: number}[], width: number}} Places of words and of their lines */
+/** @typedef {{anchors: Map<number, Anchor>, lines: {top: number, bottom: number}[], width: number, height: number, em: number}} Places of words and of their lines */
 
 /** @typedef {{x: number, top: number, line: number}} Anchor where an arc ends: the middle of a word's upper edge */
 
@@ -95,7 +106,7 @@ function anchors_of(words) {
     else lines.push({ top, bottom });
     anchors.set(Number(button.dataset.word), { x: one.left + one.width / 2 - box.left, top, line: lines.length - 1 });
   }
-  return { anchors, lines, width: box.width };
+  return { anchors, lines, width: box.width, height: words.scrollHeight, em: parseFloat(getComputedStyle(words).fontSize) };
 }
 
 /**
@@ -107,12 +118,10 @@ function anchors_of(words) {
  * @param {Places} places
  */
 export function draw_arcs(words, picture, weights, query, places = anchors_of(words)) {
-  const { anchors, lines, width } = places;
+  const { anchors, lines, width, height, em } = places;
   const from = anchors.get(query);
   if (!from || width === 0) return;
-  const height = words.scrollHeight;
   picture.setAttribute("viewBox", `0 0 ${width} ${height}`);
-  const em = parseFloat(getComputedStyle(words).fontSize);
   picture.style.width = `${width / em}em`;
   picture.style.height = `${height / em}em`;
   words.style.setProperty("--wide", (width / em).toFixed(3));

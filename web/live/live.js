@@ -21,9 +21,11 @@ import { digits_note } from "./digits.js";
 
 /** @typedef {import("../attention.js").Attention} Attention */
 /** @typedef {import("./changes.js").Row} Row */
+/** @typedef {import("./words.js").Span} Span */
 
 const pause = 700;  // milliseconds without a key press, after which the page speaks
 const most_tested = 26;  // words, of which each is hidden by itself after a pause
+const most_certain = 500;  // words; a longer text may be truncated
 const patience = 120;  // milliseconds until a choice is drawn without the core's answer
 
 /**
@@ -53,7 +55,7 @@ function row_shown() {
 
 function start() {
   const first = current();
-  const example = { text: first.data.text, query: `@${first.page.focus.word}`, layer: first.page.focus.layer, head: first.page.focus.head };
+  const example = { text: first.data.text, query: `@${first.page.focus.token}`, layer: first.page.focus.layer, head: first.page.focus.head };
   const { gram } = first.page;
   let ready = false;
   let retried = false;
@@ -63,6 +65,10 @@ function start() {
   let patient = 0;
   let compared = "";
   let last_drawn = 0;
+  /** The last text that was not empty, and its words. @type {{text: string, spans: (Span | null)[]}} */
+  let last = { text: "", spans: [] };
+  /** The text of the word that was chosen. */
+  let wish = "";
   /** Which model this is, from the end of the file. @type {{model: string, weights: string, errors?: Record<string, string | number>}} */
   let about = { model: "", weights: "" };
   /** @type {ReturnType<typeof open_answers>} */
@@ -71,7 +77,7 @@ function start() {
   const status = el("p", { class: "live-status" });
   const change = el("p", { class: "live-change" });
   const speaker = el("p", { class: "spoken", "aria-live": "polite", role: "status" });
-  const line = sentence_line({ text: first.data.text, edited, chosen: (word) => set({ query: word, open: "" }) });
+  const line = sentence_line({ text: first.data.text, edited, set });
   const second = el("input", { type: "text", id: "second", "data-focus": "second", autocomplete: "off", spellcheck: "false", disabled: true, placeholder: "the same word in another sentence", input: () => {
     wanted.second = second.value;
     changed_wish();
@@ -79,7 +85,7 @@ function start() {
   }, keydown: (/** @type {KeyboardEvent} */ event) => event.stopPropagation() });
   const second_note = el("p", { class: "second-note caption" });
   const slots = { top: el("div"), above: el("div"), below: el("div") };
-  const header = el("header", { class: "sentence-header live" }, slots.top, line.element, status, change,
+  const header = el("header", { class: "sentence-header live" }, slots.top, line.element, change, status,
     el("p", { class: "second-line" }, el("label", { for: "second" }, "compare with a second sentence"), " ", second), second_note, slots.above, slots.below, speaker);
 
   /** @param {string} text */
@@ -99,6 +105,7 @@ function start() {
     if (!("query" in change_of_state || "head" in change_of_state)) return false;
     const { state } = current();
     [wanted.query, wanted.head] = [state.query, state.head];
+    wish = current().data.words[state.query]?.text ?? wish;
     before = null;
     if (!ready) return false;
     ask();
@@ -121,7 +128,7 @@ function start() {
     for (const head of document.querySelectorAll(".row-table tbody tr:not(.expand) > th")) add_switch(head);
   }
 
-  /** @param {import("./words.js").Span} span @param {string} old @param {string} text */
+  /** @param {Span} span @param {string} old @param {string} text */
   function moved(span, old, text) {
     const spans = words_in(text);
     const i = follow(span, old, text, spans, false);
@@ -169,26 +176,40 @@ function start() {
 
   /** @param {string} text */
   function edited(text) {
-    const old = wanted.text;
-    if (text === old) return;
+    if (text === wanted.text) return;
     begin_change();
     const { data } = current();
-    const [old_spans, spans] = [old === data.text ? spans_of(data) : in_core(words_in(old), data), in_core(words_in(text), data)];
-    /** @param {number} word @param {boolean} nearest */
-    const after = (word, nearest) => {
-      const span = old_spans[word] ?? null;
-      if (span !== null) return follow(span, old, text, spans, nearest);
-      // Special tokens are counted from the nearer end.
-      return word * 2 < old_spans.length ? word : spans.length - (old_spans.length - word);
-    };
-    if (wanted.query !== null && spans.some((one) => one !== null)) wanted.query = after(wanted.query, true);
-    wanted.hidden = wanted.hidden.map((word) => after(word, false)).filter((word) => word >= 0);
+    if (wanted.text.trim() !== "") last = { text: wanted.text, spans: wanted.text === data.text ? spans_of(data) : in_core(words_in(wanted.text), data) };
     wanted.text = text;
+    const spans = in_core(words_in(text), data);
+    if (text.trim() !== "") {
+      if (wanted.query !== null) wanted.query = query_after(wanted.query, spans);
+      wanted.hidden = wanted.hidden.map((word) => word_after(word, spans, false)).filter((word) => word >= 0);
+    }
     ask();
     changed_wish();
   }
 
-  /** Words of a text among those of the core, which adds special tokens at both ends. @param {import("./words.js").Span[]} spans @param {any} data @returns {(import("./words.js").Span | null)[]} */
+  /**
+   * Where a word of the last text is in the text wanted now, or -1; special tokens are counted from the nearer end.
+   * @param {number} word @param {(Span | null)[]} spans @param {boolean} nearest
+   */
+  function word_after(word, spans, nearest) {
+    const span = last.spans[word] ?? null;
+    if (span !== null) return follow(span, last.text, wanted.text, spans, nearest);
+    return Math.max(0, word * 2 < last.spans.length ? Math.min(word, spans.length - 1) : spans.length - (last.spans.length - word));
+  }
+
+  /** The query stays the same word. If that is deleted, the nearest takes its place until it is back. @param {number} query @param {(Span | null)[]} spans */
+  function query_after(query, spans) {
+    const own = word_after(query, spans, false);
+    if (own >= 0 && (last.spans[query] ?? null) !== null && last.spans[query]?.text === wish) wish = spans[own]?.text ?? wish;
+    const back = own < 0 || spans[own]?.text !== wish ? spans.findIndex((one) => one?.text === wish) : -1;
+    if (back >= 0) return back;
+    return own >= 0 ? own : Math.max(0, word_after(query, spans, true));
+  }
+
+  /** Words of a text among those of the core, which adds special tokens at both ends. @param {Span[]} spans @param {any} data @returns {(Span | null)[]} */
   function in_core(spans, data) {
     const leading = data.words.findIndex((/** @type {any} */ w) => !w.special);
     const trailing = [...data.words].reverse().findIndex((/** @type {any} */ w) => !w.special);
@@ -204,10 +225,16 @@ function start() {
     changed_wish();
   }
 
-  /** A word's name on the command line. @param {number} word */
+  /** A word's name for the core; undefined if it cannot be named before the core has seen the text. @param {number} word @returns {string | undefined} */
   function name_of(word) {
     const { data } = current();
-    return data.text === wanted.text && data.words[word] ? data.words[word].name : `@${word}`;
+    const known = data.text === wanted.text ? data.words[word] : undefined;
+    if (known) return known.name.startsWith("@") ? `@${known.tokens[0]}` : known.name;
+    const spans = in_core(words_in(wanted.text), data);
+    const text = spans[word]?.text;
+    if (text === undefined) return word === 0 ? "@0" : data.words.at(-1).special ? data.words.at(-1).name : undefined;
+    const same = [...spans.keys()].filter((i) => spans[i]?.text === text);
+    return text.startsWith("@") || spans.length > most_certain ? undefined : same.length > 1 ? `${text}#${same.indexOf(word)}` : text;
   }
 
   function ask() {
@@ -226,12 +253,13 @@ function start() {
     const { sentence } = current();
     const heads = sentence?.heads ?? 1;
     const { text, query, head } = wanted;
-    const hide = wanted.hidden.map(name_of);
+    const hide = wanted.hidden.map(name_of).filter((name) => name !== undefined);
     /** @type {any} */
     const request = { do: "sentence", text, hide, ...(quick ? { quick } : {}) };
-    if (query !== null) request.query = name_of(query);
+    const name = query === null ? undefined : name_of(query);
+    if (name !== undefined) request.query = name;
     if (head !== null) [request.layer, request.head] = [Math.floor(head / heads), head % heads];
-    request.command = ["regard explain --model", about.model, quoted_argument(text), ...(query === null ? [] : ["--query", quoted_argument(request.query)]),
+    request.command = ["regard explain --model", about.model, quoted_argument(text), ...(name === undefined ? [] : ["--query", quoted_argument(name)]),
       ...(head === null ? [] : ["--layer", request.layer, "--head", request.head]), ...hide.flatMap((name) => ["--hide", quoted_argument(name)])].join(" ");
     answers.ask({ kind: "sentence", request, failed, then: (answer) => arrived(answer, text, quick) });
   }
@@ -281,7 +309,7 @@ function start() {
     let note = "";
     if (text !== "" && word) {
       const [bare, number] = word.name.split(/#(?=\d+$)/);
-      const same = words_in(text).filter((one) => one.text.toLowerCase() === bare.toLowerCase()).length;
+      const same = occurrences(bare, text);
       if (word.special || same <= Number(number ?? 0)) note = `“${shown(word.name)}” is not in the second sentence: choose a word of both.`;
       else if (same > 1 && number === undefined) note = `“${shown(word.name)}” occurs ${same} times in the second sentence, and must occur once.`;
     }
@@ -292,13 +320,13 @@ function start() {
       if (comparison !== null && (text === "" || note !== "")) show({ data, text: JSON.stringify(data, null, 1), page, comparison: null }, state, false);
       return;
     }
-    const hide = wanted.hidden.map((i) => data.words[i]).filter((w) => w && !w.special && w !== word && words_in(text).filter((one) => one.text.toLowerCase() === w.text.toLowerCase()).length <= 1 && !w.name.includes("#")).map((w) => w.name);
+    const hide = wanted.hidden.map((i) => data.words[i]).filter((w) => w && !w.special && w !== word && !w.name.includes("#") && occurrences(w.text, text) <= 1).map((w) => w.name);
     const request = { do: "compare", word: word.name, sentences: [data.text, text], hide, command: `regard compare --model ${about.model} ${[word.name, data.text, text].map(quoted_argument).join(" ")}` };
     if (JSON.stringify(request) === compared) return;
     compared = JSON.stringify(request);
     answers.ask({ kind: "compare", request, failed: (reason) => {
+      ready = false;
       second_note.textContent = `This pair cannot be compared: ${shown(reason)}`;
-      failed("");
     }, then: (answer) => {
       if (JSON.stringify(request) !== compared) return;
       const now = current();
@@ -326,6 +354,7 @@ function start() {
     wanted.second = second.value = link.second;
     wanted.hidden = link.text === null && link.hidden.length === 0 && !ready ? hidden_words(first.data, first.page) : link.hidden;
     wanted.query = own.query ?? (link.text === null ? first.page.focus.word : null);
+    wish = first.data.words[first.page.focus.word].text;
     wanted.head = own.head ?? (link.text === null ? current().state.head : null);
     line.replace(wanted.text);
   }
@@ -365,6 +394,11 @@ function start() {
   // The model is at the end of the file.
   if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", begin);
   else begin();
+}
+
+/** @param {string} word @param {string} text */
+function occurrences(word, text) {
+  return words_in(text).filter((one) => one.text.toLowerCase() === word.toLowerCase()).length;
 }
 
 /** One argument of a command line. @param {string} text */

@@ -11,7 +11,7 @@
 // Read next: words.js, live.js, sentence_figure.js.
 import { styled_number } from "../numbers.js";
 import { el, shown, svg, word } from "../elements.js";
-import { draw_arcs, most_large, most_with_arcs } from "../sentence_figure.js";
+import { draw_arcs, most_large, most_with_arcs, special_switch } from "../sentence_figure.js";
 
 /** @typedef {import("../attention.js").Attention} Attention */
 /** @typedef {import("../state.js").State} State */
@@ -29,16 +29,18 @@ import { draw_arcs, most_large, most_with_arcs } from "../sentence_figure.js";
  * @param {object} of
  * @param {string} of.text
  * @param {(text: string) => void} of.edited
- * @param {(word: number) => void} of.chosen
+ * @param {(change: Partial<State>) => void} of.set
  */
-export function sentence_line({ text, edited, chosen }) {
+export function sentence_line({ text, edited, set }) {
+  const chosen = (/** @type {number} */ word) => set({ query: word, open: "" });
   const typing = el("span", { class: "typing", spellcheck: "false", autocapitalize: "off", autocorrect: "off", translate: "no" }, text);
   const lines = svg("svg", { class: "lines", "aria-hidden": "true" });
   const before = el("span", { class: "specials" });
   const after = el("span", { class: "specials" });
   const shares = el("div", { class: "shares", role: "group", "aria-label": "choose the query" });
   const words = el("div", { class: "words live-words has-arcs" }, lines, before, typing, after, shares);
-  const element = el("div", { class: "sentence-figure" }, words);
+  const marks = el("div");
+  const element = el("div", { class: "sentence-figure" }, words, marks);
   /** @type {Picture | null} */
   let picture = null;
   let composing = false;
@@ -122,7 +124,9 @@ export function sentence_line({ text, edited, chosen }) {
     /** @type {Range[]} */
     const ranges = [];
     const scrolled = words.scrollTop;
-    const below = parseFloat(getComputedStyle(shares).fontSize) * 1.3;
+    const em = parseFloat(getComputedStyle(words).fontSize);
+    const below = parseFloat(getComputedStyle(shares).fontSize) * 1.3 + 3;
+    const height = words.scrollHeight;
     for (let i = 0; i < a.num_keys; ++i) {
       const span = spans[i];
       const of_text = span === null ? null : range_of_span(span);
@@ -137,7 +141,7 @@ export function sentence_line({ text, edited, chosen }) {
       if (!of_text) continue;
       const button = button_of(picture, i, "", null);
       button.style.left = `${(own.left - box.left + own.width / 2).toFixed(1)}px`;
-      button.style.top = `${(bottom - below).toFixed(1)}px`;
+      button.style.top = `${(bottom - below + 1).toFixed(1)}px`;
       button.style.minWidth = `${own.width.toFixed(1)}px`;
       buttons.push(button);
     }
@@ -147,13 +151,17 @@ export function sentence_line({ text, edited, chosen }) {
     mark("query-word", ranges[state.query] ? [ranges[state.query]] : []);
     mark("hidden-words", state.covered ? [] : ranges.filter((_, i) => a.hidden(state.head, state.query, i) && !a.later?.(state.query, i)));
     lines.replaceChildren();
-    if (!state.covered && weights.length <= most_with_arcs) draw_arcs(words, lines, weights, state.query, { anchors, lines: rows, width: box.width });
+    if (!state.covered && weights.length <= most_with_arcs) draw_arcs(words, lines, weights, state.query, { anchors, lines: rows, width: box.width, height, em });
   };
   /** Colours words without an element of their own, where the browser can. @param {string} name @param {Range[]} ranges */
   const mark = (name, ranges) => {
     if ("highlights" in CSS && typeof Highlight === "function") CSS.highlights.set(name, new Highlight(...ranges));
   };
-  new ResizeObserver(place).observe(words);
+  let width = 0;
+  new ResizeObserver(() => {
+    if (words.clientWidth !== width) place();
+    width = words.clientWidth;
+  }).observe(words);
 
   return {
     element,
@@ -182,6 +190,7 @@ export function sentence_line({ text, edited, chosen }) {
       const specials = Array.from({ length: a.num_keys }, (_, i) => i).filter((i) => a.special?.[i] && !state.no_special);
       const special = (/** @type {number} */ i) => button_of(of, i, "special", word(a.key_labels[i], i === state.query ? "query" : ""));
       const held = document.activeElement instanceof HTMLElement && document.activeElement.closest(".specials") ? document.activeElement.dataset.word : undefined;
+      marks.replaceChildren(...[special_switch(a, weights, state, set)].filter((one) => one !== null));
       const first_word = of.spans.findIndex((one) => one !== null);
       before.replaceChildren(...specials.filter((i) => i < Math.max(first_word, 1)).map(special));
       after.replaceChildren(...specials.filter((i) => i >= Math.max(first_word, 1)).map(special));

@@ -21,6 +21,7 @@
 
 #include "regard/error.h"
 #include "regard/io/utf8.h"
+#include "sentence_model.h"
 
 namespace regard::inline v0 {
 namespace {
@@ -58,18 +59,8 @@ std::vector<Index> words_spelled(const ComparedSentence& sentence, const Spellin
 
 // The word of that name, or nothing if it does not occur. Throws if it occurs several times.
 std::optional<Index> find_word(const std::vector<SentenceWord>& words, const std::string& name) {
-  try {
-    return word_index(words, name);
-  } catch (const std::invalid_argument&) {
-    bool several = true;
-    try {
-      word_index(words, name + "#0");
-    } catch (const std::invalid_argument&) {
-      several = false;
-    }
-    if (several) throw;
-    return std::nullopt;
-  }
+  if (words_named(words, name).empty()) return std::nullopt;
+  return word_index(words, name);
 }
 
 std::string at_token(const ComparedSentence& sentence, Index word) {
@@ -187,15 +178,10 @@ class Comparer {
     const std::string shown = text_in_message(options_.control);
     std::size_t sentences = 0;
     for (const ComparedSentence& sentence : c_.sentences) {
-      for (const std::string& name : {options_.control, options_.control + "#0"}) {
-        try {
-          control_ = spelling_of(sentence, word_index(sentence.words, name));
-        } catch (const std::invalid_argument&) {
-          continue;
-        }
-        ++sentences;
-        break;
-      }
+      const std::vector<Index> found = words_named(sentence.words, options_.control);
+      if (found.empty()) continue;
+      control_ = spelling_of(sentence, found.front());
+      ++sentences;
     }
     if (sentences < 2) {
       throw InvalidArgument(

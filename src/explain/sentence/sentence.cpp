@@ -10,6 +10,7 @@
 #include <charconv>
 #include <cmath>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "explain/report/terminal.h"
@@ -158,46 +159,67 @@ Sentence read_sentence(const SentenceModel& model, std::string_view text, const 
   return sentence;
 }
 
-Index word_index(const std::vector<SentenceWord>& words, std::string_view name) {
-  const std::string shown = fmt::format("\"{}\"", text_in_message(name));
-  if (name.starts_with('@')) {
-    Index token = 0;
-    if (read_whole(name.substr(1), token)) {
-      for (std::size_t w = 0; w < words.size(); ++w) {
-        const auto& tokens = words[w].tokens;
-        if (std::find(tokens.begin(), tokens.end(), token) != tokens.end()) return static_cast<Index>(w);
-      }
-    }
-    throw InvalidArgument(fmt::format("token {} does not exist in this text; expected @0 to @{}", shown,
-                                      words.empty() ? 0 : words.back().tokens.back()));
-  }
-  const auto find = [&](std::string_view wanted, bool exact) {
-    std::vector<Index> found;
+namespace {
+
+// The words spelled like that; if none is, those that differ only in the case of ASCII letters.
+std::vector<Index> words_spelled(const std::vector<SentenceWord>& words, std::string_view text) {
+  std::vector<Index> found;
+  for (const bool exact : {true, false}) {
     for (std::size_t w = 0; w < words.size(); ++w) {
-      if (exact ? words[w].text == wanted : lower_ascii(words[w].text) == lower_ascii(wanted)) {
+      if (exact ? words[w].text == text : lower_ascii(words[w].text) == lower_ascii(text)) {
         found.push_back(static_cast<Index>(w));
       }
     }
-    return found;
-  };
-  const auto find_any = [&](std::string_view wanted) {
-    std::vector<Index> found = find(wanted, true);
-    return found.empty() ? find(wanted, false) : found;
-  };
-  std::vector<Index> found = find_any(name);
+    if (!found.empty()) break;
+  }
+  return found;
+}
+
+// `WORD#1` as the word and the number; nothing if the name has another form.
+std::optional<std::pair<std::string_view, Index>> numbered(std::string_view name) {
+  const std::size_t mark = name.rfind('#');
+  Index number = 0;
+  if (mark == std::string_view::npos || mark == 0 || !read_whole(name.substr(mark + 1), number)) return std::nullopt;
+  return std::pair(name.substr(0, mark), number);
+}
+
+}  // namespace
+
+std::vector<Index> words_named(const std::vector<SentenceWord>& words, std::string_view name) {
+  if (name.starts_with('@')) {
+    Index token = 0;
+    if (!read_whole(name.substr(1), token)) return {};
+    for (std::size_t w = 0; w < words.size(); ++w) {
+      const auto& tokens = words[w].tokens;
+      if (std::find(tokens.begin(), tokens.end(), token) != tokens.end()) return {static_cast<Index>(w)};
+    }
+    return {};
+  }
+  std::vector<Index> found = words_spelled(words, name);
+  if (!found.empty()) return found;
+  if (const auto one = numbered(name)) {
+    found = words_spelled(words, one->first);
+    if (one->second < static_cast<Index>(found.size())) return {found[static_cast<std::size_t>(one->second)]};
+  }
+  return {};
+}
+
+Index word_index(const std::vector<SentenceWord>& words, std::string_view name) {
+  const std::vector<Index> found = words_named(words, name);
   if (found.size() == 1) return found.front();
+  const std::string shown = fmt::format("\"{}\"", text_in_message(name));
   if (found.size() > 1) {
     throw InvalidArgument(fmt::format("{} occurs {} times in this text; expected one of {}", shown, found.size(),
                                       choices(words, found, name)));
   }
-  const std::size_t mark = name.rfind('#');
-  Index number = 0;
-  if (mark != std::string_view::npos && mark > 0 && read_whole(name.substr(mark + 1), number)) {
-    found = find_any(name.substr(0, mark));
-    if (number < static_cast<Index>(found.size())) return found[static_cast<std::size_t>(number)];
-    if (!found.empty()) {
+  if (name.starts_with('@')) {
+    throw InvalidArgument(fmt::format("token {} does not exist in this text; expected @0 to @{}", shown,
+                                      words.empty() ? 0 : words.back().tokens.back()));
+  }
+  if (const auto one = numbered(name)) {
+    if (const std::vector<Index> others = words_spelled(words, one->first); !others.empty()) {
       throw InvalidArgument(
-          fmt::format("{} is not in this text; expected {}", shown, choices(words, found, name.substr(0, mark))));
+          fmt::format("{} is not in this text; expected {}", shown, choices(words, others, one->first)));
     }
   }
   std::string all;

@@ -10,6 +10,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "regard/explain/sentence.h"
 
@@ -41,6 +42,9 @@ bool rotates(const SentenceModel& model);
 
 // Whether a query token can attend to a key token, apart from hidden keys.
 inline bool is_visible(bool causal, Index query, Index key) { return !causal || key <= query; }
+
+// The words that a name of word_index() means: one, none, or several of the same spelling.
+std::vector<Index> words_named(const std::vector<SentenceWord>& words, std::string_view name);
 
 // The tokens of a text for a decoder: each is a word.
 TokenizedText decoder_tokens(const Vocabulary& vocabulary, std::string_view text, const std::stop_token& stop);
