@@ -6,8 +6,10 @@
 //     {"do": "open", "name": "minilm-int8"}                               the files that were added, as a model
 //     {"do": "sentence", "text": …, "query": …, "layer": …, "head": …, "hide": […], "quick": true}
 //     {"do": "compare", "word": …, "sentences": […], "hide": […]}
-//     {"do": "lessons"}      {"do": "lesson", "name": …}      {"do": "explain", "lesson": …} and the input's JSON
-//     {"do": "csv", "name": …} and a file of that name
+//     {"do": "lessons"}      {"do": "lesson", "name": …, "layout": "columns"}
+//     {"do": "explain", "lesson": …} and the input's JSON
+//     {"do": "csv", "name": …} or {"do": "npy", "name": …} and the bytes of a file: its matrix
+//     {"do": "write_npy"} and {"name": matrix}: an NPY file, in base 64
 //
 // Errors become JavaScript Errors (src/wasm/throw.cpp).
 // Read next: web/live/core.js.
@@ -20,6 +22,7 @@
 #include <string>
 #include <utility>
 
+#include "explain/report/html_page.h"
 #include "regard/explain/compare.h"
 #include "regard/explain/lesson.h"
 #include "regard/explain/sentence_html.h"
@@ -27,6 +30,7 @@
 #include "regard/io/csv.h"
 #include "regard/io/json_fields.h"
 #include "regard/io/json_writer.h"
+#include "regard/io/npy.h"
 
 namespace regard {
 namespace {
@@ -133,15 +137,18 @@ std::string lessons() {
   return json.take();
 }
 
-std::string explained(const ExplainInput& input, const std::string& command, std::vector<NamedText> answer) {
-  const std::vector<NamedText> data = page_data(explain(input), {.command = command});
-  answer.insert(answer.end(), data.begin(), data.end());
+std::string explained(const ExplainInput& input, const std::string& command, const std::vector<NamedText>& more) {
+  std::vector<NamedText> answer = page_data(explain(input), {.command = command});
+  answer.insert(answer.end(), more.begin(), more.end());
   return object_of(answer);
 }
 
 std::string lesson(const JsonFields& request) {
-  const ExplainInput input = lesson_input(request.text("name"));
-  return explained(input, text_or(request, "command"), {{"input", write_explain_input(input)}});
+  ExplainInput input = lesson_input(request.text("name"));
+  const std::string own_layout = input.settings.layout == Layout::rows ? "\"rows\"" : "\"columns\"";
+  if (request.find("layout") != nullptr) input = with_layout(std::move(input), parse_layout(request.text("layout")));
+  return explained(input, text_or(request, "command"), 
+                   {{"input", write_explain_input(input)}, {"own_layout", own_layout}});
 }
 
 std::string explain_payload(const JsonFields& request, std::string_view payload) {
@@ -150,10 +157,21 @@ std::string explain_payload(const JsonFields& request, std::string_view payload)
   return explained(input, text_or(request, "command"), {});
 }
 
-std::string csv(const JsonFields& request, std::string_view payload) {
+std::string matrix_answer(const Matrix& matrix) {
   JsonWriter json;
   json.begin_object();
-  json.matrix("matrix", read_csv(payload, request.text("name")));
+  json.matrix("matrix", matrix);
+  json.end_object();
+  return json.take();
+}
+
+std::string npy_file(std::string_view payload) {
+  const ExplainInput input = read_explain_input(payload, "the numbers");
+  if (input.matrices.size() != 1) throw InvalidArgument("an NPY file has one matrix");
+  const std::string file = write_npy(input.matrices[0].matrix);
+  JsonWriter json;
+  json.begin_object();
+  json.string("file", base64_of(std::as_bytes(std::span(file))));
   json.end_object();
   return json.take();
 }
@@ -170,7 +188,9 @@ std::string answer_to(std::string_view text) {
   if (action == "lessons") return lessons();
   if (action == "lesson") return lesson(request);
   if (action == "explain") return explain_payload(request, payload);
-  if (action == "csv") return csv(request, payload);
+  if (action == "csv") return matrix_answer(read_csv(payload, request.text("name")));
+  if (action == "npy") return matrix_answer(read_npy(payload, request.text("name")));
+  if (action == "write_npy") return npy_file(payload);
   throw InvalidArgument("unknown request: " + action);
 }
 
