@@ -142,6 +142,7 @@ int run(int count, char** arguments) {
   add_join(app);
   add_similar(app);
   add_lesson(app);
+  add_live(app);
   add_pull(app);
   add_bench(app);
   add_info(app);

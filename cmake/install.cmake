@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # `cmake --install build --prefix DIR` installs the parts that were built: the library (component library), regard::io,
-# regard::model, regard::train and regard::explain (components io, model, train and explain), and the program with its manual page and
-# completions (component program). docs/guide/installing.md lists the installed files.
+# regard::model, regard::train, regard::explain and regard::distributed (components io, model, train, explain and
+# distributed), and the program with its manual page and completions (component program). docs/guide/installing.md lists the installed files.
 include(CMakePackageConfigHelpers)
 
 set(REGARD_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/regard)
@@ -23,7 +23,7 @@ file(GLOB regard_headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/regard/
 install(FILES ${regard_headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/regard COMPONENT library)
 install(FILES LICENSE THIRD_PARTY.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT library)
 
-foreach(component IN ITEMS io model train explain)
+foreach(component IN ITEMS io model train explain distributed)
   if(TARGET regard_${component})
     install(TARGETS regard_${component} EXPORT regard_${component}_targets COMPONENT ${component})
     install(EXPORT regard_${component}_targets NAMESPACE regard:: DESTINATION ${REGARD_CMAKE_DIR} COMPONENT ${component})

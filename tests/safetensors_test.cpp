@@ -511,6 +511,15 @@ TEST(RoundTensors, VectorsAreKept) {
   EXPECT_EQ(checkpoint.tensors().size(), 1u);
 }
 
+TEST(RoundTensors, MatricesMayBeEmpty) {
+  for (const RoundedType type : {RoundedType::int8, RoundedType::float16}) {
+    for (const char* shape : {"[0,4]", "[3,0]", "[0,0]"}) {
+      const Checkpoint checkpoint = rounded({}, shape, type);
+      EXPECT_TRUE(checkpoint.read_float32(*checkpoint.find("w")).empty()) << shape;
+    }
+  }
+}
+
 TEST(RoundTensors, RejectsWhatCannotBeRounded) {
   const auto reject = [](float x, RoundedType type) {
     return regard::rejection<std::runtime_error>([&] { rounded({0, 0, x, 0}, "[2,2]", type); });

@@ -486,6 +486,7 @@ function draw_next(of) {
 }
 
 export function draw(in_stages = false) {
+  document.title = state.covered ? "Predict, then look" : own_title;
   const parts = article();
   if (in_stages) {
     waiting = { parts, at: 0, pause: true };
@@ -503,7 +504,6 @@ export function draw(in_stages = false) {
   const place_of_page = window.scrollY;
   const held = focused === undefined ? undefined : focusable(focused)?.getBoundingClientRect();
   const is_seen = held !== undefined && held.bottom > 0 && held.top < window.innerHeight;
-  document.title = state.covered ? "Predict, then look" : own_title;
   root.toggleAttribute("data-arriving", drawn_step >= 0 && drawn_step !== state.step);
   drawn_step = state.step;
   let at = 0;

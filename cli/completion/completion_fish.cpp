@@ -64,13 +64,14 @@ std::string fish_quoted(std::string_view text) { return "'" + backslashed(text, 
 
 // If the value is optional, fish must not require one.
 std::string value_flags(const ValueType& value) {
-  const std::string choices = fish_quoted(joined(value.choices, " "));
+  std::vector<std::string> words = value.choices;
   std::string flags;
   if (value.kind == ValueType::Kind::needed) flags = value.path == ValueType::Path::none ? " -x" : " -r";
   if (value.path == ValueType::Path::file) flags += " -F";
-  if (value.path == ValueType::Path::folder) flags += " -f -a '(__fish_complete_directories (commandline -ct) \"\")'";
-  if (value.path == ValueType::Path::named_file) flags += " -f -a '(__regard_named_file)'";
-  if (!value.choices.empty()) flags += " -a " + choices;
+  if (value.path == ValueType::Path::folder) words.push_back("(__fish_complete_directories (commandline -ct) \"\")");
+  if (value.path == ValueType::Path::named_file) words.push_back("(__regard_named_file)");
+  if (words.size() > value.choices.size()) flags += " -f";
+  if (!words.empty()) flags += " -a " + fish_quoted(joined(words, " "));
   return flags;
 }
 

@@ -28,12 +28,15 @@ std::string message_and_action(const CommandOption& option, bool is_argument) {
   const std::string shown = is_argument ? option.names.front() : joined(value.alternatives, "|");
   std::string action;
   const std::string choices = joined(value.choices, " ");
+  const auto with_choices = [&](const std::string& paths) {
+    return value.choices.empty() ? paths : fmt::format("{{ compadd -- {}; {} }}", choices, paths);
+  };
   switch (value.path) {
     case ValueType::Path::file:
-      action = value.choices.empty() ? "_files" : "{ compadd -- " + choices + "; _files }";
+      action = with_choices("_files");
       break;
     case ValueType::Path::folder:
-      action = "_files -/";
+      action = with_choices("_files -/");
       break;
     case ValueType::Path::named_file:
       action = "_regard_named_file";

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Builds a project against Regard in one of the supported ways and runs it; each mode is a ctest test.
-#   run.sh install       BUILD             installs the library, io, model, explain and program, as far as they are built,
+#   run.sh install       BUILD             installs the library, its components and the program, as far as they are built,
 #                                          into BUILD/consumers/prefix
 #   run.sh find_package  BUILD             find_package, static or shared as BUILD is; writes BUILD/consumers/bits.txt
 #   run.sh pkg_config    BUILD             the C interface from C99, with pkg-config
@@ -61,7 +61,7 @@ case $mode in
     test -f "$headers/attention.h" && test ! -e "$headers/io"
     explains_lack io "is not installed in $prefix; configure Regard with REGARD_IO=ON"
     if compgen -G "$build/src/explain/libregard_explain*" >/dev/null; then
-      for component in io model train explain; do
+      for component in io model train explain distributed; do
         if [ $component != io ]; then
           explains_lack $component "the component $component is not installed in $prefix; configure Regard with REGARD_${component^^}=ON"
         fi
@@ -71,7 +71,7 @@ case $mode in
       done
       diff <(cd "$root/include/regard" && find . | sort) <(cd "$headers" && find . | sort)
     fi
-    explains_lack nonsense 'there is no component nonsense; expected io, model, train or explain'
+    explains_lack nonsense 'there is no component nonsense; expected io, model, train, explain or distributed'
     if [ -f "$build/cli/regard.1" ]; then
       cmake --install "$build" --prefix "$prefix" --component program
       for written in man/man1/regard.1 bash-completion/completions/regard zsh/site-functions/_regard \
@@ -85,7 +85,7 @@ case $mode in
     if compgen -G "$libdir/libregard_explain*" >/dev/null; then components=explain; fi
     configure_and_run find_package -DCMAKE_PREFIX_PATH="$prefix" -DCOMPONENTS=$components >"$scratch/bits.txt"
     cat "$scratch/bits.txt"
-    if [ "$components" = explain ]; then "$scratch/find_package/explain_consumer"; fi
+    if [ "$components" = explain ]; then "$scratch/find_package/explain_consumer" && "$scratch/find_package/distributed_consumer"; fi
     needed=$(readelf -d "$scratch/find_package/consumer" | grep -c 'NEEDED.*libregard\.so\.[0-9]*\.[0-9]*\]' || true)
     if [ "$shared" = yes ]; then test "$needed" -eq 1; else test "$needed" -eq 0; fi
     ;;

@@ -63,7 +63,7 @@ class Pages:
         return page
 
     def requested(self, url, path):
-        if url.split("#")[0] != path.as_uri() and not url.startswith("data:"):
+        if url.split("#")[0] != path.as_uri() and not url.startswith(("data:", "blob:")):
             self.complaints.append(f"request: {url}")
 
     def close(self):

@@ -56,8 +56,8 @@ def program(folder, prefix, language, name, text):
     compiler = ["gcc", "-std=c99"] if language == "c" else ["g++", "-std=c++20"]
     launcher = os.environ.get("CMAKE_CXX_COMPILER_LAUNCHER", "").split()
     run([*launcher, *compiler, *FLAGS, "-O1", "-I", prefix / "include", "-c", source, "-o", f"{binary}.o"])
-    run(["g++", f"{binary}.o", "-L", library, "-lregard_explain", "-lregard_train", "-lregard_model", "-lregard_io", "-lregard", "-lfmt",
-         "-lutf8proc", "-pthread", "-lm", "-o", binary])
+    run(["g++", f"{binary}.o", "-L", library, "-lregard_distributed", "-lregard_explain", "-lregard_train", "-lregard_model",
+         "-lregard_io", "-lregard", "-lfmt", "-lutf8proc", "-pthread", "-lm", "-o", binary])
     run([binary], cwd=folder)
 
 

@@ -9,9 +9,9 @@
 //     {"do": "lessons"}      {"do": "lesson", "name": …, "layout": "columns"}
 //     {"do": "explain", "lesson": …} and the input's JSON
 //     {"do": "csv", "name": …} or {"do": "npy", "name": …} and the bytes of a file: its matrix
-//     {"do": "write_npy"} and {"name": matrix}: an NPY file, in base 64
+//     {"do": "write_npy"} and {"name": matrix}: an NPY file, as hexadecimal digits
 //
-// Errors become JavaScript Errors (src/wasm/throw.cpp).
+// Errors become JavaScript Errors (web/core/platform/throw.cpp).
 // Read next: web/live/core.js.
 #include <cstdlib>
 #include <cstring>
@@ -22,7 +22,6 @@
 #include <string>
 #include <utility>
 
-#include "explain/report/html_page.h"
 #include "regard/explain/compare.h"
 #include "regard/explain/lesson.h"
 #include "regard/explain/sentence_html.h"
@@ -147,7 +146,7 @@ std::string lesson(const JsonFields& request) {
   ExplainInput input = lesson_input(request.text("name"));
   const std::string own_layout = input.settings.layout == Layout::rows ? "\"rows\"" : "\"columns\"";
   if (request.find("layout") != nullptr) input = with_layout(std::move(input), parse_layout(request.text("layout")));
-  return explained(input, text_or(request, "command"), 
+  return explained(input, text_or(request, "command"),
                    {{"input", write_explain_input(input)}, {"own_layout", own_layout}});
 }
 
@@ -168,10 +167,15 @@ std::string matrix_answer(const Matrix& matrix) {
 std::string npy_file(std::string_view payload) {
   const ExplainInput input = read_explain_input(payload, "the numbers");
   if (input.matrices.size() != 1) throw InvalidArgument("an NPY file has one matrix");
-  const std::string file = write_npy(input.matrices[0].matrix);
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string file;
+  for (const char byte : write_npy(input.matrices[0].matrix)) {
+    file += kDigits[static_cast<unsigned char>(byte) >> 4];
+    file += kDigits[static_cast<unsigned char>(byte) & 15];
+  }
   JsonWriter json;
   json.begin_object();
-  json.string("file", base64_of(std::as_bytes(std::span(file))));
+  json.string("file", file);
   json.end_object();
   return json.take();
 }

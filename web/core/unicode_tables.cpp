@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Writes the tables of src/wasm/utf8proc.cpp to standard output. It runs on the machine that builds, and asks utf8proc
-// for every code point, so that the page and the terminal agree by construction.
+// Writes the tables of web/core/platform/utf8proc.cpp to standard output. It runs on the machine that builds, and asks
+// utf8proc for every code point, so that the page and the terminal agree by construction.
 //
 //     kBlockOf      [code / 128] ─▶ number of a block
 //     kKindOf       [block][code % 128] ─▶ kind       kKinds  [kind] ─▶ category, combining class, width
 //     kLower        code, its lower case, ascending   kParts  code, its canonical decomposition (Hangul is computed)
 //
-// Read next: src/wasm/utf8proc.cpp.
+// Read next: web/core/platform/utf8proc.cpp.
 #include <utf8proc.h>
 
 #include <algorithm>

@@ -93,9 +93,13 @@ export function open_sentence() {
   const header = el("header", { class: "sentence-header live" }, slots.top, line.element, change, status,
     el("p", { class: "second-line" }, el("label", { for: "second" }, "compare with a second sentence"), " ", second), second_note, slots.above, slots.below, speaker);
 
-  /** @param {string} text */
-  const say = (text) => { status.textContent = text; };
-  const hint = () => say(first.sentence?.causal ? "Type a text. Click a token to choose it; x hides it." : "Type your own sentence. Click a word to choose it; x hides it.");
+  /** @param {string} text @param {boolean} urgent also shown when there is a change to report */
+  const say = (text, urgent = false) => {
+    if (status.textContent !== text) status.textContent = text;
+    status.classList.toggle("urgent", urgent);
+  };
+  const hint = () => say(first.sentence?.causal ? "Type a text. Click a token to choose it; x, or “hide” in its row, hides it."
+    : "Type your own sentence. Click a word to choose it; x, or “hide” in its row, hides it.");
 
   /** @type {Partial<import("../page.js").Hooks>} */
   const own_hooks = {};
@@ -248,10 +252,12 @@ export function open_sentence() {
 
   function ask() {
     if (!ready) return;
-    root.classList.toggle("stale", wanted.text.trim() === "");
-    if (wanted.text.trim() === "") {
+    const empty = wanted.text.trim() === "";
+    root.classList.toggle("stale", empty);
+    if (empty) {
       answers.withdraw("sentence");
-      say("The text is empty: type a word.");
+      change.textContent = "";
+      say("The text is empty: type a word.", true);
       return;
     }
     ask_core(true);
@@ -295,7 +301,7 @@ export function open_sentence() {
       open: quick && state.open.startsWith("row ") && Number(state.open.split(" ")[1]) >= data.words.length ? "" : state.open }, in_text);
     if (text !== wanted.text) return;
     if (data.warning === undefined || !data.warning.includes("truncat")) hint();
-    else say(shown(data.warning));
+    else say(shown(data.warning), true);
     compare();
   }
 
@@ -304,7 +310,7 @@ export function open_sentence() {
     ready = false;
     line.close();
     if (retried) {
-      say(`This text cannot be shown: ${shown(reason)}`);
+      say(`This text cannot be shown: ${shown(reason)}`, true);
     } else {
       retried = true;
       [wanted.query, wanted.hidden] = [null, []];
@@ -397,7 +403,7 @@ export function open_sentence() {
     ready = false;
     line.close();
     line.replace((kept ?? current()).data.text);
-    say(`This page cannot compute (${shown(reason)}). It shows one sentence, and every figure works as in any page of regard.`);
+    say(`This page cannot compute (${shown(reason)}). It shows one sentence, and every figure works as in any page of regard.`, true);
   }
   let begun = false;
   return {

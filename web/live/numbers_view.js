@@ -461,7 +461,7 @@ export function open_numbers(has_sentence) {
       return;
     }
     answers.ask({ kind: `save ${name}`, request: { do: "write_npy" }, payload: JSON.stringify({ M: matrix }), then: (answer) => {
-      const bytes = Uint8Array.from(atob(answer.rest.file), (c) => c.charCodeAt(0));
+      const bytes = Uint8Array.from(answer.rest.file.match(/../g) ?? [], (/** @type {string} */ digits) => parseInt(digits, 16));
       save_file(`${name}.npy`, bytes, "application/octet-stream");
     }, failed: (reason) => wrong(told(reason)) });
   }

@@ -38,10 +38,11 @@ export function places_of(text, words) {
 }
 
 /**
- * Where a place of one text is in another: what both have in common at the beginning and at the end stays.
+ * Where a place of one text is in another: what both have in common at the beginning and at the end stays. `own` means
+ * that nothing outside the place was edited, or nothing of it.
  * @param {string} old
  * @param {string} text
- * @returns {(begin: number, end: number) => {begin: number, end: number, kept: boolean}}
+ * @returns {(begin: number, end: number) => {begin: number, end: number, own: boolean}}
  */
 export function edit_between(old, text) {
   const most = Math.min(old.length, text.length);
@@ -50,15 +51,15 @@ export function edit_between(old, text) {
   while (tail < most - head && old[old.length - 1 - tail] === text[text.length - 1 - tail]) ++tail;
   const moved = text.length - old.length;
   return (begin, end) => {
-    if (end <= head) return { begin, end, kept: true };
-    if (begin >= old.length - tail) return { begin: begin + moved, end: end + moved, kept: true };
-    return { begin: Math.min(begin, head), end: Math.max(end + moved, head), kept: false };
+    if (end <= head) return { begin, end, own: true };
+    if (begin >= old.length - tail) return { begin: begin + moved, end: end + moved, own: true };
+    return { begin: Math.min(begin, head), end: Math.max(end + moved, head), own: begin <= head && old.length - tail <= end };
   };
 }
 
 /**
- * The word that a word of the old text has become: the one in its place, else one of the same spelling, else the
- * one that overlaps its place; or, if `nearest`, the nearest one. -1 if there is none.
+ * The word that a word of the old text has become: the one in its place, unless more than the word was replaced; or, if
+ * `nearest`, one of the same spelling, or the nearest one. -1 if there is none.
  * @param {Span} span
  * @param {string} old
  * @param {string} text
@@ -78,10 +79,10 @@ export function follow(span, old, text, spans, nearest) {
   const exact = best((one) => (one.text === span.text && overlaps(one) ? distance(one) : Infinity));
   if (exact >= 0) return exact;
   // A letter typed at the edge of a word extends it.
-  const grown = best((one) => (one.begin <= to.begin && one.end >= to.end && to.end > to.begin ? distance(one) : Infinity));
+  const grown = best((one) => (to.own && one.begin <= to.begin && one.end >= to.end && to.end > to.begin ? distance(one) : Infinity));
   if (grown >= 0) return grown;
   const same = nearest ? best((one) => (one.text === span.text ? distance(one) : Infinity)) : -1;
   if (same >= 0) return same;
-  const inside = best((one) => (overlaps(one) ? distance(one) : Infinity));
+  const inside = best((one) => (to.own && overlaps(one) ? distance(one) : Infinity));
   return inside >= 0 || !nearest ? inside : best(distance);
 }

@@ -61,25 +61,38 @@ std::string base64_of(std::span<const std::byte> bytes) {
   return text;
 }
 
-std::string page_html(std::string_view title, const std::vector<NamedText>& data) {
-  const PageAssets assets = page_assets();
+std::string page_begin(std::string_view title, const PageFrame& frame) {
   std::string html = fmt::format(
       "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; script-src 'sha256-{}'; "
+      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; script-src 'sha256-{}'{}{}; "
       "style-src 'sha256-{}'; img-src data:; base-uri 'none'; form-action 'none'\">\n"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
       "<meta name=\"color-scheme\" content=\"light dark\">\n"
       "<meta name=\"generator\" content=\"regard {}\">\n"
       "<link rel=\"icon\" href=\"data:,\">\n<title>{}</title>\n<style>",
-      base64_of_hex(assets.script_sha256), base64_of_hex(assets.style_sha256), version(), escape_for_markup(title));
-  html += assets.style;
+      base64_of_hex(frame.script_sha256), frame.more_policy.empty() ? "" : " ", frame.more_policy,
+      base64_of_hex(frame.style_sha256), version(), escape_for_markup(title));
+  html += frame.style;
   html +=
       "</style>\n</head>\n<body>\n<noscript><p>This page is drawn from the data in this file and requires "
       "JavaScript. Without JavaScript, use the text output of regard.</p></noscript>\n";
+  return html;
+}
+
+void append_data(std::string& html, const std::vector<NamedText>& data) {
   for (const NamedText& text : data) {
     html.append("<script type=\"application/json\" id=\"").append(text.name).append("\">");
     html.append(text.text).append("</script>\n");
   }
+}
+
+std::string page_html(std::string_view title, const std::vector<NamedText>& data) {
+  const PageAssets assets = page_assets();
+  std::string html = page_begin(title, {.script_sha256 = assets.script_sha256,
+                                        .style = assets.style,
+                                        .style_sha256 = assets.style_sha256,
+                                        .more_policy = {}});
+  append_data(html, data);
   html.append("<script>").append(assets.script).append("</script>\n</body>\n</html>\n");
   return html;
 }

@@ -6,8 +6,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 
+#include "chosen_steps.h"
 #include "explain/report/json_style.h"
 
 namespace regard::inline v0 {
@@ -56,11 +56,6 @@ void write_cell(JsonWriter& json, const CellDerivation& work, const Cell& cell) 
   }
   for (const NamedText& line : work.lines) json.string(line.name, line.text);
   json.end_object();
-}
-
-bool has_cell(const Matrix& m, const Cell& cell) {
-  return cell.row >= 0 && cell.row < m.num_rows && cell.column >= 0 && cell.column < m.num_columns && cell.head >= 0 &&
-         cell.head < m.num_heads;
 }
 
 void write_sample(JsonWriter& json, std::string_view name, const ScoreSample& sample) {
@@ -142,10 +137,6 @@ void write_step(JsonWriter& json, const Explanation& explanation, const Step& st
   json.end_object();
 }
 
-bool is_chosen(const Step& step, std::size_t index, const std::string& wanted) {
-  return wanted.empty() || step.name == wanted || std::to_string(index) == wanted;
-}
-
 }  // namespace
 
 std::string render_json(const Explanation& explanation, const JsonOptions& options, const std::stop_token& stop) {
@@ -167,17 +158,8 @@ std::string render_json(const Explanation& explanation, const JsonOptions& optio
   json.end_array();
   json.name("steps");
   json.begin_array();
-  bool any = false;
-  bool any_cell = !options.cell;
-  for (std::size_t i = 0; i < explanation.steps.size(); ++i) {
-    const Step& step = explanation.steps[i];
-    if (!is_chosen(step, i, options.step)) continue;
-    any = true;
-    any_cell = any_cell || has_cell(step.result, *options.cell);
-    write_step(json, explanation, step, i, options);
-  }
-  // The text renderer checks steps and cells, so that both reject the same ones with the same message.
-  if (!any || !any_cell) (void)render_text_pages(explanation, TextOptions{.step = options.step, .cell = options.cell});
+  for (const std::size_t i : chosen_steps(explanation, options.step, options.cell))
+    write_step(json, explanation, explanation.steps[i], i, options);
   json.end_array();
   json.strings("errata", explanation.errata);
   json.end_object();

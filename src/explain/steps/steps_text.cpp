@@ -10,8 +10,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 
+#include "chosen_steps.h"
 #include "explain/report/table.h"
 #include "explain/report/terminal.h"
 #include "findings.h"
@@ -239,11 +239,9 @@ class PageWriter {
     const std::vector<std::string> picture = picture_lines(context(), step);
     if (!picture.empty()) text_ += "\n";
     lines(picture);
-    const bool has_cell = options_.cell && options_.cell->row < step.result.num_rows &&
-                          options_.cell->column < step.result.num_columns &&
-                          options_.cell->head < step.result.num_heads;
-    std::vector<std::string> working =
-        has_cell ? cell_lines(context(), step, style) : example_lines(context(), step, style);
+    std::vector<std::string> working = options_.cell && has_cell(step.result, *options_.cell)
+                                           ? cell_lines(context(), step, style)
+                                           : example_lines(context(), step, style);
     if (!working.empty()) text_ += "\n";
     lines(working);
     const std::vector<std::string> document = document_lines(context(), step);
@@ -265,43 +263,11 @@ class PageWriter {
   std::string text_;
 };
 
-// The indices of the steps that `wanted` names: all, a number counted from 0, or a name.
-std::vector<std::size_t> chosen_steps(const Explanation& explanation, const std::string& wanted) {
-  std::vector<std::size_t> all;
-  std::string names;
-  for (std::size_t i = 0; i < explanation.steps.size(); ++i) {
-    if (explanation.steps[i].name == wanted) return {i};
-    all.push_back(i);
-    names += fmt::format("{}{} {}", i == 0 ? "" : ", ", i, escape_for_terminal(explanation.steps[i].name));
-  }
-  if (wanted.empty()) return all;
-  std::size_t number = 0;
-  const auto [end, error] = std::from_chars(wanted.data(), wanted.data() + wanted.size(), number);
-  if (error == std::errc() && end == wanted.data() + wanted.size() && number < all.size()) return {number};
-  throw InvalidArgument(fmt::format("step \"{}\" does not exist; choose one of {}", text_in_message(wanted), names));
-}
-
-void check_cell(const Explanation& explanation, const std::vector<std::size_t>& steps, const Cell& cell) {
-  std::string shapes;
-  for (std::size_t i : steps) {
-    const Step& step = explanation.steps[i];
-    const Matrix& m = step.result;
-    if (cell.row >= 0 && cell.row < m.num_rows && cell.column >= 0 && cell.column < m.num_columns && cell.head >= 0 &&
-        cell.head < m.num_heads)
-      return;
-    shapes += fmt::format("{}{} is {}", shapes.empty() ? "" : ", ", step.name, shape_text(m));
-  }
-  throw InvalidArgument(fmt::format("cell {},{}{} does not exist: {}", cell.row, cell.column,
-                                    cell.head == 0 ? "" : fmt::format(" of head {}", cell.head),
-                                    escape_for_terminal(shapes)));
-}
-
 }  // namespace
 
 std::vector<std::string> render_text_pages(const Explanation& explanation, const TextOptions& options,
                                            const std::stop_token& stop) {
-  const std::vector<std::size_t> steps = chosen_steps(explanation, options.step);
-  if (options.cell) check_cell(explanation, steps, *options.cell);
+  const std::vector<std::size_t> steps = chosen_steps(explanation, options.step, options.cell);
   PageWriter writer(explanation, options, stop);
   std::vector<std::string> pages;
   if (options.step.empty()) pages.push_back(writer.first_page());

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// `regard live -o FILE`: writes a page that computes. It contains the core and the installed model, and recomputes
+// everything that it shows while the reader types.
+//
+//     model ── rounded ──▶ files in memory ┬─ first picture of the text ─┐
+//     core (WebAssembly) ── gzip ──────────┴─────────────────────────────┴─▶ one HTML file, or a folder for a server
+//
+// Read next: core_module.h, regard/explain/live_html.h, docs/guide/live.md.
+#include <fmt/format.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "core_module.h"
+#include "program.h"
+#include "pull/model_cache.h"
+#include "regard/explain/lesson.h"
+#include "regard/explain/live_html.h"
+#include "regard/explain/sentence_html.h"
+
+namespace regard::program {
+namespace {
+
+constexpr std::uint64_t kMaxModelBytes = std::uint64_t{1} << 30;
+constexpr const char* kExampleText = "he sat on the bank of the river";
+constexpr const char* kExampleWord = "bank";
+constexpr const char* kFirstLesson = "three-words";
+
+struct LiveArguments {
+  std::string text, query, output, site;
+  std::string weights = "int8";
+};
+
+struct Weights {
+  const char* name;
+  const char* model;
+  std::optional<RoundedType> rounded;
+};
+constexpr std::array kWeights = {Weights{"int8", "minilm-int8", RoundedType::int8},
+                                 Weights{"f16", "minilm-f16", RoundedType::float16},
+                                 Weights{"f32", "minilm", std::nullopt}};
+
+std::string gzip(std::span<const std::byte> bytes) {
+  constexpr int kGzip = 16, kWindowBits = 15, kMemoryLevel = 9;
+  z_stream stream{};
+  if (deflateInit2(&stream, Z_BEST_COMPRESSION, Z_DEFLATED, kWindowBits + kGzip, kMemoryLevel, Z_DEFAULT_STRATEGY) !=
+      Z_OK)
+    throw std::bad_alloc();
+  const std::unique_ptr<z_stream, int (*)(z_stream*)> end(&stream, deflateEnd);
+  std::string packed(deflateBound(&stream, bytes.size()), '\0');
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(bytes.data()));
+  stream.avail_in = static_cast<uInt>(bytes.size());
+  stream.next_out = reinterpret_cast<Bytef*>(packed.data());
+  stream.avail_out = static_cast<uInt>(packed.size());
+  if (deflate(&stream, Z_FINISH) != Z_STREAM_END) throw std::runtime_error("the core cannot be compressed");
+  packed.resize(stream.total_out);
+  return packed;
+}
+
+ModelInMemory model_files(const Weights& weights) {
+  const std::string folder = model_folder(kPulledModel);
+  if (weights.rounded) return rounded_model(folder, *weights.rounded, weights.model);
+  const auto file = [&folder](const char* name) { return read_text(folder + "/" + name, kMaxModelBytes); };
+  const std::string bytes = file("model.safetensors");
+  const std::span<const std::byte> all = std::as_bytes(std::span(bytes));
+  return {.name = weights.model,
+          .config_json = file("config.json"),
+          .tokenizer_json = file("tokenizer.json"),
+          .safetensors = share_bytes({all.begin(), all.end()})};
+}
+
+void add_model(const LiveArguments& arguments, const ModelInMemory& files, LivePage& page) {
+  const SentenceModel model = read_sentence_model(files);
+  const bool own = !arguments.text.empty();
+  const std::string text = own ? arguments.text : kExampleText;
+  const std::string query = own ? arguments.query : kExampleWord;
+  usage("", [&] {
+    const SentenceAnalysis analysis = analyze_sentence(model, text, {.query = query, .truncate = true});
+    page.first = sentence_page_data(model, analysis, {.command = command_line()});
+  });
+  page.title = text;
+  page.model = files.name;
+  const auto bytes_of = [](const std::string& file) { return std::as_bytes(std::span(file)); };
+  page.files = {{"config.json", bytes_of(files.config_json)},
+                {"tokenizer.json", bytes_of(files.tokenizer_json)},
+                {"model.safetensors", files.safetensors.span()}};
+}
+
+void write_page(const LiveArguments& arguments, const LivePage& page) {
+  OutputFiles files;
+  const auto write = [&files](const std::string& path, const void* bytes, std::size_t count) {
+    files.write(files.add(path), bytes, count);
+  };
+  if (!arguments.output.empty()) {
+    const std::string html = render_live_html(page);
+    write(arguments.output, html.data(), html.size());
+  }
+  std::optional<OutputFolder> folder;
+  if (!arguments.site.empty()) {
+    folder.emplace(arguments.site);
+    const std::string html = render_live_site(page);
+    write((folder->path() / "index.html").string(), html.data(), html.size());
+    write((folder->path() / "core.wasm.gz").string(), page.core.data(), page.core.size());
+    for (const LiveFile& file : page.files)
+      write((folder->path() / file.name).string(), file.bytes.data(), file.bytes.size());
+  }
+  files.commit();
+}
+
+void live(const LiveArguments& arguments) {
+  if (core_module().empty())
+    throw std::runtime_error(
+        "this program was built without the core of live pages; install clang-19 lld-19 wasi-libc "
+        "libc++-19-dev-wasm32 libc++abi-19-dev-wasm32 libclang-rt-19-dev-wasm32, and build it again");
+  const std::string core = gzip(core_module());
+  LivePage page{.core = std::as_bytes(std::span(core)), .weights = arguments.weights};
+  const auto weights =
+      std::find_if(kWeights.begin(), kWeights.end(), [&](const Weights& one) { return arguments.weights == one.name; });
+  ModelInMemory files;
+  if (weights != kWeights.end()) {
+    files = model_files(*weights);
+    if (weights->rounded) page.errors = &minilm_rounding_errors(*weights->rounded);
+    add_model(arguments, files, page);
+  } else {
+    const Explanation lesson = explain(lesson_input(kFirstLesson));
+    page.title = "Attention, step by step";
+    page.first = page_data(lesson, {.command = command_line()});
+  }
+  write_page(arguments, page);
+  if (!arguments.output.empty() && arguments.output != "-")
+    write_stdout(page_line(arguments.output, "type your own sentence").substr(1));
+  if (!arguments.site.empty())
+    write_stdout(fmt::format("  site   {}: put its files on any web server\n", arguments.site));
+}
+
+}  // namespace
+
+void add_live(CLI::App& app) {
+  auto arguments = std::make_shared<LiveArguments>();
+  CLI::App* command = app.add_subcommand("live", "Write a page that recomputes attention while one types");
+  command->add_option("text", arguments->text, "the sentence that the page opens with")->type_name("\"TEXT\"");
+  command->add_option("--query", arguments->query, "the query word that the page opens with")->type_name("WORD");
+  command
+      ->add_option("-o,--output", arguments->output, "write one HTML file, which needs no network; -:\nstandard output")
+      ->type_name("FILE");
+  command->add_option("--site", arguments->site, "write the same as files for a web server")->type_name("FOLDER");
+  command
+      ->add_option("--weights", arguments->weights,
+                   "the model in the page: minilm-int8 (30 MB,\nthe default), minilm-f16 (60 MB), minilm (120 MB),\n"
+                   "or none: lessons and matrices only")
+      ->type_name("int8|f16|f32|none");
+  command->footer(
+      "EXAMPLES\n"
+      "  regard live -o live.html\n"
+      "  regard live -o live.html \"time flies like an arrow\" --query flies\n"
+      "  regard live -o lessons.html --weights none\n"
+      "  regard live --site site\n"
+      "\n"
+      "The page runs in Chromium, Firefox and Safari, from a file or from a server.\n"
+      "Its numbers are those of regard explain --model minilm-int8.");
+  command->callback([arguments] {
+    const bool known =
+        arguments->weights == "none" || std::any_of(kWeights.begin(), kWeights.end(),
+                                                    [&](const Weights& one) { return arguments->weights == one.name; });
+    if (!known) throw UsageError("--weights is \"" + arguments->weights + "\"; expected int8, f16, f32 or none");
+    if (arguments->output.empty() && arguments->site.empty())
+      throw UsageError("nothing to write; give -o FILE for one file or --site FOLDER for a web server");
+    if (arguments->weights == "none" && !arguments->text.empty())
+      throw UsageError("a sentence needs a model, and --weights none has none; give one of them");
+    if (!arguments->query.empty() && arguments->text.empty())
+      throw UsageError("--query names a word of the sentence; give one in quotes");
+    live(*arguments);
+  });
+}
+
+}  // namespace regard::program

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Attention over several ranks: which rank holds and computes what, and which rows and keys it needs from whom.
+///
+/// @verbatim
+///     scheme   a rank computes               it receives
+///     heads    some heads, all rows          rows and keys of its heads; context returns to the holder of a row
+///     rows     some rows, all heads          the keys that its rows see, one key/value head at a time
+///     keys     partial results of its keys   query rows; then partial results of its heads, merged in key order
+/// @endverbatim
+///
+/// Pure arithmetic: nothing is sent here. All ranks derive the same plan from the same problem. With each scheme, the
+/// results are bit-identical to those of one machine. Derivation of the volumes: docs/derivations/ranks.md.
+///
+/// Read next: src/distributed/plans.cpp.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "regard/attention.h"
+#include "regard/export.h"
+#include "regard/tensor.h"
+
+namespace regard::inline v0 {
+
+/// The indices `first ≤ i < end`.
+struct IndexRange {
+  Index first = 0;  ///< First index.
+  Index end = 0;    ///< Index after the last; at least `first`.
+  /// Returns the number of indices.
+  Index size() const { return end - first; }
+  /// Compares both ends.
+  bool operator==(const IndexRange&) const = default;
+};
+
+/// Which keys a row sees, as far as this is known without the elements of a mask.
+///
+/// The members have the meaning of those of AttentionOptions. Options that only hide further keys (masks, segments, key
+/// lengths) can be added to a call without changing its plan; a call with `prefix` is planned without `causal`.
+struct RowVisibility {
+  bool causal = false;  ///< Whether the query at position p attends only to keys `j ≤ p`.
+  /// Position of row 0 of each sequence, or how rows are aligned with keys.
+  std::variant<Index, QueryAlignment> query_offset = Index{0};
+  Window window{};                    ///< Sliding window around the position of the query.
+  std::vector<Index> query_starts{};  ///< First row of each packed sequence, n + 1 entries; empty: one sequence.
+  std::vector<Index> key_starts{};    ///< First key of each packed sequence, n + 1 entries; empty: one sequence.
+};
+
+/// An attention call whose rows and keys are distributed over ranks.
+///
+/// Rank r holds the rows `row_starts[r] ≤ i < row_starts[r + 1]` of query and context, and the keys
+/// `key_starts[r] ≤ j < key_starts[r + 1]` of key and value, of all heads and batch entries. Ranges may be empty.
+struct DistributedProblem {
+  std::vector<Index> row_starts{};  ///< First row of each rank, N + 1 entries from 0 to L.
+  std::vector<Index> key_starts{};  ///< First key of each rank, N + 1 entries from 0 to S.
+  Index batch = 1;                  ///< B, number of batch entries.
+  Index num_heads = 1;              ///< H, number of query heads.
+  Index num_kv_heads = 1;           ///< Hkv, number of key/value heads; divides H.
+  Index head_size = 64;             ///< D, head size of query and key.
+  Index value_head_size = 64;       ///< Dv, head size of value.
+  Index element_bytes = 4;          ///< Bytes of an element of query, key, value and context.
+  Index partial_bytes = 4;          ///< Bytes of an element of a partial result.
+  RowVisibility visibility{};       ///< Which keys a row sees.
+};
+
+/// How the work of an attention call is divided.
+enum class DistributedScheme {
+  heads,  ///< Each rank computes some heads (DeepSpeed-Ulysses, arXiv 2309.14509).
+  rows,   ///< Each rank computes some rows with gathered keys (Llama 3, arXiv 2407.21783, section 3.3.2).
+  keys    ///< Each rank computes partial results over its own keys (tree attention, arXiv 2408.04093).
+};
+
+/// What a transfer contains.
+enum class TransferContent {
+  query,     ///< Rows of query.
+  keys,      ///< Rows of key and value.
+  partials,  ///< Partial results of rows: for each chunk of keys row_max, row_sum and Dv sums.
+  context    ///< Rows of context.
+};
+
+/// What one rank sends to another.
+struct RankTransfer {
+  TransferContent content = TransferContent::query;  ///< What is sent.
+  Index from = 0;                                    ///< Rank that sends.
+  Index to = 0;                                      ///< Rank that receives.
+  std::vector<IndexRange> indices{};                 ///< Rows, or with `keys` keys: ascending, not adjacent.
+  IndexRange heads{};                                ///< Query heads, or with `keys` key/value heads.
+  Index chunks = 1;                                  ///< With `partials`, number of chunks of each row; otherwise 1.
+  Index bytes = 0;                                   ///< Size, in bytes.
+};
+
+/// What one rank computes.
+struct RankWork {
+  std::vector<IndexRange> rows{};  ///< Rows: ascending, not adjacent.
+  IndexRange heads{};              ///< Query heads; with `keys`, those whose partial results it merges.
+  IndexRange kv_heads{};           ///< Key/value heads that it reads.
+  std::vector<IndexRange> keys{};  ///< Keys that its rows see: ascending, not adjacent.
+  /// Number of (row, head, key) triples that it computes, of one batch entry.
+  Index pairs = 0;
+  /// Memory for what it receives, in bytes. With `rows`, two key/value heads are in memory at a time.
+  Index buffer_bytes = 0;
+};
+
+/// The division of an attention call.
+struct DistributedPlan {
+  DistributedScheme scheme = DistributedScheme::rows;  ///< How the work is divided.
+  std::vector<RankWork> ranks{};                       ///< What each rank computes.
+  /// What is sent, in the order of content, receiver and sender. Nothing is sent twice, or from a rank to itself.
+  std::vector<RankTransfer> transfers{};
+
+  /// Returns the number of bytes that a rank receives.
+  ///
+  /// @param rank  The rank.
+  /// @return The sum over its transfers.
+  REGARD_EXPORT Index received_bytes(Index rank) const;
+  /// Returns the number of bytes that the busiest receiver receives.
+  REGARD_EXPORT Index max_received_bytes() const;
+  /// Returns the largest number of pairs of a rank divided by the mean over ranks; 1 if there are no pairs.
+  REGARD_EXPORT double imbalance() const;
+};
+
+/// Largest imbalance with which choose_plan() takes a scheme for the number of bytes alone.
+inline constexpr double kMaxImbalance = 1.05;
+
+/// Returns the keys that a row sees.
+///
+/// @param visibility  Which keys a row sees.
+/// @param num_rows    L, number of rows.
+/// @param num_keys    S, number of keys.
+/// @param row         The row.
+/// @return The keys, one range; `{0, 0}` if it sees none.
+/// @throws InvalidArgument  as plan_rows() does, and if row is out of range.
+REGARD_EXPORT IndexRange visible_keys(const RowVisibility& visibility, Index num_rows, Index num_keys, Index row);
+
+/// Cuts `length` indices into contiguous ranges of equal length, up to one.
+///
+/// @param length  Number of indices.
+/// @param ranks   N, number of ranges.
+/// @param grain   All cuts except the end are multiples of this number, such as kAttentionChunkKeys.
+/// @return N + 1 starts, from 0 to length: `⌊r · ⌈length / grain⌉ / N⌋ · grain`.
+/// @throws InvalidArgument  if length is negative, or if ranks or grain is below 1.
+REGARD_EXPORT std::vector<Index> split_evenly(Index length, Index ranks, Index grain = 1);
+
+/// Cuts the rows into contiguous ranges of equal work, as near as whole rows allow: for a causal mask at about
+/// `L · √(r / N)`. With these as row_starts, plan_rows() moves no row.
+///
+/// @param visibility  Which keys a row sees.
+/// @param num_rows    L, number of rows.
+/// @param num_keys    S, number of keys.
+/// @param ranks       N, number of ranges.
+/// @return N + 1 starts, from 0 to L. The pairs of a range exceed the mean by at most those of one row, and one.
+/// @throws InvalidArgument  as plan_rows() does.
+REGARD_EXPORT std::vector<Index> split_by_work(const RowVisibility& visibility, Index num_rows, Index num_keys,
+                                               Index ranks);
+
+/// Gives each rank about equal work by moving rows from the end of the ranges with more than the mean to ranks with
+/// less. With equal shares and a causal mask, at most about half of a rank's rows move.
+///
+/// @param visibility  Which keys a row sees.
+/// @param row_starts  First row that each rank holds, N + 1 entries from 0 to L.
+/// @param num_keys    S, number of keys.
+/// @return For each rank the rows that it computes, ascending, not adjacent: for plan_rows(). Its pairs exceed the mean
+///         by at most those of two rows, and N.
+/// @throws InvalidArgument  as plan_rows() does.
+REGARD_EXPORT std::vector<std::vector<IndexRange>> balance_rows(const RowVisibility& visibility,
+                                                                std::span<const Index> row_starts, Index num_keys);
+
+/// Plans the scheme `heads`: rank r has key/value heads `⌊r · Hkv / N⌋` to `⌊(r + 1) · Hkv / N⌋` and their query heads.
+///
+/// With equal shares of S keys and L rows, a rank receives `(N − 1) / N² · (L · H + S · Hkv) · (D + Dv)` elements.
+///
+/// @param problem  The call.
+/// @return The plan. Ranks beyond the number of key/value heads compute nothing.
+/// @throws InvalidArgument  as plan_rows() does.
+REGARD_EXPORT DistributedPlan plan_heads(const DistributedProblem& problem);
+
+/// Plans the scheme `rows`.
+///
+/// With equal shares of S keys that are all seen, a rank receives `(N − 1) / N · S · Hkv · (D + Dv)` elements of keys.
+///
+/// @param problem          The call.
+/// @param computed_rows  For each rank the rows that it computes, such as those of balance_rows(); each row once. Those
+///                       that are held elsewhere are sent there, and their context is sent back. Empty: each rank
+///                       computes the rows that it holds.
+/// @return The plan.
+/// @throws InvalidArgument  in any of these cases:
+///                          - starts are not ascending from 0, or do not fit together
+///                          - computed_rows does not have each row once
+///                          - an extent is below 1, num_kv_heads does not divide num_heads, or a product of extents
+///                            exceeds 2⁶²
+///                          - a window is negative or an offset exceeds 2⁶⁰
+///
+/// @par Example
+/// @code{.cpp}
+/// DistributedProblem problem{.row_starts = split_evenly(length, ranks), .key_starts = split_evenly(length, ranks)};
+/// problem.visibility.causal = true;
+/// const DistributedPlan plan = plan_rows(problem, balance_rows(problem.visibility, problem.row_starts, length));
+/// std::puts(plan_text(problem, plan).c_str());
+/// @endcode
+REGARD_EXPORT DistributedPlan plan_rows(const DistributedProblem& problem,
+                                        std::span<const std::vector<IndexRange>> computed_rows = {});
+
+/// Plans the scheme `keys`, for few rows and many keys (decoding). Rank r merges the partial results of query heads
+/// `⌊r · H / N⌋` to `⌊(r + 1) · H / N⌋` in key order, and sends context to the holders of the rows.
+///
+/// A rank receives `C · L · H / N · (Dv + 2)` elements of partial results, less its own, where C is the number of
+/// chunks of kAttentionChunkKeys keys.
+///
+/// @param problem  The call.
+/// @return The plan.
+/// @throws InvalidArgument  as plan_rows() does, and if a rank's first key is neither a multiple of kAttentionChunkKeys
+///                          nor S, or if sequences are packed.
+REGARD_EXPORT DistributedPlan plan_keys(const DistributedProblem& problem);
+
+/// Chooses the plan in which the busiest receiver receives the fewest bytes.
+///
+/// Candidates are plan_heads() if N ≤ Hkv, plan_rows() with the rows that are held and with those of balance_rows(),
+/// and plan_keys() if its conditions hold. Those with an imbalance above kMaxImbalance are left out; if that leaves
+/// none, the one of the lowest imbalance is taken.
+///
+/// @param problem  The call.
+/// @return The plan.
+/// @throws InvalidArgument  as plan_rows() does.
+REGARD_EXPORT DistributedPlan choose_plan(const DistributedProblem& problem);
+
+/// Returns the name of a scheme.
+///
+/// @param scheme  The scheme.
+/// @return "heads", "rows" or "keys".
+REGARD_EXPORT std::string_view scheme_name(DistributedScheme scheme);
+
+/// Formats a plan: for each rank what it holds, computes, needs, receives and sends, and the imbalance.
+///
+/// @param problem  The call.
+/// @param plan     Its plan.
+/// @return Lines of text.
+REGARD_EXPORT std::string plan_text(const DistributedProblem& problem, const DistributedPlan& plan);
+
+}  // namespace regard::inline v0
