@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <tuple>
 
 #include "support/rejection.h"
 
@@ -292,6 +293,47 @@ TEST(NpyWrite, RoundTrips) {
       EXPECT_EQ(array.shape, shape);
     }
   }
+}
+
+TEST(NpyMatrix, ReadsOneToThreeAxesAsDoubles) {
+  const std::string numbers = bytes_of<std::int32_t>({1, 2, 3, 4, 5, 6});
+  struct Case {
+    std::vector<Index> shape;
+    Index heads, rows, columns;
+  };
+  for (const Case& one : {Case{{6}, 1, 1, 6}, Case{{2, 3}, 1, 2, 3}, Case{{3, 2, 1}, 3, 2, 1}}) {
+    const regard::Matrix m = regard::read_npy(regard::npy_header(ElementType::int32, one.shape) + numbers, "m.npy");
+    EXPECT_EQ(std::tuple(m.num_heads, m.num_rows, m.num_columns), std::tuple(one.heads, one.rows, one.columns));
+    EXPECT_EQ(m.has_heads, one.shape.size() == 3);
+    EXPECT_EQ(m.numbers, (std::vector<double>{1, 2, 3, 4, 5, 6}));
+  }
+}
+
+TEST(NpyMatrix, ReadsColumnMajorInTheOrderOfRows) {
+  const std::string file =
+      file_of("{'descr': '<f8', 'fortran_order': True, 'shape': (2, 3), }\n", bytes_of<double>({1, 4, 2, 5, 3, 6}));
+  EXPECT_EQ(regard::read_npy(file, "m.npy").numbers, (std::vector<double>{1, 2, 3, 4, 5, 6}));
+}
+
+TEST(NpyMatrix, RejectsOtherNumbersOfAxesByName) {
+  for (const auto& [shape, text] : {std::pair{std::vector<Index>{}, "()"}, {{1, 1, 1, 1}, "(1, 1, 1, 1)"}}) {
+    EXPECT_EQ(regard::rejection([&, shape = shape] {
+                regard::read_npy(regard::npy_header(ElementType::float64, shape) + std::string(8, '\0'), "m.npy");
+              }),
+              "m.npy: has shape "s + text + "; expected (rows, columns), or (heads, rows, columns)");
+  }
+}
+
+TEST(NpyMatrix, WritesNumpyBytesAndRoundTrips) {
+  regard::Matrix m = regard::matrix_of({{0.1, -0.0}, {std::numeric_limits<double>::infinity(), 1e-320}});
+  EXPECT_EQ(regard::write_npy(m),
+            regard::npy_header(ElementType::float64, std::vector<Index>{2, 2}) + bytes_of<double>(m.numbers));
+  m.has_heads = true;
+  m.num_heads = 2;
+  m.num_rows = 1;
+  const regard::Matrix again = regard::read_npy(regard::write_npy(m), "m.npy");
+  EXPECT_EQ(std::tuple(again.num_heads, again.num_rows, again.num_columns, again.has_heads), std::tuple(2, 1, 2, true));
+  EXPECT_EQ(again.numbers, m.numbers);
 }
 
 }  // namespace

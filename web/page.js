@@ -117,13 +117,20 @@ function moved_to(wanted) {
  * @property {((address: string) => void)} record stores the state's address
  * @property {(() => void) | null} drawn called after parts were drawn
  * @property {(() => Node | null) | null} foot more for the foot
+ * @property {(() => HTMLElement[]) | null} top parts above the article
+ * @property {(() => HTMLElement[]) | null} whole the parts in place of the article, if there are any
+ * @property {(() => HTMLElement[]) | null} controls parts between the title and the figures of a lesson
+ * @property {(() => HTMLElement[]) | null} given parts between the figures and the steps of a lesson
+ * @property {((old: Element | undefined, part: HTMLElement) => boolean) | null} place called before a part replaces an old one; true if it has become the old one
+ * @property {(() => boolean) | null} navigates whether the live page follows the address by itself
  */
 
 /** @type {Hooks} */
-export const hooks = { header: null, takes: null, record: (address) => history.replaceState(null, "", address), drawn: null, foot: null };
+export const hooks = { header: null, takes: null, record: (address) => history.replaceState(null, "", address), drawn: null, foot: null,
+  top: null, whole: null, controls: null, given: null, place: null, navigates: null };
 
 export function current() {
-  return { data, page, sentence, comparison, state };
+  return { data, page, sentence, comparison, explanation, attentions, state };
 }
 
 /** Brings the parts of a watched run up to date with the state. @type {((state: State) => void) | null} */
@@ -156,7 +163,7 @@ function choosers(a) {
   const line = el("div", { class: "choosers" });
   if (attentions.length > 1) {
     line.append(el("p", { class: "chooser" }, el("span", { class: "chooser-name" }, "Attention "),
-      ...attentions.map((one) => el("button", { type: "button", "data-focus": `attention ${one.name}`, "aria-pressed": String(one === a), click: () => choose_attention(one) },
+      ...attentions.map((one) => el("button", { type: "button", "data-focus": `attention ${one.name}`, "aria-pressed": String(one === a), click: () => choose_attention(attentions.find((now) => now.name === one.name) ?? one) },
         shown(one.symbol), el("span", { class: "own-name" }, ` ${shown(one.name)}`)))));
   }
   const outer = sentence ? { name: "Layer", count: sentence.layers, heads: sentence.heads }
@@ -233,6 +240,9 @@ function arrays_header(a, about) {
 
 /** The parts of the article, from the top. @returns {Generator<HTMLElement, void>} */
 function* article() {
+  yield* hooks.top?.() ?? [];
+  const whole = hooks.whole?.() ?? [];
+  if (whole.length > 0) return yield* whole;
   if (compared_alone) {
     yield el("header", {}, el("p", { class: "citation" }, `“${shown(data.word)}” in ${data.sentences.length} sentences`), el("h1", {}, quoted(data.findings[0])),
       data.hidden ? el("p", { class: "lead" }, quoted(data.findings[1])) : null);
@@ -255,6 +265,7 @@ function* article() {
   const a = attentions.find((one) => one.name === state.attention);
   yield sentence && a ? sentence_header(a) : arrays && a ? arrays_header(a, arrays.about) : el("header", {}, el("h1", { class: state.covered ? "covered" : null }, el("span", {}, quoted(explanation?.title || "Attention, step by step"))),
     explanation?.citation ? el("p", { class: "citation" }, shown(explanation.citation)) : null);
+  if (explanation) yield* hooks.controls?.() ?? [];
   if (a !== undefined) {
     yield el("section", { class: "figure row-section", "aria-label": "the row as a sum" },
       el("div", { class: "top" }, ...(sentence ? [] : arrays ? [words(a)] : [words(a), finding_line(a, state)]), choosers(a), step_marks(a, state, set), state.covered ? predicting() : null), step_note(a, state),
@@ -276,6 +287,7 @@ function* article() {
   }
   if (inspection && !state.covered) yield inspection_section(inspection);
   if (explanation) {
+    yield* hooks.given?.() ?? [];
     yield steps(explanation);
     if (explanation.errata.length > 0 && !state.covered) {
       yield el("section", { class: "errata" }, el("h2", {}, "Errata of the document"), el("ul", {}, ...explanation.errata.map((erratum) => el("li", {}, shown(erratum)))));
@@ -431,7 +443,7 @@ export function show(of, change, in_stages) {
   state = moved_to({ ...state, ...change });
   steps_drawn = { key: "", element: el("section") };
   data_text = of.text;
-  own_title = shown(data.text ?? own_title);
+  own_title = shown(data.text ?? data.title ?? own_title);
   draw(in_stages);
 }
 
@@ -444,8 +456,13 @@ function main_element() {
 function put(part, at) {
   const main = main_element();
   const old = main.children[at];
-  if (old === undefined) main.append(part);
-  else if (old !== part) old.replaceWith(part);
+  if (hooks.place?.(old, part)) {
+    if (part === steps_drawn.element && old instanceof HTMLElement) steps_drawn.element = old;
+  } else if (old === undefined) {
+    main.append(part);
+  } else if (old !== part) {
+    old.replaceWith(part);
+  }
 }
 
 /** Draws one more of the waiting parts. @param {Waiting} of */
@@ -536,6 +553,7 @@ window.addEventListener("resize", () => requestAnimationFrame(() => {
   draw();
 }));
 window.addEventListener("hashchange", () => {
+  if (hooks.navigates?.()) return;
   state = moved_to(read_address(location.hash));
   draw();
 });

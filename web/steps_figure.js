@@ -57,6 +57,7 @@ function is_of_tokens(axis) {
  * @property {Step | null} step the step whose cells expand
  * @property {State} state
  * @property {string[]} exact texts shown instead of numbers
+ * @property {{name: string, place: string}} [given] the name of the matrix, which may be one of the input's, and where it is shown
  * @property {string} [prefix] of the names of its cells: "project " before the step's name, or nothing
  * @property {number[]} [only_rows]
  * @property {number[]} [only_columns]
@@ -66,7 +67,7 @@ function is_of_tokens(axis) {
  * @param {TableRequest} request
  * @param {(id: string) => void} choose
  */
-function matrix_table(request, choose) {
+export function matrix_table(request, choose) {
   const { e, matrix, style, row_axis, column_axis, head, step, state } = request;
   const focus_of = (/** @type {Axis} */ axis) => is_of_tokens(axis) ? e.focus : null;
   const rows = request.only_rows ?? chosen_indices(matrix.kept_rows, matrix.rows, most_rows, focus_of(row_axis));
@@ -101,7 +102,7 @@ function matrix_table(request, choose) {
       const id = step === null ? "" : `${request.prefix ?? ""}${step.name} ${head} ${r} ${c}`;
       const differs = step?.document.get(`${head},${r},${c}`);
       const work = request.exact.length === 0 ? step?.works?.[index_of(matrix, head, r, c)] ?? null : null;
-      const cell = el("td", { class: `${hidden ? "hatched" : ""} ${differs ? "differs" : ""}`.trim() || null, "data-cell": step === null || request.exact.length > 0 ? null : id,
+      const cell = el("td", { "data-given": request.given ? `${head} ${r} ${c} ${request.given.name}` : null, "data-place": request.given?.place, class: `${hidden ? "hatched" : ""} ${differs ? "differs" : ""}`.trim() || null, "data-cell": step === null || request.exact.length > 0 ? null : id,
         "data-focus": step === null || request.exact.length > 0 ? null : id, "aria-expanded": work ? String(state.open === id) : null });
       const exact = request.exact[index_of(matrix, head, r, c)];
       cell.append(hidden ? el("span", { class: "hidden-word" }, "hidden") : exact !== undefined ? el("span", { class: "number" }, shown(exact)) : number_text(number_at(matrix, head, r, c), style));
@@ -128,6 +129,12 @@ function matrix_table(request, choose) {
   const shortened = rows.length < matrix.rows || columns.length < matrix.columns;
   return { element: el("div", { class: "scroll" }, table, shortened && !request.only_rows && !request.only_columns
     ? el("p", { class: "caption" }, `${rows.length} of ${matrix.rows} rows, ${columns.length} of ${matrix.columns} columns; the JSON below has all of them.`) : null), below };
+}
+
+/** The matrix that a step shows as it is. @param {Step} step */
+function given_name(step) {
+  const [operand] = step.operands;
+  return step.operation === "show" && operand?.matrix.heads === step.result.heads ? { name: operand.name, place: step.name } : undefined;
 }
 
 /** Whether a step is X · W with both factors on the page. @param {Step} step */
@@ -164,7 +171,7 @@ function product_tables(e, step, state, choose, options) {
     factor.matrix.rows <= (factor === x && !e.by_columns ? most_rows : small_parameters);
   /** @param {import("./explanation.js").Operand} factor @param {object} more */
   const table = (factor, more) => is_small(factor) ? matrix_table({ ...base, matrix: factor.matrix, style: factor.step ? factor.step.style : step.style,
-    row_axis: plain, column_axis: plain, title: shown(factor.name), ...more }, choose).element
+    row_axis: plain, column_axis: plain, title: shown(factor.name), given: { name: factor.name, place: `${options.prefix ?? ""}${step.name}` }, ...more }, choose).element
     : el("p", { class: "too-large" }, el("i", {}, shown(factor.name)), ` (${factor.matrix.rows} × ${factor.matrix.columns})`);
   const words = { ...of_tokens, name: of_tokens.labels ? "token" : "" };
   const factors = [table(x, { ...(e.by_columns ? { column_axis: words } : { row_axis: words }), ...only }), table(w, {})];
@@ -272,7 +279,7 @@ export function step_section(e, step, state, set) {
   } else {
     const titled = step.variants.length > 0 || m.has_heads || step.exact.length > 0;
     for (const head of heads) {
-      add({ ...base, matrix: m, style: step.style, title: titled ? `${shown(step.symbol)}${m.has_heads ? `, head ${head}` : ""}` : "", head, step });
+      add({ ...base, matrix: m, style: step.style, title: titled ? `${shown(step.symbol)}${m.has_heads ? `, head ${head}` : ""}` : "", head, step, given: given_name(step) });
     }
   }
   if (step.exact.length > 0) add({ ...base, matrix: m, style: step.style, title: `${shown(step.symbol)}, exactly`, head: 0, step, exact: step.exact });

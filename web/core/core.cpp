@@ -6,8 +6,10 @@
 //     {"do": "open", "name": "minilm-int8"}                               the files that were added, as a model
 //     {"do": "sentence", "text": …, "query": …, "layer": …, "head": …, "hide": […], "quick": true}
 //     {"do": "compare", "word": …, "sentences": […], "hide": […]}
-//     {"do": "lessons"}      {"do": "lesson", "name": …}      {"do": "explain", "lesson": …} and the input's JSON
-//     {"do": "csv", "name": …} and a file of that name
+//     {"do": "lessons"}      {"do": "lesson", "name": …, "layout": "columns"}
+//     {"do": "explain", "lesson": …} and the input's JSON
+//     {"do": "csv", "name": …} or {"do": "npy", "name": …} and the bytes of a file: its matrix
+//     {"do": "write_npy"} and {"name": matrix}: an NPY file, as hexadecimal digits
 //
 // Errors become JavaScript Errors (platform/throw.cpp).
 // Read next: exports.cpp, web/live/core.js.
@@ -23,6 +25,7 @@
 #include "regard/io/csv.h"
 #include "regard/io/json_fields.h"
 #include "regard/io/json_writer.h"
+#include "regard/io/npy.h"
 #include "requests.h"
 
 namespace regard {
@@ -128,15 +131,18 @@ std::string lessons() {
   return json.take();
 }
 
-std::string explained(const ExplainInput& input, const std::string& command, std::vector<NamedText> answer) {
-  const std::vector<NamedText> data = page_data(explain(input), {.command = command});
-  answer.insert(answer.end(), data.begin(), data.end());
+std::string explained(const ExplainInput& input, const std::string& command, const std::vector<NamedText>& more) {
+  std::vector<NamedText> answer = page_data(explain(input), {.command = command});
+  answer.insert(answer.end(), more.begin(), more.end());
   return object_of(answer);
 }
 
 std::string lesson(const JsonFields& request) {
-  const ExplainInput input = lesson_input(request.text("name"));
-  return explained(input, text_or(request, "command"), {{"input", write_explain_input(input)}});
+  ExplainInput input = lesson_input(request.text("name"));
+  const std::string own_layout = input.settings.layout == Layout::rows ? "\"rows\"" : "\"columns\"";
+  if (request.find("layout") != nullptr) input = with_layout(std::move(input), parse_layout(request.text("layout")));
+  return explained(input, text_or(request, "command"),
+                   {{"input", write_explain_input(input)}, {"own_layout", own_layout}});
 }
 
 std::string explain_payload(const JsonFields& request, std::string_view payload) {
@@ -145,10 +151,26 @@ std::string explain_payload(const JsonFields& request, std::string_view payload)
   return explained(input, text_or(request, "command"), {});
 }
 
-std::string csv(const JsonFields& request, std::string_view payload) {
+std::string matrix_answer(const Matrix& matrix) {
   JsonWriter json;
   json.begin_object();
-  json.matrix("matrix", read_csv(payload, request.text("name")));
+  json.matrix("matrix", matrix);
+  json.end_object();
+  return json.take();
+}
+
+std::string npy_file(std::string_view payload) {
+  const ExplainInput input = read_explain_input(payload, "the numbers");
+  if (input.matrices.size() != 1) throw InvalidArgument("an NPY file has one matrix");
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string file;
+  for (const char byte : write_npy(input.matrices[0].matrix)) {
+    file += kDigits[static_cast<unsigned char>(byte) >> 4];
+    file += kDigits[static_cast<unsigned char>(byte) & 15];
+  }
+  JsonWriter json;
+  json.begin_object();
+  json.string("file", file);
   json.end_object();
   return json.take();
 }
@@ -167,7 +189,9 @@ std::string answer_to(std::string_view text) {
   if (action == "lessons") return lessons();
   if (action == "lesson") return lesson(request);
   if (action == "explain") return explain_payload(request, payload);
-  if (action == "csv") return csv(request, payload);
+  if (action == "csv") return matrix_answer(read_csv(payload, request.text("name")));
+  if (action == "npy") return matrix_answer(read_npy(payload, request.text("name")));
+  if (action == "write_npy") return npy_file(payload);
   throw InvalidArgument("unknown request: " + action);
 }
 

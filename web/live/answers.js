@@ -9,7 +9,7 @@ import { base64_size } from "./core.js";
 import { worker_source } from "./worker.js";
 
 /** @typedef {{text: string, page: any, rest: any}} Answer */
-/** @typedef {{kind: string, request: any, then: (answer: Answer) => void, failed: (reason: string) => void}} Question */
+/** @typedef {{kind: string, request: any, payload?: string | Uint8Array, then: (answer: Answer) => void, failed: (reason: string) => void}} Question */
 
 const piece = 4 << 20;  // characters, a multiple of four
 const too_old = 4000;  // milliseconds
@@ -17,10 +17,11 @@ const too_old = 4000;  // milliseconds
 /**
  * @param {object} of
  * @param {any[]} of.requests what opens the model and runs it once
+ * @param {Element[]} of.files of the model
  * @param {() => void} of.ready called when a worker can answer: after the start and after each replacement
  * @param {(reason: string) => void} of.gone called when no worker can be had
  */
-export function open_answers({ requests, ready, gone }) {
+export function open_answers({ requests, files, ready, gone }) {
   /** @type {Worker | null} */
   let worker = null;
   let is_ready = false;
@@ -38,7 +39,7 @@ export function open_answers({ requests, ready, gone }) {
     waiting.delete(first.kind);
     asked = first;
     begun = performance.now();
-    worker.postMessage({ kind: "ask", number: ++number, request: first.request });
+    worker.postMessage({ kind: "ask", number: ++number, request: first.request, payload: first.payload });
   };
   const stop = () => {
     worker?.terminate();
@@ -54,6 +55,10 @@ export function open_answers({ requests, ready, gone }) {
       const answered = asked;
       asked = null;
       answered?.then(message);
+    } else if (message.kind === "refused") {
+      const refused = asked;
+      asked = null;
+      refused?.failed(message.reason);
     } else {
       const failed = asked;
       const was_ready = is_ready;
@@ -75,7 +80,7 @@ export function open_answers({ requests, ready, gone }) {
       made.onmessage = ({ data }) => { if (made === worker) take(data); };
       made.onerror = (event) => { if (made === worker) take({ kind: "failed", reason: event.message || "this browser does not start a worker from a file" }); };
       made.postMessage({ kind: "core", text: (document.getElementById("core")?.textContent ?? "").trim() });
-      hand_over(made, [...document.querySelectorAll(".model-file")], () => made.postMessage({ kind: "open", requests }));
+      hand_over(made, files, () => made.postMessage({ kind: "open", requests }));
     } catch (error) {
       stop();
       gone(error instanceof Error ? error.message : String(error));

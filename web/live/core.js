@@ -18,7 +18,7 @@
  * @property {(text: number, size: number) => number} regard_request
  */
 
-/** @typedef {{call: (request: string) => string, open_file: (name: string, size: number) => {write: (text: string) => void, close: () => void}}} Core */
+/** @typedef {{call: (request: string, payload?: string | Uint8Array) => string, open_file: (name: string, size: number) => {write: (text: string) => void, close: () => void}}} Core */
 
 /**
  * Writes the bytes of a base 64 text into `bytes`, which has their size.
@@ -117,18 +117,23 @@ export function make_core(module) {
     if (address === 0) throw new Error("out of memory");
     return address;
   };
-  /** Gives a text to a function of the core. @template T @param {string} text @param {(address: number, size: number) => T} use */
-  const with_text = (text, use) => {
-    const bytes = encoder.encode(text);
-    const address = allocate(bytes.length);
-    bytes_at(address, bytes.length).set(bytes);
-    const result = use(address, bytes.length);
+  /** Gives texts and bytes to a function of the core, joined. @template T @param {(string | Uint8Array)[]} parts @param {(address: number, size: number) => T} use */
+  const with_text = (parts, use) => {
+    const all = parts.map((part) => (typeof part === "string" ? encoder.encode(part) : part));
+    const size = all.reduce((sum, bytes) => sum + bytes.length, 0);
+    const address = allocate(size);
+    let at = address;
+    for (const bytes of all) {
+      bytes_at(at, bytes.length).set(bytes);
+      at += bytes.length;
+    }
+    const result = use(address, size);
     core().regard_free(address);
     return result;
   };
   return {
-    call: (request) => {
-      const result = with_text(request, (address, size) => core().regard_request(address, size)) >>> 0;
+    call: (request, payload) => {
+      const result = with_text(payload === undefined ? [request] : [request, "\n", payload], (address, size) => core().regard_request(address, size)) >>> 0;
       return decoder.decode(bytes_at(view().getUint32(result, true), view().getUint32(result + 4, true)));
     },
     open_file: (name, size) => {
@@ -141,6 +146,6 @@ export function make_core(module) {
           write_base64(text, bytes_at(at, count));
           at += count;
         },
-        close: () => with_text(name, (text, length) => core().regard_add_file(text, length, address, size)) };
+        close: () => with_text([name], (text, length) => core().regard_add_file(text, length, address, size)) };
     } };
 }

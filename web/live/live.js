@@ -12,6 +12,7 @@ import { el, shown } from "../elements.js";
 import { address_of, read_address } from "../state.js";
 import { weights_of } from "../attention.js";
 import { current, draw, hooks, set, show } from "../page.js";
+import { addresses, static_hooks, views_line } from "./views.js";
 import { open_answers } from "./answers.js";
 import { change_text, mark_earlier } from "./changes.js";
 import { follow, places_of, words_in } from "./words.js";
@@ -53,10 +54,14 @@ function row_shown() {
     weights: weights_of(sentence.attention, state.head, state.query) };
 }
 
-function start() {
+/** The view of a sentence. */
+export function open_sentence() {
   const first = current();
   const example = { text: first.data.text, query: `@${first.page.focus.token}`, layer: first.page.focus.layer, head: first.page.focus.head };
   const { gram } = first.page;
+  let active = false;
+  /** What was shown when another view was opened. @type {{data: any, text: string, page: any, comparison: any} | null} */
+  let kept = null;
   let ready = false;
   let retried = false;
   /** The row before the latest change. @type {Row | null} */
@@ -96,16 +101,19 @@ function start() {
   const hint = () => say(first.sentence?.causal ? "Type a text. Click a token to choose it; x, or “hide” in its row, hides it."
     : "Type your own sentence. Click a word to choose it; x, or “hide” in its row, hides it.");
 
-  hooks.header = (a, above, below) => {
+  /** @type {Partial<import("../page.js").Hooks>} */
+  const own_hooks = {};
+  own_hooks.top = () => [views_line("sentence", true)];
+  own_hooks.header = (a, above, below) => {
     slots.top.replaceChildren(...above.slice(0, 1));
     slots.above.replaceChildren(...above.slice(1));
     slots.below.replaceChildren(...below);
     return header;
   };
-  hooks.drawn = drawn;
-  hooks.foot = () => (about.model === "" ? null : digits_note(about, current().data.text));
-  hooks.record = () => changed_wish();
-  hooks.takes = (change_of_state) => {
+  own_hooks.drawn = drawn;
+  own_hooks.foot = () => (about.model === "" ? null : digits_note(about, current().data.text));
+  own_hooks.record = () => changed_wish();
+  own_hooks.takes = (change_of_state) => {
     if (!("query" in change_of_state || "head" in change_of_state)) return false;
     const { state } = current();
     [wanted.query, wanted.head] = [state.query, state.head];
@@ -160,6 +168,7 @@ function start() {
   /** After a pause: the full answer, the sentence for screen readers, the address. */
   function rest() {
     changing = 0;
+    if (!active) return;
     if (answers.pending("sentence")) {
       changing = window.setTimeout(rest, pause);
       return;
@@ -172,7 +181,7 @@ function start() {
   let recording = 0;
   function changed_wish() {
     clearTimeout(recording);
-    recording = window.setTimeout(() => history.replaceState(null, "", address()), 300);
+    recording = window.setTimeout(() => active && history.replaceState(null, "", address()), 300);
   }
   function address() {
     return link_of(address_of(current().state), { text: wanted.text === first.data.text ? null : wanted.text, second: wanted.second, hidden: wanted.hidden });
@@ -272,6 +281,7 @@ function start() {
 
   /** @param {import("./answers.js").Answer} answer @param {string} text @param {boolean} quick */
   function arrived(answer, text, quick) {
+    if (!active) return;
     // A newer answer comes soon: the picture still moves a few times a second.
     if (answers.pending("sentence") && performance.now() - last_drawn < 100) return;
     last_drawn = performance.now();
@@ -309,6 +319,7 @@ function start() {
 
   /** The comparison with the second sentence, if the word chosen occurs in both. */
   function compare() {
+    if (!active) return;
     const { data, page, comparison, state } = current();
     const word = data.words[wanted.query ?? -1];
     const text = wanted.second.trim();
@@ -334,14 +345,14 @@ function start() {
       ready = false;
       second_note.textContent = `This pair cannot be compared: ${shown(reason)}`;
     }, then: (answer) => {
-      if (JSON.stringify(request) !== compared) return;
+      if (!active || JSON.stringify(request) !== compared) return;
       const now = current();
       show({ data: now.data, text: JSON.stringify(now.data, null, 1), page: now.page, comparison: answer.rest.comparison }, now.state, header.contains(document.activeElement));
     } });
   }
 
   document.addEventListener("keydown", (event) => {
-    if (event.key !== "x" || event.ctrlKey || event.metaKey || event.altKey || !(event.target instanceof HTMLElement)) return;
+    if (!active || event.key !== "x" || event.ctrlKey || event.metaKey || event.altKey || !(event.target instanceof HTMLElement)) return;
     const { word, cell } = event.target.dataset;
     const open = current().state.open;
     const of_row = /^row (\d+) /.exec(cell ?? (word === undefined ? open : ""));
@@ -365,25 +376,22 @@ function start() {
     line.replace(wanted.text);
   }
   window.addEventListener("hashchange", () => {
+    if (!active) return;
     follow_address();
     ask();
   });
 
   const root = document.documentElement;
-  root.classList.add("is-live");
-  follow_address();
-  say("Reading the model …");
-  draw();
-
   const begin = () => {
     about = JSON.parse(document.getElementById("live")?.textContent ?? '{"model": "", "weights": ""}');
-    answers = open_answers({ requests: [{ do: "open", name: about.model }, { do: "sentence", ...example, quick: true }], ready: opened, gone });
+    answers = open_answers({ requests: [{ do: "open", name: about.model }, { do: "sentence", ...example, quick: true }], files: [...document.querySelectorAll(".model-file")], ready: opened, gone });
   };
   function opened() {
     ready = true;
     line.open();
     second.disabled = false;
     hint();
+    if (!active) return;
     const { data, page, state } = current();
     const same = data.text === wanted.text && state.query === wanted.query && state.head === wanted.head && String(hidden_words(data, page)) === String(wanted.hidden);
     if (same) draw(true);
@@ -394,12 +402,39 @@ function start() {
   function gone(reason) {
     ready = false;
     line.close();
-    line.replace(current().data.text);
+    line.replace((kept ?? current()).data.text);
     say(`This page cannot compute (${shown(reason)}). It shows one sentence, and every figure works as in any page of regard.`, true);
   }
-  // The model is at the end of the file.
-  if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", begin);
-  else begin();
+  let begun = false;
+  return {
+    enter: () => {
+      Object.assign(hooks, static_hooks, own_hooks, { navigates: hooks.navigates });
+      active = true;
+      if (kept) show(kept, read_address(location.hash), false);
+      kept = null;
+      follow_address();
+      if (begun) {
+        compared = "";
+        return ask();
+      }
+      begun = true;
+      say("Reading the model …");
+      draw();
+      // The model is at the end of the file.
+      if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", begin);
+      else begin();
+    },
+    leave: () => {
+      const { data, page, comparison } = current();
+      addresses.sentence = address();
+      kept = { data, text: JSON.stringify(data, null, 1), page, comparison };
+      active = false;
+      root.classList.remove("stale");
+      for (const timer of [changing, recording, patient]) clearTimeout(timer);
+      changing = 0;
+      answers.withdraw("sentence");
+      answers.withdraw("compare");
+    } };
 }
 
 /** @param {string} word @param {string} text */
@@ -411,5 +446,3 @@ function occurrences(word, text) {
 function quoted_argument(text) {
   return /^[\w@#.,:+-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 }
-
-start();

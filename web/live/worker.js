@@ -3,8 +3,9 @@
 // The worker of a live page: it holds the core and the model, and answers one request after another.
 //
 //     in    {kind: "core", text}   {kind: "file", name, size}   {kind: "piece", text} …   {kind: "open", requests}
-//           {kind: "ask", number, request}
+//           {kind: "ask", number, request, payload}
 //     out   {kind: "ready"}        {kind: "answer", number, text, page}        {kind: "failed", number, reason}
+//           {kind: "refused", number, reason}: the core, which has no files, was replaced by a new one
 //
 // Arrays leave as transferred arrays, so that the page decodes nothing. Read next: core.js, answers.js.
 import { base64_size, make_core, request_text, unpacked, write_base64 } from "./core.js";
@@ -17,6 +18,7 @@ import { base64_size, make_core, request_text, unpacked, write_base64 } from "./
  * @property {number} [size]
  * @property {number} [number]
  * @property {any} [request]
+ * @property {string | Uint8Array} [payload] what follows the request's line
  * @property {any[]} [requests]
  */
 
@@ -27,6 +29,7 @@ import { base64_size, make_core, request_text, unpacked, write_base64 } from "./
 export function with_arrays(page) {
   /** @type {ArrayBuffer[]} */
   const buffers = [];
+  if (page.subject !== "sentence") return buffers;
   for (const of of [page, page.focus ?? {}]) {
     for (const [name, text] of Object.entries(of)) {
       if (typeof text !== "string" || name === "schema" || name === "subject") continue;
@@ -59,17 +62,20 @@ export function split_answer(text) {
 export function serve(scope) {
   /** @type {import("./core.js").Core | null} */
   let core = null;
+  /** @type {WebAssembly.Module | null} */
+  let module = null;
   /** @type {{write: (text: string) => void, close: () => void} | null} */
   let file = null;
-  /** @param {any} request */
-  const call = (request) => {
+  /** @param {any} request @param {string | Uint8Array} [payload] */
+  const call = (request, payload) => {
     if (core === null) throw new Error("the core is not running");
-    return core.call(request_text(request));
+    return core.call(request_text(request), payload);
   };
   /** @param {Message} message */
   const take = async (message) => {
     if (message.kind === "core") {
-      core = make_core(await WebAssembly.compile(await unpacked(message.text ?? "")));
+      module = await WebAssembly.compile(await unpacked(message.text ?? ""));
+      core = make_core(module);
     } else if (message.kind === "file") {
       file = core?.open_file(message.name ?? "", message.size ?? 0) ?? null;
     } else if (message.kind === "piece") {
@@ -81,7 +87,7 @@ export function serve(scope) {
       for (const request of message.requests ?? []) call(request);
       scope.postMessage({ kind: "ready" });
     } else {
-      const { text, page, rest } = split_answer(call(message.request));
+      const { text, page, rest } = split_answer(call(message.request, message.payload));
       const buffers = page ? with_arrays(page) : [];
       scope.postMessage({ kind: "answer", number: message.number, text, page, rest }, buffers);
     }
@@ -90,8 +96,10 @@ export function serve(scope) {
   let failed = false;
   scope.onmessage = ({ data }) => {
     before = before.then(() => (failed ? undefined : take(data))).catch((error) => {
-      failed = true;
-      scope.postMessage({ kind: "failed", number: data.number ?? -1, reason: String(error instanceof Error ? error.message : error) });
+      const reason = String(error instanceof Error ? error.message : error);
+      failed = data.kind !== "ask" || file !== null || module === null;
+      if (!failed && module) core = make_core(module);
+      scope.postMessage({ kind: failed ? "failed" : "refused", number: data.number ?? -1, reason });
     });
   };
 }

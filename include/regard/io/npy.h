@@ -11,7 +11,7 @@
 /// these three keys. Sizes are checked before memory is allocated, and the data must have the stated length.
 /// float16 elements are converted to float32, which is exact. Format: NumPy's numpy.lib.format.
 ///
-/// Read next: src/io/npy.cpp.
+/// Read next: src/io/npy.cpp; src/io/npy_matrix.cpp for matrices.
 #pragma once
 
 #include <cstddef>
@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "regard/export.h"
+#include "regard/io/matrix.h"
 #include "regard/tensor.h"
 
 namespace regard::inline v0 {
@@ -120,6 +121,24 @@ class REGARD_EXPORT NpyReader {
 /// @return The bytes.
 /// @throws InvalidArgument  if the type is none of these.
 REGARD_EXPORT std::string npy_header(ElementType type, std::span<const Index> shape);
+
+/// Reads an NPY file in memory as a matrix, or as one matrix per head.
+///
+/// @param bytes   The file: an array with 1 to 3 axes, (columns), (rows, columns) or (heads, rows, columns).
+/// @param source  Name of the file in error messages.
+/// @return The matrix; its elements are converted to double.
+/// @throws DataError  as NpyReader does, or if the array has another number of axes. The message names `source`.
+///
+/// @par Example
+/// @code{.cpp}
+/// const Matrix m = read_npy(write_npy(matrix_of({{1, 2}, {3, 4}})), "example.npy");  // 2 rows, 2 columns
+/// @endcode
+REGARD_EXPORT Matrix read_npy(std::string_view bytes, const std::string& source);
+/// Writes the stored elements of a matrix as an NPY file of float64.
+///
+/// @param matrix  The matrix.
+/// @return The bytes of the file: an array (rows, columns), or (heads, rows, columns) if Matrix::has_heads is set.
+REGARD_EXPORT std::string write_npy(const Matrix& matrix);
 
 /// Formats a shape as Python does: "(2, 3)", "(2,)" or "()".
 ///

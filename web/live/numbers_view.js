@@ -1,0 +1,514 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Lessons and own matrices as live documents: an edited number or a switch makes an input, whose steps the core computes,
+// and the page becomes its answer by the changes alone.
+//
+//     lesson ─▶ base ─┐
+//     own matrices ───┴▶ + edits + switches = input ─▶ core ─▶ page: the lesson's numbers as titles, the document's beside
+//                                                        └ an error ─▶ one line; the last good picture stays
+//
+// Read next: inputs.js, cells.js, switches.js, own_matrices.js.
+import { el, shown } from "../elements.js";
+import { attentions_of, finding_of } from "../attention.js";
+import { read_explanation } from "../explanation.js";
+import { address_of, read_address } from "../state.js";
+import { current, draw, hooks, show } from "../page.js";
+import { open_answers } from "./answers.js";
+import { copy_of, matrix_names, number_in, set_number, shape_of } from "./inputs.js";
+import { numbers_address, read_numbers_address, without_usual } from "./numbers_link.js";
+import { mark_settings, options_of, set_setting, switches_line } from "./switches.js";
+import { make_editable, listen_to_cells } from "./cells.js";
+import { mark_changed } from "./marks.js";
+import { patch } from "./patch.js";
+import { csv_of, file_name, json_of, save_file } from "./files.js";
+import { given_tables, save_buttons } from "./given.js";
+import { example_matrices, own_panel } from "./own_matrices.js";
+import { addresses, static_hooks, views_line } from "./views.js";
+
+/** @typedef {import("./inputs.js").Place} Place */
+/** @typedef {import("./numbers_link.js").Edit} Edit */
+/** @typedef {import("./switches.js").Switches} Switches */
+/** @typedef {import("./views.js").View} View */
+
+const rest_time = 700;  // milliseconds without a change, after which the page speaks
+
+/**
+ * A lesson, or own matrices if its name is "".
+ * @typedef {object} Numbers
+ * @property {string} lesson
+ * @property {any} base the input without edits and switches
+ * @property {Map<string, Edit>} edits of a lesson
+ * @property {Switches} chosen
+ * @property {import("./marks.js").Picture | null} own the lesson's own picture
+ * @property {any} own_answer its data
+ * @property {any} drawn the input of the picture, or null if there is none
+ * @property {boolean} stale the picture is that of an earlier input
+ */
+
+/** @param {Place} place */
+function key_of_place({ name, head, row, column }) {
+  return `${head} ${row} ${column} ${name}`;
+}
+
+/** The lesson's matrices with tokens on the other axis. @param {Edit} edit @returns {Edit} */
+function transposed_edit({ place, x }) {
+  return { x, place: place.name.startsWith("b_") ? place : { ...place, row: place.column, column: place.row } };
+}
+
+/** @param {boolean} has_sentence */
+export function open_numbers(has_sentence) {
+  /** @type {View} */
+  let view = "lessons";
+  let active = false;
+  /** @type {Numbers | null} */
+  let now = null;
+  /** @type {Numbers | null} */
+  let kept_matrices = null;
+  /** The edits and switches of the last picture. @type {{edits: Map<string, Edit>, chosen: Switches}} */
+  let good = { edits: new Map(), chosen: {} };
+  /** @type {{name: string, title: string}[]} */
+  let lessons = [];
+  /** A later request makes earlier ones void. */
+  let turn = 0;
+  let num_files = 0;
+  /** The lesson that is being opened. */
+  let opening = "";
+  let patching = false;
+  let resting = 0;
+  let recording = 0;
+  let spoken_about = "";
+
+  const message = el("p", { class: "live-message", role: "alert", hidden: true });
+  const speaker = el("p", { class: "spoken", "aria-live": "polite", role: "status" });
+  document.body.append(message, speaker);
+  const changes = el("p", { class: "changes" });
+  const terminal = el("p", { class: "terminal caption" });
+  let settings = el("p");
+  const controls = el("section", { class: "controls", "aria-label": "settings" });
+  controls.replaceChildren(settings, changes, terminal);
+  const panel = own_panel({ wrong, right, read_file, add: add_matrix, replace: replace_input, tokens: set_tokens });
+
+  /** @param {string} text */
+  function wrong(text) {
+    message.textContent = shown(text);
+    message.hidden = false;
+  }
+  function right() {
+    message.hidden = true;
+    message.textContent = "";
+  }
+  /** An error of the core, without where it is in a text that the reader does not see. @param {string} reason */
+  const told = (reason) => `${reason.slice(0, 1).toUpperCase()}${reason.slice(1)}`.replace(/^The numbers: (byte \d+: )?/, "").replace(/([^.])$/, "$1.");
+
+  const answers = open_answers({ requests: [], files: [], ready: () => undefined, gone: (reason) => {
+    wrong(`This page cannot compute (${reason}). Every figure works as in any page of regard.`);
+  } });
+
+  // The input and its picture.
+
+  /** @param {Numbers} of */
+  function input_of(of) {
+    const input = { ...of.base };
+    for (const name of matrix_names(input)) input[name] = copy_of(input[name]);
+    for (const { place, x } of of.edits.values()) set_number(input, place, x);
+    for (const [key, value] of Object.entries(of.chosen)) if (key !== "layout" || of.lesson === "") set_setting(input, key, value);
+    return input;
+  }
+
+  /** The command that prints the same numbers. @param {Numbers} of */
+  function command_of({ lesson, edits, chosen }) {
+    if (lesson === "") return "regard explain --input matrices.json";
+    if (edits.size > 0) return `regard explain --input ${lesson}.json`;
+    const layout = chosen.layout ? ` --layout ${chosen.layout}` : "";
+    const options = options_of(chosen, ["layout"]);
+    return options.length === 0 ? `regard lesson ${lesson}${layout}` : `regard lesson ${lesson}${layout} --export | regard explain --input - ${options.join(" ")}`;
+  }
+
+  /** @param {any} answer @returns {{data: any, text: string, page: any, comparison: null}} */
+  const data_of_answer = (answer) => ({ data: JSON.parse(answer.text), text: answer.text, page: answer.page, comparison: null });
+
+  /** Asks for the picture of the numbers as they are now. */
+  function compute() {
+    if (!now) return;
+    const of = now;
+    const mine = ++turn;
+    const [edits, chosen] = [new Map(of.edits), { ...of.chosen }];
+    refresh();
+    const input = input_of(of);
+    if (of.lesson === "" && !is_complete(input)) return incomplete(of, input);
+    if (of.own_answer && edits.size === 0 && Object.keys(chosen).every((key) => key === "layout")) return arrived(of, input, of.own_answer, { edits, chosen });
+    answers.ask({ kind: "numbers", request: { do: "explain", lesson: of.lesson, command: command_of(of) }, payload: JSON.stringify(input), then: (answer) => {
+      if (of === now && active) arrived(of, input, data_of_answer(answer), { edits, chosen });
+    }, failed: (reason) => {
+      if (of !== now || mine !== turn) return;
+      wrong(told(reason));
+      if (of.lesson === "") return incomplete(of, input);
+      [of.edits, of.chosen] = [new Map(good.edits), { ...good.chosen }];
+      renew_settings();
+      refresh();
+    } });
+  }
+
+  /** @param {Numbers} of @param {any} input @param {any} answer @param {typeof good} made */
+  function arrived(of, input, answer, made) {
+    const first = of.drawn === null;
+    of.drawn = input;
+    of.stale = false;
+    good = made;
+    document.documentElement.classList.remove("stale");
+    patching = !first;
+    show(answer, first ? { attention: undefined, head: undefined, query: undefined, step: 0, open: "", ...read_address(location.hash) } : {}, false);
+    patching = false;
+    clearTimeout(resting);
+    resting = window.setTimeout(speak, rest_time);
+    record();
+  }
+
+  /** Own matrices that cannot be computed yet. @param {Numbers} of @param {any} input */
+  function incomplete(of, input) {
+    of.stale = of.drawn !== null;
+    document.documentElement.classList.toggle("stale", of.stale);
+    if (!of.stale) of.drawn = null;
+    draw();
+    record();
+    if (!is_complete(input)) panel.say(missing_of(input));
+  }
+
+  /** After a pause: one sentence for screen readers. */
+  function speak() {
+    const { attentions, state } = current();
+    const a = attentions.find((one) => one.name === state.attention);
+    const finding = a && !state.covered ? `${finding_of(a, state.head, state.query)}.` : "";
+    const text = [spoken_about, finding].filter((part) => part !== "").join(" ");
+    spoken_about = "";
+    if (now?.drawn && active) speaker.textContent = shown(text);
+  }
+
+  // The address.
+
+  function record() {
+    clearTimeout(recording);
+    recording = window.setTimeout(() => {
+      if (!active) return;
+      history.replaceState(null, "", address());
+    }, 300);
+  }
+  function address() {
+    if (view === "lessons" || !now) return "#lessons";
+    return numbers_address(now.drawn ? address_of(current().state) : "", { lesson: now.lesson, base: now.base, edits: [...now.edits.values()], switches: now.chosen });
+  }
+
+  // What the reader does.
+
+  const given = {
+    /** @param {Place} place */
+    number: (place) => {
+      if (!now) return null;
+      return now.edits.get(key_of_place(place))?.x ?? number_in(now.base, place);
+    },
+    /** @param {Place} place */
+    own: (place) => (now && now.lesson !== "" ? number_in(now.base, place) : null),
+    /** @param {Place} place @param {number} x */
+    edit: (place, x) => {
+      if (!now) return;
+      if (now.lesson === "") {
+        now.base = { ...now.base, [place.name]: copy_of(now.base[place.name]) };
+        set_number(now.base, place, x);
+      } else if (Object.is(number_in(now.base, place), x)) {
+        now.edits.delete(key_of_place(place));
+      } else {
+        now.edits.set(key_of_place(place), { place, x });
+      }
+      spoken_about = `${place.name}, row ${place.row}, column ${place.column}: ${x}.`;
+      compute();
+    },
+    wrong, right };
+  const cells = listen_to_cells(() => (active && now ? given : null));
+
+  /** @param {string} key @param {string} value */
+  function choose(key, value) {
+    if (!now) return;
+    const { layout, ...others } = now.chosen;
+    if (now.lesson !== "" && key === "layout") return open_lesson(now.lesson, { edits: [...now.edits.values()].map(transposed_edit), switches: { ...others, layout: value } }, true);
+    const changed = without_usual(now.base, { ...now.chosen, [key]: value });
+    now.chosen = now.lesson !== "" && layout ? { ...changed, layout } : changed;
+    compute();
+  }
+  function reset() {
+    if (!now) return;
+    right();
+    const layout = now.chosen.layout;
+    now.edits.clear();
+    now.chosen = {};
+    if (layout && now.lesson !== "") return open_lesson(now.lesson, { edits: [], switches: {} }, true);
+    renew_settings();
+    compute();
+  }
+  function renew_settings() {
+    if (!now) return;
+    settings = switches_line(now.base, now.chosen, { choose, wrong, right });
+    controls.replaceChildren(settings, changes, terminal);
+  }
+
+  /** What differs from the document, and the command for a terminal. */
+  function refresh() {
+    if (!now) return;
+    const of = now;
+    const count = of.edits.size + Object.keys(of.chosen).length;
+    const texts = [of.edits.size > 0 ? `${of.edits.size} ${of.edits.size === 1 ? "number" : "numbers"} changed` : "", count > of.edits.size ? `${count - of.edits.size} ${count - of.edits.size === 1 ? "setting" : "settings"} changed` : ""].filter((text) => text !== "");
+    changes.replaceChildren(...(of.lesson === "" ? [] : count === 0 ? ["Click a given number to change it, or drag it to the side. Every later step follows."]
+      : [`${texts.join(", ")}. `, el("button", { type: "button", class: "reset", "data-focus": "reset", click: reset }, "back to the document"), " The document’s sentences are about its own numbers."]));
+    const file = of.lesson === "" ? "matrices" : of.lesson;
+    terminal.replaceChildren("In a terminal: ", el("code", {}, shown(command_of(of))), " ", of.lesson === "" || of.edits.size > 0 ? el("button", { type: "button", "data-focus": "save input", "data-save": "json input" }, `save ${file}.json`) : "");
+    mark_settings(settings, of.chosen);
+  }
+
+  // Drawing.
+
+  const own_header = el("header", { class: "own-header" }, el("h1", {}, "Own matrices"), panel.element);
+
+  const top = () => {
+    const parts = [views_line(view, has_sentence)];
+    if (view === "lesson" && lessons.length > 0) {
+      parts[0].append(el("p", { class: "lesson-links" }, ...lessons.flatMap(({ name, title }) => [
+        el("a", { href: `#lesson=${encodeURIComponent(name)}`, title, "data-focus": `lesson ${name}`, "aria-current": name === now?.lesson ? "page" : null }, name), " "])));
+    }
+    if (view === "matrices" && now) parts.push(own_header, given_part(now));
+    return parts;
+  };
+  /** @param {Numbers} of */
+  function given_part(of) {
+    const is_own = of.lesson === "";
+    return el("section", { class: "figure given-section" }, el("h2", {}, is_own ? "The matrices" : "The given numbers"), el("div", { class: "body" },
+      given_tables(is_own ? of.base : of.drawn, current().state, { is_own, rename, remove, transpose }),
+      el("p", { class: "caption" }, is_own ? "Click a number to change it, or drag it to the side. Everything together: " : "Everything together: ", save_buttons("input", "the whole input"))));
+  }
+  /** The list of lessons. */
+  function list() {
+    return [el("header", {}, el("h1", {}, "Change a number, and every later step follows"),
+      el("p", { class: "citation" }, "Each lesson is a document’s own computation, with its matrices. Every given number in it can be changed.")),
+    el("ul", { class: "lesson-list" }, ...lessons.map(({ name, title }) => el("li", {}, el("a", { href: `#lesson=${encodeURIComponent(name)}`, "data-focus": `lesson ${name}` }, name), el("span", {}, ` ${title}`))),
+      el("li", {}, el("a", { href: addresses.matrices, "data-focus": "lesson own" }, "own matrices"), el("span", {}, " Paste or open your own: CSV, NPY, JSON")))];
+  }
+  /** @param {Element | undefined} old @param {HTMLElement} part */
+  function place(old, part) {
+    const { explanation, attentions, state } = current();
+    if (now?.drawn || view === "matrices") make_editable(part, given);
+    if (now?.drawn && explanation) {
+      if (now.lesson !== "") mark_changed(part, { explanation, attentions }, now.own, state);
+      for (const heading of part.querySelectorAll(".step > h3")) {
+        if (!heading.querySelector(".saving")) heading.append(" ", save_buttons(`step ${heading.id.replace("step-", "")}`, `the result of step ${heading.id.replace("step-", "")}`));
+      }
+    }
+    return patching && old !== undefined && patch(old, part);
+  }
+  const own_hooks = { top, place, record: () => record(), drawn: () => cells.restore(),
+    whole: () => (view === "lessons" ? list() : now?.drawn || opening !== "" ? [] : [el("p", { class: "caption waiting" }, view === "matrices" ? "" : "Computing …")]),
+    controls: () => [controls],
+    given: () => (now?.drawn && now.lesson !== "" && matrix_names(now.base).length > 0 ? [given_part(now)] : []) };
+
+  // Lessons.
+
+  /**
+   * @param {string} name
+   * @param {{edits: Edit[], switches: Switches}} link
+   * @param {boolean} [again] the same lesson, in another layout
+   */
+  function open_lesson(name, link, again = false) {
+    const mine = ++turn;
+    const layout = link.switches.layout;
+    answers.ask({ kind: "numbers", request: { do: "lesson", name, ...(layout ? { layout } : {}), command: `regard lesson ${name}${layout ? ` --layout ${layout}` : ""}` }, then: (answer) => {
+      if (mine !== turn || !active) return;
+      const own_answer = data_of_answer(answer);
+      const explanation = read_explanation(own_answer.data, own_answer.page);
+      const base = answer.rest.input;
+      const drawn = again ? now?.drawn : null;
+      const { layout: _, ...others } = link.switches;
+      now = { lesson: name, base, edits: new Map(), chosen: without_usual(base, others), own_answer, own: { explanation, attentions: attentions_of(explanation) }, drawn: null, stale: false };
+      if (layout && layout !== answer.rest.own_layout) now.chosen.layout = layout;
+      opening = "";
+      for (const edit of link.edits) if (number_in(base, edit.place) !== null && !Object.is(number_in(base, edit.place), edit.x)) now.edits.set(key_of_place(edit.place), edit);
+      if (again && drawn) history.replaceState(null, "", numbers_address(address_of(current().state), { lesson: name, base, edits: link.edits, switches: now.chosen }));
+      good = { edits: new Map(), chosen: now.chosen.layout ? { layout: now.chosen.layout } : {} };
+      renew_settings();
+      compute();
+    }, failed: (reason) => {
+      if (mine !== turn) return;
+      wrong(told(reason));
+      location.hash = "#lessons";
+    } });
+  }
+  // Own matrices.
+
+  /** @param {any} input @param {Switches} chosen @returns {Numbers} */
+  const own_numbers = (input, chosen) => ({ lesson: "", base: input, edits: new Map(), chosen, own: null, own_answer: null, drawn: null, stale: false });
+  /** @param {any} input */
+  function is_complete(input) {
+    return missing_of(input) === "";
+  }
+  /** What the standard steps still need, as a sentence. @param {any} input */
+  function missing_of(input) {
+    const names = matrix_names(input);
+    if (input.steps) return "";
+    const wanted = names.some((name) => name === "X" || name.startsWith("W_") || name.startsWith("b_")) ? ["X", "W_query", "W_key", "W_value"] : ["Q", "K", "V"];
+    const missing = wanted.filter((name) => !names.includes(name));
+    if (missing.length === 0) return "";
+    if (names.length === 0) return "Needed: Q, K and V; or X, W_query, W_key and W_value.";
+    return `Still needed: ${missing.length > 1 ? `${missing.slice(0, -1).join(", ")} and ${missing.at(-1)}` : missing[0]}.`;
+  }
+  /** @param {any} base */
+  function change_matrices(base) {
+    if (!now || now.lesson !== "") return;
+    now.base = base;
+    cells.forget();
+    right();
+    renew_settings();
+    const missing = missing_of(base);
+    panel.say(missing);
+    panel.names(matrix_names(base), base.tokens ?? []);
+    compute();
+  }
+  /** @param {string} name @param {any} matrix */
+  function add_matrix(name, matrix) {
+    if (!now) return;
+    // The first own matrix takes the place of the example.
+    const base = now.base === example_matrices ? {} : { ...now.base };
+    base[name] = matrix;
+    panel.say("");
+    change_matrices(base);
+    const { heads, rows, columns, has_heads } = shape_of(matrix);
+    panel.say(`${name}: ${has_heads ? `${heads} × ` : ""}${rows} × ${columns}. ${missing_of(base)}`);
+  }
+  /** @param {any} input */
+  function replace_input(input) {
+    if (!now) return;
+    now.chosen = {};
+    change_matrices(input);
+  }
+  /** @param {string[]} tokens */
+  function set_tokens(tokens) {
+    if (!now) return;
+    const base = { ...now.base };
+    if (tokens.length > 0) base.tokens = tokens;
+    else delete base.tokens;
+    delete base.query;
+    change_matrices(base);
+  }
+  /** @param {string} name @param {string} to */
+  function rename(name, to) {
+    if (!now || to === name) return;
+    const is_free = to !== "" && !(to in now.base) && matrix_names({ [to]: [] }).length === 1;
+    if (!is_free) {
+      wrong(to === "" ? "A matrix needs a name." : `“${to}” is taken: choose another name.`);
+      return draw();
+    }
+    change_matrices(Object.fromEntries(Object.entries(now.base).map(([key, value]) => [key === name ? to : key, value])));
+  }
+  /** @param {string} name */
+  function remove(name) {
+    if (now) change_matrices(Object.fromEntries(Object.entries(now.base).filter(([key]) => key !== name)));
+  }
+  /** @param {string} name */
+  function transpose(name) {
+    if (!now) return;
+    const matrix = now.base[name];
+    const rows = Array.isArray(matrix[0]) ? matrix : [matrix];
+    /** @param {any[][]} one */
+    const turned = (one) => one[0].map((_, c) => one.map((row) => row[c]));
+    change_matrices({ ...now.base, [name]: shape_of(matrix).has_heads ? rows.map(turned) : turned(rows) });
+  }
+  /** Reads a file by the library's code. @param {"csv" | "npy"} format @param {string} name @param {string | Uint8Array} content @param {(matrix: any) => void} then */
+  function read_file(format, name, content, then) {
+    answers.ask({ kind: `file ${++num_files}`, request: { do: format, name }, payload: content, then: (answer) => then(answer.rest.matrix), failed: (reason) => wrong(told(reason)) });
+  }
+  function open_matrices() {
+    const link = read_numbers_address(location.hash);
+    if (link.input || !kept_matrices) {
+      kept_matrices = own_numbers(link.input ?? example_matrices, {});
+      kept_matrices.chosen = without_usual(kept_matrices.base, link.switches);
+    }
+    now = kept_matrices;
+    now.drawn = null;
+    renew_settings();
+    panel.names(matrix_names(now.base), now.base.tokens ?? []);
+    panel.say(now.base === example_matrices ? "These are an example: your first matrix takes its place." : missing_of(now.base));
+    refresh();
+    draw();
+    compute();
+  }
+
+  // Saving.
+
+  document.addEventListener("click", (event) => {
+    const button = event.target instanceof Element ? event.target.closest("[data-save]") : null;
+    if (!button || !active || !now) return;
+    const [format, kind, ...rest] = (button.getAttribute("data-save") ?? "").split(" ");
+    const name = rest.join(" ");
+    const input = now.drawn && now.lesson !== "" ? now.drawn : input_of(now);
+    const of = now.lesson === "" ? "matrices" : now.lesson;
+    const { data } = current();
+    if (kind === "input" && format === "json") save_file(`${of}.json`, `${JSON.stringify(input, null, 1)}\n`, "application/json");
+    else if (kind === "input") for (const one of matrix_names(input)) save_matrix(file_name(one), input[one], format);
+    else if (kind === "matrix") save_matrix(file_name(name), input[name], format);
+    else if (data.steps?.[Number(name)]) save_matrix(file_name(`${of}-${data.steps[Number(name)].name}`), data.steps[Number(name)].result, format);
+  });
+  /** @param {string} name @param {any} matrix @param {string} format */
+  function save_matrix(name, matrix, format) {
+    const { heads, has_heads } = shape_of(matrix);
+    if (format === "json") return save_file(`${name}.json`, json_of(matrix), "application/json");
+    if (format === "csv") {
+      for (let head = 0; head < heads; ++head) save_file(`${name}${has_heads ? `-head${head}` : ""}.csv`, csv_of(matrix, head), "text/csv");
+      return;
+    }
+    answers.ask({ kind: `save ${name}`, request: { do: "write_npy" }, payload: JSON.stringify({ M: matrix }), then: (answer) => {
+      const bytes = Uint8Array.from(answer.rest.file.match(/../g) ?? [], (/** @type {string} */ digits) => parseInt(digits, 16));
+      save_file(`${name}.npy`, bytes, "application/octet-stream");
+    }, failed: (reason) => wrong(told(reason)) });
+  }
+
+  // Coming and going.
+
+  answers.ask({ kind: "lessons", request: { do: "lessons" }, then: (answer) => {
+    lessons = answer.rest.lessons;
+    if (active && (view === "lessons" || now?.drawn)) draw();
+  }, failed: () => undefined });
+
+  return {
+    /** @param {View} wanted */
+    enter: (wanted) => {
+      const link = read_numbers_address(location.hash);
+      view = wanted;
+      Object.assign(hooks, static_hooks, own_hooks, { navigates: hooks.navigates });
+      active = true;
+      right();
+      document.documentElement.classList.remove("stale");
+      if (view === "matrices") return open_matrices();
+      if (view === "lessons") {
+        now = null;
+        ++turn;
+        document.title = "Your numbers";
+        return draw();
+      }
+      const { data } = current();
+      const name = link.lesson || data.lesson || "three-words";
+      // The lesson of the file is on the page before the core runs.
+      if (now?.lesson !== name) {
+        now = null;
+        opening = data.lesson === name ? name : "";
+        draw();
+      }
+      open_lesson(name, link);
+    },
+    leave: () => {
+      active = false;
+      if (view === "matrices") addresses.matrices = address();
+      clearTimeout(recording);
+      clearTimeout(resting);
+      right();
+      cells.forget();
+      document.documentElement.classList.remove("stale");
+      ++turn;
+      opening = "";
+      now = null;
+    } };
+}
