@@ -412,4 +412,5 @@ function quoted_argument(text) {
   return /^[\w@#.,:+-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 }
 
-start();
+if (current().sentence) start();
+else draw();
