@@ -37,7 +37,7 @@ target_link_libraries(regard_unicode_tables PRIVATE ${UTF8PROC_LIBRARY} regard_f
 set(regard_wasm_folder ${PROJECT_BINARY_DIR}/wasm)
 file(MAKE_DIRECTORY ${regard_wasm_folder}/unicode)
 add_custom_command(OUTPUT ${regard_wasm_folder}/unicode/unicode_tables.h
-  COMMAND regard_unicode_tables > ${regard_wasm_folder}/unicode/unicode_tables.h VERBATIM)
+  COMMAND regard_unicode_tables > ${regard_wasm_folder}/unicode/unicode_tables.h DEPENDS regard_unicode_tables VERBATIM)
 
 set(REGARD_CORE_MODULE ${regard_wasm_folder}/core.wasm)
 file(GLOB_RECURSE regard_core_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*.cpp ${PROJECT_SOURCE_DIR}/src/*.h
