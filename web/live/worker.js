@@ -19,6 +19,7 @@ import { base64_size, make_core, unpacked, write_base64 } from "./core.js";
  * @property {number} [number]
  * @property {any} [request]
  * @property {string | Uint8Array} [payload] what follows the request's line
+ * @property {boolean} [raw] the answer is not read here
  * @property {any[]} [requests]
  */
 
@@ -86,6 +87,8 @@ export function serve(scope) {
       // The example runs as well, because the first run of a module is slow.
       for (const request of message.requests ?? []) call(request);
       scope.postMessage({ kind: "ready" });
+    } else if (message.raw) {
+      scope.postMessage({ kind: "answer", number: message.number, text: call(message.request, message.payload) });
     } else {
       const { text, page, rest } = split_answer(call(message.request, message.payload));
       const buffers = page ? with_arrays(page) : [];
