@@ -472,6 +472,11 @@ function put(part, at, patches) {
   }
 }
 
+/** Whether parts wait to be drawn. */
+export function is_drawing() {
+  return waiting !== null;
+}
+
 /** Draws one more of the waiting parts. @param {Waiting} of */
 function draw_next(of) {
   if (of !== waiting) return;

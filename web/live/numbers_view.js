@@ -12,7 +12,7 @@ import { el, shown } from "../elements.js";
 import { attentions_of, finding_of } from "../attention.js";
 import { read_explanation } from "../explanation.js";
 import { address_of, read_address } from "../state.js";
-import { current, draw, hooks, show, step_at } from "../page.js";
+import { current, draw, hooks, is_drawing, show, step_at } from "../page.js";
 import { open_answers } from "./answers.js";
 import { copy_of, matrix_names, number_in, set_number, shape_of } from "./inputs.js";
 import { numbers_address, read_numbers_address, without_usual } from "./numbers_link.js";
@@ -74,6 +74,7 @@ export function open_numbers(has_sentence) {
   /** The lesson that is being opened. */
   let opening = "";
   let round = 0;
+  let steps_waiting = 0;
   let resting = 0;
   let recording = 0;
   let spoken_about = "";
@@ -135,6 +136,7 @@ export function open_numbers(has_sentence) {
     if (!now) return;
     const of = now;
     const mine = ++turn;
+    document.querySelector("main")?.setAttribute("aria-busy", "true");
     const [edits, chosen] = [new Map(of.edits), { ...of.chosen }];
     refresh();
     const input = input_of(of);
@@ -146,6 +148,7 @@ export function open_numbers(has_sentence) {
       if (of !== now || mine !== turn) return;
       wrong(told(reason));
       if (of.lesson === "") return incomplete(of, input);
+      document.querySelector("main")?.removeAttribute("aria-busy");
       [of.edits, of.chosen] = [new Map(good.edits), { ...good.chosen }];
       renew_settings();
       refresh();
@@ -180,6 +183,7 @@ export function open_numbers(has_sentence) {
     };
     for (const section of seen) renew(section);
     const others = sections.filter((section) => !seen.includes(section));
+    steps_waiting = others.length;
     const next = () => {
       if (mine !== round || !active) return;
       const begun = performance.now();
@@ -187,7 +191,8 @@ export function open_numbers(has_sentence) {
         const section = others.shift();
         if (section?.isConnected) renew(section);
       }
-      if (others.length > 0) setTimeout(next, 0);
+      steps_waiting = others.length;
+      if (steps_waiting > 0) setTimeout(next, 0);
       else cells.restore();
     };
     setTimeout(next, 0);
@@ -200,11 +205,17 @@ export function open_numbers(has_sentence) {
     if (!of.stale) of.drawn = null;
     draw();
     record();
+    document.querySelector("main")?.removeAttribute("aria-busy");
     if (!is_complete(input)) panel.say(missing_of(input));
   }
 
   /** After a pause: one sentence for screen readers. */
   function speak() {
+    if (is_drawing() || steps_waiting > 0 || answers.pending("numbers")) {
+      resting = window.setTimeout(speak, 100);
+      return;
+    }
+    document.querySelector("main")?.removeAttribute("aria-busy");
     const { attentions, state } = current();
     const a = attentions.find((one) => one.name === state.attention);
     const finding = a && !state.covered ? `${finding_of(a, state.head, state.query)}.` : "";
@@ -386,6 +397,10 @@ export function open_numbers(has_sentence) {
     if (names.length === 0) return "Needed: Q, K and V; or X, W_query, W_key and W_value.";
     return `Still needed: ${missing.length > 1 ? `${missing.slice(0, -1).join(", ")} and ${missing.at(-1)}` : missing[0]}.`;
   }
+  /** The example has no names that a first matrix must respect. @param {any} base */
+  function name_panel(base) {
+    panel.names(base === example_matrices ? [] : matrix_names(base), base.tokens ?? []);
+  }
   /** @param {any} base */
   function change_matrices(base) {
     if (!now || now.lesson !== "") return;
@@ -395,7 +410,7 @@ export function open_numbers(has_sentence) {
     renew_settings();
     const missing = missing_of(base);
     panel.say(missing);
-    panel.names(matrix_names(base), base.tokens ?? []);
+    name_panel(base);
     compute();
   }
   /** @param {string} name @param {any} matrix */
@@ -460,7 +475,7 @@ export function open_numbers(has_sentence) {
     now = kept_matrices;
     now.drawn = null;
     renew_settings();
-    panel.names(matrix_names(now.base), now.base.tokens ?? []);
+    name_panel(now.base);
     panel.say(now.base === example_matrices ? "These are an example: your first matrix takes its place." : missing_of(now.base));
     refresh();
     draw();

@@ -70,7 +70,7 @@ export function wrong_setting({ key, label }, value) {
 
 /** The options of the program for some switches. @param {Switches} chosen @param {string[]} without */
 export function options_of(chosen, without = []) {
-  return switches.filter(({ key }) => key in chosen && !without.includes(key)).map(({ key, option }) => `${option}${/^-/.test(chosen[key]) ? "=" : " "}${chosen[key]}`);
+  return switches.filter(({ key }) => key in chosen && !without.includes(key)).map(({ key, option }) => `${option}${key === "causal" || chosen[key].startsWith("-") ? "=" : " "}${chosen[key]}`);
 }
 
 /** Marks the settings that differ from the document. @param {HTMLElement} line @param {Switches} chosen */
