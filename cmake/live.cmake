@@ -37,18 +37,23 @@ target_link_libraries(regard_unicode_tables PRIVATE ${UTF8PROC_LIBRARY} regard_f
 set(regard_wasm_folder ${PROJECT_BINARY_DIR}/wasm)
 file(MAKE_DIRECTORY ${regard_wasm_folder}/unicode)
 add_custom_command(OUTPUT ${regard_wasm_folder}/unicode/unicode_tables.h
-  COMMAND regard_unicode_tables > ${regard_wasm_folder}/unicode/unicode_tables.h VERBATIM)
+  COMMAND regard_unicode_tables > ${regard_wasm_folder}/unicode/unicode_tables.h DEPENDS regard_unicode_tables VERBATIM)
 
 set(REGARD_CORE_MODULE ${regard_wasm_folder}/core.wasm)
 file(GLOB_RECURSE regard_core_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*.cpp ${PROJECT_SOURCE_DIR}/src/*.h
-  ${PROJECT_SOURCE_DIR}/include/*.h)
+  ${PROJECT_SOURCE_DIR}/include/*.h ${PROJECT_SOURCE_DIR}/web/core/*)
+if(REGARD_TESTS)
+  file(GLOB regard_check_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/wasm/checks.cpp
+    ${PROJECT_SOURCE_DIR}/tests/support/*.h)
+  list(APPEND regard_core_sources ${regard_check_sources})
+endif()
 add_custom_command(OUTPUT ${REGARD_CORE_MODULE}
   COMMAND ${CMAKE_COMMAND} -S ${PROJECT_SOURCE_DIR}/web/core -B ${regard_wasm_folder} -G Ninja
     --toolchain ${PROJECT_SOURCE_DIR}/cmake/wasm.cmake -DCMAKE_BUILD_TYPE=Release
     -DREGARD_UNICODE_TABLES=${regard_wasm_folder}/unicode -DREGARD_VERSION=${PROJECT_VERSION}
     -DREGARD_TESTS=${REGARD_TESTS} > ${regard_wasm_folder}/configure.log
   COMMAND ${CMAKE_COMMAND} --build ${regard_wasm_folder}
-  DEPENDS ${regard_core_sources} ${PROJECT_SOURCE_DIR}/web/core/core.cpp ${PROJECT_SOURCE_DIR}/web/core/CMakeLists.txt
-    ${PROJECT_SOURCE_DIR}/cmake/wasm.cmake ${regard_wasm_folder}/unicode/unicode_tables.h
+  DEPENDS ${regard_core_sources} ${PROJECT_SOURCE_DIR}/cmake/wasm.cmake ${PROJECT_SOURCE_DIR}/cmake/kernels.cmake
+    ${regard_wasm_folder}/unicode/unicode_tables.h
   COMMENT "Building the core of live pages (WebAssembly)" VERBATIM)
 add_custom_target(regard_core DEPENDS ${REGARD_CORE_MODULE})

@@ -3,7 +3,7 @@
 
     level 0  src/kernels              its own headers, <cstddef> <cstdint> <cstring>; intrinsics only in simd.h
     level 1  src/attention, c_api, kv_cache, layers, runtime, tensor:  regard/*.h, each other, kernels/table.h, layer_table.h
-             src/wasm                 as level 1, and headers of kernels
+             src/wasm                 headers of kernels and level 1, and of what it leaves out: model, train
     level 2  src/io                   + regard/io/*; third party in .cpp
     level 3  src/model                + regard/model/*
              src/train                + regard/model/*, regard/train/*
@@ -11,7 +11,7 @@
     level 4  src/explain              + regard/explain/*
     level 5  cli, python, web/core    only public headers, their own, and their libraries
     -        examples                 only public headers
-    -        tests, bench             public headers, kernels/{table,layer_table}.h, headers of level 1; tests also those of cli
+    -        tests, bench             public headers, kernels/{table,layer_table}.h, headers of level 1; tests also those of cli, web
 
 Public headers follow the same order: regard/*.h includes no folder below it, regard/io/* only io, and so on.
 """
@@ -90,9 +90,10 @@ def allowed(path, bracket, name):
         system = is_posix(bracket, name) or (name == "cpuid.h" and path.name == "isa.cpp")
         return standard or system or is_public(name, PUBLIC[""]) or is_private(path, name, CORE) or name in KERNEL_INTERFACE
     if top == "src" and second == "wasm":
-        return standard or is_public(name, PUBLIC[""]) or is_private(path, name, CORE | {"kernels"})
+        return standard or is_public(name, PUBLIC["train"]) or is_private(path, name, CORE | {"kernels"})
     if top == "web":
-        return standard or is_public(name, ALL_PUBLIC) or name in ("utf8proc.h", "unicode_tables.h") or library == "fmt"
+        own = is_private(path, name, set()) or name in ("utf8proc.h", "unicode_tables.h") or library == "fmt"
+        return standard or own or is_public(name, ALL_PUBLIC)
     if top == "src" and second in THIRD_PARTY:
         third_party = path.suffix == ".cpp" and library in THIRD_PARTY[second]
         system = path.suffix == ".cpp" and (second in OPENS_FILES or path.name in MAPS_MEMORY) and is_posix(bracket, name)
@@ -113,6 +114,7 @@ def allowed(path, bracket, name):
         system = system or (bracket == "<" and (path.suffix == ".c" or path.name == "c_calls.h") and name in C_STANDARD)
         own = is_private(path, name, CORE) or (bracket == '"' and (ROOT / "tests" / name).is_file())
         own = own or (top == "tests" and bracket == '"' and (ROOT / "cli" / name).is_file())
+        own = own or (second == "wasm" and bracket == '"' and (ROOT / "web/core" / name).is_file())
         third_party = library in TEST_LIBRARIES or library in THIRD_PARTY["io"]
         return standard or system or own or third_party or is_public(name, ALL_PUBLIC) or name in KERNEL_INTERFACE
     return False

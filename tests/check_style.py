@@ -18,6 +18,7 @@ CODE = (".h", ".cpp", ".c")
 SCRIPTS = (".py", ".sh", ".cmake")
 MAX_LINES = 800
 MAX_README_LINES = 120
+MAX_WASM_LINES = 250
 
 
 def listed():
@@ -131,6 +132,16 @@ def lengths(files):
         yield f"README.md: {count} lines, at most {MAX_README_LINES}"
 
 
+def wasm(files):
+    """Little code is special to WebAssembly."""
+    code = re.compile(r"\s*(//.*)?")
+    own = [path for path in files if path.is_relative_to("src/wasm")]
+    lines = [line for path in own for line in text_of(path).splitlines()]
+    count = sum(not code.fullmatch(line) for line in lines)
+    if count > MAX_WASM_LINES:
+        yield f"src/wasm: {count} lines of code, at most {MAX_WASM_LINES}"
+
+
 def opening(files):
     """A C++ file begins with 3 to 20 lines of comment that describe it."""
     for path in files:
@@ -236,7 +247,7 @@ def version(files):
     yield from (line + " (take it from regard::version())" for line in lines_matching(literal, sources))
 
 
-RULES = (spdx, promises, phrases, names, lengths, opening, places, text_files, links, performance, dead_comments,
+RULES = (spdx, promises, phrases, names, lengths, wasm, opening, places, text_files, links, performance, dead_comments,
          version)
 
 

@@ -17,6 +17,7 @@
 #include "support/decoder_cases.h"
 #include "support/instruction_sets.h"
 #include "support/rejection.h"
+#include "support/same_bits.h"
 
 namespace regard {
 namespace {

@@ -12,6 +12,7 @@
 #include "support/counted_news.h"
 #include "support/counting_memory.h"
 #include "support/rejection.h"
+#include "support/same_bits.h"
 
 namespace regard {
 namespace {

@@ -11,6 +11,7 @@
 #include "support/arrays.h"
 #include "support/instruction_sets.h"
 #include "support/rejection.h"
+#include "support/same_bits.h"
 
 namespace regard {
 namespace {

@@ -14,6 +14,7 @@
 #include "support/attention_cases.h"
 #include "support/instruction_sets.h"
 #include "support/rejection.h"
+#include "support/same_bits.h"
 
 namespace regard {
 namespace {

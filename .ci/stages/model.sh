@@ -12,3 +12,8 @@ run_ctest release model -L '^model$'
 run_test 'example: sentence_vectors' /usr/bin/python3 tests/check_example.py examples/sentence_vectors.cpp \
   "$work/release/examples/example_sentence_vectors" "$model"
 run_pytest model_python "$python" tests/model_*_check.py
+if ! python=$(python_environment tests/requirements-page.txt); then
+  failed=$((failed + 1))
+  return
+fi
+run_pytest model_core "$python" tests/wasm/model_core_check.py

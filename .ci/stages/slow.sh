@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2154  # variables of ./check
-# exp and activations over every float, every header in every language, heads of 20 training runs, clang-tidy, aarch64 under qemu, all
-# sanitizers on all kernels, ten minutes of fuzzing per target.
+# exp and activations over every float, every header in every language, heads of 20 training runs, clang-tidy, WebAssembly twice,
+# aarch64 under qemu, all sanitizers on all kernels, ten minutes of fuzzing per target.
 
 if build_preset release; then REGARD_EXHAUSTIVE=1 limit=3600 run_test 'exp over every float' "$work/release/tests/elementwise_test"; fi
 if build_preset release; then REGARD_EXHAUSTIVE=1 limit=3600 run_test 'activations over every float' "$work/release/tests/activation_error_test"; fi
@@ -12,6 +12,9 @@ fi
 if build_preset tidy regard_commit; then
   limit=3600 run_test 'clang-tidy' sh -c "git ls-files 'src/*.cpp' 'cli/*.cpp' 'tests/*_test.cpp' |
     xargs -P $jobs -n 4 clang-tidy-19 -p build/check/tidy --quiet"
+fi
+if build_preset release; then
+  limit=1800 run_test 'WebAssembly twice' tests/wasm/build_again.sh "$work/release" "$work/wasm-again"
 fi
 # The emulator itself uses threads, so tests that count threads or fork are excluded, as are two that take minutes.
 neon=(activation activation_error attention_backward_pairs attention_bits attention_corners attention_unpacked

@@ -48,6 +48,13 @@ REGARD_INLINE void fetch(PrefetchPlan* ahead) {
   }
 }
 
+// Whether keys and values may be stored as in a cache or as in the caller's tensor. A page has packed panels only.
+#if defined(REGARD_PACKED_PANELS_ONLY)
+constexpr bool kReadsStored = false;
+#else
+constexpr bool kReadsStored = true;
+#endif
+
 // ---- 1. score tiles
 
 template <class T, int Rows, class Words>
@@ -59,7 +66,7 @@ void score_tile(Index depth, T scale, const T* query, const T* keys, T* scores) 
 template <class T, class Words>
 void score_tiles(const ScoreBlock<T>& block, Index first, Index count, const LaneRange* ranges, T* group_scores) {
   if (block.multiplied) return;
-  if (block.stored_keys) return few_score_tiles<T, Words>(block, ranges[0]);
+  if (kReadsStored && block.stored_keys) return few_score_tiles<T, Words>(block, ranges[0]);
   const Index depth = words_of<Words>(block.depth);
   for (Index lane = 0; lane < kBlockKeys; lane += kTileColumns<T>) {
     for (Index row = 0; row < count; row += kTileRows) {
@@ -289,10 +296,10 @@ void weigh_group(const AttentionBlock<T>& block, const RowGroup<T>& group, const
 // Pass 4: adds P·V to the context of a row group. With next_score, also computes the scores of the next block.
 template <class T, class KeyWords, class ValueWords>
 void end_group(const AttentionBlock<T>& block, const RowGroup<T>& group, const MaximaOf<T>& maxima) {
-  if (block.next_score) {
+  if (kReadsStored && block.next_score) {
     const LaneRange ahead = tile_range(*block.next_score, 0, block.score.num_rows);
     few_tiles_overlapped<T, KeyWords, ValueWords>(block, group.ranges[0], ahead, group.contributes, maxima.alpha);
-  } else if (block.stored_values) {
+  } else if (kReadsStored && block.stored_values) {
     few_value_tiles<T, ValueWords>(block, group.ranges[0], group.contributes, maxima.alpha);
   } else if (block.values_finite) {
     value_tiles<T, ValueWords>(block, group, maxima.alpha);

@@ -232,20 +232,13 @@ void few_row_scores(const ScoreBlock<T>& block, const LaneRange& range) {
   }
 }
 
-// Whether panels of other types than T are read: those of caches, which a page does not have.
-#if defined(REGARD_WITHOUT_CACHES)
-inline constexpr bool kReadsCaches = false;
-#else
-inline constexpr bool kReadsCaches = true;
-#endif
-
 // Calls use(S{}, Rows<n>{}) with the type of the panels, which is bfloat16 for pairs, and the smallest tile that holds
 // the rows.
 template <class T, class Words, class Use>
 REGARD_INLINE void with_stored(Stored type, Index num_rows, Use use) {
   const auto with_type = [&](auto rows) {
     if constexpr (Words::kPerWord > 1) return use(Bfloat16{}, rows);
-    if constexpr (Words::kPerWord == 1 && sizeof(T) == sizeof(float) && kReadsCaches) {
+    if constexpr (Words::kPerWord == 1 && sizeof(T) == sizeof(float)) {
       if (type == Stored::bfloat16) return use(Bfloat16{}, rows);
       if (type == Stored::float16) return use(Float16{}, rows);
       if (type == Stored::int8) return use(std::int8_t{}, rows);

@@ -35,7 +35,7 @@ def fixture_root(tmp_path):
     (root / ".ci" / "packages.sh").write_text("install_packages() { :; }\n")
     (root / "build" / "build.ninja").write_text("build regard_program: phony\n")
     (root / "build" / "CMakeCache.txt").write_text(
-        f"CMAKE_HOME_DIRECTORY:INTERNAL={root}\nCMAKE_BUILD_TYPE:STRING=Release\nREGARD_PROGRAM:BOOL=ON\n")
+        f"CMAKE_HOME_DIRECTORY:INTERNAL={root}\nCMAKE_BUILD_TYPE:STRING=Release\nREGARD_LIVE:BOOL=ON\n")
     (root / "build" / "regard").symlink_to(PROGRAM)
     return root
 
@@ -89,6 +89,26 @@ def test_without_a_network_the_small_model_is_trained_instead(root):
                               ["train", "--task", "induction", "--watch", "page.html", "--color", "never"]]
     assert done.returncode == 0 and "No model; training a small one instead" in done.stderr
     assert done.stdout.startswith("the story\n  basics ")
+
+
+def test_the_live_page_is_the_page_unless_another_is_asked_for(root):
+    use_stub(root)
+    model = root / "cache" / "models" / "minilm"
+    model.mkdir(parents=True)
+    (model / "model.safetensors").touch()
+    live = str(root / "build" / "live.html")
+    done = demo(root)
+    assert [line[0] for line in commands(root)] == ["explain", "live"]
+    assert "--html" not in commands(root)[0] and commands(root)[1] == ["live", "-o", live]
+    assert done.stdout.splitlines()[-1].startswith("  yours  ./demo ")
+    demo(root, "my sentence", "WORD")
+    assert commands(root)[-1] == ["live", "-o", live, "--query", "WORD", "--", "my sentence"]
+    demo(root, "my sentence", "--html", "page.html")
+    assert commands(root)[-1] == ["explain", "--html", "page.html", "--", "my sentence"]
+    demo(root, "my sentence", "--model", "folder")
+    assert commands(root)[-1] == ["explain", "--model", "folder", "--html", str(root / "build" / "yours.html"), "--", "my sentence"]
+    demo(root, "--json")
+    assert commands(root)[-1][0] == "explain" and "--html" not in commands(root)[-1]
 
 
 def test_an_interrupted_download_ends_the_demo(root):

@@ -9,8 +9,6 @@
 // Read next: attention_cases.h.
 #pragma once
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -201,16 +199,6 @@ std::vector<std::uint64_t> bits_of(const Array<T, Rank>& array) {
 template <class T>
 bool identical(T a, T b) {
   return (a == b && std::signbit(a) == std::signbit(b)) || (a != a && b != b);
-}
-
-// Returns whether both have the same bits, and where they first differ.
-inline testing::AssertionResult same_bits(const std::vector<std::uint64_t>& got,
-                                          const std::vector<std::uint64_t>& expected) {
-  if (got.size() != expected.size()) return testing::AssertionFailure() << got.size() << " and " << expected.size();
-  const auto place = std::mismatch(got.begin(), got.end(), expected.begin());
-  if (place.first == got.end()) return testing::AssertionSuccess();
-  return testing::AssertionFailure() << "element " << place.first - got.begin() << " of " << got.size() << ": "
-                                     << std::hex << *place.first << ", expected " << *place.second;
 }
 
 }  // namespace regard

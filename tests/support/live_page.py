@@ -5,14 +5,13 @@ import base64
 import gzip
 import hashlib
 import json
-import os
 import pathlib
 import re
 
 from program import PROGRAM, succeed
 
 ASSETS = pathlib.Path(PROGRAM).parent / "src" / "explain"
-CORE = pathlib.Path(os.environ.get("REGARD_CORE", pathlib.Path(PROGRAM).parent / "core.wasm"))
+CORE = pathlib.Path(PROGRAM).parent / "wasm" / "core.wasm"
 FILES = ("config.json", "tokenizer.json", "model.safetensors")
 
 

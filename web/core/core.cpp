@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The core of a live page: what the WebAssembly module exports. A request is one line of JSON, followed by a payload
+// The core of a live page: the answers of the WebAssembly module. A request is one line of JSON, followed by a payload
 // for some; its answer is JSON made of the same texts that `regard … --html` writes into a page.
 //
 //     {"do": "open", "name": "minilm-int8"}                               the files that were added, as a model
@@ -11,12 +11,8 @@
 //     {"do": "csv", "name": …} or {"do": "npy", "name": …} and the bytes of a file: its matrix
 //     {"do": "write_npy"} and {"name": matrix}: an NPY file, as hexadecimal digits
 //
-// Errors become JavaScript Errors (web/core/platform/throw.cpp).
-// Read next: web/live/core.js.
-#include <cstdlib>
-#include <cstring>
-#include <map>
-#include <memory>
+// Errors become JavaScript Errors (platform/throw.cpp).
+// Read next: exports.cpp, web/live/core.js.
 #include <optional>
 #include <span>
 #include <string>
@@ -30,6 +26,7 @@
 #include "regard/io/json_fields.h"
 #include "regard/io/json_writer.h"
 #include "regard/io/npy.h"
+#include "requests.h"
 
 namespace regard {
 namespace {
@@ -37,9 +34,7 @@ namespace {
 constexpr const char* kRequest = "request";
 
 struct Core {
-  std::map<std::string, SharedBytes, std::less<>> files{};
   std::optional<SentenceModel> model{};
-  std::string answer{};
 };
 Core& core() {
   static Core core;
@@ -81,9 +76,9 @@ const SentenceModel& opened_model() {
 
 std::string open_model(const JsonFields& request) {
   const auto take = [](std::string_view name) {
-    const auto at = core().files.find(name);
-    if (at == core().files.end()) throw InvalidArgument("missing file: " + std::string(name));
-    return core().files.extract(at).mapped();
+    const auto at = added_files().find(name);
+    if (at == added_files().end()) throw InvalidArgument("missing file: " + std::string(name));
+    return added_files().extract(at).mapped();
   };
   const auto text_of = [](const SharedBytes& file) {
     return std::string(reinterpret_cast<const char*>(file.first.get()), file.count);
@@ -180,6 +175,8 @@ std::string npy_file(std::string_view payload) {
   return json.take();
 }
 
+}  // namespace
+
 std::string answer_to(std::string_view text) {
   const std::size_t line = std::min(text.find('\n'), text.size());
   const std::string_view payload = text.substr(std::min(line + 1, text.size()));
@@ -198,30 +195,4 @@ std::string answer_to(std::string_view text) {
   throw InvalidArgument("unknown request: " + action);
 }
 
-}  // namespace
 }  // namespace regard
-
-#define REGARD_WASM_EXPORT(name) extern "C" __attribute__((export_name(#name)))
-
-REGARD_WASM_EXPORT(regard_allocate) void* regard_allocate(std::size_t num_bytes) {
-  return std::aligned_alloc(64, (num_bytes + 63) / 64 * 64);
-}
-
-REGARD_WASM_EXPORT(regard_free) void regard_free(void* memory) { std::free(memory); }
-
-// Takes over memory of regard_allocate.
-REGARD_WASM_EXPORT(regard_add_file)
-void regard_add_file(const char* name, std::size_t name_size, std::byte* data, std::size_t num_bytes) {
-  regard::core().files[std::string(name, name_size)] = {
-      {data, [](const std::byte* bytes) { std::free(const_cast<std::byte*>(bytes)); }}, num_bytes};
-}
-
-// Returns the address of the answer: its address and its length, valid until the next request.
-REGARD_WASM_EXPORT(regard_request) const std::uint32_t* regard_request(const char* text, std::size_t size) {
-  static std::uint32_t result[2];
-  std::string& answer = regard::core().answer;
-  answer = regard::answer_to({text, size});
-  result[0] = static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(answer.data()));
-  result[1] = static_cast<std::uint32_t>(answer.size());
-  return result;
-}

@@ -6,6 +6,7 @@
 //     kBlockOf      [code / 128] ─▶ number of a block
 //     kKindOf       [block][code % 128] ─▶ kind       kKinds  [kind] ─▶ category, combining class, width
 //     kLower        code, its lower case, ascending   kParts  code, its canonical decomposition (Hangul is computed)
+//                   of codes up to U+FFFF; kHighLower and kHighParts of those that need more than 16 bits
 //
 // Read next: web/core/platform/utf8proc.cpp.
 #include <utf8proc.h>
@@ -18,7 +19,7 @@
 
 namespace {
 
-constexpr int kEnd = 0x110000, kBlock = 128;
+constexpr int kEnd = 0x110000, kBlock = 128, kMaxShort = 0xFFFF;
 constexpr int kHangulFirst = 0xAC00, kHangulEnd = 0xD7A4;
 
 // The number of an entry among those seen so far.
@@ -45,21 +46,26 @@ void print(const char* declaration, const std::vector<int>& numbers) {
 int main() {
   std::map<std::tuple<int, int, int>, int> kinds;
   std::map<std::vector<int>, int> blocks;
-  std::vector<int> block_of, lower, parts;
+  std::vector<int> block_of, lower, high_lower, parts, high_parts;
   for (int first = 0; first < kEnd; first += kBlock) {
     std::vector<int> block;
     for (int code = first; code < first + kBlock; ++code) {
       const std::tuple<int, int, int> kind{utf8proc_category(code), utf8proc_get_property(code)->combining_class,
                                            utf8proc_charwidth(code)};
       block.push_back(number_of(kinds, kind));
-      if (const int small = utf8proc_tolower(code); small != code) lower.insert(lower.end(), {code, small});
+      if (const int small = utf8proc_tolower(code); small != code) {
+        std::vector<int>& table = std::max(code, small) > kMaxShort ? high_lower : lower;
+        table.insert(table.end(), {code, small});
+      }
       if (code >= kHangulFirst && code < kHangulEnd) continue;
       int decomposed[4] = {};
       int boundary = 0;
       const auto count = utf8proc_decompose_char(code, decomposed, 4, UTF8PROC_DECOMPOSE, &boundary);
       if (count > 4 || (count == 1 && decomposed[0] == code) || count < 1) continue;
-      parts.push_back(code);
-      parts.insert(parts.end(), decomposed, decomposed + 4);
+      std::vector<int>& table =
+          std::max(code, *std::max_element(decomposed, decomposed + 4)) > kMaxShort ? high_parts : parts;
+      table.push_back(code);
+      table.insert(table.end(), decomposed, decomposed + 4);
     }
     block_of.push_back(number_of(blocks, block));
   }
@@ -71,7 +77,9 @@ int main() {
   print("std::uint16_t kBlockOf", block_of);
   print("std::uint8_t kKindOf", kind_of);
   print("std::uint8_t kKinds", kind_numbers);
-  print("std::int32_t kLower", lower);
-  print("std::int32_t kParts", parts);
+  print("std::uint16_t kLower", lower);
+  print("std::int32_t kHighLower", high_lower);
+  print("std::uint16_t kParts", parts);
+  print("std::int32_t kHighParts", high_parts);
   return kinds.size() <= 256 ? 0 : 1;
 }

@@ -14,6 +14,12 @@ import { worker_source } from "./worker.js";
 const piece = 4 << 20;  // characters, a multiple of four
 const too_old = 4000;  // milliseconds
 
+/** What an element holds: base 64, or the address of a file of the page's site. @param {HTMLElement} element */
+function content_of(element) {
+  const { href } = element.dataset;
+  return href === undefined ? { text: (element.textContent ?? "").trim() } : { text: "", address: new URL(href, document.baseURI).href };
+}
+
 /**
  * @param {object} of
  * @param {any[]} of.requests what opens the model and runs it once
@@ -79,7 +85,9 @@ export function open_answers({ requests, files, ready, gone }) {
       worker = made;
       made.onmessage = ({ data }) => { if (made === worker) take(data); };
       made.onerror = (event) => { if (made === worker) take({ kind: "failed", reason: event.message || "this browser does not start a worker from a file" }); };
-      made.postMessage({ kind: "core", text: (document.getElementById("core")?.textContent ?? "").trim() });
+      const core = document.getElementById("core");
+      if (!core) throw new Error("the file is incomplete");
+      made.postMessage({ kind: "core", ...content_of(core) });
       hand_over(made, files, () => made.postMessage({ kind: "open", requests }));
     } catch (error) {
       stop();
@@ -90,11 +98,17 @@ export function open_answers({ requests, files, ready, gone }) {
   const hand_over = (to, files, done) => {
     const [file, ...others] = files;
     if (!(file instanceof HTMLElement)) return done();
-    const text = (file.textContent ?? "").trim();
-    to.postMessage({ kind: "file", name: file.dataset.name, size: base64_size(text) });
+    const { text, address } = content_of(file);
+    to.postMessage({ kind: "file", name: file.dataset.name, size: address === undefined ? base64_size(text) : Number(file.dataset.size) });
     let at = 0;
     const send = () => {
       if (to !== worker) return;
+      if (address !== undefined) {
+        to.postMessage({ kind: "piece", address });
+        to.postMessage({ kind: "close" });
+        hand_over(to, others, done);
+        return;
+      }
       to.postMessage({ kind: "piece", text: text.slice(at, at + piece) });
       at += piece;
       if (at < text.length) return void setTimeout(send, 0);

@@ -18,7 +18,8 @@
  * @property {(text: number, size: number) => number} regard_request
  */
 
-/** @typedef {{call: (request: string, payload?: string | Uint8Array) => string, open_file: (name: string, size: number) => {write: (text: string) => void, close: () => void}}} Core */
+/** @typedef {{write: (text: string) => void, write_bytes: (bytes: Uint8Array) => void, close: () => void}} CoreFile */
+/** @typedef {{call: (request: string, payload?: string | Uint8Array) => string, open_file: (name: string, size: number) => CoreFile}} Core */
 
 /**
  * Writes the bytes of a base 64 text into `bytes`, which has their size.
@@ -39,12 +40,34 @@ export function base64_size(text) {
   return (text.length / 4) * 3 - (text.endsWith("==") ? 2 : text.endsWith("=") ? 1 : 0);
 }
 
-/** @param {string} text base 64 of a file compressed with gzip */
-export async function unpacked(text) {
+/** @param {string} text base 64 */
+export function bytes_of(text) {
   const bytes = new Uint8Array(base64_size(text));
   write_base64(text, bytes);
+  return bytes;
+}
+
+/** The bytes of a file of the page's site. @param {string} address */
+export async function fetched(address) {
+  const answer = await fetch(address);
+  if (!answer.ok) throw new Error(`${address}: ${answer.status}`);
+  return new Uint8Array(await answer.arrayBuffer());
+}
+
+/** A file compressed with gzip; a server may have unpacked it. @param {Uint8Array<ArrayBuffer>} bytes */
+export async function unpacked(bytes) {
+  if (bytes[0] !== 0x1f || bytes[1] !== 0x8b) return bytes;
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
   return new Uint8Array(await new Response(stream).arrayBuffer());
+}
+
+/**
+ * The text of a request. A lone surrogate, which no JSON text may contain, becomes U+FFFD.
+ * @param {any} request
+ */
+export function request_text(request) {
+  const [encoder, decoder] = [new TextEncoder(), new TextDecoder("utf-8", { ignoreBOM: true })];
+  return JSON.stringify(request, (_, value) => (typeof value === "string" ? decoder.decode(encoder.encode(value)) : value));
 }
 
 /**
@@ -130,13 +153,15 @@ export function make_core(module) {
     open_file: (name, size) => {
       const address = allocate(size);
       let at = address;
+      /** The memory for so many more bytes. @param {number} count */
+      const next = (count) => {
+        if (at + count > address + size) throw new Error(`${name} is longer than expected`);
+        at += count;
+        return bytes_at(at - count, count);
+      };
       return {
-        write: (text) => {
-          const count = base64_size(text);
-          if (at + count > address + size) throw new Error(`${name} is longer than expected`);
-          write_base64(text, bytes_at(at, count));
-          at += count;
-        },
+        write: (text) => write_base64(text, next(base64_size(text))),
+        write_bytes: (bytes) => next(bytes.length).set(bytes),
         close: () => with_text([name], (text, length) => core().regard_add_file(text, length, address, size)) };
     } };
 }

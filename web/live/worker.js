@@ -2,18 +2,20 @@
 //
 // The worker of a live page: it holds the core and the model, and answers one request after another.
 //
-//     in    {kind: "core", text}   {kind: "file", name, size}   {kind: "piece", text} …   {kind: "open", requests}
-//           {kind: "ask", number, request, payload}
+//     in    {kind: "core", text}   {kind: "file", name, size}   {kind: "piece", text} …   {kind: "close"}
+//           {kind: "open", requests}                            {kind: "ask", number, request, payload}
 //     out   {kind: "ready"}        {kind: "answer", number, text, page}        {kind: "failed", number, reason}
 //           {kind: "refused", number, reason}: the core, which has no files, was replaced by a new one
 //
-// Arrays leave as transferred arrays, so that the page decodes nothing. Read next: core.js, answers.js.
-import { base64_size, make_core, unpacked, write_base64 } from "./core.js";
+// "core" and "piece" have a text in base 64, or an address of the page's site. Arrays leave as transferred arrays, so that
+// the page decodes nothing. Read next: core.js, answers.js.
+import { base64_size, bytes_of, fetched, make_core, request_text, unpacked, write_base64 } from "./core.js";
 
 /**
  * @typedef {object} Message
  * @property {string} kind
  * @property {string} [text]
+ * @property {string} [address]
  * @property {string} [name]
  * @property {number} [size]
  * @property {number} [number]
@@ -34,8 +36,7 @@ export function with_arrays(page) {
   for (const of of [page, page.focus ?? {}]) {
     for (const [name, text] of Object.entries(of)) {
       if (typeof text !== "string" || name === "schema" || name === "subject") continue;
-      const bytes = new Uint8Array(base64_size(text));
-      write_base64(text, bytes);
+      const bytes = bytes_of(text);
       of[name] = name === "thumbnails" ? bytes : new Float32Array(bytes.buffer);
       buffers.push(bytes.buffer);
     }
@@ -65,22 +66,24 @@ export function serve(scope) {
   let core = null;
   /** @type {WebAssembly.Module | null} */
   let module = null;
-  /** @type {{write: (text: string) => void, close: () => void} | null} */
+  /** @type {import("./core.js").CoreFile | null} */
   let file = null;
   /** @param {any} request @param {string | Uint8Array} [payload] */
   const call = (request, payload) => {
     if (core === null) throw new Error("the core is not running");
-    return core.call(JSON.stringify(request), payload);
+    return core.call(request_text(request), payload);
   };
   /** @param {Message} message */
   const take = async (message) => {
     if (message.kind === "core") {
-      module = await WebAssembly.compile(await unpacked(message.text ?? ""));
+      const packed = message.address === undefined ? bytes_of(message.text ?? "") : await fetched(message.address);
+      module = await WebAssembly.compile(await unpacked(packed));
       core = make_core(module);
     } else if (message.kind === "file") {
       file = core?.open_file(message.name ?? "", message.size ?? 0) ?? null;
     } else if (message.kind === "piece") {
-      file?.write(message.text ?? "");
+      if (message.address === undefined) file?.write(message.text ?? "");
+      else file?.write_bytes(await fetched(message.address));
     } else if (message.kind === "close") {
       file?.close();
     } else if (message.kind === "open") {
@@ -109,5 +112,5 @@ export function serve(scope) {
 
 /** The source of the worker: the functions above and those of core.js. */
 export function worker_source() {
-  return `"use strict";\n${[write_base64, base64_size, unpacked, make_core, with_arrays, split_answer, serve].map(String).join("\n")}\nserve(self);\n`;
+  return `"use strict";\n${[write_base64, base64_size, bytes_of, fetched, unpacked, request_text, make_core, with_arrays, split_answer, serve].map(String).join("\n")}\nserve(self);\n`;
 }

@@ -21,8 +21,8 @@ const std::uint8_t* kind_of(utf8proc_int32_t code) {
 }
 
 // The entry of a code in a table of entries of `width` numbers that begin with their codes, ascending; or nullptr.
-template <int width, std::size_t size>
-const std::int32_t* find(const std::int32_t (&table)[size], std::int32_t code) {
+template <int width, class T, std::size_t size>
+const T* find(const T (&table)[size], std::int32_t code) {
   std::size_t first = 0, last = size / width;
   while (first < last) {
     const std::size_t middle = (first + last) / 2;
@@ -33,6 +33,13 @@ const std::int32_t* find(const std::int32_t (&table)[size], std::int32_t code) {
     }
   }
   return first < size / width && table[first * width] == code ? table + first * width : nullptr;
+}
+
+// The parts of an entry of kParts, of which there are up to four.
+template <class T>
+utf8proc_ssize_t copy_parts(const T* entry, utf8proc_int32_t* parts) {
+  std::copy(entry + 1, entry + 5, parts);
+  return std::find(entry + 1, entry + 5, T{0}) - (entry + 1);
 }
 
 }  // namespace
@@ -52,7 +59,8 @@ const utf8proc_property_t* utf8proc_get_property(utf8proc_int32_t code) {
 int utf8proc_charwidth(utf8proc_int32_t code) { return kind_of(code)[2]; }
 
 utf8proc_int32_t utf8proc_tolower(utf8proc_int32_t code) {
-  const std::int32_t* const entry = find<2>(kLower, code);
+  if (const std::uint16_t* const entry = find<2>(kLower, code)) return entry[1];
+  const std::int32_t* const entry = find<2>(kHighLower, code);
   return entry ? entry[1] : code;
 }
 
@@ -66,13 +74,10 @@ utf8proc_ssize_t utf8proc_decompose_char(utf8proc_int32_t code, utf8proc_int32_t
     parts[2] = kTrailing + number % 28;
     return number % 28 == 0 ? 2 : 3;
   }
-  const std::int32_t* const entry = find<5>(kParts, code);
-  if (entry == nullptr) {
-    parts[0] = code;
-    return 1;
-  }
-  std::copy(entry + 1, entry + 5, parts);
-  return std::find(entry + 1, entry + 5, 0) - (entry + 1);
+  if (const std::uint16_t* const entry = find<5>(kParts, code)) return copy_parts(entry, parts);
+  if (const std::int32_t* const entry = find<5>(kHighParts, code)) return copy_parts(entry, parts);
+  parts[0] = code;
+  return 1;
 }
 
 utf8proc_ssize_t utf8proc_iterate(const utf8proc_uint8_t* text, utf8proc_ssize_t size, utf8proc_int32_t* code) {
