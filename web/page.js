@@ -121,7 +121,7 @@ function moved_to(wanted) {
  * @property {(() => HTMLElement[]) | null} whole the parts in place of the article, if there are any
  * @property {(() => HTMLElement[]) | null} controls parts between the title and the figures of a lesson
  * @property {(() => HTMLElement[]) | null} given parts between the figures and the steps of a lesson
- * @property {((old: Element | undefined, part: HTMLElement) => boolean) | null} place called before a part replaces an old one; true if it has become the old one
+ * @property {((old: Element | undefined, part: HTMLElement, patches: boolean) => boolean) | null} place called before a part replaces an old one, which may become it (if it returns true)
  * @property {(() => boolean) | null} navigates whether the live page follows the address by itself
  */
 
@@ -360,6 +360,12 @@ function steps(of) {
   return steps_drawn.element;
 }
 
+/** A step of the lesson shown, drawn anew. @param {number} index */
+export function step_at(index) {
+  const step = explanation?.steps[index];
+  return explanation && step ? step_section(explanation, step, state, set) : null;
+}
+
 /** The parts that are expanded at the foot. */
 const opened = { json: false, table: false };
 
@@ -436,12 +442,13 @@ function scroll_to_expanded() {
  * @param {{data: any, text: string, page: any, comparison: any}} of
  * @param {Partial<State>} change
  * @param {boolean} in_stages
+ * @param {boolean} keeps_steps the steps of a lesson stay as they are drawn
  */
-export function show(of, change, in_stages) {
+export function show(of, change, in_stages, keeps_steps = false) {
   ({ data, page, sentence, compared_alone, comparison, inspected_alone, inspection, training, without_row, arrays, explanation, attentions } =
     subject_of(of.data, of.page, of.comparison, null));
   state = moved_to({ ...state, ...change });
-  steps_drawn = { key: "", element: el("section") };
+  if (!keeps_steps) steps_drawn = { key: "", element: el("section") };
   data_text = of.text;
   own_title = shown(data.text ?? data.title ?? own_title);
   draw(in_stages);
@@ -452,17 +459,22 @@ function main_element() {
   return document.querySelector("main") ?? document.body.appendChild(el("main"));
 }
 
-/** @param {HTMLElement} part @param {number} at */
-function put(part, at) {
+/** @param {HTMLElement} part @param {number} at @param {boolean} patches */
+function put(part, at, patches) {
   const main = main_element();
   const old = main.children[at];
-  if (hooks.place?.(old, part)) {
+  if (hooks.place?.(old, part, patches)) {
     if (part === steps_drawn.element && old instanceof HTMLElement) steps_drawn.element = old;
   } else if (old === undefined) {
     main.append(part);
   } else if (old !== part) {
     old.replaceWith(part);
   }
+}
+
+/** Whether parts wait to be drawn. */
+export function is_drawing() {
+  return waiting !== null;
 }
 
 /** Draws one more of the waiting parts. @param {Waiting} of */
@@ -477,7 +489,7 @@ function draw_next(of) {
   }
   const { value } = of.parts.next();
   if (value) {
-    put(value, of.at++);
+    put(value, of.at++, true);
     setTimeout(draw_next, 0, of);
   } else {
     waiting = null;
@@ -489,10 +501,11 @@ export function draw(in_stages = false) {
   document.title = state.covered ? "Predict, then look" : own_title;
   const parts = article();
   if (in_stages) {
+    const tops = hooks.place ? [...main_element().children].map((part) => part.getBoundingClientRect().top) : [];
     waiting = { parts, at: 0, pause: true };
-    while (waiting.at < 2) {
+    while (waiting.at < 2 || tops[waiting.at] < window.innerHeight) {
       const { value } = parts.next();
-      if (value) put(value, waiting.at);
+      if (value) put(value, waiting.at, true);
       ++waiting.at;
     }
     hooks.drawn?.();
@@ -507,7 +520,7 @@ export function draw(in_stages = false) {
   root.toggleAttribute("data-arriving", drawn_step >= 0 && drawn_step !== state.step);
   drawn_step = state.step;
   let at = 0;
-  for (const part of parts) put(part, at++);
+  for (const part of parts) put(part, at++, false);
   while (main_element().children.length > at) main_element().lastElementChild?.remove();
   update_training?.(state);
   if (focused !== undefined) {

@@ -9,7 +9,7 @@ import { base64_size } from "./core.js";
 import { worker_source } from "./worker.js";
 
 /** @typedef {{text: string, page: any, rest: any}} Answer */
-/** @typedef {{kind: string, request: any, payload?: string | Uint8Array, then: (answer: Answer) => void, failed: (reason: string) => void}} Question */
+/** @typedef {{kind: string, request: any, payload?: string | Uint8Array, raw?: boolean, then: (answer: Answer) => void, failed: (reason: string) => void}} Question */
 
 const piece = 4 << 20;  // characters, a multiple of four
 const too_old = 4000;  // milliseconds
@@ -45,7 +45,7 @@ export function open_answers({ requests, files, ready, gone }) {
     waiting.delete(first.kind);
     asked = first;
     begun = performance.now();
-    worker.postMessage({ kind: "ask", number: ++number, request: first.request, payload: first.payload });
+    worker.postMessage({ kind: "ask", number: ++number, request: first.request, payload: first.payload, raw: first.raw });
   };
   const stop = () => {
     worker?.terminate();

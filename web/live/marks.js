@@ -31,6 +31,14 @@ export function lesson_number(id, now, own, chosen) {
   }
   const [a, old] = [now, own].map(({ attentions }) => attentions.find((one) => one.name === chosen.attention));
   if (!a || !old || chosen.head >= old.num_heads || chosen.query >= old.num_queries) return null;
+  const of_map = /^map (\d+) (\d+)$/.exec(id);
+  if (of_map) {
+    const [query, key] = [Number(of_map[1]), Number(of_map[2])];
+    if (query >= old.num_queries || key >= old.num_keys) return null;
+    const column = a.columns[a.columns.length - 1];
+    const text = (/** @type {Attention} */ of) => of.hidden(chosen.head, query, key) ? "hidden" : styled_number(of.columns[of.columns.length - 1].at(chosen.head, query, key), column.style);
+    return { was: text(old), is: text(a) };
+  }
   const of_row = /^row (\d+) (.+)$/s.exec(id);
   if (of_row) {
     const key = Number(of_row[1]);

@@ -12,7 +12,7 @@ import { el, shown } from "../elements.js";
 import { attentions_of, finding_of } from "../attention.js";
 import { read_explanation } from "../explanation.js";
 import { address_of, read_address } from "../state.js";
-import { current, draw, hooks, show } from "../page.js";
+import { current, draw, hooks, is_drawing, show, step_at } from "../page.js";
 import { open_answers } from "./answers.js";
 import { copy_of, matrix_names, number_in, set_number, shape_of } from "./inputs.js";
 import { numbers_address, read_numbers_address, without_usual } from "./numbers_link.js";
@@ -73,7 +73,8 @@ export function open_numbers(has_sentence) {
   let num_files = 0;
   /** The lesson that is being opened. */
   let opening = "";
-  let patching = false;
+  let round = 0;
+  let steps_waiting = 0;
   let resting = 0;
   let recording = 0;
   let spoken_about = "";
@@ -124,25 +125,30 @@ export function open_numbers(has_sentence) {
     return options.length === 0 ? `regard lesson ${lesson}${layout}` : `regard lesson ${lesson}${layout} --export | regard explain --input - ${options.join(" ")}`;
   }
 
-  /** @param {any} answer @returns {{data: any, text: string, page: any, comparison: null}} */
-  const data_of_answer = (answer) => ({ data: JSON.parse(answer.text), text: answer.text, page: answer.page, comparison: null });
+  /** What the page shows, from an answer that only this side reads. @param {import("./answers.js").Answer} answer */
+  const data_of_answer = ({ text }) => {
+    const { explanation, page, ...rest } = JSON.parse(text);
+    return { data: explanation, text: text.slice(text.indexOf(": ") + 2, text.indexOf(',\n"page": ')), page, comparison: null, rest };
+  };
 
   /** Asks for the picture of the numbers as they are now. */
   function compute() {
     if (!now) return;
     const of = now;
     const mine = ++turn;
+    document.querySelector("main")?.setAttribute("aria-busy", "true");
     const [edits, chosen] = [new Map(of.edits), { ...of.chosen }];
     refresh();
     const input = input_of(of);
     if (of.lesson === "" && !is_complete(input)) return incomplete(of, input);
     if (of.own_answer && edits.size === 0 && Object.keys(chosen).every((key) => key === "layout")) return arrived(of, input, of.own_answer, { edits, chosen });
-    answers.ask({ kind: "numbers", request: { do: "explain", lesson: of.lesson, command: command_of(of) }, payload: JSON.stringify(input), then: (answer) => {
+    answers.ask({ kind: "numbers", request: { do: "explain", lesson: of.lesson, command: command_of(of) }, payload: JSON.stringify(input), raw: true, then: (answer) => {
       if (of === now && active) arrived(of, input, data_of_answer(answer), { edits, chosen });
     }, failed: (reason) => {
       if (of !== now || mine !== turn) return;
       wrong(told(reason));
       if (of.lesson === "") return incomplete(of, input);
+      document.querySelector("main")?.removeAttribute("aria-busy");
       [of.edits, of.chosen] = [new Map(good.edits), { ...good.chosen }];
       renew_settings();
       refresh();
@@ -156,12 +162,40 @@ export function open_numbers(has_sentence) {
     of.stale = false;
     good = made;
     document.documentElement.classList.remove("stale");
-    patching = !first;
-    show(answer, first ? { attention: undefined, head: undefined, query: undefined, step: 0, open: "", ...read_address(location.hash) } : {}, false);
-    patching = false;
+    show(answer, first ? { attention: undefined, head: undefined, query: undefined, step: 0, open: "", ...read_address(location.hash) } : {}, !first, !first);
+    if (!first) patch_steps(++round);
     clearTimeout(resting);
     resting = window.setTimeout(speak, rest_time);
     record();
+  }
+
+  /** The steps in view are drawn now, and the others a few at a time; a later picture takes over. @param {number} mine */
+  function patch_steps(mine) {
+    const sections = [...document.querySelectorAll("main > .steps > .step")];
+    const seen = sections.filter((section) => {
+      const { top, bottom } = section.getBoundingClientRect();
+      return bottom > 0 && top < window.innerHeight;
+    });
+    /** @param {Element} section */
+    const renew = (section) => {
+      const fresh = step_at(Number(section.querySelector("h3")?.id.replace("step-", "")));
+      if (fresh && !place(section, fresh, true)) section.replaceWith(fresh);
+    };
+    for (const section of seen) renew(section);
+    const others = sections.filter((section) => !seen.includes(section));
+    steps_waiting = others.length;
+    const next = () => {
+      if (mine !== round || !active) return;
+      const begun = performance.now();
+      while (others.length > 0 && performance.now() - begun < 8) {
+        const section = others.shift();
+        if (section?.isConnected) renew(section);
+      }
+      steps_waiting = others.length;
+      if (steps_waiting > 0) setTimeout(next, 0);
+      else cells.restore();
+    };
+    setTimeout(next, 0);
   }
 
   /** Own matrices that cannot be computed yet. @param {Numbers} of @param {any} input */
@@ -171,11 +205,17 @@ export function open_numbers(has_sentence) {
     if (!of.stale) of.drawn = null;
     draw();
     record();
+    document.querySelector("main")?.removeAttribute("aria-busy");
     if (!is_complete(input)) panel.say(missing_of(input));
   }
 
   /** After a pause: one sentence for screen readers. */
   function speak() {
+    if (is_drawing() || steps_waiting > 0 || answers.pending("numbers")) {
+      resting = window.setTimeout(speak, 100);
+      return;
+    }
+    document.querySelector("main")?.removeAttribute("aria-busy");
     const { attentions, state } = current();
     const a = attentions.find((one) => one.name === state.attention);
     const finding = a && !state.covered ? `${finding_of(a, state.head, state.query)}.` : "";
@@ -290,17 +330,18 @@ export function open_numbers(has_sentence) {
     el("ul", { class: "lesson-list" }, ...lessons.map(({ name, title }) => el("li", {}, el("a", { href: `#lesson=${encodeURIComponent(name)}`, "data-focus": `lesson ${name}` }, name), el("span", {}, ` ${title}`))),
       el("li", {}, el("a", { href: addresses.matrices, "data-focus": "lesson own" }, "own matrices"), el("span", {}, " Paste or open your own: CSV, NPY, JSON")))];
   }
-  /** @param {Element | undefined} old @param {HTMLElement} part */
-  function place(old, part) {
+  /** @param {Element | undefined} old @param {HTMLElement} part @param {boolean} patches */
+  function place(old, part, patches) {
+    if (old === part) return true;
     const { explanation, attentions, state } = current();
     if (now?.drawn || view === "matrices") make_editable(part, given);
     if (now?.drawn && explanation) {
       if (now.lesson !== "") mark_changed(part, { explanation, attentions }, now.own, state);
-      for (const heading of part.querySelectorAll(".step > h3")) {
+      for (const heading of part.matches(".step") ? part.querySelectorAll("h3") : part.querySelectorAll(".step > h3")) {
         if (!heading.querySelector(".saving")) heading.append(" ", save_buttons(`step ${heading.id.replace("step-", "")}`, `the result of step ${heading.id.replace("step-", "")}`));
       }
     }
-    return patching && old !== undefined && patch(old, part);
+    return patches && old !== undefined && patch(old, part);
   }
   const own_hooks = { top, place, record: () => record(), drawn: () => cells.restore(),
     whole: () => (view === "lessons" ? list() : now?.drawn || opening !== "" ? [] : [el("p", { class: "caption waiting" }, view === "matrices" ? "" : "Computing …")]),
@@ -317,15 +358,15 @@ export function open_numbers(has_sentence) {
   function open_lesson(name, link, again = false) {
     const mine = ++turn;
     const layout = link.switches.layout;
-    answers.ask({ kind: "numbers", request: { do: "lesson", name, ...(layout ? { layout } : {}), command: `regard lesson ${name}${layout ? ` --layout ${layout}` : ""}` }, then: (answer) => {
+    answers.ask({ kind: "numbers", request: { do: "lesson", name, ...(layout ? { layout } : {}), command: `regard lesson ${name}${layout ? ` --layout ${layout}` : ""}` }, raw: true, then: (answer) => {
       if (mine !== turn || !active) return;
       const own_answer = data_of_answer(answer);
       const explanation = read_explanation(own_answer.data, own_answer.page);
-      const base = answer.rest.input;
+      const base = own_answer.rest.input;
       const drawn = again ? now?.drawn : null;
       const { layout: _, ...others } = link.switches;
       now = { lesson: name, base, edits: new Map(), chosen: without_usual(base, others), own_answer, own: { explanation, attentions: attentions_of(explanation) }, drawn: null, stale: false };
-      if (layout && layout !== answer.rest.own_layout) now.chosen.layout = layout;
+      if (layout && layout !== own_answer.rest.own_layout) now.chosen.layout = layout;
       opening = "";
       for (const edit of link.edits) if (number_in(base, edit.place) !== null && !Object.is(number_in(base, edit.place), edit.x)) now.edits.set(key_of_place(edit.place), edit);
       if (again && drawn) history.replaceState(null, "", numbers_address(address_of(current().state), { lesson: name, base, edits: link.edits, switches: now.chosen }));
@@ -356,6 +397,10 @@ export function open_numbers(has_sentence) {
     if (names.length === 0) return "Needed: Q, K and V; or X, W_query, W_key and W_value.";
     return `Still needed: ${missing.length > 1 ? `${missing.slice(0, -1).join(", ")} and ${missing.at(-1)}` : missing[0]}.`;
   }
+  /** The example has no names that a first matrix must respect. @param {any} base */
+  function name_panel(base) {
+    panel.names(base === example_matrices ? [] : matrix_names(base), base.tokens ?? []);
+  }
   /** @param {any} base */
   function change_matrices(base) {
     if (!now || now.lesson !== "") return;
@@ -365,7 +410,7 @@ export function open_numbers(has_sentence) {
     renew_settings();
     const missing = missing_of(base);
     panel.say(missing);
-    panel.names(matrix_names(base), base.tokens ?? []);
+    name_panel(base);
     compute();
   }
   /** @param {string} name @param {any} matrix */
@@ -430,7 +475,7 @@ export function open_numbers(has_sentence) {
     now = kept_matrices;
     now.drawn = null;
     renew_settings();
-    panel.names(matrix_names(now.base), now.base.tokens ?? []);
+    name_panel(now.base);
     panel.say(now.base === example_matrices ? "These are an example: your first matrix takes its place." : missing_of(now.base));
     refresh();
     draw();

@@ -48,10 +48,12 @@ export function patch(old, fresh) {
   const [kept, made] = [[...old.childNodes], [...fresh.childNodes]];
   if (old.classList.contains("editing")) {
     if (kept[0] && made[0]) patch(kept[0], made[0]);
-  } else if (kept.length !== made.length) {
-    old.replaceChildren(...made);
   } else {
-    for (const [i, child] of kept.entries()) if (!patch(child, made[i])) old.replaceChild(made[i], child);
+    for (const [i, child] of made.entries()) {
+      if (kept[i] === undefined) old.append(child);
+      else if (!patch(kept[i], child)) old.replaceChild(child, kept[i]);
+    }
+    for (const child of kept.slice(made.length)) old.removeChild(child);
   }
   return true;
 }

@@ -21,7 +21,7 @@ import { el } from "../elements.js";
 /** @type {Switch[]} */
 export const switches = [
   { key: "scale", label: "scale", usual: "sqrt", choices: [["sqrt", "÷ √D"], ["none", "none"], ["floor_half", "⌊x / 2⌋"]], number: "× a number", option: "--scale" },
-  { key: "causal", label: "mask", usual: "off", choices: [["off", "none"], ["top_left", "causal"], ["bottom_right", "causal, last to last"]], number: "causal + offset", option: "--causal" },
+  { key: "causal", label: "mask", usual: "off", choices: [["off", "none"], ["top_left", "causal"], ["bottom_right", "causal, bottom right"]], number: "causal + offset", option: "--causal" },
   { key: "softmax", label: "softmax", usual: "shifted", choices: [["shifted", "e^(x − m)"], ["unshifted", "not shifted"], ["ratio", "x / sum"]], number: "", option: "--softmax" },
   { key: "softmax_base", label: "base", usual: "e", choices: [["e", "e"], ["2", "2"], ["3", "3"], ["10", "10"]], number: "a number", option: "--softmax-base" },
   { key: "heads", label: "heads", usual: "1", choices: [["1", "1"], ["2", "2"], ["3", "3"], ["4", "4"]], number: "a number", option: "--heads" },
@@ -70,7 +70,7 @@ export function wrong_setting({ key, label }, value) {
 
 /** The options of the program for some switches. @param {Switches} chosen @param {string[]} without */
 export function options_of(chosen, without = []) {
-  return switches.filter(({ key }) => key in chosen && !without.includes(key)).map(({ key, option }) => `${option}${/^-/.test(chosen[key]) ? "=" : " "}${chosen[key]}`);
+  return switches.filter(({ key }) => key in chosen && !without.includes(key)).map(({ key, option }) => `${option}${key === "causal" || chosen[key].startsWith("-") ? "=" : " "}${chosen[key]}`);
 }
 
 /** Marks the settings that differ from the document. @param {HTMLElement} line @param {Switches} chosen */

@@ -21,6 +21,7 @@ import { base64_size, bytes_of, fetched, make_core, request_text, unpacked, writ
  * @property {number} [number]
  * @property {any} [request]
  * @property {string | Uint8Array} [payload] what follows the request's line
+ * @property {boolean} [raw] the answer is not read here
  * @property {any[]} [requests]
  */
 
@@ -89,6 +90,8 @@ export function serve(scope) {
       // The example runs as well, because the first run of a module is slow.
       for (const request of message.requests ?? []) call(request);
       scope.postMessage({ kind: "ready" });
+    } else if (message.raw) {
+      scope.postMessage({ kind: "answer", number: message.number, text: call(message.request, message.payload) });
     } else {
       const { text, page, rest } = split_answer(call(message.request, message.payload));
       const buffers = page ? with_arrays(page) : [];
