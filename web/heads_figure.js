@@ -4,7 +4,7 @@
 // which is shown below each map with its words. Choosing a map shows its head in the figures above.
 // Read next: sentence.js.
 import { styled_number, two_decimals } from "./numbers.js";
-import { el, shown } from "./elements.js";
+import { el, shown, spoken } from "./elements.js";
 
 /** @typedef {import("./sentence.js").Sentence} Sentence */
 /** @typedef {import("./state.js").State} State */
@@ -157,8 +157,8 @@ export function heads_figure(s, state, set) {
     const largest = el("span", { class: "largest" }, sort !== "layer" ? number : known ? styled_number(known.largest, two_decimals) : "");
     const means = sort === "salience" ? `${text_of(word)} → ${text_of(target)}, salience ${number}` : `${text_of(word)} → ${text_of(target)}, weight ${number}`;
     figure.append(el("button", { type: "button", "data-focus": `map ${layer} ${h}`, "aria-pressed": String(head === state.head),
-      "aria-label": `layer ${layer}, head ${h}: ${means}`, title: `L${layer}H${h}: ${means}`, click: () => set({ head, open: "" }) },
-    canvas, el("span", { class: "head-name" }, grid ? null : `L${layer}H${h} `, largest),
+      title: `L${layer}H${h}: ${means}`, click: () => set({ head, open: "" }) },
+    canvas, el("span", { class: "head-name" }, grid ? spoken(`L${layer}H${h} `) : `L${layer}H${h} `, largest),
     sort === "layer" ? null : el("span", { class: "head-pair" }, el("bdi", {}, sort === "salience" && !one_query(salience) ? `${text_of(word)} → ${text_of(target)}` : `→ ${text_of(target)}`))));
     if (!known) later.push(() => {
       const style = getComputedStyle(figure);

@@ -11,7 +11,7 @@
 //     derivation_figure, row_figure, mix_figure, map_figure, scale_figure, steps_figure, sentence_figure, evidence_figure, projection_figure,
 //     path_figure, heads_figure, comparison_figure, inspection_figure, data_table
 //     training     a watched run; training_heads_figure, training_curves_figure, training_glass_figure, training_page
-//     page         this one: layout and keys
+//     page         this one: layout and keys                  start        draws it; in a live page, live/live.js
 //
 // Plain ES modules with types in comments, checked by tsc (web/tsconfig.json); how to change them: docs/reference/page.md.
 import { el, quoted, shown, word } from "./elements.js";

@@ -45,11 +45,10 @@ constexpr std::array kWeights = {Weights{"int8", "minilm-int8", RoundedType::int
                                  Weights{"f16", "minilm-f16", RoundedType::float16},
                                  Weights{"f32", "minilm", std::nullopt}};
 
-std::string gzip(std::span<const std::byte> bytes) {
+std::string gzip(std::span<const std::byte> bytes, int level) {
   constexpr int kGzip = 16, kWindowBits = 15, kMemoryLevel = 9;
   z_stream stream{};
-  if (deflateInit2(&stream, Z_BEST_COMPRESSION, Z_DEFLATED, kWindowBits + kGzip, kMemoryLevel, Z_DEFAULT_STRATEGY) !=
-      Z_OK)
+  if (deflateInit2(&stream, level, Z_DEFLATED, kWindowBits + kGzip, kMemoryLevel, Z_DEFAULT_STRATEGY) != Z_OK)
     throw std::bad_alloc();
   const std::unique_ptr<z_stream, int (*)(z_stream*)> end(&stream, deflateEnd);
   std::string packed(deflateBound(&stream, bytes.size()), '\0');
@@ -57,7 +56,7 @@ std::string gzip(std::span<const std::byte> bytes) {
   stream.avail_in = static_cast<uInt>(bytes.size());
   stream.next_out = reinterpret_cast<Bytef*>(packed.data());
   stream.avail_out = static_cast<uInt>(packed.size());
-  if (deflate(&stream, Z_FINISH) != Z_STREAM_END) throw std::runtime_error("the core cannot be compressed");
+  if (deflate(&stream, Z_FINISH) != Z_STREAM_END) throw std::runtime_error("zlib cannot compress");
   packed.resize(stream.total_out);
   return packed;
 }
@@ -86,17 +85,21 @@ void add_model(const LiveArguments& arguments, const ModelInMemory& files, LiveP
   page.title = text;
   page.model = files.name;
   const auto bytes_of = [](const std::string& file) { return std::as_bytes(std::span(file)); };
-  page.files = {{"config.json", bytes_of(files.config_json)},
-                {"tokenizer.json", bytes_of(files.tokenizer_json)},
-                {"model.safetensors", files.safetensors.span()}};
+  page.files = {{.name = "config.json", .bytes = bytes_of(files.config_json)},
+                {.name = "tokenizer.json", .bytes = bytes_of(files.tokenizer_json)},
+                {.name = "model.safetensors", .bytes = files.safetensors.span()}};
 }
 
-void write_page(const LiveArguments& arguments, const LivePage& page) {
+void write_page(const LiveArguments& arguments, LivePage& page) {
   OutputFiles files;
   const auto write = [&files](const std::string& path, const void* bytes, std::size_t count) {
     files.write(files.add(path), bytes, count);
   };
   if (!arguments.output.empty()) {
+    std::vector<std::string> compressed;
+    for (const LiveFile& file : page.files) compressed.push_back(gzip(file.bytes, Z_DEFAULT_COMPRESSION));
+    for (std::size_t i = 0; i < compressed.size(); ++i)
+      page.files[i].compressed = std::as_bytes(std::span(compressed[i]));
     const std::string html = render_live_html(page);
     write(arguments.output, html.data(), html.size());
   }
@@ -117,7 +120,7 @@ void live(const LiveArguments& arguments) {
     throw std::runtime_error(
         "this program was built without the core of live pages; install clang-19 lld-19 wasi-libc "
         "libc++-19-dev-wasm32 libc++abi-19-dev-wasm32 libclang-rt-19-dev-wasm32, and build it again");
-  const std::string core = gzip(core_module());
+  const std::string core = gzip(core_module(), Z_BEST_COMPRESSION);
   LivePage page{.core = std::as_bytes(std::span(core)), .weights = arguments.weights};
   const auto weights =
       std::find_if(kWeights.begin(), kWeights.end(), [&](const Weights& one) { return arguments.weights == one.name; });

@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 #include <utf8proc.h>
 
+#include <algorithm>
+
 namespace regard::inline v0 {
 namespace {
 
@@ -102,7 +104,15 @@ std::string text_in_message(std::string_view text) {
 
 std::string json_string(std::string_view text) {
   std::string json = "\"";
-  for_each_character(text, [&](utf8proc_int32_t code, std::string_view bytes) {
+  // Letters, digits and base 64 are copied as they are.
+  const auto plain = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '+' && c <= '9') || c == ' ' || c == '=';
+  };
+  const auto end = std::find_if_not(text.begin(), text.end(), plain);
+  const auto count = static_cast<std::size_t>(end - text.begin());
+  json.reserve(text.size() + 2);
+  json += text.substr(0, count);
+  for_each_character(text.substr(count), [&](utf8proc_int32_t code, std::string_view bytes) {
     if (code < 0) {
       json += "\\ufffd";
     } else if (code == '"' || code == '\\') {

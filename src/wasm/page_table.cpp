@@ -11,10 +11,7 @@ namespace regard::kernels::REGARD_ISA {
 namespace {
 
 template <class T>
-constexpr LayerKernels<T> kPageLayers{.add = ElementwiseKernels<T>::add_elements,
-                                      .round = ElementwiseKernels<T>::round_elements,
-                                      .copy_rows = copy_rows,
-                                      .norm_forward = NormKernels<T>::forward};
+constexpr LayerKernels<T> kPageLayers{.copy_rows = copy_rows, .norm_forward = NormKernels<T>::forward};
 
 template <class T>
 constexpr Kernels<T> page_kernels() {
@@ -31,7 +28,6 @@ constexpr Kernels<T> page_kernels() {
           .linear_tile = linear_tile<T>,
           .exp = ElementwiseKernels<T>::exp_elements,
           .log = ElementwiseKernels<T>::log_elements,
-          .gelu = ElementwiseKernels<T>::gelu_elements,
           .layers = &kPageLayers<T>};
 }
 

@@ -44,7 +44,7 @@ for await (const line of readline.createInterface({ input: process.stdin, crlfDe
   if (command.file) {
     const bytes = fs.readFileSync(command.path);
     const file = core.open_file(command.file, bytes.length);
-    file.write(bytes.toString("base64"));
+    file.write_bytes(bytes);
     file.close();
   }
   if (command.requests) reply.answers = command.requests.map((request) => answer(request, command.keep));

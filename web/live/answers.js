@@ -5,7 +5,6 @@
 // waits, the worker is replaced by a new one, which reads the model again.
 //
 // Read next: worker.js, live.js.
-import { base64_size } from "./core.js";
 import { worker_source } from "./worker.js";
 
 /** @typedef {{text: string, page: any, rest: any}} Answer */
@@ -99,7 +98,7 @@ export function open_answers({ requests, files, ready, gone }) {
     const [file, ...others] = files;
     if (!(file instanceof HTMLElement)) return done();
     const { text, address } = content_of(file);
-    to.postMessage({ kind: "file", name: file.dataset.name, size: address === undefined ? base64_size(text) : Number(file.dataset.size) });
+    to.postMessage({ kind: "file", name: file.dataset.name, size: Number(file.dataset.size), packed: address === undefined });
     let at = 0;
     const send = () => {
       if (to !== worker) return;

@@ -18,7 +18,7 @@
  * @property {(text: number, size: number) => number} regard_request
  */
 
-/** @typedef {{write: (text: string) => void, write_bytes: (bytes: Uint8Array) => void, close: () => void}} CoreFile */
+/** @typedef {{write_bytes: (bytes: Uint8Array) => void, close: () => void}} CoreFile */
 /** @typedef {{call: (request: string, payload?: string | Uint8Array) => string, open_file: (name: string, size: number) => CoreFile}} Core */
 
 /**
@@ -68,6 +68,30 @@ export async function unpacked(bytes) {
 export function request_text(request) {
   const [encoder, decoder] = [new TextEncoder(), new TextDecoder("utf-8", { ignoreBOM: true })];
   return JSON.stringify(request, (_, value) => (typeof value === "string" ? decoder.decode(encoder.encode(value)) : value));
+}
+
+/**
+ * Unpacks the pieces of a gzip stream into a file of the core.
+ * @param {CoreFile} file
+ */
+export function unpacking(file) {
+  const stream = new DecompressionStream("gzip");
+  const writer = stream.writable.getWriter();
+  const reader = stream.readable.getReader();
+  const copied = (async () => {
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) return;
+      file.write_bytes(value);
+    }
+  })();
+  return {
+    /** @param {Uint8Array<ArrayBuffer>} bytes */
+    write: (bytes) => Promise.race([writer.write(bytes), copied]),
+    close: async () => {
+      await Promise.race([writer.close(), copied]);
+      await copied;
+    } };
 }
 
 /**
@@ -160,7 +184,6 @@ export function make_core(module) {
         return bytes_at(at - count, count);
       };
       return {
-        write: (text) => write_base64(text, next(base64_size(text))),
         write_bytes: (bytes) => next(bytes.length).set(bytes),
         close: () => with_text([name], (text, length) => core().regard_add_file(text, length, address, size)) };
     } };

@@ -105,6 +105,8 @@ export function open_sentence() {
   const own_hooks = {};
   own_hooks.top = () => [views_line("sentence", true)];
   own_hooks.header = (a, above, below) => {
+    // The words are measured before the rest of the page changes, and the page is laid out once.
+    if (header.isConnected) draw_line();
     slots.top.replaceChildren(...above.slice(0, 1));
     slots.above.replaceChildren(...above.slice(1));
     slots.below.replaceChildren(...below);
@@ -126,15 +128,22 @@ export function open_sentence() {
     return true;
   };
 
-  /** Everything around the words, the marks and the controls that a static page lacks. */
-  function drawn() {
+  let line_drawn = false;
+  function draw_line() {
     const { data, sentence, state } = current();
     if (!sentence) return;
+    line_drawn = header.isConnected;
     const spans = spans_of(data);
     const text = line.text();
-    const row = row_shown();
     line.draw({ a: sentence.attention, weights: weights_of(sentence.attention, state.head, state.query), state,
       spans: text === data.text ? spans : spans.map((span) => (span === null ? null : moved(span, data.text, text))) });
+  }
+
+  /** The marks and the controls that a static page lacks. */
+  function drawn() {
+    const { state } = current();
+    if (!line_drawn) draw_line();
+    const row = row_shown();
     if (row) mark_earlier(state.covered ? null : before, row);
     change.textContent = row && !state.covered ? change_text(before, row, state.query) : "";
     for (const head of document.querySelectorAll(".row-table tbody tr:not(.expand) > th")) add_switch(head);

@@ -9,7 +9,7 @@
 //
 // "core" and "piece" have a text in base 64, or an address of the page's site. Arrays leave as transferred arrays, so that
 // the page decodes nothing. Read next: core.js, answers.js.
-import { base64_size, bytes_of, fetched, make_core, request_text, unpacked, write_base64 } from "./core.js";
+import { base64_size, bytes_of, fetched, make_core, request_text, unpacked, unpacking, write_base64 } from "./core.js";
 
 /**
  * @typedef {object} Message
@@ -17,7 +17,8 @@ import { base64_size, bytes_of, fetched, make_core, request_text, unpacked, writ
  * @property {string} [text]
  * @property {string} [address]
  * @property {string} [name]
- * @property {number} [size]
+ * @property {number} [size] of a file, unpacked
+ * @property {boolean} [packed] the pieces are compressed with gzip
  * @property {number} [number]
  * @property {any} [request]
  * @property {string | Uint8Array} [payload] what follows the request's line
@@ -68,23 +69,30 @@ export function serve(scope) {
   let module = null;
   /** @type {import("./core.js").CoreFile | null} */
   let file = null;
+  /** @type {ReturnType<typeof unpacking> | null} */
+  let packed_file = null;
   /** @param {any} request @param {string | Uint8Array} [payload] */
   const call = (request, payload) => {
     if (core === null) throw new Error("the core is not running");
     return core.call(request_text(request), payload);
   };
   /** @param {Message} message */
+  const content_of_message = async (message) => (message.address === undefined ? bytes_of(message.text ?? "") : fetched(message.address));
+  /** @param {Message} message */
   const take = async (message) => {
     if (message.kind === "core") {
-      const packed = message.address === undefined ? bytes_of(message.text ?? "") : await fetched(message.address);
+      const packed = await content_of_message(message);
       module = await WebAssembly.compile(await unpacked(packed));
       core = make_core(module);
     } else if (message.kind === "file") {
       file = core?.open_file(message.name ?? "", message.size ?? 0) ?? null;
+      packed_file = file && message.packed ? unpacking(file) : null;
     } else if (message.kind === "piece") {
-      if (message.address === undefined) file?.write(message.text ?? "");
-      else file?.write_bytes(await fetched(message.address));
+      const bytes = await content_of_message(message);
+      if (packed_file) await packed_file.write(bytes);
+      else file?.write_bytes(bytes);
     } else if (message.kind === "close") {
+      await packed_file?.close();
       file?.close();
     } else if (message.kind === "open") {
       // The example runs as well, because the first run of a module is slow.
@@ -112,5 +120,5 @@ export function serve(scope) {
 
 /** The source of the worker: the functions above and those of core.js. */
 export function worker_source() {
-  return `"use strict";\n${[write_base64, base64_size, bytes_of, fetched, unpacked, request_text, make_core, with_arrays, split_answer, serve].map(String).join("\n")}\nserve(self);\n`;
+  return `"use strict";\n${[write_base64, base64_size, bytes_of, fetched, unpacked, unpacking, request_text, make_core, with_arrays, split_answer, serve].map(String).join("\n")}\nserve(self);\n`;
 }

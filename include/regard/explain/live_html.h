@@ -23,10 +23,11 @@
 
 namespace regard::inline v0 {
 
-/// A file that a live page contains, or that is next to it.
+/// A file of the model in a live page.
 struct LiveFile {
-  std::string name;                  ///< Its name, such as "model.safetensors".
-  std::span<const std::byte> bytes;  ///< Its contents.
+  std::string name;                         ///< Its name, such as "model.safetensors".
+  std::span<const std::byte> bytes{};       ///< Its contents.
+  std::span<const std::byte> compressed{};  ///< The same, compressed with gzip: what one HTML file contains.
 };
 
 /// What a live page consists of, apart from its script and its style.

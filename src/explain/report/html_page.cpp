@@ -50,13 +50,14 @@ std::string escape_for_markup(std::string_view text) {
 
 std::string base64_of(std::span<const std::byte> bytes) {
   constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string text;
-  text.reserve((bytes.size() + 2) / 3 * 4);
+  std::string text((bytes.size() + 2) / 3 * 4, '=');
+  char* out = text.data();
   for (std::size_t i = 0; i < bytes.size(); i += 3) {
     const std::size_t count = std::min<std::size_t>(3, bytes.size() - i);
     unsigned bits = 0;
     for (std::size_t n = 0; n < 3; ++n) bits = bits * 256 + (n < count ? std::to_integer<unsigned>(bytes[i + n]) : 0);
-    for (std::size_t n = 0; n < 4; ++n) text += n <= count ? kDigits[(bits >> (18 - 6 * n)) & 63] : '=';
+    for (std::size_t n = 0; n <= count; ++n) out[n] = kDigits[(bits >> (18 - 6 * n)) & 63];
+    out += 4;
   }
   return text;
 }

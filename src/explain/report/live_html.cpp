@@ -40,9 +40,20 @@ std::string about_json(const LivePage& page) {
   return json.take();
 }
 
-// `file_element(id and class, name, bytes)` writes the element of the core or of a file of the model.
+std::string bytes_element(std::string_view attributes, std::span<const std::byte> bytes) {
+  std::string html = fmt::format("<script type=\"application/octet-stream\" {}>", attributes);
+  html.append(base64_of(bytes)).append("</script>\n");
+  return html;
+}
+std::string site_element(std::string_view attributes, std::string_view name) {
+  return fmt::format("<script type=\"application/octet-stream\" {} data-href=\"{}\"></script>\n", attributes,
+                     escape_for_markup(name));
+}
+
+// core and file_element(file, its attributes) give the elements of the core and of a file of the model.
 template <class FileElement>
-std::string live_html(const LivePage& page, std::string_view more_policy, const FileElement& file_element) {
+std::string live_html(const LivePage& page, std::string_view more_policy, const std::string& core,
+                      const FileElement& file_element) {
   const PageAssets assets = page_assets();
   const std::string policy = fmt::format("'wasm-unsafe-eval'; worker-src blob:{}", more_policy);
   std::string html = page_begin(page.title, {.script_sha256 = assets.live_script_sha256,
@@ -52,10 +63,11 @@ std::string live_html(const LivePage& page, std::string_view more_policy, const 
   append_data(html, page.first);
   append_data(html, {{"live", about_json(page)}});
   html.append("<script>").append(assets.live_script).append("</script>\n");
-  file_element(html, "id=\"core\"", "core.wasm.gz", page.core);
+  html += core;
   for (const LiveFile& file : page.files) {
-    const std::string attributes = fmt::format("class=\"model-file\" data-name=\"{}\"", escape_for_markup(file.name));
-    file_element(html, attributes, file.name, file.bytes);
+    file_element(html, file,
+                 fmt::format("class=\"model-file\" data-name=\"{}\" data-size=\"{}\"", escape_for_markup(file.name),
+                             file.bytes.size()));
   }
   return html += "</body>\n</html>\n";
 }
@@ -63,21 +75,17 @@ std::string live_html(const LivePage& page, std::string_view more_policy, const 
 }  // namespace
 
 std::string render_live_html(const LivePage& page) {
-  return live_html(
-      page, "", [](std::string& html, std::string_view attributes, std::string_view, std::span<const std::byte> bytes) {
-        html.append("<script type=\"application/octet-stream\" ").append(attributes).append(">");
-        html.append(base64_of(bytes)).append("</script>\n");
-      });
+  return live_html(page, "", bytes_element("id=\"core\"", page.core),
+                   [](std::string& html, const LiveFile& file, const std::string& attributes) {
+                     html += bytes_element(attributes, file.compressed);
+                   });
 }
 
 std::string render_live_site(const LivePage& page) {
-  return live_html(
-      page, "; connect-src 'self'",
-      [](std::string& html, std::string_view attributes, std::string_view name, std::span<const std::byte> bytes) {
-        html +=
-            fmt::format("<script type=\"application/octet-stream\" {} data-href=\"{}\" data-size=\"{}\"></script>\n",
-                        attributes, escape_for_markup(name), bytes.size());
-      });
+  return live_html(page, "; connect-src 'self'", site_element("id=\"core\"", "core.wasm.gz"),
+                   [](std::string& html, const LiveFile& file, const std::string& attributes) {
+                     html += site_element(attributes, file.name);
+                   });
 }
 
 }  // namespace regard::inline v0
