@@ -503,7 +503,7 @@ export function draw(in_stages = false) {
   if (in_stages) {
     const tops = hooks.place ? [...main_element().children].map((part) => part.getBoundingClientRect().top) : [];
     waiting = { parts, at: 0, pause: true };
-    while (waiting.at < 2 || tops[waiting.at] < window.innerHeight) {
+    while (waiting.at < (hooks.top ? 3 : 2) || tops[waiting.at] < window.innerHeight) {
       const { value } = parts.next();
       if (value) put(value, waiting.at, true);
       ++waiting.at;

@@ -55,6 +55,24 @@ def wait_for_text(page, text):
     page.wait_for_function("text => document.title === text", arg=text)
 
 
+def test_lessons_and_the_sentence_take_turns(live, model):
+    """A lesson is opened and left; the sentence and its word are as they were, and it computes on."""
+    page = live()
+    retype(page, "the bank of the river")
+    wait_for_text(page, "the bank of the river")
+    page.wait_for_timeout(500)
+    page.locator(".views a", has_text="your numbers").click()
+    page.locator(".lesson-list a", has_text="three-words").click()
+    page.wait_for_selector(".given")
+    assert page.locator(".typing").count() == 0
+    page.locator(".views a", has_text="your sentence").click()
+    page.wait_for_selector(TYPING)
+    assert page.locator(".typing").inner_text() == "the bank of the river"
+    retype(page, "the bank of the lake")
+    wait_for_text(page, "the bank of the lake")
+    assert own_json(page)["text"] == "the bank of the lake"
+
+
 def own_json(page):
     page.locator('[data-focus="json"]').evaluate("e => { e.parentElement.open = true; }")
     return json.loads(page.locator("footer pre").inner_text())
