@@ -22,7 +22,8 @@ NATIVE = BUILD / "tests/wasm_checks"
 NODE = pathlib.Path(sys.executable).with_name("node")
 CORE_JS = ROOT / "web/live/core.js"
 MODEL_FILES = ("config.json", "tokenizer.json", "model.safetensors")
-GENERIC = environment(REGARD_FORCE_ISA="generic")
+# glibc's exp and log round differently in rare cases if they use fused multiply-add, which WebAssembly lacks.
+GENERIC = environment(REGARD_FORCE_ISA="generic", GLIBC_TUNABLES="glibc.cpu.hwcaps=-FMA,-FMA4,-AVX2")
 
 
 class Failed(Exception):
@@ -87,10 +88,11 @@ def page_texts(html):
 
 
 def native_page(folder, *arguments, stdin=b""):
-    """The texts of the page that the native program writes on the set generic."""
+    """The texts of the page that the native program writes on the set generic, and the command that they contain."""
     path = folder / "page.html"
     succeed(*arguments, "--html", path, stdin=stdin, env=GENERIC)
-    return page_texts(path.read_text(encoding="utf-8"))
+    texts = page_texts(path.read_text(encoding="utf-8"))
+    return texts, json.loads(texts["explanation"])["command"]
 
 
 def split_object(text):
@@ -118,6 +120,8 @@ def assert_same_text(got, want):
 def assert_same_answer(answer, page, names=("explanation", "page")):
     """The members of an answer of the core against the texts of a native page, except for the instruction set."""
     members = split_object(answer)
+    if "comparison" in members:
+        members["explanation"] = members["comparison"]
     for name in names:
         got, want = members[name].strip(), page[name].strip().replace("<\\/", "</")
         assert_same_text(got.replace('"instruction_set": "simd128"', '"instruction_set": "generic"'), want)

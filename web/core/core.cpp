@@ -61,7 +61,11 @@ bool is_set(const JsonFields& request, std::string_view name) {
 
 // {"name": text, …}, where each text is JSON.
 std::string object_of(const std::vector<NamedText>& members) {
-  std::string json = "{";
+  std::size_t size = 8;
+  for (const NamedText& member : members) size += member.name.size() + member.text.size() + 8;
+  std::string json;
+  json.reserve(size);
+  json += "{";
   for (const NamedText& member : members) {
     if (json.size() > 1) json += ",\n";
     json.append("\"").append(member.name).append("\": ").append(member.text);

@@ -32,6 +32,7 @@ void regard_add_file(const char* name, std::size_t name_size, std::byte* data, s
 REGARD_WASM_EXPORT(regard_request) const std::uint32_t* regard_request(const char* text, std::size_t size) {
   static std::uint32_t result[2];
   static std::string answer;
+  answer = {};  // its memory is free for the next one
   answer = regard::answer_to({text, size});
   result[0] = static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(answer.data()));
   result[1] = static_cast<std::uint32_t>(answer.size());
