@@ -19,15 +19,20 @@ def base64_of(data):
     return base64.b64encode(data).decode()
 
 
-def write_live_page(path, model, text, *arguments, core=None):
-    """The page that begins with the sentence of `regard explain TEXT …`, with the model in the folder `model`."""
+def write_live_page(path, model, text, *arguments, changed=None):
+    """The page that begins with the sentence of `regard explain TEXT …`, with the model in the folder `model`; `changed` has
+    other contents of its files, by name."""
+    changed = changed or {}
     static = succeed("explain", text, "--model", model, *arguments, "--html", "-").decode()
     data = "".join(re.findall(r'<script type="application/json".*?</script>\n', static, re.DOTALL))
     script, style = ((ASSETS / f"page_assets.cpp.{kind}").read_bytes() for kind in ("live_js", "live_css"))
     script_hash, style_hash = (base64_of(hashlib.sha256(one).digest()) for one in (script, style))
-    module = gzip.compress(CORE.read_bytes() if core is None else core, mtime=0)
-    files = "".join(f'<script type="application/octet-stream" class="model-file" data-name="{name}">'
-                    f"{base64_of((model / name).read_bytes())}</script>\n" for name in FILES)
+    module = gzip.compress(CORE.read_bytes(), mtime=0)
+    files = ""
+    for name in FILES:
+        data_of_file = changed.get(name, (model / name).read_bytes())
+        files += (f'<script type="application/octet-stream" class="model-file" data-name="{name}" data-size="{len(data_of_file)}">'
+                  f"{base64_of(gzip.compress(data_of_file, mtime=0))}</script>\n")
     live = json.dumps({"model": "tiny", "weights": "f32", "errors": {"largest change of a weight": "0.0"}})
     path.write_text(f"""<!doctype html>
 <html lang="en">
