@@ -317,8 +317,8 @@ TEST(NpyMatrix, ReadsColumnMajorInTheOrderOfRows) {
 
 TEST(NpyMatrix, RejectsOtherNumbersOfAxesByName) {
   for (const auto& [shape, text] : {std::pair{std::vector<Index>{}, "()"}, {{1, 1, 1, 1}, "(1, 1, 1, 1)"}}) {
-    EXPECT_EQ(regard::rejection<std::runtime_error>([&, shape = shape] {
-                regard::read_npy(regard::npy_header(ElementType::float64, shape) + std::string(8, '\0'), "m.npy");
+    EXPECT_EQ(regard::rejection<std::runtime_error>([&, extents = shape] {
+                regard::read_npy(regard::npy_header(ElementType::float64, extents) + std::string(8, '\0'), "m.npy");
               }),
               "m.npy: has shape "s + text + "; expected (rows, columns), or (heads, rows, columns)");
   }
