@@ -29,7 +29,7 @@ void leave_floating_point(std::uint64_t previous) {
 std::uint64_t enter_floating_point() { return 0; }
 
 void leave_floating_point(std::uint64_t) {}
-#else
+#elif defined(__x86_64__)
 constexpr unsigned kDefaultState = 0x1f80;
 
 std::uint64_t enter_floating_point() {
