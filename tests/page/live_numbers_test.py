@@ -105,8 +105,13 @@ def wait_for(page, text):
 
 def settle(page):
     """Until the page has drawn every part of the last answer, has spoken and has written its address."""
-    page.wait_for_timeout(350)
-    page.wait_for_function("() => !document.querySelector('main').hasAttribute('aria-busy')")
+    before, unchanged = "", 0
+    while unchanged < 3:
+        page.wait_for_timeout(200)
+        page.wait_for_function("() => !document.querySelector('main').hasAttribute('aria-busy')")
+        now = page.evaluate(DATA)
+        unchanged = unchanged + 1 if now == before else 0
+        before = now
 
 
 def given(page, name, row, column, head=0, place="given"):
@@ -468,7 +473,7 @@ def test_everything_by_keyboard(live):
     page.keyboard.type("3")
     page.keyboard.press("Enter")
     wait_for(page, "1 number changed")
-    assert page.evaluate("() => document.activeElement.getAttribute('aria-valuenow')") == "3"
+    page.wait_for_function("() => document.activeElement.getAttribute('aria-valuenow') === '3'")
     page.wait_for_function("() => [...document.querySelectorAll('.spoken[role=status]')].some(e => e.textContent.includes('attends'))")
     # Letters that are shortcuts elsewhere are text here.
     page.keyboard.press("F2")

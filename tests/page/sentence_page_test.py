@@ -184,14 +184,14 @@ def test_hidden_words_stay_in_the_title(sentence):
 
 def test_lines_are_as_thick_as_weights(sentence):
     page, data = sentence("--query", "bank")
-    page.wait_for_function("document.querySelectorAll('.lines path').length > 0")
+    page.wait_for_function("() => document.querySelectorAll('.lines path').length > 0")
     thick = sorted(float(path.get_attribute("stroke-width")) for path in page.locator(".lines path").all())
     bank = data["chosen"]["word"]
     want = sorted(max(0.6, key["weight"] * 12) for j, key in enumerate(data["row"]["words"]) if j != bank and key["weight"] >= 0.005)
     assert len(thick) == len(want) and np.allclose(thick, want, atol=0.006)
     for _ in range(4):
         page.keyboard.press("ArrowLeft")
-    page.wait_for_function("document.querySelectorAll('.lines path').length > 0")
+    page.wait_for_function("() => document.querySelectorAll('.lines path').length > 0")
     assert page.locator(".lines path").count() == len(thick)
 
 
@@ -228,7 +228,7 @@ def test_all_heads_are_sorted_filtered_and_chosen(sentence):
     assert [one.get_attribute("data-focus") for one in heads.all()] == [f"map {layer} {head}" for layer in range(data["model"]["layers"])
                                                                           for head in range(data["model"]["heads"])]
     assert "Rows are layers, and columns are heads. The number below each map is its largest weight." in note.inner_text()
-    page.wait_for_function("[...document.querySelectorAll('.heads .largest')].every(e => e.textContent !== '')")
+    page.wait_for_function("() => [...document.querySelectorAll('.heads .largest')].every(e => e.textContent !== '')")
     assert heads.count() == count and len(numbers_below()) == count
     assert page.locator(".heads .head-pair").count() == 0
 
@@ -321,7 +321,7 @@ def test_small_maps_keep_their_pictures_and_follow_the_theme(sentence):
     ready = "[...document.querySelectorAll('.heads .largest')].every(e => e.textContent !== '')"
     pictures = "[...document.querySelectorAll('.heads canvas')].map(c => c.toDataURL())"
     page.locator('[data-focus="sort layer"]').click()
-    page.wait_for_function(ready)
+    page.wait_for_function(f"() => {ready}")
     before, numbers = page.evaluate(pictures), page.locator(".heads .largest").all_inner_texts()
     # Choosing another word draws the page again: the maps are kept.
     kept = page.evaluate("""() => { document.querySelector('[data-focus="word 1"]').click(); return [%s, %s]; }""" % (ready, pictures))
@@ -330,12 +330,12 @@ def test_small_maps_keep_their_pictures_and_follow_the_theme(sentence):
     assert sorted(page.evaluate(pictures)) == sorted(before)
     page.locator('[data-focus="sort layer"]').click()
     page.locator('[data-focus="dark"]').click()
-    page.wait_for_function(ready)
+    page.wait_for_function(f"() => {ready}")
     dark = page.evaluate(pictures)
     assert len(dark) == len(before) and not set(dark) & set(before)
     assert page.locator(".heads .largest").all_inner_texts() == numbers
     page.locator('[data-focus="light"]').click()
-    page.wait_for_function(ready)
+    page.wait_for_function(f"() => {ready}")
     assert page.evaluate(pictures) == before
 
 
@@ -343,7 +343,7 @@ def test_it_opens_with_the_projections(sentence):
     page, data = sentence("--query", "bank", address="")
     assert page.locator('[aria-current="step"]').inner_text() == "project"
     assert prose(page, "h1") == data["findings"]["finding"] and page.locator("h1").is_visible()
-    page.wait_for_function("document.querySelectorAll('.lines path').length > 0")
+    page.wait_for_function("() => document.querySelectorAll('.lines path').length > 0")
     assert page.locator(".evidence svg").first.is_visible() and page.locator(".sentence-figure .share").nth(5).inner_text() != ""
     heads = page.locator(".projection tbody th").all_inner_texts()
     target = data["words"][data["chosen"]["target"]]["name"]
@@ -400,11 +400,11 @@ LONG = "It was a bright cold day in April and the clocks were striking thirteen 
 @pytest.mark.parametrize("text", [TEXT, LONG])
 def test_no_arc_crosses_a_word_or_a_number(sentence, text, width):
     page, data = sentence("--query", "bank" if text == TEXT else "clocks", text=text, address="", width=width)
-    page.wait_for_function("document.querySelectorAll('.lines path').length > 0")
+    page.wait_for_function("() => document.querySelectorAll('.lines path').length > 0")
     words = len(data["words"])
     for word in (1, words // 2, words - 2):
         page.locator(f'[data-focus="word {word}"]').click()
-        page.wait_for_function("document.querySelectorAll('.lines path').length > 0")
+        page.wait_for_function("() => document.querySelectorAll('.lines path').length > 0")
         for media in ("screen", "print"):
             page.emulate_media(media=media)
             count, crossed = page.evaluate(CROSSINGS)
@@ -424,5 +424,5 @@ def test_predicting_hides_the_answer_of_a_sentence(sentence):
     for key in data["row"]["words"]:
         assert key["hidden"] or f" {styled(key['weight'], TWO)} " not in text.replace("query", "") or key["weight"] < 0.2
     page.keyboard.press("h")
-    page.wait_for_function("document.querySelectorAll('.lines path').length > 0")
+    page.wait_for_function("() => document.querySelectorAll('.lines path').length > 0")
     assert page.locator(".evidence, .heads, .path").count() == 3
