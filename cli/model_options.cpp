@@ -5,7 +5,6 @@
 #include "model_options.h"
 
 #include <array>
-#include <string_view>
 
 #include "program.h"
 #include "pull/model_cache.h"
@@ -42,13 +41,17 @@ void add_model_options(CLI::App& command, ModelArguments& arguments) {
   add_flag("--allow-nonfinite", arguments.allow_nonfinite, "accept a checkpoint that contains NaN or infinities");
 }
 
+std::optional<RoundedType> rounded_type(std::string_view model) {
+  for (const RoundedModel& rounded : kRoundedModels) {
+    if (model == rounded.name) return rounded.type;
+  }
+  return std::nullopt;
+}
+
 SentenceModel load_model(const ModelArguments& arguments) {
   const ModelFileOptions options{.map = arguments.map, .allow_nonfinite = arguments.allow_nonfinite};
-  for (const RoundedModel& rounded : kRoundedModels) {
-    if (arguments.folder != rounded.name) continue;
-    return read_sentence_model(rounded_model(model_folder(kPulledModel), rounded.type, arguments.folder, options),
-                               options);
-  }
+  if (const std::optional<RoundedType> type = rounded_type(arguments.folder))
+    return read_sentence_model(rounded_model(model_folder(kPulledModel), *type, arguments.folder, options), options);
   return load_sentence_model(model_folder(arguments.folder), options);
 }
 

@@ -9,7 +9,8 @@
 #     import { a, b } from "./earlier.js";              on one line, of an earlier module of the list; the line is removed
 #     export function … | const … | let … | class …     the word `export ` is removed
 # A module in a subfolder imports "./…" from there and "../…" from web/.
-# Comment lines and indentation are removed, so no template literal spans lines. All modules share one scope, so two modules must not declare the same top-level name.
+# Comment lines and indentation are removed, so no template literal spans lines. All modules share one scope, so two
+# modules must not declare the same top-level name.
 # Read next: web/page.js, docs/reference/page.md.
 
 cmake_minimum_required(VERSION 3.25)

@@ -17,6 +17,7 @@
 #include <optional>
 
 #include "core_module.h"
+#include "model_options.h"
 #include "program.h"
 #include "pull/model_cache.h"
 #include "regard/explain/lesson.h"
@@ -37,13 +38,18 @@ struct LiveArguments {
 };
 
 struct Weights {
-  const char* name;
-  const char* model;
-  std::optional<RoundedType> rounded;
+  std::string_view name;
+  const char* model;  // nullptr: none
 };
-constexpr std::array kWeights = {Weights{"int8", "minilm-int8", RoundedType::int8},
-                                 Weights{"f16", "minilm-f16", RoundedType::float16},
-                                 Weights{"f32", "minilm", std::nullopt}};
+constexpr std::array kWeights = {Weights{"int8", "minilm-int8"}, Weights{"f16", "minilm-f16"},
+                                 Weights{"f32", kPulledModel}, Weights{"none", nullptr}};
+
+const Weights& weights_named(const std::string& name) {
+  const auto found =
+      std::find_if(kWeights.begin(), kWeights.end(), [&](const Weights& one) { return name == one.name; });
+  if (found == kWeights.end()) throw UsageError("--weights is \"" + name + "\"; expected int8, f16, f32 or none");
+  return *found;
+}
 
 std::string gzip(std::span<const std::byte> bytes, int level) {
   constexpr int kGzip = 16, kWindowBits = 15, kMemoryLevel = 9;
@@ -61,13 +67,13 @@ std::string gzip(std::span<const std::byte> bytes, int level) {
   return packed;
 }
 
-ModelInMemory model_files(const Weights& weights) {
+ModelInMemory model_files(const char* model) {
   const std::string folder = model_folder(kPulledModel);
-  if (weights.rounded) return rounded_model(folder, *weights.rounded, weights.model);
+  if (const std::optional<RoundedType> type = rounded_type(model)) return rounded_model(folder, *type, model);
   const auto file = [&folder](const char* name) { return read_text(folder + "/" + name, kMaxModelBytes); };
   const std::string bytes = file("model.safetensors");
   const std::span<const std::byte> all = std::as_bytes(std::span(bytes));
-  return {.name = weights.model,
+  return {.name = model,
           .config_json = file("config.json"),
           .tokenizer_json = file("tokenizer.json"),
           .safetensors = share_bytes({all.begin(), all.end()})};
@@ -122,12 +128,10 @@ void live(const LiveArguments& arguments) {
         "libc++-19-dev-wasm32 libc++abi-19-dev-wasm32 libclang-rt-19-dev-wasm32, and build it again");
   const std::string core = gzip(core_module(), Z_BEST_COMPRESSION);
   LivePage page{.core = std::as_bytes(std::span(core)), .weights = arguments.weights};
-  const auto weights =
-      std::find_if(kWeights.begin(), kWeights.end(), [&](const Weights& one) { return arguments.weights == one.name; });
   ModelInMemory files;
-  if (weights != kWeights.end()) {
-    files = model_files(*weights);
-    if (weights->rounded) page.errors = &minilm_rounding_errors(*weights->rounded);
+  if (const char* const model = weights_named(arguments.weights).model) {
+    files = model_files(model);
+    if (const std::optional<RoundedType> type = rounded_type(model)) page.errors = &minilm_rounding_errors(*type);
     add_model(arguments, files, page);
   } else {
     const Explanation lesson = explain(lesson_input(kFirstLesson));
@@ -167,13 +171,10 @@ void add_live(CLI::App& app) {
       "The page runs in Chromium, Firefox and Safari, from a file or from a server.\n"
       "Its numbers are those of regard explain --model minilm-int8.");
   command->callback([arguments] {
-    const bool known =
-        arguments->weights == "none" || std::any_of(kWeights.begin(), kWeights.end(),
-                                                    [&](const Weights& one) { return arguments->weights == one.name; });
-    if (!known) throw UsageError("--weights is \"" + arguments->weights + "\"; expected int8, f16, f32 or none");
+    const Weights& weights = weights_named(arguments->weights);
     if (arguments->output.empty() && arguments->site.empty())
       throw UsageError("nothing to write; give -o FILE for one file or --site FOLDER for a web server");
-    if (arguments->weights == "none" && !arguments->text.empty())
+    if (weights.model == nullptr && !arguments->text.empty())
       throw UsageError("a sentence needs a model, and --weights none has none; give one of them");
     if (!arguments->query.empty() && arguments->text.empty())
       throw UsageError("--query names a word of the sentence; give one in quotes");

@@ -76,6 +76,14 @@ class Planner {
     const Index bytes = context_bytes(total_size(sent), heads.size());
     send(TransferContent::context, from, to, std::move(sent), heads, 1, bytes);
   }
+  // Rank r receives the rows and keys that its work reads, and returns the context to the ranks that hold the rows.
+  void gather(Index r, const RankWork& work) {
+    for (Index s = 0; s < num_ranks(); ++s) {
+      send_query(s, r, work.rows, work.heads);
+      send_keys(s, r, work.keys, work.kv_heads);
+      send_context(r, s, work.rows, work.heads);
+    }
+  }
   void add(RankWork work) { plan_.ranks.push_back(std::move(work)); }
 
   DistributedPlan finish() && {
@@ -184,11 +192,7 @@ DistributedPlan plan_heads(const DistributedProblem& problem) {
                           planner.context_bytes(planner.num_rows(), work.heads.size()) +
                           planner.key_bytes(total_size(seen), work.kv_heads.size());
     }
-    for (Index s = 0; s < planner.num_ranks(); ++s) {
-      planner.send_query(s, r, work.rows, work.heads);
-      planner.send_keys(s, r, work.keys, work.kv_heads);
-      planner.send_context(r, s, work.rows, work.heads);
-    }
+    planner.gather(r, work);
     planner.add(std::move(work));
   }
   return std::move(planner).finish();
@@ -208,11 +212,7 @@ DistributedPlan plan_rows(const DistributedProblem& problem, std::span<const std
     const Index moved = total_size(work.rows) - total_size(intersection(work.rows, planner.held_rows(r)));
     work.buffer_bytes = planner.key_bytes(total_size(work.keys), std::min<Index>(2, work.kv_heads.size())) +
                         planner.query_bytes(moved, work.heads.size()) + planner.context_bytes(moved, work.heads.size());
-    for (Index s = 0; s < planner.num_ranks(); ++s) {
-      planner.send_query(s, r, work.rows, work.heads);
-      planner.send_keys(s, r, work.keys, work.kv_heads);
-      planner.send_context(r, s, work.rows, work.heads);
-    }
+    planner.gather(r, work);
     planner.add(std::move(work));
   }
   return std::move(planner).finish();

@@ -67,7 +67,7 @@ export function make_editable(part, given) {
 }
 
 /**
- * Listens to the keyboard, the pointer and the inputs of every editable cell.
+ * Handles the keyboard, pointer and input events of every editable cell.
  * @param {() => Given | null} current
  */
 export function listen_to_cells(current) {
