@@ -24,10 +24,12 @@ PARTS = {
     "train/trained_model.h": "load_model",
     "train/vocabulary.h": "TrainedModel.encode and decode",
     "c_api.h": "the same library for C",
+    "distributed/shards.h": "in C++ only so far",
     "error.h": "ValueError, RuntimeError and MemoryError, by the standard C++ type; Ctrl-C raises KeyboardInterrupt",
     "explain/attention_html.h": "regard attend --html; in Python regard.show",
     "explain/heads.h": "regard heads, a survey of a model over texts; only in the program so far",
     "explain/inspection_report.h": "the report of regard attend --inspect; in Python attention_with_statistics returns its values",
+    "explain/live_html.h": "regard live; only in the program so far",
     "explain/random.h": "NumPy's and PyTorch's generators, for lessons that quote them",
     "explain/rounding_errors.h": "figures of docs/reference/model.md, for pages",
     "explain/sentence_row.h": "the contents of a SentenceAnalysis",
@@ -54,6 +56,7 @@ ELSEWHERE = {
     "read_sentence_model": None,                           # Python reads folders
     "rounded_model": None,
     "read_text_file": None,                                # Python reads files
+    **dict.fromkeys(("page_data", "sentence_page_data")),  # the data of the live page, which calls the core itself
     "attention_with_weights": "regard.attention_forward",  # return_weights=True
     "find_task": None,                                     # regard.train finds it
     "throw_if_stopped": None,                              # Ctrl-C stops calls
