@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Attention over several ranks: the functions of attention.h, attention_statistics.h, attention_backward.h and
+/// kv_cache.h, of which each rank passes its own rows and its own keys.
+///
+/// @verbatim
+///            rows of query, context        keys of key, value
+///   rank 0   0 … 511                       0 … 1023                any number of either, in the order of ranks
+///   rank 1   512 … 1535                    (none)
+///   rank 2   1536 … 2047                   1024 … 2047
+/// @endverbatim
+///
+/// - Every rank makes the same call, with the same options. Tokens are not permuted, and positions are those of the
+///   whole call: L and S are the sums over ranks.
+/// - `mask` and `bias` have the rows that the rank holds, and all S keys. All other arrays among the options
+///   (starts, lengths, segments, block_mask, prefix, slopes, sinks) are those of the whole call, on every rank.
+/// - Results have the bits of one machine, for any number of ranks and any shares. Ranks whose instruction sets would
+///   give other bits are rejected.
+/// - A mistake in the arguments of any rank throws the same InvalidArgument on all ranks, which names the rank.
+///
+/// Derivation: docs/derivations/ranks.md. Read next: shards.h, src/distributed/attention.cpp.
+#pragma once
+
+#include "regard/attention_backward.h"
+#include "regard/attention_statistics.h"
+#include "regard/distributed/ranks.h"
+#include "regard/distributed/shards.h"
+#include "regard/kv_cache.h"
+
+namespace regard::inline v0 {
+
+/// Computes attention_forward() over the rows and keys of all ranks.
+///
+/// @param query    (B, H, Lr, D), the rows of this rank; `Lr ≥ 0`.
+/// @param key      (B, Hkv, Sr, D), the keys of this rank; `Sr ≥ 0`.
+/// @param value    (B, Hkv, Sr, Dv), the values of this rank.
+/// @param outputs  Views to write, with the Lr rows of this rank; weights are (B, H, Lr, S).
+/// @param options  As in attention_forward(), of the whole call; mask and bias with the rows of this rank.
+/// @param ranks    The ranks.
+/// @param runtime  Threads, scratch memory, cancellation and progress of this rank.
+///
+/// @throws InvalidArgument  on all ranks, as attention_forward() does, and if arguments differ between ranks.
+/// @throws RankError        if a rank fails.
+/// @throws std::bad_alloc   if memory cannot be allocated on this rank.
+/// @throws Cancelled        if a stop is requested on this rank.
+///
+/// @par Bits
+/// Those of attention_forward() on one machine.
+///
+/// @par Memory
+/// With the scheme `rows`, the keys and values of two key/value heads. choose_plan() says which scheme is taken; with a
+/// mask or a bias by element it is `rows`, without moving rows.
+///
+/// @par Example
+/// @code{.cpp}
+/// attention_forward(query_rows, key_rows, value_rows, {.context = context_rows}, {.causal = true}, ranks);
+/// @endcode
+REGARD_EXPORT void attention_forward(const InputView<4>& query, const InputView<4>& key, const InputView<4>& value,
+                                     const AttentionOutputs& outputs, const AttentionOptions& options, Ranks& ranks,
+                                     const Runtime& runtime = {});
+
+/// Computes attention_with_statistics() over the rows and keys of all ranks.
+///
+/// @param query       As above.
+/// @param key         As above.
+/// @param value       As above.
+/// @param outputs     As above.
+/// @param statistics  Statistics of the rows of this rank. Those of heads are written on every rank, of all rows.
+///                    chosen_ranges are those of all L rows.
+/// @param options     As above.
+/// @param ranks       The ranks.
+/// @param runtime     As above.
+///
+/// @throws InvalidArgument  as above.
+/// @throws RankError        as above.
+/// @throws std::bad_alloc   as above.
+/// @throws Cancelled        as above.
+///
+/// @par Bits
+/// Those of attention_with_statistics() on one machine.
+REGARD_EXPORT void attention_with_statistics(const InputView<4>& query, const InputView<4>& key,
+                                             const InputView<4>& value, const AttentionOutputs& outputs,
+                                             const AttentionStatistics& statistics, const AttentionOptions& options,
+                                             Ranks& ranks, const Runtime& runtime = {});
+
+/// Computes attention_columns() over the rows and keys of all ranks.
+///
+/// @param query    As above.
+/// @param key      As above.
+/// @param request  Softmax state of the rows of this rank.
+/// @param outputs  key_mass of the keys of this rank, (B, H, Sr); pooled_map of the whole call, on every rank.
+/// @param options  As above.
+/// @param ranks    The ranks.
+/// @param runtime  As above.
+///
+/// @throws InvalidArgument  as above.
+/// @throws RankError        as above.
+/// @throws std::bad_alloc   as above.
+/// @throws Cancelled        as above.
+///
+/// @par Bits
+/// Those of attention_columns() on one machine.
+///
+/// @par Performance
+/// The scheme is `heads`: at most as many ranks as there are key/value heads have work.
+REGARD_EXPORT void attention_columns(const InputView<4>& query, const InputView<4>& key, const ColumnsRequest& request,
+                                     const AttentionColumns& outputs, const AttentionOptions& options, Ranks& ranks,
+                                     const Runtime& runtime = {});
+
+/// Computes attention_backward() over the rows and keys of all ranks.
+///
+/// @param query      As above.
+/// @param key        As above.
+/// @param value      As above.
+/// @param saved      Of the rows of this rank. The fingerprint is not compared.
+/// @param gradients  grad_query of the rows, grad_key and grad_value of the keys of this rank; grad_bias with the rows of
+///                   this rank, all heads and all keys; grad_sinks of all heads, on every rank. None is accumulated.
+/// @param options    As above.
+/// @param ranks      The ranks.
+/// @param runtime    As above.
+///
+/// @throws InvalidArgument  as above.
+/// @throws RankError        as above.
+/// @throws std::bad_alloc   as above.
+/// @throws Cancelled        as above.
+///
+/// @par Bits
+/// Those of attention_backward() on one machine.
+///
+/// @par Performance
+/// The scheme is `heads`: at most as many ranks as there are key/value heads have work. A mask or a bias by element
+/// travels whole.
+REGARD_EXPORT void attention_backward(const InputView<4>& query, const InputView<4>& key, const InputView<4>& value,
+                                      const AttentionForwardState& saved, const AttentionGradients& gradients,
+                                      const AttentionOptions& options, Ranks& ranks, const Runtime& runtime = {});
+
+}  // namespace regard::inline v0

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The ranks that compute together, and sums over them that have the same bits for any number of ranks.
+///
+/// @verbatim
+///     caller's thread                      communication thread
+///     attention_forward(…, ranks) ──▶ messages under way ──▶ Transport
+///       waits for its messages   ◀── completed              alive? ──▶ every rank, eight times per timeout
+/// @endverbatim
+///
+/// - All ranks make the same calls in the same order. Before any work, they compare their arguments.
+/// - A rank that is silent for the timeout, or that fails, ends the call on all others, with a RankError that names it.
+/// - With a single rank, no thread is started and nothing is sent.
+///
+/// Read next: attention.h, src/distributed/ranks.cpp.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <span>
+#include <stop_token>
+#include <string_view>
+
+#include "regard/distributed/transport.h"
+
+namespace regard::inline v0 {
+
+namespace internal {
+class Messages;
+}
+
+/// How long ranks wait for each other.
+struct RanksOptions {
+  /// Seconds without a sign of life after which a rank counts as failed. Above 0.
+  ///
+  /// If Transport::may_use_thread() is false, ranks are silent while they compute: choose more than a call takes.
+  std::chrono::duration<double> timeout = std::chrono::seconds(60);
+};
+
+/// The ranks that compute together. One thread at a time uses it.
+///
+/// @par Example
+/// @code{.cpp}
+/// Ranks ranks = mpi_ranks(MPI_COMM_WORLD);            // regard/distributed/mpi.h
+/// attention_forward(query_rows, key_rows, value_rows, {.context = context_rows}, {.causal = true}, ranks);
+/// @endcode
+class REGARD_EXPORT Ranks {
+ public:
+  /// A single rank, which computes alone.
+  Ranks();
+  /// Starts the communication thread, if there are several ranks and the transport permits it.
+  ///
+  /// @param transport  Messages between the ranks.
+  /// @param options    How long ranks wait for each other.
+  /// @throws InvalidArgument  if the timeout is not above 0.
+  explicit Ranks(std::unique_ptr<Transport> transport, const RanksOptions& options = {});
+  /// Waits until all ranks have come here, at most as long as the timeout. While an exception is being handled, it
+  /// tells the other ranks instead, whose calls then end with a RankError.
+  ~Ranks();
+  /// Moves the ranks. Those moved from can only be assigned to or destroyed.
+  Ranks(Ranks&&) noexcept;
+  /// Moves the ranks. Those moved from can only be assigned to or destroyed.
+  Ranks& operator=(Ranks&&) noexcept;
+
+  /// Returns the rank of this process.
+  Index rank() const;
+  /// Returns N, the number of ranks.
+  Index num_ranks() const;
+
+  /// Ends the current call on all other ranks.
+  ///
+  /// @param text  Why: they throw RankError, "rank 2 of 8 failed: text".
+  void fail(std::string_view text) noexcept;
+
+  /// Used by the functions of this library.
+  internal::Messages& messages();
+
+ private:
+  std::unique_ptr<internal::Messages> messages_;
+};
+
+/// Sums the terms of all ranks one after the other: those of rank 0 in their order, then those of rank 1, …
+///
+/// The sum has the same bits for any number of ranks that the same terms are divided among, which MPI_Allreduce does not
+/// promise. Source: docs/derivations/ranks.md.
+///
+/// @param terms  Terms of this rank, (n, m). n may differ between ranks, and may be 0.
+/// @param sum    The sum on every rank, (m): `((0 + x₀) + x₁) + …`. Must not overlap terms.
+/// @param ranks  The ranks.
+/// @param stop   Ends the call with Cancelled.
+///
+/// Each rank receives `2m` elements at most: the sum so far, and the total.
+///
+/// @throws InvalidArgument  on all ranks, if sizes differ.
+/// @throws RankError        if a rank fails.
+/// @throws Cancelled        if a stop is requested.
+///
+/// @par Example
+/// @code{.cpp}
+/// sum_in_order(gradients_of_my_sequences, gradient, ranks);
+/// @endcode
+REGARD_EXPORT void sum_in_order(const TensorView<const float, 2>& terms, std::span<float> sum, Ranks& ranks,
+                                const std::stop_token& stop = {});
+/// @copydoc sum_in_order(const TensorView<const float, 2>&, std::span<float>, Ranks&, const std::stop_token&)
+REGARD_EXPORT void sum_in_order(const TensorView<const double, 2>& terms, std::span<double> sum, Ranks& ranks,
+                                const std::stop_token& stop = {});
+
+}  // namespace regard::inline v0

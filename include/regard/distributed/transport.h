@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The interface through which ranks exchange messages. MPI implements it (mpi.h), and a program may implement it over
+/// another message-passing library.
+///
+/// @code{.unparsed}
+/// attention over ranks (attention.h) ── Ranks (ranks.h) ── Transport ── MPI, gloo, threads, …
+/// @endcode
+///
+/// Read next: ranks.h.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "regard/export.h"
+#include "regard/tensor.h"
+
+namespace regard::inline v0 {
+
+/// A rank does not answer, has left, or has failed in a call that needs it; or the network has failed.
+///
+/// All ranks that wait in the call, and all later calls on the same Ranks, throw it with the same text. The results of
+/// the call are unspecified. The ranks cannot be used again: a program ends with MPI_Abort(), as MPI_Finalize() may wait
+/// for the missing rank.
+class REGARD_EXPORT RankError : public std::runtime_error {
+ public:
+  /// Creates the exception.
+  ///
+  /// @param rank  Rank that failed; −1: unknown.
+  /// @param text  One sentence that names it.
+  RankError(Index rank, const std::string& text) : std::runtime_error(text), rank_(rank) {}
+  /// Destroys the exception.
+  ~RankError() override;
+  /// Returns the rank that failed, or −1 if it is unknown.
+  Index rank() const noexcept { return rank_; }
+
+ private:
+  Index rank_;
+};
+
+/// Messages between ranks, which start and complete separately.
+///
+/// - Messages with the same sender, receiver and tag arrive in the order in which they were sent.
+/// - One thread at a time calls these functions, not always the same one.
+/// - Functions do not wait. start_send() and start_receive() may be called with any number of messages under way.
+class REGARD_EXPORT Transport {
+ public:
+  /// Destroys the transport. If messages are under way, it must not wait for them.
+  virtual ~Transport();
+  /// Returns the rank of this process, `0 ≤ rank < num_ranks`.
+  virtual Index rank() const = 0;
+  /// Returns N, the number of ranks.
+  virtual Index num_ranks() const = 0;
+  /// Returns whether functions may be called from a thread that the transport has not seen before, while the program's
+  /// threads use the same message-passing library.
+  virtual bool may_use_thread() const = 0;
+  /// Starts to send a message.
+  ///
+  /// @param to       Another rank.
+  /// @param tag      Kind of message: 0 or 1.
+  /// @param message  Bytes, which stay unchanged until the message has been completed.
+  /// @param ticket   Number under which completed() reports it.
+  /// @throws RankError  if the rank is known to be dead, or the network has failed.
+  virtual void start_send(Index to, int tag, std::span<const std::byte> message, std::uint64_t ticket) = 0;
+  /// Starts to receive a message of known size.
+  ///
+  /// @param from     Another rank.
+  /// @param tag      Kind of message.
+  /// @param message  Where to write it; its size is that of the message.
+  /// @param ticket   Number under which completed() reports it.
+  /// @throws RankError  as start_send() does.
+  virtual void start_receive(Index from, int tag, std::span<std::byte> message, std::uint64_t ticket) = 0;
+  /// Makes progress and reports messages that have been completed since the last call.
+  ///
+  /// @param tickets  Tickets are appended to it.
+  /// @throws RankError  as start_send() does.
+  virtual void completed(std::vector<std::uint64_t>& tickets) = 0;
+
+ protected:
+  /// For derived classes only.
+  Transport() = default;
+  /// Transports are not copied.
+  Transport(const Transport&) = delete;
+  /// Transports are not copied.
+  Transport& operator=(const Transport&) = delete;
+};
+
+}  // namespace regard::inline v0

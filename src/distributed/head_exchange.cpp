@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which pieces travel between a pair of ranks in a step, and in which order. Read next: head_exchange.h.
+#include "head_exchange.h"
+
+#include <algorithm>
+#include <new>
+
+#include "row_intervals.h"
+
+namespace regard::inline v0::internal {
+namespace {
+
+std::shared_ptr<std::byte> new_bytes(Index bytes) {
+  constexpr std::align_val_t kAlignment{64};
+  auto* const memory = static_cast<std::byte*>(::operator new(static_cast<std::size_t>(bytes), kAlignment));
+  return {memory, [kAlignment](std::byte* p) { ::operator delete(p, kAlignment); }};
+}
+
+}  // namespace
+
+HeadExchange::HeadExchange(const DistributedProblem& problem, const DistributedPlan& plan,
+                           std::vector<CallArray> arrays, Messages& messages, const std::stop_token& stop)
+    : problem_(problem),
+      plan_(plan),
+      arrays_(std::move(arrays)),
+      messages_(messages),
+      stop_(stop),
+      rank_(messages.rank()),
+      group_(problem.num_heads / problem.num_kv_heads) {
+  const IndexRange own = held_range(HeldIndices::rows, rank_);
+  const auto add = [&](const IndexRange& rows, bool is_own) {
+    if (rows.size() == 0 && plan_.scheme == DistributedScheme::rows) return;
+    parts_.push_back({rows, is_own, buffer_rows_});
+    if (!is_own) buffer_rows_ += rows.size();
+  };
+  if (plan_.scheme == DistributedScheme::heads) {
+    add({0, problem_.row_starts.back()}, false);
+    return;
+  }
+  for (const IndexRange& rows : plan_.ranks[static_cast<std::size_t>(rank_)].rows) {
+    const IndexRange held = intersection(rows, own);
+    if (held.size() == 0) {
+      add(rows, false);
+      continue;
+    }
+    add({rows.first, held.first}, false);
+    add(held, true);
+    add({held.end, rows.end}, false);
+  }
+}
+
+Index HeadExchange::num_steps() const {
+  Index steps = 0;
+  for (const RankWork& work : plan_.ranks) steps = std::max(steps, work.kv_heads.size());
+  return steps;
+}
+Index HeadExchange::kv_head(Index rank, Index step) const {
+  const IndexRange& heads = plan_.ranks[static_cast<std::size_t>(rank)].kv_heads;
+  return step < heads.size() ? heads.first + step : -1;
+}
+bool HeadExchange::computes(Index rank, Index step) const {
+  return kv_head(rank, step) >= 0 &&
+         (plan_.scheme == DistributedScheme::heads || !plan_.ranks[static_cast<std::size_t>(rank)].rows.empty());
+}
+
+IndexRange HeadExchange::held_range(HeldIndices indices, Index rank) const {
+  const std::vector<Index>& starts = indices == HeldIndices::rows ? problem_.row_starts : problem_.key_starts;
+  return {starts[static_cast<std::size_t>(rank)], starts[static_cast<std::size_t>(rank) + 1]};
+}
+// The indices of an array that a rank computes with.
+std::vector<IndexRange> HeadExchange::needed(const CallArray& array, Index rank) const {
+  const RankWork& work = plan_.ranks[static_cast<std::size_t>(rank)];
+  if (array.indices == HeldIndices::all) return {{0, array.held.shape[2]}};
+  if (array.indices == HeldIndices::rows) return work.rows;
+  // A key that no row sees has a gradient as well.
+  return array.is_output ? std::vector{IndexRange{0, problem_.key_starts.back()}} : work.keys;
+}
+Index HeadExchange::heads_per_step(const CallArray& array) const {
+  return array.heads == ArrayHeads::query ? group_ : 1;
+}
+
+HeldArray HeadExchange::local(const Step& step, std::size_t n, Index kv_head, const Part& part) const {
+  const CallArray& array = arrays_[n];
+  const Index heads = heads_per_step(array);
+  if (array.indices == HeldIndices::rows && part.own) {
+    HeldArray own = array.held;
+    const Index head = array.heads == ArrayHeads::shared ? 0 : kv_head * heads;
+    own.data = own.at(0, head, part.rows.first);
+    own.first = part.rows.first;
+    own.shape[1] = heads;
+    own.shape[2] = part.rows.size();
+    return own;
+  }
+  const Index all = array.indices == HeldIndices::rows   ? buffer_rows_
+                    : array.indices == HeldIndices::keys ? problem_.key_starts.back()
+                                                         : array.held.shape[2];
+  HeldArray buffer =
+      dense(step.buffers[n].get(), array.held.type, {array.held.shape[0], heads, all, array.held.shape[3]}, 0);
+  if (array.indices == HeldIndices::rows) {
+    buffer.data = buffer.at(0, 0, part.first_row);
+    buffer.first = part.rows.first;
+    buffer.shape[2] = part.rows.size();
+  }
+  return buffer;
+}
+
+std::vector<HeadExchange::Piece> HeadExchange::held_pieces(bool outputs, Index kv_head, const Ranges& ranges) const {
+  std::vector<Piece> pieces;
+  for (const CallArray& array : arrays_) {
+    if (array.is_output != outputs) continue;
+    const Index heads = heads_per_step(array), first = array.heads == ArrayHeads::shared ? 0 : kv_head * heads;
+    for (const IndexRange& indices : ranges(array)) {
+      for (Index b = 0; b < array.held.shape[0]; ++b) {
+        for (Index h = 0; h < heads; ++h) pieces.push_back({array.held, b, first + h, indices});
+      }
+    }
+  }
+  return pieces;
+}
+std::vector<HeadExchange::Piece> HeadExchange::local_pieces(bool outputs, const Step& step, Index kv_head,
+                                                            const Ranges& ranges) const {
+  std::vector<Piece> pieces;
+  for (std::size_t n = 0; n < arrays_.size(); ++n) {
+    const CallArray& array = arrays_[n];
+    if (array.is_output != outputs) continue;
+    for (const IndexRange& indices : ranges(array)) {
+      const auto part = std::find_if(parts_.begin(), parts_.end(), [&](const Part& p) {
+        return array.indices != HeldIndices::rows || (p.rows.first <= indices.first && indices.end <= p.rows.end);
+      });
+      const HeldArray in = local(step, n, kv_head, *part);
+      for (Index b = 0; b < array.held.shape[0]; ++b) {
+        for (Index h = 0; h < heads_per_step(array); ++h) pieces.push_back({in, b, h, indices});
+      }
+    }
+  }
+  return pieces;
+}
+
+void HeadExchange::allocate(Step& step) {
+  step.buffers.resize(arrays_.size());
+  for (std::size_t n = 0; n < arrays_.size(); ++n) {
+    const CallArray& array = arrays_[n];
+    const Index count = array.indices == HeldIndices::rows   ? buffer_rows_
+                        : array.indices == HeldIndices::keys ? problem_.key_starts.back()
+                                                             : array.held.shape[2];
+    if (!step.buffers[n])
+      step.buffers[n] = new_bytes(array.held.shape[0] * heads_per_step(array) * count * array.held.row_bytes());
+  }
+}
+
+void HeadExchange::post_inputs(Index t) {
+  Step& step = step_at(t);
+  const Index own_head = kv_head(rank_, t);
+  const bool own = computes(rank_, t);
+  if (own) allocate(step);
+  for (Index other = 0; other < messages_.num_ranks(); ++other) {
+    if (other == rank_) continue;
+    if (computes(other, t)) {
+      post_sends(other,
+                 held_pieces(false, kv_head(other, t),
+                             [&](const CallArray& array) {
+                               return intersection(needed(array, other), held_range(array.indices, rank_));
+                             }),
+                 step.input_sends);
+    }
+    if (own) {
+      post_receives(other,
+                    local_pieces(false, step, own_head,
+                                 [&](const CallArray& array) {
+                                   return intersection(needed(array, rank_), held_range(array.indices, other));
+                                 }),
+                    step.inputs);
+    }
+  }
+  if (!own) return;
+  // Own keys, and with heads own rows, are copied beside those of others.
+  const Ranges from_own = [&](const CallArray& array) {
+    if (array.indices == HeldIndices::rows && plan_.scheme == DistributedScheme::rows) return std::vector<IndexRange>{};
+    return intersection(needed(array, rank_), held_range(array.indices, rank_));
+  };
+  const std::vector<Piece> from = held_pieces(false, own_head, from_own);
+  const std::vector<Piece> to = local_pieces(false, step, own_head, from_own);
+  for (std::size_t i = 0; i < from.size(); ++i)
+    from[i].array.read(from[i].b, from[i].head, from[i].indices,
+                       to[i].array.at(to[i].b, to[i].head, to[i].indices.first));
+}
+
+void HeadExchange::post_outputs(Index t) {
+  Step& step = step_at(t);
+  const Index own_head = kv_head(rank_, t);
+  const bool own = computes(rank_, t);
+  const auto held_by = [&](const CallArray& array, Index holder) {
+    return array.indices == HeldIndices::all ? IndexRange{0, array.held.shape[2]} : held_range(array.indices, holder);
+  };
+  for (Index other = 0; other < messages_.num_ranks(); ++other) {
+    if (other == rank_) continue;
+    if (own) {
+      post_sends(other,
+                 local_pieces(
+                     true, step, own_head,
+                     [&](const CallArray& array) { return intersection(needed(array, rank_), held_by(array, other)); }),
+                 step.output_sends);
+    }
+    if (computes(other, t)) {
+      post_receives(other,
+                    held_pieces(true, kv_head(other, t),
+                                [&](const CallArray& array) {
+                                  return intersection(needed(array, other), held_by(array, rank_));
+                                }),
+                    step.outputs);
+    }
+  }
+  if (!own) return;
+  const Ranges to_own = [&](const CallArray& array) {
+    if (array.indices == HeldIndices::rows && plan_.scheme == DistributedScheme::rows) return std::vector<IndexRange>{};
+    return intersection(needed(array, rank_), held_by(array, rank_));
+  };
+  const std::vector<Piece> from = local_pieces(true, step, own_head, to_own);
+  const std::vector<Piece> to = held_pieces(true, own_head, to_own);
+  for (std::size_t i = 0; i < from.size(); ++i)
+    to[i].array.write(to[i].b, to[i].head, to[i].indices,
+                      from[i].array.at(from[i].b, from[i].head, from[i].indices.first));
+}
+
+void HeadExchange::post_sends(Index to, const std::vector<Piece>& pieces, std::vector<Messages::Ticket>& tickets) {
+  Index joined_bytes = 0;
+  for (const Piece& piece : pieces) joined_bytes += piece.bytes() < kMessageBytes ? piece.bytes() : 0;
+  const std::shared_ptr<std::byte> joined = joined_bytes > 0 ? new_bytes(joined_bytes) : nullptr;
+  std::byte* next = joined.get();
+  for (const Piece& piece : pieces) {
+    const Index bytes = piece.bytes();
+    if (bytes < kMessageBytes) {
+      piece.array.read(piece.b, piece.head, piece.indices, next);
+      next += bytes;
+      continue;
+    }
+    std::shared_ptr<std::byte> copy;
+    std::byte* from = piece.array.at(piece.b, piece.head, piece.indices.first);
+    if (!piece.array.is_dense()) {
+      copy = new_bytes(bytes);
+      from = copy.get();
+      piece.array.read(piece.b, piece.head, piece.indices, from);
+    }
+    tickets.push_back(messages_.send(to, {from, static_cast<std::size_t>(bytes)}, copy));
+  }
+  if (joined) tickets.push_back(messages_.send(to, {joined.get(), static_cast<std::size_t>(joined_bytes)}, joined));
+}
+
+void HeadExchange::post_receives(Index from, const std::vector<Piece>& pieces, std::vector<Arrival>& arrivals) {
+  std::vector<Piece> small;
+  Index joined_bytes = 0;
+  for (const Piece& piece : pieces) {
+    const Index bytes = piece.bytes();
+    if (bytes < kMessageBytes) {
+      joined_bytes += bytes;
+      small.push_back(piece);
+      continue;
+    }
+    if (piece.array.is_dense()) {
+      std::byte* const to = piece.array.at(piece.b, piece.head, piece.indices.first);
+      arrivals.push_back({messages_.receive(from, {to, static_cast<std::size_t>(bytes)}), {}});
+      continue;
+    }
+    const std::shared_ptr<std::byte> copy = new_bytes(bytes);
+    arrivals.push_back({messages_.receive(from, {copy.get(), static_cast<std::size_t>(bytes)}, copy),
+                        [piece, copy] { piece.array.write(piece.b, piece.head, piece.indices, copy.get()); }});
+  }
+  if (joined_bytes == 0) return;
+  const std::shared_ptr<std::byte> joined = new_bytes(joined_bytes);
+  arrivals.push_back({messages_.receive(from, {joined.get(), static_cast<std::size_t>(joined_bytes)}, joined),
+                      [small = std::move(small), joined] {
+                        const std::byte* next = joined.get();
+                        for (const Piece& piece : small) {
+                          piece.array.write(piece.b, piece.head, piece.indices, next);
+                          next += piece.bytes();
+                        }
+                      }});
+}
+
+void HeadExchange::finish(std::vector<Arrival>& arrivals) {
+  for (const Arrival& arrival : arrivals) {
+    messages_.wait(arrival.ticket, stop_);
+    if (arrival.copy) arrival.copy();
+  }
+  arrivals.clear();
+}
+void HeadExchange::finish(std::vector<Messages::Ticket>& tickets) {
+  messages_.wait(tickets, stop_);
+  tickets.clear();
+}
+
+void HeadExchange::run(const Compute& compute) {
+  const Index steps = num_steps();
+  if (steps > 0) post_inputs(0);
+  for (Index t = 0; t < steps; ++t) {
+    Step& step = step_at(t);
+    if (t + 1 < steps) post_inputs(t + 1);
+    finish(step.inputs);
+    finish(step.output_sends);  // of two steps before, from the buffers that are written next
+    if (computes(rank_, t)) {
+      for (const Part& part : parts_) {
+        std::vector<HeldArray> arrays;
+        for (std::size_t n = 0; n < arrays_.size(); ++n) arrays.push_back(local(step, n, kv_head(rank_, t), part));
+        compute(kv_head(rank_, t), part.rows, arrays);
+      }
+    }
+    finish(step.input_sends);
+    if (t > 0) finish(step_at(t - 1).outputs);
+    post_outputs(t);
+  }
+  for (Step& step : steps_) {
+    finish(step.outputs);
+    finish(step.output_sends);
+  }
+}
+
+}  // namespace regard::inline v0::internal

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Runs a call over several ranks one key/value head at a time: while a rank computes one head, the arrays of its next
+// one travel.
+//
+//     step          0            1            2
+//     rank r        head k       head k + 1   head k + 2         (rows: the same heads on all ranks; heads: its own)
+//     receives      … k + 1      … k + 2      results of others
+//
+// All ranks run the same steps, so both sides of a pair know what is sent next. Pieces of at least kMessageBytes go
+// from the caller's memory to where they are used; smaller ones are joined to one message per pair and step.
+// Read next: head_exchange.cpp, attention.cpp.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "held_array.h"
+#include "local_options.h"
+#include "messages.h"
+
+namespace regard::inline v0::internal {
+
+inline constexpr Index kMessageBytes = Index{1} << 15;
+
+// Which indices of an array a rank holds: its rows, its keys, or all of them.
+enum class HeldIndices { rows, keys, all };
+// Which heads an array has.
+enum class ArrayHeads { shared, key_value, query };
+
+struct CallArray {
+  HeldArray held;
+  HeldIndices indices = HeldIndices::rows;
+  ArrayHeads heads = ArrayHeads::query;
+  bool is_output = false;
+};
+
+class HeadExchange {
+ public:
+  // The plan has the scheme heads or rows. All must outlive the object.
+  HeadExchange(const DistributedProblem& problem, const DistributedPlan& plan, std::vector<CallArray> arrays,
+               Messages& messages, const std::stop_token& stop);
+
+  // Called for a key/value head and a range of rows, with the arrays in the order given: all keys, these rows, and the
+  // query heads of the key/value head.
+  using Compute = std::function<void(Index kv_head, const IndexRange& rows, const std::vector<HeldArray>& arrays)>;
+  void run(const Compute& compute);
+
+ private:
+  // A range of rows that this rank computes: in the caller's memory, or in the buffers from first_row on.
+  struct Part {
+    IndexRange rows;
+    bool own;
+    Index first_row;
+  };
+  // Consecutive indices of one head of an array, and the memory that they lie in.
+  struct Piece {
+    HeldArray array;
+    Index b, head;
+    IndexRange indices;
+    Index bytes() const { return indices.size() * array.row_bytes(); }
+  };
+  // A message that is copied to its places when it has arrived; with no copy, it has arrived there.
+  struct Arrival {
+    Messages::Ticket ticket;
+    std::function<void()> copy;
+  };
+  struct Step {
+    std::vector<std::shared_ptr<std::byte>> buffers;  // of each array; null: not needed
+    std::vector<Messages::Ticket> input_sends, output_sends;
+    std::vector<Arrival> inputs, outputs;
+  };
+
+  Index num_steps() const;
+  // The key/value head of a rank in a step; −1: none.
+  Index kv_head(Index rank, Index step) const;
+  bool computes(Index rank, Index step) const;
+  IndexRange held_range(HeldIndices indices, Index rank) const;
+  std::vector<IndexRange> needed(const CallArray& array, Index rank) const;
+  Index heads_per_step(const CallArray& array) const;
+  Step& step_at(Index step) { return steps_[step % 2]; }
+
+  // The array in a step, as compute sees it: one part of the rows, or all keys.
+  HeldArray local(const Step& step, std::size_t array, Index kv_head, const Part& part) const;
+  // Pieces of all inputs, or all outputs, for these ranges of each array.
+  using Ranges = std::function<std::vector<IndexRange>(const CallArray&)>;
+  std::vector<Piece> held_pieces(bool outputs, Index kv_head, const Ranges& ranges) const;
+  std::vector<Piece> local_pieces(bool outputs, const Step& step, Index kv_head, const Ranges& ranges) const;
+
+  void allocate(Step& step);
+  void post_inputs(Index step);
+  void post_outputs(Index step);
+  void post_sends(Index to, const std::vector<Piece>& pieces, std::vector<Messages::Ticket>& tickets);
+  void post_receives(Index from, const std::vector<Piece>& pieces, std::vector<Arrival>& arrivals);
+  void finish(std::vector<Arrival>& arrivals);
+  void finish(std::vector<Messages::Ticket>& tickets);
+
+  const DistributedProblem& problem_;
+  const DistributedPlan& plan_;
+  std::vector<CallArray> arrays_;
+  Messages& messages_;
+  std::stop_token stop_;
+  Index rank_, group_;
+  std::vector<Part> parts_;
+  Index buffer_rows_ = 0;
+  Step steps_[2];
+};
+
+}  // namespace regard::inline v0::internal

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What all ranks must know of a call before they compute: its extents, who holds what, and that its arguments are valid
+// and equal on all ranks.
+//
+//   1. every rank sends its options, shapes and numbers of rows and keys     Agreement
+//   2. every rank checks the call as one machine would                       plan() of the whole call and of its own rows
+//   3. every rank sends what it found                                        Agreement
+//
+// Read next: whole_call.cpp, attention.cpp.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "agreement.h"
+#include "local_options.h"
+
+namespace regard::inline v0::internal {
+
+// The arguments of a rank. The value may be absent.
+struct RankArguments {
+  const char* function;
+  const InputView<4>& query;
+  const InputView<4>& key;
+  const InputView<4>& value;
+  const AttentionOptions& options;
+};
+
+struct WholeCall {
+  CallExtents extents{};
+  DistributedProblem problem;
+  IndexRange rows, keys;  // that this rank holds
+  // Whether a mask or bias has rows of its own for each row, rather than one for all.
+  bool mask_by_row = false, bias_by_row = false;
+};
+
+// Types and shapes that must be equal on all ranks, besides those of RankArguments.
+void add_output(Agreement& agreement, const char* name, const OutputView<4>& view, std::size_t axis_that_differs);
+void add_output(Agreement& agreement, const char* name, const OutputView<3>& view, std::size_t axis_that_differs);
+
+// An operator call for the rows of this rank, to be checked only.
+using Check = std::function<void(const InputView<4>& query, const InputView<4>& key, const InputView<4>& value,
+                                 const AttentionOptions& options, const Runtime& runtime)>;
+
+// The agreement has the fields of the outputs. Checks the options with the whole call, and `check` with all but the rows
+// of this rank made up.
+WholeCall agree_on_call(const RankArguments& arguments, Agreement agreement, const Check& check, Ranks& ranks,
+                        const std::stop_token& stop);
+
+}  // namespace regard::inline v0::internal

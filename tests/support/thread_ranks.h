@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Ranks that are threads of one process, with queues in memory as their network.
+//
+//   on_ranks(4, [&](Ranks& ranks) { … });      what each rank runs; exceptions are returned by rank
+//
+// Read next: distributed_attention_test.cpp.
+#pragma once
+
+#include <chrono>
+#include <cstring>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <tuple>
+#include <vector>
+
+#include "regard/distributed/ranks.h"
+
+namespace regard {
+
+// Messages that have been sent and not received, and what has gone over each pair of ranks.
+class ThreadNetwork {
+ public:
+  explicit ThreadNetwork(Index num_ranks) : num_ranks_(num_ranks) {}
+  Index num_ranks() const { return num_ranks_; }
+
+  void send(Index from, Index to, int tag, std::span<const std::byte> message) {
+    const std::lock_guard lock(mutex_);
+    if (cut_[from] || cut_[to]) return;
+    queues_[{from, to, tag}].emplace_back(message.begin(), message.end());
+    if (tag == 0) bytes_[{from, to}] += static_cast<Index>(message.size());
+  }
+  bool receive(Index from, Index to, int tag, std::span<std::byte> message) {
+    const std::lock_guard lock(mutex_);
+    auto& queue = queues_[{from, to, tag}];
+    if (queue.empty()) return false;
+    if (queue.front().size() != message.size()) throw std::logic_error("a message has another size than expected");
+    if (!message.empty()) std::memcpy(message.data(), queue.front().data(), message.size());
+    queue.pop_front();
+    return true;
+  }
+  // No message of the rank arrives from here on, nor does it get one.
+  void cut(Index rank) {
+    const std::lock_guard lock(mutex_);
+    cut_[rank] = true;
+  }
+  // Bytes of data that a rank has received.
+  Index received(Index rank) {
+    const std::lock_guard lock(mutex_);
+    Index sum = 0;
+    for (const auto& [pair, bytes] : bytes_) sum += pair.second == rank ? bytes : 0;
+    return sum;
+  }
+  bool is_empty() {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [key, queue] : queues_) {
+      if (std::get<2>(key) == 0 && !queue.empty()) return false;
+    }
+    return true;
+  }
+
+ private:
+  Index num_ranks_;
+  std::mutex mutex_;
+  std::map<std::tuple<Index, Index, int>, std::deque<std::vector<std::byte>>> queues_;
+  std::map<std::pair<Index, Index>, Index> bytes_;
+  std::map<Index, bool> cut_;
+};
+
+class ThreadTransport : public Transport {
+ public:
+  ThreadTransport(ThreadNetwork& network, Index rank, bool may_use_thread = true)
+      : network_(network), rank_(rank), may_use_thread_(may_use_thread) {}
+  Index rank() const override { return rank_; }
+  Index num_ranks() const override { return network_.num_ranks(); }
+  bool may_use_thread() const override { return may_use_thread_; }
+  void start_send(Index to, int tag, std::span<const std::byte> message, std::uint64_t ticket) override {
+    network_.send(rank_, to, tag, message);
+    done_.push_back(ticket);
+  }
+  void start_receive(Index from, int tag, std::span<std::byte> message, std::uint64_t ticket) override {
+    receives_[{from, tag}].push_back({message, ticket});
+  }
+  void completed(std::vector<std::uint64_t>& tickets) override {
+    tickets.insert(tickets.end(), done_.begin(), done_.end());
+    done_.clear();
+    for (auto& [key, queue] : receives_) {
+      while (!queue.empty() && network_.receive(key.first, rank_, key.second, queue.front().message)) {
+        tickets.push_back(queue.front().ticket);
+        queue.pop_front();
+      }
+    }
+  }
+
+ private:
+  struct Receive {
+    std::span<std::byte> message;
+    std::uint64_t ticket;
+  };
+  ThreadNetwork& network_;
+  Index rank_;
+  bool may_use_thread_;
+  std::vector<std::uint64_t> done_;
+  std::map<std::pair<Index, int>, std::deque<Receive>> receives_;
+};
+
+// Runs a function on every rank. The result has what each threw; null: nothing.
+inline std::vector<std::exception_ptr> on_ranks(ThreadNetwork& network, const std::function<void(Ranks&)>& run,
+                                                const RanksOptions& options = {}, bool may_use_thread = true) {
+  std::vector<std::exception_ptr> thrown(static_cast<std::size_t>(network.num_ranks()));
+  std::vector<std::thread> threads;
+  for (Index r = 0; r < network.num_ranks(); ++r) {
+    threads.emplace_back([&, r] {
+      try {
+        Ranks ranks(std::make_unique<ThreadTransport>(network, r, may_use_thread), options);
+        run(ranks);
+      } catch (...) {
+        thrown[static_cast<std::size_t>(r)] = std::current_exception();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return thrown;
+}
+
+// The text of an exception; empty: none.
+inline std::string text_of(const std::exception_ptr& error) {
+  if (!error) return "";
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& e) {
+    return e.what();
+  }
+}
+
+}  // namespace regard
