@@ -39,43 +39,58 @@ InputView<4> share_of(InputView<4> view, const std::vector<Index>& starts, Index
   view.shape[2] = starts[static_cast<std::size_t>(rank) + 1] - first;
   return view;
 }
-AttentionOptions options_of(const AttentionOptions& options, const std::vector<Index>& row_starts, Index rank) {
-  AttentionOptions own = options;
-  own.mask = share_of(options.mask, row_starts, rank);
-  own.bias = share_of(options.bias, row_starts, rank);
-  return own;
-}
+// A random call, divided at random among 2 to 8 ranks.
+template <class T>
+struct DividedCase {
+  AttentionCase<T> call;
+  Random random;
+  Index num_ranks;
+  std::vector<Index> rows, keys;
+  std::string text;
 
-void expect_success(const std::vector<std::exception_ptr>& thrown) {
-  for (std::size_t r = 0; r < thrown.size(); ++r) EXPECT_EQ(text_of(thrown[r]), "") << "rank " << r;
-}
+  explicit DividedCase(std::uint64_t seed) : call(random_attention_case<T>(seed)), random(seed) {
+    num_ranks = random.integer(2, 8);
+    rows = random_starts(random, call.L(), num_ranks);
+    keys = random_starts(random, call.S(), num_ranks);
+    text = "seed " + std::to_string(seed) + ", " + std::to_string(num_ranks) + " ranks: " + call.text;
+  }
+  template <class View>
+  View of_rows(const View& view, Index rank) const {
+    return share(view, rows, rank);
+  }
+  TensorView<const T, 4> query(Index rank) const { return share(call.query.view(), rows, rank); }
+  TensorView<const T, 4> key(Index rank) const { return share(call.key.view(), keys, rank); }
+  TensorView<const T, 4> value(Index rank) const { return share(call.value.view(), keys, rank); }
+  AttentionOptions options(Index rank) const {
+    AttentionOptions own = call.options;
+    own.mask = share_of(call.options.mask, rows, rank);
+    own.bias = share_of(call.options.bias, rows, rank);
+    return own;
+  }
+  AttentionArrays<T> outputs() const {
+    return AttentionArrays<T>::dense(call.B(), call.H(), call.L(), call.S(), call.Dv());
+  }
+  AttentionOutputs outputs_of(AttentionArrays<T>& all, Index rank) const {
+    return {.context = of_rows(all.context.view(), rank),
+            .row_max = of_rows(all.row_max->view(), rank),
+            .row_sum = of_rows(all.row_sum->view(), rank),
+            .lse = of_rows(all.lse->view(), rank),
+            .weights = of_rows(all.weights->view(), rank),
+            .sink_weights = of_rows(all.sink_weights->view(), rank)};
+  }
+  // Nothing is thrown, and nothing is sent that is not received.
+  void run(const std::function<void(Ranks&)>& of_rank) const {
+    ThreadNetwork network(num_ranks);
+    const std::vector<std::exception_ptr> thrown = on_ranks(network, of_rank);
+    for (std::size_t r = 0; r < thrown.size(); ++r) EXPECT_EQ(text_of(thrown[r]), "") << "rank " << r;
+    EXPECT_TRUE(network.is_empty());
+  }
+};
+
+Runtime one_thread() { return {.num_threads = 1}; }
 
 template <class T>
-void run_forward_case(std::uint64_t seed) {
-  const AttentionCase<T> call = random_attention_case<T>(seed);
-  if (call.S() > 500) return;
-  Random random(seed);
-  const Index num_ranks = random.integer(2, 8);
-  const std::vector<Index> rows = random_starts(random, call.L(), num_ranks);
-  const std::vector<Index> keys = random_starts(random, call.S(), num_ranks);
-  SCOPED_TRACE("seed " + std::to_string(seed) + ", " + std::to_string(num_ranks) + " ranks: " + call.text);
-  AttentionArrays<T> expected = AttentionArrays<T>::dense(call.B(), call.H(), call.L(), call.S(), call.Dv());
-  AttentionArrays<T> got = AttentionArrays<T>::dense(call.B(), call.H(), call.L(), call.S(), call.Dv());
-  attention_forward(call.query.view(), call.key.view(), call.value.view(), expected.views(), call.options);
-  ThreadNetwork network(num_ranks);
-  expect_success(on_ranks(network, [&](Ranks& ranks) {
-    const Index r = ranks.rank();
-    attention_forward(share(call.query.view(), rows, r), share(call.key.view(), keys, r),
-                      share(call.value.view(), keys, r),
-                      {.context = share(got.context.view(), rows, r),
-                       .row_max = share(got.row_max->view(), rows, r),
-                       .row_sum = share(got.row_sum->view(), rows, r),
-                       .lse = share(got.lse->view(), rows, r),
-                       .weights = share(got.weights->view(), rows, r),
-                       .sink_weights = share(got.sink_weights->view(), rows, r)},
-                      options_of(call.options, rows, r), ranks, {.num_threads = 1});
-  }));
-  EXPECT_TRUE(network.is_empty());
+void expect_same(const AttentionArrays<T>& got, const AttentionArrays<T>& expected) {
   EXPECT_TRUE(same_bits(bits_of(got.context), bits_of(expected.context)));
   EXPECT_TRUE(same_bits(bits_of(*got.weights), bits_of(*expected.weights)));
   EXPECT_TRUE(same_bits(bits_of(*got.row_max), bits_of(*expected.row_max)));
@@ -84,11 +99,176 @@ void run_forward_case(std::uint64_t seed) {
   EXPECT_TRUE(same_bits(bits_of(*got.sink_weights), bits_of(*expected.sink_weights)));
 }
 
+template <class T>
+void run_forward_case(std::uint64_t seed) {
+  const DividedCase<T> test(seed);
+  SCOPED_TRACE(test.text);
+  AttentionArrays<T> expected = test.outputs(), got = test.outputs();
+  const AttentionCase<T>& call = test.call;
+  attention_forward(call.query.view(), call.key.view(), call.value.view(), expected.views(), call.options);
+  test.run([&](Ranks& ranks) {
+    const Index r = ranks.rank();
+    attention_forward(test.query(r), test.key(r), test.value(r), test.outputs_of(got, r), test.options(r), ranks,
+                      one_thread());
+  });
+  expect_same(got, expected);
+}
+
 TEST(DistributedAttention, ForwardHasTheBitsOfOneMachine) {
-  for (std::uint64_t n = 0; n < num_random_calls(120); ++n) {
+  for (std::uint64_t n = 0; n < num_random_calls(100) && !HasFailure(); ++n) {
     run_forward_case<float>(kFirstSeed + n);
     run_forward_case<double>(kFirstSeed + n);
-    if (HasFailure()) return;
+  }
+}
+
+// Statistics of rows, of heads, and of columns.
+template <class T>
+struct Statistics {
+  Array<std::int64_t, 4> top_keys;
+  Array<T, 4> top_weights, map;
+  Array<T, 3> entropy, largest, chosen, distance, mass;
+  Array<T, 2> head_entropy, head_largest, head_chosen, head_distance;
+
+  explicit Statistics(const AttentionCase<T>& call) {
+    const std::array<Index, 3> rows{call.B(), call.H(), call.L()};
+    top_keys = Array<std::int64_t, 4>({rows[0], rows[1], rows[2], 3});
+    top_weights = Array<T, 4>({rows[0], rows[1], rows[2], 3});
+    map = Array<T, 4>({rows[0], rows[1], std::min<Index>(2, rows[2]), std::min<Index>(3, call.S())});
+    for (auto* array : {&entropy, &largest, &chosen, &distance}) *array = Array<T, 3>(rows);
+    mass = Array<T, 3>({rows[0], rows[1], call.S()});
+    for (auto* array : {&head_entropy, &head_largest, &head_chosen, &head_distance})
+      *array = Array<T, 2>({rows[0], rows[1]});
+  }
+  AttentionStatistics views(const std::vector<Index>& rows, Index rank, bool of_heads) {
+    AttentionStatistics of{.top_keys = share(top_keys.view(), rows, rank),
+                           .top_weights = share(top_weights.view(), rows, rank),
+                           .entropy = share(entropy.view(), rows, rank),
+                           .largest_weight = share(largest.view(), rows, rank),
+                           .chosen_weight = share(chosen.view(), rows, rank),
+                           .mean_distance = share(distance.view(), rows, rank)};
+    if (of_heads) {
+      of.head_entropy = head_entropy.view();
+      of.head_largest_weight = head_largest.view();
+      of.head_chosen_weight = head_chosen.view();
+      of.head_mean_distance = head_distance.view();
+    }
+    return of;
+  }
+  std::vector<std::uint64_t> bits() const {
+    std::vector<std::uint64_t> all = bits_of(top_keys);
+    const auto add = [&](const std::vector<std::uint64_t>& more) { all.insert(all.end(), more.begin(), more.end()); };
+    add(bits_of(top_weights));
+    for (const auto* array : {&entropy, &largest, &chosen, &distance, &mass}) add(bits_of(*array));
+    for (const auto* array : {&head_entropy, &head_largest, &head_chosen, &head_distance}) add(bits_of(*array));
+    add(bits_of(map));
+    return all;
+  }
+};
+
+template <class T>
+void run_statistics_case(std::uint64_t seed) {
+  DividedCase<T> test(seed);
+  const AttentionCase<T>& call = test.call;
+  const bool of_heads = test.random.chance(0.5), with_map = call.L() > 0 && call.S() > 0;
+  std::vector<Index> chosen;  // (1, L, 2)
+  for (Index i = 0; i < call.L(); ++i) chosen.insert(chosen.end(), {i / 2, i / 2 + 3});
+  const InputView<3> ranges(chosen.data(), {1, call.L(), 2});
+  SCOPED_TRACE(test.text);
+  AttentionArrays<T> expected = test.outputs(), got = test.outputs();
+  Statistics<T> of_one(call), of_ranks(call);
+  const auto run = [&](Statistics<T>& statistics, const std::vector<Index>& rows, Index r, auto&& forward) {
+    AttentionStatistics views = statistics.views(rows, r, of_heads);
+    views.chosen_ranges = ranges;
+    forward(views);
+  };
+  run(of_one, {0, call.L()}, 0, [&](const AttentionStatistics& views) {
+    attention_with_statistics(call.query.view(), call.key.view(), call.value.view(), expected.views(), views,
+                              call.options);
+  });
+  AttentionColumns columns{.key_mass = of_one.mass.view()};
+  if (with_map) columns.pooled_map = of_one.map.view();
+  attention_columns(call.query.view(), call.key.view(), {expected.row_max->view(), expected.row_sum->view()}, columns,
+                    call.options);
+  std::vector<Statistics<T>> of_rank;
+  for (Index r = 0; r < test.num_ranks; ++r) of_rank.emplace_back(call);
+  test.run([&](Ranks& ranks) {
+    const Index r = ranks.rank();
+    // What every rank gets whole is written to memory of its own.
+    Statistics<T>& own = r == 0 ? of_ranks : of_rank[static_cast<std::size_t>(r)];
+    AttentionStatistics views = of_ranks.views(test.rows, r, false);
+    const AttentionStatistics whole = own.views(test.rows, r, of_heads);
+    views.chosen_ranges = ranges;
+    views.head_entropy = whole.head_entropy;
+    views.head_largest_weight = whole.head_largest_weight;
+    views.head_chosen_weight = whole.head_chosen_weight;
+    views.head_mean_distance = whole.head_mean_distance;
+    attention_with_statistics(test.query(r), test.key(r), test.value(r), test.outputs_of(got, r), views,
+                              test.options(r), ranks, one_thread());
+    AttentionColumns of_keys{.key_mass = share(of_ranks.mass.view(), test.keys, r)};
+    if (with_map) of_keys.pooled_map = own.map.view();
+    attention_columns(test.query(r), test.key(r),
+                      {test.of_rows(got.row_max->view(), r), test.of_rows(got.row_sum->view(), r)}, of_keys,
+                      test.options(r), ranks, one_thread());
+  });
+  expect_same(got, expected);
+  EXPECT_TRUE(same_bits(of_ranks.bits(), of_one.bits()));
+  for (std::size_t r = 1; r < of_rank.size(); ++r) {
+    EXPECT_TRUE(same_bits(bits_of(of_rank[r].map), bits_of(of_one.map)));
+    EXPECT_TRUE(same_bits(bits_of(of_rank[r].head_entropy), bits_of(of_one.head_entropy)));
+  }
+}
+
+TEST(DistributedAttention, StatisticsHaveTheBitsOfOneMachine) {
+  for (std::uint64_t n = 0; n < num_random_calls(60) && !HasFailure(); ++n) {
+    run_statistics_case<float>(kFirstSeed + 1000 + n);
+    run_statistics_case<double>(kFirstSeed + 1000 + n);
+  }
+}
+
+template <class T>
+void run_backward_case(std::uint64_t seed) {
+  DividedCase<T> test(seed);
+  SCOPED_TRACE(test.text);
+  test.call.options.dropout = test.random.chance(0.3) ? 0.25 : 0;
+  AttentionCase<T> same = random_attention_case<T>(seed);
+  same.options.dropout = test.call.options.dropout;
+  const BackwardCase<T> backward(std::move(same), seed);
+  const AttentionCase<T>& call = backward.call;
+  const auto gradients = [&] {
+    GradientArrays<T> g = outputs_of(call);
+    if (!call.options.bias.absent()) g.bias = Array<T, 4>({call.B(), call.H(), call.L(), call.S()});
+    if (!call.options.sinks.absent()) g.sinks = Array<T, 1>({call.H()});
+    return g;
+  };
+  GradientArrays<T> expected = gradients(), got = gradients();
+  backward.run(expected);
+  std::vector<GradientArrays<T>> of_rank;
+  for (Index r = 0; r < test.num_ranks; ++r) of_rank.push_back(gradients());
+  test.run([&](Ranks& ranks) {
+    const Index r = ranks.rank();
+    AttentionForwardState saved = backward.saved();
+    const auto of_rows = [&](const auto& array) { return test.of_rows(std::as_const(array).view(), r); };
+    saved.context = of_rows(backward.forward.context);
+    saved.row_max = of_rows(*backward.forward.row_max);
+    saved.row_sum = of_rows(*backward.forward.row_sum);
+    saved.grad_context = of_rows(backward.grad_context);
+    saved.grad_lse = of_rows(backward.grad_lse);
+    AttentionGradients written{.grad_query = share(got.query.view(), test.rows, r),
+                               .grad_key = share(got.key.view(), test.keys, r),
+                               .grad_value = share(got.value.view(), test.keys, r)};
+    if (got.bias) written.grad_bias = share(got.bias->view(), test.rows, r);
+    if (got.sinks) written.grad_sinks = (r == 0 ? got : of_rank[static_cast<std::size_t>(r)]).sinks->view();
+    attention_backward(test.query(r), test.key(r), test.value(r), saved, written, test.options(r), ranks, one_thread());
+  });
+  EXPECT_TRUE(same_bits(all_bits(got), all_bits(expected)));
+  for (std::size_t r = 1; r < of_rank.size() && got.sinks; ++r)
+    EXPECT_TRUE(same_bits(bits_of(*of_rank[r].sinks), bits_of(*expected.sinks)));
+}
+
+TEST(DistributedAttention, BackwardHasTheBitsOfOneMachine) {
+  for (std::uint64_t n = 0; n < num_random_calls(60) && !HasFailure(); ++n) {
+    run_backward_case<float>(kFirstSeed + 2000 + n);
+    run_backward_case<double>(kFirstSeed + 2000 + n);
   }
 }
 
