@@ -320,4 +320,48 @@ template <class K>
 REGARD_EXPORT void attention_decode(const InputView<4>& query, const KvCache<K>& cache, const AttentionOutputs& outputs,
                                     const AttentionOptions& options = {}, const Runtime& runtime = {});
 
+/// Computes the partial results of attention_decode(), one per chunk of keys, as attention_partials() does.
+///
+/// For a sequence whose keys are in several caches, for example on several machines: cut it at multiples of
+/// kAttentionChunkKeys, and let f be the index of a cache's first key.
+/// - Positions, and columns of masks, bias and segments, are those of the cache. Give query_offset as a number, the
+///   position of row 0 minus f. It may be negative, or beyond the keys.
+/// - Subtract f from prefix as well, and clamp it to at least 0.
+/// @verbatim
+/// causal, keys 0 … 2499, f = 0, 1024, 2048; L = 1 at position 2499
+///     cache 0   keys    0 … 1023   query_offset = 2499    partial result 0
+///     cache 1   keys 1024 … 2047   query_offset = 1475    partial result 1
+///     cache 2   keys 2048 … 2499   query_offset =  451    partial result 2
+/// @endverbatim
+///
+/// @tparam K        Type of the stored keys and values.
+/// @param query     (B, H, L, D), as in attention_decode().
+/// @param cache     Keys and values of the piece. Its sequences may have any lengths, also 0.
+/// @param partials  Views to write, with N = attention_num_chunks(S) and S the length of the longest sequence. Only
+///                  scaled_accumulator is optional.
+/// @param options   As in attention_decode(), without sinks, which attention_merge() takes.
+/// @param runtime   Threads, scratch memory and cancellation.
+///
+/// Writes every view that partials contains. A row with no visible key in a chunk gets row_max −∞ and sums 0, as do all
+/// rows of a sequence that has no such chunk.
+///
+/// @throws InvalidArgument  as attention_decode() does, and if sinks are given. A ring must hold all visible keys.
+/// @throws CacheInUse       as attention_decode() does.
+/// @throws std::bad_alloc   as attention_forward() does.
+/// @throws Cancelled        as attention_forward() does.
+///
+/// @par Bits
+/// The partial results have the bits of attention_partials() over the same keys and values. attention_merge() over
+/// those of all caches, in key order, gives the bits of attention_decode() over one cache with all keys, under the
+/// conditions that it states.
+///
+/// @par Example
+/// @code{.cpp}
+/// attention_decode_partials(query, cache, partials, {.causal = true, .query_offset = position - first_key});
+/// @endcode
+template <class K>
+REGARD_EXPORT void attention_decode_partials(const InputView<4>& query, const KvCache<K>& cache,
+                                             const AttentionPartialOutputs& partials,
+                                             const AttentionOptions& options = {}, const Runtime& runtime = {});
+
 }  // namespace regard::inline v0

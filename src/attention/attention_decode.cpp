@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// attention_decode: attention over keys and values that are already packed in a cache. Contains the checks of the query
-// and of rings, and CachedKeys, through which tasks read the panels of a cache (kv_panels.h).
+// attention_decode and attention_decode_partials: attention over keys and values that are already packed in a cache.
+// Contains the checks of the query and of rings, and CachedKeys, through which tasks read the panels of a cache
+// (kv_panels.h).
 // Read next: few_row_schedule.h, kv_cache.cpp.
 #include <algorithm>
 #include <array>
@@ -13,6 +14,7 @@
 #include "kernels/table.h"
 #include "kv_cache/lock.h"
 #include "kv_panels.h"
+#include "partial_results.h"
 #include "plan.h"
 #include "regard/kv_cache.h"
 #include "row_task.h"
@@ -152,7 +154,7 @@ void check_query(const char* name, const InputView<4>& query, const KvCacheShape
 
 // Every key that a row attends to must be among those that a ring is guaranteed to hold, wherever its panels end.
 template <class T, class K>
-void check_ring(const ResolvedAttention<T>& r, const KvCache<K>& cache) {
+void check_ring(const char* name, const ResolvedAttention<T>& r, const KvCache<K>& cache) {
   if (!cache.shape().ring) return;
   for (const Sequence& sequence : r.sequences) {
     const Index kept = std::max(cache.first_key(sequence.batch), cache.length(sequence.batch) - cache.shape().capacity);
@@ -160,26 +162,23 @@ void check_ring(const ResolvedAttention<T>& r, const KvCache<K>& cache) {
       const Interval seen = visible_interval(r, sequence, row);
       if (seen.begin >= kept) break;  // and so do all later rows
       if (seen.begin >= seen.end) continue;
-      reject("attention_decode", "query " + std::to_string(row) + " of sequence " + std::to_string(sequence.batch) +
-                                     " attends to key " + std::to_string(seen.begin) +
-                                     ", but the ring keeps only keys from " + std::to_string(kept) +
-                                     " on; a window of w keys with L queries needs a capacity of w + L - 1");
+      reject(name, "query " + std::to_string(row) + " of sequence " + std::to_string(sequence.batch) +
+                       " attends to key " + std::to_string(seen.begin) + ", but the ring keeps only keys from " +
+                       std::to_string(kept) + " on; a window of w keys with L queries needs a capacity of w + L - 1");
     }
   }
 }
 
+// Checks query and options, and fills in all defaults. result: type of the context.
 template <class T, class K>
-void decode(const InputView<4>& query, const KvCache<K>& cache, const AttentionOutputs& outputs,
-            const AttentionOptions& options, const Runtime& runtime) {
-  constexpr const char* kName = "attention_decode";
+ResolvedAttention<T> resolve_over_cache(const char* name, const InputView<4>& query, const KvCache<K>& cache,
+                                        ElementType result, const AttentionOptions& options, const Runtime& runtime) {
   const KvCacheShape& shape = cache.shape();
-  const CacheReading<K> reading(kName, cache);
-  check_query(kName, query, shape);
-  if (!options.key_lengths.empty()) reject(kName, "key_lengths is given; expected none: the cache holds the lengths");
+  check_query(name, query, shape);
+  if (!options.key_lengths.empty()) reject(name, "key_lengths is given; expected none: the cache holds the lengths");
   if (!options.query_starts.empty() || !options.key_starts.empty())
-    reject(kName, "query_starts or key_starts is given; expected none: the cache already separates its sequences");
-  if (options.dropout != 0) reject(kName, "dropout is given; expected none");
-  if (!outputs.weights.absent()) reject(kName, "weights is given; expected none");
+    reject(name, "query_starts or key_starts is given; expected none: the cache already separates its sequences");
+  if (options.dropout != 0) reject(name, "dropout is given; expected none");
   List<Index> lengths(workspace_of(runtime));
   lengths.reserve(static_cast<std::size_t>(shape.num_sequences));
   Index longest = 0;
@@ -193,31 +192,84 @@ void decode(const InputView<4>& query, const KvCache<K>& cache, const AttentionO
     return InputView<4>(cache.memory().data(), kCached, {shape.num_sequences, shape.num_kv_heads, longest, columns},
                         {0, 0, 0, 0});
   };
-  const AttentionCall call{
-      kName, query, placeholder(shape.head_size), placeholder(shape.value_head_size), true, outputs.context.type};
+  const AttentionCall call{name, query, placeholder(shape.head_size), placeholder(shape.value_head_size), true, result};
   AttentionOptions with_lengths = options;
   with_lengths.key_lengths = lengths;
   if (std::holds_alternative<std::monostate>(options.query_offset))
     with_lengths.query_offset = QueryAlignment::bottom_right;
-  const ResolvedAttention<T> r = resolve<T>(call, with_lengths, runtime);
-  check_context_type(kName, outputs.context, query.type);
-  Footprints inputs = input_footprints(AttentionCall{kName, query, {}, {}, false}, options);
+  return resolve<T>(call, with_lengths, runtime);
+}
+
+// What an output must not overlap: the inputs and the cache.
+template <class K>
+Footprints footprints_over_cache(const char* name, const InputView<4>& query, const KvCache<K>& cache,
+                                 const AttentionOptions& options) {
+  Footprints inputs = input_footprints(AttentionCall{name, query, {}, {}, false}, options);
   const Index bytes = static_cast<Index>(cache.memory().size());
   inputs.push_back(
-      footprint(kName, "the cache", cache.memory().data(), std::array<Index, 1>{bytes}, std::array<Index, 1>{1}, 1));
-  const TypedOutputs<T> written(kName, outputs);
-  check_outputs(kName, outputs, {r.batch, r.num_heads, r.num_queries, r.value_head_size}, r.num_keys, inputs);
-  check_ring(r, cache);
-  write_fingerprint(r, outputs.fingerprint);
-  if (r.batch * r.num_heads * r.num_queries == 0) return;
+      footprint(name, "the cache", cache.memory().data(), std::array<Index, 1>{bytes}, std::array<Index, 1>{1}, 1));
+  return inputs;
+}
+
+template <class T, class K>
+void attend_cache(const char* name, const ResolvedAttention<T>& r, const KvCache<K>& cache, double written_bytes,
+                  const RowWriter<T>& writer, const Runtime& runtime) {
   const CachedKeys<T, K> keys(cache, r);
-  const FewRowOptions how{.name = kName,
+  const FewRowOptions how{.name = name,
                           .source = "a cache",
                           .key_bytes = sizeof(K),
                           .value_bytes = sizeof(K),
-                          .written_bytes = output_bytes(written),
+                          .written_bytes = written_bytes,
                           .max_few_rows = kMaxFewRows};
-  attend_few_rows<T>(r, keys, how, written, runtime);
+  attend_few_rows<T>(r, keys, how, writer, runtime);
+}
+
+template <class T, class K>
+void decode(const InputView<4>& query, const KvCache<K>& cache, const AttentionOutputs& outputs,
+            const AttentionOptions& options, const Runtime& runtime) {
+  constexpr const char* kName = "attention_decode";
+  const CacheReading<K> reading(kName, cache);
+  if (!outputs.weights.absent()) reject(kName, "weights is given; expected none");
+  const auto r = resolve_over_cache<T>(kName, query, cache, outputs.context.type, options, runtime);
+  check_context_type(kName, outputs.context, query.type);
+  const TypedOutputs<T> written(kName, outputs);
+  check_outputs(kName, outputs, {r.batch, r.num_heads, r.num_queries, r.value_head_size}, r.num_keys,
+                footprints_over_cache(kName, query, cache, options));
+  check_ring(kName, r, cache);
+  write_fingerprint(r, outputs.fingerprint);
+  if (r.batch * r.num_heads * r.num_queries == 0) return;
+  attend_cache<T>(kName, r, cache, output_bytes(written), FinishedRowWriter<T>(written), runtime);
+}
+
+// Writes the results of the chunks as they are.
+template <class T>
+class PartialWriter final : public RowWriter<T> {
+ public:
+  explicit PartialWriter(const TypedPartials<T>& partials) : partials_(partials) {}
+  void attend(const RowTask<T>& task, const ChunkRange& chunks, const ChunkResults<T>& buffer) const override {
+    task.attend(chunks, buffer);
+    write(task, chunks, buffer);
+  }
+  void write(const RowTask<T>& task, const ChunkRange& chunks, const ChunkResults<T>& results) const override {
+    partials_.write(task, chunks, results);
+  }
+
+ private:
+  const TypedPartials<T>& partials_;
+};
+
+template <class T, class K>
+void decode_partials(const InputView<4>& query, const KvCache<K>& cache, const AttentionPartialOutputs& given,
+                     const AttentionOptions& options, const Runtime& runtime) {
+  constexpr const char* kName = "attention_decode_partials";
+  const CacheReading<K> reading(kName, cache);
+  if (!options.sinks.empty()) reject(kName, "sinks are given; expected none (attention_merge takes them)");
+  const auto r = resolve_over_cache<T>(kName, query, cache, kElementType<T>, options, runtime);
+  const TypedPartials<T> partials(kName, given);
+  partials.check(kName, r, footprints_over_cache(kName, query, cache, options));
+  check_ring(kName, r, cache);
+  if (r.batch * r.num_heads * r.num_queries == 0 || r.num_keys == 0) return;
+  attend_cache<T>(kName, r, cache, partials.bytes(), PartialWriter<T>(partials), runtime);
 }
 
 }  // namespace
@@ -230,10 +282,24 @@ void attention_decode(const InputView<4>& query, const KvCache<K>& cache, const 
   internal::decode<ComputeType<K>>(query, cache, outputs, options, runtime);
 }
 
+template <class K>
+void attention_decode_partials(const InputView<4>& query, const KvCache<K>& cache,
+                               const AttentionPartialOutputs& partials, const AttentionOptions& options,
+                               const Runtime& runtime) {
+  const internal::FloatingPointScope scope;
+  internal::decode_partials<ComputeType<K>>(query, cache, partials, options, runtime);
+}
+
 template decltype(attention_decode<float>) attention_decode<float>;
 template decltype(attention_decode<double>) attention_decode<double>;
 template decltype(attention_decode<bfloat16>) attention_decode<bfloat16>;
 template decltype(attention_decode<float16>) attention_decode<float16>;
 template decltype(attention_decode<std::int8_t>) attention_decode<std::int8_t>;
+
+template decltype(attention_decode_partials<float>) attention_decode_partials<float>;
+template decltype(attention_decode_partials<double>) attention_decode_partials<double>;
+template decltype(attention_decode_partials<bfloat16>) attention_decode_partials<bfloat16>;
+template decltype(attention_decode_partials<float16>) attention_decode_partials<float16>;
+template decltype(attention_decode_partials<std::int8_t>) attention_decode_partials<std::int8_t>;
 
 }  // namespace regard::inline v0

@@ -24,6 +24,7 @@
 #include "fingerprint.h"
 #include "forward_schedule.h"
 #include "kernels/table.h"
+#include "partial_results.h"
 #include "plan.h"
 #include "row_statistics.h"
 #include "row_task.h"
@@ -120,53 +121,6 @@ void forward_with_statistics(const AttentionCall& call, const ResolvedAttention<
   if (averages && !is_planning()) rows.average_heads(r.num_queries, sees_key.data());
 }
 
-// AttentionPartialOutputs with views of T.
-template <class T>
-struct TypedPartials {
-  TensorView<T, 5> accumulator;
-  TensorView<T, 4> row_max, row_sum;
-  TensorView<T, 5> scaled_accumulator;
-
-  TypedPartials(const char* name, const AttentionPartialOutputs& p)
-      : accumulator(typed<T>(name, "accumulator", p.accumulator)),
-        row_max(typed<T>(name, "row_max", p.row_max)),
-        row_sum(typed<T>(name, "row_sum", p.row_sum)),
-        scaled_accumulator(typed<T>(name, "scaled_accumulator", p.scaled_accumulator)) {}
-};
-
-template <class T>
-void write_partials(const RowTask<T>& task, const ChunkRange& chunks, const ChunkResults<T>& buffer,
-                    const TypedPartials<T>& partials) {
-  const Index b = task.sequence.batch;
-  const Index rows = task.rows.num_rows, columns = task.r.value_head_size;
-  const T nothing = 0;
-  const auto write_sums = [&](const TensorView<T, 5>& output) {
-    for (Index n = 0; n < partials.row_max.shape[0]; ++n) {
-      const bool visited = n >= chunks.begin && n < chunks.end;
-      for (Index i = 0; i < rows; ++i) {
-        copy_elements(columns, visited ? buffer.accumulator + ((n - chunks.begin) * rows + i) * columns : &nothing,
-                      visited ? 1 : 0, output.pointer(n, b, task.rows.head, task.rows.first_row + i, 0),
-                      output.strides[4]);
-      }
-    }
-  };
-  for (Index n = 0; n < partials.row_max.shape[0]; ++n) {
-    const bool visited = n >= chunks.begin && n < chunks.end;
-    for (Index i = 0; i < rows; ++i) {
-      const Index row = task.rows.first_row + i;
-      const Index at = (n - chunks.begin) * rows + i;
-      const T row_max = visited ? buffer.row_max[at] : -std::numeric_limits<T>::infinity();
-      const T row_sum = visited ? buffer.row_sum[at] : 0;
-      copy_elements(1, &row_max, 1, partials.row_max.pointer(n, b, task.rows.head, row), 1);
-      copy_elements(1, &row_sum, 1, partials.row_sum.pointer(n, b, task.rows.head, row), 1);
-    }
-  }
-  write_sums(partials.accumulator);
-  if (partials.scaled_accumulator.absent()) return;
-  task.attend_scaled(chunks, buffer);
-  write_sums(partials.scaled_accumulator);
-}
-
 template <class T>
 void forward_call(const AttentionCall& call, const AttentionOutputs& outputs, const AttentionOptions& options,
                   const Runtime& runtime) {
@@ -208,30 +162,13 @@ void partials_call(const AttentionCall& call, const AttentionPartialOutputs& giv
     reject(call.name, "query_starts is given; expected one call per packed sequence");
   }
   const TypedPartials<T> partials(call.name, given);
-  const Index chunks = attention_num_chunks(r.num_keys);
-  const std::array<Index, 4> rows{chunks, r.batch, r.num_heads, r.num_queries};
-  Footprints written;
-  const auto check = [&](const char* name, const auto& view, const auto& shape) {
-    if (view.absent() && r.batch * r.num_heads * r.num_queries * chunks != 0) {
-      reject(call.name, std::string(name) + " is missing; expected " + shape_text(shape));
-    }
-    expect_shape(call.name, name, view, shape);
-    written.push_back(footprint(call.name, name, view));
-  };
-  const std::array<Index, 5> sums{chunks, r.batch, r.num_heads, r.num_queries, r.value_head_size};
-  check("accumulator", partials.accumulator, sums);
-  check("row_max", partials.row_max, rows);
-  check("row_sum", partials.row_sum, rows);
-  if (!partials.scaled_accumulator.absent()) check("scaled_accumulator", partials.scaled_accumulator, sums);
-  check_overlap(call.name, input_footprints(call, options), written);
-  const double written_bytes = view_bytes(partials.accumulator) + view_bytes(partials.row_max) +
-                               view_bytes(partials.row_sum) + view_bytes(partials.scaled_accumulator);
-  const ForwardScheduleOptions<T> how{.name = call.name, .written_bytes = written_bytes};
+  partials.check(call.name, r, input_footprints(call, options));
+  const ForwardScheduleOptions<T> how{.name = call.name, .written_bytes = partials.bytes()};
   for_each_row_block<T>(r, runtime, how,
                         [&](std::span<const RowTask<T>> tasks, std::span<const ChunkResults<T>> buffers) {
                           const auto visited = RowTask<T>::attend(tasks, buffers);
                           for (std::size_t i = 0; i < tasks.size(); ++i)
-                            write_partials(tasks[i], visited[i], buffers[i], partials);
+                            partials.write(tasks[i], visited[i], buffers[i]);
                         });
 }
 

@@ -50,11 +50,11 @@ template <class T>
 class FewRowSchedule {
  public:
   FewRowSchedule(const ResolvedAttention<T>& r, const KvPanels<T>& keys, const FewRowOptions& options,
-                 const TypedOutputs<T>& outputs, const Runtime& runtime)
+                 const RowWriter<T>& writer, const Runtime& runtime)
       : r_(r),
         keys_(keys),
         options_(options),
-        outputs_(outputs),
+        writer_(writer),
         runtime_(runtime),
         heads_per_key_head_(r.num_kv_heads > 0 ? r.num_heads / r.num_kv_heads : 0),
         padded_columns_((r.value_head_size + kernels::kPanel - 1) / kernels::kPanel * kernels::kPanel),
@@ -118,9 +118,8 @@ class FewRowSchedule {
                     .kv_head = kv_heads_[item.kv_head],
                     .sequence = sequence_of(item),
                     .rows = rows_of(item),
-                    .scratch = (*scratches_)[scratch_index],
-                    .wants_lse = !outputs_.lse.absent()};
-    task.scratch.context = task.context_buffer(outputs_);
+                    .scratch = (*scratches_)[scratch_index]};
+    writer_.prepare(task);
     return task;
   }
 
@@ -197,7 +196,7 @@ class FewRowSchedule {
       const Index first = worker * max_partials_;
       if (group.num_items == 1) {
         const RowTask<T> task = task_of(items[0], worker * static_cast<Index>(tasks_per_group_));
-        FinishedRows<T>::attend(task, items[0].chunks, partials.at(first)).write(task, outputs_);
+        writer_.attend(task, items[0].chunks, partials.at(first));
         progress_.add(items[0].num_rows);
         return;
       }
@@ -210,7 +209,7 @@ class FewRowSchedule {
         }
         RowTask<T>::attend(tasks, chunks, buffers);
         for (std::size_t i = 0; i < tasks.size(); ++i) {
-          FinishedRows<T>::of(tasks[i], chunks[i], buffers[i]).write(tasks[i], outputs_);
+          writer_.write(tasks[i], chunks[i], buffers[i]);
           progress_.add(items[i].num_rows);
         }
       });
@@ -256,7 +255,7 @@ class FewRowSchedule {
     for_each_item(runtime_, workers, static_cast<Index>(items_.size()), [&](Index n, int worker) {
       const WorkItem& item = items_[static_cast<std::size_t>(n)];
       const RowTask<T> task = task_of(item, worker * static_cast<Index>(tasks_per_group_));
-      FinishedRows<T>::of(task, item.chunks, partials.at(item.first_partial)).write(task, outputs_);
+      writer_.write(task, item.chunks, partials.at(item.first_partial));
       progress_.add(item.num_rows);
     });
   }
@@ -264,7 +263,7 @@ class FewRowSchedule {
   const ResolvedAttention<T>& r_;
   const KvPanels<T>& keys_;
   FewRowOptions options_;
-  const TypedOutputs<T>& outputs_;
+  const RowWriter<T>& writer_;
   const Runtime& runtime_;
   Index heads_per_key_head_;
   Index padded_columns_;
@@ -284,8 +283,8 @@ class FewRowSchedule {
 
 template <class T>
 void attend_few_rows(const ResolvedAttention<T>& r, const KvPanels<T>& keys, const FewRowOptions& options,
-                     const TypedOutputs<T>& outputs, const Runtime& runtime) {
-  FewRowSchedule<T>(r, keys, options, outputs, runtime).run();
+                     const RowWriter<T>& writer, const Runtime& runtime) {
+  FewRowSchedule<T>(r, keys, options, writer, runtime).run();
 }
 
 template decltype(attend_few_rows<float>) attend_few_rows<float>;

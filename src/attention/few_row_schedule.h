@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The schedule of attention_forward when a key head has few rows: over a cache, or over tensors that are read unpacked.
+// The schedule of attention when a key head has few rows: over a cache, or over tensors that are read unpacked.
 //
 //     task = up to 60 rows of one key head of one sequence: the rows of its query heads, consecutively; or up to
 //            four rows, for kernels that read keys and values as they are stored
@@ -10,12 +10,14 @@
 //     many groups   each group processes its chunks and is finished          one parallel phase
 //     few groups    each piece separately; then every task is finished       two parallel phases
 //
-// Either way, each chunk leaves Dv + 2 values per row, and finish_rows folds them in order, so both give the same bits.
+// Either way, each chunk leaves Dv + 2 values per row: partial results, or finish_rows folds them in order. Both phases
+// give the same bits.
 // Read next: few_row_schedule.cpp, attention_decode.cpp, unpacked_keys.cpp.
 #pragma once
 
 #include "arguments.h"
 #include "kv_panels.h"
+#include "row_task.h"
 
 namespace regard::inline v0::internal {
 
@@ -29,9 +31,44 @@ struct FewRowOptions {
   bool by_chunk = false;  // the heads of a key are contiguous: all process a chunk before any processes the next
 };
 
+// What becomes of the rows of a task.
+template <class T>
+class RowWriter {
+ public:
+  // Called with every task before it computes.
+  virtual void prepare(RowTask<T>&) const {}
+  // Computes these chunks of a task and writes its rows. buffer: for the results of that many chunks.
+  virtual void attend(const RowTask<T>& task, const ChunkRange& chunks, const ChunkResults<T>& buffer) const = 0;
+  // Writes the rows of a task from the results of all its chunks.
+  virtual void write(const RowTask<T>& task, const ChunkRange& chunks, const ChunkResults<T>& results) const = 0;
+
+ protected:
+  ~RowWriter() = default;
+};
+
+// Writes finished rows to the outputs of a call.
+template <class T>
+class FinishedRowWriter final : public RowWriter<T> {
+ public:
+  explicit FinishedRowWriter(const TypedOutputs<T>& outputs) : outputs_(outputs) {}
+  void prepare(RowTask<T>& task) const override {
+    task.wants_lse = !outputs_.lse.absent();
+    task.scratch.context = task.context_buffer(outputs_);
+  }
+  void attend(const RowTask<T>& task, const ChunkRange& chunks, const ChunkResults<T>& buffer) const override {
+    FinishedRows<T>::attend(task, chunks, buffer).write(task, outputs_);
+  }
+  void write(const RowTask<T>& task, const ChunkRange& chunks, const ChunkResults<T>& results) const override {
+    FinishedRows<T>::of(task, chunks, results).write(task, outputs_);
+  }
+
+ private:
+  const TypedOutputs<T>& outputs_;
+};
+
 // Computes and writes every row of the call from these keys and values.
 template <class T>
 void attend_few_rows(const ResolvedAttention<T>& r, const KvPanels<T>& keys, const FewRowOptions& options,
-                     const TypedOutputs<T>& outputs, const Runtime& runtime);
+                     const RowWriter<T>& writer, const Runtime& runtime);
 
 }  // namespace regard::inline v0::internal

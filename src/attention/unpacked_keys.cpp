@@ -108,7 +108,7 @@ void attend_unpacked(const char* name, const ResolvedAttention<T>& r, const Type
                           .written_bytes = written_bytes,
                           .max_few_rows = kernels::kRows,
                           .by_chunk = std::abs(r.key.strides[1]) < std::abs(r.key.strides[2])};
-  attend_few_rows<T>(r, keys, how, outputs, runtime);
+  attend_few_rows<T>(r, keys, how, FinishedRowWriter<T>(outputs), runtime);
 }
 
 template decltype(attend_unpacked<float>) attend_unpacked<float>;
