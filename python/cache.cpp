@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// KvCache and attention_decode for Python.
+// KvCache, attention_decode and attention_decode_partials for Python.
 //
 //     cache = regard.KvCache(num_kv_heads=8, head_size=64, capacity=4096, dtype="bfloat16")
 //     cache.append(key, value)        (B, Hkv, L, D), or with sequence=i (Hkv, L, D)
@@ -163,6 +163,20 @@ void append(Cache& cache, nb::handle key_object, nb::handle value_object, std::o
   });
 }
 
+template <class K>
+Index longest_of(const KvCache<K>& cache) {
+  Index longest = 0;
+  for (Index b = 0; b < cache.shape().num_sequences; ++b) longest = std::max(longest, cache.length(b));
+  return longest;
+}
+
+// Arithmetic operations of a call whose query has this shape.
+template <class K>
+double decode_operations(const KvCache<K>& cache, const std::array<Index, 4>& query) {
+  return 2.0 * static_cast<double>(query[0] * query[1] * query[2]) * static_cast<double>(longest_of(cache)) *
+         static_cast<double>(query[3] + cache.shape().value_head_size);
+}
+
 nb::object attention_decode_of(nb::handle query_object, Cache& cache, nb::kwargs kwargs) {
   constexpr const char* kName = "attention_decode";
   const Array query(kName, "query", query_object);
@@ -175,14 +189,9 @@ nb::object attention_decode_of(nb::handle query_object, Cache& cache, nb::kwargs
     const int num_threads = keywords.take_int("num_threads", 0);
     keywords.finish();
     const auto q = query.input<Compute, 4>(kName, "query");
-    Index longest = 0;
-    for (Index b = 0; b < typed.shape().num_sequences; ++b) longest = std::max(longest, typed.length(b));
-    outputs.allocate(q.shape, longest, typed.shape().value_head_size);
+    outputs.allocate(q.shape, longest_of(typed), typed.shape().value_head_size);
     const AttentionOutputs views = outputs.views<T>();
-    const double operations = 2.0 * static_cast<double>(q.shape[0] * q.shape[1] * q.shape[2]) *
-                              static_cast<double>(longest) *
-                              static_cast<double>(q.shape[3] + typed.shape().value_head_size);
-    run(operations, num_threads,
+    run(decode_operations(typed, q.shape), num_threads,
         [&](const Runtime& runtime) { attention_decode(q, typed, views, options.options, runtime); });
     return outputs.hand_out();
   };
@@ -200,6 +209,32 @@ nb::object attention_decode_of(nb::handle query_object, Cache& cache, nb::kwargs
       reject(kName, "query has type " + type_text(type) +
                         "; expected float32, bfloat16 or float16, as the cache is of " + cache.dtype());
     }
+  });
+}
+
+nb::object attention_decode_partials_of(nb::handle query_object, Cache& cache, nb::kwargs kwargs) {
+  constexpr const char* kName = "attention_decode_partials";
+  const Array query(kName, "query", query_object);
+  Keywords keywords(kName, std::move(kwargs));
+  const auto lock = cache.reading();
+  return cache.visit([&]<class K>(KvCache<K>& typed) {
+    using T = ComputeType<K>;
+    Options<T> options(keywords, query);
+    const int num_threads = keywords.take_int("num_threads", 0);
+    keywords.finish();
+    const auto q = query.input<T, 4>(kName, "query");
+    const std::vector<Index> row{attention_num_chunks(longest_of(typed)), q.shape[0], q.shape[1], q.shape[2]};
+    std::vector<Index> context = row;
+    context.push_back(typed.shape().value_head_size);
+    Outputs outputs(kName, query_object);
+    AttentionPartialOutputs partials;
+    outputs.add<T>("accumulator", partials.accumulator, context);
+    outputs.add<T>("row_max", partials.row_max, row);
+    outputs.add<T>("row_sum", partials.row_sum, row);
+    outputs.add<T>("scaled_accumulator", partials.scaled_accumulator, context);
+    run(decode_operations(typed, q.shape), num_threads,
+        [&](const Runtime& runtime) { attention_decode_partials(q, typed, partials, options.options, runtime); });
+    return nb::object(outputs.hand_out_named());
   });
 }
 
@@ -306,6 +341,12 @@ void bind_cache(nb::module_& module) {
       "attention_forward over a cache, with the same bits. query (B, H, L, D), B the number of sequences of\n"
       "the cache. The queries are the newest L positions of each sequence unless query_offset is given. A\n"
       "sequence without keys gives zeros.");
+  module.def("attention_decode_partials", &attention_decode_partials_of, nb::arg("query"), nb::arg("cache"),
+             nb::arg("kwargs"),
+             nb::sig(signature("def attention_decode_partials(query: object, cache: KvCache, *" + options_signature() +
+                               ") -> dict[str, typing.Any]")),
+             "Partial results over chunks of 1024 keys of a cache, as attention_partials: accumulator and\n"
+             "scaled_accumulator (N, B, H, L, Dv), row_max and row_sum (N, B, H, L).");
 }
 
 }  // namespace regard::python

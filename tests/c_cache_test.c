@@ -137,6 +137,20 @@ static void test_partials(void) {
   expect(regard_attention_merge(&in, NULL, &merged.outputs, NULL) == REGARD_OK, "merge");
   expect_close(merged.context, c.context, 32, 0, "merged context");
   expect_close(merged.lse, c.lse, 4, 0, "merged lse");
+  {
+    const regard_kv_cache_shape shape = cache_shape(0, 0);
+    regard_kv_cache* cache = NULL;
+    expect(regard_kv_cache_create(&shape, REGARD_F64, NULL, 0, NULL, &cache) == REGARD_OK, "create");
+    expect(regard_kv_cache_append_all(cache, &c.key, &c.value, NULL, NULL) == REGARD_OK, "append");
+    memset(accumulator, 0, sizeof accumulator);
+    memset(merged.context, 0, sizeof merged.context);
+    expect(regard_attention_decode_partials(&c.query, cache, &out, &c.options, NULL) == REGARD_OK, "cached partials");
+    expect(regard_attention_merge(&in, NULL, &merged.outputs, NULL) == REGARD_OK, "merge cached partials");
+    expect_close(merged.context, c.context, 32, 0, "context of cached partials");
+    expect_error(regard_attention_decode_partials(&c.query, cache, NULL, &c.options, NULL),
+                 "attention_decode_partials: partials is NULL");
+    regard_kv_cache_free(cache);
+  }
   memset(&merged.outputs.row_max, 0, sizeof merged.outputs.row_max);
   memset(&merged.outputs.row_sum, 0, sizeof merged.outputs.row_sum);
   memset(merged.context, 0, sizeof merged.context);

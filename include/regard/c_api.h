@@ -721,6 +721,20 @@ REGARD_EXPORT int32_t regard_attention_decode(const regard_input* query, const r
                                               const regard_attention_outputs* outputs,
                                               const regard_attention_options* options, const regard_runtime* runtime);
 
+/// Computes the partial results of the keys of a cache, as attention_decode_partials() of kv_cache.h does.
+///
+/// @param query     (B, H, L, D), B the number of sequences of the cache.
+/// @param cache     The cache.
+/// @param partials  What to write. N is regard_attention_num_chunks(S), with S the length of the longest sequence.
+/// @param options   The options without sinks, key lengths, dropout and packed sequences, or NULL. The default of the
+///                  query offset is REGARD_OFFSET_BOTTOM_RIGHT.
+/// @param runtime   How to run the call, or NULL.
+/// @return A `regard_status`.
+REGARD_EXPORT int32_t regard_attention_decode_partials(const regard_input* query, const regard_kv_cache* cache,
+                                                       const regard_partial_outputs* partials,
+                                                       const regard_attention_options* options,
+                                                       const regard_runtime* runtime);
+
 #ifdef __cplusplus
 }
 #endif

@@ -35,6 +35,7 @@ from .embedding import rotary_forward as rotary_forward
 from .figure import show as show
 from .kv_cache import KvCache as KvCache
 from .kv_cache import attention_decode as attention_decode
+from .kv_cache import attention_decode_partials as attention_decode_partials
 from .layers import PackedLinear as PackedLinear
 from .layers import activation_backward as activation_backward
 from .layers import activation_forward as activation_forward

@@ -282,6 +282,12 @@ def attention_decode(query: object, cache: KvCache, *, out: object | None = None
     sequence without keys gives zeros.
     """
 
+def attention_decode_partials(query: object, cache: KvCache, *, causal: bool | str = False, query_offset: int | str | Sequence[int] | None = None, window: tuple[int | None, int | None] | None = None, key_lengths: Sequence[int] | object | None = None, query_starts: Sequence[int] | object | None = None, key_starts: Sequence[int] | object | None = None, query_segments: object | None = None, key_segments: object | None = None, prefix: Sequence[int] | object | None = None, block_mask: object | None = None, block_size: tuple[int, int] | None = None, mask: object | None = None, bias: object | None = None, alibi_slopes: Sequence[float] | object | None = None, sinks: Sequence[float] | object | None = None, soft_cap: float | None = None, scale: float | None = None, dropout: float = 0.0, dropout_seed: int = 0, dropout_first: Sequence[int] = (0, 0, 0), weights_in_float32: bool | None = None, num_threads: int = 0) -> dict[str, Any]:
+    """
+    Partial results over chunks of 1024 keys of a cache, as attention_partials: accumulator and
+    scaled_accumulator (N, B, H, L, Dv), row_max and row_sum (N, B, H, L).
+    """
+
 class Model:
     """
     An encoder of the BERT family with its tokenizer, or a decoder that was trained here, as load_model

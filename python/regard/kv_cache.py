@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keys and values that are kept between calls: KvCache and attention_decode.
+"""Keys and values that are kept between calls: KvCache, attention_decode and attention_decode_partials.
 
     cache = regard.KvCache(num_kv_heads=8, head_size=64, capacity=4096, dtype="bfloat16")
     cache.append(key, value)
@@ -13,7 +13,7 @@ from __future__ import annotations
 from . import _regard
 from .attention_operators import _without_axes
 from .calls import add_axes, dtype_name, given_options, requested_outputs, with_hints
-from .named_results import result_class
+from .named_results import AttentionPartials, result_class
 
 TYPE_CHECKING = False  # typing itself is not loaded
 if TYPE_CHECKING:
@@ -336,3 +336,71 @@ def attention_decode(
         return _without_axes(_regard.attention_decode, (add_axes(query, 1), cache._cache), options, fields, 1)
     result = _regard.attention_decode(query, cache._cache, **options)
     return result if len(fields) == 1 else result_class(fields)._make(result)
+
+
+@with_hints
+def attention_decode_partials(
+    query: Array, cache: KvCache, *,
+    causal: bool | Alignment = False, query_offset: int | Alignment | Integers | None = None,
+    window: tuple[int | None, int | None] | None = None, key_lengths: Integers | None = None,
+    query_starts: Integers | None = None, key_starts: Integers | None = None, query_segments: AnyArray | None = None,
+    key_segments: AnyArray | None = None, prefix: Integers | None = None, block_mask: AnyArray | None = None,
+    block_size: tuple[int, int] | None = None, mask: AnyArray | None = None, bias: AnyArray | None = None,
+    alibi_slopes: Floats | None = None, sinks: Floats | None = None, soft_cap: float | None = None,
+    scale: float | None = None, dropout: float = 0.0, dropout_seed: int = 0, dropout_first: Integers = (0, 0, 0),
+    weights_in_float32: bool | None = None, num_threads: int = 0,
+) -> AttentionPartials[Array]:
+    """Compute partial results of :func:`attention_decode`, one per chunk of 1024 keys of a cache.
+
+    A sequence can then be kept in several caches: cut it at multiples of 1024 keys, and merge the partial results of all
+    caches in key order with :func:`attention_merge`.
+
+    Parameters
+    ----------
+    query : array, shape (B, H, L, D)
+        Queries, one batch entry per sequence of the cache. They are the newest L positions of each sequence unless
+        query_offset is given.
+    cache : KvCache
+        The keys and values of a piece. For a piece, give query_offset as a number, and subtract the index of the first key
+        of the piece from query_offset and prefix.
+    causal, query_offset, window, key_lengths, query_starts, key_starts, prefix : optional
+        Which keys each query attends to, by position and length, as in :func:`attention`.
+    query_segments, key_segments, block_mask, block_size, mask, bias : optional
+        Segments, masks and the term added to the scores, as in :func:`attention`.
+    alibi_slopes, sinks, soft_cap, scale, dropout, dropout_seed, dropout_first, weights_in_float32 : optional
+        Scores, sinks and dropout, as in :func:`attention`.
+    num_threads : int, default 0
+        The maximum number of threads; 0 means :func:`default_num_threads`.
+
+    Returns
+    -------
+    AttentionPartials
+        accumulator and scaled_accumulator, (N, B, H, L, Dv), and row_max and row_sum, (N, B, H, L), for N = ⌈S / 1024⌉
+        chunks, S the length of the longest sequence.
+
+    Raises
+    ------
+    ValueError
+        Before any work; also for sinks, dropout, key lengths and packed sequences.
+
+    Examples
+    --------
+    >>> import numpy as np, regard
+    >>> random = np.random.default_rng(0)
+    >>> query, key, value = (random.standard_normal((1, 1, n, 16), dtype=np.float32) for n in (1, 1500, 1500))
+    >>> parts = []
+    >>> for first in (0, 1024):
+    ...     cache = regard.KvCache(head_size=16, capacity=1024)
+    ...     cache.append(key[:, :, first:first + 1024], value[:, :, first:first + 1024])
+    ...     parts.append(regard.attention_decode_partials(query, cache, causal=True, query_offset=1499 - first))
+    >>> merged = regard.attention_merge(**{name: np.concatenate([part[name] for part in parts]) for name in parts[0]})
+    >>> bool((merged == regard.attention(query, key, value, causal="bottom_right")).all())
+    True
+    """
+    if not isinstance(cache, KvCache):
+        raise TypeError(f"attention_decode_partials: cache is of type {type(cache).__name__}; expected a KvCache")
+    options = given_options(
+        causal, query_offset, window, key_lengths, query_starts, key_starts, query_segments, key_segments, prefix, block_mask,
+        block_size, mask, bias, alibi_slopes, sinks, soft_cap, scale, dropout, dropout_seed, dropout_first,
+        weights_in_float32, num_threads)
+    return AttentionPartials(_regard.attention_decode_partials(query, cache._cache, **options))

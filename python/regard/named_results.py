@@ -168,7 +168,7 @@ class AttentionColumns(Named[Array]):
 
 
 class AttentionPartials(Named[Array]):
-    """Partial results of attention_partials, one per chunk of keys, by name or as attributes."""
+    """Partial results of attention_partials or attention_decode_partials, one per chunk of keys, by name or as attributes."""
 
     __slots__ = ()
     if TYPE_CHECKING:

@@ -162,12 +162,7 @@ int32_t regard_attention_partials(const regard_input* query, const regard_input*
   return status_of([=] {
     const char* name = "attention_partials";
     const auto q = required<InputView<4>>(name, "query", query);
-    const regard_partial_outputs p = read_struct(name, "partials", partials);
-    const AttentionPartialOutputs views{
-        .accumulator = view_of<OutputView<5>>(name, "accumulator", p.accumulator),
-        .row_max = view_of<OutputView<4>>(name, "row_max", p.row_max),
-        .row_sum = view_of<OutputView<4>>(name, "row_sum", p.row_sum),
-        .scaled_accumulator = view_of<OutputView<5>>(name, "scaled_accumulator", p.scaled_accumulator)};
+    const AttentionPartialOutputs views = partials_of(name, partials);
     run(name, runtime, [&](const Runtime& how) {
       attention_partials(q, required<InputView<4>>(name, "key", key), required<InputView<4>>(name, "value", value),
                          views, options_of(name, options), how);

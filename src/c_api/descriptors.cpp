@@ -91,6 +91,14 @@ AttentionOutputs outputs_of(const char* name, const regard_attention_outputs& o,
   return views;
 }
 
+AttentionPartialOutputs partials_of(const char* name, const regard_partial_outputs* given) {
+  const regard_partial_outputs p = read_struct(name, "partials", given);
+  return {.accumulator = view_of<OutputView<5>>(name, "accumulator", p.accumulator),
+          .row_max = view_of<OutputView<4>>(name, "row_max", p.row_max),
+          .row_sum = view_of<OutputView<4>>(name, "row_sum", p.row_sum),
+          .scaled_accumulator = view_of<OutputView<5>>(name, "scaled_accumulator", p.scaled_accumulator)};
+}
+
 void write_words(const AttentionFingerprint& made, std::uint32_t* words) {
   static_assert(std::tuple_size_v<decltype(made.words)> == REGARD_FINGERPRINT_WORDS);
   if (words != nullptr && made != AttentionFingerprint{}) std::ranges::copy(made.words, words);

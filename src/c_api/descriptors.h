@@ -120,6 +120,9 @@ AttentionOptions options_of(const char* name, const regard_attention_options* gi
 // Views of the outputs; a requested fingerprint is written to `made`.
 AttentionOutputs outputs_of(const char* name, const regard_attention_outputs& o, AttentionFingerprint& made);
 
+// Views of the partial results to write.
+AttentionPartialOutputs partials_of(const char* name, const regard_partial_outputs* given);
+
 // Copies the fingerprint to the caller: nothing if it was not requested or if the call was only planned.
 void write_words(const AttentionFingerprint& made, std::uint32_t* words);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// KV caches and attention_decode for C. A regard_kv_cache holds a KvCache of one of five element types; each function
-// dispatches on that type.
+// KV caches, attention_decode and attention_decode_partials for C. A regard_kv_cache holds a KvCache of one of five
+// element types; each function dispatches on that type.
 // Read next: descriptors.h, src/kv_cache/kv_cache.cpp.
 #include "regard/kv_cache.h"
 
@@ -181,5 +181,17 @@ int32_t regard_attention_decode(const regard_input* query, const regard_kv_cache
     with_outputs(name, outputs, [&](const AttentionOutputs& views) {
       run(name, runtime, [&](const Runtime& how) { attention_decode(q, of, views, options_of(name, options), how); });
     });
+  });
+}
+
+int32_t regard_attention_decode_partials(const regard_input* query, const regard_kv_cache* cache,
+                                         const regard_partial_outputs* partials,
+                                         const regard_attention_options* options, const regard_runtime* runtime) {
+  const char* name = "attention_decode_partials";
+  return with_cache(name, cache, [=](const auto& of) {
+    const auto q = required<InputView<4>>(name, "query", query);
+    const AttentionPartialOutputs views = partials_of(name, partials);
+    run(name, runtime,
+        [&](const Runtime& how) { attention_decode_partials(q, of, views, options_of(name, options), how); });
   });
 }

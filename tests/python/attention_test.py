@@ -270,6 +270,27 @@ def test_decoding_from_a_cache_has_the_bits_of_attention(dtype):
     assert (cache.length(0), cache.length(1), cache.first_key(1)) == (70, 40, 0)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16", "int8"])
+def test_merged_partials_of_caches_have_the_bits_of_one_cache(dtype):
+    given = "float64" if dtype == "float64" else "float32"
+    query, key, value = arrays((2, 4, 3, 16), (2, 2, 2100, 16), (2, 2, 2100, 8), dtype=np.dtype(given))
+
+    def cache_of(keys):
+        cache = regard.KvCache(head_size=16, value_head_size=8, capacity=2100, num_sequences=2, num_kv_heads=2, dtype=dtype)
+        cache.append(key[:, :, keys], value[:, :, keys])
+        return cache
+
+    whole = regard.attention_decode(query, cache_of(slice(0, 2100)), causal=True, sinks=[0.5] * 4)
+    parts = [regard.attention_decode_partials(query, cache_of(slice(*keys)), causal=True, query_offset=2097 - keys[0])
+             for keys in ((0, 1024), (1024, 1024), (1024, 2100))]
+    assert [part.row_max.shape for part in parts] == [(1, 2, 4, 3), (0, 2, 4, 3), (2, 2, 4, 3)]
+    merged = regard.attention_merge(**{name: np.concatenate([part[name] for part in parts]) for name in parts[0]},
+                                    sinks=[0.5] * 4)
+    assert np.array_equal(merged, whole)
+    with pytest.raises(ValueError, match="attention_decode_partials: sinks are given"):
+        regard.attention_decode_partials(query, cache_of(slice(0, 9)), sinks=[0.5] * 4)
+
+
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
 @pytest.mark.parametrize("given", ["float32", "bfloat16", "float16"])
 def test_a_cache_rounds_keys_and_values_to_its_type(dtype, given):

@@ -30,7 +30,7 @@ WITH_OPTIONS = {name: function for name, function in FUNCTIONS.items() if "causa
 
 def test_the_public_names_are_python_functions_and_classes():
     assert {"attention", "attention_decode", "linear_forward", "plan", "explain", "show"} <= set(FUNCTIONS)
-    assert len(WITH_OPTIONS) == 10 and {"KvCache.append", "Comparison.findings"} <= set(METHODS)
+    assert len(WITH_OPTIONS) == 11 and {"KvCache.append", "Comparison.findings"} <= set(METHODS)
     assert all(inspect.isfunction(value) or inspect.isclass(value) for value in PUBLIC.values())
 
 
@@ -198,6 +198,8 @@ def test_a_cache_of_one_sequence_takes_queries_of_rank_3():
     assert np.array_equal(found.context, expected.context[0]) and np.array_equal(found.lse, expected.lse[0])
     with pytest.raises(TypeError, match="attention_decode: cache is of type ndarray; expected a KvCache"):
         regard.attention_decode(QUERY, KEY)
+    with pytest.raises(TypeError, match="attention_decode_partials: cache is of type ndarray; expected a KvCache"):
+        regard.attention_decode_partials(QUERY, KEY)
 
 
 def test_different_or_too_low_ranks_are_rejected():

@@ -38,6 +38,7 @@ assert_type(cache.length(0), int)
 assert_type(cache.memory, memoryview)
 assert_type(regard.attention_decode(zeros, regard.KvCache.open(cache.memory), causal=True), Array)
 assert_type(regard.attention_decode(zeros, cache, return_lse=True).lse, Array)
+assert_type(regard.attention_decode_partials(zeros, cache, causal=True).row_max, Array)
 
 assert_type(regard.linear_forward(zeros[0, 0], regard.PackedLinear(zeros[0, 0]), activation="relu"), Any)
 assert_type(regard.linear_backward(zeros, zeros, zeros).grad_bias, Array)
