@@ -272,5 +272,198 @@ TEST(DistributedAttention, BackwardHasTheBitsOfOneMachine) {
   }
 }
 
+// A cache with the keys and values first[b] … first[b] + count[b] − 1 of each sequence.
+template <class K, class T>
+KvCache<K> cache_of(const KvCacheShape& shape, const Array<T, 4>& key, const Array<T, 4>& value,
+                    const std::vector<Index>& first, const std::vector<Index>& count) {
+  KvCache<K> cache(shape);
+  for (std::size_t b = 0; b < first.size(); ++b) {
+    const auto part = [&](const TensorView<const T, 4>& view) {
+      return TensorView<const T, 3>(view.pointer(static_cast<Index>(b), 0, first[b], 0),
+                                    {view.shape[1], count[b], view.shape[3]},
+                                    {view.strides[1], view.strides[2], view.strides[3]});
+    };
+    cache.append(static_cast<Index>(b), part(key.view()), part(value.view()));
+  }
+  return cache;
+}
+
+// Options of a decoding call, one set per number.
+template <class T>
+struct DecodeOptions {
+  Array<bool, 4> mask, block_mask;
+  Array<T, 4> bias;
+  Array<std::int32_t, 2> query_segments, key_segments;
+  std::vector<T> slopes, sinks;
+  std::vector<Index> prefix, offsets;
+  AttentionOptions options;
+
+  DecodeOptions(int kind, Index B, Index H, Index L, Index S) {
+    Random random(static_cast<std::uint64_t>(kind) + 5);
+    options.causal = kind % 2 == 0;
+    if (kind == 1) options.window.left = 1500;
+    if (kind == 2) {
+      for (Index h = 0; h < H; ++h) slopes.push_back(static_cast<T>(std::exp2(-h - 6)));
+      for (Index h = 0; h < H; ++h) sinks.push_back(static_cast<T>(h));
+      options.alibi_slopes = slopes;
+      options.sinks = sinks;
+    }
+    if (kind == 3) {
+      mask = Array<bool, 4>({1, H, L, S});
+      mask.fill([&] { return random.chance(0.6); });
+      options.mask = std::as_const(mask).view();
+      bias = normal_array<T, 4>(random, {B, 1, 1, S});
+      options.bias = std::as_const(bias).view();
+    }
+    if (kind == 4) {
+      block_mask = Array<bool, 4>({B, 1, (L + 1) / 2, (S + 299) / 300});
+      block_mask.fill([&] { return random.chance(0.6); });
+      options.block_mask = std::as_const(block_mask).view();
+      options.block_size = {2, 300};
+      prefix = {1100, 700};
+      options.prefix = prefix;
+      offsets = {900, 2100};
+      options.query_offset = InputView<1>(offsets);
+    }
+    if (kind == 5) {
+      query_segments = Array<std::int32_t, 2>({B, L});
+      key_segments = Array<std::int32_t, 2>({B, S});
+      for (auto* segments : {&query_segments, &key_segments}) segments->fill([&] { return random.integer(0, 1); });
+      options.query_segments = std::as_const(query_segments).view();
+      options.key_segments = std::as_const(key_segments).view();
+      options.soft_cap = 5.0;
+    }
+  }
+};
+
+template <class K>
+void run_decode_cases() {
+  using T = std::conditional_t<std::same_as<K, double>, double, float>;
+  const Index B = 2, H = 6, Hkv = 2, L = 3, D = 5, Dv = 7, S = 4173;
+  Random random(3);
+  const Array<T, 4> query = normal_array<T, 4>(random, {B, H, L, D});
+  const Array<T, 4> key = normal_array<T, 4>(random, {B, Hkv, S, D}),
+                    value = normal_array<T, 4>(random, {B, Hkv, S, Dv});
+  const KvCacheShape shape{
+      .num_sequences = B, .num_kv_heads = Hkv, .head_size = D, .value_head_size = Dv, .capacity = S};
+  // Keys by rank and sequence.
+  const std::vector<std::vector<std::vector<Index>>> all_shares{
+      {{1024, 2048}, {3149, 77}},
+      {{0, 1024}, {2048, 0}, {1024, 1024}, {1101, 5}},
+      {{4173, 0}, {0, 0}, {0, 0}, {0, 0}, {0, 0}, {0, 0}, {0, 0}, {0, 0}},
+  };
+  for (const auto& shares : all_shares) {
+    const auto num_ranks = static_cast<Index>(shares.size());
+    std::vector<Index> totals(2);
+    for (const auto& of_rank : shares) {
+      for (std::size_t b = 0; b < 2; ++b) totals[b] += of_rank[b];
+    }
+    const KvCache<K> whole = cache_of<K>(shape, key, value, {0, 0}, totals);
+    for (int kind = 0; kind < 6; ++kind) {
+      SCOPED_TRACE("options " + std::to_string(kind) + ", " + std::to_string(num_ranks) + " ranks");
+      const DecodeOptions<T> of(kind, B, H, L, *std::max_element(totals.begin(), totals.end()));
+      AttentionArrays<T> expected = AttentionArrays<T>::dense(B, H, L, 0, Dv);
+      const auto outputs = [](AttentionArrays<T>& arrays) {
+        AttentionOutputs views = arrays.views();
+        views.weights = {};
+        return views;
+      };
+      attention_decode(query.view(), whole, outputs(expected), of.options);
+      std::vector<AttentionArrays<T>> got;
+      for (Index r = 0; r < num_ranks; ++r) got.push_back(AttentionArrays<T>::dense(B, H, L, 0, Dv));
+      ThreadNetwork network(num_ranks);
+      const auto thrown = on_ranks(network, [&](Ranks& ranks) {
+        const auto r = static_cast<std::size_t>(ranks.rank());
+        std::vector<Index> first(2);
+        for (std::size_t before = 0; before < r; ++before) {
+          for (std::size_t b = 0; b < 2; ++b) first[b] += shares[before][b];
+        }
+        const KvCache<K> cache = cache_of<K>(shape, key, value, first, shares[r]);
+        attention_decode(query.view(), cache, outputs(got[r]), of.options, ranks, one_thread());
+      });
+      for (std::size_t r = 0; r < thrown.size(); ++r) {
+        EXPECT_EQ(text_of(thrown[r]), "") << "rank " << r;
+        expect_same(got[r], expected);
+      }
+      EXPECT_TRUE(network.is_empty());
+    }
+  }
+}
+
+TEST(DistributedDecode, HasTheBitsOfOneCache) {
+  run_decode_cases<float>();
+  run_decode_cases<double>();
+  run_decode_cases<bfloat16>();
+  run_decode_cases<float16>();
+  run_decode_cases<std::int8_t>();
+}
+
+TEST(DistributedDecode, SumsBeyondTheLargestNumberAreMergedAsOnOneMachine) {
+  const KvCacheShape shape{
+      .num_sequences = 1, .num_kv_heads = 1, .head_size = 4, .value_head_size = 4, .capacity = 2100};
+  Random random(8);
+  const auto query = normal_array<float, 4>(random, {1, 2, 1, 4}),
+             key = normal_array<float, 4>(random, {1, 1, 2100, 4});
+  Array<float, 4> value({1, 1, 2100, 4});
+  value.fill([] { return 3e38; });
+  const KvCache<float> whole = cache_of<float>(shape, key, value, {0}, {2100});
+  Array<float, 4> expected({1, 2, 1, 4});
+  attention_decode(query.view(), whole, {.context = expected.view()});
+  ASSERT_LT(expected.get({0, 0, 0, 0}), std::numeric_limits<float>::infinity());
+  ThreadNetwork network(3);
+  const auto thrown = on_ranks(network, [&](Ranks& ranks) {
+    const Index r = ranks.rank();
+    const KvCache<float> cache = cache_of<float>(shape, key, value, {1024 * r}, {r < 2 ? 1024 : 52});
+    Array<float, 4> got({1, 2, 1, 4});
+    attention_decode(query.view(), cache, {.context = got.view()}, {}, ranks, one_thread());
+    EXPECT_TRUE(same_bits(bits_of(got), bits_of(expected)));
+  });
+  for (const auto& error : thrown) EXPECT_EQ(text_of(error), "");
+}
+
+TEST(DistributedDecode, AppendFillsOneRankAfterTheOther) {
+  Random random(4);
+  const Index H = 4, Hkv = 2, D = 8, S = 3000;
+  const auto query = normal_array<float, 4>(random, {1, H, 1, D});
+  const auto key = normal_array<float, 4>(random, {1, Hkv, S, D}),
+             value = normal_array<float, 4>(random, {1, Hkv, S, D});
+  const KvCacheShape shape{
+      .num_sequences = 1, .num_kv_heads = Hkv, .head_size = D, .value_head_size = D, .capacity = 1100};
+  KvCacheShape large = shape;
+  large.capacity = S;
+  ThreadNetwork network(3);
+  const auto thrown = on_ranks(network, [&](Ranks& ranks) {
+    KvCache<float> cache(shape), whole(large);
+    Array<float, 4> got({1, H, 1, D}), expected({1, H, 1, D});
+    Index next = 0;
+    for (const Index count : {Index{1}, Index{1000}, Index{23}, Index{1}, Index{1500}, Index{475}}) {
+      const auto part = [&](const Array<float, 4>& of) {
+        TensorView<const float, 4> view = std::as_const(of).view();
+        view.data = view.pointer(0, 0, next, 0);
+        view.shape[2] = count;
+        return view;
+      };
+      whole.append(part(key), part(value));
+      append(cache, part(key), part(value), ranks);
+      next += count;
+      attention_decode(query.view(), whole, {.context = expected.view()}, {.causal = true});
+      attention_decode(query.view(), cache, {.context = got.view()}, {.causal = true}, ranks, one_thread());
+      EXPECT_TRUE(same_bits(bits_of(got), bits_of(expected))) << next;
+    }
+    const Index length = ranks.rank() < 2 ? 1024 : 952;
+    EXPECT_EQ(cache.length(0), length);
+    TensorView<const float, 4> many = std::as_const(key).view();
+    many.shape[2] = 149;
+    try {
+      append(cache, many, many, ranks);
+      ADD_FAILURE() << "149 keys fitted";
+    } catch (const InvalidArgument& error) {
+      EXPECT_STREQ(error.what(), "append: sequence 0 needs room for 1 more keys; expected caches with enough capacity");
+    }
+    EXPECT_EQ(cache.length(0), length);
+  });
+  for (const auto& error : thrown) EXPECT_EQ(text_of(error), "");
+}
+
 }  // namespace
 }  // namespace regard

@@ -9,7 +9,6 @@
 #include "regard/distributed/attention.h"
 
 #include <algorithm>
-#include <exception>
 
 #include "head_exchange.h"
 #include "whole_call.h"
@@ -95,22 +94,6 @@ void for_each_strip(const WholeCall& call, const AttentionOptions& options, cons
     set_rows(masks.mask, local.options.mask);
     set_rows(masks.bias, local.options.bias);
     compute(local.options, IndexRange{part.first - rows.first, part.end - rows.first});
-  }
-}
-
-// Tells the other ranks if this one fails within a call.
-template <class F>
-void run_call(Ranks& ranks, const F& run) {
-  try {
-    run();
-  } catch (const RankError&) {
-    throw;
-  } catch (const std::exception& error) {
-    ranks.fail(error.what());
-    throw;
-  } catch (...) {
-    ranks.fail("an exception of unknown type");
-    throw;
   }
 }
 

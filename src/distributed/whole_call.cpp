@@ -12,30 +12,8 @@
 #include "regard/plan.h"
 
 namespace regard::inline v0::internal {
-namespace {
 
-std::string type_text(ElementType type) {
-  switch (type) {
-    case ElementType::float32:
-      return "float32";
-    case ElementType::float64:
-      return "float64";
-    case ElementType::bfloat16:
-      return "bfloat16";
-    case ElementType::float16:
-      return "float16";
-    default:
-      return "type " + std::to_string(static_cast<int>(type));
-  }
-}
-
-std::string number_text(double number) {
-  char text[40];
-  std::snprintf(text, sizeof text, "%.17g", number);
-  return text;
-}
-
-// FNV-1a over the elements, in order.
+// FNV-1a.
 template <int Rank>
 std::string elements_text(const InputView<Rank>& view) {
   std::string text = "(";
@@ -60,6 +38,33 @@ std::string elements_text(const InputView<Rank>& view) {
   char digits[20];
   std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(hash));
   return text + ") with hash " + digits;
+}
+
+template std::string elements_text(const InputView<1>&);
+template std::string elements_text(const InputView<2>&);
+template std::string elements_text(const InputView<4>&);
+
+namespace {
+
+std::string type_text(ElementType type) {
+  switch (type) {
+    case ElementType::float32:
+      return "float32";
+    case ElementType::float64:
+      return "float64";
+    case ElementType::bfloat16:
+      return "bfloat16";
+    case ElementType::float16:
+      return "float16";
+    default:
+      return "type " + std::to_string(static_cast<int>(type));
+  }
+}
+
+std::string number_text(double number) {
+  char text[40];
+  std::snprintf(text, sizeof text, "%.17g", number);
+  return text;
 }
 
 // Type and shape, without the axis whose extent may differ.
@@ -109,9 +114,9 @@ void add_options(Agreement& agreement, const AttentionOptions& o) {
 }
 
 // All instruction sets with fused multiply-add have the same bits, but for one with bfloat16.
-std::string arithmetic(const RankArguments& arguments) {
+std::string arithmetic(ElementType type) {
   const std::string name = active_instruction_set();
-  if (arguments.query.type == ElementType::bfloat16 && name == "avx512_bf16") return name;
+  if (type == ElementType::bfloat16 && name == "avx512_bf16") return name;
   for (const InstructionSet& set : instruction_sets()) {
     if (set.active) return set.fused_multiply_add ? "one with fused multiply-add" : name;
   }
@@ -150,13 +155,52 @@ void add_output(Agreement& agreement, const char* name, const OutputView<3>& vie
   agreement.add(name, shape_text(view, axis_that_differs));
 }
 
+std::string without_function(const std::string& text, const std::string& function) {
+  return text.starts_with(function + ": ") ? text.substr(function.size() + 2) : text;
+}
+
+void add_decode_fields(Agreement& agreement, const InputView<4>& query, const AttentionOutputs& outputs,
+                       const AttentionOptions& options) {
+  agreement.add("query", shape_text(query, 4) + " " + elements_text(query));
+  agreement.add("the instruction set", arithmetic(query.type));
+  add_options(agreement, options);
+  agreement.add("mask", elements_text(options.mask));
+  agreement.add("bias", elements_text(options.bias));
+  add_output(agreement, "context", outputs.context, 4);
+  add_output(agreement, "row_max", outputs.row_max, 3);
+  add_output(agreement, "row_sum", outputs.row_sum, 3);
+  add_output(agreement, "lse", outputs.lse, 3);
+  add_output(agreement, "sink_weights", outputs.sink_weights, 3);
+}
+
+void check_decode(const InputView<4>& query, const KvCacheShape& shape, ElementType stored,
+                  const std::vector<Index>& lengths, Index longest, const AttentionOutputs& outputs,
+                  const AttentionOptions& options) {
+  const auto reject = [](const char* text) { throw InvalidArgument(std::string("attention_forward: ") + text); };
+  if (!options.key_lengths.absent()) reject("key_lengths is given; expected the lengths of the cache");
+  if (!options.query_starts.absent()) reject("query_starts is given; expected the sequences of the cache");
+  if (options.dropout != 0) reject("dropout is above 0; expected none in decoding");
+  if (!outputs.weights.absent()) reject("weights are requested; expected none in decoding");
+  // Stored elements of other types are read as the compute type.
+  const ElementType type = stored == ElementType::int8 ? ElementType::float32 : stored;
+  const InputView<4> like_key(nullptr, type, {shape.num_sequences, shape.num_kv_heads, longest, shape.head_size}, {});
+  InputView<4> like_value = like_key;
+  like_value.shape[3] = shape.value_head_size;
+  AttentionOptions whole = options;
+  whole.key_lengths = InputView<1>(lengths);
+  if (std::holds_alternative<std::monostate>(whole.query_offset)) whole.query_offset = QueryAlignment::bottom_right;
+  plan([&](const Runtime& runtime) {
+    attention_forward(query, made_up(like_key, 2, longest), made_up(like_value, 2, longest), outputs, whole, runtime);
+  });
+}
+
 WholeCall agree_on_call(const RankArguments& arguments, Agreement agreement, const Check& check, Ranks& ranks,
                         const std::stop_token& stop) {
   const auto& [function, query, key, value, options] = arguments;
   agreement.add("query", shape_text(query, 2));
   agreement.add("key", shape_text(key, 2));
   agreement.add("value", shape_text(value, 2));
-  agreement.add("the instruction set", arithmetic(arguments));
+  agreement.add("the instruction set", arithmetic(query.type));
   add_options(agreement, options);
   const std::size_t rows = agreement.number(query.shape[2]), keys = agreement.number(key.shape[2]);
   const std::size_t mask_rows = agreement.number(shared_rows(options.mask, query.shape[2]));
@@ -205,8 +249,8 @@ WholeCall agree_on_call(const RankArguments& arguments, Agreement agreement, con
       plan([&](const Runtime& runtime) { check(query, all_keys, all_values, local.options, runtime); });
     }
   } catch (const InvalidArgument& error) {
-    const std::string text = error.what(), prefix = std::string(function) + ": ";
-    found.reject(text.starts_with(prefix) ? text.substr(prefix.size()) : text);
+    // The whole call is checked by another function.
+    found.reject(without_function(without_function(error.what(), function), "attention_forward"));
   }
   found.exchange(ranks, stop);
 

@@ -10,11 +10,13 @@
 // Read next: whole_call.cpp, attention.cpp.
 #pragma once
 
+#include <exception>
 #include <functional>
 #include <string>
 
 #include "agreement.h"
 #include "local_options.h"
+#include "regard/kv_cache.h"
 
 namespace regard::inline v0::internal {
 
@@ -38,6 +40,36 @@ struct WholeCall {
 // Types and shapes that must be equal on all ranks, besides those of RankArguments.
 void add_output(Agreement& agreement, const char* name, const OutputView<4>& view, std::size_t axis_that_differs);
 void add_output(Agreement& agreement, const char* name, const OutputView<3>& view, std::size_t axis_that_differs);
+
+// Shape and a hash of the elements, in order.
+template <int Rank>
+std::string elements_text(const InputView<Rank>& view);
+
+// The fields of a decoding call.
+void add_decode_fields(Agreement& agreement, const InputView<4>& query, const AttentionOutputs& outputs,
+                       const AttentionOptions& options);
+// Throws InvalidArgument, "attention_forward: …", unless a decoding call over all keys is valid.
+void check_decode(const InputView<4>& query, const KvCacheShape& shape, ElementType stored,
+                  const std::vector<Index>& lengths, Index longest, const AttentionOutputs& outputs,
+                  const AttentionOptions& options);
+// The text of an error without the name of the function before it.
+std::string without_function(const std::string& text, const std::string& function);
+
+// Tells the other ranks if this one fails within a call.
+template <class F>
+void run_call(Ranks& ranks, const F& run) {
+  try {
+    run();
+  } catch (const RankError&) {
+    throw;
+  } catch (const std::exception& error) {
+    ranks.fail(error.what());
+    throw;
+  } catch (...) {
+    ranks.fail("an exception of unknown type");
+    throw;
+  }
+}
 
 // An operator call for the rows of this rank, to be checked only.
 using Check = std::function<void(const InputView<4>& query, const InputView<4>& key, const InputView<4>& value,

@@ -134,4 +134,63 @@ REGARD_EXPORT void attention_backward(const InputView<4>& query, const InputView
                                       const AttentionForwardState& saved, const AttentionGradients& gradients,
                                       const AttentionOptions& options, Ranks& ranks, const Runtime& runtime = {});
 
+/// Computes attention_decode() over a cache whose keys are divided among ranks.
+///
+/// Each sequence is the keys of rank 0, then those of rank 1, …: each rank's number of keys is a multiple of
+/// kAttentionChunkKeys, unless no rank after it has keys of this sequence.
+///
+/// @tparam K       As in attention_decode().
+/// @param query    (B, H, L, D), the same elements on every rank.
+/// @param cache    The keys and values of this rank; no ring.
+/// @param outputs  Views to write, of the whole result, on every rank. The fingerprint becomes kUncheckedFingerprint.
+/// @param options  As in attention_decode(), the same on every rank, for all keys.
+/// @param ranks    The ranks.
+/// @param runtime  Threads, scratch memory and cancellation of this rank.
+///
+/// @throws InvalidArgument  on all ranks, as attention_decode() does, and if arguments differ between ranks.
+/// @throws RankError        if a rank fails.
+/// @throws CacheInUse       as attention_decode() does.
+/// @throws std::bad_alloc   if memory cannot be allocated on this rank.
+/// @throws Cancelled        if a stop is requested on this rank.
+///
+/// @par Bits
+/// Those of attention_decode() over one cache with all keys.
+///
+/// @par Performance
+/// Each rank reads its own keys only, and merges the partial results of H / N heads.
+///
+/// @par Example
+/// @code{.cpp}
+/// append(cache, new_key, new_value, ranks);
+/// attention_decode(query, cache, {.context = context}, {.causal = true}, ranks);
+/// @endcode
+template <class K>
+REGARD_EXPORT void attention_decode(const InputView<4>& query, const KvCache<K>& cache, const AttentionOutputs& outputs,
+                                    const AttentionOptions& options, Ranks& ranks, const Runtime& runtime = {});
+
+/// Appends keys and values to all sequences of a cache that is divided among ranks.
+///
+/// Keys go to the last rank that has keys of the sequence, and when its capacity (rounded down to a multiple of
+/// kAttentionChunkKeys) is full, to the next rank.
+///
+/// @tparam K     As in KvCache.
+/// @param cache  The keys and values of this rank; no ring.
+/// @param key    Keys, (B, Hkv, L, D), the same elements on every rank.
+/// @param value  Values, (B, Hkv, L, Dv), the same elements on every rank.
+/// @param ranks  The ranks.
+/// @param stop   Ends the call with Cancelled.
+///
+/// If it throws anything but RankError, no cache has changed.
+///
+/// @throws InvalidArgument  on all ranks, as KvCache::append() does, if arguments differ between ranks, or if another
+///                          rank's cache throws.
+/// @throws RankError        if a rank fails.
+/// @throws OutOfPages       as KvCache::append() does, for the cache of this rank.
+/// @throws CacheInUse       as KvCache::append() does, for the cache of this rank.
+/// @throws std::bad_alloc   if memory cannot be allocated on this rank.
+/// @throws Cancelled        if a stop is requested on this rank.
+template <class K>
+REGARD_EXPORT void append(KvCache<K>& cache, const InputView<4>& key, const InputView<4>& value, Ranks& ranks,
+                          const std::stop_token& stop = {});
+
 }  // namespace regard::inline v0
