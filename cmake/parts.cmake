@@ -22,6 +22,8 @@ set(regard_package_PNG libpng-dev)
 set(regard_package_ZLIB zlib1g-dev)
 set(regard_package_GTest libgtest-dev)
 set(regard_package_benchmark libbenchmark-dev)
+set(regard_package_MPI libopenmpi-dev)
+set(MPI_CXX_SKIP_MPICXX TRUE)  # only the C interface of MPI is used
 
 # Sets RESULT to the Debian packages of the given names that are not found.
 function(regard_missing result)
@@ -102,6 +104,8 @@ regard_part(REGARD_MODEL "regard::model" AUTO REGARD_IO ${regard_io_needs})
 regard_part(REGARD_TRAIN "regard::train" AUTO REGARD_MODEL ${regard_io_needs})
 regard_part(REGARD_EXPLAIN "regard::explain" AUTO REGARD_TRAIN ${regard_io_needs})
 regard_part(REGARD_DISTRIBUTED "regard::distributed" AUTO "")
+set(regard_mpi_needs MPI)
+regard_part(REGARD_MPI "regard::mpi" OFF REGARD_DISTRIBUTED ${regard_mpi_needs})
 regard_part(REGARD_PROGRAM "the program" AUTO REGARD_EXPLAIN ${regard_io_needs} CLI11 PNG ZLIB)
 set(regard_test_framework GTest)
 if(CMAKE_CROSSCOMPILING)

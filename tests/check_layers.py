@@ -7,7 +7,7 @@
     level 2  src/io                   + regard/io/*; third party in .cpp
     level 3  src/model                + regard/model/*
              src/train                + regard/model/*, regard/train/*
-             src/distributed          + regard/distributed/*, not regard/io/*
+             src/distributed          + regard/distributed/*, not regard/io/*; <mpi.h> only in regard/distributed/mpi.h
     level 4  src/explain              + regard/explain/*
     level 5  cli, python, web/core    only public headers, their own, and their libraries
     -        examples                 only public headers
@@ -81,7 +81,8 @@ def allowed(path, bracket, name):
     standard = is_standard(bracket, name)
     if top == "include":
         folder = relative.parts[2] if len(relative.parts) == 4 else ""
-        return standard or is_public(name, PUBLIC[folder]) or (path.name == "c_api.h" and name in ("stddef.h", "stdint.h"))
+        return standard or is_public(name, PUBLIC[folder]) or (
+            (path.name, bracket, name) in (("c_api.h", "<", "stddef.h"), ("c_api.h", "<", "stdint.h"), ("mpi.h", "<", "mpi.h")))
     if top == "src" and second == "kernels":
         if bracket == "<":
             return name in KERNEL_STANDARD or (name in INTRINSICS and path.name == "simd.h")

@@ -3,9 +3,9 @@
 // What all ranks must know of a call before they compute: its extents, who holds what, and that its arguments are valid
 // and equal on all ranks.
 //
-//   1. every rank sends its options, shapes and numbers of rows and keys     Agreement
-//   2. every rank checks the call as one machine would                       plan() of the whole call and of its own rows
-//   3. every rank sends what it found                                        Agreement
+//   1. every rank sends its options, shapes and numbers of rows and keys   Agreement
+//   2. every rank checks the call as one machine would                     plan() of the whole call, and of its rows
+//   3. every rank sends what it found                                      Agreement
 //
 // Read next: whole_call.cpp, attention.cpp.
 #pragma once
@@ -75,8 +75,8 @@ void run_call(Ranks& ranks, const F& run) {
 using Check = std::function<void(const InputView<4>& query, const InputView<4>& key, const InputView<4>& value,
                                  const AttentionOptions& options, const Runtime& runtime)>;
 
-// The agreement has the fields of the outputs. Checks the options with the whole call, and `check` with all but the rows
-// of this rank made up.
+// The agreement has the fields of the outputs. Checks the options with the whole call, and `check` with all but the
+// rows of this rank made up.
 WholeCall agree_on_call(const RankArguments& arguments, Agreement agreement, const Check& check, Ranks& ranks,
                         const std::stop_token& stop);
 

@@ -6,8 +6,7 @@
 /// @verbatim
 ///            rows of query, context        keys of key, value
 ///   rank 0   0 … 511                       0 … 1023                any number of either, in the order of ranks
-///   rank 1   512 … 1535                    (none)
-///   rank 2   1536 … 2047                   1024 … 2047
+///   rank 1   512 … 2047                    (none)
 /// @endverbatim
 ///
 /// - Every rank makes the same call, with the same options. Tokens are not permuted, and positions are those of the
@@ -113,8 +112,8 @@ REGARD_EXPORT void attention_columns(const InputView<4>& query, const InputView<
 /// @param key        As above.
 /// @param value      As above.
 /// @param saved      Of the rows of this rank. The fingerprint is not compared.
-/// @param gradients  grad_query of the rows, grad_key and grad_value of the keys of this rank; grad_bias with the rows of
-///                   this rank, all heads and all keys; grad_sinks of all heads, on every rank. None is accumulated.
+/// @param gradients  grad_query of the rows, grad_key and grad_value of the keys of this rank; grad_bias with the rows
+///                   of this rank, all heads and all keys; grad_sinks of all heads, on every rank. None is accumulated.
 /// @param options    As above.
 /// @param ranks      The ranks.
 /// @param runtime    As above.

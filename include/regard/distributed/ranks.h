@@ -81,8 +81,8 @@ class REGARD_EXPORT Ranks {
 
 /// Sums the terms of all ranks one after the other: those of rank 0 in their order, then those of rank 1, …
 ///
-/// The sum has the same bits for any number of ranks that the same terms are divided among, which MPI_Allreduce does not
-/// promise. Source: docs/derivations/ranks.md.
+/// The sum has the same bits for any number of ranks that the same terms are divided among, which MPI_Allreduce does
+/// not promise. Source: docs/derivations/ranks.md.
 ///
 /// @param terms  Terms of this rank, (n, m). n may differ between ranks, and may be 0.
 /// @param sum    The sum on every rank, (m): `((0 + x₀) + x₁) + …`. Must not overlap terms.

@@ -26,8 +26,8 @@ namespace regard::inline v0 {
 /// A rank does not answer, has left, or has failed in a call that needs it; or the network has failed.
 ///
 /// All ranks that wait in the call, and all later calls on the same Ranks, throw it with the same text. The results of
-/// the call are unspecified. The ranks cannot be used again: a program ends with MPI_Abort(), as MPI_Finalize() may wait
-/// for the missing rank.
+/// the call are unspecified. The ranks cannot be used again: a program ends with MPI_Abort(), as MPI_Finalize() may
+/// wait for the missing rank.
 class REGARD_EXPORT RankError : public std::runtime_error {
  public:
   /// Creates the exception.
