@@ -10,6 +10,7 @@
 #include <random>
 #include <set>
 
+#include "regard/distributed/cost.h"
 #include "regard/distributed/shards.h"
 #include "support/rejection.h"
 
@@ -550,6 +551,106 @@ TEST(Shards, InvalidProblemsAreRejected) {
   EXPECT_EQ(rejection([&] { visible_keys({}, 3, 3, 3); }), "visible_keys: row is 3; expected 0 to 2");
   EXPECT_EQ(rejection([&] { choose_plan({}); }),
             "plan_rows: row_starts is invalid; expected at least two entries, ascending from 0 to 0");
+}
+
+// ---- time: figures by hand
+
+// Two ranks, 8 rows and 8 keys, two heads of size 4 with elements of 4 bytes: 4 rows and 4 keys each.
+DistributedProblem small_problem() {
+  return {.row_starts = {0, 4, 8},
+          .key_starts = {0, 4, 8},
+          .num_heads = 2,
+          .num_kv_heads = 2,
+          .head_size = 4,
+          .value_head_size = 4};
+}
+// One machine: 128 pairs of 16 operations each are 4 s.
+constexpr NodeRates kSlowNode{.flops = 512, .read_bytes = 1e9, .link_bytes = 256, .message_latency = 0.5};
+
+TEST(PredictedTimes, RowsHideTheNextHeadBehindTheCurrentOne) {
+  const DistributedProblem problem = small_problem();
+  // A head takes 32 pairs · 16 / 512 = 1 s, and its 4 keys from the other rank 0.5 s + 128 / 256 s = 1 s.
+  PredictedTime time = predict_time(problem, plan_rows(problem), kSlowNode);
+  EXPECT_EQ(time.seconds, 1 + std::max(1, 1) + 1);
+  EXPECT_EQ(time.compute, 2);
+  EXPECT_EQ(time.transfer, 2);
+  NodeRates rates = kSlowNode;
+  rates.link_bytes = 128;  // 1.5 s
+  EXPECT_EQ(predict_time(problem, plan_rows(problem), rates).seconds, 1.5 + std::max(1.0, 1.5) + 1);
+  rates.read_bytes = 64;  // a head reads 8 keys · 8 · 4 bytes in 4 s
+  EXPECT_EQ(predict_time(problem, plan_rows(problem), rates).seconds, 1.5 + 4 + 4);
+}
+
+TEST(PredictedTimes, TheSlowestRankDecides) {
+  DistributedProblem problem = small_problem();
+  problem.visibility.causal = true;
+  // Rank 0 needs no key of rank 1, but sends its own. Rank 1 has 26 of 36 pairs: 26 · 16 / 512 s a head.
+  const PredictedTime time = predict_time(problem, plan_rows(problem), kSlowNode);
+  EXPECT_EQ(time.seconds, 1 + 1 + 0.8125);
+  EXPECT_EQ(time.slowest, 1);
+  EXPECT_EQ(time.compute, 2 * 0.8125);
+}
+
+TEST(PredictedTimes, HeadsReturnTheirContext) {
+  const DistributedProblem problem = small_problem();
+  // In: 4 rows of query and 4 keys, 2 messages and 192 bytes. Compute: 64 pairs. Out: 64 bytes.
+  const PredictedTime time = predict_time(problem, plan_heads(problem), kSlowNode);
+  EXPECT_EQ(time.seconds, (2 * 0.5 + 0.75) + 2 + (0.5 + 0.25));
+  EXPECT_EQ(time.compute, 2);
+  EXPECT_EQ(time.transfer, 2.5);
+  // Heads of two query heads each, on one rank: the context of a head returns while the next one is computed.
+  DistributedProblem grouped = problem;
+  grouped.num_heads = 4;
+  grouped.num_kv_heads = 2;
+  grouped.row_starts = {0, 8, 8};
+  grouped.key_starts = {0, 8, 8};
+  const DistributedPlan plan = plan_heads(grouped);  // rank 1 holds nothing, and computes one of two heads
+  // In: 8 rows of two heads and 8 keys, 512 bytes. Compute: 128 pairs, 4 s. Out: 256 bytes.
+  EXPECT_EQ(predict_time(grouped, plan, kSlowNode).seconds, (2 * 0.5 + 2) + 4 + (0.5 + 1));
+}
+
+TEST(PredictedTimes, KeysAreComputedBetweenTransfers) {
+  const DistributedProblem problem{.row_starts = {0, 1, 1},
+                                   .key_starts = {0, 1024, 2048},
+                                   .num_heads = 2,
+                                   .num_kv_heads = 1,
+                                   .head_size = 4,
+                                   .value_head_size = 4};
+  const NodeRates rates{.flops = 32768, .read_bytes = 16384, .link_bytes = 8, .message_latency = 0.5};
+  const PredictedTime time = predict_time(problem, plan_keys(problem), rates);
+  // Query, 32 bytes; 32768 operations and 32768 bytes of keys; a partial result of 24 bytes; 16 bytes of context.
+  EXPECT_EQ(time.transfer, (0.5 + 4) + (0.5 + 3) + (0.5 + 2));
+  EXPECT_EQ(time.compute, std::max(1, 2) + 48.0 / 16384);
+  EXPECT_EQ(time.seconds, time.transfer + time.compute);
+}
+
+TEST(PredictedTimes, OneRankIsOneMachine) {
+  DistributedProblem problem = small_problem();
+  problem.row_starts = problem.key_starts = {0, 8};
+  for (const DistributedPlan& plan : {plan_rows(problem), plan_heads(problem)}) {
+    const PredictedTime time = predict_time(problem, plan, kSlowNode);
+    EXPECT_EQ(time.seconds, 4);
+    EXPECT_EQ(time.transfer, 0);
+  }
+}
+
+TEST(PredictedTimes, RejectRatesOutOfRange) {
+  const DistributedProblem problem = small_problem();
+  const DistributedPlan plan = plan_rows(problem);
+  NodeRates rates = kSlowNode;
+  rates.flops = 0;
+  EXPECT_EQ(rejection([&] { predict_time(problem, plan, rates); }),
+            "predict_time: flops is 0.000000; expected a finite number above 0");
+  rates = kSlowNode;
+  rates.link_bytes = std::numeric_limits<double>::infinity();
+  EXPECT_NE(rejection([&] { predict_time(problem, plan, rates); }).find("link_bytes is inf"), std::string::npos);
+  rates = kSlowNode;
+  rates.message_latency = -1;
+  EXPECT_NE(rejection([&] { predict_time(problem, plan, rates); }).find("message_latency is -1"), std::string::npos);
+  DistributedProblem other = problem;
+  other.row_starts = other.key_starts = {0, 8};
+  EXPECT_EQ(rejection([&] { predict_time(other, plan, kSlowNode); }),
+            "predict_time: plan has 2 ranks; expected those of problem, 1");
 }
 
 }  // namespace

@@ -24,6 +24,7 @@ PARTS = {
     "train/trained_model.h": "load_model",
     "train/vocabulary.h": "TrainedModel.encode and decode",
     "c_api.h": "the same library for C",
+    "distributed/cost.h": "regard plan",
     "distributed/shards.h": "in C++ only so far",
     "error.h": "ValueError, RuntimeError and MemoryError, by the standard C++ type; Ctrl-C raises KeyboardInterrupt",
     "explain/attention_html.h": "regard attend --html; in Python regard.show",

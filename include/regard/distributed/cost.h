@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The time that a plan of attention over several ranks takes, from the rates of a node and of the network.
+///
+/// @verbatim
+///     transfer    in(0)  in(1)         in(2) + out(0)   out(1)         out(2)        in(h): query, key and value
+///     compute            head 0        head 1           head 2                       out(h): context
+///                ├──────┼─────────────┼────────────────┼──────────────┼──────┤       of key/value head h
+/// @endverbatim
+///
+/// Pure arithmetic, as shards.h: nothing is measured here. Derivation: docs/derivations/ranks.md, section Time. The
+/// model is that of latency and bandwidth (Hockney 1994), without contention between the links of different nodes.
+///
+/// Read next: src/distributed/cost.cpp.
+#pragma once
+
+#include "regard/distributed/shards.h"
+
+namespace regard::inline v0 {
+
+/// Rates of a node, one per rank, and of its link to the others.
+struct NodeRates {
+  double flops = 0;            ///< Floating-point operations per second of attention, above 0.
+  double read_bytes = 0;       ///< Bytes per second at which keys and values are read from memory, above 0.
+  double link_bytes = 0;       ///< Bytes per second that a node sends, and receives at the same time, above 0.
+  double message_latency = 0;  ///< Seconds per message, at least 0.
+};
+
+/// The predicted time of a plan.
+struct PredictedTime {
+  double seconds = 0;   ///< From the start until the slowest rank has finished.
+  double compute = 0;   ///< Seconds in which that rank computes.
+  double transfer = 0;  ///< Seconds of its transfers; of these, `seconds − compute` are not hidden behind computing.
+  Index slowest = 0;    ///< The slowest rank.
+};
+
+/// Predicts the time that the ranks need for one attention call.
+///
+/// @code{.unparsed}
+/// heads, rows   in(0) + Σ_h max(compute(h), in(h + 1) + out(h − 1)) + out(last)       of the slowest rank
+/// keys          query + compute + partial results + merge + context                  each of the slowest rank
+/// transfer      message_latency · messages + bytes / link_bytes       the larger of sent and received, of each
+/// compute(h)    max(2 · pairs · (D + Dv) / flops, bytes of keys and values / read_bytes)
+/// @endcode
+/// With `heads` and `rows`, a rank processes one key/value head at a time: while it computes one, the next one is
+/// received and the context of the previous one is sent.
+///
+/// @param problem  The call.
+/// @param plan     Its plan.
+/// @param rates    Rates of every node.
+/// @return The time. That of a plan for one rank is the time of one machine that has all rows and keys.
+/// @throws InvalidArgument  if a rate is out of range or not finite, or if plan has another number of ranks than
+///                          problem.
+///
+/// @par Example
+/// @code{.cpp}
+/// const NodeRates rates{.flops = 1e12, .read_bytes = 50e9, .link_bytes = 1.25e9, .message_latency = 50e-6};
+/// const double seconds = predict_time(problem, choose_plan(problem), rates).seconds;
+/// @endcode
+REGARD_EXPORT PredictedTime predict_time(const DistributedProblem& problem, const DistributedPlan& plan,
+                                         const NodeRates& rates);
+
+}  // namespace regard::inline v0
