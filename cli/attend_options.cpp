@@ -146,16 +146,6 @@ void parse_position(const AttendText& text, AttendSettings& settings) {
   }
 }
 
-void parse_window(std::string_view text, Window& window) {
-  const auto sides = split(text, ',');
-  if (sides.size() != 2) {
-    throw UsageError("--window is \"" + std::string(text) +
-                     "\"; expected LEFT,RIGHT such as 127,0 or -,0 (- means no limit)");
-  }
-  if (sides[0] != "-") window.left = parse_at_least("--window: the left side", sides[0], 0);
-  if (sides[1] != "-") window.right = parse_at_least("--window: the right side", sides[1], 0);
-}
-
 std::vector<RowRange> parse_rows(std::string_view text) {
   std::vector<RowRange> rows;
   for (std::string_view range : split(text, ',')) {
@@ -205,6 +195,18 @@ void add_dependencies(CLI::App& command) {
 }
 
 }  // namespace
+
+Window parse_window(std::string_view text) {
+  Window window;
+  const auto sides = split(text, ',');
+  if (sides.size() != 2) {
+    throw UsageError("--window is \"" + std::string(text) +
+                     "\"; expected LEFT,RIGHT such as 127,0 or -,0 (- means no limit)");
+  }
+  if (sides[0] != "-") window.left = parse_at_least("--window: the left side", sides[0], 0);
+  if (sides[1] != "-") window.right = parse_at_least("--window: the right side", sides[1], 0);
+  return window;
+}
 
 std::vector<NamedPath> AttendText::inputs() const {
   std::vector<NamedPath> paths;
@@ -333,7 +335,7 @@ AttendSettings parse(const AttendText& text) {
   }
   AttendSettings settings;
   parse_position(text, settings);
-  if (!text.window.empty()) parse_window(text.window, settings.window);
+  if (!text.window.empty()) settings.window = parse_window(text.window);
   if (!text.rows.empty()) {
     if (text.weights.empty() && text.html.empty()) throw UsageError("--rows needs --weights FILE or --html FILE");
     settings.rows = parse_rows(text.rows);

@@ -59,6 +59,9 @@ InputKind kind_of_input(std::string_view option);
 // What the option expects, for messages: "a .npy file of bool".
 std::string values_of_input(std::string_view option);
 
+// The value of --window.
+Window parse_window(std::string_view text);
+
 // Whether this is the name of an option in the library: "key_lengths" for --key-lengths.
 bool is_attend_option(std::string_view name);
 

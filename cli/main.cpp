@@ -144,6 +144,7 @@ int run(int count, char** arguments) {
   add_lesson(app);
   add_live(app);
   add_pull(app);
+  add_plan(app);
   add_bench(app);
   add_info(app);
   add_completion(app);

@@ -43,6 +43,7 @@ void add_join(CLI::App& app);
 void add_similar(CLI::App& app);
 void add_lesson(CLI::App& app);
 void add_live(CLI::App& app);
+void add_plan(CLI::App& app);
 void add_bench(CLI::App& app);
 void add_info(CLI::App& app);
 void add_completion(CLI::App& app);

@@ -48,7 +48,7 @@ function(regard_missing result)
   set(${result} "${missing}" PARENT_SCOPE)
 endfunction()
 
-# regard_part(OPTION WHAT DEFAULT PARENT NAME…): WHAT is built if OPTION and PARENT (an option, or "") are on and every
+# regard_part(OPTION WHAT DEFAULT PARENT NAME…): WHAT is built if OPTION and PARENT (a list of options) are on and every
 # NAME is found. NAME… includes the names that PARENT needs.
 function(regard_part option what default parent)
   set(${option} ${default} CACHE STRING "Build ${what}: ON, OFF or AUTO")
@@ -70,10 +70,13 @@ function(regard_part option what default parent)
   if(missing)
     set(problem "needs these Debian packages: ${missing}")
     set(remedy "install them or set ${option}=OFF")
-  elseif(parent AND NOT ${parent})
-    set(problem "needs ${parent}=ON")
-    set(remedy "set ${parent}=ON or ${option}=OFF")
   endif()
+  foreach(one IN LISTS parent)
+    if(NOT problem AND NOT ${one})
+      set(problem "needs ${one}=ON")
+      set(remedy "set ${one}=ON or ${option}=OFF")
+    endif()
+  endforeach()
   if(NOT problem)
     set(${option} ON PARENT_SCOPE)
   elseif(automatic)
@@ -88,8 +91,8 @@ endfunction()
 
 # Parts that are required because another part is ON.
 set(regard_needed "")
-foreach(part_and_parent "REGARD_PROGRAM REGARD_EXPLAIN" "REGARD_FUZZ REGARD_EXPLAIN" "REGARD_EXPLAIN REGARD_TRAIN"
-    "REGARD_TRAIN REGARD_MODEL" "REGARD_MODEL REGARD_IO")
+foreach(part_and_parent "REGARD_PROGRAM REGARD_EXPLAIN" "REGARD_PROGRAM REGARD_DISTRIBUTED"
+    "REGARD_FUZZ REGARD_EXPLAIN" "REGARD_EXPLAIN REGARD_TRAIN" "REGARD_TRAIN REGARD_MODEL" "REGARD_MODEL REGARD_IO")
   separate_arguments(part_and_parent)
   list(GET part_and_parent 0 part)
   list(GET part_and_parent 1 parent)
@@ -104,9 +107,8 @@ regard_part(REGARD_MODEL "regard::model" AUTO REGARD_IO ${regard_io_needs})
 regard_part(REGARD_TRAIN "regard::train" AUTO REGARD_MODEL ${regard_io_needs})
 regard_part(REGARD_EXPLAIN "regard::explain" AUTO REGARD_TRAIN ${regard_io_needs})
 regard_part(REGARD_DISTRIBUTED "regard::distributed" AUTO "")
-set(regard_mpi_needs MPI)
-regard_part(REGARD_MPI "regard::mpi" OFF REGARD_DISTRIBUTED ${regard_mpi_needs})
-regard_part(REGARD_PROGRAM "the program" AUTO REGARD_EXPLAIN ${regard_io_needs} CLI11 PNG ZLIB)
+regard_part(REGARD_MPI "regard::mpi" OFF REGARD_DISTRIBUTED MPI)
+regard_part(REGARD_PROGRAM "the program" AUTO "REGARD_EXPLAIN;REGARD_DISTRIBUTED" ${regard_io_needs} CLI11 PNG ZLIB)
 set(regard_test_framework GTest)
 if(CMAKE_CROSSCOMPILING)
   set(regard_test_framework "")  # tests/CMakeLists.txt builds it from source

@@ -121,15 +121,15 @@ TEST(Ranks, ARankThatLeavesEndsTheCallsOfTheOthers) {
 TEST(Ranks, ARankThatFailsWithinACallNamesItself) {
   const auto texts = texts_of(3, [](Ranks& ranks) {
     Tensor<float, 4> query({1, 2, 5, 4}), context({1, 2, 5, 4});
-    const Executor broken = [](Index, const Task&) { throw std::runtime_error("the executor broke"); };
-    const Runtime runtime = ranks.rank() == 1 ? Runtime{.executor = broken, .num_threads = 2} : Runtime{};
+    Runtime runtime;
+    if (ranks.rank() == 1) runtime.progress = [](Index, Index) { throw std::runtime_error("the screen broke"); };
     attention_forward(query, query, query, {.context = context}, {}, ranks, runtime);
     // The others may have finished; the next call fails.
     attention_forward(query, query, query, {.context = context}, {}, ranks);
   });
-  EXPECT_EQ(texts[1], "the executor broke");
+  EXPECT_EQ(texts[1], "the screen broke");
   for (const std::size_t r : {0, 2}) {
-    EXPECT_TRUE(texts[r] == "rank 1 of 3 failed: the executor broke" ||
+    EXPECT_TRUE(texts[r] == "rank 1 of 3 failed: the screen broke" ||
                 texts[r] == "rank 1 of 3 has left because of an exception")
         << texts[r];
   }
@@ -143,7 +143,7 @@ TEST(Ranks, ACancelledRankNamesItself) {
     const Runtime runtime{.stop = ranks.rank() == 2 ? source.get_token() : std::stop_token()};
     attention_forward(query, query, query, {.context = context}, {}, ranks, runtime);
   });
-  EXPECT_EQ(texts[2], "a call over several ranks was cancelled");
+  EXPECT_EQ(texts[2], "a call over several ranks was stopped");
   for (const std::size_t r : {0, 1}) EXPECT_EQ(texts[r], "rank 2 of 3 failed: the call was cancelled");
 }
 

@@ -292,13 +292,15 @@ void Messages::check_left(Index peer) {
 void Messages::set_failure(Index rank, std::string text, bool tell) {
   failure_ = Failure{rank, std::move(text)};
   changed_.notify_all();
-  if (!tell) return;
   try {
     std::vector<Ticket> news;
     for (Index peer = 0; peer < num_ranks_; ++peer) {
-      if (peer == rank_ || peer == rank || peers_[static_cast<std::size_t>(peer)].left) continue;
+      const Peer& other = peers_[static_cast<std::size_t>(peer)];
+      if (peer == rank_ || other.gone || (!other.left && (!tell || peer == rank))) continue;
       news.push_back(next_ticket_);
-      send_control(peer, Control::failed, rank, failure_->text);
+      // One that has left waits for this one.
+      other.left ? send_control(peer, Control::gone, rank_, " has left because of an exception")
+                 : send_control(peer, Control::failed, rank, failure_->text);
     }
     const auto end = Clock::now() + kFarewell;
     const auto under_way = [&](Ticket ticket) { return pending_.contains(ticket); };

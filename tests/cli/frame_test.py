@@ -14,7 +14,7 @@ import pytest
 from program import PROGRAM, environment, fail, run, succeed
 
 SUBCOMMANDS = ["attend", "explain", "compare", "heads", "train", "generate", "embed", "join", "similar",
-               "lesson", "live", "pull", "bench", "info", "completion", "manpage"]
+               "lesson", "live", "pull", "plan", "bench", "info", "completion", "manpage"]
 
 
 # ---- help and version
