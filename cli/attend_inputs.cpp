@@ -21,7 +21,7 @@ void reject(const NpyReader& file, const std::string& option, const std::string&
 Inputs::Inputs(const AttendText& text) {
   for (const NamedPath& named : text.inputs()) {
     InputFile file = open_input(named.path, named.option, values_of_input(named.option));
-    inputs_.push_back({named.option, NpyReader(std::move(file.source), file.name, file.num_bytes)});
+    inputs_.push_back({named.option, NpyReader(std::move(file.source), file.name, file.num_bytes), file.seek});
     check(inputs_.back());
   }
   const ElementType type = at("--query").file.type();

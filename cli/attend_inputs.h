@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,7 @@ namespace regard::program {
 struct Input {
   std::string option;
   NpyReader file;
+  std::function<void(std::uint64_t)> seek;  // absent for standard input
 };
 
 // Throws std::runtime_error: "<file>: <option> <what>".

@@ -321,6 +321,12 @@ CLI::App* add_attend_options(CLI::App& app, AttendText& text) {
   add("--threads", &AttendText::threads, "N", "RUNNING", "number of threads; 0 (default): one per core");
   add("--max-memory", &AttendText::max_memory, "BYTES", "RUNNING",
       "memory limit, such as 8G, used instead of the\navailable memory");
+  command
+      ->add_flag("--ranks", text.ranks,
+                 "share rows and keys among the processes that mpirun\nhas started; docs/guide/several-machines.md")
+      ->group("RUNNING");
+  add("--timeout", &AttendText::timeout, "SECONDS", "RUNNING",
+      "with --ranks: how long a silent process is waited\nfor (default: 60)");
   command->add_flag("--json", text.json, "print shapes, plan and time as JSON")->group("RUNNING");
   add_dependencies(*command);
   return command;
@@ -334,6 +340,13 @@ AttendSettings parse(const AttendText& text) {
     }
   }
   AttendSettings settings;
+  if (!text.timeout.empty() && !text.ranks) throw UsageError("--timeout needs --ranks");
+  if (text.ranks && (text.inspect || !text.html.empty() || !text.rows.empty()))
+    throw UsageError("--ranks goes with none of --inspect, --html and --rows");
+  for (const NamedPath& input : text.inputs()) {
+    if (text.ranks && input.path == "-")
+      throw UsageError(input.option + " - would be read by every process; with --ranks, name a file");
+  }
   parse_position(text, settings);
   if (!text.window.empty()) settings.window = parse_window(text.window);
   if (!text.rows.empty()) {

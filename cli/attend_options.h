@@ -21,7 +21,9 @@ struct AttendText {
   std::string rows, query_offset, causal, window, mask, bias, key_lengths, query_starts, key_starts, query_segments,
       key_segments, prefix, block_mask, block_size, alibi_slopes, sinks, soft_cap, scale, threads, max_memory;
   std::string save, map_size, map_scale, top, track_keys;
+  std::string timeout;
   bool inspect = false;
+  bool ranks = false;
   bool json = false;
 
   // The array files that are given; --query is the first.

@@ -15,6 +15,7 @@
 
 #include "commit.h"
 #include "program.h"
+#include "ranks/program_ranks.h"
 #include "regard/explain/steps.h"
 #include "regard/runtime.h"
 
@@ -210,6 +211,8 @@ int main(int count, char** arguments) {
     return run(count, arguments);
   } catch (const UsageError& error) {
     return report(error.what(), 2);
+  } catch (const OnAllRanks& error) {
+    return error.is_first() ? report(error.what(), 1) : 1;
   } catch (const StoppedBySignal& error) {
     return report(error.what(), 128 + error.signal);
   } catch (const ClosedPipe&) {

@@ -211,7 +211,7 @@ const char* scheme_text(DistributedScheme scheme) {
   return "each rank computes partial results over its own keys";
 }
 
-std::string size_text(Index bytes) { return bytes_text(static_cast<std::uint64_t>(bytes)); }
+std::string memory_text(Index bytes) { return bytes_text(static_cast<std::uint64_t>(bytes)); }
 
 std::string verdict(const Prediction& found) {
   const auto ranks = static_cast<Index>(found.plan.ranks.size());
@@ -238,10 +238,10 @@ std::string as_text(const PlanSettings& settings, const Prediction& found) {
   line("scheme", fmt::format("{}: {}", scheme_name(found.plan.scheme), scheme_text(found.plan.scheme)));
   line("balance", fmt::format("the busiest of {} ranks has {:.3f} times the mean work", found.plan.ranks.size(),
                               found.plan.imbalance()));
-  line("bytes", fmt::format("a rank receives up to {}", size_text(found.received)));
-  line("memory", fmt::format("a rank holds up to {} and needs {} for what it receives;", size_text(found.held),
-                             size_text(found.buffer)));
-  line("", fmt::format("one machine holds {}", size_text(found.whole)));
+  line("bytes", fmt::format("a rank receives up to {}", memory_text(found.received)));
+  line("memory", fmt::format("a rank holds up to {} and needs {} for what it receives;", memory_text(found.held),
+                             memory_text(found.buffer)));
+  line("", fmt::format("one machine holds {}", memory_text(found.whole)));
   const auto measured = [](bool here) { return here ? " (measured here)" : ""; };
   line("node", fmt::format("{}FLOP/s of attention{},", rate_text(rates.flops), measured(settings.measures_flops)));
   line("", fmt::format("reads {}B/s{}", rate_text(rates.read_bytes), measured(settings.measures_reads)));

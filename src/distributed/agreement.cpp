@@ -130,7 +130,7 @@ void Agreement::exchange(Ranks& ranks, const std::stop_token& stop) {
   }
   for (std::size_t r = 0; r < num_ranks; ++r) {
     if (!arguments[r].mistake.empty())
-      throw InvalidArgument(function_ + ": " + rank_text(r) + ": " + arguments[r].mistake);
+      throw InvalidArgument((function_.empty() ? "" : function_ + ": ") + rank_text(r) + ": " + arguments[r].mistake);
   }
   for (std::size_t i = 0; i < first.fields.size(); ++i) {
     for (std::size_t r = 1; r < num_ranks; ++r) {

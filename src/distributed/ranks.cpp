@@ -10,6 +10,9 @@
 
 #include <algorithm>
 #include <exception>
+#include <memory>
+#include <string>
+#include <vector>
 
 #include "agreement.h"
 #include "messages.h"
@@ -31,6 +34,21 @@ Ranks& Ranks::operator=(Ranks&&) noexcept = default;
 
 Index Ranks::rank() const { return messages_->rank(); }
 Index Ranks::num_ranks() const { return messages_->num_ranks(); }
+void Ranks::send(Index to, std::span<const std::byte> bytes, const std::stop_token& stop) {
+  messages_->wait(messages_->send(to, bytes), stop);
+}
+void Ranks::post(Index to, std::span<const std::byte> bytes) {
+  const auto copy = std::make_shared<std::vector<std::byte>>(bytes.begin(), bytes.end());
+  messages_->send(to, *copy, copy);
+}
+void Ranks::receive(Index from, std::span<std::byte> bytes, const std::stop_token& stop) {
+  messages_->wait(messages_->receive(from, bytes), stop);
+}
+void Ranks::check(std::string_view mistake, const std::stop_token& stop) {
+  internal::Agreement agreement("");
+  if (!mistake.empty()) agreement.reject(std::string(mistake));
+  agreement.exchange(*this, stop);
+}
 void Ranks::fail(std::string_view text) noexcept { messages_->fail(text); }
 internal::Messages& Ranks::messages() { return *messages_; }
 

@@ -357,20 +357,74 @@ NpyArray NpyReader::read() {
                     ": the file has extra bytes after the last element of shape " + npy_shape_text(shape_));
   }
 
+  convert(array, num_elements_);
+  return array;
+}
+
+NpyArray NpyReader::read_rows(Index first, Index count, const std::function<void(std::uint64_t)>& seek) {
+  const std::size_t rank = shape_.size();
+  if (rank < 2 || first < 0 || count < 0 || first > shape_[rank - 2] - count) {
+    throw InvalidArgument(name_ + ": rows " + std::to_string(first) + " to " + std::to_string(first + count) +
+                          " of an array of shape " + npy_shape_text(shape_) + "; expected rows that it has");
+  }
+  NpyArray array;
+  array.type = type_;
+  array.shape = shape_;
+  array.shape[rank - 2] = count;
+  array.strides = strides_of(array.shape, false);
+  const Index columns = shape_[rank - 1], rows = shape_[rank - 2];
+  const Index matrices = rows * columns > 0 ? num_elements_ / (rows * columns) : 0;
+  const Index piece = count * columns;
+  const auto allocate = [&](Index bytes) {
+    array.data.reset(static_cast<std::byte*>(std::malloc(static_cast<std::size_t>(std::max<Index>(bytes, 1)))));
+    if (array.data == nullptr) throw std::bad_alloc();
+  };
+  if (fortran_order_) {
+    const NpyArray whole = read();
+    const Index bytes = type_bytes(type_);
+    allocate(matrices * piece * bytes);
+    std::byte* to = array.data.get();
+    for (Index n = 0; n < matrices * piece; ++n, to += bytes) {
+      Index left = n, from = first * whole.strides[rank - 2];
+      for (std::size_t axis = rank; axis-- > 0; left /= array.shape[axis])
+        from += left % array.shape[axis] * whole.strides[axis];
+      std::memcpy(to, whole.data.get() + from * bytes, static_cast<std::size_t>(bytes));
+    }
+    return array;
+  }
+  // Elements of 16 bits are converted in place.
+  allocate(matrices * piece * std::max(stored_bytes(), type_bytes(type_)));
+  const auto piece_bytes = static_cast<std::size_t>(piece * stored_bytes());
+  for (Index m = 0; m < matrices && piece > 0; ++m) {
+    const auto at = offset_ + static_cast<std::uint64_t>((m * rows + first) * columns * stored_bytes());
+    seek(at);
+    const std::size_t came =
+        source_(std::span(array.data.get() + static_cast<std::size_t>(m) * piece_bytes, piece_bytes));
+    if (came < piece_bytes)
+      throw DataError(name_ + ": byte " + std::to_string(at + came) + ": the file ends within the rows");
+  }
+  convert(array, matrices * piece);
+  return array;
+}
+
+void NpyReader::convert(NpyArray& array, Index count) const {
   if (big_endian_) {
-    if (stored_bytes() == 2) swap_bytes<2>(array.data.get(), num_elements_);
-    if (stored_bytes() == 4) swap_bytes<4>(array.data.get(), num_elements_);
-    if (stored_bytes() == 8) swap_bytes<8>(array.data.get(), num_elements_);
+    if (stored_bytes() == 2) swap_bytes<2>(array.data.get(), count);
+    if (stored_bytes() == 4) swap_bytes<4>(array.data.get(), count);
+    if (stored_bytes() == 8) swap_bytes<8>(array.data.get(), count);
   }
   if (half_) {
-    reserve(static_cast<std::size_t>(num_elements_ * type_bytes(type_)));
-    widen_in_place(array.data.get(), num_elements_);
+    const auto bytes = static_cast<std::size_t>(std::max<Index>(1, count * type_bytes(type_)));
+    auto* larger = static_cast<std::byte*>(std::realloc(array.data.get(), bytes));
+    if (larger == nullptr) throw std::bad_alloc();
+    static_cast<void>(array.data.release());
+    array.data.reset(larger);
+    widen_in_place(array.data.get(), count);
   }
   if (type_ == ElementType::boolean) {
-    std::transform(array.data.get(), array.data.get() + total, array.data.get(),
+    std::transform(array.data.get(), array.data.get() + count, array.data.get(),
                    [](std::byte b) { return b == std::byte{0} ? std::byte{0} : std::byte{1}; });
   }
-  return array;
 }
 
 std::string npy_shape_text(std::span<const Index> shape) {

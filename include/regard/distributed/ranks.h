@@ -67,6 +67,35 @@ class REGARD_EXPORT Ranks {
   /// Returns N, the number of ranks.
   Index num_ranks() const;
 
+  /// Sends bytes, and returns when they have been sent.
+  ///
+  /// @param to     Another rank, which calls receive().
+  /// @param bytes  The bytes.
+  /// @param stop   Ends the call with Cancelled.
+  /// @throws RankError  if a rank fails.
+  /// @throws Cancelled  if a stop is requested.
+  void send(Index to, std::span<const std::byte> bytes, const std::stop_token& stop = {});
+  /// Copies bytes to be sent, and returns at once. If they cannot be sent, a later call throws.
+  ///
+  /// @param to     Another rank, which calls receive().
+  /// @param bytes  The bytes.
+  void post(Index to, std::span<const std::byte> bytes);
+  /// Receives bytes, in the order in which the other rank sends them.
+  ///
+  /// @param from   Another rank, which sends as many bytes.
+  /// @param bytes  Memory for the bytes.
+  /// @param stop   Ends the call with Cancelled.
+  /// @throws RankError  if a rank fails.
+  /// @throws Cancelled  if a stop is requested.
+  void receive(Index from, std::span<std::byte> bytes, const std::stop_token& stop = {});
+  /// Tells all ranks whether one of them has found a mistake: a collective call.
+  ///
+  /// @param mistake  The mistake of this rank; empty: none.
+  /// @param stop     Ends the call with Cancelled.
+  /// @throws InvalidArgument  on all ranks, "rank 2: mistake", if there is one.
+  /// @throws RankError        if a rank fails.
+  /// @throws Cancelled        if a stop is requested.
+  void check(std::string_view mistake, const std::stop_token& stop = {});
   /// Ends the current call on all other ranks.
   ///
   /// @param text  Why: they throw RankError, "rank 2 of 8 failed: text".

@@ -97,9 +97,22 @@ class REGARD_EXPORT NpyReader {
   /// @throws DataError       "name: byte N: …" if the file is truncated or too long.
   /// @throws std::bad_alloc  if memory cannot be allocated.
   NpyArray read();
+  /// Reads some rows only: `first ≤ i < first + count` of the axis before the last, of all matrices. Call it once, instead
+  /// of read().
+  ///
+  /// @param first  First row.
+  /// @param count  Number of rows; with first, at most the extent of the axis.
+  /// @param seek   Moves the source to a byte of the file.
+  /// @return The rows, row-major. A file in column-major order is read whole.
+  /// @throws DataError        as read() does.
+  /// @throws InvalidArgument  if there are fewer than two axes, or no such rows.
+  /// @throws std::bad_alloc   if memory cannot be allocated.
+  NpyArray read_rows(Index first, Index count, const std::function<void(std::uint64_t)>& seek);
 
  private:
   void read_header();
+  // Brings elements that were read into the byte order and the type of memory.
+  void convert(NpyArray& array, Index count) const;
   Index stored_bytes() const;  // per element of the file
 
   ByteSource source_;
