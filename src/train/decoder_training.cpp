@@ -8,6 +8,7 @@
 //   grad_residual moves from right to left; every branch adds its gradient to it.
 //
 // Sums over rows are made sequence by sequence (rows_per_group = L), so that micro-batches give the bits of the whole.
+// In a chain of ranks, each group of gradients is received before it is added to, and then sent.
 // Read next: decoder_memory.h.
 #include "regard/train/decoder_training.h"
 
@@ -92,7 +93,20 @@ struct DecoderTraining<T>::State {
         now(config, options),
         token_gradient(config.tied ? model.table.value.size() : 0),
         output_gradient(config.tied ? model.table.value.size() : 0),
-        table_rows(static_cast<std::size_t>(config.tied ? config.vocabulary : 0)) {}
+        table_rows(static_cast<std::size_t>(config.tied ? config.vocabulary : 0)) {
+    // As in the arena, from its end.
+    T* end = gradients.data() + gradients.size();
+    const auto add_group = [&](T* begin) {
+      groups.push_back({begin, end});
+      end = begin;
+    };
+    add_group(model.norm.gain.gradient.data);
+    for (auto layer = model.layers.rbegin(); layer != model.layers.rend(); ++layer) {
+      if (config.feed_forward_kind != FeedForwardKind::none) add_group(layer->feed_forward_norm.gain.gradient.data);
+      add_group(layer->attention_norm.gain.gradient.data);
+    }
+    add_group(gradients.data());
+  }
 
   // ---- Views of the rows of a call.
   Index rows() const { return batch * length; }
@@ -409,15 +423,28 @@ struct DecoderTraining<T>::State {
     return now.grad_branch;
   }
   void backward(const AttentionObserver<T>& observer, const Runtime& runtime) {
-    restore_output_gradient();
-    linear_gradients({model.output, {}}, now.normed, now.logits, now.grad_branch, runtime);
-    std::fill_n(now.grad_residual, rows() * config.width, T{});
-    norm_backward(model.norm, now.inputs.back(), now.grad_branch, runtime);
+    auto group = groups.begin();
+    if (!receives()) restore_output_gradient();
+    add_to_group(*group++, [&] {
+      if (config.tied) receive(elements(model.table.gradient));
+      linear_gradients({model.output, {}}, now.normed, now.logits, now.grad_branch, runtime);
+      std::fill_n(now.grad_residual, rows() * config.width, T{});
+      norm_backward(model.norm, now.inputs.back(), now.grad_branch, runtime);
+    });
+    if (config.tied && !is_last()) send(elements(model.table.gradient));
     for (Index layer = config.num_layers - 1; layer >= 0; --layer) {
       if (options.recompute && layer + 1 < config.num_layers) layer_forward(layer, {}, true, runtime);
-      if (config.feed_forward_kind != FeedForwardKind::none) feed_forward_gradients(layer, runtime);
-      attention_gradients(layer, observer, runtime);
+      if (config.feed_forward_kind != FeedForwardKind::none)
+        add_to_group(*group++, [&] { feed_forward_gradients(layer, runtime); });
+      add_to_group(*group++, [&] { attention_gradients(layer, observer, runtime); });
     }
+    if (config.tied) {
+      tied_embedding_gradients(*group, runtime);
+    } else {
+      add_to_group(*group, [&] { embedding_gradients(model.table.gradient, accumulate, runtime); });
+    }
+  }
+  void embedding_gradients(const TensorView<T, 2>& grad_table, bool accumulates, const Runtime& runtime) {
     const internal::Timer timer(profile.embedding);
     if (dropout > 0) internal::drop(residual(now.grad_residual), residual_dropout(-1, 0), runtime);
     if (config.positions == PositionKind::learned) {
@@ -425,17 +452,39 @@ struct DecoderTraining<T>::State {
           of_rows(now.positions), residual(now.grad_residual),
           {.grad_table = model.positions.gradient, .accumulate = accumulate, .rows_per_group = length}, runtime);
     }
-    if (config.tied) {
-      add_token_gradient(runtime);
-    } else {
-      embedding_backward<T>(of_rows(now.tokens), residual(now.grad_residual),
-                            {.grad_table = model.table.gradient, .accumulate = accumulate, .rows_per_group = length},
-                            runtime);
-    }
+    embedding_backward<T>(of_rows(now.tokens), residual(now.grad_residual),
+                          {.grad_table = grad_table, .accumulate = accumulates, .rows_per_group = length}, runtime);
+  }
+
+  // ---- Sums over the pieces of a chain. Without a chain, nothing is received or sent.
+  bool receives() const { return piece.chain != nullptr && !piece.is_first; }
+  bool is_last() const { return piece.chain == nullptr || piece.is_last; }
+  static std::span<T> elements(const TensorView<T, 2>& matrix) {
+    return {matrix.data, static_cast<std::size_t>(matrix.size())};
+  }
+  template <class Element>
+  void receive(std::span<Element> sum) const {
+    if (!receives() || sum.empty()) return;
+    const internal::Timer timer(profile.messages);
+    piece.chain->receive(std::as_writable_bytes(sum));
+  }
+  template <class Element>
+  void send(std::span<Element> sum) const {
+    if (piece.chain == nullptr || sum.empty()) return;
+    const internal::Timer timer(profile.messages);
+    piece.chain->send(std::as_bytes(sum));
+  }
+  // add() adds the gradients of the call to those of a group. After the last piece they are the total.
+  template <class Add>
+  void add_to_group(std::span<T> group, const Add& add) const {
+    receive(group);
+    add();
+    send(group);
   }
 
   // The gradient of a tied table is that of the output plus that of the embedded tokens. Both are summed by themselves
-  // over accumulating calls, and added at the end of each call, for the rows that occurred as tokens only.
+  // over accumulating calls, and added at the end of each call, for the rows that occurred as tokens only. In a chain
+  // they are added after the last piece: until then the gradient of the output is being sent.
   void restore_output_gradient() {
     if (!config.tied) return;
     const Index width = config.width;
@@ -449,19 +498,48 @@ struct DecoderTraining<T>::State {
       }
     }
   }
-  void add_token_gradient(const Runtime& runtime) {
-    const Index width = config.width;
+  // `group` has the table and the positions.
+  void tied_embedding_gradients(std::span<T> group, const Runtime& runtime) {
+    const std::span<T> positions = elements(model.positions.gradient);
     const TensorView<T, 2> sums(token_gradient.data(), model.table.value.shape);
-    embedding_backward<T>(of_rows(now.tokens), residual(now.grad_residual),
-                          {.grad_table = sums, .accumulate = true, .rows_per_group = length}, runtime);
+    const std::span<char> occurred(table_rows);
+    receive(positions);
+    receive(elements(sums));
+    receive(occurred);
+    embedding_gradients(sums, true, runtime);
     for (Index row = 0; row < rows(); ++row)
       table_rows[static_cast<std::size_t>(now.tokens[static_cast<std::size_t>(row)])] = 1;
+    if (!is_last()) {
+      send(positions);
+      send(elements(sums));
+      send(occurred);
+      return;
+    }
+    add_token_gradient();
+    send(group);
+  }
+  void add_token_gradient() {
+    const internal::Timer timer(profile.embedding);
+    const Index width = config.width;
     for (Index row = 0; row < config.vocabulary; ++row) {
       if (table_rows[static_cast<std::size_t>(row)] == 0) continue;
       T* const gradient = model.table.gradient.pointer(row, 0);
+      const T* const sum = token_gradient.data() + row * width;
       std::copy_n(gradient, width, output_gradient.data() + row * width);
-      for (Index e = 0; e < width; ++e) gradient[e] += sums(row, e);
+      for (Index e = 0; e < width; ++e) gradient[e] += sum[e];
     }
+  }
+
+  double forward_backward(const TrainingBatch& given, bool accumulates, const ChainedPiece& of_chain,
+                          const AttentionObserver<T>& observer, const Runtime& given_runtime) {
+    const Runtime runtime = internal::with_scratch(given_runtime, scratch);
+    load(given);
+    accumulate = accumulates;
+    piece = of_chain;
+    forward({}, runtime);
+    const double result = loss({now.row_loss, {rows()}}, matrix(now.logits, config.vocabulary), runtime);
+    backward(observer, runtime);
+    return result;
   }
 
   DecoderConfig config;
@@ -475,6 +553,9 @@ struct DecoderTraining<T>::State {
   internal::ZeroedMemory<T> token_gradient;
   internal::ZeroedMemory<T> output_gradient;
   std::vector<char> table_rows;
+  // The gradients that are computed together, in the order of the backward pass: output and last norm, feed-forward and
+  // attention of each layer, tables.
+  std::vector<std::span<T>> groups;
 
   // Of the call.
   Index batch = 0;
@@ -484,6 +565,7 @@ struct DecoderTraining<T>::State {
   double dropout = 0;
   std::uint64_t dropout_seed = 0;
   bool accumulate = false;
+  ChainedPiece piece;
 
   mutable TrainingProfile profile;
   internal::ScratchMemory scratch;
@@ -536,15 +618,24 @@ const TrainingProfile& DecoderTraining<T>::profile() const {
 
 template <class T>
 double DecoderTraining<T>::forward_backward(const TrainingBatch& batch, bool accumulate,
-                                            const AttentionObserver<T>& observer, const Runtime& given) {
-  State& s = *state_;
-  const Runtime runtime = internal::with_scratch(given, s.scratch);
-  s.load(batch);
-  s.accumulate = accumulate;
-  s.forward({}, runtime);
-  const double loss = s.loss({s.now.row_loss, {s.rows()}}, s.matrix(s.now.logits, s.config.vocabulary), runtime);
-  s.backward(observer, runtime);
-  return loss;
+                                            const AttentionObserver<T>& observer, const Runtime& runtime) {
+  return state_->forward_backward(batch, accumulate, {}, observer, runtime);
+}
+
+template <class T>
+double DecoderTraining<T>::forward_backward_in_chain(const TrainingBatch& batch, const ChainedPiece& piece,
+                                                     const Runtime& runtime) {
+  if (piece.chain == nullptr) internal::reject("chain is null; expected the ranks of the piece");
+  return state_->forward_backward(batch, !piece.is_first, piece, {}, runtime);
+}
+
+template <class T>
+void DecoderTraining<T>::receive_gradients(GradientChain& chain, bool passes_on) {
+  const internal::Timer timer(state_->profile.messages);
+  for (const std::span<T> group : state_->groups) {
+    chain.receive(std::as_writable_bytes(group));
+    if (passes_on) chain.send(std::as_bytes(group));
+  }
 }
 
 template <class T>

@@ -4,7 +4,9 @@
 //
 //     step s:  examples s · B … s · B + B − 1 ─▶ micro-batches, whose gradients accumulate ─▶ optimizer_step
 //
-// The loss of a step is summed over its rows in order, in double, so that micro-batches do not change it.
+// The loss of a step is summed over its rows in order, in double, so that micro-batches do not change it. In a chain of
+// ranks, each computes some pieces of the batch and then has the gradients of all; everything else is done by every
+// rank, on equal values.
 // Read next: divergence.cpp.
 #include "regard/train/trainer.h"
 
@@ -12,9 +14,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
 #include <variant>
 
 #include "divergence.h"
+#include "regard/io/json_writer.h"
+#include "regard/io/sha256.h"
 #include "regard/random.h"
 #include "regard/train/optimizer.h"
 #include "scratch_memory.h"
@@ -85,6 +90,24 @@ double added(double sum, const TensorView<const T, 2>& rows) {
   return sum;
 }
 
+// Throws on every rank if a value is not the same on all.
+void expect_equal(GradientChain& chain, Index value, const char* what) {
+  const Index highest = chain.largest(value), lowest = -chain.largest(-value);
+  if (highest != lowest)
+    throw InvalidArgument(fmt::format("Trainer: {} differ between ranks; expected the same on all", what));
+}
+
+// Almost certainly another number for other settings or other examples.
+Index run_digest(const TrainingSettings& settings, const TrainingData& data) {
+  JsonWriter json;
+  json.begin_object();
+  write_training_settings(json, settings);
+  for (const auto& [name, value] : data.identity) json.string(name, value);
+  json.end_object();
+  const std::string text = decoder_config_json(settings.model) + json.take();
+  return std::stoll(sha256(std::as_bytes(std::span(text))).substr(0, 15), nullptr, 16);
+}
+
 using AnyRun = std::variant<std::unique_ptr<Run<float>>, std::unique_ptr<Run<double>>>;
 
 AnyRun make_run(const TrainingSettings& settings) {
@@ -100,9 +123,10 @@ TrainingDiverged::TrainingDiverged(const std::string& message, Index at_step, In
 TrainingDiverged::~TrainingDiverged() = default;
 
 struct Trainer::State {
-  State(const TrainingSettings& given, std::shared_ptr<const BatchSource> from)
+  State(const TrainingSettings& given, std::shared_ptr<const BatchSource> from, GradientChain* ranks)
       : settings(completed(given)),
         source(std::move(from)),
+        chain(ranks != nullptr && ranks->num_ranks() > 1 ? ranks : nullptr),
         examples(settings.batch, settings.length),
         evaluated(settings.micro_batch, settings.length),
         run(make_run(settings)) {}
@@ -117,14 +141,22 @@ struct Trainer::State {
   }
   Index step() const { return static_cast<Index>(history.size()); }
 
+  // Computes the gradients of the step, and returns the sum of the losses of all targets.
+  template <class T>
+  double sum_gradients(Run<T>& of, const Runtime& runtime);
+  template <class T>
+  double sum_gradients_in_chain(Run<T>& of, const Runtime& runtime);
   template <class T>
   TrainingStep advance(Run<T>& of, const Runtime& runtime);
   template <class T>
   Evaluation evaluate(Run<T>& of, TaskSplit split, Index count, const AblatedHead& ablated, Index first,
                       const Runtime& runtime);
+  std::string save(const std::string& folder, const std::vector<CheckpointFile>& files);
 
   TrainingSettings settings;
   std::shared_ptr<const BatchSource> source;
+  GradientChain* chain;  // nullptr: one rank
+  double chain_loss = 0;
   Examples examples;
   Examples evaluated;
   AnyRun run;
@@ -137,9 +169,7 @@ struct Trainer::State {
 };
 
 template <class T>
-TrainingStep Trainer::State::advance(Run<T>& of, const Runtime& runtime) {
-  TrainingStep result{.step = step()};
-  examples.draw(*source, settings.seed, TaskSplit::train, step() * settings.batch, settings.batch);
+double Trainer::State::sum_gradients(Run<T>& of, const Runtime& runtime) {
   double sum = 0;
   for (Index begin = 0; begin < settings.batch; begin += settings.micro_batch) {
     const TrainingBatch batch = batch_of(begin, std::min(begin + settings.micro_batch, settings.batch));
@@ -147,15 +177,54 @@ TrainingStep Trainer::State::advance(Run<T>& of, const Runtime& runtime) {
     sum = added(sum, of.model.row_losses());
     if (!std::isfinite(sum)) internal::throw_diverged(of.model, settings, batch, step(), runtime);
   }
-  result.loss = examples.num_targets > 0 ? sum / static_cast<double>(examples.num_targets) : 0;
-  // A stop would leave some parameters updated and others not.
-  Runtime unstopped = with_scratch(runtime, of.optimizer_memory);
+  return sum;
+}
+
+template <class T>
+double Trainer::State::sum_gradients_in_chain(Run<T>& of, const Runtime& runtime) {
+  const Index ranks = chain->num_ranks(), rank = chain->rank();
+  const BatchPieces pieces = batch_pieces(settings.batch, settings.micro_batch, ranks);
+  const Index rank_of_last = (pieces.count - 1) % ranks;
+  const bool next_has_total = (rank + 1) % ranks == rank_of_last;
+  const std::span<double> loss(&chain_loss, 1);
+  for (Index piece = rank; piece < pieces.count; piece += ranks) {
+    const ChainedPiece place{.chain = chain, .is_first = piece == 0, .is_last = piece + 1 == pieces.count};
+    of.model.forward_backward_in_chain(batch_of(pieces.first(piece), pieces.first(piece + 1)), place, runtime);
+    if (!place.is_first) chain->receive(std::as_writable_bytes(loss));
+    chain_loss = added(place.is_first ? 0 : chain_loss, of.model.row_losses());
+    chain->send(std::as_bytes(loss));
+  }
+  if (rank != rank_of_last) {
+    of.model.receive_gradients(*chain, !next_has_total);
+    chain->receive(std::as_writable_bytes(loss));
+    if (!next_has_total) chain->send(std::as_bytes(loss));
+  }
+  chain->finish();
+  if (!std::isfinite(chain_loss))
+    internal::throw_diverged(of.model, settings, batch_of(0, settings.batch), step(), runtime);
+  return chain_loss;
+}
+
+template <class T>
+TrainingStep Trainer::State::advance(Run<T>& of, const Runtime& runtime) {
+  TrainingStep result{.step = step()};
+  examples.draw(*source, settings.seed, TaskSplit::train, step() * settings.batch, settings.batch);
+  // A stop would leave some parameters updated and others not, or other ranks waiting.
+  Runtime unstopped = runtime;
   unstopped.stop = {};
-  throw_if_stopped(runtime.stop, "Trainer::step");
+  double sum = 0;
+  if (chain != nullptr) {
+    if (chain->largest(runtime.stop.stop_requested() ? 1 : 0) != 0) throw Cancelled("Trainer::step was stopped");
+    sum = sum_gradients_in_chain(of, unstopped);
+  } else {
+    sum = sum_gradients(of, runtime);
+    throw_if_stopped(runtime.stop, "Trainer::step");
+  }
+  result.loss = examples.num_targets > 0 ? sum / static_cast<double>(examples.num_targets) : 0;
   is_broken = true;
   const OptimizerStep done =
       optimizer_step<T>(settings, of.model.description(), of.model.parameters(), of.model.gradients(), of.first_moment,
-                        of.second_moment, step(), of.scratch, unstopped);
+                        of.second_moment, step(), of.scratch, with_scratch(unstopped, of.optimizer_memory));
   is_broken = false;
   if (!std::isfinite(done.gradient_norm)) internal::throw_diverged_gradient(of.model, step());
   result.gradient_norm = done.gradient_norm;
@@ -196,7 +265,8 @@ Evaluation Trainer::State::evaluate(Run<T>& of, TaskSplit split, Index count, co
   return result;
 }
 
-Trainer::Trainer(const TrainingSettings& settings, std::shared_ptr<const BatchSource> source, const Runtime& runtime) {
+Trainer::Trainer(const TrainingSettings& settings, std::shared_ptr<const BatchSource> source, const Runtime& runtime,
+                 GradientChain* chain) {
   const auto check = [](const char* name, Index value, Index expected) {
     if (value == expected) return;
     throw InvalidArgument(fmt::format("Trainer: {} is {}; expected {}, as in the source", name, value, expected));
@@ -205,7 +275,9 @@ Trainer::Trainer(const TrainingSettings& settings, std::shared_ptr<const BatchSo
   const TrainingSettings all = completed(settings);
   check("vocabulary", all.model.vocabulary, source->vocabulary());
   check("length", all.length, source->length());
-  state_ = std::make_unique<State>(all, std::move(source));
+  state_ = std::make_unique<State>(all, std::move(source), chain);
+  if (state_->chain != nullptr)
+    expect_equal(*chain, run_digest(all, state_->source->data()), "the settings or the examples");
   std::visit(
       [&](auto& run) { initialize(run->model.description(), run->model.parameters(), state_->settings.seed, runtime); },
       state_->run);
@@ -224,7 +296,16 @@ std::size_t Trainer::num_bytes() const {
 
 TrainingStep Trainer::step(const Runtime& runtime) {
   if (state_->is_broken) throw InvalidArgument("Trainer::step: an earlier step failed; expected resume() first");
-  return std::visit([&](auto& run) { return state_->advance(*run, runtime); }, state_->run);
+  try {
+    return std::visit([&](auto& run) { return state_->advance(*run, runtime); }, state_->run);
+  } catch (const TrainingDiverged&) {
+    throw;  // on every rank
+  } catch (const Cancelled&) {
+    throw;  // likewise
+  } catch (...) {
+    if (state_->chain != nullptr) state_->chain->abandon();
+    throw;
+  }
 }
 
 Evaluation Trainer::evaluate(TaskSplit split, Index count, const AblatedHead& ablated, Index first,
@@ -235,21 +316,36 @@ Evaluation Trainer::evaluate(TaskSplit split, Index count, const AblatedHead& ab
                     state_->run);
 }
 
+std::string Trainer::State::save(const std::string& folder, const std::vector<CheckpointFile>& files) {
+  if (saved_run == folder && saved_step == step()) return saved_path;
+  TrainingState state{settings, source->data(), history, source->files()};
+  state.files.insert(state.files.end(), files.begin(), files.end());
+  saved_path = std::visit(
+      [&]<class T>(const std::unique_ptr<Run<T>>& of) {
+        internal::check_parameters(of->model, step());
+        return save_checkpoint<T>(folder, state, {of->model.parameters(), of->first_moment, of->second_moment});
+      },
+      run);
+  saved_run = folder;
+  saved_step = step();
+  return saved_path;
+}
+
 std::string Trainer::save(const std::string& run, const std::vector<CheckpointFile>& files) {
   State& s = *state_;
   if (s.is_broken) throw InvalidArgument("Trainer::save: an earlier step failed; expected resume() first");
-  if (s.saved_run == run && s.saved_step == s.step()) return s.saved_path;
-  TrainingState state{s.settings, s.source->data(), s.history, s.source->files()};
-  state.files.insert(state.files.end(), files.begin(), files.end());
-  s.saved_path = std::visit(
-      [&]<class T>(const std::unique_ptr<Run<T>>& of) {
-        internal::check_parameters(of->model, s.step());
-        return save_checkpoint<T>(run, state, {of->model.parameters(), of->first_moment, of->second_moment});
-      },
-      s.run);
-  s.saved_run = run;
-  s.saved_step = s.step();
-  return s.saved_path;
+  if (s.chain == nullptr) return s.save(run, files);
+  std::exception_ptr error;
+  std::string path;
+  try {
+    if (s.chain->rank() == 0) path = s.save(run, files);
+  } catch (...) {
+    error = std::current_exception();
+  }
+  const bool failed = s.chain->largest(error != nullptr ? 1 : 0) != 0;
+  if (error != nullptr) std::rethrow_exception(error);
+  if (failed) throw DataError(run + ": rank 0 could not save a checkpoint");
+  return path;
 }
 
 LoadedCheckpoint Trainer::resume(const std::string& path, const std::stop_token& stop) {
@@ -260,6 +356,8 @@ LoadedCheckpoint Trainer::resume(const std::string& path, const std::stop_token&
       },
       s.run);
   s.history = loaded.state.history;
+  s.is_broken = s.chain != nullptr;
+  if (s.chain != nullptr) expect_equal(*s.chain, s.step(), "the steps of the checkpoints");
   s.is_broken = false;
   s.saved_step = -1;
   return loaded;

@@ -57,9 +57,11 @@ TrainingSubject text_subject(std::string_view text, const Vocabulary& vocabulary
   return subject;
 }
 
-WatchedRun::WatchedRun(TrainingSubject subject, std::string command, Index max_snapshots, const Runtime& runtime)
+WatchedRun::WatchedRun(TrainingSubject subject, std::string command, Index max_snapshots, const Runtime& runtime,
+                       GradientChain* chain)
     : subject_(std::move(subject)),
-      trainer_(subject_.settings, subject_.source, runtime),
+      trainer_(subject_.settings, subject_.source, runtime, chain),
+      observes_(chain == nullptr || chain->rank() == 0),
       probe_(subject_.probe()),
       snapshots_(snapshot_steps(subject_.settings.steps, max_snapshots)) {
   record_.command = std::move(command);
@@ -88,7 +90,7 @@ LoadedCheckpoint WatchedRun::resume(const std::string& path, const std::stop_tok
 
 const CurvePoint& WatchedRun::step(const Runtime& runtime) {
   using Clock = std::chrono::steady_clock;
-  const bool watched = std::binary_search(snapshots_.begin(), snapshots_.end(), steps_done());
+  const bool watched = observes_ && std::binary_search(snapshots_.begin(), snapshots_.end(), steps_done());
   if (watched) observe(runtime);
   const auto begin = Clock::now();
   const TrainingStep done = trainer_.step(runtime);
@@ -115,6 +117,7 @@ void WatchedRun::evaluate(CurvePoint& point, const Runtime& runtime) {
 void WatchedRun::finish(const Runtime& runtime) { observe(runtime); }
 
 void WatchedRun::observe(const Runtime& runtime) {
+  if (!observes_) return;
   if (!record_.snapshots.empty() && record_.snapshots.back().step == steps_done()) return;
   record_.snapshots.push_back(
       trainer_.visit_model([&](auto& model) { return observe_heads(model, probe_, steps_done(), runtime); }));

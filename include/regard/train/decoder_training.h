@@ -29,6 +29,7 @@
 
 #include "regard/model/decoder.h"
 #include "regard/runtime.h"
+#include "regard/train/gradient_chain.h"
 
 namespace regard::inline v0 {
 
@@ -84,6 +85,7 @@ struct TrainingProfile {
   double embedding = 0;    ///< Embeddings and their gradients.
   double loss = 0;         ///< Softmax and cross-entropy.
   double residual = 0;     ///< Sums in the residual stream, and dropout.
+  double messages = 0;     ///< Messages of a GradientChain, with waiting for other ranks.
 };
 
 /// A decoder, its gradients, and the memory of a training step.
@@ -137,6 +139,25 @@ class REGARD_EXPORT DecoderTraining {
   /// @throws Cancelled        if a stop is requested. The gradients are then undefined.
   double forward_backward(const TrainingBatch& batch, bool accumulate = false,
                           const AttentionObserver<T>& observer = {}, const Runtime& runtime = {});
+
+  /// Computes the loss of one piece of a batch that several ranks compute, and adds its gradients to the sums of the
+  /// pieces before it, which are received and sent layer by layer (gradient_chain.h).
+  ///
+  /// Afterwards gradients() are the total on the rank of the last piece, which has sent it to the next rank. The other
+  /// ranks receive it by receive_gradients().
+  ///
+  /// @param batch    Tokens and targets of the piece, with TrainingBatch::num_targets and first_sequence.
+  /// @param piece    The ranks, and the place of the piece.
+  /// @param runtime  Threads and scratch memory. A stop would leave other ranks waiting.
+  /// @return As forward_backward().
+  /// @throws InvalidArgument  before any work, if an argument is invalid.
+  double forward_backward_in_chain(const TrainingBatch& batch, const ChainedPiece& piece, const Runtime& runtime = {});
+
+  /// Receives the total of forward_backward_in_chain(), on a rank that has not computed the last piece.
+  ///
+  /// @param chain      The ranks.
+  /// @param passes_on  Whether to send it to the next rank: unless that rank has computed the last piece.
+  void receive_gradients(GradientChain& chain, bool passes_on);
 
   /// Computes the loss of a batch, without gradients.
   ///

@@ -8,8 +8,8 @@
 ///                                                    └─▶ TrainingDiverged             └─◀ resume
 /// @endverbatim
 ///
-/// The settings and the source determine every bit of a run: the number of threads, micro_batch, recompute, evaluation,
-/// saving and resuming change none.
+/// The settings and the source determine every bit of a run: the number of threads, the number of ranks, micro_batch,
+/// recompute, evaluation, saving and resuming change none.
 ///
 /// Read next: src/train/trainer.cpp, batch_source.h, checkpoint.h, decoder_training.h.
 #pragma once
@@ -24,6 +24,7 @@
 #include "regard/train/batch_source.h"
 #include "regard/train/checkpoint.h"
 #include "regard/train/decoder_training.h"
+#include "regard/train/gradient_chain.h"
 #include "regard/train/settings.h"
 
 namespace regard::inline v0 {
@@ -57,6 +58,10 @@ struct Evaluation {
 
 /// A training run.
 ///
+/// With a GradientChain, each rank has a Trainer with the same settings and examples, and every rank calls step(),
+/// save() and resume() at the same points. All ranks have equal parameters after each step, those of a run without a
+/// chain; only rank 0 writes files.
+///
 /// @par Example
 /// @code{.cpp}
 /// const TrainingTask& task = find_task("induction");
@@ -71,10 +76,13 @@ class REGARD_EXPORT Trainer {
   /// @param settings  The settings; zeros stand for the values of completed().
   /// @param source    Source of the examples.
   /// @param runtime   Threads and cancellation, here only for the initialization.
-  /// @throws InvalidArgument  if a setting is out of range, or if vocabulary or length are not those of the source.
+  /// @param chain     The ranks that compute each step together, which must outlive the trainer; nullptr: one machine.
+  /// @throws InvalidArgument  if a setting is out of range, if vocabulary or length are not those of the source, or, on
+  ///                          every rank, if settings or examples differ between ranks.
   /// @throws std::bad_alloc   if memory cannot be allocated.
   /// @throws Cancelled        if a stop is requested.
-  Trainer(const TrainingSettings& settings, std::shared_ptr<const BatchSource> source, const Runtime& runtime = {});
+  Trainer(const TrainingSettings& settings, std::shared_ptr<const BatchSource> source, const Runtime& runtime = {},
+          GradientChain* chain = nullptr);
   ~Trainer();
   Trainer(Trainer&&) noexcept;             ///< Moves; the other object can only be destroyed.
   Trainer& operator=(Trainer&&) noexcept;  ///< Moves; the other object can only be destroyed.
@@ -92,7 +100,8 @@ class REGARD_EXPORT Trainer {
 
   /// Performs one optimizer step.
   ///
-  /// @param runtime  Threads, scratch memory and cancellation. A stop is honoured before the parameters change.
+  /// @param runtime  Threads, scratch memory and cancellation. A stop is honoured before the parameters change; in a
+  ///                 chain before the step, on every rank if one of them is stopped.
   /// @return Loss, norm and learning rate.
   /// @throws TrainingDiverged  if the loss or a gradient is not finite. The message names step, layer and operation.
   /// @throws Cancelled         if a stop is requested. The run is then as before the call.
@@ -112,12 +121,13 @@ class REGARD_EXPORT Trainer {
                       const Runtime& runtime = {});
 
   /// Saves a checkpoint, see save_checkpoint(). Without a step since the last save to this folder nothing is written.
+  /// In a chain rank 0 saves it, and the checkpoint does not depend on the number of ranks.
   ///
   /// @param run    Path of the run's folder.
   /// @param files  Files to keep in addition to those of the source.
-  /// @return Path of the checkpoint.
+  /// @return Path of the checkpoint; empty on ranks other than 0.
   /// @throws TrainingDiverged  if a parameter is not finite. Earlier checkpoints are unchanged.
-  /// @throws DataError         as save_checkpoint() does.
+  /// @throws DataError         as save_checkpoint() does, and on the other ranks if rank 0 throws.
   std::string save(const std::string& run, const std::vector<CheckpointFile>& files = {});
 
   /// Continues the run of a checkpoint.
@@ -126,6 +136,7 @@ class REGARD_EXPORT Trainer {
   /// @param stop  Stop token, polled while files are read.
   /// @return The checkpoint: its files, and a warning if the bits will not be those of an uninterrupted run.
   /// @throws DataError  as load_checkpoint() does. The run is then as before the call.
+  /// @throws InvalidArgument  on every rank, if ranks find checkpoints of different steps.
   /// @throws Cancelled  if a stop is requested.
   LoadedCheckpoint resume(const std::string& path, const std::stop_token& stop = {});
 

@@ -66,7 +66,8 @@ REGARD_EXPORT TrainingSubject text_subject(std::string_view text, const Vocabula
                                            TrainingSettings settings, const std::string& source = "text",
                                            const std::stop_token& stop = {});
 
-/// A training run with its record.
+/// A training run with its record. In a chain of ranks, heads are observed and the model is evaluated by rank 0, whose
+/// record is that of a run without a chain.
 ///
 /// @par Example
 /// @code{.cpp}
@@ -84,11 +85,12 @@ class REGARD_EXPORT WatchedRun {
   /// @param command        The command that the record states.
   /// @param max_snapshots  Largest number of snapshots, as for snapshot_steps().
   /// @param runtime        Threads and cancellation.
+  /// @param chain          The ranks, as for Trainer; nullptr: one machine.
   /// @throws InvalidArgument  as Trainer and snapshot_steps() do.
   /// @throws std::bad_alloc   if memory cannot be allocated.
   /// @throws Cancelled        if a stop is requested.
   explicit WatchedRun(TrainingSubject subject, std::string command = "", Index max_snapshots = 60,
-                      const Runtime& runtime = {});
+                      const Runtime& runtime = {}, GradientChain* chain = nullptr);
 
   /// Returns what it is trained on.
   const TrainingSubject& subject() const { return subject_; }
@@ -130,13 +132,14 @@ class REGARD_EXPORT WatchedRun {
 
  private:
   Index steps_done() const { return static_cast<Index>(trainer_.history().size()); }
-  // Adds a snapshot, unless there is one of this step.
+  // Adds a snapshot, unless there is one of this step, or another rank observes.
   void observe(const Runtime& runtime);
   // Sets what is measured at a snapshot.
   void evaluate(CurvePoint& point, const Runtime& runtime);
 
   TrainingSubject subject_;
   Trainer trainer_;
+  bool observes_;  // rank 0
   ProbeSequences probe_;
   std::vector<Index> snapshots_;  // steps
   TrainingRecord record_;

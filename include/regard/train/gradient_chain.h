@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Data-parallel training: ranks that sum their gradients one after the other, with the bits of one machine.
+///
+/// @verbatim
+///     sequences of a step   │ piece 0 │ piece 1 │ piece 2 │ …         piece k is computed by rank k mod N
+///     each gradient         0 ─▶ + g₀ ─▶ + g₁ ─▶ + g₂ ─▶ … ─▶ total   the sum moves to the next rank of the ring
+///     total                 the rank of the last piece ─▶ next ─▶ … ─▶ every rank
+/// @endverbatim
+///
+/// The interface that Trainer and DecoderTraining use; how bytes travel is left to the implementation. Gradients of the
+/// last layer are passed on while those of the layer before it are computed, so that ranks work at the same time.
+/// Derivation: docs/derivations/ranks.md.
+///
+/// Read next: trainer.h, src/train/decoder_training.cpp.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "regard/export.h"
+#include "regard/tensor.h"
+
+namespace regard::inline v0 {
+
+/// N ranks in a ring. Each rank has an object of its own, and calls its functions from one thread.
+///
+/// Messages from a rank to the next one arrive in the order in which they were sent, and receive() asks for the sizes
+/// that were sent. Every function may throw what the implementation throws if another rank fails.
+class REGARD_EXPORT GradientChain {
+ public:
+  virtual ~GradientChain();  ///< Destroys the object.
+
+  /// Returns the number of this rank, from 0 to N − 1.
+  virtual Index rank() const = 0;
+  /// Returns N, the number of ranks.
+  virtual Index num_ranks() const = 0;
+
+  /// Receives the next message of the rank before this one, (rank − 1) mod N.
+  ///
+  /// @param bytes  Set to the message; at least one byte.
+  virtual void receive(std::span<std::byte> bytes) = 0;
+  /// Sends a message to the rank after this one, (rank + 1) mod N, without waiting for that rank to receive it.
+  ///
+  /// @param bytes  The message, at least one byte. The caller leaves it unchanged until it receives a message into
+  ///               these bytes, or until finish() or abandon() returns.
+  virtual void send(std::span<const std::byte> bytes) = 0;
+  /// Waits until every message of send() has left its bytes. Called at the end of each step.
+  virtual void finish() = 0;
+  /// Gives up: no byte of a message is read or written any more, and other ranks are made to fail instead of waiting.
+  /// Called if a step ends by an exception; the object can then only be destroyed.
+  virtual void abandon() noexcept = 0;
+
+  /// Returns the largest of the values of all ranks. Every rank calls it at the same point.
+  ///
+  /// @param value  The value of this rank.
+  /// @return The largest value, on every rank.
+  virtual Index largest(Index value) = 0;
+};
+
+/// The sequences of a step as contiguous pieces, which ranks compute in turn.
+struct BatchPieces {
+  Index batch = 0;  ///< Number of sequences.
+  Index count = 0;  ///< Number of pieces. None is empty, and their sizes differ by at most one.
+  /// Returns the first sequence of a piece; for `piece = count` the number of sequences.
+  Index first(Index piece) const { return piece * batch / count; }
+};
+
+/// Divides a batch into as few pieces as possible, of which every rank has the same number as far as there are
+/// sequences. With N > batch, ranks from `batch` on have none.
+///
+/// @param batch        Number of sequences, at least 1.
+/// @param micro_batch  Largest number of sequences of a piece, at least 1.
+/// @param num_ranks    N, at least 1.
+/// @return `min(batch, N · ⌈batch / (N · micro_batch)⌉)` pieces.
+REGARD_EXPORT BatchPieces batch_pieces(Index batch, Index micro_batch, Index num_ranks);
+
+/// A call of DecoderTraining::forward_backward_in_chain() for one piece.
+struct ChainedPiece {
+  GradientChain* chain = nullptr;  ///< The ranks, at least two; not nullptr.
+  bool is_first = false;           ///< Whether it is the first piece, for which no sum is received.
+  bool is_last = false;            ///< Whether it is the last piece, whose sums are the total.
+};
+
+}  // namespace regard::inline v0
