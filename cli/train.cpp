@@ -7,13 +7,14 @@
 //     record ─▶ the story on the terminal, --watch page, --log, --plot, --json
 //
 // SIGINT and SIGTERM end the loop after the current step: everything is saved and written, and the exit code is 128 +
-// the number of the signal.
+// the number of the signal. In a chain of ranks, every rank takes the steps, and rank 0 alone prints and writes.
 // Read next: train_options.h, regard/train/watched_run.h, regard/train/record.h.
 #include <fmt/format.h>
 #include <signal.h>
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 
 #include "program.h"
 #include "progress.h"
@@ -56,17 +57,30 @@ class DeferredSignals {
 
 constexpr Index kEvaluatedAfterSignal = 32;  // examples
 
-void take_steps(WatchedRun& run, const TrainArguments& arguments, Index checkpoint_every) {
+// Whether this rank prints and writes.
+bool is_first(const GradientChain* chain) { return chain == nullptr || chain->rank() == 0; }
+
+// The signal that this rank or another one has received, 0 if none has. All ranks call it at the same points.
+int agreed_signal(GradientChain* chain) {
+  return chain == nullptr ? received_signal : static_cast<int>(chain->largest(received_signal));
+}
+
+// Returns the signal that has ended the loop, or 0.
+int take_steps(WatchedRun& run, const TrainArguments& arguments, Index checkpoint_every, GradientChain* chain) {
   const TrainingSettings& settings = run.subject().settings;
-  Progress progress("train");
-  while (!run.done() && received_signal == 0) {
+  std::optional<Progress> progress;
+  if (is_first(chain)) progress.emplace("train");
+  while (!run.done() && agreed_signal(chain) == 0) {
     const CurvePoint& point = run.step();
-    progress.note(fmt::format("loss {:.3f}  {:.0f} tokens/s", point.loss, point.tokens_per_second.value_or(0)));
-    progress.update(point.step + 1, settings.steps);
+    if (progress) {
+      progress->note(fmt::format("loss {:.3f}  {:.0f} tokens/s", point.loss, point.tokens_per_second.value_or(0)));
+      progress->update(point.step + 1, settings.steps);
+    }
     if (!arguments.run.empty() && (point.step + 1) % checkpoint_every == 0) run.trainer().save(arguments.run);
   }
   run.finish();
   if (!arguments.run.empty()) run.trainer().save(arguments.run);
+  return agreed_signal(chain);
 }
 
 // The text of an output file by its extension.
@@ -135,8 +149,12 @@ void check(const TrainArguments& arguments) {
     throw UsageError("--log " + arguments.log + " does not end in .csv or .json");
 }
 
-void train(const TrainArguments& arguments) {
-  if (arguments.list) return write_stdout(arguments.json ? task_list_json() : task_list_text());
+// chain: the ranks of the run; nullptr: this process alone.
+void train(const TrainArguments& arguments, GradientChain* chain) {
+  const auto print = [chain](const std::string& text) {
+    if (is_first(chain)) write_stdout(text);
+  };
+  if (arguments.list) return print(arguments.json ? task_list_json() : task_list_text());
   check(arguments);
   std::optional<TrainingState> stored;
   if (arguments.resume) {
@@ -147,21 +165,22 @@ void train(const TrainArguments& arguments) {
   const TrainingSubject subject = subject_of(arguments, stored ? &*stored : nullptr);
   const Index checkpoint_every = checkpoint_interval(arguments, subject.settings.steps);
   const Index evaluated = evaluated_at_end(arguments);
-  if (arguments.dry_run) return write_stdout(plan_text(subject));
+  if (arguments.dry_run) return print(plan_text(subject));
   const Index max_snapshots = arguments.snapshots.empty() ? 60 : parse_integer("--snapshots", arguments.snapshots);
   usage("--snapshots", [&] { return snapshot_steps(subject.settings.steps, max_snapshots); });
-  WatchedRun run(subject, command_line(), max_snapshots);
+  WatchedRun run(subject, command_line(), max_snapshots, {}, chain);
   if (arguments.resume) {
     const LoadedCheckpoint loaded = run.resume(arguments.run);
-    if (!loaded.warning.empty()) fmt::print(stderr, "regard: {}\n", escape_for_terminal(loaded.warning));
+    if (!loaded.warning.empty() && is_first(chain))
+      fmt::print(stderr, "regard: {}\n", escape_for_terminal(loaded.warning));
   }
-  if (!arguments.json) write_stdout(plan_text(subject));
+  if (!arguments.json) print(plan_text(subject));
   int signal = 0;
   {
     const DeferredSignals signals;
-    take_steps(run, arguments, checkpoint_every);
-    signal = received_signal;
+    signal = take_steps(run, arguments, checkpoint_every, chain);
   }
+  if (!is_first(chain)) return;
   const Evaluation held_out =
       run.trainer().evaluate(TaskSplit::held_out, signal != 0 ? std::min(kEvaluatedAfterSignal, evaluated) : evaluated);
   write_outputs(run, arguments);
@@ -211,7 +230,7 @@ void add_train(CLI::App& app) {
       "A run is determined by its settings, its seed and its task or text: the number\n"
       "of threads, --micro-batch and --recompute change no bit. docs/guide/training.md\n"
       "explains the tasks and the page.");
-  command->callback([arguments] { train(*arguments); });
+  command->callback([arguments] { train(*arguments, nullptr); });
 }
 
 }  // namespace regard::program

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <vector>
 
 #include "regard/io/json_writer.h"
 #include "regard/io/utf8.h"
@@ -148,14 +149,15 @@ std::string result_text(const Evaluation& held_out, const WatchedRun& run) {
 std::string profile_text(const Trainer& trainer, double seconds) {
   const TrainingProfile profile =
       const_cast<Trainer&>(trainer).visit_model([](auto& model) { return model.profile(); });
-  const std::array<std::pair<const char*, double>, 8> parts{{{"linear products", profile.products},
-                                                             {"attention", profile.attention},
-                                                             {"norms", profile.norms},
-                                                             {"activations", profile.activations},
-                                                             {"rotation", profile.rotation},
-                                                             {"embedding", profile.embedding},
-                                                             {"loss", profile.loss},
-                                                             {"residual sums", profile.residual}}};
+  std::vector<std::pair<const char*, double>> parts{{"linear products", profile.products},
+                                                    {"attention", profile.attention},
+                                                    {"norms", profile.norms},
+                                                    {"activations", profile.activations},
+                                                    {"rotation", profile.rotation},
+                                                    {"embedding", profile.embedding},
+                                                    {"loss", profile.loss},
+                                                    {"residual sums", profile.residual}};
+  if (profile.messages > 0) parts.push_back({"other ranks", profile.messages});
   double sum = 0;
   for (const auto& [name, part] : parts) sum += part;
   std::string text = "  part              share of forward and backward\n";
