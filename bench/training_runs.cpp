@@ -126,7 +126,7 @@ int training_batch(const void* run, std::int64_t step, std::int64_t* tokens, std
   });
 }
 
-// seconds: those of TrainingProfile, in its order, since the run began.
+// seconds: those of TrainingProfile but messages, in its order, since the run began.
 void training_profile(void* run, double* seconds) {
   const TrainingProfile profile =
       static_cast<Run*>(run)->trainer->visit_model([](auto& model) { return model.profile(); });
