@@ -462,6 +462,21 @@ struct DecoderTraining<T>::State {
   static std::span<T> elements(const TensorView<T, 2>& matrix) {
     return {matrix.data, static_cast<std::size_t>(matrix.size())};
   }
+  // Announces what backward() receives, in its order.
+  void expect_sums() {
+    if (!receives()) return;
+    const auto expect = [&](auto sum) {
+      if (!sum.empty()) piece.chain->expect(std::as_writable_bytes(sum));
+    };
+    for (std::size_t i = 0; i + 1 < groups.size(); ++i) {
+      expect(groups[i]);
+      if (i == 0 && config.tied) expect(elements(model.table.gradient));
+    }
+    if (!config.tied) return expect(groups.back());
+    expect(elements(model.positions.gradient));
+    expect(std::span(token_gradient.data(), token_gradient.size()));
+    expect(std::span(table_rows));
+  }
   template <class Element>
   void receive(std::span<Element> sum) const {
     if (!receives() || sum.empty()) return;
@@ -536,6 +551,7 @@ struct DecoderTraining<T>::State {
     load(given);
     accumulate = accumulates;
     piece = of_chain;
+    expect_sums();
     forward({}, runtime);
     const double result = loss({now.row_loss, {rows()}}, matrix(now.logits, config.vocabulary), runtime);
     backward(observer, runtime);
@@ -632,6 +648,7 @@ double DecoderTraining<T>::forward_backward_in_chain(const TrainingBatch& batch,
 template <class T>
 void DecoderTraining<T>::receive_gradients(GradientChain& chain, bool passes_on) {
   const internal::Timer timer(state_->profile.messages);
+  for (const std::span<T> group : state_->groups) chain.expect(std::as_writable_bytes(group));
   for (const std::span<T> group : state_->groups) {
     chain.receive(std::as_writable_bytes(group));
     if (passes_on) chain.send(std::as_bytes(group));

@@ -8,6 +8,7 @@
 namespace regard::inline v0 {
 
 GradientChain::~GradientChain() = default;
+void GradientChain::expect(std::span<std::byte>) {}
 
 BatchPieces batch_pieces(Index batch, Index micro_batch, Index num_ranks) {
   const Index at_once = num_ranks * std::min(batch, micro_batch);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Ranks that are threads of one process, as a GradientChain: messages are copied from the sender's bytes when they are
-// received, so that bytes that change too early are noticed.
+// received, so that bytes that change too early are noticed. Announced bytes are overwritten at once.
 // Read next: gradient_chain_test.cpp.
 #pragma once
 
@@ -32,7 +32,19 @@ class ThreadRing {
     Chain(ThreadRing& ring, Index rank) : ring_(ring), rank_(rank) {}
     Index rank() const override { return rank_; }
     Index num_ranks() const override { return ring_.num_ranks(); }
-    void receive(std::span<std::byte> bytes) override { ring_.receive((rank_ + num_ranks() - 1) % num_ranks(), bytes); }
+    void expect(std::span<std::byte> bytes) override {
+      ring_.wait_for_leaving(rank_, bytes);
+      std::ranges::fill(bytes, std::byte{0xff});
+      expected_.push_back(bytes);
+    }
+    void receive(std::span<std::byte> bytes) override {
+      if (!expected_.empty()) {
+        EXPECT_EQ(expected_.front().data(), bytes.data());
+        EXPECT_EQ(expected_.front().size(), bytes.size());
+        expected_.pop_front();
+      }
+      ring_.receive((rank_ + num_ranks() - 1) % num_ranks(), bytes);
+    }
     void send(std::span<const std::byte> bytes) override { ring_.send(rank_, bytes); }
     void finish() override { ring_.finish(rank_); }
     void abandon() noexcept override { ring_.abandon(rank_); }
@@ -41,6 +53,7 @@ class ThreadRing {
    private:
     ThreadRing& ring_;
     Index rank_;
+    std::deque<std::span<std::byte>> expected_;
   };
 
   Index num_ranks() const { return static_cast<Index>(links_.size()); }
@@ -83,6 +96,14 @@ class ThreadRing {
   void finish(Index from) {
     std::unique_lock lock(mutex_);
     wait(lock, [&] { return link(from).empty(); });
+  }
+  void wait_for_leaving(Index from, std::span<const std::byte> bytes) {
+    const auto overlaps = [bytes](const Message& message) {
+      return message.bytes.data() < bytes.data() + bytes.size() &&
+             bytes.data() < message.bytes.data() + message.bytes.size();
+    };
+    std::unique_lock lock(mutex_);
+    wait(lock, [&] { return std::ranges::none_of(link(from), overlaps); });
   }
   void abandon(Index from) noexcept {
     const std::scoped_lock lock(mutex_);

@@ -36,14 +36,20 @@ class REGARD_EXPORT GradientChain {
   /// Returns N, the number of ranks.
   virtual Index num_ranks() const = 0;
 
+  /// Announces a message: the next calls of receive() will have the announced bytes, in the order of the announcements.
+  /// An implementation may write them from now on, after messages of send() have left them, so that messages arrive
+  /// while the rank computes. By default nothing is done.
+  ///
+  /// @param bytes  At least one byte.
+  virtual void expect(std::span<std::byte> bytes);
   /// Receives the next message of the rank before this one, (rank − 1) mod N.
   ///
   /// @param bytes  Set to the message; at least one byte.
   virtual void receive(std::span<std::byte> bytes) = 0;
   /// Sends a message to the rank after this one, (rank + 1) mod N, without waiting for that rank to receive it.
   ///
-  /// @param bytes  The message, at least one byte. The caller leaves it unchanged until it receives a message into
-  ///               these bytes, or until finish() or abandon() returns.
+  /// @param bytes  The message, at least one byte. The caller leaves it unchanged until it announces or receives a
+  ///               message into these bytes, or until finish() or abandon() returns.
   virtual void send(std::span<const std::byte> bytes) = 0;
   /// Waits until every message of send() has left its bytes. Called at the end of each step.
   virtual void finish() = 0;
