@@ -75,7 +75,7 @@ std::vector<Index> gather(const Tensor<T, Rank>& own, const Shares& shares, std:
     const T* const rows_of_head = own.data() + head * own_rows * row_elements;
     const std::span<const T> own_piece(rows_of_head, static_cast<std::size_t>(own_rows * row_elements));
     if (!files) {
-      if (!own_piece.empty()) ranks.send(0, std::as_bytes(own_piece));
+      if (!own_piece.empty()) ranks.wait(ranks.start_send(0, std::as_bytes(own_piece)));
       continue;
     }
     files->write(file, own_piece.data(), own_piece.size_bytes());
@@ -83,7 +83,7 @@ std::vector<Index> gather(const Tensor<T, Rank>& own, const Shares& shares, std:
       const RowRange rows = shares.of(shares.rows, r);
       piece.resize(static_cast<std::size_t>((rows.end - rows.begin) * row_elements));
       if (piece.empty()) continue;
-      ranks.receive(r, std::as_writable_bytes(std::span(piece)));
+      ranks.wait(ranks.start_receive(r, std::as_writable_bytes(std::span(piece))));
       files->write(file, piece.data(), piece.size() * sizeof(T));
     }
   }
@@ -170,7 +170,7 @@ void attend_on_ranks(const AttendText& text, const AttendSettings& settings) {
         compute<double>(text, settings, *inputs, e, ranks, to, numbers, done);
       }
     } catch (const std::invalid_argument& error) {
-      throw OnAllRanks(in_options(error.what(), text), ranks.rank() == 0);
+      throw std::invalid_argument(in_options(error.what(), text));
     }
     on_all(ranks, [&] {
       if (!to) return;

@@ -211,8 +211,8 @@ int main(int count, char** arguments) {
     return run(count, arguments);
   } catch (const UsageError& error) {
     return report(error.what(), 2);
-  } catch (const OnAllRanks& error) {
-    return error.is_first() ? report(error.what(), 1) : 1;
+  } catch (const ReportedError& error) {
+    return error.exit_code();
   } catch (const StoppedBySignal& error) {
     return report(error.what(), 128 + error.signal);
   } catch (const ClosedPipe&) {

@@ -18,6 +18,8 @@
 
 #include "program.h"
 #include "progress.h"
+#include "ranks/program_ranks.h"
+#include "ranks/ranks_chain.h"
 #include "regard/explain/training_report.h"
 #include "regard/io/csv.h"
 #include "regard/io/utf8.h"
@@ -219,6 +221,10 @@ void add_train(CLI::App& app) {
   flag("--json", arguments->json, "print the record of the run, or the --list, as JSON");
   flag("--profile", arguments->profile, "print the time of each part of a step");
   flag("--dry-run", arguments->dry_run, "print the model and the work, without training");
+  flag("--ranks", arguments->ranks,
+       "share the sequences of a step among the processes\nthat mpirun has started; no bit changes");
+  add("--timeout", arguments->timeout, "SECONDS",
+      "with --ranks: how long a silent process is waited\nfor (default: 60)");
   add_train_settings(*command, *arguments);
   add_color_option(*command, arguments->color);
   command->footer(
@@ -230,7 +236,15 @@ void add_train(CLI::App& app) {
       "A run is determined by its settings, its seed and its task or text: the number\n"
       "of threads, --micro-batch and --recompute change no bit. docs/guide/training.md\n"
       "explains the tasks and the page.");
-  command->callback([arguments] { train(*arguments, nullptr); });
+  command->callback([arguments] {
+    if (!arguments->timeout.empty() && !arguments->ranks) throw UsageError("--timeout needs --ranks");
+    if (!arguments->ranks) return train(*arguments, nullptr);
+    if (arguments->text == "-") throw UsageError("--text - would be read by every process; with --ranks, name a file");
+    run_on_ranks(parse_timeout(arguments->timeout), [&](Ranks& ranks) {
+      RanksChain chain(ranks);
+      train(*arguments, &chain);
+    });
+  });
 }
 
 }  // namespace regard::program

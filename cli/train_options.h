@@ -21,8 +21,8 @@ struct TrainArguments {
   std::string run, checkpoint_every, evaluate;
   bool resume = false;
   std::string watch, snapshots, log, plot;
-  bool list = false, json = false, profile = false, dry_run = false;
-  std::string color;
+  bool list = false, json = false, profile = false, dry_run = false, ranks = false;
+  std::string color, timeout;
 };
 
 // Registers the options of the settings.

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <exception>
 #include <filesystem>
 #include <memory>
 #include <thread>
@@ -70,35 +71,42 @@ RanksOptions parse_timeout(const std::string& text) {
 
 void run_on_ranks(const RanksOptions& options, const std::function<void(Ranks&)>& run) {
   const Plugin plugin = load_plugin();
-  std::string lost;
+  std::string lost, common;
+  int exit_code = 0;
+  bool is_first = false;
+  std::exception_ptr stopped;
   {
     Ranks ranks(std::unique_ptr<Transport>(plugin.begin()), options);
-    const bool is_first = ranks.rank() == 0;
-    std::string common;
+    is_first = ranks.rank() == 0;
     try {
       run(ranks);
     } catch (const RankError& error) {
       lost = error.what();
-    } catch (const InvalidArgument& error) {
+    } catch (const UsageError& error) {
       common = error.what();
-    } catch (const OnAllRanks& error) {
+      exit_code = 2;
+    } catch (const std::invalid_argument& error) {
       common = error.what();
+      exit_code = 1;
+    } catch (const StoppedBySignal&) {
+      stopped = std::current_exception();
     } catch (const std::exception& error) {
       ranks.fail(error.what());
       lost = fmt::format("rank {} of {} failed: {}", ranks.rank(), ranks.num_ranks(), error.what());
     }
-    if (lost.empty() && !common.empty()) {
-      // All ranks are here.
-      ranks = Ranks();
-      plugin.end(0);
-      throw OnAllRanks(common, is_first);
-    }
   }
-  if (lost.empty()) return plugin.end(0);
-  fmt::print(stderr, "regard: {}\n", escape_for_terminal(lost));
-  // The others say the same before this process ends them.
-  std::this_thread::sleep_for(std::chrono::seconds(2));
-  plugin.end(1);
+  // mpirun ends all processes when the first one exits with an error: before that, everything must have been printed.
+  const auto print = [](const std::string& text) { fmt::print(stderr, "regard: {}\n", escape_for_terminal(text)); };
+  if (!lost.empty()) {
+    print(lost);
+    std::this_thread::sleep_for(std::chrono::seconds(2));
+    plugin.end(1);
+    throw ReportedError(lost, 1);
+  }
+  if (exit_code != 0 && is_first) print(common);
+  plugin.end(0);
+  if (stopped) std::rethrow_exception(stopped);
+  if (exit_code != 0) throw ReportedError(common, exit_code);
 }
 
 }  // namespace regard::program

@@ -4,7 +4,7 @@
 //
 //     run_on_ranks(timeout, [&](Ranks& ranks) { … })
 //       an exception on one rank      ends all: each says which rank failed, and why
-//       an exception on all ranks     is reported once, by rank 0 (OnAllRanks)
+//       an exception on all ranks     is reported once, by rank 0
 //
 // Read next: program_ranks.cpp, mpi_plugin.h.
 #pragma once
@@ -17,20 +17,20 @@
 
 namespace regard::program {
 
-// An error that every rank reports with the same text: main prints it on rank 0 only.
-class OnAllRanks : public std::runtime_error {
+// An error that has been reported: main only exits with the code.
+class ReportedError : public std::runtime_error {
  public:
-  OnAllRanks(const std::string& text, bool is_first) : std::runtime_error(text), is_first_(is_first) {}
-  bool is_first() const { return is_first_; }
+  ReportedError(const std::string& text, int exit_code) : std::runtime_error(text), exit_code_(exit_code) {}
+  int exit_code() const { return exit_code_; }
 
  private:
-  bool is_first_;
+  int exit_code_;
 };
 
 // The value of --timeout, in seconds. Throws UsageError.
 RanksOptions parse_timeout(const std::string& text);
 
-// Starts MPI, runs the function, and ends MPI.
+// Starts MPI, runs the function, and ends MPI. Throws ReportedError, and StoppedBySignal as the function does.
 void run_on_ranks(const RanksOptions& options, const std::function<void(Ranks&)>& run);
 
 }  // namespace regard::program

@@ -34,16 +34,9 @@ Ranks& Ranks::operator=(Ranks&&) noexcept = default;
 
 Index Ranks::rank() const { return messages_->rank(); }
 Index Ranks::num_ranks() const { return messages_->num_ranks(); }
-void Ranks::send(Index to, std::span<const std::byte> bytes, const std::stop_token& stop) {
-  messages_->wait(messages_->send(to, bytes), stop);
-}
-void Ranks::post(Index to, std::span<const std::byte> bytes) {
-  const auto copy = std::make_shared<std::vector<std::byte>>(bytes.begin(), bytes.end());
-  messages_->send(to, *copy, copy);
-}
-void Ranks::receive(Index from, std::span<std::byte> bytes, const std::stop_token& stop) {
-  messages_->wait(messages_->receive(from, bytes), stop);
-}
+std::uint64_t Ranks::start_send(Index to, std::span<const std::byte> bytes) { return messages_->send(to, bytes); }
+std::uint64_t Ranks::start_receive(Index from, std::span<std::byte> bytes) { return messages_->receive(from, bytes); }
+void Ranks::wait(std::uint64_t message, const std::stop_token& stop) { messages_->wait(message, stop); }
 void Ranks::check(std::string_view mistake, const std::stop_token& stop) {
   internal::Agreement agreement("");
   if (!mistake.empty()) agreement.reject(std::string(mistake));

@@ -16,6 +16,8 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <stop_token>
@@ -67,27 +69,25 @@ class REGARD_EXPORT Ranks {
   /// Returns N, the number of ranks.
   Index num_ranks() const;
 
-  /// Sends bytes, and returns when they have been sent.
+  /// Starts to send bytes, which stay unchanged until the message has been waited for.
   ///
-  /// @param to     Another rank, which calls receive().
-  /// @param bytes  The bytes.
-  /// @param stop   Ends the call with Cancelled.
+  /// @param to     Another rank.
+  /// @param bytes  The message. The other rank receives messages in this order, with their sizes.
+  /// @return A number for wait().
+  std::uint64_t start_send(Index to, std::span<const std::byte> bytes);
+  /// Starts to receive bytes, in the order in which the other rank sends them.
+  ///
+  /// @param from   Another rank.
+  /// @param bytes  Memory for the message.
+  /// @return A number for wait().
+  std::uint64_t start_receive(Index from, std::span<std::byte> bytes);
+  /// Waits until a message has been sent or received.
+  ///
+  /// @param message  What start_send() or start_receive() has returned.
+  /// @param stop     Ends the call with Cancelled.
   /// @throws RankError  if a rank fails.
   /// @throws Cancelled  if a stop is requested.
-  void send(Index to, std::span<const std::byte> bytes, const std::stop_token& stop = {});
-  /// Copies bytes to be sent, and returns at once. If they cannot be sent, a later call throws.
-  ///
-  /// @param to     Another rank, which calls receive().
-  /// @param bytes  The bytes.
-  void post(Index to, std::span<const std::byte> bytes);
-  /// Receives bytes, in the order in which the other rank sends them.
-  ///
-  /// @param from   Another rank, which sends as many bytes.
-  /// @param bytes  Memory for the bytes.
-  /// @param stop   Ends the call with Cancelled.
-  /// @throws RankError  if a rank fails.
-  /// @throws Cancelled  if a stop is requested.
-  void receive(Index from, std::span<std::byte> bytes, const std::stop_token& stop = {});
+  void wait(std::uint64_t message, const std::stop_token& stop = {});
   /// Tells all ranks whether one of them has found a mistake: a collective call.
   ///
   /// @param mistake  The mistake of this rank; empty: none.
