@@ -139,7 +139,7 @@ void forward(const char* function, const InputView<4>& query, const InputView<4>
     statistics ? attention_with_statistics(q, k, v, o, of_rows, local, with)
                : attention_forward(q, k, v, o, local, with);
   };
-  Agreement agreement(function);
+  Agreement agreement = agreement_on({function, query, key, value, options});
   add_output(agreement, "context", outputs.context, 2);
   add_output(agreement, "row_max", outputs.row_max, 2);
   add_output(agreement, "row_sum", outputs.row_sum, 2);
@@ -252,7 +252,7 @@ void attention_columns(const InputView<4>& query, const InputView<4>& key, const
                        const Runtime& runtime) {
   using namespace internal;
   if (ranks.num_ranks() == 1) return attention_columns(query, key, request, outputs, options, runtime);
-  Agreement agreement("attention_columns");
+  Agreement agreement = agreement_on({"attention_columns", query, key, {}, options});
   add_output(agreement, "key_mass", outputs.key_mass, 2);
   add_output(agreement, "pooled_map", outputs.pooled_map, 4);
   const OutputView<3>& key_mass = outputs.key_mass;
@@ -294,8 +294,12 @@ void attention_backward(const InputView<4>& query, const InputView<4>& key, cons
                         const AttentionForwardState& saved, const AttentionGradients& gradients,
                         const AttentionOptions& options, Ranks& ranks, const Runtime& runtime) {
   using namespace internal;
-  if (ranks.num_ranks() == 1) return attention_backward(query, key, value, saved, gradients, options, runtime);
-  Agreement agreement("attention_backward");
+  if (ranks.num_ranks() == 1) {
+    AttentionForwardState alone = saved;
+    if (alone.fingerprint == AttentionFingerprint{}) alone.fingerprint = kUncheckedFingerprint;
+    return attention_backward(query, key, value, alone, gradients, options, runtime);
+  }
+  Agreement agreement = agreement_on({"attention_backward", query, key, value, options});
   add_output(agreement, "grad_query", gradients.grad_query, 2);
   add_output(agreement, "grad_key", gradients.grad_key, 2);
   add_output(agreement, "grad_value", gradients.grad_value, 2);

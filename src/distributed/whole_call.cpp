@@ -194,12 +194,17 @@ void check_decode(const InputView<4>& query, const KvCacheShape& shape, ElementT
   });
 }
 
+Agreement agreement_on(const RankArguments& arguments) {
+  Agreement agreement(arguments.function);
+  agreement.add("query", shape_text(arguments.query, 2));
+  agreement.add("key", shape_text(arguments.key, 2));
+  agreement.add("value", shape_text(arguments.value, 2));
+  return agreement;
+}
+
 WholeCall agree_on_call(const RankArguments& arguments, Agreement agreement, const Check& check, Ranks& ranks,
                         const std::stop_token& stop) {
   const auto& [function, query, key, value, options] = arguments;
-  agreement.add("query", shape_text(query, 2));
-  agreement.add("key", shape_text(key, 2));
-  agreement.add("value", shape_text(value, 2));
   agreement.add("the instruction set", arithmetic(query.type));
   add_options(agreement, options);
   const std::size_t rows = agreement.number(query.shape[2]), keys = agreement.number(key.shape[2]);

@@ -37,7 +37,8 @@ struct WholeCall {
   bool mask_by_row = false, bias_by_row = false;
 };
 
-// Types and shapes that must be equal on all ranks, besides those of RankArguments.
+// Types and shapes that must be equal on all ranks: those of the arguments first, then those of outputs.
+Agreement agreement_on(const RankArguments& arguments);
 void add_output(Agreement& agreement, const char* name, const OutputView<4>& view, std::size_t axis_that_differs);
 void add_output(Agreement& agreement, const char* name, const OutputView<3>& view, std::size_t axis_that_differs);
 

@@ -111,7 +111,7 @@ REGARD_EXPORT void attention_columns(const InputView<4>& query, const InputView<
 /// @param query      As above.
 /// @param key        As above.
 /// @param value      As above.
-/// @param saved      Of the rows of this rank. The fingerprint is not compared.
+/// @param saved      Of the rows of this rank. The fingerprint may be missing, and is not compared.
 /// @param gradients  grad_query of the rows, grad_key and grad_value of the keys of this rank; grad_bias with the rows
 ///                   of this rank, all heads and all keys; grad_sinks of all heads, on every rank. None is accumulated.
 /// @param options    As above.

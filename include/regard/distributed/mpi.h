@@ -19,6 +19,13 @@
 /// Read next: ranks.h, docs/guide/several-machines.md.
 #pragma once
 
+// Only the C interface is used.
+#ifndef OMPI_SKIP_MPICXX
+#define OMPI_SKIP_MPICXX 1
+#endif
+#ifndef MPICH_SKIP_MPICXX
+#define MPICH_SKIP_MPICXX 1
+#endif
 #include <mpi.h>
 
 #include <algorithm>

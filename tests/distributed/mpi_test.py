@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Attention over ranks that are processes, with each MPI that $REGARD_MPIS names: bits of one machine for 1 to 8 ranks, and
+failures that every surviving rank reports."""
+
+import os
+import pathlib
+import random
+import re
+import subprocess
+
+import numpy
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PROGRAM = pathlib.Path(os.environ["REGARD_PROGRAM"])
+BUILD = PROGRAM.parent
+MPIS = [pathlib.Path(folder) for folder in os.environ.get("REGARD_MPIS", "").split(":") if folder]
+
+
+class Mpi:
+    """One MPI installation."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        version = subprocess.run([folder / "mpirun", "--version"], capture_output=True, text=True, check=True).stdout
+        self.is_open = "Open MPI" in version or "open-mpi" in version
+        self.major = int(re.search(r"(\d+)\.\d+\.\d+", version).group(1))
+
+    def __str__(self):
+        return f"{'open' if self.is_open else 'mpich'}{self.major}"
+
+    def compile(self, sources, output, *options):
+        subprocess.run([self.folder / "mpicxx", "-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", *options, "-I", ROOT / "include",
+                        "-I", ROOT / "cli", *sources, BUILD / "src/distributed/libregard_distributed.a", BUILD / "libregard.a",
+                        "-lpthread", "-o", output], check=True, timeout=120)
+
+    def run(self, ranks, command, *, goes_on=False, env=None, timeout=60):
+        """The process, whose output has all ranks. goes_on: a rank that dies does not end the others."""
+        options = ["-n", str(ranks)]
+        if self.is_open:
+            options += ["--oversubscribe"]
+            options += {4: ["--enable-recovery"], 5: ["--with-ft", "ulfm"]}[self.major] if goes_on else []
+        allowed = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+        return subprocess.run([self.folder / "mpirun", *options, *command], capture_output=True, text=True, timeout=timeout,
+                              stdin=subprocess.DEVNULL, env={**os.environ, **allowed, **(env or {})})
+
+
+def test_mpis_are_given():
+    assert len(MPIS) >= 3, "REGARD_MPIS names the bin folders of Open MPI 4, Open MPI 5 and MPICH, separated by colons"
+
+
+@pytest.fixture(scope="session", params=MPIS, ids=lambda folder: str(Mpi(folder)))
+def mpi(request):
+    return Mpi(request.param)
+
+
+@pytest.fixture(scope="session")
+def check(mpi, tmp_path_factory):
+    program = tmp_path_factory.mktemp("mpi") / "mpi_check"
+    mpi.compile([ROOT / "tests/distributed/mpi_check.cpp"], program, "-Wshadow", "-Wconversion")
+    return program
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 8])
+def test_results_have_the_bits_of_one_machine(mpi, check, ranks):
+    done = mpi.run(ranks, [check, "bits"])
+    assert (done.returncode, sorted(done.stdout.split("\n"))) == (0, [""] + [f"rank {r} equal" for r in range(ranks)]), done.stderr
+
+
+# What the ranks that are left say if rank 1 of 3 fails.
+SENTENCES = {
+    "kill": r"rank 1 of 3 does not answer.*",
+    "stop": r"rank 1 of 3 does not answer: it has been silent for 2 s",
+    "throw": r"rank 1 of 3 has left because of an exception",
+    "leave": r"rank 1 of 3 has left: it makes no further calls",
+    "extents": r"attention_forward: rank 1: query is float32 \(1, 4, …, 24\); expected float32 \(1, 4, …, 16\), as on rank 0",
+}
+
+
+def check_failure(mpi, program, kind, failing, ranks, number):
+    done = mpi.run(ranks, [program, "fail", kind, str(failing), str(number)], goes_on=kind in ("kill", "stop"))
+    if kind == "kill" and not mpi.is_open:
+        # MPICH's launcher ends all ranks when one is killed.
+        assert done.returncode != 0 and "Killed (signal 9)" in done.stdout + done.stderr
+        return
+    sentence = SENTENCES[kind].replace("rank 1", f"rank {failing}").replace("of 3", f"of {ranks}")
+    for r in range(ranks):
+        said = re.findall(rf"^rank {r}: (.*)$", done.stdout, re.MULTILINE)
+        if r != failing:
+            assert len(said) == 1 and re.fullmatch(sentence, said[0]), (kind, done.stdout, done.stderr[-2000:])
+
+
+@pytest.mark.parametrize("kind", SENTENCES)
+def test_every_rank_that_is_left_names_the_one_that_failed(mpi, check, kind):
+    # An error on rank 0 is compared with rank 0: choose another.
+    check_failure(mpi, check, kind, 1, 3, 2)
+
+
+@pytest.mark.skipif("REGARD_MPI_FAILURES" not in os.environ, reason="./check slow")
+def test_random_failures(mpi, check):
+    choice = random.Random(20261126)
+    for _ in range(int(os.environ["REGARD_MPI_FAILURES"])):
+        ranks = choice.choice([2, 3, 4])
+        kind = choice.choice(list(SENTENCES))
+        check_failure(mpi, check, kind, choice.randrange(1, ranks), ranks, choice.randrange(0, 20))
+
+
+@pytest.fixture(scope="session")
+def arrays(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("arrays")
+    values = numpy.random.default_rng(3)
+    for name, shape in {"q": (2, 6, 130, 32), "k": (2, 3, 140, 32), "v": (2, 3, 140, 24), "bias": (6, 130, 140), "sinks": (6,)}.items():
+        numpy.save(folder / f"{name}.npy", values.standard_normal(shape).astype(numpy.float32))
+    numpy.save(folder / "fortran.npy", numpy.asfortranarray(numpy.load(folder / "q.npy")))
+    numpy.save(folder / "half.npy", numpy.load(folder / "q.npy").astype(numpy.float16))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def plugin(mpi, tmp_path_factory):
+    path = tmp_path_factory.mktemp("plugin") / "regard-mpi.so"
+    mpi.compile([ROOT / "cli/ranks/mpi_plugin.cpp"], path, "-fPIC", "-shared", "-fvisibility=hidden")
+    return {"REGARD_MPI_PLUGIN": str(path)}
+
+
+def attend(arrays, *options, query="q"):
+    return ["attend", "--query", arrays / f"{query}.npy", "--key", arrays / "k.npy", "--value", arrays / "v.npy", *options]
+
+
+@pytest.mark.parametrize("options", [["--causal=bottom_right"], ["--bias", "bias.npy", "--sinks", "sinks.npy"], ["--window", "20,3"]], ids=" ".join)
+@pytest.mark.parametrize("query", ["q", "fortran", "half"])
+def test_attend_writes_the_files_of_one_process(mpi, plugin, arrays, tmp_path, options, query):
+    options = [str(arrays / option) if option.endswith(".npy") else option for option in options]
+    if options[0] == "--window":
+        options += ["--query-offset", "10"]
+    files = {option: tmp_path / f"{option[2:]}.npy" for option in ("--output", "--lse", "--weights")}
+    given = [word for option, path in files.items() for word in (option, path)]
+    subprocess.run([PROGRAM, *attend(arrays, *options, *given, query=query)], check=True)
+    expected = {path: path.read_bytes() for path in files.values()}
+    for ranks in (2, 5):
+        for path in files.values():
+            path.unlink()
+        done = mpi.run(ranks, [PROGRAM, *attend(arrays, *options, *given, "--ranks", query=query)], env=plugin)
+        assert done.returncode == 0, done.stderr
+        assert {path: path.read_bytes() for path in files.values()} == expected
+
+
+def test_attend_reports_a_mistake_once(mpi, plugin, arrays, tmp_path):
+    output = tmp_path / "o.npy"
+    command = [PROGRAM, *attend(arrays, "--output", output, "--ranks")]
+    for more, text in ((["--key", arrays / "none.npy"], r"regard: rank 0: .*none\.npy: cannot be opened: No such file or directory.*"),
+                       (["--causal"], r"regard: .*L and S differ.*|regard: .*--query-offset.*")):
+        words = [str(word) for word in command]
+        if more[0] == "--key":
+            words[words.index("--key") + 1] = str(more[1])
+        else:
+            words += more
+        done = mpi.run(3, words, env=plugin)
+        said = [line for line in done.stderr.splitlines() if line.startswith("regard: ")]
+        assert done.returncode != 0 and len(said) == 1 and re.fullmatch(text, said[0]), done.stderr
+        assert not output.exists()
+
+
+def test_attend_without_an_mpi_plugin(arrays, tmp_path):
+    done = subprocess.run([PROGRAM, *attend(arrays, "--output", tmp_path / "o.npy", "--ranks")], capture_output=True, text=True,
+                          env={**os.environ, "REGARD_MPI_PLUGIN": str(tmp_path / "none.so")})
+    assert done.returncode == 1 and "--ranks: the MPI plugin cannot be loaded" in done.stderr
+
+
+def contents(folder):
+    return {path.relative_to(folder): path.read_bytes() for path in sorted(folder.rglob("*.safetensors"))}
+
+
+def test_training_has_the_bits_of_one_process(mpi, plugin, tmp_path):
+    train = [PROGRAM, "train", "--task", "induction", "--checkpoint-every", "10", "--evaluate", "8"]
+    subprocess.run([*train, "--steps", "30", "--run", tmp_path / "one"], check=True, stdout=subprocess.DEVNULL)
+    expected = contents(tmp_path / "one")
+    assert len(expected) >= 2
+    for ranks in (2, 3, 4):
+        run = tmp_path / f"run-{ranks}"
+        done = mpi.run(ranks, [*train, "--steps", "30", "--run", run, "--ranks"], env=plugin)
+        assert done.returncode == 0, done.stderr
+        assert contents(run) == expected
+        assert done.stdout.count("Two heads that work together") == 1  # one rank prints
+    # Another number of ranks goes on where the last checkpoint ends.
+    longer = tmp_path / "longer"
+    subprocess.run([*train, "--steps", "40", "--run", longer], check=True, stdout=subprocess.DEVNULL)
+    done = mpi.run(4, [*train, "--steps", "40", "--resume", "--run", tmp_path / "run-3", "--ranks"], env=plugin)
+    assert done.returncode == 0, done.stderr
+    assert contents(tmp_path / "run-3") == contents(longer)
