@@ -445,12 +445,20 @@ TEST(Safetensors, Int8WithScalesIsReadAsTheirProduct) {
   EXPECT_EQ(checkpoint.find_scales(w), checkpoint.find("w.scale"));
   EXPECT_EQ(checkpoint.read_float32(w), (std::vector<float>{127 * 0.1f, -127 * 0.1f, -0x1p127f, 3 * 0x1p120f}));
   EXPECT_EQ(checkpoint.share_float32(w).get()[1], -127 * 0.1f);
+  const regard::StoredMatrix matrix = checkpoint.share_matrix(w);
+  EXPECT_EQ(static_cast<const void*>(matrix.int8), w.bytes.data());
+  EXPECT_EQ(matrix(0, 0), 127 * 0.1f);
+  EXPECT_EQ(matrix(0, 1), -127 * 0.1f);
+  EXPECT_EQ(matrix(1, 1), 3 * 0x1p120f);
 }
 
 TEST(Safetensors, RejectsInvalidScales) {
   const auto reading = [](const std::string& bytes, const ModelFileOptions& options = {}) {
     const Checkpoint checkpoint = parse(bytes, options);
-    return regard::rejection<std::runtime_error>([&] { checkpoint.read_float32(*checkpoint.find("w")); });
+    const std::string text =
+        regard::rejection<std::runtime_error>([&] { checkpoint.read_float32(*checkpoint.find("w")); });
+    EXPECT_EQ(regard::rejection<std::runtime_error>([&] { checkpoint.share_matrix(*checkpoint.find("w")); }), text);
+    return text;
   };
   const std::string missing =
       "m: tensor \"w\" is of type I8 without scales; expected a tensor \"w.scale\" of type F32 and shape (2,)";

@@ -13,6 +13,8 @@
 #include <cmath>
 #include <cstring>
 #include <iterator>
+#include <memory>
+#include <utility>
 
 #include "checkpoint.h"
 #include "file_kind.h"
@@ -102,16 +104,35 @@ std::optional<std::size_t> first_bad_scale(const StoredTensor& scales) {
   return std::nullopt;
 }
 
-std::vector<float> scaled_rows(const StoredTensor& tensor, const StoredTensor& scales, const std::stop_token& stop) {
+const std::int8_t* int8_elements(const StoredTensor& tensor) {
+  return reinterpret_cast<const std::int8_t*>(tensor.bytes.data());
+}
+
+void scale_rows(const StoredTensor& tensor, const StoredTensor& scales, float* values, const std::stop_token& stop) {
   const auto rows = static_cast<std::size_t>(tensor.shape[0]), columns = static_cast<std::size_t>(tensor.shape[1]);
-  std::vector<float> values(tensor.bytes.size());
-  const auto* elements = reinterpret_cast<const std::int8_t*>(tensor.bytes.data());
+  const std::int8_t* const elements = int8_elements(tensor);
   for (std::size_t r = 0; r < rows; ++r) {
     throw_if_stopped(stop, "reading a model");
     const float scale = load<float>(scales.bytes.data() + r * sizeof(float));
     for (std::size_t i = r * columns; i < (r + 1) * columns; ++i) values[i] = static_cast<float>(elements[i]) * scale;
   }
-  return values;
+}
+
+[[noreturn]] void reject_tensor(const Checkpoint& checkpoint, const StoredTensor& tensor, const std::string& what) {
+  throw DataError(
+      fmt::format("{}: tensor \"{}\" {}", escape_for_terminal(checkpoint.name()), text_in_message(tensor.name), what));
+}
+
+// The scales of a matrix of int8, which are checked; null if it has none.
+const StoredTensor* checked_scales(const Checkpoint& checkpoint, const StoredTensor& tensor) {
+  const StoredTensor* const scales = checkpoint.find_scales(tensor);
+  if (scales == nullptr) return nullptr;
+  if (const auto row = first_bad_scale(*scales)) {
+    reject_tensor(checkpoint, tensor,
+                  fmt::format("has the scale {} at [{}]; expected a finite scale of at most 2^120",
+                              static_cast<float>(number_at(*scales, *row)), *row));
+  }
+  return scales;
 }
 
 // "[1, 3]": the index of element i in its tensor.
@@ -280,15 +301,11 @@ const StoredTensor* Checkpoint::find_scales(const StoredTensor& tensor) const {
 }
 
 std::vector<float> Checkpoint::read_float32(const StoredTensor& tensor, const std::stop_token& stop) const {
-  const auto reject = [&](const std::string& what) {
-    throw DataError(
-        fmt::format("{}: tensor \"{}\" {}", escape_for_terminal(name()), text_in_message(tensor.name), what));
-  };
-  if (const StoredTensor* scales = find_scales(tensor)) {
-    const auto row = first_bad_scale(*scales);
-    if (!row) return scaled_rows(tensor, *scales, stop);
-    reject(fmt::format("has the scale {} at [{}]; expected a finite scale of at most 2^120",
-                       static_cast<float>(number_at(*scales, *row)), *row));
+  const auto reject = [&](const std::string& what) { reject_tensor(*this, tensor, what); };
+  if (const StoredTensor* scales = checked_scales(*this, tensor)) {
+    std::vector<float> values(tensor.bytes.size());
+    scale_rows(tensor, *scales, values.data(), stop);
+    return values;
   }
   if (tensor.type == ElementType::int8 && tensor.shape.size() == 2) {
     reject(fmt::format("is of type I8 without scales; expected a tensor \"{}\" of type F32 and shape ({},)",
@@ -326,8 +343,24 @@ std::shared_ptr<const float> Checkpoint::share_float32(const StoredTensor& tenso
   if (tensor.type == ElementType::float32 && reinterpret_cast<std::uintptr_t>(bytes) % alignof(float) == 0) {
     return {contents_, reinterpret_cast<const float*>(bytes)};
   }
+  if (const StoredTensor* scales = checked_scales(*this, tensor)) {
+    std::shared_ptr<float[]> values(std::make_unique_for_overwrite<float[]>(tensor.bytes.size()));
+    scale_rows(tensor, *scales, values.get(), stop);
+    return {values, values.get()};
+  }
   const auto numbers = std::make_shared<const std::vector<float>>(read_float32(tensor, stop));
   return {numbers, numbers->data()};
+}
+
+StoredMatrix Checkpoint::share_matrix(const StoredTensor& tensor, const std::stop_token& stop) const {
+  if (const StoredTensor* scales = checked_scales(*this, tensor)) {
+    const std::shared_ptr<const float> values = share_float32(*scales, stop);
+    // The scales may be a copy, and the elements are in the file's bytes.
+    const auto both =
+        std::make_shared<std::pair<std::shared_ptr<const float>, std::shared_ptr<const Contents>>>(values, contents_);
+    return {{both, values.get()}, int8_elements(tensor), tensor.shape[1]};
+  }
+  return {share_float32(tensor, stop), nullptr, tensor.shape[1]};
 }
 
 std::string Checkpoint::sha256(const std::stop_token& stop) const {

@@ -27,8 +27,12 @@ std::string shown_name(std::string_view name) { return escape_for_terminal(name)
 
 std::string file_in(const std::string& folder, std::string_view file) { return fmt::format("{}/{}", folder, file); }
 
-void ModelTensors::expect(const std::string& name, const StoredTensor* found, const std::vector<Index>& shape,
-                          std::string_view fields, std::function<void(const float*)> fill) {
+bool ModelTensors::is_expected(const std::string& name, const StoredTensor* found, const std::vector<Index>& shape,
+                               std::string_view fields) {
+  const auto problem = [this](const std::string& text) {
+    this->problem(text);
+    return false;
+  };
   std::string expected = "expected " + shape_text(shape);
   if (!fields.empty()) expected += fmt::format(" = ({})", fields);
   if (found == nullptr) return problem(fmt::format("{} is missing, {}", name, expected));
@@ -47,7 +51,21 @@ void ModelTensors::expect(const std::string& name, const StoredTensor* found, co
     return problem(fmt::format("{} has type {}, expected F32, F64, F16 or BF16", shown_name(found->name),
                                safetensors_type_name(found->type)));
   }
-  reads_.push_back({found, std::move(fill)});
+  return true;
+}
+
+void ModelTensors::expect(const std::string& name, const StoredTensor* found, const std::vector<Index>& shape,
+                          std::string_view fields, std::function<void(const float*)> fill) {
+  if (is_expected(name, found, shape, fields)) reads_.push_back({found, std::move(fill), nullptr});
+}
+
+void ModelTensors::expect_matrix(const std::string& name, const StoredTensor* found, const std::vector<Index>& shape,
+                                 std::string_view fields, StoredMatrix& matrix) {
+  if (is_expected(name, found, shape, fields)) reads_.push_back({found, {}, &matrix});
+}
+
+bool ModelTensors::Read::is_converted() const {
+  return tensor->type != ElementType::float32 && (matrix == nullptr || tensor->type != ElementType::int8);
 }
 
 void ModelTensors::expect_no_others(const std::function<bool(std::string_view)>& is_left_unread,
@@ -77,7 +95,7 @@ void ModelTensors::check_memory(std::uint64_t packed_bytes, const ModelFileOptio
   for (const StoredTensor& tensor : checkpoint_.tensors()) held += tensor.bytes.size();
   std::uint64_t needed = packed_bytes;
   for (const Read& read : reads_) {
-    if (read.tensor->type == ElementType::float32) continue;
+    if (!read.is_converted()) continue;
     needed += read.tensor->bytes.size() / static_cast<std::uint64_t>(type_bytes(read.tensor->type)) * sizeof(float);
   }
   const std::uint64_t available = options.max_memory_bytes
@@ -91,6 +109,10 @@ void ModelTensors::check_memory(std::uint64_t packed_bytes, const ModelFileOptio
 std::vector<std::shared_ptr<const float>> ModelTensors::read(const std::stop_token& stop) const {
   std::vector<std::shared_ptr<const float>> memory;
   for (const Read& read : reads_) {
+    if (read.matrix != nullptr) {
+      *read.matrix = checkpoint_.share_matrix(*read.tensor, stop);
+      continue;
+    }
     memory.push_back(checkpoint_.share_float32(*read.tensor, stop));
     read.fill(memory.back().get());
   }

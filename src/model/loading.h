@@ -37,6 +37,9 @@ class ModelTensors {
   // is a problem. `fields` names the extents: "hidden_size"; or it is empty.
   void expect(const std::string& name, const StoredTensor* found, const std::vector<Index>& shape,
               std::string_view fields, std::function<void(const float*)> fill);
+  // Likewise, for a matrix that is not converted as a whole.
+  void expect_matrix(const std::string& name, const StoredTensor* found, const std::vector<Index>& shape,
+                     std::string_view fields, StoredMatrix& matrix);
   // Every tensor that was not expected and is not left unread is a problem: "NAME is not a tensor of MODEL".
   void expect_no_others(const std::function<bool(std::string_view name)>& is_left_unread, const std::string& model);
   // Throws DataError if there are problems.
@@ -54,7 +57,13 @@ class ModelTensors {
   struct Read {
     const StoredTensor* tensor;
     std::function<void(const float*)> fill;
+    StoredMatrix* matrix;  // in place of fill
+    // Whether its elements are copied.
+    bool is_converted() const;
   };
+  // False if there is a problem.
+  bool is_expected(const std::string& name, const StoredTensor* found, const std::vector<Index>& shape,
+                   std::string_view fields);
   void problem(const std::string& text);
 
   const std::string& folder_;

@@ -45,6 +45,20 @@ struct StoredTensor {
   std::span<const std::byte> bytes;         ///< The elements, in memory that the Checkpoint owns.
 };
 
+/// A matrix of a file, (rows, columns), whose elements are read as float. Copies share its memory.
+///
+/// Elements of type I8 are converted when they are read, to float(element) · scale of the row, rounded to nearest.
+struct StoredMatrix {
+  std::shared_ptr<const float> values;  ///< The elements, row-major; of a matrix of type I8, one scale per row.
+  const std::int8_t* int8 = nullptr;    ///< The elements of a matrix of type I8; null for other types.
+  Index columns = 0;                    ///< Number of columns.
+  /// Returns an element.
+  float operator()(Index row, Index column) const {
+    const Index i = row * columns + column;
+    return int8 == nullptr ? values.get()[i] : static_cast<float>(int8[i]) * values.get()[row];
+  }
+};
+
 /// Bytes in memory, and what keeps them alive. Copies share the bytes.
 struct SharedBytes {
   std::shared_ptr<const std::byte> first;  ///< The first byte; null if there are none.
@@ -166,6 +180,17 @@ class REGARD_EXPORT Checkpoint {
   /// @throws DataError  as read_float32() does.
   /// @throws Cancelled  if a stop is requested.
   std::shared_ptr<const float> share_float32(const StoredTensor& tensor, const std::stop_token& stop = {}) const;
+
+  /// Views a matrix without converting it as a whole, if it is stored as F32 or as I8 with scales.
+  ///
+  /// Elements of other types are converted, as by share_float32().
+  ///
+  /// @param tensor  A tensor of this checkpoint with two axes.
+  /// @param stop    Stop token, polled during a conversion.
+  /// @return The matrix. The bytes of the file live as long as it does.
+  /// @throws DataError  as read_float32() does.
+  /// @throws Cancelled  if a stop is requested.
+  StoredMatrix share_matrix(const StoredTensor& tensor, const std::stop_token& stop = {}) const;
 
   /// Computes the SHA-256 of the checkpoint.
   ///

@@ -77,7 +77,7 @@ struct EncoderLayer {
 /// A model, as load_encoder() returns it. All copies share the memory of the parameters.
 struct Encoder {
   EncoderConfig config;                              ///< Extents and settings.
-  TensorView<const float, 2> word_table;             ///< Word embeddings, (V, E).
+  StoredMatrix word_table;                           ///< Word embeddings, (V, E).
   TensorView<const float, 2> position_table;         ///< Position embeddings, (P, E).
   TensorView<const float, 2> type_table;             ///< Token type embeddings, (T, E).
   TensorView<const float, 1> norm_embedding_gain;    ///< Gain of the layer norm after the embeddings, (E).

@@ -45,7 +45,7 @@ struct ParameterName {
   std::string_view name;
   std::string_view shape;  // "F E"
   Stored stored;
-  std::variant<TensorView<const float, 1> Owner::*, TensorView<const float, 2> Owner::*> view;
+  std::variant<TensorView<const float, 1> Owner::*, TensorView<const float, 2> Owner::*, StoredMatrix Owner::*> view;
 };
 
 struct EncoderFamily {

@@ -141,6 +141,8 @@ class ParameterReader {
       shape.push_back(config_.*field.member);
       fields += fmt::format("{}{}", fields.empty() ? "" : ", ", field.name);
     }
+    if (const auto* matrix = std::get_if<2>(&parameter.view))
+      return tensors_.expect_matrix(name, find(name), shape, fields, owner.*(*matrix));
     tensors_.expect(name, find(name), shape, fields, [&parameter, &owner, shape](const float* data) {
       if (const auto* vector = std::get_if<0>(&parameter.view)) {
         owner.*(*vector) = TensorView<const float, 1>(data, {shape[0]});
