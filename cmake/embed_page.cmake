@@ -3,7 +3,7 @@
 # Joins the modules of web/ into two scripts, one of every page and one of live pages, and writes them, with their styles
 # and the SHA-256 of all, as a C++ file.
 #
-#     cmake -DWEB=web -DMODULES=numbers,kernel,… -DLIVE_MODULES=numbers,…,live/core -DOUTPUT=page_assets.cpp -P embed_page.cmake
+#     cmake -DWEB=web -DMODULES=numbers,kernel,… -DLIVE_MODULES=live/core,…,run,numbers,… -DOUTPUT=page_assets.cpp -P embed_page.cmake
 #
 # A module is a plain ES module. Two forms of import and export are supported; all others are rejected:
 #     import { a, b } from "./earlier.js";              on one line, of an earlier module of the list; the line is removed
@@ -15,13 +15,17 @@
 
 cmake_minimum_required(VERSION 3.25)
 
-# Joins modules (a list with commas) into `output`.
-function(join_modules listed output)
+# Joins modules (a list with commas) into `output`. Those after `run` are a function of this name; `start` calls it.
+function(join_modules listed output start)
   string(REPLACE "," ";" modules "${listed}")
-  set(joined "\"use strict\";\n(() => {\n")
+  set(joined "\"use strict\";\n{\n")
   set(seen "")
   set(names "")
   foreach(module IN LISTS modules)
+    if("${module}" STREQUAL "run")
+      string(APPEND joined "const run = () => {\n")
+      continue()
+    endif()
     file(READ "${WEB}/${module}.js" text)
     set(text "\n${text}")
     string(REGEX MATCH "^.*/" folder "${module}")
@@ -59,7 +63,7 @@ function(join_modules listed output)
     list(APPEND seen "${module}")
     string(APPEND joined "${text}")
   endforeach()
-  string(APPEND joined "})();\n")
+  string(APPEND joined "};\n${start}\n}\n")
   file(WRITE "${output}" "${joined}")
 endfunction()
 
@@ -71,8 +75,10 @@ foreach(file IN LISTS found)
     message(FATAL_ERROR "${WEB}/${file} is not in the lists of modules (src/explain/CMakeLists.txt)")
   endif()
 endforeach()
-join_modules("${MODULES}" "${OUTPUT}.js")
-join_modules("${LIVE_MODULES}" "${OUTPUT}.live_js")
+join_modules("run,${MODULES}" "${OUTPUT}.js" "run();")
+# The text and the heading of a live page are in its markup, and are painted first. A page in the background has no frames.
+join_modules("${LIVE_MODULES}" "${OUTPUT}.live_js"
+  "let begun = false;\nconst begin = () => { if (!begun) { begun = true; run(); } };\nrequestAnimationFrame(() => setTimeout(begin));\nsetTimeout(begin, 150);")
 
 file(READ "${WEB}/page.css" style)
 file(READ "${WEB}/live/live.css" live_style)

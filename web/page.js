@@ -222,7 +222,8 @@ function sentence_header(a) {
   const hides = state.covered ? "covered" : "";
   const finding = sentence_finding(a);
   const above = [el("p", { class: "citation" }, `${shown(data.model.name)} · ${sentence?.layers} layers × ${sentence?.heads} heads × ${sentence?.head_size}`),
-    data.warning === undefined ? null : el("p", { class: "warning" }, `Note: ${shown(data.warning)}`),
+    ...[data.num_truncated_tokens ? `The text is truncated: ${data.num_truncated_tokens} tokens ${sentence?.causal ? "at the end" : "before the last one"} were left out.` : "", data.warning ?? ""]
+      .filter((note) => note !== "").map((note) => el("p", { class: "warning" }, `Note: ${shown(note)}`)),
     el("h1", { class: `finding ${hides}`.trim() }, el("span", {}, quoted(finding))),
     finding === data.findings.finding ? el("p", { class: `selection ${hides}`.trim() }, el("span", {}, quoted(data.findings.selection))) : null].filter((part) => part !== null);
   const below = [sentence && !state.covered ? evidence_figure(sentence, state) : null, legend()].filter((part) => part !== null);
@@ -481,10 +482,11 @@ export function is_drawing() {
 function draw_next(of) {
   if (of !== waiting) return;
   const old = main_element().children[of.at];
-  // What is out of view waits until the key presses pause.
-  if (of.pause && (old?.getBoundingClientRect().top ?? 0) > window.innerHeight) {
-    of.pause = false;
-    setTimeout(draw_next, 250, of);
+  // What is out of view waits until the file is read, or until the key presses pause.
+  const is_loading = document.readyState === "loading";
+  if (of.pause && (is_loading || (old?.getBoundingClientRect().top ?? 0) > window.innerHeight)) {
+    of.pause = is_loading;
+    setTimeout(draw_next, is_loading ? 50 : 250, of);
     return;
   }
   const { value } = of.parts.next();

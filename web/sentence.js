@@ -63,6 +63,7 @@ import { stage_index } from "./attention.js";
  */
 export function decoded(text) {
   if (typeof text !== "string") return text.buffer;
+  if ("fromBase64" in Uint8Array && typeof Uint8Array.fromBase64 === "function") return Uint8Array.fromBase64(text).buffer;
   const characters = atob(text);
   const bytes = new Uint8Array(characters.length);
   for (let i = 0; i < characters.length; ++i) bytes[i] = characters.charCodeAt(i);

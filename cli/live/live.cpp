@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <array>
+#include <deque>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -31,6 +32,8 @@ constexpr std::uint64_t kMaxModelBytes = std::uint64_t{1} << 30;
 constexpr const char* kExampleText = "he sat on the bank of the river";
 constexpr const char* kExampleWord = "bank";
 constexpr const char* kFirstLesson = "three-words";
+constexpr std::size_t kPieceBytes = 3 << 18;  // 2^20 characters of base 64
+constexpr std::size_t kLeastSaved = 10;       // percent: a piece that is compressed less is read faster as it is
 
 struct LiveArguments {
   std::string text, query, output, site;
@@ -86,6 +89,8 @@ void add_model(const LiveArguments& arguments, const ModelInMemory& files, LiveP
   const std::string query = own ? arguments.query : kExampleWord;
   usage("", [&] {
     const SentenceAnalysis analysis = analyze_sentence(model, text, {.query = query, .truncate = true});
+    page.heading = sentence_findings(analysis).finding;
+    page.sha256 = analysis.sha256;
     page.first = sentence_page_data(model, analysis, {.command = command_line()});
   });
   page.title = text;
@@ -102,10 +107,16 @@ void write_page(const LiveArguments& arguments, LivePage& page) {
     files.write(files.add(path), bytes, count);
   };
   if (!arguments.output.empty()) {
-    std::vector<std::string> compressed;
-    for (const LiveFile& file : page.files) compressed.push_back(gzip(file.bytes, Z_DEFAULT_COMPRESSION));
-    for (std::size_t i = 0; i < compressed.size(); ++i)
-      page.files[i].compressed = std::as_bytes(std::span(compressed[i]));
+    std::deque<std::string> compressed;
+    for (LiveFile& file : page.files) {
+      for (std::span<const std::byte> rest = file.bytes; !rest.empty();) {
+        const std::span<const std::byte> piece = rest.first(std::min(kPieceBytes, rest.size()));
+        compressed.push_back(gzip(piece, Z_DEFAULT_COMPRESSION));
+        const bool is_compressed = compressed.back().size() * 100 <= piece.size() * (100 - kLeastSaved);
+        file.pieces.push_back({is_compressed ? std::as_bytes(std::span(compressed.back())) : piece, is_compressed});
+        rest = rest.subspan(piece.size());
+      }
+    }
     const std::string html = render_live_html(page);
     write(arguments.output, html.data(), html.size());
   }

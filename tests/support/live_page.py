@@ -12,6 +12,7 @@ from program import PROGRAM, succeed
 
 ASSETS = pathlib.Path(PROGRAM).parent / "src" / "explain"
 CORE = pathlib.Path(PROGRAM).parent / "wasm" / "core.wasm"
+PIECE = 3 << 14
 FILES = ("config.json", "tokenizer.json", "model.safetensors")
 
 
@@ -31,8 +32,12 @@ def write_live_page(path, model, text, *arguments, changed=None):
     files = ""
     for name in FILES:
         data_of_file = changed.get(name, (model / name).read_bytes())
-        files += (f'<script type="application/octet-stream" class="model-file" data-name="{name}" data-size="{len(data_of_file)}">'
-                  f"{base64_of(gzip.compress(data_of_file, mtime=0))}</script>\n")
+        packed = name != "model.safetensors"
+        for at in range(0, len(data_of_file), PIECE):
+            of_file = 'class="model-piece"' if at else f'class="model-file" data-name="{name}" data-size="{len(data_of_file)}"'
+            piece = data_of_file[at:at + PIECE]
+            files += (f'<script type="application/octet-stream" {of_file}{" data-packed" if packed else ""}>'
+                      f"{base64_of(gzip.compress(piece, mtime=0) if packed else piece)}</script>\n")
     live = json.dumps({"model": "tiny", "weights": "f32", "errors": {"largest change of a weight": "0.0"}})
     path.write_text(f"""<!doctype html>
 <html lang="en">
@@ -47,10 +52,10 @@ worker-src blob:; style-src 'sha256-{style_hash}'; img-src data:; base-uri 'none
 <style>{style.decode()}</style>
 </head>
 <body>
-{data}<script>{script.decode()}</script>
+{data}<script type="application/json" id="live">{live}</script>
+<script>{script.decode()}</script>
 <script type="application/octet-stream" id="core">{base64_of(module)}</script>
-{files}<script type="application/json" id="live">{live}</script>
-</body>
+{files}</body>
 </html>
 """, encoding="utf-8", newline="")
     return path

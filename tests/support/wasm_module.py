@@ -39,6 +39,7 @@ class Module:
         self.process = subprocess.Popen([NODE, "--no-warnings", ROOT / "tests/wasm/instance.mjs", MODULES / name, CORE_JS],
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8")
         self.memory = 0
+        self.arrays = []
 
     def __enter__(self):
         return self
@@ -71,6 +72,7 @@ class Module:
         reply = self.command({"requests": [{"request": request, "payload": payload}]})["answers"][0]
         if "error" in reply:
             raise Failed(reply)
+        self.arrays = reply["arrays"]
         return reply["text"]
 
 

@@ -84,6 +84,19 @@ def test_a_sentence_with_hidden_words(opened, model, text, tmp_path):
         assert_same_answer(answer, page)
 
 
+def test_arrays_next_to_the_text_have_its_bytes(opened):
+    request = {"do": "sentence", "text": SENTENCES[0], "query": "@1"}
+    whole = json.loads(opened.ask(request))["page"]
+    apart = json.loads(opened.ask({**request, "arrays": True}))["page"]
+    arrays = opened.arrays
+    for of_page, of_text in ((apart, whole), (apart["focus"], whole["focus"])):
+        for name, value in of_page.items():
+            if isinstance(value, str) and value.startswith("@"):
+                of_page[name] = arrays[int(value[1:])]
+    assert ARRAYS <= apart.keys() and len(arrays) > len(ARRAYS)
+    assert apart == whole
+
+
 def test_every_head_of_a_sentence(opened, model, tmp_path):
     text = "he sat on the bank of the river"
     assert ARRAYS <= json.loads(sentence_page(tmp_path, model, text, "bank", [])[0]["page"]).keys()

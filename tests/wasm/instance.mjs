@@ -4,7 +4,7 @@
 // Each line of standard input is a command, and each line of standard output its reply:
 //
 //     {"file": NAME, "path": PATH}                   adds a file
-//     {"requests": [{"request": …, "payload": …}]}   {"answers": [{"text": …} or {"error": NAME, "message": …}]}
+//     {"requests": [{"request": …, "payload": …}]}   {"answers": [{"text": …, "arrays": [base 64]} or {"error": NAME, "message": …}]}
 //     … "keep": PATTERN                              only the first group of this regular expression in each text
 //     {"restart": true}                              a new instance
 //
@@ -31,7 +31,7 @@ let core = make_core(module);
 function answer({ request, payload = null }, keep) {
   try {
     const text = core.call(request_text(request) + (payload === null ? "" : "\n" + payload));
-    return { text: keep ? text.match(keep)[1] : text };
+    return { text: keep ? text.match(keep)[1] : text, arrays: core.arrays().map((bytes) => Buffer.from(bytes).toString("base64")) };
   } catch (error) {
     return { error: error.name, message: error.message };
   }

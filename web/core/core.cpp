@@ -3,8 +3,9 @@
 // The core of a live page: the answers of the WebAssembly module. A request is one line of JSON, followed by a payload
 // for some; its answer is JSON made of the same texts that `regard … --html` writes into a page.
 //
-//     {"do": "open", "name": "minilm-int8"}                               the files that were added, as a model
-//     {"do": "sentence", "text": …, "query": …, "layer": …, "head": …, "hide": […], "quick": true}
+//     {"do": "tokenizer"}                                       reads tokenizer.json, before the other files are there
+//     {"do": "open", "name": "minilm-int8", "sha256": …}        the files that were added, as a model
+//     {"do": "sentence", "text": …, "query": …, "layer": …, "head": …, "hide": […], "quick": true, "arrays": true}
 //     {"do": "compare", "word": …, "sentences": […], "hide": […]}
 //     {"do": "lessons"}      {"do": "lesson", "name": …, "layout": "columns"}
 //     {"do": "explain", "lesson": …} and the input's JSON
@@ -34,6 +35,7 @@ namespace {
 constexpr const char* kRequest = "request";
 
 struct Core {
+  std::optional<Tokenizer> tokenizer{};
   std::optional<SentenceModel> model{};
 };
 Core& core() {
@@ -78,19 +80,30 @@ const SentenceModel& opened_model() {
   return *core().model;
 }
 
+SharedBytes taken_file(std::string_view name) {
+  const auto at = added_files().find(name);
+  if (at == added_files().end()) throw InvalidArgument("missing file: " + std::string(name));
+  return added_files().extract(at).mapped();
+}
+std::string_view text_of(const SharedBytes& file) {
+  return {reinterpret_cast<const char*>(file.first.get()), file.count};
+}
+
+std::string read_tokenizer() {
+  core().tokenizer.emplace(Tokenizer::read(text_of(taken_file("tokenizer.json")), "tokenizer.json"));
+  return "{}\n";
+}
+
 std::string open_model(const JsonFields& request) {
-  const auto take = [](std::string_view name) {
-    const auto at = added_files().find(name);
-    if (at == added_files().end()) throw InvalidArgument("missing file: " + std::string(name));
-    return added_files().extract(at).mapped();
-  };
-  const auto text_of = [](const SharedBytes& file) {
-    return std::string(reinterpret_cast<const char*>(file.first.get()), file.count);
-  };
-  core().model.emplace(read_sentence_model({.name = request.text("name"),
-                                            .config_json = text_of(take("config.json")),
-                                            .tokenizer_json = text_of(take("tokenizer.json")),
-                                            .safetensors = take("model.safetensors")}));
+  const std::string& name = request.text("name");
+  if (!core().tokenizer) read_tokenizer();
+  core().model.emplace(read_sentence_model({.name = name,
+                                            .config_json = std::string(text_of(taken_file("config.json"))),
+                                            .tokenizer_json = {},
+                                            .tokenizer = std::move(core().tokenizer),
+                                            .safetensors = taken_file("model.safetensors"),
+                                            .sha256 = text_or(request, "sha256")}));
+  core().tokenizer.reset();
   const ModelExtents extents = core().model->extents();
   JsonWriter json;
   json.begin_object();
@@ -113,8 +126,10 @@ std::string sentence(const JsonFields& request) {
                                         .truncate = true,
                                         .hide_each = !is_set(request, "quick")};
   const SentenceAnalysis analysis = analyze_sentence(model, request.text("text"), options);
-  return object_of(
-      sentence_page_data(model, analysis, {.command = text_or(request, "command"), .gram = !is_set(request, "quick")}));
+  return object_of(sentence_page_data(model, analysis,
+                                      {.command = text_or(request, "command"),
+                                       .gram = !is_set(request, "quick"),
+                                       .arrays = is_set(request, "arrays") ? &answer_arrays() : nullptr}));
 }
 
 std::string compare(const JsonFields& request) {
@@ -187,6 +202,7 @@ std::string answer_to(std::string_view text) {
   const JsonValue root = read_json(text.substr(0, line), kRequest);
   const JsonFields request(kRequest, root);
   const std::string& action = request.text("do");
+  if (action == "tokenizer") return read_tokenizer();
   if (action == "open") return open_model(request);
   if (action == "sentence") return sentence(request);
   if (action == "compare") return compare(request);

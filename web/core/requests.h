@@ -8,6 +8,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "regard/io/safetensors.h"
 
@@ -15,6 +16,9 @@ namespace regard {
 
 // The files that JavaScript has added, by name. A request may take them out.
 std::map<std::string, SharedBytes, std::less<>>& added_files();
+
+// The arrays of the latest answer, which its text numbers.
+std::vector<std::vector<std::byte>>& answer_arrays();
 
 // The answer to one line of JSON, which a payload may follow.
 std::string answer_to(std::string_view request);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The page's side of the worker: it starts it, hands over the model in pieces, and keeps at most one request of each kind
+// The page's side of the worker: it starts it, hands over the model in pieces while the file is read, and keeps at most one request of each kind
 // waiting, so that a newer key press replaces an older one. After an error, or when a run takes too long and a newer one
 // waits, the worker is replaced by a new one, which reads the model again.
 //
@@ -10,23 +10,16 @@ import { worker_source } from "./worker.js";
 /** @typedef {{text: string, page: any, rest: any}} Answer */
 /** @typedef {{kind: string, request: any, payload?: string | Uint8Array, raw?: boolean, then: (answer: Answer) => void, failed: (reason: string) => void}} Question */
 
-const piece = 4 << 20;  // characters, a multiple of four
 const too_old = 4000;  // milliseconds
-
-/** What an element holds: base 64, or the address of a file of the page's site. @param {HTMLElement} element */
-function content_of(element) {
-  const { href } = element.dataset;
-  return href === undefined ? { text: (element.textContent ?? "").trim() } : { text: "", address: new URL(href, document.baseURI).href };
-}
 
 /**
  * @param {object} of
  * @param {any[]} of.requests what opens the model and runs it once
- * @param {Element[]} of.files of the model
+ * @param {boolean} of.with_model whether it has the files of the model
  * @param {() => void} of.ready called when a worker can answer: after the start and after each replacement
  * @param {(reason: string) => void} of.gone called when no worker can be had
  */
-export function open_answers({ requests, files, ready, gone }) {
+export function open_answers({ requests, with_model, ready, gone }) {
   /** @type {Worker | null} */
   let worker = null;
   let is_ready = false;
@@ -84,37 +77,29 @@ export function open_answers({ requests, files, ready, gone }) {
       worker = made;
       made.onmessage = ({ data }) => { if (made === worker) take(data); };
       made.onerror = (event) => { if (made === worker) take({ kind: "failed", reason: event.message || "this browser does not start a worker from a file" }); };
-      const core = document.getElementById("core");
-      if (!core) throw new Error("the file is incomplete");
-      made.postMessage({ kind: "core", ...content_of(core) });
-      hand_over(made, files, () => made.postMessage({ kind: "open", requests }));
+      hand_over(made, 0);
     } catch (error) {
       stop();
       gone(error instanceof Error ? error.message : String(error));
     }
   };
-  /** Hands over files, a piece per task. @param {Worker} to @param {Element[]} files @param {() => void} done */
-  const hand_over = (to, files, done) => {
-    const [file, ...others] = files;
-    if (!(file instanceof HTMLElement)) return done();
-    const { text, address } = content_of(file);
-    to.postMessage({ kind: "file", name: file.dataset.name, size: Number(file.dataset.size), packed: address === undefined });
-    let at = 0;
-    const send = () => {
-      if (to !== worker) return;
-      if (address !== undefined) {
-        to.postMessage({ kind: "piece", address });
-        to.postMessage({ kind: "close" });
-        hand_over(to, others, done);
-        return;
-      }
-      to.postMessage({ kind: "piece", text: text.slice(at, at + piece) });
-      at += piece;
-      if (at < text.length) return void setTimeout(send, 0);
-      to.postMessage({ kind: "close" });
-      setTimeout(hand_over, 0, to, others, done);
-    };
-    send();
+  /** Hands over the core and the files, an element per task, as the browser reads them. @param {Worker} to @param {number} at */
+  const hand_over = (to, at) => {
+    if (to !== worker) return;
+    const element = document.querySelectorAll(with_model ? "#core, .model-file, .model-piece" : "#core")[at];
+    const is_loading = document.readyState === "loading";
+    if (element instanceof HTMLElement && (!is_loading || element.nextElementSibling)) {
+      const { name, size, packed, href } = element.dataset;
+      if (name !== undefined) to.postMessage({ kind: "file", name, size: Number(size) });
+      to.postMessage({ kind: element.id === "core" ? "core" : "piece", packed: packed !== undefined, ...(href === undefined ? { text: element.textContent } : { address: new URL(href, document.baseURI).href }) });
+      setTimeout(hand_over, 0, to, at + 1);
+    } else if (is_loading) {
+      setTimeout(hand_over, 10, to, at);
+    } else if (at === 0) {
+      take({ kind: "failed", reason: "the file is incomplete" });
+    } else {
+      to.postMessage({ kind: "open", requests });
+    }
   };
   start();
   return {

@@ -19,7 +19,7 @@
  */
 
 /** @typedef {{write_bytes: (bytes: Uint8Array) => void, close: () => void}} CoreFile */
-/** @typedef {{call: (request: string, payload?: string | Uint8Array) => string, open_file: (name: string, size: number) => CoreFile}} Core */
+/** @typedef {{call: (request: string, payload?: string | Uint8Array) => string, arrays: () => Uint8Array<ArrayBuffer>[], open_file: (name: string, size: number) => CoreFile}} Core */
 
 /**
  * Writes the bytes of a base 64 text into `bytes`, which has their size.
@@ -54,7 +54,7 @@ export async function fetched(address) {
   return new Uint8Array(await answer.arrayBuffer());
 }
 
-/** A file compressed with gzip; a server may have unpacked it. @param {Uint8Array<ArrayBuffer>} bytes */
+/** What is compressed with gzip; a server may have unpacked it. @param {Uint8Array<ArrayBuffer>} bytes */
 export async function unpacked(bytes) {
   if (bytes[0] !== 0x1f || bytes[1] !== 0x8b) return bytes;
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
@@ -68,30 +68,6 @@ export async function unpacked(bytes) {
 export function request_text(request) {
   const [encoder, decoder] = [new TextEncoder(), new TextDecoder("utf-8", { ignoreBOM: true })];
   return JSON.stringify(request, (_, value) => (typeof value === "string" ? decoder.decode(encoder.encode(value)) : value));
-}
-
-/**
- * Unpacks the pieces of a gzip stream into a file of the core.
- * @param {CoreFile} file
- */
-export function unpacking(file) {
-  const stream = new DecompressionStream("gzip");
-  const writer = stream.writable.getWriter();
-  const reader = stream.readable.getReader();
-  const copied = (async () => {
-    for (;;) {
-      const { done, value } = await reader.read();
-      if (done) return;
-      file.write_bytes(value);
-    }
-  })();
-  return {
-    /** @param {Uint8Array<ArrayBuffer>} bytes */
-    write: (bytes) => Promise.race([writer.write(bytes), copied]),
-    close: async () => {
-      await Promise.race([writer.close(), copied]);
-      await copied;
-    } };
 }
 
 /**
@@ -169,11 +145,16 @@ export function make_core(module) {
     core().regard_free(address);
     return result;
   };
+  /** The latest answer. */
+  let result = 0;
+  /** A part of it. @param {number} part */
+  const bytes_of_part = (part) => bytes_at(view().getUint32(result + 4 + 8 * part, true), view().getUint32(result + 8 + 8 * part, true));
   return {
     call: (request, payload) => {
-      const result = with_text(payload === undefined ? [request] : [request, "\n", payload], (address, size) => core().regard_request(address, size)) >>> 0;
-      return decoder.decode(bytes_at(view().getUint32(result, true), view().getUint32(result + 4, true)));
+      result = with_text(payload === undefined ? [request] : [request, "\n", payload], (address, size) => core().regard_request(address, size)) >>> 0;
+      return decoder.decode(bytes_of_part(0));
     },
+    arrays: () => Array.from({ length: view().getUint32(result, true) - 1 }, (_, i) => bytes_of_part(i + 1).slice()),
     open_file: (name, size) => {
       const address = allocate(size);
       let at = address;

@@ -13,7 +13,7 @@ import { address_of, read_address } from "../state.js";
 import { weights_of } from "../attention.js";
 import { current, draw, hooks, set, show } from "../page.js";
 import { addresses, static_hooks, views_line } from "./views.js";
-import { open_answers } from "./answers.js";
+import { about, model_answers } from "./model.js";
 import { change_text, mark_earlier } from "./changes.js";
 import { follow, places_of, words_in } from "./words.js";
 import { link_of, read_link } from "./link.js";
@@ -57,7 +57,6 @@ function row_shown() {
 /** The view of a sentence. */
 export function open_sentence() {
   const first = current();
-  const example = { text: first.data.text, query: `@${first.page.focus.token}`, layer: first.page.focus.layer, head: first.page.focus.head };
   const { gram } = first.page;
   let active = false;
   /** What was shown when another view was opened. @type {{data: any, text: string, page: any, comparison: any} | null} */
@@ -74,9 +73,7 @@ export function open_sentence() {
   let last = { text: "", spans: [] };
   /** The text of the word that was chosen. */
   let wish = "";
-  /** Which model this is, from the end of the file. @type {{model: string, weights: string, errors?: Record<string, string | number>}} */
-  let about = { model: "", weights: "" };
-  /** @type {ReturnType<typeof open_answers>} */
+  /** @type {ReturnType<typeof model_answers>} */
   let answers = { ask: () => undefined, withdraw: () => false, pending: () => false };
 
   const status = el("p", { class: "live-status" });
@@ -309,8 +306,7 @@ export function open_sentence() {
     show({ data, text: answer.text, page: answer.page, comparison: current().comparison }, { query: word, head: layer * answer.page.heads + head,
       open: quick && state.open.startsWith("row ") && Number(state.open.split(" ")[1]) >= data.words.length ? "" : state.open }, in_text);
     if (text !== wanted.text) return;
-    if (data.warning === undefined || !data.warning.includes("truncat")) hint();
-    else say(shown(data.warning), true);
+    hint();
     compare();
   }
 
@@ -391,10 +387,6 @@ export function open_sentence() {
   });
 
   const root = document.documentElement;
-  const begin = () => {
-    about = JSON.parse(document.getElementById("live")?.textContent ?? '{"model": "", "weights": ""}');
-    answers = open_answers({ requests: [{ do: "open", name: about.model }, { do: "sentence", ...example, quick: true }], files: [...document.querySelectorAll(".model-file")], ready: opened, gone });
-  };
   function opened() {
     ready = true;
     line.open();
@@ -403,7 +395,7 @@ export function open_sentence() {
     if (!active) return;
     const { data, page, state } = current();
     const same = data.text === wanted.text && state.query === wanted.query && state.head === wanted.head && String(hidden_words(data, page)) === String(wanted.hidden);
-    if (same) draw(true);
+    if (same) drawn();
     else ask();
     compare();
   }
@@ -428,10 +420,8 @@ export function open_sentence() {
       }
       begun = true;
       say("Reading the model …");
-      draw();
-      // The model is at the end of the file.
-      if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", begin);
-      else begin();
+      answers = model_answers(opened, gone);
+      draw(true);
     },
     leave: () => {
       const { data, page, comparison } = current();

@@ -101,7 +101,7 @@ export function open_numbers(has_sentence) {
   /** An error of the core, without where it is in a text that the reader does not see. @param {string} reason */
   const told = (reason) => `${reason.slice(0, 1).toUpperCase()}${reason.slice(1)}`.replace(/^The numbers: (byte \d+: )?/, "").replace(/([^.])$/, "$1.");
 
-  const answers = open_answers({ requests: [], files: [], ready: () => undefined, gone: (reason) => {
+  const answers = open_answers({ requests: [], with_model: false, ready: () => undefined, gone: (reason) => {
     wrong(`This page cannot compute (${reason}). Every figure works as in any page of regard.`);
   } });
 

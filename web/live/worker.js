@@ -2,14 +2,14 @@
 //
 // The worker of a live page: it holds the core and the model, and answers one request after another.
 //
-//     in    {kind: "core", text}   {kind: "file", name, size}   {kind: "piece", text} …   {kind: "close"}
+//     in    {kind: "core", text}   {kind: "file", name, size}   {kind: "piece", text} …
 //           {kind: "open", requests}                            {kind: "ask", number, request, payload}
 //     out   {kind: "ready"}        {kind: "answer", number, text, page}        {kind: "failed", number, reason}
 //           {kind: "refused", number, reason}: the core, which has no files, was replaced by a new one
 //
-// "core" and "piece" have a text in base 64, or an address of the page's site. Arrays leave as transferred arrays, so that
-// the page decodes nothing. Read next: core.js, answers.js.
-import { base64_size, bytes_of, fetched, make_core, request_text, unpacked, unpacking, write_base64 } from "./core.js";
+// "core" and "piece" have a text in base 64, or an address of the page's site. Arrays leave as transferred arrays. The
+// tokenizer is read while the tensors arrive. Read next: core.js, answers.js.
+import { base64_size, bytes_of, fetched, make_core, request_text, unpacked, write_base64 } from "./core.js";
 
 /**
  * @typedef {object} Message
@@ -18,7 +18,7 @@ import { base64_size, bytes_of, fetched, make_core, request_text, unpacked, unpa
  * @property {string} [address]
  * @property {string} [name]
  * @property {number} [size] of a file, unpacked
- * @property {boolean} [packed] the pieces are compressed with gzip
+ * @property {boolean} [packed] the piece is compressed with gzip
  * @property {number} [number]
  * @property {any} [request]
  * @property {string | Uint8Array} [payload] what follows the request's line
@@ -27,22 +27,17 @@ import { base64_size, bytes_of, fetched, make_core, request_text, unpacked, unpa
  */
 
 /**
- * The page's data with arrays in place of base 64, and the buffers to transfer.
+ * Puts the arrays in place of their numbers: "@0".
  * @param {any} page
+ * @param {Uint8Array<ArrayBuffer>[]} arrays
  */
-export function with_arrays(page) {
-  /** @type {ArrayBuffer[]} */
-  const buffers = [];
-  if (page.subject !== "sentence") return buffers;
-  for (const of of [page, page.focus ?? {}]) {
-    for (const [name, text] of Object.entries(of)) {
-      if (typeof text !== "string" || name === "schema" || name === "subject") continue;
-      const bytes = bytes_of(text);
-      of[name] = name === "thumbnails" ? bytes : new Float32Array(bytes.buffer);
-      buffers.push(bytes.buffer);
+export function put_arrays(page, arrays) {
+  for (const of of [page, page?.focus ?? {}]) {
+    for (const [name, text] of Object.entries(of ?? {})) {
+      const bytes = typeof text === "string" && text.startsWith("@") ? arrays[Number(text.slice(1))] : undefined;
+      if (bytes) of[name] = name === "thumbnails" ? bytes : new Float32Array(bytes.buffer);
     }
   }
-  return buffers;
 }
 
 /**
@@ -69,12 +64,18 @@ export function serve(scope) {
   let module = null;
   /** @type {import("./core.js").CoreFile | null} */
   let file = null;
-  /** @type {ReturnType<typeof unpacking> | null} */
-  let packed_file = null;
+  let [name, has_files] = ["", false];
   /** @param {any} request @param {string | Uint8Array} [payload] */
   const call = (request, payload) => {
     if (core === null) throw new Error("the core is not running");
     return core.call(request_text(request), payload);
+  };
+  /** The latest file has all its pieces. */
+  const close = () => {
+    file?.close();
+    file = null;
+    if (name === "tokenizer.json") call({ do: "tokenizer" });
+    name = "";
   };
   /** @param {Message} message */
   const content_of_message = async (message) => (message.address === undefined ? bytes_of(message.text ?? "") : fetched(message.address));
@@ -85,25 +86,24 @@ export function serve(scope) {
       module = await WebAssembly.compile(await unpacked(packed));
       core = make_core(module);
     } else if (message.kind === "file") {
-      file = core?.open_file(message.name ?? "", message.size ?? 0) ?? null;
-      packed_file = file && message.packed ? unpacking(file) : null;
+      close();
+      [name, has_files] = [message.name ?? "", true];
+      file = core?.open_file(name, message.size ?? 0) ?? null;
     } else if (message.kind === "piece") {
       const bytes = await content_of_message(message);
-      if (packed_file) await packed_file.write(bytes);
-      else file?.write_bytes(bytes);
-    } else if (message.kind === "close") {
-      await packed_file?.close();
-      file?.close();
+      file?.write_bytes(message.packed ? await unpacked(bytes) : bytes);
     } else if (message.kind === "open") {
+      close();
       // The example runs as well, because the first run of a module is slow.
       for (const request of message.requests ?? []) call(request);
       scope.postMessage({ kind: "ready" });
     } else if (message.raw) {
       scope.postMessage({ kind: "answer", number: message.number, text: call(message.request, message.payload) });
     } else {
-      const { text, page, rest } = split_answer(call(message.request, message.payload));
-      const buffers = page ? with_arrays(page) : [];
-      scope.postMessage({ kind: "answer", number: message.number, text, page, rest }, buffers);
+      const { text, page, rest } = split_answer(call({ ...message.request, arrays: true }, message.payload));
+      const arrays = core?.arrays() ?? [];
+      put_arrays(page, arrays);
+      scope.postMessage({ kind: "answer", number: message.number, text, page, rest }, arrays.map((bytes) => bytes.buffer));
     }
   };
   let before = Promise.resolve();
@@ -111,7 +111,7 @@ export function serve(scope) {
   scope.onmessage = ({ data }) => {
     before = before.then(() => (failed ? undefined : take(data))).catch((error) => {
       const reason = String(error instanceof Error ? error.message : error);
-      failed = data.kind !== "ask" || file !== null || module === null;
+      failed = data.kind !== "ask" || has_files || module === null;
       if (!failed && module) core = make_core(module);
       scope.postMessage({ kind: failed ? "failed" : "refused", number: data.number ?? -1, reason });
     });
@@ -120,5 +120,5 @@ export function serve(scope) {
 
 /** The source of the worker: the functions above and those of core.js. */
 export function worker_source() {
-  return `"use strict";\n${[write_base64, base64_size, bytes_of, fetched, unpacked, unpacking, request_text, make_core, with_arrays, split_answer, serve].map(String).join("\n")}\nserve(self);\n`;
+  return `"use strict";\n${[write_base64, base64_size, bytes_of, fetched, unpacked, request_text, make_core, put_arrays, split_answer, serve].map(String).join("\n")}\nserve(self);\n`;
 }

@@ -23,20 +23,28 @@
 
 namespace regard::inline v0 {
 
+/// A part of a file of the model, as one HTML file contains it.
+struct LivePiece {
+  std::span<const std::byte> bytes{};  ///< What the HTML file contains.
+  bool is_compressed = false;          ///< Whether it is compressed with gzip.
+};
+
 /// A file of the model in a live page.
 struct LiveFile {
-  std::string name;                         ///< Its name, such as "model.safetensors".
-  std::span<const std::byte> bytes{};       ///< Its contents.
-  std::span<const std::byte> compressed{};  ///< The same, compressed with gzip: what one HTML file contains.
+  std::string name;                    ///< Its name, such as "model.safetensors".
+  std::span<const std::byte> bytes{};  ///< Its contents.
+  std::vector<LivePiece> pieces{};     ///< The same in pieces, which the page hands over while the HTML file arrives.
 };
 
 /// What a live page consists of, apart from its script and its style.
 struct LivePage {
   std::string title{};                     ///< Title of the document.
+  std::string heading{};                   ///< The finding, which is painted before the script runs.
   std::vector<NamedText> first{};          ///< The first picture: the texts of sentence_page_data() or page_data().
   std::span<const std::byte> core{};       ///< The WebAssembly module, compressed with gzip.
   std::string model{};                     ///< Name of the model; empty: the page has lessons and matrices only.
   std::string weights{};                   ///< "int8", "f16", "f32" or "none".
+  std::string sha256{};                    ///< SHA-256 of model.safetensors, which the page trusts.
   const RoundingErrors* errors = nullptr;  ///< What rounding changes; null: nothing is rounded.
   /// The files of the model: config.json, tokenizer.json, model.safetensors.
   std::vector<LiveFile> files{};
@@ -44,8 +52,8 @@ struct LivePage {
 
 /// Renders a live page as one HTML file.
 ///
-/// The first picture comes before the script, and the files come last, so that the page is drawn before the model has
-/// been read.
+/// The heading and the data of the first picture come before the script, and the files come last, in pieces: the page
+/// is drawn before the model has been read, and the model is read while the file arrives.
 ///
 /// @param page  The page.
 /// @return The HTML text. The same page gives the same bytes.

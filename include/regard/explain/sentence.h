@@ -49,6 +49,7 @@ struct SentenceModel {
   Encoder encoder{};                      ///< The encoder; without layers if the model is a decoder.
   std::optional<Tokenizer> tokenizer{};   ///< The tokenizer of the encoder.
   std::optional<TrainedModel> trained{};  ///< The decoder with its vocabulary.
+  std::string known_sha256{};             ///< Result of sha256(), if it is known: ModelInMemory::sha256.
 
   /// Returns the extents of the encoder or of the decoder.
   REGARD_EXPORT ModelExtents extents() const;
@@ -88,7 +89,10 @@ struct ModelInMemory {
   std::string name;            ///< Name of the model, shown in place of a folder.
   std::string config_json;     ///< The text of config.json.
   std::string tokenizer_json;  ///< The text of tokenizer.json.
-  SharedBytes safetensors{};   ///< The bytes of model.safetensors.
+  /// What tokenizer.json contains, if it has been read; the text is not read then.
+  std::optional<Tokenizer> tokenizer{};
+  SharedBytes safetensors{};  ///< The bytes of model.safetensors.
+  std::string sha256{};       ///< Their SHA-256, if it is known: it is trusted. Empty: computed when it is needed.
 };
 /// Loads an encoder and its tokenizer from memory. No file is opened.
 ///

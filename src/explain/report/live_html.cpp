@@ -2,7 +2,8 @@
 //
 // The frame of a live page; see regard/explain/live_html.h.
 //
-//     head: policy, title, style      body: first picture (JSON), script, core and files of the model as base 64
+//     head: policy, title, style      body: text and heading, first picture (JSON), script, core and files of the model
+//                                     as base 64, in pieces that the script hands over as they arrive
 //
 // The policy lets the script compile the core and start a worker from its own text; a site also loads its own files.
 // Read next: html_page.h, web/live/answers.js.
@@ -23,6 +24,7 @@ std::string about_json(const LivePage& page) {
   json.string("schema", "regard/1");
   json.string("model", page.model);
   json.string("weights", page.weights);
+  json.string("sha256", page.sha256);
   if (page.errors != nullptr) {
     const RoundingErrors& errors = *page.errors;
     json.name("errors");
@@ -40,10 +42,20 @@ std::string about_json(const LivePage& page) {
   return json.take();
 }
 
-std::string bytes_element(std::string_view attributes, std::span<const std::byte> bytes) {
-  std::string html = fmt::format("<script type=\"application/octet-stream\" {}>", attributes);
-  html.append(base64_of(bytes)).append("</script>\n");
-  return html;
+// The first picture's text and heading, as the script draws them.
+std::string heading_markup(const LivePage& page) {
+  if (page.heading.empty()) return "";
+  return fmt::format(
+      "<main><nav class=\"views\">&nbsp;</nav><header class=\"sentence-header live\"><p class=\"citation\">{}</p>"
+      "<div class=\"words live-words has-arcs\"><span class=\"typing\">{}</span></div>"
+      "<p class=\"live-status\">Reading the model …</p><h1 class=\"finding\"><span>{}</span></h1></header></main>\n",
+      escape_for_markup(page.model), escape_for_markup(page.title), escape_for_markup(page.heading));
+}
+
+void append_piece(std::string& html, std::string_view attributes, const LivePiece& piece) {
+  html += fmt::format("<script type=\"application/octet-stream\" {}{}>", attributes,
+                      piece.is_compressed ? " data-packed" : "");
+  html.append(base64_of(piece.bytes)).append("</script>\n");
 }
 std::string site_element(std::string_view attributes, std::string_view name) {
   return fmt::format("<script type=\"application/octet-stream\" {} data-href=\"{}\"></script>\n", attributes,
@@ -60,6 +72,7 @@ std::string live_html(const LivePage& page, std::string_view more_policy, const 
                                              .style = assets.live_style,
                                              .style_sha256 = assets.live_style_sha256,
                                              .more_policy = policy});
+  html += heading_markup(page);
   append_data(html, page.first);
   append_data(html, {{"live", about_json(page)}});
   html.append("<script>").append(assets.live_script).append("</script>\n");
@@ -75,10 +88,15 @@ std::string live_html(const LivePage& page, std::string_view more_policy, const 
 }  // namespace
 
 std::string render_live_html(const LivePage& page) {
-  return live_html(page, "", bytes_element("id=\"core\"", page.core),
-                   [](std::string& html, const LiveFile& file, const std::string& attributes) {
-                     html += bytes_element(attributes, file.compressed);
-                   });
+  std::string core;
+  append_piece(core, "id=\"core\"", {page.core, true});
+  return live_html(page, "", core, [](std::string& html, const LiveFile& file, const std::string& attributes) {
+    std::string_view piece_attributes = attributes;
+    for (const LivePiece& piece : file.pieces) {
+      append_piece(html, piece_attributes, piece);
+      piece_attributes = "class=\"model-piece\"";
+    }
+  });
 }
 
 std::string render_live_site(const LivePage& page) {

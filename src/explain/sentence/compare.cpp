@@ -123,7 +123,7 @@ class Comparer {
     find_control();
     c_.plain = numbers_of(std::move(traces));
     if (!options_.hide.empty()) hide();
-    c_.model_sha256 = model_.encoder.checkpoint ? model_.encoder.checkpoint->sha256(runtime_.stop) : "";
+    c_.model_sha256 = model_.sha256(runtime_.stop);
     return std::move(c_);
   }
 

@@ -12,6 +12,8 @@
 // Read next: web/sentence.js, html_page.h.
 #include "regard/explain/sentence_html.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -34,9 +36,11 @@ std::span<const std::byte> bytes_of(const std::vector<T>& numbers) {
 
 class SentencePage {
  public:
-  SentencePage(const SentenceModel& model, const SentenceAnalysis& analysis, const Runtime& runtime)
+  SentencePage(const SentenceModel& model, const SentenceAnalysis& analysis,
+               std::vector<std::vector<std::byte>>* arrays, const Runtime& runtime)
       : model_(model),
         analysis_(analysis),
+        arrays_(arrays),
         runtime_(runtime),
         extents_(model.extents()),
         json_(json_style(ElementType::float32), runtime.stop) {}
@@ -71,18 +75,25 @@ class SentencePage {
   const ModelTrace& trace() const { return analysis_.sentence.trace; }
   Index num_tokens() const { return static_cast<Index>(trace().ids.size()); }
   template <class T>
-  void base64(std::string_view name, const std::vector<T>& numbers) {
-    json_.string(name, base64_of(bytes_of(numbers)));
+  void array(std::string_view name, const std::vector<T>& numbers) {
+    const std::span<const std::byte> bytes = bytes_of(numbers);
+    if (arrays_ == nullptr) {
+      json_.string(name, base64_of(bytes));
+    } else {
+      json_.string(name, fmt::format("@{}", arrays_->size()));
+      arrays_->emplace_back(bytes.begin(), bytes.end());
+    }
   }
 
   template <int Rank>
   void array(std::string_view name, Tensor<float, Rank> LayerTrace::* member) {
     std::vector<float> all;
+    all.reserve(trace().layers.size() * static_cast<std::size_t>((trace().layers.front().*member).size()));
     for (const LayerTrace& layer : trace().layers) {
       const Tensor<float, Rank>& tensor = layer.*member;
       all.insert(all.end(), tensor.data(), tensor.data() + tensor.size());
     }
-    base64(name, all);
+    array(name, all);
   }
 
   void gram() {
@@ -99,7 +110,7 @@ class SentencePage {
             all.push_back(static_cast<float>(sum));
           }
       }
-    base64("gram", all);
+    array("gram", all);
   }
 
   // Each head on its own maximum, which the page prints from the same byte's share.
@@ -125,8 +136,8 @@ class SentencePage {
         maxima.push_back(most);
       }
     }
-    base64("thumbnails", all);
-    base64("thumbnail_maxima", maxima);
+    array("thumbnails", all);
+    array("thumbnail_maxima", maxima);
   }
 
   void focus() {
@@ -156,7 +167,7 @@ class SentencePage {
     }
     states("output", &LayerTrace::output);
     const Tensor<float, 2> share = head_output_of(model_, trace(), row.layer, row.head, runtime_);
-    base64("head_output", mean_rows(share, row.queries));
+    array("head_output", mean_rows(share, row.queries));
     json_.end_object();
   }
 
@@ -167,14 +178,14 @@ class SentencePage {
       const std::vector<float> mean = mean_rows(layer.*member, analysis_.row.queries);
       all.insert(all.end(), mean.begin(), mean.end());
     }
-    base64(name, all);
+    array(name, all);
   }
 
   // A token's vector that a layer projects: (E).
   void input(std::string_view name, Index layer, Index token) {
     const Tensor<float, 2>& input = projected_input(trace().layers[static_cast<std::size_t>(layer)]);
     const float* const first = &input(token, 0);
-    base64(name, std::vector<float>(first, first + extents_.width));
+    array(name, std::vector<float>(first, first + extents_.width));
   }
 
   // The sum behind each element of a token's q, k or v:
@@ -216,6 +227,7 @@ class SentencePage {
 
   const SentenceModel& model_;
   const SentenceAnalysis& analysis_;
+  std::vector<std::vector<std::byte>>* arrays_;
   const Runtime& runtime_;
   ModelExtents extents_;
   JsonWriter json_;
@@ -227,7 +239,7 @@ std::vector<NamedText> sentence_page_data(const SentenceModel& model, const Sent
                                           const SentencePageOptions& options, const Runtime& runtime) {
   return {
       {"explanation", render_sentence_json(analysis, SentenceJsonOptions{.command = options.command}, runtime.stop)},
-      {"page", SentencePage(model, analysis, runtime).write(options.gram)}};
+      {"page", SentencePage(model, analysis, options.arrays, runtime).write(options.gram)}};
 }
 
 std::string render_sentence_html(const SentenceModel& model, const SentenceAnalysis& analysis,

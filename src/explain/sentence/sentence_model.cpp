@@ -72,9 +72,12 @@ SentenceModel encoder_model(std::string name, Encoder encoder, Tokenizer tokeniz
 
 SentenceModel read_sentence_model(const ModelInMemory& files, const ModelFileOptions& options, const Runtime& runtime) {
   Encoder encoder = read_encoder(files.config_json, files.safetensors, files.name, options, runtime);
-  return encoder_model(files.name, std::move(encoder),
-                       Tokenizer::read(files.tokenizer_json, files.name + "/tokenizer.json",
-                                       {.max_memory_bytes = options.max_memory_bytes}, runtime.stop));
+  Tokenizer tokenizer = files.tokenizer ? *files.tokenizer
+                                        : Tokenizer::read(files.tokenizer_json, files.name + "/tokenizer.json",
+                                                          {.max_memory_bytes = options.max_memory_bytes}, runtime.stop);
+  SentenceModel model = encoder_model(files.name, std::move(encoder), std::move(tokenizer));
+  model.known_sha256 = files.sha256;
+  return model;
 }
 
 ModelExtents SentenceModel::extents() const {
@@ -87,6 +90,7 @@ ModelExtents SentenceModel::extents() const {
 }
 
 std::string SentenceModel::sha256(const std::stop_token& stop) const {
+  if (!known_sha256.empty()) return known_sha256;
   const std::shared_ptr<const Checkpoint>& checkpoint = trained ? trained->decoder.checkpoint : encoder.checkpoint;
   return checkpoint ? checkpoint->sha256(stop) : "";
 }
