@@ -31,13 +31,18 @@ inline constexpr int kTileVectors = 2;
 static_assert(kRows % kTileRows == 0);
 
 // With 16 registers, the overhead instructions around the products dominate: several steps of a full tile run without a
-// jump, and a row group consists of several tiles, which all read the same tile of b from L1.
+// jump, and a row group consists of several tiles, which all read the same tile of b from L1. For WebAssembly, clang
+// moves the loads of all these steps up, which takes more registers than there are: one step at a time is faster.
 #if defined(REGARD_ISA_avx512) || defined(REGARD_ISA_neon)
 inline constexpr Index kGroupTiles = 1;
 inline constexpr Index kStepsAtOnce = 1;
 #else
 inline constexpr Index kGroupTiles = 5;
+#if defined(REGARD_ISA_simd128)
+inline constexpr Index kStepsAtOnce = 1;
+#else
 inline constexpr Index kStepsAtOnce = 4;
+#endif
 #endif
 inline constexpr Index kGroupRows = kGroupTiles * kTileRows;
 static_assert(kRows % kGroupRows == 0);
