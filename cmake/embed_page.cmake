@@ -9,7 +9,7 @@
 #     import { a, b } from "./earlier.js";              on one line, of an earlier module of the list; the line is removed
 #     export function … | const … | let … | class …     the word `export ` is removed
 # A module in a subfolder imports "./…" from there and "../…" from web/.
-# Comment lines and indentation are removed, so no template literal spans lines. All modules share one scope, so two
+# Comment lines, empty lines and indentation are removed, so no template literal spans lines. All modules share one scope, so two
 # modules must not declare the same top-level name.
 # Read next: web/page.js, docs/reference/page.md.
 
@@ -60,6 +60,7 @@ function(join_modules listed output start)
       list(APPEND names "${name}")
     endforeach()
     string(REGEX REPLACE "\n +" "\n" text "${text}")
+    string(REGEX REPLACE "\n\n+" "\n" text "${text}")
     list(APPEND seen "${module}")
     string(APPEND joined "${text}")
   endforeach()
@@ -92,7 +93,7 @@ foreach(name IN ITEMS style live_style)
   string(REGEX REPLACE "/\\*([^*]|\\*[^/])*\\*/" "" ${name} "${${name}}")
   string(REGEX REPLACE "\n *" "\n" ${name} "${${name}}")
   string(REGEX REPLACE "; +" ";" ${name} "${${name}}")
-  string(REGEX REPLACE " *([{}]) *" "\\1" ${name} "${${name}}")
+  string(REGEX REPLACE " *([{}]) *\n*" "\\1" ${name} "${${name}}")
   string(REPLACE ": " ":" ${name} "${${name}}")
 endforeach()
 file(WRITE "${OUTPUT}.css" "${style}")

@@ -109,6 +109,14 @@ export function heads_note(s, state) {
   return el("p", {}, order, " The colour scale of each map ends at its own largest weight. Choosing a map shows its head above.");
 }
 
+const slice = 10;  // milliseconds
+
+/** Calls when the browser has nothing else to do. @param {() => void} work */
+function rest(work) {
+  if ("requestIdleCallback" in window) requestIdleCallback(work, { timeout: 100 });
+  else setTimeout(work);
+}
+
 /** The maps painted so far of a sentence, in the colours of one theme; kept when the page is drawn again. @type {{of: Sentence | null, theme: string, maps: Map<number, {canvas: HTMLCanvasElement, largest: number}>}} */
 const painted = { of: null, theme: "", maps: new Map() };
 
@@ -168,13 +176,13 @@ export function heads_figure(s, state, set) {
       painted.maps.set(head, { canvas, largest: most });
     });
   }
-  // A few heads per frame, so that the page stays responsive.
+  // A few heads at a time, so that the page stays responsive.
   const work = () => {
     if (!figure.isConnected) return;
-    for (const one of later.splice(0, 12)) one();
-    if (later.length > 0) requestAnimationFrame(work);
+    for (const end = performance.now() + slice; later.length > 0 && performance.now() < end;) later.shift()?.();
+    if (later.length > 0) rest(work);
   };
-  requestAnimationFrame(work);
+  rest(work);
   if (order.length === 0) figure.append(el("p", { class: "caption" }, "No head has such a weight."));
   return el("div", {}, controls, el("div", { class: "scroll" }, figure));
 }

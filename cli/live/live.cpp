@@ -33,7 +33,7 @@ constexpr const char* kExampleText = "he sat on the bank of the river";
 constexpr const char* kExampleWord = "bank";
 constexpr const char* kFirstLesson = "three-words";
 constexpr std::size_t kPieceBytes = 3 << 18;  // 2^20 characters of base 64
-constexpr std::size_t kLeastSaved = 10;       // percent: a piece that is compressed less is read faster as it is
+constexpr std::size_t kLeastSaved = 75;       // of 1000 bytes: a piece that is compressed less is read faster as it is
 
 struct LiveArguments {
   std::string text, query, output, site;
@@ -112,7 +112,7 @@ void write_page(const LiveArguments& arguments, LivePage& page) {
       for (std::span<const std::byte> rest = file.bytes; !rest.empty();) {
         const std::span<const std::byte> piece = rest.first(std::min(kPieceBytes, rest.size()));
         compressed.push_back(gzip(piece, Z_DEFAULT_COMPRESSION));
-        const bool is_compressed = compressed.back().size() * 100 <= piece.size() * (100 - kLeastSaved);
+        const bool is_compressed = compressed.back().size() * 1000 <= piece.size() * (1000 - kLeastSaved);
         file.pieces.push_back({is_compressed ? std::as_bytes(std::span(compressed.back())) : piece, is_compressed});
         rest = rest.subspan(piece.size());
       }

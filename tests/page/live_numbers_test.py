@@ -423,6 +423,20 @@ def test_files_are_opened(live):
     assert "bad.npy" in page.locator(".live-message").inner_text().lower()
 
 
+def test_a_dropped_file_is_opened(live):
+    page = live("#matrices")
+    page.locator('[data-focus="files"]').wait_for(state="attached")
+    dropped = page.evaluate_handle("""() => {
+      const files = new DataTransfer();
+      files.items.add(new File(["1,2\\n3,4\\n5,6\\n"], "Q.csv", {type: "text/csv"}));
+      return files;
+    }""")
+    for kind in ("dragover", "drop"):
+        page.locator("main").dispatch_event(kind, {"dataTransfer": dropped})
+    page.wait_for_function("() => document.querySelectorAll('.given-matrix').length === 1")
+    assert page.locator(".given-matrix [data-given]").all_inner_texts() == ["1", "2", "3", "4", "5", "6"]
+
+
 def download(page, what, format_of):
     page.locator(f'[data-focus="save {what}"]').click()
     with page.expect_download() as got:

@@ -133,6 +133,7 @@ def test_hiding_shows_what_the_program_prints(live, model):
     check_row(page, json_of(model, TEXT, "--query", "bank", "--layer", layer, "--head", head, "--hide", "river"))
     assert "“river”" in page.locator(".live-change").inner_text() and "→ hidden" in page.locator(".live-change").inner_text()
     assert page.locator(".row-table .earlier").count() == 10
+    assert page.locator('.lines > .earlier path[data-to="8"]').count() == 1
     assert page.evaluate("document.activeElement.dataset.word") == "8"
     page.wait_for_function(SPOKEN, arg="→ hidden")
     assert page.url.endswith("&hidden=8")

@@ -11,10 +11,11 @@ import { worker_source } from "./worker.js";
 /** @typedef {{kind: string, request: any, payload?: string | Uint8Array, raw?: boolean, then: (answer: Answer) => void, failed: (reason: string) => void}} Question */
 
 const too_old = 4000;  // milliseconds
+const task = 8;  // milliseconds
 
 /**
  * @param {object} of
- * @param {any[]} of.requests what opens the model and runs it once
+ * @param {any[]} of.requests what opens the model, and what then runs it once
  * @param {boolean} of.with_model whether it has the files of the model
  * @param {() => void} of.ready called when a worker can answer: after the start and after each replacement
  * @param {(reason: string) => void} of.gone called when no worker can be had
@@ -83,23 +84,20 @@ export function open_answers({ requests, with_model, ready, gone }) {
       gone(error instanceof Error ? error.message : String(error));
     }
   };
-  /** Hands over the core and the files, an element per task, as the browser reads them. @param {Worker} to @param {number} at */
+  /** Hands over the core and the files as the browser reads them. @param {Worker} to @param {number} at */
   const hand_over = (to, at) => {
     if (to !== worker) return;
-    const element = document.querySelectorAll(with_model ? "#core, .model-file, .model-piece" : "#core")[at];
+    const elements = document.querySelectorAll(with_model ? "#core, .model-file, .model-piece" : "#core");
     const is_loading = document.readyState === "loading";
-    if (element instanceof HTMLElement && (!is_loading || element.nextElementSibling)) {
-      const { name, size, packed, href } = element.dataset;
+    const whole = elements.length - (is_loading && !elements[elements.length - 1]?.nextElementSibling ? 1 : 0);
+    for (const end = performance.now() + task; at < whole && performance.now() < end; ++at) {
+      const { id, dataset: { name, size, packed, href }, textContent: text } = /** @type {HTMLElement} */ (elements[at]);
       if (name !== undefined) to.postMessage({ kind: "file", name, size: Number(size) });
-      to.postMessage({ kind: element.id === "core" ? "core" : "piece", packed: packed !== undefined, ...(href === undefined ? { text: element.textContent } : { address: new URL(href, document.baseURI).href }) });
-      setTimeout(hand_over, 0, to, at + 1);
-    } else if (is_loading) {
-      setTimeout(hand_over, 10, to, at);
-    } else if (at === 0) {
-      take({ kind: "failed", reason: "the file is incomplete" });
-    } else {
-      to.postMessage({ kind: "open", requests });
+      to.postMessage({ kind: id === "core" ? id : "piece", packed: packed !== undefined, ...(href === undefined ? { text } : { address: new URL(href, document.baseURI).href }) });
     }
+    if (is_loading || at < whole) setTimeout(hand_over, at < whole ? 0 : 10, to, at);
+    else if (at === 0) take({ kind: "failed", reason: "the file is incomplete" });
+    else to.postMessage({ kind: "open", requests });
   };
   start();
   return {

@@ -21,29 +21,12 @@
 /** @typedef {{write_bytes: (bytes: Uint8Array) => void, close: () => void}} CoreFile */
 /** @typedef {{call: (request: string, payload?: string | Uint8Array) => string, arrays: () => Uint8Array<ArrayBuffer>[], open_file: (name: string, size: number) => CoreFile}} Core */
 
-/**
- * Writes the bytes of a base 64 text into `bytes`, which has their size.
- * @param {string} text
- * @param {Uint8Array<ArrayBuffer>} bytes
- */
-export function write_base64(text, bytes) {
-  if ("setFromBase64" in bytes && typeof bytes.setFromBase64 === "function") {
-    bytes.setFromBase64(text);
-    return;
-  }
-  const characters = atob(text);
-  for (let i = 0; i < characters.length; ++i) bytes[i] = characters.charCodeAt(i);
-}
-
-/** The number of bytes of a base 64 text. @param {string} text */
-export function base64_size(text) {
-  return (text.length / 4) * 3 - (text.endsWith("==") ? 2 : text.endsWith("=") ? 1 : 0);
-}
-
-/** @param {string} text base 64 */
+/** @param {string} text base 64 @returns {Uint8Array<ArrayBuffer>} */
 export function bytes_of(text) {
-  const bytes = new Uint8Array(base64_size(text));
-  write_base64(text, bytes);
+  if ("fromBase64" in Uint8Array && typeof Uint8Array.fromBase64 === "function") return Uint8Array.fromBase64(text);
+  const characters = atob(text);
+  const bytes = new Uint8Array(characters.length);
+  for (let i = 0; i < characters.length; ++i) bytes[i] = characters.charCodeAt(i);
   return bytes;
 }
 

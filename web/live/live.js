@@ -14,7 +14,7 @@ import { weights_of } from "../attention.js";
 import { current, draw, hooks, set, show } from "../page.js";
 import { addresses, static_hooks, views_line } from "./views.js";
 import { about, model_answers } from "./model.js";
-import { change_text, mark_earlier } from "./changes.js";
+import { change_text, earlier_weights, mark_earlier } from "./changes.js";
 import { follow, places_of, words_in } from "./words.js";
 import { link_of, read_link } from "./link.js";
 import { sentence_line } from "./sentence_line.js";
@@ -132,7 +132,8 @@ export function open_sentence() {
     line_drawn = header.isConnected;
     const spans = spans_of(data);
     const text = line.text();
-    line.draw({ a: sentence.attention, weights: weights_of(sentence.attention, state.head, state.query), state,
+    const row = row_shown();
+    line.draw({ a: sentence.attention, weights: weights_of(sentence.attention, state.head, state.query), state, earlier: before && row && earlier_weights(before, row).weights,
       spans: text === data.text ? spans : spans.map((span) => (span === null ? null : moved(span, data.text, text))) });
   }
 

@@ -31,6 +31,7 @@ import { addresses, static_hooks, views_line } from "./views.js";
 /** @typedef {import("./views.js").View} View */
 
 const rest_time = 700;  // milliseconds without a change, after which the page speaks
+const still = 120;  // milliseconds without a change, after which the steps out of view are drawn
 
 /**
  * A lesson, or own matrices if its name is "".
@@ -169,7 +170,7 @@ export function open_numbers(has_sentence) {
     record();
   }
 
-  /** The steps in view are drawn now, and the others a few at a time; a later picture takes over. @param {number} mine */
+  /** The steps in view are drawn now, and the others a few at a time when no number moves; a later picture takes over. @param {number} mine */
   function patch_steps(mine) {
     const sections = [...document.querySelectorAll("main > .steps > .step")];
     const seen = sections.filter((section) => {
@@ -195,7 +196,7 @@ export function open_numbers(has_sentence) {
       if (steps_waiting > 0) setTimeout(next, 0);
       else cells.restore();
     };
-    setTimeout(next, 0);
+    setTimeout(next, still);
   }
 
   /** Own matrices that cannot be computed yet. @param {Numbers} of @param {any} input */

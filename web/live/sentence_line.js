@@ -4,7 +4,7 @@
 // text is an element that no recomputation replaces, so that cursor, selection and undo stay; all else is placed by the
 // rectangles of the words.
 //
-//          ╭──────────────╮            svg, behind the text
+//          ╭──────────────╮            svg, behind the text; dotted: the weights before a change
 //     he sat on the bank of the river  the text, editable as soon as the core runs
 //     .01 .04       .04        .71     a button below each word: chooses it; x hides it
 //
@@ -21,9 +21,12 @@ import { draw_arcs, most_large, most_with_arcs, special_switch } from "../senten
  * @typedef {object} Picture
  * @property {Attention} a
  * @property {Float64Array} weights
+ * @property {Float64Array | null} earlier the weights before a change, NaN for new words
  * @property {State} state
  * @property {(Span | null)[]} spans of the words in the text as it is now
  */
+
+const least_change = 0.02;  // of a weight, for an arc of the earlier one
 
 /**
  * @param {object} of
@@ -114,7 +117,7 @@ export function sentence_line({ text, edited, set }) {
   /** Places everything by the rectangles of the words; all are measured before anything is changed. */
   const place = () => {
     if (!picture || !element.isConnected) return;
-    const { a, weights, state, spans } = picture;
+    const { a, weights, earlier, state, spans } = picture;
     const box = words.getBoundingClientRect();
     /** @type {Map<number, import("../sentence_figure.js").Anchor>} */
     const anchors = new Map();
@@ -151,7 +154,13 @@ export function sentence_line({ text, edited, set }) {
     mark("query-word", ranges[state.query] ? [ranges[state.query]] : []);
     mark("hidden-words", state.covered ? [] : ranges.filter((_, i) => a.hidden(state.head, state.query, i) && !a.later?.(state.query, i)));
     lines.replaceChildren();
-    if (!state.covered && weights.length <= most_with_arcs) draw_arcs(words, lines, weights, state.query, { anchors, lines: rows, width: box.width, height, em });
+    if (state.covered || weights.length > most_with_arcs) return;
+    const places = { anchors, lines: rows, width: box.width, height, em };
+    draw_arcs(words, lines, weights, state.query, places);
+    if (!earlier) return;
+    const ghosts = svg("svg", { class: "earlier" });
+    draw_arcs(words, ghosts, earlier.map((was, i) => (Math.abs(was - weights[i]) >= least_change ? was : 0)), state.query, places);
+    lines.append(ghosts);
   };
   /** Colours words without an element of their own, where the browser can. @param {string} name @param {Range[]} ranges */
   const mark = (name, ranges) => {

@@ -9,7 +9,7 @@
 //
 // "core" and "piece" have a text in base 64, or an address of the page's site. Arrays leave as transferred arrays. The
 // tokenizer is read while the tensors arrive. Read next: core.js, answers.js.
-import { base64_size, bytes_of, fetched, make_core, request_text, unpacked, write_base64 } from "./core.js";
+import { bytes_of, fetched, make_core, request_text, unpacked } from "./core.js";
 
 /**
  * @typedef {object} Message
@@ -94,9 +94,10 @@ export function serve(scope) {
       file?.write_bytes(message.packed ? await unpacked(bytes) : bytes);
     } else if (message.kind === "open") {
       close();
-      // The example runs as well, because the first run of a module is slow.
-      for (const request of message.requests ?? []) call(request);
+      const [open, ...others] = message.requests ?? [];
+      if (open) call(open);
       scope.postMessage({ kind: "ready" });
+      for (const request of others) call(request);
     } else if (message.raw) {
       scope.postMessage({ kind: "answer", number: message.number, text: call(message.request, message.payload) });
     } else {
@@ -120,5 +121,5 @@ export function serve(scope) {
 
 /** The source of the worker: the functions above and those of core.js. */
 export function worker_source() {
-  return `"use strict";\n${[write_base64, base64_size, bytes_of, fetched, unpacked, request_text, make_core, put_arrays, split_answer, serve].map(String).join("\n")}\nserve(self);\n`;
+  return `"use strict";\n${[bytes_of, fetched, unpacked, request_text, make_core, put_arrays, split_answer, serve].map(String).join("\n")}\nserve(self);\n`;
 }
