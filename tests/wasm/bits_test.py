@@ -41,9 +41,7 @@ def test_in_chromium_from_a_file(native, tmp_path):
     loader = re.sub(r"^export ", "", CORE_JS.read_text(encoding="utf-8"), flags=re.MULTILINE)
     worker = loader + """
         self.onmessage = ({ data }) => {
-          const bytes = new Uint8Array(base64_size(data));
-          write_base64(data, bytes);
-          self.postMessage(make_core(new WebAssembly.Module(bytes)).call(request_text({ do: "golden" })));
+          self.postMessage(make_core(new WebAssembly.Module(bytes_of(data))).call(request_text({ do: "golden" })));
         };"""
     module = base64.b64encode((MODULES / "checks.wasm").read_bytes()).decode()
     page_file = tmp_path / "page.html"
