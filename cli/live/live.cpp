@@ -169,7 +169,7 @@ void add_live(CLI::App& app) {
   command->add_option("--site", arguments->site, "write the same as files for a web server")->type_name("FOLDER");
   command
       ->add_option("--weights", arguments->weights,
-                   "the model in the page: minilm-int8 (30 MB,\nthe default), minilm-f16 (60 MB), minilm (120 MB),\n"
+                   "the model in the page: minilm-int8 (31 MB,\nthe default), minilm-f16 (58 MB), minilm (113 MB),\n"
                    "or none: lessons and matrices only")
       ->type_name("int8|f16|f32|none");
   command->footer(
