@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `regard attend --ranks`: each process reads its rows of query, mask and bias and its keys and values; rows are cut for
-// equal work. The files are written by rank 0, head by head, as the rows of the others arrive:
+// `regard attend --ranks`: each process reads its rows of query, mask and bias and its keys and values; rows are cut
+// for equal work. The files are written by rank 0, head by head, as the rows of the others arrive:
 //
 //     file     head 0: rows of rank 0, rank 1, …     head 1: rows of rank 0, …
 //

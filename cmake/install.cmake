@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # `cmake --install build --prefix DIR` installs the parts that were built: the library (component library), regard::io,
 # regard::model, regard::train, regard::explain and regard::distributed (components io, model, train, explain and
-# distributed), and the program with its manual page and completions (component program). docs/guide/installing.md lists the installed files.
+# distributed), the program's MPI plugin (component mpi), and the program with its manual page and completions (component
+# program). docs/guide/installing.md lists the installed files.
 include(CMakePackageConfigHelpers)
 
 set(REGARD_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/regard)
@@ -30,6 +31,9 @@ foreach(component IN ITEMS io model train explain distributed)
     install(DIRECTORY include/regard/${component} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/regard COMPONENT ${component})
   endif()
 endforeach()
+if(TARGET regard_mpi_plugin)
+  install(TARGETS regard_mpi_plugin LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/regard COMPONENT mpi)
+endif()
 if(TARGET regard_program)
   if(BUILD_SHARED_LIBS)
     set_target_properties(regard_program PROPERTIES INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")

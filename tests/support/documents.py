@@ -53,10 +53,11 @@ def program(folder, prefix, language, name, text):
     source, binary = folder / f"{name}.{language}", folder / name
     source.write_text(text)
     library = next(prefix.rglob("libregard.a")).parent
-    compiler = ["gcc", "-std=c99"] if language == "c" else ["g++", "-std=c++20"]
+    over_ranks = "regard/distributed/mpi.h" in text
+    compiler = ["gcc", "-std=c99"] if language == "c" else ["mpicxx" if over_ranks else "g++", "-std=c++20"]
     launcher = os.environ.get("CMAKE_CXX_COMPILER_LAUNCHER", "").split()
     run([*launcher, *compiler, *FLAGS, "-O1", "-I", prefix / "include", "-c", source, "-o", f"{binary}.o"])
-    run(["g++", f"{binary}.o", "-L", library, "-lregard_distributed", "-lregard_explain", "-lregard_train", "-lregard_model",
+    run(["mpicxx" if over_ranks else "g++", f"{binary}.o", "-L", library, "-lregard_distributed", "-lregard_explain", "-lregard_train", "-lregard_model",
          "-lregard_io", "-lregard", "-lfmt", "-lutf8proc", "-pthread", "-lm", "-o", binary])
     run([binary], cwd=folder)
 
@@ -121,6 +122,9 @@ def run_page(page, folder, program_file, prefix, monkeypatch):
     monkeypatch.setenv("HOME", str(folder))
     monkeypatch.setenv("PATH", f"{programs_folder}:{STAND_INS}:{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}")
     monkeypatch.syspath_prepend(STAND_INS)
+    # Open MPI starts more processes than there are cores, and as root.
+    for name in ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "OMPI_MCA_rmaps_base_oversubscribe"):
+        monkeypatch.setenv(name, "1")
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.delenv("REGARD_CACHE", raising=False)
     # consumers/run.sh compiles the function in the README and calls it.

@@ -97,8 +97,8 @@ class REGARD_EXPORT NpyReader {
   /// @throws DataError       "name: byte N: …" if the file is truncated or too long.
   /// @throws std::bad_alloc  if memory cannot be allocated.
   NpyArray read();
-  /// Reads some rows only: `first ≤ i < first + count` of the axis before the last, of all matrices. Call it once, instead
-  /// of read().
+  /// Reads some rows only: `first ≤ i < first + count` of the axis before the last, of all matrices. Call it once,
+  /// instead of read().
   ///
   /// @param first  First row.
   /// @param count  Number of rows; with first, at most the extent of the axis.
