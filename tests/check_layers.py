@@ -30,7 +30,7 @@ POSIX = {"dlfcn.h", "fcntl.h", "pthread.h", "sched.h", "signal.h", "termios.h", 
 HASH_TABLES = {"unordered_map", "unordered_set"}
 C_STANDARD = {"math.h", "stdio.h", "stdlib.h", "string.h"}
 INSTRUCTION_SET_WORDS = re.compile(r"\b(avx2|avx512|sse\d?|neon|simd128)\b", re.IGNORECASE)
-TEST_LIBRARIES = {"gtest", "gmock", "benchmark", "CLI", "ggml.h", "ggml-cpu.h"}
+TEST_LIBRARIES = {"gtest", "gmock", "benchmark", "CLI", "ggml.h", "ggml-cpu.h", "mpi.h"}
 
 CORE = {"attention", "c_api", "kv_cache", "layers", "runtime", "tensor"}
 # Which folders of include/regard ("": the folder itself) a library may include, and its third parties, in .cpp only.
