@@ -105,14 +105,24 @@ HeldArray HeadExchange::local(const Step& step, std::size_t n, Index kv_head, co
   return buffer;
 }
 
-std::vector<HeadExchange::Piece> HeadExchange::held_pieces(bool outputs, Index kv_head, const Ranges& ranges) const {
+// Keys with gaps in the caller's memory are sent from the buffers, which have them without: a copy for each receiver
+// would add up to the size of the buffers.
+bool HeadExchange::is_sent_from_buffers(const CallArray& array) const {
+  return plan_.scheme == DistributedScheme::rows && array.indices == HeldIndices::keys && !array.held.is_dense();
+}
+std::vector<HeadExchange::Piece> HeadExchange::held_pieces(bool outputs, Index kv_head, const Ranges& ranges,
+                                                           const Step* buffers) const {
   std::vector<Piece> pieces;
-  for (const CallArray& array : arrays_) {
+  for (std::size_t n = 0; n < arrays_.size(); ++n) {
+    const CallArray& array = arrays_[n];
     if (array.is_output != outputs) continue;
-    const Index heads = heads_per_step(array), first = array.heads == ArrayHeads::shared ? 0 : kv_head * heads;
+    const bool from_buffer = buffers && is_sent_from_buffers(array);
+    const HeldArray memory = from_buffer ? local(*buffers, n, kv_head, parts_.front()) : array.held;
+    const Index heads = heads_per_step(array);
+    const Index first = array.heads == ArrayHeads::shared || from_buffer ? 0 : kv_head * heads;
     for (const IndexRange& indices : ranges(array)) {
       for (Index b = 0; b < array.held.shape[0]; ++b) {
-        for (Index h = 0; h < heads; ++h) pieces.push_back({array.held, b, first + h, indices});
+        for (Index h = 0; h < heads; ++h) pieces.push_back({memory, b, first + h, indices});
       }
     }
   }
@@ -153,18 +163,10 @@ void HeadExchange::post_inputs(Index t) {
   Step& step = step_at(t);
   const Index own_head = kv_head(rank_, t);
   const bool own = computes(rank_, t);
-  if (own) allocate(step);
-  for (Index other = 0; other < messages_.num_ranks(); ++other) {
-    if (other == rank_) continue;
-    if (computes(other, t)) {
-      post_sends(other,
-                 held_pieces(false, kv_head(other, t),
-                             [&](const CallArray& array) {
-                               return intersection(needed(array, other), held_range(array.indices, rank_));
-                             }),
-                 step.input_sends);
-    }
-    if (own) {
+  if (own) {
+    allocate(step);
+    for (Index other = 0; other < messages_.num_ranks(); ++other) {
+      if (other == rank_) continue;
       post_receives(other,
                     local_pieces(false, step, own_head,
                                  [&](const CallArray& array) {
@@ -172,18 +174,30 @@ void HeadExchange::post_inputs(Index t) {
                                  }),
                     step.inputs);
     }
+    // Own keys, and with heads own rows, are copied beside those of others.
+    const Ranges from_own = [&](const CallArray& array) {
+      const IndexRange held = held_range(array.indices, rank_);
+      if (array.indices == HeldIndices::rows && plan_.scheme == DistributedScheme::rows)
+        return std::vector<IndexRange>{};
+      return is_sent_from_buffers(array) ? std::vector{held} : intersection(needed(array, rank_), held);
+    };
+    const std::vector<Piece> from = held_pieces(false, own_head, from_own);
+    const std::vector<Piece> to = local_pieces(false, step, own_head, from_own);
+    for (std::size_t i = 0; i < from.size(); ++i)
+      from[i].array.read(from[i].b, from[i].head, from[i].indices,
+                         to[i].array.at(to[i].b, to[i].head, to[i].indices.first));
   }
-  if (!own) return;
-  // Own keys, and with heads own rows, are copied beside those of others.
-  const Ranges from_own = [&](const CallArray& array) {
-    if (array.indices == HeldIndices::rows && plan_.scheme == DistributedScheme::rows) return std::vector<IndexRange>{};
-    return intersection(needed(array, rank_), held_range(array.indices, rank_));
-  };
-  const std::vector<Piece> from = held_pieces(false, own_head, from_own);
-  const std::vector<Piece> to = local_pieces(false, step, own_head, from_own);
-  for (std::size_t i = 0; i < from.size(); ++i)
-    from[i].array.read(from[i].b, from[i].head, from[i].indices,
-                       to[i].array.at(to[i].b, to[i].head, to[i].indices.first));
+  for (Index other = 0; other < messages_.num_ranks(); ++other) {
+    if (other == rank_ || !computes(other, t)) continue;
+    post_sends(other,
+               held_pieces(
+                   false, kv_head(other, t),
+                   [&](const CallArray& array) {
+                     return intersection(needed(array, other), held_range(array.indices, rank_));
+                   },
+                   own ? &step : nullptr),
+               step.input_sends);
+  }
 }
 
 void HeadExchange::post_outputs(Index t) {

@@ -79,13 +79,16 @@ class HeadExchange {
   IndexRange held_range(HeldIndices indices, Index rank) const;
   std::vector<IndexRange> needed(const CallArray& array, Index rank) const;
   Index heads_per_step(const CallArray& array) const;
+  bool is_sent_from_buffers(const CallArray& array) const;
   Step& step_at(Index step) { return steps_[step % 2]; }
 
   // The array in a step, as compute sees it: one part of the rows, or all keys.
   HeldArray local(const Step& step, std::size_t array, Index kv_head, const Part& part) const;
   // Pieces of all inputs, or all outputs, for these ranges of each array.
   using Ranges = std::function<std::vector<IndexRange>(const CallArray&)>;
-  std::vector<Piece> held_pieces(bool outputs, Index kv_head, const Ranges& ranges) const;
+  // With `buffers`, keys that are sent from there lie there.
+  std::vector<Piece> held_pieces(bool outputs, Index kv_head, const Ranges& ranges,
+                                 const Step* buffers = nullptr) const;
   std::vector<Piece> local_pieces(bool outputs, const Step& step, Index kv_head, const Ranges& ranges) const;
 
   void allocate(Step& step);
