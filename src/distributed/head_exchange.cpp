@@ -320,7 +320,7 @@ void HeadExchange::run(const Compute& compute) {
       }
     }
     finish(step.input_sends);
-    if (t > 0) finish(step_at(t - 1).outputs);
+    finish(step.outputs);  // of two steps before
     post_outputs(t);
   }
   for (Step& step : steps_) {
