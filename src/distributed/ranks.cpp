@@ -49,8 +49,10 @@ namespace {
 
 constexpr std::size_t kPieceElements = std::size_t{1} << 16;
 
+}  // namespace
+
 template <class T>
-void sum_terms(const TensorView<const T, 2>& terms, std::span<T> sum, Ranks& ranks, const std::stop_token& stop) {
+void sum_in_order(const TensorView<const T, 2>& terms, std::span<T> sum, Ranks& ranks, const std::stop_token& stop) {
   internal::Messages& messages = ranks.messages();
   internal::Agreement agreement("sum_in_order");
   agreement.add("size of sum", std::to_string(sum.size()));
@@ -94,15 +96,9 @@ void sum_terms(const TensorView<const T, 2>& terms, std::span<T> sum, Ranks& ran
   messages.wait(sent, stop);
 }
 
-}  // namespace
-
-void sum_in_order(const TensorView<const float, 2>& terms, std::span<float> sum, Ranks& ranks,
-                  const std::stop_token& stop) {
-  sum_terms(terms, sum, ranks, stop);
-}
-void sum_in_order(const TensorView<const double, 2>& terms, std::span<double> sum, Ranks& ranks,
-                  const std::stop_token& stop) {
-  sum_terms(terms, sum, ranks, stop);
-}
+template REGARD_EXPORT void sum_in_order(const TensorView<const float, 2>&, std::span<float>, Ranks&,
+                                         const std::stop_token&);
+template REGARD_EXPORT void sum_in_order(const TensorView<const double, 2>&, std::span<double>, Ranks&,
+                                         const std::stop_token&);
 
 }  // namespace regard::inline v0

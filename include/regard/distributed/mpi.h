@@ -19,6 +19,7 @@
 /// Read next: ranks.h, docs/guide/several-machines.md.
 #pragma once
 
+/// @cond
 // Only the C interface is used.
 #ifndef OMPI_SKIP_MPICXX
 #define OMPI_SKIP_MPICXX 1
@@ -26,6 +27,7 @@
 #ifndef MPICH_SKIP_MPICXX
 #define MPICH_SKIP_MPICXX 1
 #endif
+/// @endcond
 #include <mpi.h>
 
 #include <algorithm>

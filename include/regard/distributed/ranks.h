@@ -113,6 +113,7 @@ class REGARD_EXPORT Ranks {
 /// The sum has the same bits for any number of ranks that the same terms are divided among, which MPI_Allreduce does
 /// not promise. Source: docs/derivations/ranks.md.
 ///
+/// @tparam T     float or double.
 /// @param terms  Terms of this rank, (n, m). n may differ between ranks, and may be 0.
 /// @param sum    The sum on every rank, (m): `((0 + x₀) + x₁) + …`. Must not overlap terms.
 /// @param ranks  The ranks.
@@ -128,10 +129,8 @@ class REGARD_EXPORT Ranks {
 /// @code{.cpp}
 /// sum_in_order(gradients_of_my_sequences, gradient, ranks);
 /// @endcode
-REGARD_EXPORT void sum_in_order(const TensorView<const float, 2>& terms, std::span<float> sum, Ranks& ranks,
-                                const std::stop_token& stop = {});
-/// @copydoc sum_in_order(const TensorView<const float, 2>&, std::span<float>, Ranks&, const std::stop_token&)
-REGARD_EXPORT void sum_in_order(const TensorView<const double, 2>& terms, std::span<double> sum, Ranks& ranks,
+template <class T>
+REGARD_EXPORT void sum_in_order(const TensorView<const T, 2>& terms, std::span<T> sum, Ranks& ranks,
                                 const std::stop_token& stop = {});
 
 }  // namespace regard::inline v0
