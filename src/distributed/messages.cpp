@@ -245,7 +245,9 @@ void Messages::receive_control(Index peer) {
 void Messages::take_control(Index peer) {
   Peer& from = peers_[static_cast<std::size_t>(peer)];
   const ControlMessage& message = from.incoming;
-  if (message.kind == Control::failed) {
+  if (message.kind == Control::failed || message.kind == Control::missed) {
+    // Its own message may not have arrived yet, and it waits for this rank as well.
+    if (message.kind == Control::missed) peers_[static_cast<std::size_t>(message.rank)].left = true;
     if (!failure_) set_failure(message.rank, std::string(message.text, text_size(message)), false);
     return;
   }
@@ -294,13 +296,16 @@ void Messages::set_failure(Index rank, std::string text, bool tell) {
   changed_.notify_all();
   try {
     std::vector<Ticket> news;
+    const bool waits =
+        rank >= 0 && peers_[static_cast<std::size_t>(rank)].left && !peers_[static_cast<std::size_t>(rank)].gone;
+    const Control kind = waits ? Control::missed : Control::failed;
     for (Index peer = 0; peer < num_ranks_; ++peer) {
       const Peer& other = peers_[static_cast<std::size_t>(peer)];
       if (peer == rank_ || other.gone || (!other.left && (!tell || peer == rank))) continue;
       news.push_back(next_ticket_);
       // One that has left waits for this one.
       other.left ? send_control(peer, Control::gone, rank_, " has left because of an exception")
-                 : send_control(peer, Control::failed, rank, failure_->text);
+                 : send_control(peer, kind, rank, failure_->text);
     }
     const auto end = Clock::now() + kFarewell;
     const auto under_way = [&](Ticket ticket) { return pending_.contains(ticket); };

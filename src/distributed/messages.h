@@ -7,7 +7,8 @@
 //   communication thread    pumps until the object is destroyed; without one, wait() pumps
 //
 //   pump      start requests; collect what has been completed; send a sign of life; look for silent ranks
-//   control   messages with tag 1: alive, failed (with the sentence that all ranks then throw), leaving
+//   control   messages with tag 1: alive, failed (with the sentence that all ranks then throw), missed (the same, by a
+//             rank that has left and waits for the others), leaving, gone
 //
 // After a failure, nothing that the transport may still touch is freed. Read next: messages.cpp.
 #pragma once
@@ -53,7 +54,7 @@ class Messages {
 
  private:
   using Clock = std::chrono::steady_clock;
-  enum class Control : std::int32_t { alive, failed, leaving, gone };
+  enum class Control : std::int32_t { alive, failed, missed, leaving, gone };
   struct ControlMessage {
     Control kind{};
     std::int32_t rank{};      // that failed
