@@ -101,6 +101,28 @@ TEST(Ranks, ACallIsPossibleAfterAMistake) {
   }
 }
 
+TEST(Ranks, ACallThatOneRankCannotMakeIsRejectedOnAll) {
+  EXPECT_EQ(texts_of(3,
+                     [](Ranks& ranks) {
+                       if (ranks.rank() == 1) reject_call("attention_forward", "there is no file", ranks);
+                       attend(ranks);
+                     }),
+            all(3, "attention_forward: rank 1: there is no file"));
+  EXPECT_EQ(texts_of(1, [](Ranks& ranks) { reject_call("attention_forward", "there is no file", ranks); }),
+            all(1, "attention_forward: rank 0: there is no file"));
+}
+
+TEST(Ranks, NumbersAreExchangedBeforeACall) {
+  EXPECT_EQ(texts_of(3,
+                     [](Ranks& ranks) {
+                       EXPECT_EQ(exchange_numbers("attend", 10 + ranks.rank(), ranks),
+                                 (std::vector<Index>{10, 11, 12}));
+                       ranks.rank() == 2 ? reject_call("attend", "no key", ranks)
+                                         : static_cast<void>(exchange_numbers("attend", 0, ranks));
+                     }),
+            all(3, "attend: rank 2: no key"));
+}
+
 TEST(Ranks, ARankThatLeavesEndsTheCallsOfTheOthers) {
   EXPECT_EQ(texts_of(3,
                      [](Ranks& ranks) {

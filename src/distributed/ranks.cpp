@@ -101,4 +101,21 @@ template REGARD_EXPORT void sum_in_order(const TensorView<const float, 2>&, std:
 template REGARD_EXPORT void sum_in_order(const TensorView<const double, 2>&, std::span<double>, Ranks&,
                                          const std::stop_token&);
 
+std::vector<Index> exchange_numbers(std::string_view function, Index number, Ranks& ranks,
+                                    const std::stop_token& stop) {
+  const std::string name(function);
+  internal::Agreement agreement(name.c_str());
+  const std::size_t place = agreement.number(number);
+  agreement.exchange(ranks, stop);
+  return agreement.numbers(place);
+}
+
+void reject_call(std::string_view function, std::string_view mistake, Ranks& ranks, const std::stop_token& stop) {
+  const std::string name(function);
+  internal::Agreement agreement(name.c_str());
+  agreement.reject(mistake.empty() ? "the call cannot be made" : std::string(mistake));
+  agreement.exchange(ranks, stop);
+  throw RankError(-1, "the ranks do not agree on a mistake");  // exchange() has thrown
+}
+
 }  // namespace regard::inline v0

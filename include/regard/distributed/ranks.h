@@ -22,6 +22,7 @@
 #include <span>
 #include <stop_token>
 #include <string_view>
+#include <vector>
 
 #include "regard/distributed/transport.h"
 
@@ -132,5 +133,32 @@ class REGARD_EXPORT Ranks {
 template <class T>
 REGARD_EXPORT void sum_in_order(const TensorView<const T, 2>& terms, std::span<T> sum, Ranks& ranks,
                                 const std::stop_token& stop = {});
+
+/// Exchanges a number before a call whose arguments need those of all ranks, such as the number of all keys.
+///
+/// @param function  Name of the call, equal on all ranks.
+/// @param number    The number of this rank.
+/// @param ranks     The ranks.
+/// @param stop      Ends the call with Cancelled.
+/// @return The numbers of all ranks, in the order of ranks.
+///
+/// @throws InvalidArgument  on all ranks, if names differ, or a rank calls reject_call().
+/// @throws RankError        if a rank fails.
+/// @throws Cancelled        if a stop is requested.
+REGARD_EXPORT std::vector<Index> exchange_numbers(std::string_view function, Index number, Ranks& ranks,
+                                                  const std::stop_token& stop = {});
+
+/// Takes the place of a call on a rank that cannot make it, for example because a file with its arguments is missing.
+///
+/// @param function  Name of the function that the other ranks call: "attention_forward".
+/// @param mistake   What is wrong.
+/// @param ranks     The ranks, which can be used again.
+/// @param stop      Ends the call with Cancelled.
+///
+/// @throws InvalidArgument  always, and the same in the call of the other ranks: "attention_forward: rank 2: mistake".
+/// @throws RankError        if a rank fails.
+/// @throws Cancelled        if a stop is requested.
+[[noreturn]] REGARD_EXPORT void reject_call(std::string_view function, std::string_view mistake, Ranks& ranks,
+                                            const std::stop_token& stop = {});
 
 }  // namespace regard::inline v0
