@@ -13,7 +13,9 @@
 #include "module.h"
 #include "options.h"
 #include "outputs.h"
+#include "ranks.h"
 #include "regard/attention_statistics.h"
+#include "regard/distributed/attention.h"
 #include "run.h"
 
 namespace regard::python {
@@ -92,10 +94,17 @@ nb::object attention_forward_of(nb::handle query_object, nb::handle key_object, 
     const auto q = query.input<Compute, 4>(kName, "query");
     const auto k = key.input<Compute, 4>(kName, "key");
     const auto v = value.input<Compute, 4>(kName, "value");
-    outputs.allocate(q.shape, k.shape[2], v.shape[3]);
+    RankGroup* const group = RankGroup::current();
+    const bool needs_total = group != nullptr && outputs.allocates_weights();
+    outputs.allocate(q.shape, needs_total ? group->total("attention_forward with weights", k.shape[2]) : k.shape[2],
+                     v.shape[3]);
     const AttentionOutputs views = outputs.views<T>();
-    run(operations_of(query, key, &value), num_threads,
-        [&](const Runtime& runtime) { attention_forward(q, k, v, views, options.options, runtime); });
+    run_call(
+        operations_of(query, key, &value), num_threads,
+        [&](const Runtime& runtime) { attention_forward(q, k, v, views, options.options, runtime); },
+        [&](Ranks& ranks, const Runtime& runtime) {
+          attention_forward(q, k, v, views, options.options, ranks, runtime);
+        });
     return outputs.hand_out();
   });
 }
@@ -200,9 +209,14 @@ nb::object attention_with_statistics_of(nb::handle query_object, nb::handle key_
       outputs.add<Compute>("head_chosen_weight", statistics.head_chosen_weight, head);
     }
     const AttentionOutputs views = forward.views<T>();
-    run(operations_of(query, key, &value), num_threads, [&](const Runtime& runtime) {
-      attention_with_statistics(q, k, v, views, statistics, options.options, runtime);
-    });
+    run_call(
+        operations_of(query, key, &value), num_threads,
+        [&](const Runtime& runtime) {
+          attention_with_statistics(q, k, v, views, statistics, options.options, runtime);
+        },
+        [&](Ranks& ranks, const Runtime& runtime) {
+          attention_with_statistics(q, k, v, views, statistics, options.options, ranks, runtime);
+        });
     nb::dict named = outputs.hand_out_named();
     named.update(forward.hand_out_named());
     return nb::object(named);
@@ -242,14 +256,23 @@ nb::object attention_columns_of(nb::handle query_object, nb::handle key_object, 
     AttentionColumns columns;
     outputs.add<T>("key_mass", columns.key_mass, {q.shape[0], q.shape[1], k.shape[2]});
     if (!map.empty()) {
-      if (map[0] < 1 || map[0] > q.shape[2] || map[1] < 1 || map[1] > k.shape[2]) {
-        reject(kName, "pooled_map is " + shape_text(map.data(), 2) + "; expected 1 to " + std::to_string(q.shape[2]) +
-                          " rows and 1 to " + std::to_string(k.shape[2]) + " columns");
+      Index rows = q.shape[2], keys = k.shape[2];
+      if (RankGroup* const group = RankGroup::current()) {
+        rows = group->total("attention_columns with a map", rows);
+        keys = group->total("attention_columns with a map", keys);
+      }
+      if (map[0] < 1 || map[0] > rows || map[1] < 1 || map[1] > keys) {
+        reject(kName, "pooled_map is " + shape_text(map.data(), 2) + "; expected 1 to " + std::to_string(rows) +
+                          " rows and 1 to " + std::to_string(keys) + " columns");
       }
       outputs.add<T>("pooled_map", columns.pooled_map, {q.shape[0], q.shape[1], map[0], map[1]});
     }
-    run(operations_of(query, key, nullptr), num_threads,
-        [&](const Runtime& runtime) { attention_columns(q, k, request, columns, options.options, runtime); });
+    run_call(
+        operations_of(query, key, nullptr), num_threads,
+        [&](const Runtime& runtime) { attention_columns(q, k, request, columns, options.options, runtime); },
+        [&](Ranks& ranks, const Runtime& runtime) {
+          attention_columns(q, k, request, columns, options.options, ranks, runtime);
+        });
     return nb::object(outputs.hand_out_named());
   });
 }

@@ -13,7 +13,8 @@
 #include "module.h"
 #include "options.h"
 #include "outputs.h"
-#include "run.h"
+#include "ranks.h"
+#include "regard/distributed/attention.h"
 
 namespace regard::python {
 namespace {
@@ -90,8 +91,12 @@ nb::object gradients_of(nb::handle query_object, const Array& query, const Array
   }
   const double operations = 5.0 * static_cast<double>(q.shape[0] * q.shape[1] * q.shape[2]) *
                             static_cast<double>(k.shape[2]) * static_cast<double>(q.shape[3] + v.shape[3]);
-  run(operations, num_threads,
-      [&](const Runtime& runtime) { attention_backward(q, k, v, saved, gradients, options.options, runtime); });
+  run_call(
+      operations, num_threads,
+      [&](const Runtime& runtime) { attention_backward(q, k, v, saved, gradients, options.options, runtime); },
+      [&](Ranks& ranks, const Runtime& runtime) {
+        attention_backward(q, k, v, saved, gradients, options.options, ranks, runtime);
+      });
   return nb::object(outputs.hand_out_named());
 }
 

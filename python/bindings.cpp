@@ -7,6 +7,7 @@
 //     backward.cpp    gradients of attention              layers.cpp       activations, SwiGLU, norms
 //     multi_head.cpp  attention with its projections      embedding.cpp    embedding, rotary positions, cross-entropy
 //     cache.cpp       caches of keys and values           optimizers.cpp   AdamW, Muon, clipping, schedules
+//     ranks.cpp       calls divided among ranks
 //     model.cpp       models, explanations, lessons       training.cpp     training runs
 //
 // Read next: module.h, attention.cpp.
@@ -100,6 +101,7 @@ NB_MODULE(_regard, module) {
   bind_multi_head(module);
   bind_optimizers(module);
   bind_cache(module);
+  bind_ranks(module);
 #ifdef REGARD_PYTHON_MODEL
   bind_model(module);
   bind_training(module);

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The libraries of another build of this source, REGARD_BUILT, instead of compiling them again: static, as the release
 # preset makes them. For ./check, which builds the Python package beside everything else.
-foreach(stem "" io model train explain)
+foreach(stem "" io model train explain distributed)
   set(library regard)
   set(folder ${REGARD_BUILT})
   if(stem)
@@ -19,8 +19,10 @@ target_link_libraries(regard_io INTERFACE regard fmt::fmt ${UTF8PROC_LIBRARY})
 target_link_libraries(regard_model INTERFACE regard_io regard fmt::fmt ${UTF8PROC_LIBRARY})
 target_link_libraries(regard_train INTERFACE regard_model regard_io regard fmt::fmt)
 target_link_libraries(regard_explain INTERFACE regard_train regard_model regard_io regard fmt::fmt)
+target_link_libraries(regard_distributed INTERFACE regard)
 add_library(regard::regard ALIAS regard)
 add_library(regard::io ALIAS regard_io)
 add_library(regard::model ALIAS regard_model)
 add_library(regard::train ALIAS regard_train)
 add_library(regard::explain ALIAS regard_explain)
+add_library(regard::distributed ALIAS regard_distributed)

@@ -27,6 +27,8 @@
 #include "module.h"
 #include "options.h"
 #include "outputs.h"
+#include "ranks.h"
+#include "regard/distributed/attention.h"
 #include "run.h"
 
 namespace regard::python {
@@ -158,7 +160,9 @@ void append(Cache& cache, nb::handle key_object, nb::handle value_object, std::o
     } else {
       const auto k = key.input<ComputeType<T>, 4>(kName, "key");
       const auto v = value.input<ComputeType<T>, 4>(kName, "value");
-      run(operations(k, v), 0, [&](const Runtime& runtime) { typed.append(k, v, counts, runtime.stop); });
+      run_call(
+          operations(k, v), 0, [&](const Runtime& runtime) { typed.append(k, v, counts, runtime.stop); },
+          [&](Ranks& ranks, const Runtime& runtime) { regard::append(typed, k, v, ranks, runtime.stop); });
     }
   });
 }
@@ -191,8 +195,12 @@ nb::object attention_decode_of(nb::handle query_object, Cache& cache, nb::kwargs
     const auto q = query.input<Compute, 4>(kName, "query");
     outputs.allocate(q.shape, longest_of(typed), typed.shape().value_head_size);
     const AttentionOutputs views = outputs.views<T>();
-    run(decode_operations(typed, q.shape), num_threads,
-        [&](const Runtime& runtime) { attention_decode(q, typed, views, options.options, runtime); });
+    run_call(
+        decode_operations(typed, q.shape), num_threads,
+        [&](const Runtime& runtime) { attention_decode(q, typed, views, options.options, runtime); },
+        [&](Ranks& ranks, const Runtime& runtime) {
+          attention_decode(q, typed, views, options.options, ranks, runtime);
+        });
     return outputs.hand_out();
   };
   const NumberType type = outputs.context_type();

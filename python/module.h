@@ -3,7 +3,7 @@
 // What the files of this folder add to the module, one function each.
 //
 //     bindings.cpp ──▶ bind_attention, bind_backward, bind_linear, bind_layers, bind_embedding, bind_multi_head,
-//                      bind_optimizers, bind_cache, bind_model, bind_training
+//                      bind_optimizers, bind_cache, bind_ranks, bind_model, bind_training
 //
 // Read next: bindings.cpp.
 #pragma once
@@ -27,6 +27,7 @@ void bind_embedding(nanobind::module_& module);
 void bind_multi_head(nanobind::module_& module);
 void bind_optimizers(nanobind::module_& module);
 void bind_cache(nanobind::module_& module);
+void bind_ranks(nanobind::module_& module);
 void bind_model(nanobind::module_& module);
 void bind_training(nanobind::module_& module);
 

@@ -81,6 +81,10 @@ class ForwardOutputs {
   NumberType context_type() const { return context_type_; }
   // The fingerprint is then returned as the last result.
   void add_fingerprint() { fingerprint_.emplace(); }
+  bool allocates_weights() const {
+    const Array* const weights = outputs_.find("weights");
+    return weights != nullptr && !weights->given();
+  }
   void allocate(const std::array<Index, 4>& query_shape, Index num_keys, Index columns);
   template <class T>
   AttentionOutputs views() {

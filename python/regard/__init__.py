@@ -12,8 +12,9 @@ read and written in place. help(regard.attention) has all options, docs/guide/py
     regard.transformers   attn_implementation="regard"
     regard.jax            attention under jit, vmap and grad
     regard.onnx           the operator Attention
+    regard.distributed    attention over ranks, with mpi4py or torch.distributed
 
-These four are imported on use. Read next: attention_operators.py.
+These five are imported on use. Read next: attention_operators.py.
 """
 
 from . import _regard

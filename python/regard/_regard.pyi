@@ -288,6 +288,30 @@ def attention_decode_partials(query: object, cache: KvCache, *, causal: bool | s
     scaled_accumulator (N, B, H, L, Dv), row_max and row_sum (N, B, H, L).
     """
 
+class RankGroup:
+    """Ranks that compute together; used by regard.distributed."""
+
+    def __init__(self, transport: object, timeout: float) -> None:
+        """
+        The ranks of a transport (python/regard/distributed_transports.py): a collective call.
+        """
+
+    def call(self, name: str, function: Callable[..., Any], *args: object, **kwargs: object) -> Any:
+        """
+        function(*args, **kwargs), whose operator `name` is divided among the ranks.
+        """
+
+    def close(self, at_once: bool = False) -> None:
+        """
+        Waits for the other ranks, or with at_once tells them that this one has failed.
+        """
+
+    @property
+    def num_ranks(self) -> int: ...
+
+def sum_in_order(terms: object) -> Any:
+    """The sum of the rows of all ranks, in order; within RankGroup.call()."""
+
 class Model:
     """
     An encoder of the BERT family with its tokenizer, or a decoder that was trained here, as load_model

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Calls that are divided among ranks: regard.distributed.
+//
+//     RankGroup.call("attention_forward", regard.attention, query, …)
+//       └─ regard.attention ──▶ attention_forward_of() ──▶ run_call(…, alone, divided)
+//                                                            └─ divided(ranks, runtime): distributed/attention.h
+//
+// The communication thread of Ranks waits for the interpreter's lock while it holds the mutex of its messages. No
+// thread may therefore wait for that mutex with the interpreter's lock: every call of Ranks releases it before.
+// Read next: ranks.cpp, python/regard/distributed.py.
+#pragma once
+
+#include <sys/types.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "arrays.h"
+#include "regard/distributed/ranks.h"
+#include "run.h"
+
+namespace regard::python {
+
+class RankGroup {
+ public:
+  // transport: an object of regard/distributed_transports.py. A collective call.
+  RankGroup(nb::object transport, double timeout);
+  // Without close() before, the ranks are not destroyed: Python may run this on the communication thread.
+  ~RankGroup();
+  RankGroup(const RankGroup&) = delete;
+  RankGroup& operator=(const RankGroup&) = delete;
+
+  // function(*args, **kwargs), in which run_call() divides the operator `name`. A mistake that is found before the
+  // operator begins is told to the other ranks.
+  nb::object call(const std::string& name, const nb::callable& function, const nb::args& args,
+                  const nb::kwargs& kwargs);
+  // at_once: does not wait for the other ranks, because this one ends with an exception.
+  void close(bool at_once);
+  Index num_ranks() const { return num_ranks_; }
+
+  // The group whose call() this thread is in; null: none.
+  static RankGroup* current();
+  void run(double operations, int num_threads, const std::function<void(Ranks&, const Runtime&)>& divided);
+  // The sum of a number over ranks, before the operator `name`.
+  Index total(const std::string& name, Index number);
+
+ private:
+  class Scope;
+  bool is_open() const;
+  // Throws what all ranks throw, unless this one keeps its own error.
+  void tell(const std::string& name, const nb::python_error& error);
+
+  nb::object transport_;
+  std::unique_ptr<Ranks> ranks_;
+  Index num_ranks_ = 1;
+  bool may_use_thread_ = false;
+  bool busy_ = false;
+  bool failed_ = false;   // a call has not ended as it should: a rank has failed
+  bool started_ = false;  // the operator has begun: it tells the other ranks of errors itself
+  pid_t process_;
+};
+
+// Runs the operator of this process, or within RankGroup::call() that of the ranks.
+template <class Alone, class Divided>
+void run_call(double operations, int num_threads, const Alone& alone, const Divided& divided) {
+  if (RankGroup* const group = RankGroup::current()) return group->run(operations, num_threads, divided);
+  run(operations, num_threads, alone);
+}
+
+}  // namespace regard::python

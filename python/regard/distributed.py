@@ -1,0 +1,382 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Attention over several processes, each with its own rows and its own keys, with the bits of one machine.
+
+    import torch.distributed as dist
+    import regard.distributed
+
+    dist.init_process_group("gloo")
+    context_rows = regard.distributed.attention(query_rows, key_rows, value_rows, causal=True)
+
+    comm          a process group of torch.distributed (gloo; None: the default group), or a communicator of mpi4py
+    every rank    makes the same calls in the same order; L and S are the sums of the rows and of the keys of all ranks
+
+A mistake in the arguments of any rank raises ValueError on all ranks, with the rank. A rank that fails, leaves or falls
+silent raises RankError on all others. Read next: distributed_transports.py, docs/guide/several-machines.md.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import threading
+
+from . import _regard
+from . import attention as _attention
+from . import attention_backward as _attention_backward
+from . import attention_columns as _attention_columns
+from . import attention_decode as _attention_decode
+from . import attention_with_statistics as _attention_with_statistics
+from .distributed_transports import transport_of
+
+TYPE_CHECKING = False  # typing itself is not loaded
+if TYPE_CHECKING:
+    from typing import Any, TypeVar
+
+    from .attention_operators import AttentionOptions as AttentionOptions
+    from .calls import AnyArray
+    from .kv_cache import KvCache
+    from .named_results import AttentionColumns, AttentionGradients, AttentionStatistics
+
+    Array = TypeVar("Array")
+
+_DIFFERENTIABLE = ("query", "key", "value", "bias", "sinks")
+
+
+class RankError(RuntimeError):
+    """A rank has failed, has left or does not answer, or the network has failed.
+
+    All ranks that wait for it raise the same sentence, and so do later calls. The ranks cannot be used again: close() them
+    and end the program, with mpi4py by ``MPI.COMM_WORLD.Abort()``.
+
+    Attributes
+    ----------
+    rank : int
+        The rank; −1 if it is unknown.
+    """
+
+    def __init__(self, text: str, rank: int = -1) -> None:
+        super().__init__(text, rank)
+        self.rank = rank
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class _Connection:
+    """The ranks of a communicator, in the process that connected them."""
+
+    def __init__(self, comm: Any, timeout: float) -> None:
+        self.comm = comm
+        self.process = os.getpid()
+        self.transport = transport_of(comm)
+        self.group = _regard.RankGroup(self.transport, timeout)
+
+    def is_of(self, comm: Any) -> bool:
+        return self.process == os.getpid() and bool(self.transport.is_of(comm))
+
+
+_connections: list[_Connection] = []
+_lock = threading.Lock()
+
+
+def _given(comm: Any) -> Any:
+    if comm is not None:
+        return comm
+    torch = sys.modules.get("torch.distributed")
+    if torch is None or not torch.is_available() or not torch.is_initialized():
+        raise ValueError("regard.distributed: comm is None, and torch.distributed is not initialized; expected a process "
+                         "group, or a communicator of mpi4py")
+    return torch.group.WORLD
+
+
+def _found(comm: Any) -> _Connection | None:
+    with _lock:
+        return next((one for one in _connections if one.is_of(comm)), None)
+
+
+def _group(comm: Any) -> _regard.RankGroup:
+    comm = _given(comm)
+    found = _found(comm)
+    if found is None:
+        connect(comm)
+        found = _found(comm)
+        assert found is not None
+    return found.group
+
+
+def connect(comm: Any = None, *, timeout: float = 60.0) -> None:
+    """Connect the ranks of a communicator. The first call does so by itself, with the default timeout.
+
+    This is a collective call: all ranks of the communicator make it.
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Intracomm or torch.distributed.ProcessGroup, optional
+        The communicator; by default the default process group of ``torch.distributed``. One of mpi4py is duplicated. A
+        process group must be of the backend gloo; messages have tags of their own.
+    timeout : float, default 60.0
+        Seconds without a sign of life after which a rank counts as failed. A rank sends these signs from a thread, also
+        while it computes; with mpi4py only at the thread level ``THREAD_MULTIPLE``, which is mpi4py's default.
+
+    Raises
+    ------
+    ValueError
+        The communicator is connected already, or the timeout is not above 0.
+    TypeError
+        comm is neither a communicator nor a process group.
+    """
+    comm = _given(comm)
+    if _found(comm) is not None:
+        raise ValueError("regard.distributed.connect: the communicator is connected already; expected close() before")
+    connection = _Connection(comm, timeout)
+    with _lock:
+        _connections.append(connection)
+
+
+def close(comm: Any = None) -> None:
+    """Disconnect the ranks of a communicator. It waits until all ranks have come here.
+
+    Ranks are also disconnected when the interpreter exits. Call it before ``MPI.Finalize()``, ``comm.Free()`` or
+    ``torch.distributed.destroy_process_group()``, if the program calls these.
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Intracomm or torch.distributed.ProcessGroup, optional
+        The communicator, which may be unconnected; by default the default process group.
+    """
+    found = _found(_given(comm))
+    if found is None:
+        return
+    found.group.close()
+    with _lock:
+        _connections.remove(found)
+
+
+def _close_all() -> None:
+    """At exit. A program that ends with an exception does not wait for the other ranks."""
+    at_once = getattr(sys, "last_value", None) is not None
+    for connection in _connections[::-1]:
+        if connection.process != os.getpid():
+            continue
+        connection.group.close(at_once)
+        connection.transport.exit(at_once)
+    _connections.clear()
+
+
+atexit.register(_close_all)
+
+
+def _tensors_with_history(arrays: tuple[Any, ...], options: dict[str, Any]) -> bool:
+    given = dict(zip(_DIFFERENTIABLE, arrays), **{name: options.get(name) for name in ("bias", "sinks")})
+    return any(getattr(array, "requires_grad", False) for array in given.values())
+
+
+def attention(query: Array, key: AnyArray, value: AnyArray, *, comm: Any = None, **options: Any) -> Any:
+    """Compute :func:`regard.attention` over the rows and keys of all ranks.
+
+    Parameters
+    ----------
+    query : array, shape (B, H, Lr, D)
+        The rows of this rank; Lr may differ between ranks, and may be 0.
+    key : array, shape (B, Hkv, Sr, D)
+        The keys of this rank; Sr may differ between ranks, and may be 0.
+    value : array, shape (B, Hkv, Sr, Dv)
+        The values of this rank.
+    comm : mpi4py.MPI.Intracomm or torch.distributed.ProcessGroup, optional
+        The ranks; by default the default process group of ``torch.distributed``.
+    **options
+        The options of :func:`regard.attention`, those of results included, with equal values on all ranks. mask and bias
+        have the rows of this rank and all keys. All other arrays are those of the whole call: key_lengths, query_starts,
+        key_starts, segments, block_mask, prefix, slopes and sinks.
+
+    Returns
+    -------
+    context : array, shape (B, H, Lr, Dv)
+        The rows of this rank.
+    result : AttentionResult
+        If any ``return_`` option is set, a named tuple instead. weights are (B, H, Lr, S).
+
+    Raises
+    ------
+    ValueError
+        On all ranks, with the rank whose argument is wrong.
+    RankError
+        A rank has failed.
+
+    Notes
+    -----
+    The bits are those of :func:`regard.attention` in one process, for any number of ranks and any shares.
+
+    If query, key, value, bias or sinks is a tensor of PyTorch that requires a gradient, context is differentiable, once.
+    Tensors must then require gradients on all ranks, and all ranks call ``backward()``. Gradients of sinks are those of
+    the whole call on every rank: they are not to be summed over ranks.
+
+    Examples
+    --------
+    With ``mpirun -n 4 python program.py``::
+
+        from mpi4py import MPI
+        context_rows = regard.distributed.attention(query_rows, key_rows, value_rows, comm=MPI.COMM_WORLD, causal=True)
+    """
+    group = _group(comm)
+    if _tensors_with_history((query, key, value), options):
+        from . import distributed_torch
+
+        return group.call("attention_forward", distributed_torch.attention, group, query, key, value, options)
+    return group.call("attention_forward", _attention, query, key, value, **options)
+
+
+attention_forward = attention
+
+
+def attention_backward(
+    query: Array, key: AnyArray, value: AnyArray, context: AnyArray, row_max: AnyArray, row_sum: AnyArray,
+    grad_context: AnyArray, *, comm: Any = None, **options: Any,
+) -> AttentionGradients[Array]:
+    """Compute the gradients of :func:`attention`, as :func:`regard.attention_backward` does.
+
+    Parameters
+    ----------
+    query, key, value : array
+        As in the forward call.
+    context, row_max, row_sum, grad_context : array
+        Those of the rows of this rank.
+    comm : mpi4py.MPI.Intracomm or torch.distributed.ProcessGroup, optional
+        The ranks.
+    **options
+        Those of :func:`regard.attention_backward`. The fingerprint is not compared and may be absent; nothing is
+        accumulated.
+
+    Returns
+    -------
+    AttentionGradients
+        grad_query of the rows and grad_key and grad_value of the keys of this rank; grad_bias of its rows; grad_sinks of
+        the whole call, on every rank.
+
+    Raises
+    ------
+    ValueError
+        On all ranks, with the rank whose argument is wrong.
+    RankError
+        A rank has failed.
+    """
+    options.setdefault("fingerprint", "unchecked")
+    found: AttentionGradients[Array] = _group(comm).call(
+        "attention_backward", _attention_backward, query, key, value, context, row_max, row_sum, grad_context, **options)
+    return found
+
+
+def attention_with_statistics(
+    query: Array, key: AnyArray, value: AnyArray, *, comm: Any = None, **options: Any
+) -> AttentionStatistics[Array]:
+    """Compute :func:`regard.attention_with_statistics` over the rows and keys of all ranks.
+
+    Parameters
+    ----------
+    query, key, value : array
+        The rows and the keys of this rank, as in :func:`attention`.
+    comm : mpi4py.MPI.Intracomm or torch.distributed.ProcessGroup, optional
+        The ranks.
+    **options
+        Those of :func:`regard.attention_with_statistics`. chosen_ranges are those of all L rows.
+
+    Returns
+    -------
+    AttentionStatistics
+        Those of the rows of this rank. Statistics of heads are those of all rows, on every rank.
+    """
+    found: AttentionStatistics[Array] = _group(comm).call(
+        "attention_with_statistics", _attention_with_statistics, query, key, value, **options)
+    return found
+
+
+def attention_columns(
+    query: Array, key: AnyArray, row_max: AnyArray, row_sum: AnyArray, *, comm: Any = None, **options: Any
+) -> AttentionColumns[Array]:
+    """Compute :func:`regard.attention_columns` over the rows and keys of all ranks.
+
+    Parameters
+    ----------
+    query, key : array
+        The rows and the keys of this rank, as in :func:`attention`.
+    row_max, row_sum : array, shape (B, H, Lr)
+        As :func:`attention` returned them.
+    comm : mpi4py.MPI.Intracomm or torch.distributed.ProcessGroup, optional
+        The ranks.
+    **options
+        Those of :func:`regard.attention_columns`.
+
+    Returns
+    -------
+    AttentionColumns
+        key_mass of the keys of this rank, (B, H, Sr); pooled_map of the whole call, on every rank.
+    """
+    found: AttentionColumns[Array] = _group(comm).call(
+        "attention_columns", _attention_columns, query, key, row_max, row_sum, **options)
+    return found
+
+
+def attention_decode(query: Array, cache: KvCache, *, comm: Any = None, **options: Any) -> Any:
+    """Compute :func:`regard.attention_decode` over a cache whose keys are divided among ranks.
+
+    Each sequence is the keys of rank 0, then those of rank 1, and so on: :func:`append` divides them so.
+
+    Parameters
+    ----------
+    query : array, shape (B, H, L, D)
+        The same elements on every rank.
+    cache : KvCache
+        The keys and values of this rank; no ring.
+    comm : mpi4py.MPI.Intracomm or torch.distributed.ProcessGroup, optional
+        The ranks.
+    **options
+        Those of :func:`regard.attention_decode`, for all keys.
+
+    Returns
+    -------
+    context : array, shape (B, H, L, Dv)
+        The whole result, on every rank, with the bits of one cache with all keys.
+    result : AttentionResult
+        If any ``return_`` option is set, a named tuple instead.
+    """
+    return _group(comm).call("attention_decode", _attention_decode, query, cache, **options)
+
+
+def append(cache: KvCache, key: AnyArray, value: AnyArray, *, comm: Any = None) -> None:
+    """Append keys and values to all sequences of a cache that is divided among ranks.
+
+    Keys go to the last rank that has keys of the sequence. When its capacity, rounded down to a multiple of 1024, is full,
+    they go to the next rank.
+
+    Parameters
+    ----------
+    cache : KvCache
+        The keys and values of this rank; no ring.
+    key, value : array, shapes (B, Hkv, L, D) and (B, Hkv, L, Dv)
+        The same elements on every rank.
+    comm : mpi4py.MPI.Intracomm or torch.distributed.ProcessGroup, optional
+        The ranks.
+    """
+    _group(comm).call("append", cache.append, key, value)
+
+
+def sum_in_order(terms: Array, *, comm: Any = None) -> Array:
+    """Sum the terms of all ranks one after the other: those of rank 0 in their order, then those of rank 1, and so on.
+
+    The sum has the same bits for any number of ranks that the same terms are divided among.
+
+    Parameters
+    ----------
+    terms : array, shape (n, m)
+        Terms of this rank, float32 or float64. n may differ between ranks, and may be 0.
+    comm : mpi4py.MPI.Intracomm or torch.distributed.ProcessGroup, optional
+        The ranks.
+
+    Returns
+    -------
+    array, shape (m,)
+        The sum, on every rank.
+    """
+    found: Array = _group(comm).call("sum_in_order", _regard.sum_in_order, terms)
+    return found

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""regard.distributed with process groups of torch.distributed (gloo): ranks that are processes, which meet at a file."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+
+import pytest
+from rank_cases import FAILURES, RESULTS
+
+CASES = pathlib.Path(__file__).resolve().parents[1] / "support" / "rank_cases.py"
+
+
+def run(folder, ranks, *cases):
+    """The output and the exit status of every rank."""
+    environment = {**os.environ, "WORLD_SIZE": str(ranks), "RENDEZVOUS": str(folder / "rendezvous"), "OMP_NUM_THREADS": "1"}
+    processes = [subprocess.Popen([sys.executable, CASES, *cases], env={**environment, "RANK": str(rank)}, text=True,
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT) for rank in range(ranks)]
+    try:
+        return [(process.communicate(timeout=100)[0], process.returncode) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+
+
+def check_passed(results, cases, but=None):
+    for rank, (output, status) in enumerate(results):
+        passed = [line for line in output.split("\n") if " passed: " in line]
+        if rank != but:
+            assert (status, passed) == (0, [f"rank {rank} of {len(results)} passed: {case}" for case in cases]), output
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_results_and_gradients_have_the_bits_of_one_process(tmp_path, ranks):
+    cases = [*RESULTS, "gradients"]
+    check_passed(run(tmp_path, ranks, *cases), cases)
+
+
+@pytest.mark.parametrize("case", [case for case in FAILURES if case != "ends"])
+def test_every_rank_that_is_left_names_the_one_that_failed(tmp_path, case):
+    results = run(tmp_path, 3, case)
+    check_passed(results, [case], but=1 if case == "killed" else None)
+    assert case != "killed" or results[1][1] == -signal.SIGKILL
+
+
+def test_an_exception_of_a_rank_ends_the_program(tmp_path):
+    results = run(tmp_path, 3, "ends")
+    assert [status for _, status in results] == [1, 1, 1], results
+    assert "RuntimeError: a mistake of the program" in results[1][0]
+    for rank in (0, 2):
+        assert "regard.distributed.RankError: rank 1 of 3 has left because of an exception" in results[rank][0], results[rank]
