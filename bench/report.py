@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The performance pages, generated from bench/results/*.json without measuring.
 
-    pages(root)    {path: text}: docs/performance/README.md, the plots, bench/results/<processor>.md per JSON file
+    pages(root)    {path: text}: docs/performance/, bench/results/<processor>.md per JSON file
     write(root)    writes them and deletes generated pages and plots whose JSON file is gone
 
 tests/check_style.py compares the committed pages with pages(). Read next: overview.py, plots.py."""
@@ -9,6 +9,7 @@ tests/check_style.py compares the committed pages with pages(). Read next: overv
 import json
 
 import overview
+import simulated_ranks
 from old_names import renamed
 from plots import NAMES, plots
 
@@ -110,6 +111,7 @@ def pages(root):
             machine.pictures.append((file, words))
         found[f"{DETAILS_FOLDER}/{machine.stem}.md"] = joined(details(machine, machine.pictures))
     found[f"{PAGE_FOLDER}/README.md"] = joined(overview.lines(machines))
+    found.update(simulated_ranks.pages(root))
     return found
 
 
