@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sequences may start at different keys on a rank, so masks, biases and segments of its keys are copies. Blocks need not
-// begin where its keys do: a mask by element replaces a block mask. Read next: cache_shares.h.
+// Sequences may start at different keys on a rank, so masks, biases and segments of its keys are copies. Blocks need
+// not begin where its keys do: a mask by element replaces a block mask. Read next: cache_shares.h.
 #include "cache_shares.h"
 
 #include <algorithm>

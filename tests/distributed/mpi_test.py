@@ -12,59 +12,28 @@ import subprocess
 import numpy
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from mpi_programs import EXPLANATION, MPIS
+
 PROGRAM = pathlib.Path(os.environ["REGARD_PROGRAM"])
-BUILD = PROGRAM.parent
-MPIS = [pathlib.Path(folder) for folder in os.environ.get("REGARD_MPIS", "").split(":") if folder]
-
-
-class Mpi:
-    """One MPI installation."""
-
-    def __init__(self, folder):
-        self.folder = folder
-        version = subprocess.run([folder / "mpirun", "--version"], capture_output=True, text=True, check=True).stdout
-        self.is_open = "Open MPI" in version or "open-mpi" in version
-        self.major = int(re.search(r"(\d+)\.\d+\.\d+", version).group(1))
-
-    def __str__(self):
-        return f"{'open' if self.is_open else 'mpich'}{self.major}"
-
-    def compile(self, sources, output, *options):
-        subprocess.run([self.folder / "mpicxx", "-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", *options, "-I", ROOT / "include",
-                        "-I", ROOT / "cli", *sources, BUILD / "src/distributed/libregard_distributed.a", BUILD / "libregard.a",
-                        "-lpthread", "-o", output], check=True, timeout=120)
-
-    def run(self, ranks, command, *, goes_on=False, env=None, timeout=60):
-        """The process, whose output has all ranks. goes_on: a rank that dies does not end the others."""
-        options = ["-n", str(ranks)]
-        if self.is_open:
-            options += ["--oversubscribe"]
-            options += {4: ["--enable-recovery"], 5: ["--with-ft", "ulfm"]}[self.major] if goes_on else []
-        allowed = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-        return subprocess.run([self.folder / "mpirun", *options, *command], capture_output=True, text=True, timeout=timeout,
-                              stdin=subprocess.DEVNULL, env={**os.environ, **allowed, **(env or {})})
 
 
 def test_mpis_are_given():
-    assert len(MPIS) >= 3, "REGARD_MPIS names the bin folders of Open MPI 4, Open MPI 5 and MPICH, separated by colons"
+    assert {str(mpi) for mpi in MPIS} == {"open4", "open5", "mpich5"}, EXPLANATION
 
 
-@pytest.fixture(scope="session", params=MPIS, ids=lambda folder: str(Mpi(folder)))
+@pytest.fixture(scope="session", params=MPIS, ids=str)
 def mpi(request):
-    return Mpi(request.param)
+    return request.param
 
 
 @pytest.fixture(scope="session")
 def check(mpi, tmp_path_factory):
-    program = tmp_path_factory.mktemp("mpi") / "mpi_check"
-    mpi.compile([ROOT / "tests/distributed/mpi_check.cpp"], program, "-Wshadow", "-Wconversion")
-    return program
+    return mpi.build(tmp_path_factory.mktemp("mpi") / "mpi_check", "tests/distributed/mpi_check.cpp", options=["-Wshadow", "-Wconversion"])
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 8])
 def test_results_have_the_bits_of_one_machine(mpi, check, ranks):
-    done = mpi.run(ranks, [check, "bits"])
+    done = mpi.start(ranks, check, "bits")
     assert (done.returncode, sorted(done.stdout.split("\n"))) == (0, [""] + [f"rank {r} equal" for r in range(ranks)]), done.stderr
 
 
@@ -79,7 +48,7 @@ SENTENCES = {
 
 
 def check_failure(mpi, program, kind, failing, ranks, number):
-    done = mpi.run(ranks, [program, "fail", kind, str(failing), str(number)], goes_on=kind in ("kill", "stop"))
+    done = mpi.start(ranks, program, "fail", kind, str(failing), str(number), goes_on=kind in ("kill", "stop"))
     if kind == "kill" and not mpi.is_open:
         # MPICH's launcher ends all ranks when one is killed.
         assert done.returncode != 0 and "Killed (signal 9)" in done.stdout + done.stderr
@@ -97,10 +66,10 @@ def test_every_rank_that_is_left_names_the_one_that_failed(mpi, check, kind):
     check_failure(mpi, check, kind, 1, 3, 2)
 
 
-@pytest.mark.skipif("REGARD_MPI_FAILURES" not in os.environ, reason="./check slow")
 def test_random_failures(mpi, check):
     choice = random.Random(20261126)
-    for _ in range(int(os.environ["REGARD_MPI_FAILURES"])):
+    # ./check slow makes 70 of them.
+    for _ in range(int(os.environ.get("REGARD_MPI_FAILURES", "2"))):
         ranks = choice.choice([2, 3, 4])
         kind = choice.choice(list(SENTENCES))
         check_failure(mpi, check, kind, choice.randrange(1, ranks), ranks, choice.randrange(0, 20))
@@ -119,8 +88,8 @@ def arrays(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def plugin(mpi, tmp_path_factory):
-    path = tmp_path_factory.mktemp("plugin") / "regard-mpi.so"
-    mpi.compile([ROOT / "cli/ranks/mpi_plugin.cpp"], path, "-fPIC", "-shared", "-fvisibility=hidden")
+    path = mpi.build(tmp_path_factory.mktemp("plugin") / "regard-mpi.so", "cli/ranks/mpi_plugin.cpp",
+                     options=["-fPIC", "-shared", "-fvisibility=hidden"])
     return {"REGARD_MPI_PLUGIN": str(path)}
 
 
@@ -141,7 +110,7 @@ def test_attend_writes_the_files_of_one_process(mpi, plugin, arrays, tmp_path, o
     for ranks in (2, 5):
         for path in files.values():
             path.unlink()
-        done = mpi.run(ranks, [PROGRAM, *attend(arrays, *options, *given, "--ranks", query=query)], env=plugin)
+        done = mpi.start(ranks, PROGRAM, *attend(arrays, *options, *given, "--ranks", query=query), **plugin)
         assert done.returncode == 0, done.stderr
         assert {path: path.read_bytes() for path in files.values()} == expected
 
@@ -156,7 +125,7 @@ def test_attend_reports_a_mistake_once(mpi, plugin, arrays, tmp_path):
             words[words.index("--key") + 1] = str(more[1])
         else:
             words += more
-        done = mpi.run(3, words, env=plugin)
+        done = mpi.start(3, *words, **plugin)
         said = [line for line in done.stderr.splitlines() if line.startswith("regard: ")]
         assert done.returncode != 0 and len(said) == 1 and re.fullmatch(text, said[0]), done.stderr
         assert not output.exists()
@@ -179,7 +148,7 @@ def test_training_has_the_bits_of_one_process(mpi, plugin, tmp_path):
     assert len(expected) >= 2
     for ranks in (2, 3, 4):
         run = tmp_path / f"run-{ranks}"
-        done = mpi.run(ranks, [*train, "--steps", "30", "--run", run, "--ranks"], env=plugin)
+        done = mpi.start(ranks, *train, "--steps", "30", "--run", run, "--ranks", **plugin)
         assert done.returncode == 0, done.stderr
         assert contents(run) == expected
         assert done.stdout.count("Two heads that work together") == 1  # one rank prints
@@ -187,6 +156,6 @@ def test_training_has_the_bits_of_one_process(mpi, plugin, tmp_path):
     run = tmp_path / "run-3"
     last = max(run.glob("step-*"))
     shutil.rmtree(last)
-    done = mpi.run(4, [*train, "--steps", "30", "--resume", "--run", run, "--ranks"], env=plugin)
+    done = mpi.start(4, *train, "--steps", "30", "--resume", "--run", run, "--ranks", **plugin)
     assert done.returncode == 0, done.stderr
     assert contents(run) == expected

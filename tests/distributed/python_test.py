@@ -6,29 +6,29 @@ import subprocess
 
 import pytest
 import regard
-from mpi_test import MPIS, Mpi
+from mpi_programs import MPIS
 from rank_cases import FAILURES, RESULTS
 
 CASES = pathlib.Path(__file__).resolve().parents[1] / "support" / "rank_cases.py"
 ENVIRONMENT = {"PYTHONPATH": str(pathlib.Path(regard.__file__).parents[1]), "PYTHONDONTWRITEBYTECODE": "1"}
 
 
-def has_mpi4py(folder):
-    python = folder / "python"
+def has_mpi4py(mpi):
+    python = mpi.folder / "python"
     return python.exists() and subprocess.run([python, "-c", "import mpi4py"], capture_output=True, check=False).returncode == 0
 
 
-WITH_MPI4PY = [folder for folder in MPIS if has_mpi4py(folder)]
-mpis = pytest.mark.parametrize("folder", WITH_MPI4PY or [None], ids=lambda folder: str(folder and Mpi(folder)))
+WITH_MPI4PY = [mpi for mpi in MPIS if has_mpi4py(mpi)]
+mpis = pytest.mark.parametrize("mpi", WITH_MPI4PY or [None], ids=str)
 
 
 def test_mpis_with_mpi4py_are_given():
     assert len(WITH_MPI4PY) >= 2, "REGARD_MPIS names fewer than two bin folders with mpi4py; separate them by colons"
 
 
-def run(folder, ranks, *arguments):
-    assert folder is not None, "REGARD_MPIS names no bin folder that has a Python with mpi4py"
-    return Mpi(folder).run(ranks, [folder / "python", *arguments], env=ENVIRONMENT)
+def run(mpi, ranks, *arguments):
+    assert mpi is not None, "REGARD_MPIS names no bin folder that has a Python with mpi4py"
+    return mpi.start(ranks, mpi.folder / "python", *arguments, **ENVIRONMENT)
 
 
 def check_passed(done, ranks, cases):
@@ -39,24 +39,24 @@ def check_passed(done, ranks, cases):
 
 @mpis
 @pytest.mark.parametrize("ranks", [1, 2, 3])
-def test_results_have_the_bits_of_one_process(folder, ranks):
-    check_passed(run(folder, ranks, CASES, *RESULTS), ranks, RESULTS)
+def test_results_have_the_bits_of_one_process(mpi, ranks):
+    check_passed(run(mpi, ranks, CASES, *RESULTS), ranks, RESULTS)
 
 
 @mpis
 @pytest.mark.parametrize("case", [case for case in FAILURES if case not in ("ends", "killed")])
-def test_every_rank_that_is_left_names_the_one_that_failed(folder, case):
-    check_passed(run(folder, 3, CASES, case), 3, [case])
+def test_every_rank_that_is_left_names_the_one_that_failed(mpi, case):
+    check_passed(run(mpi, 3, CASES, case), 3, [case])
 
 
 @mpis
-def test_an_exception_of_a_rank_ends_the_program(folder):
-    done = run(folder, 3, CASES, "ends")
+def test_an_exception_of_a_rank_ends_the_program(mpi):
+    done = run(mpi, 3, CASES, "ends")
     assert done.returncode != 0 and "RuntimeError: a mistake of the program" in done.stderr and " passed: " not in done.stdout
 
 
 @mpis
-def test_without_threads_of_mpi_messages_travel_while_calls_wait(folder, tmp_path):
+def test_without_threads_of_mpi_messages_travel_while_calls_wait(mpi, tmp_path):
     program = tmp_path / "program.py"
     program.write_text(f"""
 import sys
@@ -68,4 +68,4 @@ from mpi4py import MPI
 assert MPI.Query_thread() < MPI.THREAD_MULTIPLE
 rank_cases.main()
 """, encoding="utf-8")
-    check_passed(run(folder, 2, program, "forward", "mistakes"), 2, ["forward", "mistakes"])
+    check_passed(run(mpi, 2, program, "forward", "mistakes"), 2, ["forward", "mistakes"])

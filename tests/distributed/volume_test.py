@@ -8,7 +8,7 @@ import collections
 
 import pytest
 
-from mpi_programs import build, each_mpi, run
+from mpi_programs import each_mpi
 
 RANKS = 4
 MAX_AGREEMENT_BYTES = 2048
@@ -27,8 +27,8 @@ EQUAL_SHARES = {
 def run_once(mpi, tmp_path_factory):
     """For each section, the bytes of each pair (sender, receiver) that are expected and that were sent."""
     folder = tmp_path_factory.mktemp("volume")
-    program = build(mpi, folder / "volume", "tests/distributed/volume_check.cpp", "tests/distributed/count_bytes.cpp")
-    printed = run(mpi, RANKS, program, REGARD_COUNT_BYTES=str(folder / "counts"))
+    program = mpi.build(folder / "volume", "tests/distributed/volume_check.cpp", "tests/distributed/count_bytes.cpp")
+    printed = mpi.run(RANKS, program, REGARD_COUNT_BYTES=str(folder / "counts"))
     expected, names = collections.defaultdict(dict), {}
     for line in printed.splitlines():
         section, name, sender, receiver, number = line.split()

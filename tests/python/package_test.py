@@ -87,10 +87,12 @@ def test_the_stub_is_current():
 
 
 def test_every_public_name_is_documented():
-    for name in vars(regard._regard):
-        if not name.startswith("_") and callable(getattr(regard, name)):
-            assert getattr(regard, name).__doc__, name
-            assert inspect.signature(getattr(regard, name)), name
+    for name, compiled in vars(regard._regard).items():
+        # Parts of regard.distributed are not in the package itself.
+        public = getattr(regard, name, compiled)
+        if not name.startswith("_") and callable(public):
+            assert public.__doc__, name
+            assert public is compiled or inspect.signature(public), name
 
 
 @pytest.fixture(name="cache", scope="module")
