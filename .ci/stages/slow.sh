@@ -16,6 +16,11 @@ fi
 if build_preset release; then
   limit=1800 run_test 'WebAssembly twice' tests/wasm/build_again.sh "$work/release" "$work/wasm-again"
 fi
+# Two hundred ranks that are killed, stopped, or make a mistake.
+REGARD_MPI_FAILURES=70
+export REGARD_MPI_FAILURES
+. .ci/stages/mpi.sh
+unset REGARD_MPI_FAILURES
 # The emulator itself uses threads, so tests that count threads or fork are excluded, as are two that take minutes.
 neon=(activation activation_error attention_backward_pairs attention_bits attention_corners attention_unpacked
   attention_random attention_types attention_visibility attention_weights elementwise golden kv_cache kv_cache_ahead
