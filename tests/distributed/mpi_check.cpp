@@ -210,8 +210,11 @@ int main(int argc, char** argv) {
     if (mode != "fail") std::printf("%s\n", error.what());
   }
   if (lost) {
-    // The others print what they have found before the first one ends them all.
-    std::this_thread::sleep_for(3s);
+    // The others print what they have found before the first one ends them all. One alone does: Open MPI's launcher may
+    // hang if several do at once.
+    int rank = 0;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    std::this_thread::sleep_for(3s + rank * 500ms);
     MPI_Abort(MPI_COMM_WORLD, 1);
   }
   MPI_Finalize();
