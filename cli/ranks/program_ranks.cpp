@@ -73,11 +73,11 @@ void run_on_ranks(const RanksOptions& options, const std::function<void(Ranks&)>
   const Plugin plugin = load_plugin();
   std::string lost, common;
   int exit_code = 0;
-  bool is_first = false;
+  Index rank = 0;
   std::exception_ptr stopped;
   {
     Ranks ranks(std::unique_ptr<Transport>(plugin.begin()), options);
-    is_first = ranks.rank() == 0;
+    rank = ranks.rank();
     try {
       run(ranks);
     } catch (const RankError& error) {
@@ -99,11 +99,12 @@ void run_on_ranks(const RanksOptions& options, const std::function<void(Ranks&)>
   const auto print = [](const std::string& text) { fmt::print(stderr, "regard: {}\n", escape_for_terminal(text)); };
   if (!lost.empty()) {
     print(lost);
-    std::this_thread::sleep_for(std::chrono::seconds(2));
+    // One process ends all: launchers may hang if several do so at once.
+    std::this_thread::sleep_for(std::chrono::seconds(2) + rank * std::chrono::milliseconds(500));
     plugin.end(1);
     throw ReportedError(lost, 1);
   }
-  if (exit_code != 0 && is_first) print(common);
+  if (exit_code != 0 && rank == 0) print(common);
   plugin.end(0);
   if (stopped) std::rethrow_exception(stopped);
   if (exit_code != 0) throw ReportedError(common, exit_code);
