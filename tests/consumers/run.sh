@@ -71,7 +71,7 @@ case $mode in
       done
       diff <(cd "$root/include/regard" && find . | sort) <(cd "$headers" && find . | sort)
     fi
-    explains_lack nonsense 'there is no component nonsense; expected io, model, train, explain or distributed'
+    explains_lack nonsense 'there is no component nonsense; expected io, model, train, explain, distributed or mpi'
     if [ -f "$build/cli/regard.1" ]; then
       cmake --install "$build" --prefix "$prefix" --component program
       for written in man/man1/regard.1 bash-completion/completions/regard zsh/site-functions/_regard \
