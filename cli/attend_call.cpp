@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "attend_inspect.h"
 #include "regard/attention.h"
 #include "regard/explain/attention_html.h"
 #include "regard/io/json_writer.h"

@@ -126,7 +126,7 @@ PlanSettings settings_of(const PlanText& text) {
 template <class T>
 double measure_flops(const DistributedProblem& p) {
   using Clock = std::chrono::steady_clock;
-  constexpr Index kHeads = 8, kLength = 1024;
+  static constexpr Index kHeads = 8, kLength = 1024;
   constexpr double kFlopsSeconds = 0.3;
   const auto filled = [](Index size, unsigned seed) {
     Tensor<T, 4> tensor({1, kHeads, kLength, size});

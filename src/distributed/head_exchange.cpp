@@ -14,7 +14,7 @@ namespace {
 std::shared_ptr<std::byte> new_bytes(Index bytes) {
   constexpr std::align_val_t kAlignment{64};
   auto* const memory = static_cast<std::byte*>(::operator new(static_cast<std::size_t>(bytes), kAlignment));
-  return {memory, [kAlignment](std::byte* p) { ::operator delete(p, kAlignment); }};
+  return {memory, [](std::byte* p) { ::operator delete(p, kAlignment); }};
 }
 
 }  // namespace
