@@ -28,6 +28,14 @@ std::string seconds_text(std::chrono::duration<double> seconds) {
   return text;
 }
 
+// Memory that a transport may still write to.
+void keep_forever(std::shared_ptr<const void> memory) {
+  static std::mutex mutex;
+  static auto* const kept = new std::vector<std::shared_ptr<const void>>();
+  const std::lock_guard lock(mutex);
+  kept->push_back(std::move(memory));
+}
+
 }  // namespace
 
 Messages::Messages(std::unique_ptr<Transport> transport, const RanksOptions& options)
@@ -78,9 +86,8 @@ Messages::~Messages() {
     if (thread_.joinable()) thread_.join();
   }
   if (!pending_.empty()) {
-    // The transport may still write to these.
-    new std::map<Ticket, Pending>(std::move(pending_));
-    new std::vector<Peer>(std::move(peers_));
+    keep_forever(std::make_shared<std::map<Ticket, Pending>>(std::move(pending_)));
+    keep_forever(std::make_shared<std::vector<Peer>>(std::move(peers_)));
   }
 }
 
