@@ -66,19 +66,6 @@ ElementType parse_dtype(const std::string& text) {
   throw UsageError(fmt::format("--dtype is \"{}\"; expected f32, f64, bf16 or f16", text));
 }
 
-const char* dtype_text(ElementType type) {
-  switch (type) {
-    case ElementType::float64:
-      return "float64";
-    case ElementType::bfloat16:
-      return "bfloat16";
-    case ElementType::float16:
-      return "float16";
-    default:
-      return "float32";
-  }
-}
-
 PlanSettings settings_of(const PlanText& text) {
   for (const auto& [option, value, expected] : {std::tuple{"--ranks", &text.ranks, "the number of machines"},
                                                 {"--length", &text.length, "the number of keys"},
@@ -232,7 +219,7 @@ std::string as_text(const PlanSettings& settings, const Prediction& found) {
   };
   line("call", fmt::format("{} queries, {} keys, {} heads, {} key/value heads,", settings.queries, settings.length,
                            p.num_heads, p.num_kv_heads));
-  line("", fmt::format("head sizes {} and {}, {}{}{}", p.head_size, p.value_head_size, dtype_text(settings.dtype),
+  line("", fmt::format("head sizes {} and {}, {}{}{}", p.head_size, p.value_head_size, type_name(settings.dtype),
                        p.visibility.causal ? ", causal" : "",
                        settings.window.empty() ? "" : ", window " + settings.window));
   line("scheme", fmt::format("{}: {}", scheme_name(found.plan.scheme), scheme_text(found.plan.scheme)));
@@ -266,7 +253,7 @@ std::string as_json(const PlanSettings& settings, const Prediction& found) {
   json.whole("kv_heads", p.num_kv_heads);
   json.whole("head_size", p.head_size);
   json.whole("value_head_size", p.value_head_size);
-  json.string("dtype", dtype_text(settings.dtype));
+  json.string("dtype", type_name(settings.dtype));
   json.boolean("causal", p.visibility.causal);
   if (settings.window.empty()) {
     json.null("window");

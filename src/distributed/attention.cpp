@@ -11,6 +11,7 @@
 #include <algorithm>
 
 #include "head_exchange.h"
+#include "plan_choice.h"
 #include "whole_call.h"
 
 namespace regard::inline v0 {
@@ -105,11 +106,7 @@ DistributedPlan plan_of_rows(const WholeCall& call, bool move_rows) {
     if (static_cast<Index>(call.problem.row_starts.size()) - 1 <= call.problem.num_kv_heads)
       plans.push_back(plan_heads(call.problem));
   }
-  const auto cost = [](const DistributedPlan& plan) {
-    return std::pair(std::max(plan.imbalance(), kMaxImbalance), plan.max_received_bytes());
-  };
-  return *std::min_element(plans.begin(), plans.end(),
-                           [&](const DistributedPlan& a, const DistributedPlan& b) { return cost(a) < cost(b); });
+  return cheapest_plan(plans);
 }
 
 struct StatisticsArrays {

@@ -9,6 +9,7 @@
 #include <iterator>
 #include <tuple>
 
+#include "plan_choice.h"
 #include "regard/distributed/shards.h"
 #include "regard/error.h"
 #include "row_intervals.h"
@@ -173,6 +174,15 @@ bool has_packed_sequences(const DistributedProblem& problem) { return !problem.v
 
 }  // namespace
 
+DistributedPlan internal::cheapest_plan(const std::vector<DistributedPlan>& plans) {
+  // Balanced plans come before others, and are compared by bytes; others are compared by imbalance first.
+  const auto rank = [](const DistributedPlan& plan) {
+    return std::pair(std::max(plan.imbalance(), kMaxImbalance), plan.max_received_bytes());
+  };
+  return *std::min_element(plans.begin(), plans.end(),
+                           [&](const DistributedPlan& a, const DistributedPlan& b) { return rank(a) < rank(b); });
+}
+
 DistributedPlan plan_heads(const DistributedProblem& problem) {
   Planner planner(problem, DistributedScheme::heads, "plan_heads");
   const Index group = problem.num_heads / problem.num_kv_heads;
@@ -269,12 +279,7 @@ DistributedPlan choose_plan(const DistributedProblem& problem) {
       plan_rows(problem, balance_rows(problem.visibility, problem.row_starts, problem.key_starts.back())));
   if (num_ranks <= problem.num_kv_heads) candidates.push_back(plan_heads(problem));
   if (has_whole_chunks(problem) && !has_packed_sequences(problem)) candidates.push_back(plan_keys(problem));
-  // Balanced plans come before others, and are compared by bytes; others are compared by imbalance first.
-  const auto rank = [](const DistributedPlan& plan) {
-    return std::pair(std::max(plan.imbalance(), kMaxImbalance), plan.max_received_bytes());
-  };
-  return *std::min_element(candidates.begin(), candidates.end(),
-                           [&](const DistributedPlan& a, const DistributedPlan& b) { return rank(a) < rank(b); });
+  return internal::cheapest_plan(candidates);
 }
 
 Index DistributedPlan::received_bytes(Index rank) const {

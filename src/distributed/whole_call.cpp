@@ -46,21 +46,6 @@ template std::string elements_text(const InputView<4>&);
 
 namespace {
 
-std::string type_text(ElementType type) {
-  switch (type) {
-    case ElementType::float32:
-      return "float32";
-    case ElementType::float64:
-      return "float64";
-    case ElementType::bfloat16:
-      return "bfloat16";
-    case ElementType::float16:
-      return "float16";
-    default:
-      return "type " + std::to_string(static_cast<int>(type));
-  }
-}
-
 std::string number_text(double number) {
   char text[40];
   std::snprintf(text, sizeof text, "%.17g", number);
@@ -71,7 +56,7 @@ std::string number_text(double number) {
 template <class View>
 std::string shape_text(const View& view, std::size_t axis_that_differs) {
   if (view.absent()) return "missing";
-  std::string text = type_text(view.type) + " (";
+  std::string text = std::string(type_name(view.type)) + " (";
   for (std::size_t axis = 0; axis < view.shape.size(); ++axis)
     text += (axis > 0 ? ", " : "") + (axis == axis_that_differs ? "…" : std::to_string(view.shape[axis]));
   return text + ")";
