@@ -56,7 +56,7 @@ def files_run_by_pytest(report):
 
 def whole(work):
     run_by_ctest = stems_run_by_ctest(work / "release")
-    run_by_pytest = set().union(*(files_run_by_pytest(work / "results" / name) for name in ("python.xml", "frameworks.xml", "page.xml", "wasm.xml")))
+    run_by_pytest = set().union(*(files_run_by_pytest(work / "results" / name) for name in ("python.xml", "frameworks.xml", "page.xml", "wasm.xml", "mpi.xml")))
     replayed = {path.stem for path in (work / "logs").glob("*_fuzz.log")}
     unrun = [path for path in TESTS.rglob("*_test.c*") if path.stem not in run_by_ctest]
     unrun += [path for path in TESTS.rglob("*_test.py") if path.name not in run_by_pytest]
