@@ -175,6 +175,23 @@ void Array::expect_rank(const char* operator_name, const char* name, int rank) c
                             " in shape " + shape_text(shape_, rank_) + "; expected " + std::to_string(rank));
 }
 
+void Array::complete(int rank, int missing) {
+  if (rank_ + missing != rank) return;
+  std::move_backward(shape_, shape_ + rank_, shape_ + rank);
+  std::move_backward(strides_, strides_ + rank_, strides_ + rank);
+  std::fill_n(shape_, missing, 1);
+  std::fill_n(strides_, missing, 0);
+  rank_ = rank;
+}
+
+int complete_to_rank_4(std::initializer_list<Array*> arrays) {
+  const int rank = (*arrays.begin())->rank();
+  const auto same = [&](const Array* array) { return array->rank() == rank; };
+  if (rank < 2 || rank > 3 || !std::all_of(arrays.begin(), arrays.end(), same)) return 0;
+  for (Array* const array : arrays) array->complete(4, 4 - rank);
+  return 4 - rank;
+}
+
 std::size_t Array::num_contiguous(const char* operator_name, const char* name) const {
   Index step = 1;
   for (int i = rank_; i-- > 0; step *= shape_[i]) {

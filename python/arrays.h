@@ -15,6 +15,7 @@
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
+#include <initializer_list>
 #include <optional>
 #include <span>
 #include <string>
@@ -86,6 +87,8 @@ class Array {
   Index extent(int axis) const { return shape_[axis]; }
   std::vector<Index> shape() const { return {shape_, shape_ + rank_}; }
   bool empty() const { return std::find(shape_, shape_ + rank_, 0) != shape_ + rank_; }
+  // Adds `missing` leading axes of extent 1, if the array then has `rank` axes.
+  void complete(int rank, int missing);
 
   // Exactly Rank axes; absent if nothing was given.
   template <class T, int Rank>
@@ -171,6 +174,10 @@ class Array {
     void* managed_;
   };
 };
+
+// Completes arrays that all have the rank 2 or 3 to rank 4, and gives the number of axes that they lacked. Arrays of
+// other ranks are left as they are; the operators reject them by name.
+int complete_to_rank_4(std::initializer_list<Array*> arrays);
 
 // A new array of this type and shape for results, of the library that `like` belongs to: NumPy, PyTorch or JAX;
 // otherwise an object with the buffer protocol and DLPack. It can be written through `array` until it is returned.

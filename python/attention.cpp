@@ -80,11 +80,12 @@ Index length_of(const RowRange& range, Index extent) {
 nb::object attention_forward_of(nb::handle query_object, nb::handle key_object, nb::handle value_object,
                                 nb::kwargs kwargs) {
   constexpr const char* kName = "attention_forward";
-  const Array query(kName, "query", query_object);
-  const Array key(kName, "key", key_object);
-  const Array value(kName, "value", value_object);
+  Array query(kName, "query", query_object);
+  Array key(kName, "key", key_object);
+  Array value(kName, "value", value_object);
+  const int missing_axes = complete_to_rank_4({&query, &key, &value});
   Keywords keywords(kName, std::move(kwargs));
-  ForwardOutputs outputs(keywords, query_object, query, true);
+  ForwardOutputs outputs(keywords, query_object, query, true, missing_axes);
   if (keywords.take_bool("return_fingerprint")) outputs.add_fingerprint();
   return with_context_type(kName, outputs.context_type(), [&]<class T>(T) {
     using Compute = ComputeType<T>;
@@ -111,14 +112,17 @@ nb::object attention_forward_of(nb::handle query_object, nb::handle key_object, 
 
 nb::object attention_weights_of(nb::handle query_object, nb::handle key_object, nb::kwargs kwargs) {
   constexpr const char* kName = "attention_weights";
-  const Array query(kName, "query", query_object);
-  const Array key(kName, "key", key_object);
+  Array query(kName, "query", query_object);
+  Array key(kName, "key", key_object);
+  const int missing_axes = complete_to_rank_4({&query, &key});
   Keywords keywords(kName, std::move(kwargs));
   return with_compute_type(query, [&]<class T>(T) {
-    Outputs outputs(kName, query_object);
+    Outputs outputs(kName, query_object, missing_axes);
     Array row_max, row_sum;
     if (const nb::handle given = keywords.take("row_max")) row_max.borrow(kName, "row_max", given, Access::read);
     if (const nb::handle given = keywords.take("row_sum")) row_sum.borrow(kName, "row_sum", given, Access::read);
+    row_max.complete(3, missing_axes);
+    row_sum.complete(3, missing_axes);
     outputs.take(keywords, "out", nullptr);
     std::vector<RowRange> rows;
     if (const nb::handle given = keywords.take("rows")) rows = row_ranges(kName, "rows", given);
@@ -140,8 +144,9 @@ nb::object attention_weights_of(nb::handle query_object, nb::handle key_object, 
     Index num_rows = 0;
     for (const RowRange& range : rows) num_rows += length_of(range, q.shape[2]);
     const Index num_columns = request.keys ? length_of(*request.keys, k.shape[2]) : k.shape[2];
-    outputs.allocate("out", number_type<T>(),
-                     {q.shape[0], q.shape[1], rows.empty() ? q.shape[2] : num_rows, num_columns});
+    outputs.allocate(
+        "out", number_type<T>(),
+        outputs.without_missing_axes({q.shape[0], q.shape[1], rows.empty() ? q.shape[2] : num_rows, num_columns}));
     const auto out = outputs.view<T, 4>("out");
     run(operations_of(query, key, nullptr), num_threads,
         [&](const Runtime& runtime) { attention_weights(q, k, request, out, options.options, runtime); });
@@ -152,11 +157,12 @@ nb::object attention_weights_of(nb::handle query_object, nb::handle key_object, 
 nb::object attention_with_statistics_of(nb::handle query_object, nb::handle key_object, nb::handle value_object,
                                         nb::kwargs kwargs) {
   constexpr const char* kName = "attention_with_statistics";
-  const Array query(kName, "query", query_object);
-  const Array key(kName, "key", key_object);
-  const Array value(kName, "value", value_object);
+  Array query(kName, "query", query_object);
+  Array key(kName, "key", key_object);
+  Array value(kName, "value", value_object);
+  const int missing_axes = complete_to_rank_4({&query, &key, &value});
   Keywords keywords(kName, std::move(kwargs));
-  ForwardOutputs forward(keywords, query_object, query, false);
+  ForwardOutputs forward(keywords, query_object, query, false, missing_axes);
   forward.add_fingerprint();
   return with_context_type(kName, forward.context_type(), [&]<class T>(T) {
     using Compute = ComputeType<T>;
@@ -186,7 +192,7 @@ nb::object attention_with_statistics_of(nb::handle query_object, nb::handle key_
     const std::vector<Index> head{q.shape[0], q.shape[1]}, row{q.shape[0], q.shape[1], q.shape[2]};
     const std::vector<Index> top{q.shape[0], q.shape[1], q.shape[2], num_top};
     forward.allocate(q.shape, k.shape[2], v.shape[3]);
-    Outputs outputs(kName, query_object);
+    Outputs outputs(kName, query_object, missing_axes);
     AttentionStatistics statistics;
     outputs.add<Compute>("entropy", statistics.entropy, row);
     outputs.add<Compute>("largest_weight", statistics.largest_weight, row);
@@ -226,10 +232,13 @@ nb::object attention_with_statistics_of(nb::handle query_object, nb::handle key_
 nb::object attention_columns_of(nb::handle query_object, nb::handle key_object, nb::handle row_max_object,
                                 nb::handle row_sum_object, nb::kwargs kwargs) {
   constexpr const char* kName = "attention_columns";
-  const Array query(kName, "query", query_object);
-  const Array key(kName, "key", key_object);
-  const Array row_max(kName, "row_max", row_max_object);
-  const Array row_sum(kName, "row_sum", row_sum_object);
+  Array query(kName, "query", query_object);
+  Array key(kName, "key", key_object);
+  Array row_max(kName, "row_max", row_max_object);
+  Array row_sum(kName, "row_sum", row_sum_object);
+  const int missing_axes = complete_to_rank_4({&query, &key});
+  row_max.complete(3, missing_axes);
+  row_sum.complete(3, missing_axes);
   Keywords keywords(kName, std::move(kwargs));
   return with_compute_type(query, [&]<class T>(T) {
     std::vector<Index> map;
@@ -252,7 +261,7 @@ nb::object attention_columns_of(nb::handle query_object, nb::handle key_object, 
     const auto k = key.input<T, 4>(kName, "key");
     request.row_max = row_max.view<const T, 3>(kName, "row_max");
     request.row_sum = row_sum.view<const T, 3>(kName, "row_sum");
-    Outputs outputs(kName, query_object);
+    Outputs outputs(kName, query_object, missing_axes);
     AttentionColumns columns;
     outputs.add<T>("key_mass", columns.key_mass, {q.shape[0], q.shape[1], k.shape[2]});
     if (!map.empty()) {

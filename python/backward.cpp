@@ -23,8 +23,8 @@ constexpr const char* kName = "attention_backward";
 constexpr std::array<const char*, 5> kGradients{"grad_query", "grad_key", "grad_value", "grad_bias", "grad_sinks"};
 
 // The names of the gradients to compute, and the arrays to write them to, if any.
-Outputs take_gradients(Keywords& keywords, nb::handle like) {
-  Outputs outputs(kName, like);
+Outputs take_gradients(Keywords& keywords, nb::handle like, int missing_axes) {
+  Outputs outputs(kName, like, missing_axes);
   std::vector<std::string> names{"grad_query", "grad_key", "grad_value"};
   if (const nb::handle given = keywords.take("gradients")) {
     names = word_list(kName, "gradients", given);
@@ -51,13 +51,14 @@ std::vector<Index> shape_of(const Array& array) {
 template <class T>
 nb::object gradients_of(nb::handle query_object, const Array& query, const Array& key, const Array& value,
                         const Array& context, const Array& row_max, const Array& row_sum, const Array& grad_context,
-                        Keywords& keywords) {
+                        int missing_axes, Keywords& keywords) {
   using Compute = ComputeType<T>;
   Array grad_lse, bias;
   if (const nb::handle given = keywords.take("grad_lse")) grad_lse.borrow(kName, "grad_lse", given, Access::read);
+  grad_lse.complete(3, missing_axes);
   AttentionForwardState saved;
   if (const nb::handle given = keywords.take("fingerprint")) saved.fingerprint = fingerprint_of(kName, given);
-  Outputs outputs = take_gradients(keywords, query_object);
+  Outputs outputs = take_gradients(keywords, query_object, missing_axes);
   if (const nb::handle given = keywords.look("bias")) bias.borrow(kName, "bias", given, Access::read);
   Options<Compute> options(keywords, query);
   const int num_threads = keywords.take_int("num_threads", 0);
@@ -70,9 +71,9 @@ nb::object gradients_of(nb::handle query_object, const Array& query, const Array
   saved.row_sum = row_sum.view<const Compute, 3>(kName, "row_sum");
   saved.grad_context = grad_context.input<Compute, 4>(kName, "grad_context");
   saved.grad_lse = grad_lse.view<const Compute, 3>(kName, "grad_lse");
-  outputs.allocate("grad_query", number_type<T>(), shape_of(query));
-  outputs.allocate("grad_key", number_type<T>(), shape_of(key));
-  outputs.allocate("grad_value", number_type<T>(), shape_of(value));
+  outputs.allocate("grad_query", number_type<T>(), outputs.without_missing_axes(shape_of(query)));
+  outputs.allocate("grad_key", number_type<T>(), outputs.without_missing_axes(shape_of(key)));
+  outputs.allocate("grad_value", number_type<T>(), outputs.without_missing_axes(shape_of(value)));
   outputs.allocate("grad_bias", number_type<Compute>(), shape_of(bias));
   outputs.allocate("grad_sinks", number_type<Compute>(), {q.shape[1]});
   AttentionGradients gradients;
@@ -103,16 +104,22 @@ nb::object gradients_of(nb::handle query_object, const Array& query, const Array
 nb::object attention_backward_of(nb::handle query_object, nb::handle key_object, nb::handle value_object,
                                  nb::handle context_object, nb::handle row_max_object, nb::handle row_sum_object,
                                  nb::handle grad_context_object, nb::kwargs kwargs) {
-  const Array query(kName, "query", query_object);
-  const Array key(kName, "key", key_object);
-  const Array value(kName, "value", value_object);
-  const Array context(kName, "context", context_object);
-  const Array row_max(kName, "row_max", row_max_object);
-  const Array row_sum(kName, "row_sum", row_sum_object);
-  const Array grad_context(kName, "grad_context", grad_context_object);
+  Array query(kName, "query", query_object);
+  Array key(kName, "key", key_object);
+  Array value(kName, "value", value_object);
+  Array context(kName, "context", context_object);
+  Array row_max(kName, "row_max", row_max_object);
+  Array row_sum(kName, "row_sum", row_sum_object);
+  Array grad_context(kName, "grad_context", grad_context_object);
+  const int missing_axes = complete_to_rank_4({&query, &key, &value});
+  context.complete(4, missing_axes);
+  row_max.complete(3, missing_axes);
+  row_sum.complete(3, missing_axes);
+  grad_context.complete(4, missing_axes);
   Keywords keywords(kName, std::move(kwargs));
   const auto call = [&]<class T>(T) {
-    return gradients_of<T>(query_object, query, key, value, context, row_max, row_sum, grad_context, keywords);
+    return gradients_of<T>(query_object, query, key, value, context, row_max, row_sum, grad_context, missing_axes,
+                           keywords);
   };
   if (query.type() == number_type<float>()) return call(float{});
   if (query.type() == number_type<double>()) return call(double{});

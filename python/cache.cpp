@@ -183,9 +183,11 @@ double decode_operations(const KvCache<K>& cache, const std::array<Index, 4>& qu
 
 nb::object attention_decode_of(nb::handle query_object, Cache& cache, nb::kwargs kwargs) {
   constexpr const char* kName = "attention_decode";
-  const Array query(kName, "query", query_object);
+  Array query(kName, "query", query_object);
+  const int missing_axes = query.rank() == 3 ? 1 : 0;
+  query.complete(4, missing_axes);
   Keywords keywords(kName, std::move(kwargs));
-  ForwardOutputs outputs(keywords, query_object, query, true);
+  ForwardOutputs outputs(keywords, query_object, query, true, missing_axes);
   const auto lock = cache.reading();
   const auto decode = [&]<class T, class K>(const KvCache<K>& typed, T) {
     using Compute = ComputeType<T>;

@@ -3,7 +3,7 @@
 // NewArray, and lists of values in options: see arrays.h.
 //
 //     like a tensor of PyTorch    torch.empty
-//     like an array of NumPy      numpy.empty
+//     like an array of NumPy      numpy.empty; also like a memoryview, if NumPy is loaded
 //     like anything else          newly allocated memory, exported by DLPack; for JAX converted to a jax.Array
 //
 // Read next: outputs.cpp.
@@ -114,7 +114,8 @@ NewArray::NewArray(const char* operator_name, const char* name, nb::handle like,
                    const std::vector<Index>& shape) {
   if (is_torch(like.ptr())) {
     object_ = empty_tensor(type, shape);
-  } else if (is_a(like.ptr(), "numpy.ndarray")) {
+  } else if (is_a(like.ptr(), "numpy.ndarray") ||
+             (PyMemoryView_Check(like.ptr()) && loaded_module("numpy").is_valid())) {
     object_ = empty_array(type, shape);
   } else {
     // The alignment at which JAX takes memory without a copy.

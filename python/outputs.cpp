@@ -122,8 +122,8 @@ AttentionFingerprint fingerprint_of(const char* operator_name, nb::handle given)
   return kUncheckedFingerprint;
 }
 
-ForwardOutputs::ForwardOutputs(Keywords& keywords, nb::handle like, const Array& query, bool flags)
-    : outputs_(keywords.operator_name(), like), context_type_(query.type()) {
+ForwardOutputs::ForwardOutputs(Keywords& keywords, nb::handle like, const Array& query, bool flags, int missing_axes)
+    : outputs_(keywords.operator_name(), like, missing_axes), context_type_(query.type()) {
   const nb::handle dtype = keywords.take("dtype");
   outputs_.take(keywords, "out", nullptr);
   const auto take = [&](const char* name, const char* asked) {
@@ -165,11 +165,14 @@ void ForwardOutputs::expect_context(const char* operator_name, const char* what,
 void ForwardOutputs::allocate(const std::array<Index, 4>& query_shape, Index num_keys, Index columns) {
   const auto& [batch, heads, rows, depth] = query_shape;
   const NumberType compute = context_type_ == number_type<double>() ? number_type<double>() : number_type<float>();
-  outputs_.allocate("out", context_type_, {batch, heads, rows, columns});
+  const auto allocate = [&](const char* name, NumberType type, const std::vector<Index>& shape) {
+    outputs_.allocate(name, type, outputs_.without_missing_axes(shape));
+  };
+  allocate("out", context_type_, {batch, heads, rows, columns});
   for (const char* const name : {"row_max", "row_sum", "lse", "sink_weights"}) {
-    outputs_.allocate(name, compute, {batch, heads, rows});
+    allocate(name, compute, {batch, heads, rows});
   }
-  outputs_.allocate("weights", compute, {batch, heads, rows, num_keys});
+  allocate("weights", compute, {batch, heads, rows, num_keys});
 }
 
 nb::object ForwardOutputs::hand_out() {

@@ -18,15 +18,17 @@ namespace regard::python {
 
 class Outputs {
  public:
-  // New arrays are of the library that `like` belongs to.
-  Outputs(const char* operator_name, nb::handle like) : operator_name_(operator_name), like_(like) {}
+  // New arrays are of the library that `like` belongs to. Like given ones, they lack the leading axes that the inputs
+  // lack.
+  Outputs(const char* operator_name, nb::handle like, int missing_axes = 0)
+      : operator_name_(operator_name), like_(like), missing_axes_(missing_axes) {}
 
   void add(const char* name);
   // The same, allocated at once, and its view.
   template <class T, int Rank>
   void add(const char* name, OutputView<Rank>& view_of_it, const std::vector<Index>& shape) {
     add(name);
-    allocate(name, number_type<T>(), shape);
+    allocate(name, number_type<T>(), without_missing_axes(shape));
     view_of_it = view<T, Rank>(name);
   }
   // Takes the array of that name. Without one, it is allocated if the keyword `asked` is true, or if asked is nullptr.
@@ -36,12 +38,17 @@ class Outputs {
   bool accumulates(const char* name) const;
   // Where an array is to be allocated.
   void allocate(const char* name, NumberType type, const std::vector<Index>& shape);
+  std::vector<Index> without_missing_axes(const std::vector<Index>& shape) const {
+    return {shape.begin() + missing_axes_, shape.end()};
+  }
   const Array* find(const char* name) const;
 
   template <class T, int Rank>
   TensorView<T, Rank> view(const char* name) const {
     const Array* const array = find(name);
-    return array == nullptr ? TensorView<T, Rank>() : array->view<T, Rank>(operator_name_, name);
+    if (array == nullptr) return {};
+    return array->rank() + missing_axes_ == Rank ? array->broadcast<T, Rank>(operator_name_, name)
+                                                 : array->view<T, Rank>(operator_name_, name);
   }
   nb::object hand_out(const char* name);
   // The arrays to return, in the order in which they were added: by name, or in a list.
@@ -62,6 +69,7 @@ class Outputs {
 
   const char* operator_name_;
   nb::handle like_;
+  int missing_axes_;
   std::vector<std::unique_ptr<Slot>> slots_;
 };
 
@@ -77,7 +85,7 @@ AttentionFingerprint fingerprint_of(const char* operator_name, nb::handle given)
 class ForwardOutputs {
  public:
   // Without flags, no return_… keyword is taken.
-  ForwardOutputs(Keywords& keywords, nb::handle like, const Array& query, bool flags);
+  ForwardOutputs(Keywords& keywords, nb::handle like, const Array& query, bool flags, int missing_axes = 0);
   NumberType context_type() const { return context_type_; }
   // The fingerprint is then returned as the last result.
   void add_fingerprint() { fingerprint_.emplace(); }

@@ -11,7 +11,7 @@ Read next: attention_operators.py, docs/guide/inspection.md.
 from __future__ import annotations
 
 from . import _regard
-from .calls import add_axes, add_axes_to_given, dtype_name, given_options, missing_axes, remove_axes, with_hints
+from .calls import dtype_name, given_options, with_hints
 from .named_results import AttentionColumns, AttentionStatistics
 
 TYPE_CHECKING = False  # typing itself is not loaded
@@ -97,12 +97,7 @@ def attention_weights(
         options["keys"] = keys
     if kind != "weights":
         options["kind"] = kind
-    axes = missing_axes(query, key)
-    if not axes:
-        return _regard.attention_weights(query, key, **options)  # type: ignore[no-any-return]
-    add_axes_to_given(options, axes, row_max=3, row_sum=3, out=4)
-    found = _regard.attention_weights(add_axes(query, axes), add_axes(key, axes), **options)
-    return remove_axes(found, axes) if out is None else out  # type: ignore[no-any-return]
+    return _regard.attention_weights(query, key, **options)  # type: ignore[no-any-return]
 
 
 @with_hints
@@ -191,14 +186,7 @@ def attention_with_statistics(
         options["chosen_ranges"] = chosen_ranges
     if chosen_offset is not None:
         options["chosen_offset"] = chosen_offset
-    axes = missing_axes(query, key, value)
-    if not axes:
-        return AttentionStatistics(_regard.attention_with_statistics(query, key, value, **options))
-    add_axes_to_given(options, axes, out=4)
-    found = _regard.attention_with_statistics(*(add_axes(array, axes) for array in (query, key, value)), **options)
-    for name, result in found.items():
-        found[name] = out if name == "context" and out is not None else remove_axes(result, axes)
-    return AttentionStatistics(found)
+    return AttentionStatistics(_regard.attention_with_statistics(query, key, value, **options))
 
 
 @with_hints
@@ -262,8 +250,4 @@ def attention_columns(
         options["pooled_map"] = pooled_map
     if cells != "means":
         options["cells"] = cells
-    axes = missing_axes(query, key)
-    if not axes:
-        return AttentionColumns(_regard.attention_columns(query, key, row_max, row_sum, **options))
-    found = _regard.attention_columns(*(add_axes(array, axes) for array in (query, key, row_max, row_sum)), **options)
-    return AttentionColumns({name: remove_axes(result, axes) for name, result in found.items()})
+    return AttentionColumns(_regard.attention_columns(query, key, row_max, row_sum, **options))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Attention and its gradients: attention (which is attention_forward) and attention_backward.
 
-    arguments ── given_options, missing_axes ──▶ _regard.attention_forward ──▶ array, or AttentionResult
+    arguments ── given_options ──▶ _regard.attention_forward ──▶ array, or AttentionResult
 
 The functions pass on the arguments that were given; the extension validates them. Read next: attention_inspection.py, calls.py.
 """
@@ -9,8 +9,7 @@ The functions pass on the arguments that were given; the extension validates the
 from __future__ import annotations
 
 from . import _regard
-from .calls import (
-    add_axes, add_axes_to_given, direct, given_options, missing_axes, remove_axes, requested_outputs, with_hints)
+from .calls import direct, given_options, requested_outputs, with_hints
 from .named_results import AttentionGradients, result_class
 
 TYPE_CHECKING = False  # typing itself is not loaded
@@ -51,8 +50,6 @@ if TYPE_CHECKING:
         dropout_first: Integers
         weights_in_float32: bool | None
         num_threads: int
-
-_OUTPUT_RANKS = {"out": 4, "row_max": 3, "row_sum": 3, "lse": 3, "weights": 4, "sink_weights": 3}
 
 if TYPE_CHECKING:
     @overload
@@ -226,24 +223,8 @@ def attention(
     fields = requested_outputs(
         options, out, dtype, row_max, row_sum, lse, weights, sink_weights, return_row_max, return_row_sum, return_lse,
         return_weights, return_sink_weights, return_fingerprint)
-    if axes := missing_axes(query, key, value):
-        query, key, value = (add_axes(array, axes) for array in (query, key, value))
-        return _without_axes(_regard.attention_forward, (query, key, value), options, fields, axes)
     result = _regard.attention_forward(query, key, value, **options)
     return result if len(fields) == 1 else result_class(fields)._make(result)
-
-
-def _without_axes(
-    operator: Any, arguments: tuple[Any, ...], options: dict[str, Any], fields: tuple[str, ...], axes: int
-) -> Any:
-    """The results of operator(*arguments, **options) without the `axes` leading axes that its arguments were given."""
-    given = {"context" if name == "out" else name: options[name] for name in _OUTPUT_RANKS if name in options}
-    add_axes_to_given(options, axes, **_OUTPUT_RANKS)
-    result = operator(*arguments, **options)
-    found = zip(fields, (result,) if len(fields) == 1 else result)
-    # Arrays that the caller gave are returned unchanged.
-    results = [given[name] if name in given else remove_axes(value, axes) for name, value in found]
-    return results[0] if len(fields) == 1 else result_class(fields)._make(results)
 
 
 attention_forward = attention
@@ -340,15 +321,6 @@ def attention_backward(
     options.update((name, array) for name, array in given.items() if array is not None)
     if grad_lse is not None:
         options["grad_lse"] = grad_lse
-    axes = missing_axes(query, key, value)
-    arrays: list[Any] = [query, key, value, context, row_max, row_sum, grad_context]
-    if axes:
-        arrays = [add_axes(array, axes) for array in arrays]
-        add_axes_to_given(options, axes, grad_query=4, grad_key=4, grad_value=4, grad_lse=3)
-    found = _regard.attention_backward(
-        *arrays, fingerprint=fingerprint, gradients=gradients, accumulate=accumulate, **options)  # type: ignore[arg-type]
-    if axes:
-        for name in ("grad_query", "grad_key", "grad_value"):
-            if name in found:
-                found[name] = remove_axes(found[name], axes) if given[name] is None else given[name]
-    return AttentionGradients(found)
+    return AttentionGradients(_regard.attention_backward(
+        query, key, value, context, row_max, row_sum, grad_context, fingerprint=fingerprint,  # type: ignore[arg-type]
+        gradients=gradients, accumulate=accumulate, **options))

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the functions of the package call the extension: options, types by name, missing axes, and hints.
+"""How the functions of the package call the extension: options, types by name, and hints.
 
     given_options     the options that differ from their defaults, by name: the extension validates them
     given_arrays      those arrays that were given, by name
     requested_outputs the outputs that a call requests, and the names of its results
     dtype_name        "float32" of numpy.float32, torch.float32, jax.numpy.float32 and their dtype objects
-    missing_axes      how many leading axes arrays of rank 2 or 3 lack; add_axes and remove_axes
     direct            a shorter way for calls that need none of this
     with_hints        names Regard's option in the TypeError for a keyword of another library
 
@@ -86,7 +85,7 @@ def direct(operator: Any) -> Callable[[Function], Function]:
         plain = frozenset(name for name in names if name != "dtype" and not name.startswith("return_"))
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            if len(args) == 3 and plain.issuperset(kwargs) and getattr(args[0], "ndim", 4) == 4:
+            if len(args) == 3 and plain.issuperset(kwargs):
                 return operator(*args, **kwargs)
             return hinted(*args, **kwargs)
 
@@ -203,35 +202,3 @@ def requested_outputs(
         options["return_fingerprint"] = True
         fields += ("fingerprint",)
     return fields
-
-
-def missing_axes(*arrays: Any) -> int:
-    """2 if all arrays have the rank 2, 1 if all have the rank 3; otherwise 0: the extension rejects other ranks by name."""
-    rank = getattr(arrays[0], "ndim", 4)
-    if rank not in (2, 3) or any(getattr(array, "ndim", 4) != rank for array in arrays):
-        return 0
-    return 4 - int(rank)
-
-
-def add_axes(array: Any, count: int) -> Any:
-    """The same memory with `count` more leading axes of extent 1."""
-    if isinstance(array, memoryview):
-        import numpy
-
-        array = numpy.asarray(array)
-    return array[(None,) * count]
-
-
-def add_axes_to_given(options: dict[str, Any], count: int, **ranks: int) -> None:
-    """Adds leading axes to those options that are arrays with fewer axes than `ranks` requires."""
-    for name, rank in ranks.items():
-        if getattr(options.get(name), "ndim", rank) < rank:
-            options[name] = add_axes(options[name], count)
-
-
-def remove_axes(array: Any, count: int, first: int = 0) -> Any:
-    """Without the `count` axes from `first` on, which have extent 1; what is not an array is left as it is."""
-    shape = getattr(array, "shape", None)
-    if shape is None:
-        return array
-    return array.reshape((*shape[:first], *shape[first + count:]))

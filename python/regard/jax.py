@@ -25,7 +25,7 @@ import numpy
 from . import _regard
 from .attention_operators import attention as _attention
 from .attention_operators import attention_backward as _attention_backward
-from .calls import add_axes, dtype_name, missing_axes, with_hints
+from .calls import dtype_name, with_hints
 
 if typing.TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -188,6 +188,4 @@ _OPTIONS = frozenset(_attention.__wrapped__.__kwdefaults__) - {  # type: ignore[
 def _check(arrays: tuple[jax.Array, ...], dtype: str | None) -> None:
     """Rejects shapes and types that do not fit when a function is traced, by a plan over arrays without memory."""
     alike = [numpy.broadcast_to(numpy.zeros((), array.dtype), array.shape) for array in arrays]
-    axes = missing_axes(*alike)
-    _regard.plan(_regard.attention_forward, *(add_axes(array, axes) for array in alike),
-                 **({} if dtype is None else {"dtype": dtype}))
+    _regard.plan(_regard.attention_forward, *alike, **({} if dtype is None else {"dtype": dtype}))

@@ -11,8 +11,7 @@ Read next: docs/guide/kv-caches.md, attention_operators.py.
 from __future__ import annotations
 
 from . import _regard
-from .attention_operators import _without_axes
-from .calls import add_axes, dtype_name, given_options, requested_outputs, with_hints
+from .calls import dtype_name, given_options, requested_outputs, with_hints
 from .named_results import AttentionPartials, result_class
 
 TYPE_CHECKING = False  # typing itself is not loaded
@@ -332,8 +331,6 @@ def attention_decode(
     fields = requested_outputs(
         options, out, dtype, row_max, row_sum, lse, None, sink_weights, return_row_max, return_row_sum, return_lse, False,
         return_sink_weights, False)
-    if getattr(query, "ndim", 4) == 3:
-        return _without_axes(_regard.attention_decode, (add_axes(query, 1), cache._cache), options, fields, 1)
     result = _regard.attention_decode(query, cache._cache, **options)
     return result if len(fields) == 1 else result_class(fields)._make(result)
 
