@@ -118,18 +118,20 @@ TEST(DistributedAttention, ForwardHasTheBitsOfOneMachine) {
   for (std::uint64_t n = 0; n < num_random_calls(100) && !HasFailure(); ++n) {
     run_forward_case<float>(kFirstSeed + n);
     run_forward_case<double>(kFirstSeed + n);
+    n % 2 == 0 ? run_forward_case<bfloat16>(kFirstSeed + n) : run_forward_case<float16>(kFirstSeed + n);
   }
 }
 
 // Statistics of rows, of heads, and of columns.
-template <class T>
+template <class Element>
 struct Statistics {
+  using T = ComputeType<Element>;
   Array<std::int64_t, 4> top_keys;
   Array<T, 4> top_weights, map;
   Array<T, 3> entropy, largest, chosen, distance, mass;
   Array<T, 2> head_entropy, head_largest, head_chosen, head_distance;
 
-  explicit Statistics(const AttentionCase<T>& call) {
+  explicit Statistics(const AttentionCase<Element>& call) {
     const std::array<Index, 3> rows{call.B(), call.H(), call.L()};
     top_keys = Array<std::int64_t, 4>({rows[0], rows[1], rows[2], 3});
     top_weights = Array<T, 4>({rows[0], rows[1], rows[2], 3});
@@ -222,6 +224,8 @@ TEST(DistributedAttention, StatisticsHaveTheBitsOfOneMachine) {
   for (std::uint64_t n = 0; n < num_random_calls(60) && !HasFailure(); ++n) {
     run_statistics_case<float>(kFirstSeed + 1000 + n);
     run_statistics_case<double>(kFirstSeed + 1000 + n);
+    n % 2 == 0 ? run_statistics_case<bfloat16>(kFirstSeed + 1000 + n)
+               : run_statistics_case<float16>(kFirstSeed + 1000 + n);
   }
 }
 
@@ -236,8 +240,8 @@ void run_backward_case(std::uint64_t seed) {
   const AttentionCase<T>& call = backward.call;
   const auto gradients = [&] {
     GradientArrays<T> g = outputs_of(call);
-    if (!call.options.bias.absent()) g.bias = Array<T, 4>({call.B(), call.H(), call.L(), call.S()});
-    if (!call.options.sinks.absent()) g.sinks = Array<T, 1>({call.H()});
+    if (!call.options.bias.absent()) g.bias.emplace(std::array{call.B(), call.H(), call.L(), call.S()});
+    if (!call.options.sinks.absent()) g.sinks.emplace(std::array{call.H()});
     return g;
   };
   GradientArrays<T> expected = gradients(), got = gradients();
@@ -269,6 +273,109 @@ TEST(DistributedAttention, BackwardHasTheBitsOfOneMachine) {
   for (std::uint64_t n = 0; n < num_random_calls(60) && !HasFailure(); ++n) {
     run_backward_case<float>(kFirstSeed + 2000 + n);
     run_backward_case<double>(kFirstSeed + 2000 + n);
+    n % 2 == 0 ? run_backward_case<bfloat16>(kFirstSeed + 2000 + n) : run_backward_case<float16>(kFirstSeed + 2000 + n);
+  }
+}
+
+// Sums without terms.
+TEST(DistributedAttention, GradientsWithoutBatchEntriesOrHeadsAreZero) {
+  for (const Index H : {2, 0}) {
+    const Index B = H == 0 ? 1 : 0;
+    ThreadNetwork network(3);
+    const auto thrown = on_ranks(network, [&](Ranks& ranks) {
+      const Tensor<float, 4> query({B, H, 3, 4}), key({B, 2, 6, 4});
+      const Tensor<float, 3> state({B, H, 3});
+      const std::vector<float> sinks(static_cast<std::size_t>(H), 1.0F);
+      Tensor<float, 4> grad_key({B, 2, 6, 4}), grad_value({B, 2, 6, 4});
+      Tensor<float, 1> grad_sinks({H});
+      const auto fill = [](auto& gradient) { std::fill_n(gradient.data(), gradient.size(), 5.0F); };
+      fill(grad_key), fill(grad_value), fill(grad_sinks);
+      attention_backward(query, key, key, {.context = query, .row_max = state, .row_sum = state, .grad_context = query},
+                         {.grad_key = grad_key, .grad_value = grad_value, .grad_sinks = grad_sinks},
+                         {.sinks = InputView<1>(sinks)}, ranks, one_thread());
+      const auto is_zero = [](const auto& gradient) {
+        return std::all_of(gradient.data(), gradient.data() + gradient.size(), [](float x) { return x == 0; });
+      };
+      EXPECT_TRUE(is_zero(grad_key) && is_zero(grad_value) && is_zero(grad_sinks));
+    });
+    for (const auto& error : thrown) EXPECT_EQ(text_of(error), "");
+  }
+}
+
+// The same elements as another type, in a layout of its own.
+template <class E>
+Array<E, 4> converted(const Array<float, 4>& from, Random& random) {
+  Array<E, 4> to(from.shape(), random_layout<4>(random, true));
+  from.for_each_index([&](const auto& at) { to.set(at, E(from.get(at))); });
+  return to;
+}
+
+// Query, key, value, context and gradients each have a type of their own.
+template <class Query, class Key, class Value, class Context, class Gradient>
+void run_types_case(std::uint64_t seed) {
+  DividedCase<float> test(seed);
+  SCOPED_TRACE(test.text);
+  const AttentionCase<float>& call = test.call;
+  const auto query = converted<Query>(call.query, test.random);
+  const auto key = converted<Key>(call.key, test.random);
+  const auto value = converted<Value>(call.value, test.random);
+  const auto grad_context = normal_array<Value, 4>(test.random, {call.B(), call.H(), call.L(), call.Dv()});
+  struct Results {
+    Array<Context, 4> context;
+    Array<float, 3> row_max, row_sum;
+    Array<Gradient, 4> grad_query, grad_key, grad_value;
+    explicit Results(const AttentionCase<float>& of)
+        : context({of.B(), of.H(), of.L(), of.Dv()}),
+          row_max({of.B(), of.H(), of.L()}),
+          row_sum(row_max.shape()),
+          grad_query(of.query.shape()),
+          grad_key(of.key.shape()),
+          grad_value(of.value.shape()) {}
+    std::vector<std::vector<std::uint64_t>> bits() const {
+      return {bits_of(context),    bits_of(row_max),  bits_of(row_sum),
+              bits_of(grad_query), bits_of(grad_key), bits_of(grad_value)};
+    }
+  };
+  // The forward pass, then the backward pass of its results, for the rows and keys of a rank or for all.
+  const auto run = [&](Results& results, const AttentionOptions& options, const auto& rows, const auto& keys,
+                       auto&... ranks) {
+    const AttentionOutputs outputs{.context = rows(results.context.view()),
+                                   .row_max = rows(results.row_max.view()),
+                                   .row_sum = rows(results.row_sum.view())};
+    attention_forward(rows(query.view()), keys(key.view()), keys(value.view()), outputs, options, ranks...,
+                      one_thread());
+    const Results& saved = results;
+    attention_backward(rows(query.view()), keys(key.view()), keys(value.view()),
+                       {.context = rows(saved.context.view()),
+                        .row_max = rows(saved.row_max.view()),
+                        .row_sum = rows(saved.row_sum.view()),
+                        .grad_context = rows(grad_context.view()),
+                        .fingerprint = kUncheckedFingerprint},
+                       {.grad_query = rows(results.grad_query.view()),
+                        .grad_key = keys(results.grad_key.view()),
+                        .grad_value = keys(results.grad_value.view())},
+                       options, ranks..., one_thread());
+  };
+  Results expected(call), got(call);
+  const auto all = [](const auto& view) { return view; };
+  run(expected, call.options, all, all);
+  test.run([&](Ranks& ranks) {
+    const auto part_of = [&](const std::vector<Index>& starts) {
+      return [&](const auto& view) { return share(view, starts, ranks.rank()); };
+    };
+    run(got, test.options(ranks.rank()), part_of(test.rows), part_of(test.keys), ranks);
+  });
+  EXPECT_EQ(got.bits(), expected.bits());
+}
+
+TEST(DistributedAttention, EachArrayMayHaveAnotherType) {
+  using B = bfloat16;
+  using F = float16;
+  for (std::uint64_t n = 0; n < num_random_calls(10) && !HasFailure(); ++n) {
+    run_types_case<float, B, B, float, float>(kFirstSeed + 3000 + n);
+    run_types_case<B, B, B, float, float>(kFirstSeed + 3100 + n);
+    run_types_case<B, float, F, B, B>(kFirstSeed + 3200 + n);
+    run_types_case<F, B, F, F, float>(kFirstSeed + 3300 + n);
   }
 }
 

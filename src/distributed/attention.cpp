@@ -326,7 +326,14 @@ void attention_backward(const InputView<4>& query, const InputView<4>& key, cons
   };
   const WholeCall call = agree_on_call({"attention_backward", query, key, value, options}, std::move(agreement), check,
                                        ranks, runtime.stop);
-  if (call.extents.batch * call.extents.num_heads == 0) return;
+  const OutputView<1>& sinks = gradients.grad_sinks;
+  OutputView<4> sinks_by_head;
+  if (!sinks.absent()) sinks_by_head = {sinks.data, sinks.type, {1, sinks.shape[0], 1, 1}, {0, sinks.strides[0], 0, 0}};
+  if (call.extents.batch * call.extents.num_heads == 0) {
+    // Nothing is computed: every gradient is a sum without terms.
+    for (const OutputView<4>& view : {gradients.grad_key, gradients.grad_value, sinks_by_head}) held(view, 0).clear();
+    return;
+  }
   const DistributedPlan plan = plan_heads(call.problem);
   CallArrays arrays;
   const MaskArrays masks(arrays, call, options, plan.scheme);
@@ -344,9 +351,6 @@ void attention_backward(const InputView<4>& query, const InputView<4>& key, cons
     return arrays.output(view, HeldIndices::keys, ArrayHeads::key_value, call.keys.first);
   };
   const std::size_t grad_key = of_keys(gradients.grad_key), grad_value = of_keys(gradients.grad_value);
-  const OutputView<1>& sinks = gradients.grad_sinks;
-  OutputView<4> sinks_by_head;
-  if (!sinks.absent()) sinks_by_head = {sinks.data, sinks.type, {1, sinks.shape[0], 1, 1}, {0, sinks.strides[0], 0, 0}};
   const std::size_t grad_sinks = arrays.output(sinks_by_head, HeldIndices::all, ArrayHeads::query, 0);
   run_call(ranks, [&] {
     HeadExchange(call.problem, plan, arrays.take(), ranks.messages(), runtime.stop)

@@ -4,6 +4,7 @@
 #include "held_array.h"
 
 #include <cstring>
+#include <vector>
 
 namespace regard::inline v0::internal {
 namespace {
@@ -56,6 +57,14 @@ void HeldArray::read(Index b, Index head, const IndexRange& indices, std::byte* 
 }
 void HeldArray::write(Index b, Index head, const IndexRange& indices, const std::byte* from) const {
   copy_rows<true>(*this, b, head, indices, const_cast<std::byte*>(from));
+}
+void HeldArray::clear() const {
+  const std::vector<std::byte> zeros(static_cast<std::size_t>(row_bytes()));
+  for (Index b = 0; b < shape[0]; ++b) {
+    for (Index head = 0; head < shape[1]; ++head) {
+      for (Index i = first; i < first + shape[2]; ++i) write(b, head, {i, i + 1}, zeros.data());
+    }
+  }
 }
 
 HeldArray held(const InputView<4>& view, Index first) { return held_view(view, first); }

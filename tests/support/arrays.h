@@ -130,7 +130,13 @@ class Array {
   }
   template <class F>
   void fill(F f) {
-    for_each_index([&](const Shape& at) { set(at, static_cast<T>(f())); });
+    for_each_index([&](const Shape& at) {
+      if constexpr (std::same_as<T, bfloat16> || std::same_as<T, float16>) {
+        set(at, T(static_cast<float>(f())));
+      } else {
+        set(at, static_cast<T>(f()));
+      }
+    });
   }
   // The elements in row-major order.
   std::vector<T> values() const {

@@ -17,8 +17,8 @@ namespace regard {
 template <class T>
 struct AttentionArrays {
   Array<T, 4> context;
-  std::optional<Array<T, 3>> row_max, row_sum, lse, sink_weights;
-  std::optional<Array<T, 4>> weights;
+  std::optional<Array<ComputeType<T>, 3>> row_max, row_sum, lse, sink_weights;
+  std::optional<Array<ComputeType<T>, 4>> weights;
 
   AttentionOutputs views() {
     AttentionOutputs outputs{.context = context.view()};
@@ -34,9 +34,9 @@ struct AttentionArrays {
     AttentionArrays arrays;
     arrays.context = Array<T, 4>({B, H, L, Dv});
     for (auto* rows : {&arrays.row_max, &arrays.row_sum, &arrays.lse, &arrays.sink_weights}) {
-      *rows = Array<T, 3>({B, H, L});
+      *rows = Array<ComputeType<T>, 3>({B, H, L});
     }
-    if (with_weights) arrays.weights = Array<T, 4>({B, H, L, S});
+    if (with_weights) arrays.weights = Array<ComputeType<T>, 4>({B, H, L, S});
     return arrays;
   }
 };

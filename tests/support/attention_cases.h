@@ -34,7 +34,7 @@ struct AttentionCase {
   Array<bool, 4> block_mask, mask;
   Array<float, 4> bias_f32;
   Array<double, 4> bias_f64;
-  std::vector<T> alibi_slopes, sinks;
+  std::vector<ComputeType<T>> alibi_slopes, sinks;
 
   Index B() const { return query.shape()[0]; }
   Index H() const { return query.shape()[1]; }
@@ -220,16 +220,17 @@ void random_dense_options(Random& random, AttentionCase<T>& call, std::ostringst
 
 template <class T>
 void random_numbers(Random& random, AttentionCase<T>& call, std::ostringstream& text) {
+  using C = ComputeType<T>;
   auto& options = call.options;
   if (random.chance(0.2)) {
-    for (Index h = 0; h < call.H(); ++h) call.alibi_slopes.push_back(static_cast<T>(std::exp2(-random.uniform() * 8)));
+    for (Index h = 0; h < call.H(); ++h) call.alibi_slopes.push_back(static_cast<C>(std::exp2(-random.uniform() * 8)));
     options.alibi_slopes = call.alibi_slopes;
     text << " alibi_slopes";
   }
   if (random.chance(0.2)) {
     for (Index h = 0; h < call.H(); ++h) {
-      call.sinks.push_back(random.chance(0.2) ? -std::numeric_limits<T>::infinity()
-                                              : static_cast<T>(random.normal() * 3));
+      call.sinks.push_back(random.chance(0.2) ? -std::numeric_limits<C>::infinity()
+                                              : static_cast<C>(random.normal() * 3));
     }
     options.sinks = call.sinks;
     text << " sinks";
@@ -242,6 +243,10 @@ void random_numbers(Random& random, AttentionCase<T>& call, std::ostringstream& 
     options.scale = random.one_of(std::array{0.0, 1.0, 0.25, -0.37, 1e-30});
     text << " scale(" << *options.scale << ")";
   }
+  if (std::same_as<T, bfloat16> && random.chance(0.4)) {
+    options.weights_in_float32 = random.chance(0.5);
+    text << " weights_in_float32(" << *options.weights_in_float32 << ")";
+  }
 }
 
 // NaN and ∞ at every second key that no row of its group of heads attends to; occasionally NaN at a visible element.
@@ -252,9 +257,9 @@ void random_poison(Random& random, AttentionCase<T>& call, std::ostringstream& t
     if (array->repeats()) return;
   }
   const Index group = call.H() / call.Hkv();
+  using Limits = std::numeric_limits<ComputeType<T>>;
   const auto poison = [&] {
-    return random.one_of(std::array{std::numeric_limits<T>::quiet_NaN(), std::numeric_limits<T>::infinity(),
-                                    -std::numeric_limits<T>::infinity()});
+    return T(random.one_of(std::array{Limits::quiet_NaN(), Limits::infinity(), -Limits::infinity()}));
   };
   for (const reference::Span& span : reference::spans(call.B(), call.L(), call.S(), call.options)) {
     for (Index kv = 0; kv < call.Hkv(); ++kv) {
@@ -283,7 +288,7 @@ void random_visible_nan(Random& random, AttentionCase<T>& call, std::ostringstre
     if (random.chance(0.5) || std::find(shape.begin(), shape.end(), 0) != shape.end()) continue;
     std::array<Index, 4> at{};
     for (std::size_t axis = 0; axis < 4; ++axis) at[axis] = random.integer(0, shape[axis] - 1);
-    array->set(at, std::numeric_limits<T>::quiet_NaN());
+    array->set(at, T(std::numeric_limits<ComputeType<T>>::quiet_NaN()));
   }
   text << " nan";
 }
@@ -343,5 +348,7 @@ AttentionCase<T> random_attention_case(std::uint64_t seed) {
 // Compiled in reference.cpp.
 extern template AttentionCase<float> random_attention_case<float>(std::uint64_t);
 extern template AttentionCase<double> random_attention_case<double>(std::uint64_t);
+extern template AttentionCase<bfloat16> random_attention_case<bfloat16>(std::uint64_t);
+extern template AttentionCase<float16> random_attention_case<float16>(std::uint64_t);
 
 }  // namespace regard

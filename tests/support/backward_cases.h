@@ -46,13 +46,13 @@ struct BackwardCase {
   AttentionCase<T> call;
   AttentionArrays<T> forward;
   Array<T, 4> grad_context;
-  Array<T, 3> grad_lse;
+  Array<ComputeType<T>, 3> grad_lse;
   AttentionFingerprint fingerprint;
 
   explicit BackwardCase(AttentionCase<T> given, std::uint64_t seed = 1) : call(std::move(given)) {
     Random random(seed);
     grad_context = normal_array<T, 4>(random, {call.B(), call.H(), call.L(), call.Dv()});
-    grad_lse = normal_array<T, 3>(random, {call.B(), call.H(), call.L()});
+    grad_lse = normal_array<ComputeType<T>, 3>(random, {call.B(), call.H(), call.L()});
     run_forward();
   }
   void run_forward() {

@@ -9,6 +9,8 @@ namespace regard {
 
 template AttentionCase<float> random_attention_case<float>(std::uint64_t);
 template AttentionCase<double> random_attention_case<double>(std::uint64_t);
+template AttentionCase<bfloat16> random_attention_case<bfloat16>(std::uint64_t);
+template AttentionCase<float16> random_attention_case<float16>(std::uint64_t);
 
 namespace reference {
 
