@@ -21,6 +21,9 @@ REGARD_MPI_FAILURES=70
 export REGARD_MPI_FAILURES
 . .ci/stages/mpi.sh
 unset REGARD_MPI_FAILURES
+as_root=()
+if [ "$(id -u)" -ne 0 ]; then as_root=(sudo -n); fi
+limit=600 run_test 'ranks whose link is cut' "${as_root[@]}" tests/distributed/cut_link.sh "$work/release" 10
 # The emulator itself uses threads, so tests that count threads or fork are excluded, as are two that take minutes.
 neon=(activation activation_error attention_backward_pairs attention_bits attention_corners attention_unpacked
   attention_random attention_types attention_visibility attention_weights elementwise golden kv_cache kv_cache_ahead

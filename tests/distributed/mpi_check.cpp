@@ -3,8 +3,8 @@
 // One rank of a test of several ranks over MPI; mpi_test.py starts it with mpirun.
 //
 //   mpi_check bits                  every rank compares its results with those of one machine; prints "equal" per rank
-//   mpi_check fail KIND RANK ROUND  in that round the rank: kill, stop, throw, extents, leave; the others print why
-//                                   their call ended
+//   mpi_check fail KIND RANK ROUND  in that round the rank: kill, stop, throw, extents, leave; none: nothing, until
+//                                   something else fails. The others print why their call ended
 //
 // Read next: mpi_test.py.
 #include <csignal>
@@ -164,7 +164,7 @@ int check_bits(Ranks& ranks) {
 // Never returns, unless the failure leaves MPI usable.
 void fail(Ranks& ranks, const std::string& kind, Index rank, Index round) {
   const auto attend = [&](Index head_size) {
-    const Index rows = 40;
+    const Index rows = kind == "none" ? 4000 : 40;  // most of the time, large messages are under way
     Tensor<float, 4> query({1, 4, rows, head_size}), context({1, 4, rows, head_size});
     attention_forward(query, query, query, {.context = context}, {.causal = true}, ranks, {.num_threads = 1});
   };
@@ -172,6 +172,10 @@ void fail(Ranks& ranks, const std::string& kind, Index rank, Index round) {
     attend(16);
     // Launchers fail themselves if a process dies while others are still being connected.
     std::this_thread::sleep_for(300ms);
+    if (kind == "none") {
+      std::printf("rank %ld computes\n", static_cast<long>(ranks.rank()));
+      std::fflush(stdout);
+    }
     for (Index n = 0;; ++n) {
       const bool now = n == round && ranks.rank() == rank;
       if (now && kind == "kill") std::raise(SIGKILL);
@@ -202,7 +206,7 @@ int main(int argc, char** argv) {
     if (mode == "fail") {
       const std::string kind = argv[2];
       fail(ranks, kind, std::atol(argv[3]), std::atol(argv[4]));
-      lost = kind == "kill" || kind == "stop";
+      lost = kind == "kill" || kind == "stop" || kind == "none";
     } else {
       result = check_bits(ranks);
     }
