@@ -24,6 +24,7 @@ namespace {
 // Mistakes that one rank finds are reported by all.
 template <class F>
 void on_all(Ranks& ranks, const F& run) {
+  constexpr const char* kNoName = "";  // no function's name precedes the message
   std::string mistake;
   try {
     run();
@@ -32,7 +33,7 @@ void on_all(Ranks& ranks, const F& run) {
   } catch (const std::exception& error) {
     mistake = error.what();
   }
-  ranks.check(mistake);
+  mistake.empty() ? static_cast<void>(exchange_numbers(kNoName, 0, ranks)) : reject_call(kNoName, mistake, ranks);
 }
 
 std::vector<Index> row_starts(const AttendSettings& settings, const AttendText& text, const Extents& e,

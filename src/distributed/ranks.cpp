@@ -37,11 +37,6 @@ Index Ranks::num_ranks() const { return messages_->num_ranks(); }
 std::uint64_t Ranks::start_send(Index to, std::span<const std::byte> bytes) { return messages_->send(to, bytes); }
 std::uint64_t Ranks::start_receive(Index from, std::span<std::byte> bytes) { return messages_->receive(from, bytes); }
 void Ranks::wait(std::uint64_t message, const std::stop_token& stop) { messages_->wait(message, stop); }
-void Ranks::check(std::string_view mistake, const std::stop_token& stop) {
-  internal::Agreement agreement("");
-  if (!mistake.empty()) agreement.reject(std::string(mistake));
-  agreement.exchange(*this, stop);
-}
 void Ranks::fail(std::string_view text) noexcept { messages_->fail(text); }
 internal::Messages& Ranks::messages() { return *messages_; }
 

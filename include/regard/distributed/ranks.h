@@ -89,14 +89,6 @@ class REGARD_EXPORT Ranks {
   /// @throws RankError  if a rank fails.
   /// @throws Cancelled  if a stop is requested.
   void wait(std::uint64_t message, const std::stop_token& stop = {});
-  /// Tells all ranks whether one of them has found a mistake: a collective call.
-  ///
-  /// @param mistake  The mistake of this rank; empty: none.
-  /// @param stop     Ends the call with Cancelled.
-  /// @throws InvalidArgument  on all ranks, "rank 2: mistake", if there is one.
-  /// @throws RankError        if a rank fails.
-  /// @throws Cancelled        if a stop is requested.
-  void check(std::string_view mistake, const std::stop_token& stop = {});
   /// Ends the current call on all other ranks.
   ///
   /// @param text  Why: they throw RankError, "rank 2 of 8 failed: text".
@@ -136,7 +128,7 @@ REGARD_EXPORT void sum_in_order(const TensorView<const T, 2>& terms, std::span<T
 
 /// Exchanges a number before a call whose arguments need those of all ranks, such as the number of all keys.
 ///
-/// @param function  Name of the call, equal on all ranks.
+/// @param function  Name of the call, equal on all ranks; may be empty.
 /// @param number    The number of this rank.
 /// @param ranks     The ranks.
 /// @param stop      Ends the call with Cancelled.
@@ -150,7 +142,7 @@ REGARD_EXPORT std::vector<Index> exchange_numbers(std::string_view function, Ind
 
 /// Takes the place of a call on a rank that cannot make it, for example because a file with its arguments is missing.
 ///
-/// @param function  Name of the function that the other ranks call: "attention_forward".
+/// @param function  Name of the call of the other ranks, such as "attention_forward" or that of exchange_numbers().
 /// @param mistake   What is wrong.
 /// @param ranks     The ranks, which can be used again.
 /// @param stop      Ends the call with Cancelled.
