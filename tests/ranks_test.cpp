@@ -140,6 +140,28 @@ TEST(Ranks, ARankThatLeavesEndsTheCallsOfTheOthers) {
                                       "rank 0 of 3 has left because of an exception"}));
 }
 
+// Rank 2 hears from rank 0 that rank 1 has left, before the message in which rank 1 says so arrives. Rank 1 waits until
+// both others have answered that message.
+TEST(Ranks, ARankThatHasLeftIsReleasedBeforeItsMessageArrives) {
+  constexpr int kControlTag = 1;
+  for (const bool may_use_thread : {true, false}) {
+    ThreadNetwork network(3);
+    network.hold(1, 2, kControlTag);
+    const auto begin = std::chrono::steady_clock::now();
+    const auto thrown = on_ranks(
+        network,
+        [](Ranks& ranks) {
+          attend(ranks);
+          if (ranks.rank() != 1) attend(ranks);
+        },
+        {.timeout = 60s}, may_use_thread);
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, 30s);
+    EXPECT_EQ(text_of(thrown[1]), "");
+    for (const std::size_t r : {std::size_t{0}, std::size_t{2}})
+      EXPECT_EQ(text_of(thrown[r]), "rank 1 of 3 has left: it makes no further calls");
+  }
+}
+
 TEST(Ranks, ARankThatFailsWithinACallNamesItself) {
   const auto texts = texts_of(3, [](Ranks& ranks) {
     Tensor<float, 4> query({1, 2, 5, 4}), context({1, 2, 5, 4});

@@ -15,6 +15,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <tuple>
 #include <vector>
@@ -38,11 +39,16 @@ class ThreadNetwork {
   bool receive(Index from, Index to, int tag, std::span<std::byte> message) {
     const std::lock_guard lock(mutex_);
     auto& queue = queues_[{from, to, tag}];
-    if (queue.empty()) return false;
+    if (queue.empty() || held_ == std::tuple(from, to, tag)) return false;
     if (queue.front().size() != message.size()) throw std::logic_error("a message has another size than expected");
     if (!message.empty()) std::memcpy(message.data(), queue.front().data(), message.size());
     queue.pop_front();
     return true;
+  }
+  // Messages on this way with this tag stay under way.
+  void hold(Index from, Index to, int tag) {
+    const std::lock_guard lock(mutex_);
+    held_ = {from, to, tag};
   }
   // No message of the rank arrives from here on, nor does it get one.
   void cut(Index rank) {
@@ -70,6 +76,7 @@ class ThreadNetwork {
   std::map<std::tuple<Index, Index, int>, std::deque<std::vector<std::byte>>> queues_;
   std::map<std::pair<Index, Index>, Index> bytes_;
   std::map<Index, bool> cut_;
+  std::optional<std::tuple<Index, Index, int>> held_;
 };
 
 class ThreadTransport : public Transport {
