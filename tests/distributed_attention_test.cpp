@@ -443,12 +443,12 @@ struct DecodeOptions {
   }
 };
 
-template <class K>
+template <class K, class Query = ComputeType<K>, class Context = Query>
 void run_decode_cases() {
-  using T = std::conditional_t<std::same_as<K, double>, double, float>;
+  using T = ComputeType<K>;
   const Index B = 2, H = 6, Hkv = 2, L = 3, D = 5, Dv = 7, S = 4173;
   Random random(3);
-  const Array<T, 4> query = normal_array<T, 4>(random, {B, H, L, D});
+  const Array<Query, 4> query = normal_array<Query, 4>(random, {B, H, L, D});
   const Array<T, 4> key = normal_array<T, 4>(random, {B, Hkv, S, D}),
                     value = normal_array<T, 4>(random, {B, Hkv, S, Dv});
   const KvCacheShape shape{
@@ -469,15 +469,15 @@ void run_decode_cases() {
     for (int kind = 0; kind < 6; ++kind) {
       SCOPED_TRACE("options " + std::to_string(kind) + ", " + std::to_string(num_ranks) + " ranks");
       const DecodeOptions<T> of(kind, B, H, L, *std::max_element(totals.begin(), totals.end()));
-      AttentionArrays<T> expected = AttentionArrays<T>::dense(B, H, L, 0, Dv);
-      const auto outputs = [](AttentionArrays<T>& arrays) {
+      AttentionArrays<Context> expected = AttentionArrays<Context>::dense(B, H, L, 0, Dv);
+      const auto outputs = [](AttentionArrays<Context>& arrays) {
         AttentionOutputs views = arrays.views();
         views.weights = {};
         return views;
       };
       attention_decode(query.view(), whole, outputs(expected), of.options);
-      std::vector<AttentionArrays<T>> got;
-      for (Index r = 0; r < num_ranks; ++r) got.push_back(AttentionArrays<T>::dense(B, H, L, 0, Dv));
+      std::vector<AttentionArrays<Context>> got;
+      for (Index r = 0; r < num_ranks; ++r) got.push_back(AttentionArrays<Context>::dense(B, H, L, 0, Dv));
       ThreadNetwork network(num_ranks);
       const auto thrown = on_ranks(network, [&](Ranks& ranks) {
         const auto r = static_cast<std::size_t>(ranks.rank());
@@ -503,6 +503,14 @@ TEST(DistributedDecode, HasTheBitsOfOneCache) {
   run_decode_cases<bfloat16>();
   run_decode_cases<float16>();
   run_decode_cases<std::int8_t>();
+}
+
+TEST(DistributedDecode, QueryAndContextMayHave16Bits) {
+  run_decode_cases<bfloat16, bfloat16>();
+  run_decode_cases<bfloat16, bfloat16, float>();
+  run_decode_cases<float16, float16>();
+  run_decode_cases<float, bfloat16>();
+  run_decode_cases<std::int8_t, float16>();
 }
 
 TEST(DistributedDecode, SumsBeyondTheLargestNumberAreMergedAsOnOneMachine) {

@@ -15,6 +15,7 @@
 #include "held_array.h"
 #include "local_options.h"
 #include "messages.h"
+#include "regard/convert.h"
 #include "regard/distributed/attention.h"
 #include "regard/plan.h"
 #include "whole_call.h"
@@ -144,6 +145,27 @@ void share_heads(const std::vector<HeldArray>& outputs, const std::vector<Index>
   }
 }
 
+// Rounds the context once, as one machine does.
+template <class T>
+void round_context(const Tensor<T, 4>& from, const OutputView<4>& to, const Runtime& runtime) {
+  for (Index b = 0; b < to.shape[0]; ++b) {
+    for (Index h = 0; h < to.shape[1]; ++h) {
+      const std::array<Index, 2> shape{to.shape[2], to.shape[3]};
+      convert(TensorView<const T, 2>(&from(b, h, 0, 0), shape),
+              {to.pointer(b, h, 0, 0), to.type, shape, {to.strides[2], to.strides[3]}}, runtime);
+    }
+  }
+}
+
+// As attention_forward() chooses by the type of the context: partial results are always of the compute type.
+template <class T>
+AttentionOptions with_rounding_of_weights(const AttentionOptions& options, const AttentionOutputs& outputs) {
+  AttentionOptions explicit_options = options;
+  explicit_options.weights_in_float32 =
+      options.weights_in_float32.value_or(outputs.context.absent() || outputs.context.type == kElementType<T>);
+  return explicit_options;
+}
+
 template <class K, class T>
 void decode(const InputView<4>& query, const KvCache<K>& cache, const AttentionOutputs& outputs,
             const AttentionOptions& options, const CacheShares& shares, Ranks& ranks, const Runtime& runtime) {
@@ -155,7 +177,7 @@ void decode(const InputView<4>& query, const KvCache<K>& cache, const AttentionO
     return IndexRange{head_starts[static_cast<std::size_t>(r)], head_starts[static_cast<std::size_t>(r) + 1]};
   };
   const IndexRange own_heads = heads_of(rank);
-  const ShardOptions shard = shard_options(options, query, shares, rank);
+  const ShardOptions shard = shard_options(with_rounding_of_weights<T>(options, outputs), query, shares, rank);
   PartialBlock<T> own(shares.num_chunks(rank), heads, query.shape, columns, false);
   attention_decode_partials(query, cache, own.views(), shard.options, runtime);
   if (!all_finite(own)) {
@@ -210,13 +232,17 @@ void decode(const InputView<4>& query, const KvCache<K>& cache, const AttentionO
     return view.absent() ? view : cut(view, 1, own_heads.first, own_heads.size());
   };
   if (own_heads.size() > 0) {
+    const OutputView<4> context = of_heads(outputs.context);
+    const bool rounds = !context.absent() && context.type != kElementType<T>;
+    Tensor<T, 4> unrounded(rounds ? context.shape : std::array<Index, 4>{});
     attention_merge(all.views(), slice(options.sinks, 0, own_heads.first, own_heads.size()),
-                    {.context = of_heads(outputs.context),
+                    {.context = rounds ? OutputView<4>(unrounded) : context,
                      .row_max = of_heads(outputs.row_max),
                      .row_sum = of_heads(outputs.row_sum),
                      .lse = of_heads(outputs.lse),
                      .sink_weights = of_heads(outputs.sink_weights)},
                     runtime);
+    if (rounds) round_context(unrounded, context, runtime);
   }
   std::vector<HeldArray> written;
   if (!outputs.context.absent()) written.push_back(held(outputs.context, 0));
