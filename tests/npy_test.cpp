@@ -85,6 +85,49 @@ TEST(NpyRead, FloatsInBothOrders) {
   EXPECT_EQ(f.strides, (std::vector<Index>{1, 2}));
 }
 
+// Elements are their numbers in row-major order.
+TEST(NpyRead, SomeRowsAreReadInBothOrdersWithoutTheOthers) {
+  const Index first = 1, count = 3;
+  for (const bool fortran : {false, true}) {
+    std::vector<float> numbers(2 * 3 * 5 * 4);
+    std::vector<Index> steps{60, 20, 4, 1};
+    if (fortran) steps = {1, 2, 6, 30};
+    const auto for_each = [&](Index rows, const auto& visit) {
+      for (Index b = 0; b < 2; ++b)
+        for (Index h = 0; h < 3; ++h)
+          for (Index i = 0; i < rows; ++i)
+            for (Index d = 0; d < 4; ++d) visit(std::array{b, h, i, d});
+    };
+    const auto place = [](const auto& at, const std::vector<Index>& strides) {
+      return static_cast<std::size_t>(at[0] * strides[0] + at[1] * strides[1] + at[2] * strides[2] +
+                                      at[3] * strides[3]);
+    };
+    float next = 0;
+    for_each(5, [&](const auto& at) { numbers[place(at, steps)] = next++; });
+    const std::string header =
+        "{'descr': '<f4', 'fortran_order': " + (fortran ? "True"s : "False"s) + ", 'shape': (2, 3, 5, 4), }\n";
+    const std::string bytes = file_of(header, bytes_of(numbers));
+    std::size_t at = 0, read = 0;
+    const auto source = [&](std::span<std::byte> to) {
+      std::memcpy(to.data(), bytes.data() + at, to.size());
+      at += to.size();
+      read += to.size();
+      return to.size();
+    };
+    NpyReader reader(source, "x.npy", bytes.size());
+    read = 0;
+    const NpyArray rows = reader.read_rows(first, count, [&](std::uint64_t byte) { at = byte; });
+    EXPECT_EQ(read, 2 * 3 * 3 * 4 * sizeof(float));
+    EXPECT_EQ(rows.shape, (std::vector<Index>{2, 3, count, 4}));
+    EXPECT_EQ(rows.strides, fortran ? (std::vector<Index>{1, 2, 6, 18}) : (std::vector<Index>{36, 12, 4, 1}));
+    for_each(count, [&](const auto& index) {
+      const auto [b, h, i, d] = index;
+      EXPECT_EQ(rows.elements<float>()[place(index, rows.strides)],
+                static_cast<float>(((b * 3 + h) * 5 + first + i) * 4 + d));
+    });
+  }
+}
+
 TEST(NpyRead, EveryTypeInBothByteOrders) {
   const auto check = [](const std::string& code, ElementType type, auto number) {
     std::string bytes(reinterpret_cast<const char*>(&number), sizeof(number));

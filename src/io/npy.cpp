@@ -371,39 +371,26 @@ NpyArray NpyReader::read_rows(Index first, Index count, const std::function<void
   array.type = type_;
   array.shape = shape_;
   array.shape[rank - 2] = count;
-  array.strides = strides_of(array.shape, false);
+  array.strides = strides_of(array.shape, fortran_order_);
   const Index columns = shape_[rank - 1], rows = shape_[rank - 2];
   const Index matrices = rows * columns > 0 ? num_elements_ / (rows * columns) : 0;
-  const Index piece = count * columns;
-  const auto allocate = [&](Index bytes) {
-    array.data.reset(static_cast<std::byte*>(std::malloc(static_cast<std::size_t>(std::max<Index>(bytes, 1)))));
-    if (array.data == nullptr) throw std::bad_alloc();
-  };
-  if (fortran_order_) {
-    const NpyArray whole = read();
-    const Index bytes = type_bytes(type_);
-    allocate(matrices * piece * bytes);
-    std::byte* to = array.data.get();
-    for (Index n = 0; n < matrices * piece; ++n, to += bytes) {
-      Index left = n, from = first * whole.strides[rank - 2];
-      for (std::size_t axis = rank; axis-- > 0; left /= array.shape[axis])
-        from += left % array.shape[axis] * whole.strides[axis];
-      std::memcpy(to, whole.data.get() + from * bytes, static_cast<std::size_t>(bytes));
-    }
-    return array;
-  }
+  // Elements that follow each other in the file: the rows of one matrix, or those of all matrices in one column.
+  const Index row = fortran_order_ ? matrices : columns;
+  const Index pieces = fortran_order_ ? columns : matrices, piece = count * row;
   // Elements of 16 bits are converted in place.
-  allocate(matrices * piece * std::max(stored_bytes(), type_bytes(type_)));
+  const Index bytes = pieces * piece * std::max(stored_bytes(), type_bytes(type_));
+  array.data.reset(static_cast<std::byte*>(std::malloc(static_cast<std::size_t>(std::max<Index>(bytes, 1)))));
+  if (array.data == nullptr) throw std::bad_alloc();
   const auto piece_bytes = static_cast<std::size_t>(piece * stored_bytes());
-  for (Index m = 0; m < matrices && piece > 0; ++m) {
-    const auto at = offset_ + static_cast<std::uint64_t>((m * rows + first) * columns * stored_bytes());
+  for (Index n = 0; n < pieces && piece > 0; ++n) {
+    const auto at = offset_ + static_cast<std::uint64_t>((n * rows + first) * row * stored_bytes());
     seek(at);
     const std::size_t came =
-        source_(std::span(array.data.get() + static_cast<std::size_t>(m) * piece_bytes, piece_bytes));
+        source_(std::span(array.data.get() + static_cast<std::size_t>(n) * piece_bytes, piece_bytes));
     if (came < piece_bytes)
       throw DataError(name_ + ": byte " + std::to_string(at + came) + ": the file ends within the rows");
   }
-  convert(array, matrices * piece);
+  convert(array, pieces * piece);
   return array;
 }
 

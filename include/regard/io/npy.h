@@ -103,7 +103,7 @@ class REGARD_EXPORT NpyReader {
   /// @param first  First row.
   /// @param count  Number of rows; with first, at most the extent of the axis.
   /// @param seek   Moves the source to a byte of the file.
-  /// @return The rows, row-major. A file in column-major order is read whole.
+  /// @return The rows, in the order of the file: row-major or column-major.
   /// @throws DataError        as read() does.
   /// @throws InvalidArgument  if there are fewer than two axes, or no such rows.
   /// @throws std::bad_alloc   if memory cannot be allocated.
