@@ -7,11 +7,19 @@
     dist.init_process_group("gloo")
     context_rows = regard.distributed.attention(query_rows, key_rows, value_rows, causal=True)
 
-    comm          a process group of torch.distributed (gloo; None: the default group), or a communicator of mpi4py
-    every rank    makes the same calls in the same order; L and S are the sums of the rows and of the keys of all ranks
+All ranks make the same calls in the same order. L and S are the sums of the rows and of the keys of all ranks.
 
-A mistake in the arguments of any rank raises ValueError on all ranks, with the rank. A rank that fails, leaves or falls
-silent raises RankError on all others. Read next: distributed_transports.py, docs/guide/several-machines.md.
+Every call has the parameter
+
+    comm          the ranks: a process group of torch.distributed (gloo), or an intracommunicator of mpi4py; by default, the
+                  default process group
+
+and raises
+
+    ValueError    on all ranks, if an argument of any rank is wrong; the text names the rank
+    RankError     on all other ranks, if a rank fails, leaves or falls silent
+
+Read next: distributed_transports.py, docs/guide/several-machines.md.
 """
 
 from __future__ import annotations
@@ -113,8 +121,7 @@ def connect(comm: Any = None, *, timeout: float = 60.0) -> None:
     Parameters
     ----------
     comm : mpi4py.MPI.Intracomm or torch.distributed.ProcessGroup, optional
-        The communicator; by default the default process group of ``torch.distributed``. One of mpi4py is duplicated. A
-        process group must be of the backend gloo; messages have tags of their own.
+        The ranks. A communicator of mpi4py is duplicated; in a process group, messages have tags of their own.
     timeout : float, default 60.0
         Seconds without a sign of life after which a rank counts as failed. A rank sends these signs from a thread, also
         while it computes; with mpi4py only at the thread level ``THREAD_MULTIPLE``, which is mpi4py's default.
@@ -143,7 +150,7 @@ def close(comm: Any = None) -> None:
     Parameters
     ----------
     comm : mpi4py.MPI.Intracomm or torch.distributed.ProcessGroup, optional
-        The communicator, which may be unconnected; by default the default process group.
+        The ranks, which may be unconnected.
     """
     found = _found(_given(comm))
     if found is None:
@@ -183,8 +190,6 @@ def attention(query: Array, key: AnyArray, value: AnyArray, *, comm: Any = None,
         The keys of this rank; Sr may differ between ranks, and may be 0.
     value : array, shape (B, Hkv, Sr, Dv)
         The values of this rank.
-    comm : mpi4py.MPI.Intracomm or torch.distributed.ProcessGroup, optional
-        The ranks; by default the default process group of ``torch.distributed``.
     **options
         The options of :func:`regard.attention`, those of results included, with equal values on all ranks. mask and bias
         have the rows of this rank and all keys. All other arrays are those of the whole call: key_lengths, query_starts,
@@ -196,13 +201,6 @@ def attention(query: Array, key: AnyArray, value: AnyArray, *, comm: Any = None,
         The rows of this rank.
     result : AttentionResult
         If any ``return_`` option is set, a named tuple instead. weights are (B, H, Lr, S).
-
-    Raises
-    ------
-    ValueError
-        On all ranks, with the rank whose argument is wrong.
-    RankError
-        A rank has failed.
 
     Notes
     -----
@@ -242,8 +240,6 @@ def attention_backward(
         As in the forward call.
     context, row_max, row_sum, grad_context : array
         Those of the rows of this rank.
-    comm : mpi4py.MPI.Intracomm or torch.distributed.ProcessGroup, optional
-        The ranks.
     **options
         Those of :func:`regard.attention_backward`. The fingerprint is not compared and may be absent; nothing is
         accumulated.
@@ -253,13 +249,6 @@ def attention_backward(
     AttentionGradients
         grad_query of the rows and grad_key and grad_value of the keys of this rank; grad_bias of its rows; grad_sinks of
         the whole call, on every rank.
-
-    Raises
-    ------
-    ValueError
-        On all ranks, with the rank whose argument is wrong.
-    RankError
-        A rank has failed.
     """
     options.setdefault("fingerprint", "unchecked")
     found: AttentionGradients[Array] = _group(comm).call(
@@ -274,12 +263,9 @@ def attention_with_statistics(
 
     Parameters
     ----------
-    query, key, value : array
-        The rows and the keys of this rank, as in :func:`attention`.
-    comm : mpi4py.MPI.Intracomm or torch.distributed.ProcessGroup, optional
-        The ranks.
-    **options
-        Those of :func:`regard.attention_with_statistics`. chosen_ranges are those of all L rows.
+    query, key, value, **options
+        As in :func:`attention`, with the options of :func:`regard.attention_with_statistics`. chosen_ranges are those of all
+        L rows.
 
     Returns
     -------
@@ -298,14 +284,10 @@ def attention_columns(
 
     Parameters
     ----------
-    query, key : array
-        The rows and the keys of this rank, as in :func:`attention`.
+    query, key, **options
+        As in :func:`attention`, with the options of :func:`regard.attention_columns`.
     row_max, row_sum : array, shape (B, H, Lr)
         As :func:`attention` returned them.
-    comm : mpi4py.MPI.Intracomm or torch.distributed.ProcessGroup, optional
-        The ranks.
-    **options
-        Those of :func:`regard.attention_columns`.
 
     Returns
     -------
@@ -328,8 +310,6 @@ def attention_decode(query: Array, cache: KvCache, *, comm: Any = None, **option
         The same elements on every rank.
     cache : KvCache
         The keys and values of this rank; no ring.
-    comm : mpi4py.MPI.Intracomm or torch.distributed.ProcessGroup, optional
-        The ranks.
     **options
         Those of :func:`regard.attention_decode`, for all keys.
 
@@ -355,8 +335,6 @@ def append(cache: KvCache, key: AnyArray, value: AnyArray, *, comm: Any = None) 
         The keys and values of this rank; no ring.
     key, value : array, shapes (B, Hkv, L, D) and (B, Hkv, L, Dv)
         The same elements on every rank.
-    comm : mpi4py.MPI.Intracomm or torch.distributed.ProcessGroup, optional
-        The ranks.
     """
     _group(comm).call("append", cache.append, key, value)
 
@@ -370,8 +348,6 @@ def sum_in_order(terms: Array, *, comm: Any = None) -> Array:
     ----------
     terms : array, shape (n, m)
         Terms of this rank, float32 or float64. n may differ between ranks, and may be 0.
-    comm : mpi4py.MPI.Intracomm or torch.distributed.ProcessGroup, optional
-        The ranks.
 
     Returns
     -------

@@ -28,6 +28,11 @@ class Mpi:
     def __str__(self):
         return f"{'open' if self.is_open else 'mpich'}{self.major}"
 
+    def library(self):
+        """The shared library of an Open MPI."""
+        folders = subprocess.run([self.folder / "mpicxx", "--showme:libdirs"], capture_output=True, text=True, check=True).stdout
+        return pathlib.Path(folders.split()[0], "libmpi.so").resolve(strict=True)
+
     def build(self, program, *sources, options=()):
         """Compiles a program, whose sources are relative to the root of the repository."""
         libraries = pathlib.Path(os.environ["REGARD_PROGRAM"]).resolve().parent

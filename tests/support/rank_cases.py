@@ -3,6 +3,7 @@
 
     under mpirun                          MPI.COMM_WORLD of mpi4py
     RANK, WORLD_SIZE, RENDEZVOUS are set  the default group of torch.distributed (gloo), which meets at a file
+    under torchrun                        the same group, which meets over TCP
 
 Every rank makes the arrays of the whole call, computes it alone, and compares the bytes of its share. For each case it
 prints "rank r of N passed: CASE". Read next: tests/distributed/python_test.py, tests/frameworks/ranks_test.py.
@@ -114,6 +115,52 @@ def backward(comm, rank, num_ranks):
                 same(found[field], expected[field][:, :, share.keys], (name, kinds, field))
             if "sinks" in options:
                 same(found.grad_sinks, expected.grad_sinks, (name, kinds, "grad_sinks"))
+
+
+def bias_gradients(comm, rank, num_ranks):
+    """A bias with entries of its own for each row, and its gradient."""
+    share = Share(rank, num_ranks, "uneven", "even")
+    bias = numbers(2, 4, 130, 130, seed=6)
+    names = ["grad_query", "grad_bias"]
+    saved = regard.attention(*share.all(), bias=bias, **STATE)
+    grad = numbers(*saved.context.shape, seed=9)
+    expected = regard.attention_backward(*share.all(), saved.context, saved.row_max, saved.row_sum, grad, bias=bias,
+                                         fingerprint="unchecked", gradients=names)
+    found = distributed.attention_backward(
+        *share.own(), *(array[:, :, share.rows] for array in (saved.context, saved.row_max, saved.row_sum, grad)), comm=comm,
+        bias=bias[:, :, share.rows], gradients=names)
+    for name in names:
+        same(found[name], expected[name][:, :, share.rows], name)
+
+
+def types(comm, rank, num_ranks):
+    """16-bit elements: the context in their type and in float32, gradients, and caches."""
+    import ml_dtypes
+
+    for dtype in (np.float16, ml_dtypes.bfloat16):
+        share = Share(rank, num_ranks, "uneven", "even", dtype=dtype)
+        for of_context in (dtype, np.float32):
+            what = (dtype, of_context)
+            saved = regard.attention(*share.all(), causal=True, dtype=of_context, **STATE)
+            state = distributed.attention(*share.own(), comm=comm, causal=True, dtype=of_context, **STATE)
+            for name in ("context", "row_max", "row_sum", "lse"):
+                same(getattr(state, name), getattr(saved, name)[:, :, share.rows], (*what, name))
+            grad = numbers(*saved.context.shape, seed=9, dtype=of_context)
+            expected = regard.attention_backward(*share.all(), saved.context, saved.row_max, saved.row_sum, grad, causal=True,
+                                                 fingerprint="unchecked")
+            found = distributed.attention_backward(*share.own(), state.context, state.row_max, state.row_sum,
+                                                   grad[:, :, share.rows], comm=comm, causal=True)
+            assert found.grad_query.dtype == dtype
+            same(found.grad_query, expected.grad_query[:, :, share.rows], (*what, "grad_query"))
+            for name in ("grad_key", "grad_value"):
+                same(found[name], expected[name][:, :, share.keys], (*what, name))
+        shape = {"num_sequences": 2, "num_kv_heads": 2, "head_size": 16, "dtype": dtype}
+        whole, own = (regard.KvCache(capacity=2048, **shape) for _ in range(2))
+        for cache in (whole, own):
+            append = cache.append if cache is whole else lambda *arrays: distributed.append(own, *arrays, comm=comm)
+            append(*(numbers(2, 2, 1500, 16, seed=seed, dtype=dtype) for seed in (1, 2)))
+        query = numbers(2, 4, 1, 16, seed=3, dtype=dtype)
+        same(distributed.attention_decode(query, own, comm=comm), regard.attention_decode(query, whole), (dtype, "decode"))
 
 
 def statistics(comm, rank, num_ranks):
@@ -271,34 +318,45 @@ def interrupt(comm, rank, num_ranks):
     assert error.rank == 0 and "cancelled" in str(error), error
 
 
+def same_tensor(found, expected, what):
+    import torch
+
+    assert found.dtype == expected.dtype, (what, found.dtype)
+    # NumPy has no bfloat16.
+    same(*(tensor.contiguous().view(torch.uint8) for tensor in (found, expected)), what)
+
+
 def gradients(comm, rank, num_ranks):
     """PyTorch: backward(), and what autograd rejects."""
     import torch
 
     share = Share(rank, num_ranks, "uneven", "even")
-    sinks = [0.5, -0.25, 1.0, 0.0]
+    of_inputs = ["grad_query", "grad_key", "grad_value", "grad_bias"]
+    sinks = torch.tensor([0.5, -0.25, 1.0, 0.0])
+    bias = torch.from_numpy(numbers(2, 4, 130, 130, seed=6))
+    for dtype in (torch.float32, torch.bfloat16, torch.float16):
+        whole = [torch.from_numpy(array).to(dtype) for array in share.all()]
+        weight = torch.from_numpy(numbers(*share.query.shape, seed=11)).to(dtype)
+        options = {"causal": True, "return_lse": True}
+        saved = regard.attention(*whole, bias=bias, sinks=sinks, return_row_max=True, return_row_sum=True, **options)
+        expected = regard.attention_backward(*whole, saved.context, saved.row_max, saved.row_sum, weight, bias=bias, sinks=sinks,
+                                             causal=True, fingerprint="unchecked", gradients=[*of_inputs, "grad_sinks"])
 
-    def learn(attention, arrays, rows, **more):
-        query, key, value = (torch.from_numpy(np.ascontiguousarray(array)).requires_grad_() for array in arrays)
-        sink = torch.tensor(sinks, requires_grad=True)
-        found = attention(query, key, value, causal=True, sinks=sink, return_lse=True, **more)
-        weight = torch.from_numpy(numbers(*share.query.shape, seed=11))[:, :, rows]
-        (found.context * weight).sum().backward()
-        return found, query.grad, key.grad, value.grad, sink.grad
+        def own(array, indices):
+            return array[:, :, indices].clone().requires_grad_()
 
-    context, grad_query, grad_key, grad_value, grad_sinks = learn(distributed.attention, share.own(), share.rows, comm=comm)
-    saved = regard.attention(*share.all(), causal=True, sinks=sinks, return_fingerprint=True, **STATE)
-    expected = regard.attention_backward(
-        *share.all(), saved.context, saved.row_max, saved.row_sum, numbers(*share.query.shape, seed=11),
-        fingerprint=saved.fingerprint, causal=True, sinks=sinks,
-        gradients=["grad_query", "grad_key", "grad_value", "grad_sinks"])
-    same(context.context.detach(), saved.context[:, :, share.rows], "context")
-    same(context.lse, saved.lse[:, :, share.rows], "lse")
-    assert context._fields == ("context", "lse") and not context.lse.requires_grad
-    same(grad_query, expected.grad_query[:, :, share.rows], "grad_query")
-    same(grad_key, expected.grad_key[:, :, share.keys], "grad_key")
-    same(grad_value, expected.grad_value[:, :, share.keys], "grad_value")
-    same(grad_sinks, expected.grad_sinks, "grad_sinks")
+        query, key, value, own_bias = (own(array, indices) for array, indices in zip(
+            [*whole, bias], (share.rows, share.keys, share.keys, share.rows), strict=True))
+        sink = sinks.clone().requires_grad_()
+        found = distributed.attention(query, key, value, bias=own_bias, sinks=sink, comm=comm, **options)
+        (found.context * weight[:, :, share.rows]).sum().backward()
+        same_tensor(found.context.detach(), saved.context[:, :, share.rows], (dtype, "context"))
+        same_tensor(found.lse, saved.lse[:, :, share.rows], (dtype, "lse"))
+        assert found._fields == ("context", "lse") and not found.lse.requires_grad
+        for name, tensor, indices in zip(of_inputs, (query, key, value, own_bias),
+                                         (share.rows, share.keys, share.keys, share.rows), strict=True):
+            same_tensor(tensor.grad, expected[name][:, :, indices], (dtype, name))
+        same_tensor(sink.grad, expected.grad_sinks, (dtype, "grad_sinks"))
     query = torch.from_numpy(share.query[:, :, share.rows].copy()).requires_grad_()
     with torch.no_grad():
         found = distributed.attention(query, *share.own()[1:], comm=comm)
@@ -308,17 +366,18 @@ def gradients(comm, rank, num_ranks):
     assert "out is given" in message, message
 
 
-RESULTS = {case.__name__: case for case in (close, forward, backward, statistics, decode, sums, mistakes)}
+RESULTS = {case.__name__: case for case in (close, forward, backward, bias_gradients, types, statistics, decode, sums, mistakes)}
 FAILURES = {case.__name__: case for case in (failure, leaves, interrupt, ends, killed)}
 CASES = {**RESULTS, **FAILURES, "gradients": gradients}
 
 
 def main():
-    if "RENDEZVOUS" in os.environ:
+    if "WORLD_SIZE" in os.environ:
         import torch.distributed as dist
 
         rank, num_ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-        dist.init_process_group("gloo", init_method=f"file://{os.environ['RENDEZVOUS']}", rank=rank, world_size=num_ranks)
+        file = os.environ.get("RENDEZVOUS")
+        dist.init_process_group("gloo", **({"init_method": f"file://{file}", "rank": rank, "world_size": num_ranks} if file else {}))
         comm = None
     else:
         from mpi4py import MPI
