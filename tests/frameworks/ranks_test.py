@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""regard.distributed with process groups of torch.distributed (gloo): ranks that are processes, which meet at a file."""
+"""regard.distributed with process groups of torch.distributed (gloo): ranks that are processes, which meet at a file or, with
+torchrun, over TCP."""
 
 import os
 import pathlib
@@ -36,6 +37,14 @@ def check_passed(results, cases, but=None):
 def test_results_and_gradients_have_the_bits_of_one_process(tmp_path, ranks):
     cases = [*RESULTS, "gradients"]
     check_passed(run(tmp_path, ranks, *cases), cases)
+
+
+def test_torchrun_over_tcp():
+    cases = ["forward", "types", "gradients"]
+    done = subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", CASES, *cases],
+                          capture_output=True, text=True, timeout=110, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    passed = sorted(line for line in done.stdout.split("\n") if " passed: " in line)
+    assert (done.returncode, passed) == (0, sorted(f"rank {rank} of 2 passed: {case}" for rank in (0, 1) for case in cases)), done
 
 
 @pytest.mark.parametrize("case", [case for case in FAILURES if case != "ends"])
