@@ -5,6 +5,7 @@
 //   random calls         attention_cases.h, against the plain loops of backward_reference.h
 //   central differences  of the forward pass in long double: the definition of a gradient
 //   PyTorch              autograd in double (tests/backward/make_torch.py)
+//   parts of the rows    attention_backward_continued, against one call
 //
 // Read next: attention_backward_bits_test.cpp, src/attention/attention_backward.cpp,
 // docs/derivations/attention_backward.md.
@@ -12,6 +13,7 @@
 #include <map>
 #include <sstream>
 
+#include "regard/attention_backward_continued.h"
 #include "support/backward_cases.h"
 
 namespace regard {
@@ -219,6 +221,102 @@ TEST(BackwardInDouble, MatchesPyTorchAutograd) {
     if (g.sinks) compare(prefix + "sinks", g.sinks->values());
   }
   EXPECT_EQ(compared, expected.size());
+}
+
+// ---- some of the rows
+
+// Some of the rows, or heads, of a view.
+template <class View>
+View part_of(View view, std::size_t axis, Index first, Index count) {
+  view.data += first * view.strides[axis];
+  view.shape[axis] = count;
+  return view;
+}
+
+TYPED_TEST(Backward, SumsContinuedOverPartsOfTheRowsHaveTheBitsOfOneCall) {
+  using T = TypeParam;
+  const Index L = 190, S = 2100, H = 4, group = 2;
+  BackwardCase<T> test(long_causal_case<T>(L, S));
+  AttentionCase<T>& call = test.call;
+  call.bias_f32 = Array<float, 4>({1, 1, L, S});
+  call.bias_f32.fill([n = 0]() mutable { return (n++ % 17) * 0.25; });
+  call.options.bias = std::as_const(call.bias_f32).view();
+  call.sinks = {0, 1, -1, 2};
+  call.options.sinks = call.sinks;
+  test.run_forward();
+  GradientArrays<T> expected = outputs_of(call), got = outputs_of(call);
+  expected.bias = Array<T, 4>({1, 1, 1, S});
+  expected.sinks = Array<T, 1>({H});
+  test.run(expected);
+
+  for (auto* sums : {&got.key, &got.value}) sums->fill([] { return 0; });
+  std::vector<double> bias(static_cast<std::size_t>(S)), sinks(static_cast<std::size_t>(H));
+  const std::vector<Index> starts =
+      backward_key_starts(call.query.view(), call.key.view(), call.value.view(), test.saved(), call.options, 1000);
+  EXPECT_EQ(starts, (std::vector<Index>{0, 1536, S}));
+  for (Index head = 0; head < H; ++head) {
+    for (const Index first : {0, 60, 180}) {
+      const Index count = first == 0 ? 60 : first == 60 ? 120 : 10;
+      const auto rows = [&](const auto& view) { return part_of(part_of(view, 1, head, 1), 2, first, count); };
+      const auto of_head = [&](const auto& view) { return part_of(view, 1, head / group, 1); };
+      const AttentionForwardState saved{.context = rows(std::as_const(test.forward.context).view()),
+                                        .row_max = rows(std::as_const(*test.forward.row_max).view()),
+                                        .row_sum = rows(std::as_const(*test.forward.row_sum).view()),
+                                        .grad_context = rows(test.grad_context.view()),
+                                        .grad_lse = rows(test.grad_lse.view())};
+      AttentionOptions options = call.options;
+      options.query_offset = S - L + first;
+      options.bias = part_of(std::as_const(call.bias_f32).view(), 2, first, count);
+      options.sinks = std::span(call.sinks).subspan(static_cast<std::size_t>(head), 1);
+      std::vector<Index> order;
+      attention_backward_continued(rows(call.query.view()), of_head(call.key.view()), of_head(call.value.view()), saved,
+                                   {.grad_query = rows(got.query.view()),
+                                    .key_sums = of_head(got.key.view()),
+                                    .value_sums = of_head(got.value.view()),
+                                    .bias_sums = TensorView<double, 4>(bias.data(), {1, 1, 1, S}),
+                                    .sink_sums = TensorView<double, 1>(sinks.data() + head, {1}),
+                                    .key_starts = starts,
+                                    .before_range = [&](Index range) { order.push_back(range); },
+                                    .after_range = [&](Index range) { order.push_back(10 + range); }},
+                                   options);
+      EXPECT_EQ(order, (std::vector<Index>{0, 10, 1, 11}));
+    }
+  }
+  got.bias = Array<T, 4>({1, 1, 1, S});
+  got.sinks = Array<T, 1>({H});
+  write_gradient(TensorView<double, 4>(bias.data(), {1, 1, 1, S}), got.bias->view(), false);
+  write_gradient(TensorView<double, 1>(sinks.data(), {H}), got.sinks->view(), false);
+  EXPECT_TRUE(same_bits(all_bits(got), all_bits(expected)));
+}
+
+TEST(BackwardContinued, MistakesAreRejected) {
+  const Tensor<float, 4> query({1, 2, 60, 8}), key({1, 1, 90, 8});
+  const Tensor<float, 3> state({1, 2, 60});
+  Tensor<float, 4> sums({1, 1, 90, 8});
+  const auto call = [&](const ContinuedGradients& gradients) {
+    attention_backward_continued(
+        query, key, key, {.context = query, .row_max = state, .row_sum = state, .grad_context = query}, gradients);
+  };
+  const auto expect_text = [](const auto& run, const char* text) {
+    try {
+      run();
+      ADD_FAILURE() << "nothing was thrown; expected " << text;
+    } catch (const InvalidArgument& error) {
+      EXPECT_STREQ(error.what(), text);
+    }
+  };
+  const std::vector<Index> starts{0, 64, 90};
+  expect_text([&] { call({.key_sums = sums, .key_starts = starts}); },
+              "attention_backward_continued: key_starts is invalid; expected starts from backward_key_starts");
+  Tensor<bfloat16, 4> narrow({1, 1, 90, 8});
+  expect_text([&] { call({.key_sums = narrow}); },
+              "attention_backward_continued: key_sums has type bfloat16; expected float32");
+  Tensor<double, 1> sinks({2});
+  expect_text([&] { call({.sink_sums = sinks}); },
+              "attention_backward_continued: sink_sums is given without sinks; expected both");
+  Tensor<double, 4> wide({1, 1, 90, 8});
+  expect_text([&] { write_gradient(sums, wide, false); },
+              "write_gradient: output has type float64; expected one that is computed as float32, as gradient");
 }
 
 }  // namespace

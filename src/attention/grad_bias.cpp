@@ -11,6 +11,7 @@
 #include "grad_bias.h"
 
 #include <algorithm>
+#include <array>
 
 #include "kernels/table.h"
 #include "runtime/parallel.h"
@@ -40,11 +41,15 @@ struct StoredRange {
 template <class T>
 class BiasGradient {
  public:
-  BiasGradient(const BackwardCall<T>& call, const TensorView<T, 4>& output, bool accumulate)
+  // Writes to one of the two views: `output`, or `sums`, which go on from what they hold.
+  BiasGradient(const BackwardCall<T>& call, const TensorView<T, 4>& output, bool accumulate,
+               const TensorView<double, 4>& sums)
       : call_(call),
         r_(call.r),
+        shape_(output.absent() ? sums.shape : output.shape),
         output_(output),
         accumulate_(accumulate),
+        sums_(sums),
         rows_(workspace_of(call.runtime)),
         keys_(workspace_of(call.runtime)) {
     // Every batch entry has the same rows and keys; packed sequences are all in batch entry 0. Without batch entries,
@@ -64,7 +69,7 @@ class BiasGradient {
   void run() {
     const Index row_tasks = summed(2) ? 1 : static_cast<Index>(rows_.size());
     const Index key_tasks = summed(3) ? 1 : static_cast<Index>(keys_.size());
-    const Index tasks = output_.shape[0] * output_.shape[1] * row_tasks * key_tasks;
+    const Index tasks = shape_[0] * shape_[1] * row_tasks * key_tasks;
     const double products = static_cast<double>(r_.batch * r_.num_heads * r_.num_queries) *
                             static_cast<double>(r_.num_keys) * static_cast<double>(r_.head_size + r_.value_head_size);
     const int workers = num_workers(call_.runtime, tasks, products);
@@ -76,10 +81,10 @@ class BiasGradient {
       const auto range = [](bool all, Index count, Index one) { return all ? Range{0, count} : Range{one, one + 1}; };
       const Index key = task % key_tasks, row = task / key_tasks % row_tasks;
       const Index head = task / key_tasks / row_tasks;
-      run_task(
-          range(summed(0), r_.batch, head / output_.shape[1]), range(summed(1), r_.num_heads, head % output_.shape[1]),
-          range(summed(2), static_cast<Index>(rows_.size()), row),
-          range(summed(3), static_cast<Index>(keys_.size()), key), reinterpret_cast<double*>(memory + bytes), memory);
+      run_task(range(summed(0), r_.batch, head / shape_[1]), range(summed(1), r_.num_heads, head % shape_[1]),
+               range(summed(2), static_cast<Index>(rows_.size()), row),
+               range(summed(3), static_cast<Index>(keys_.size()), key), reinterpret_cast<double*>(memory + bytes),
+               memory);
     });
   }
 
@@ -90,38 +95,44 @@ class BiasGradient {
   }
 
   // An extent of 1 is a sum, even if the whole axis has extent 1.
-  bool summed(std::size_t axis) const { return output_.shape[axis] == 1; }
+  bool summed(std::size_t axis) const { return shape_[axis] == 1; }
 
   void run_task(const Range& batches, const Range& heads, const Range& rows, const Range& keys, double* sums,
                 std::byte* memory) {
     BackwardTiles<T> tiles(call_, kBlockKeys, memory);
-    std::fill_n(sums, kRows * kBlockKeys, 0.0);
-    for (Index b = batches.begin; b < batches.end; ++b) {
-      for (Index h = heads.begin; h < heads.end; ++h) {
-        for (Index row = rows.begin; row < rows.end; ++row) {
-          for (Index key = keys.begin; key < keys.end; ++key) {
-            throw_if_stopped(call_.runtime.stop);
-            add_block(tiles, b, h, rows_[static_cast<std::size_t>(row)], keys_[static_cast<std::size_t>(key)], sums);
-          }
-        }
-      }
-    }
     // Along an axis that is not summed, the task is one of its pieces.
     const auto place = [&](const List<StoredRange>& pieces, std::size_t axis, Index piece) {
       return summed(axis) ? StoredRange{0, 0, 0, 1} : pieces[static_cast<std::size_t>(piece)];
     };
     const StoredRange row = place(rows_, 2, rows.begin), key = place(keys_, 3, keys.begin);
-    write(summed(0) ? 0 : batches.begin, summed(1) ? 0 : heads.begin, row.stored, row.count, key.stored, key.count,
-          sums);
+    const Index b0 = summed(0) ? 0 : batches.begin, h0 = summed(1) ? 0 : heads.begin;
+    std::fill_n(sums, kRows * kBlockKeys, 0.0);
+    for (Index i = 0; i < row.count && !sums_.absent(); ++i) {
+      for (Index j = 0; j < key.count; ++j)
+        sums[i * kBlockKeys + j] = *sums_.pointer(b0, h0, row.stored + i, key.stored + j);
+    }
+    for (Index b = batches.begin; b < batches.end; ++b) {
+      for (Index h = heads.begin; h < heads.end; ++h) {
+        for (Index n = rows.begin; n < rows.end; ++n) {
+          for (Index m = keys.begin; m < keys.end; ++m) {
+            throw_if_stopped(call_.runtime.stop);
+            add_block(tiles, b, h, rows_[static_cast<std::size_t>(n)], keys_[static_cast<std::size_t>(m)], sums);
+          }
+        }
+      }
+    }
+    for (Index i = 0; i < row.count; ++i) write(b0, h0, row.stored + i, key, sums + i * kBlockKeys);
   }
 
-  void write(Index b, Index h, Index row, Index num_rows, Index key, Index num_keys, const double* sums) const {
-    for (Index i = 0; i < num_rows; ++i) {
-      T numbers[kBlockKeys];
-      for (Index j = 0; j < num_keys; ++j) numbers[j] = static_cast<T>(sums[i * kBlockKeys + j]);
-      write_or_add_numbers(accumulate_, kElementType<T>, num_keys, numbers, output_.pointer(b, h, row + i, key),
-                           output_.strides[3]);
+  void write(Index b, Index h, Index row, const StoredRange& key, const double* sums) const {
+    if (!sums_.absent()) {
+      for (Index j = 0; j < key.count; ++j) *sums_.pointer(b, h, row, key.stored + j) = sums[j];
+      return;
     }
+    T numbers[kBlockKeys];
+    for (Index j = 0; j < key.count; ++j) numbers[j] = static_cast<T>(sums[j]);
+    write_or_add_numbers(accumulate_, kElementType<T>, key.count, numbers, output_.pointer(b, h, row, key.stored),
+                         output_.strides[3]);
   }
 
   void add_block(BackwardTiles<T>& tiles, Index b, Index h, const StoredRange& row, const StoredRange& key,
@@ -153,8 +164,10 @@ class BiasGradient {
 
   const BackwardCall<T>& call_;
   const ResolvedAttention<T>& r_;
-  const TensorView<T, 4>& output_;
+  std::array<Index, 4> shape_;
+  TensorView<T, 4> output_;
   bool accumulate_;
+  TensorView<double, 4> sums_;
   List<StoredRange> rows_;
   List<StoredRange> keys_;
 };
@@ -163,10 +176,17 @@ class BiasGradient {
 
 template <class T>
 void write_bias_gradient(const BackwardCall<T>& call, const TensorView<T, 4>& output, bool accumulate) {
-  BiasGradient<T>(call, output, accumulate).run();
+  BiasGradient<T>(call, output, accumulate, {}).run();
+}
+
+template <class T>
+void add_bias_gradient(const BackwardCall<T>& call, const TensorView<double, 4>& sums) {
+  BiasGradient<T>(call, {}, false, sums).run();
 }
 
 template void write_bias_gradient(const BackwardCall<float>&, const TensorView<float, 4>&, bool);
 template void write_bias_gradient(const BackwardCall<double>&, const TensorView<double, 4>&, bool);
+template void add_bias_gradient(const BackwardCall<float>&, const TensorView<double, 4>&);
+template void add_bias_gradient(const BackwardCall<double>&, const TensorView<double, 4>&);
 
 }  // namespace regard::inline v0::internal

@@ -13,4 +13,8 @@ namespace regard::inline v0::internal {
 template <class T>
 void write_bias_gradient(const BackwardCall<T>& call, const TensorView<T, 4>& output, bool accumulate);
 
+// The same sums, not rounded, from what `sums` holds on.
+template <class T>
+void add_bias_gradient(const BackwardCall<T>& call, const TensorView<double, 4>& sums);
+
 }  // namespace regard::inline v0::internal

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Backward pass over some of the rows: several calls together have the bits of one call over all rows.
+///
+/// @verbatim
+///     rows                                  sums of grad_key, grad_value
+///     0 … 119      first call               zero  ──▶ rows 0 … 119
+///     120 … 299    second call                        ──▶ rows 0 … 299         = attention_backward over all rows
+/// @endverbatim
+///
+/// A gradient that is a sum over rows is formed in a fixed order. These functions continue such a sum, while the
+/// accumulation of attention_backward() adds a complete sum to another one, which has other bits. Ranks that each
+/// compute some of the rows use them (regard/distributed/attention.h).
+///
+/// Derivation: docs/derivations/ranks.md. Read next: src/attention/attention_backward_continued.cpp.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "regard/attention_backward.h"
+
+namespace regard::inline v0 {
+
+/// Calls of attention_backward_continued() start at a multiple of this number of rows, counted from the first row of
+/// each batch entry or packed sequence.
+inline constexpr Index kBackwardRows = 60;
+
+/// Gradients of some of the rows. A gradient whose view is absent is not computed.
+struct ContinuedGradients {
+  OutputView<4> grad_query{};     ///< (B, H, L, D), of these rows: complete, of the compute type or the type of query.
+  bool accumulate_query = false;  ///< Whether to add to grad_query, as AttentionAccumulation::grad_query says.
+  OutputView<4> key_sums{};       ///< Sums of grad_key, (B, Hkv, S, D), of the compute type: read and written.
+  OutputView<4> value_sums{};     ///< Sums of grad_value, (B, Hkv, S, Dv), of the compute type: read and written.
+  OutputView<4> bias_sums{};      ///< Sums of grad_bias, in double: each extent that of (B, H, L, S), or 1 for a sum.
+  OutputView<1> sink_sums{};      ///< Sums of grad_sinks, (H), in double.
+  /// Ranges of keys that are processed one after the other, as backward_key_starts() returns them. Empty: all at once.
+  std::span<const Index> key_starts{};
+  /// Called before the keys of a range are read from key_sums and value_sums; the argument is its number.
+  std::function<void(Index)> before_range{};
+  /// Called when the keys of a range have been written to key_sums and value_sums.
+  std::function<void(Index)> after_range{};
+};
+
+/// Continues the sums of the backward pass with the contributions of some rows.
+///
+/// @param query      (B, H, L, D), these rows.
+/// @param key        As in attention_backward().
+/// @param value      As in attention_backward().
+/// @param saved      Of these rows. The fingerprint is not compared.
+/// @param gradients  Views to write. Sums are zero before the first call, and complete after the last one.
+/// @param options    Of these rows, with their positions. weights_in_float32 is true unless it is given.
+/// @param runtime    Threads, scratch memory and cancellation.
+///
+/// @throws InvalidArgument  as attention_backward() does, and if key_starts are not those of backward_key_starts().
+/// @throws std::bad_alloc   if memory cannot be allocated.
+/// @throws Cancelled        if a stop is requested.
+///
+/// @par Bits
+/// Those of one attention_backward() call over all rows, if sums are continued in this order:
+/// - key_sums, value_sums: by query head of the key/value head; for each, by row. Each call has one query head per
+///   key/value head, or all rows. Calls start at multiples of kBackwardRows.
+/// - bias_sums: by batch entry, head and row, of these the axes that are summed. If rows are summed, calls start at
+///   multiples of kBackwardRows.
+/// - sink_sums: by batch entry and row.
+///
+/// @par Example
+/// @code{.cpp}
+/// attention_backward_continued(first_rows, key, value, first_saved, {.grad_query = first, .key_sums = sums}, options);
+/// @endcode
+REGARD_EXPORT void attention_backward_continued(const InputView<4>& query, const InputView<4>& key,
+                                                const InputView<4>& value, const AttentionForwardState& saved,
+                                                const ContinuedGradients& gradients,
+                                                const AttentionOptions& options = {}, const Runtime& runtime = {});
+
+/// Returns ranges of keys that attention_backward_continued() can process one after the other.
+///
+/// The addresses of all views are ignored.
+///
+/// @param query     As in attention_backward_continued(); any rows.
+/// @param key       As in attention_backward_continued().
+/// @param value     As in attention_backward_continued().
+/// @param saved     As in attention_backward_continued(); its types only.
+/// @param options   As in attention_backward_continued().
+/// @param min_keys  The least number of keys of a range, except the last one.
+/// @return The first key of each range, and S.
+/// @throws InvalidArgument  as attention_backward_continued() does, for query, key, value and options.
+REGARD_EXPORT std::vector<Index> backward_key_starts(const InputView<4>& query, const InputView<4>& key,
+                                                     const InputView<4>& value, const AttentionForwardState& saved,
+                                                     const AttentionOptions& options, Index min_keys);
+
+/// Writes complete gradients, or adds them to the contents of an output.
+///
+/// @param gradient    (B, H, L, D), any strides; float or double. Sums in double of a float call are rounded first.
+/// @param output      Same shape, any strides; of a type that is computed as float or double. It must not overlap
+///                    gradient.
+/// @param accumulate  Whether to add, as AttentionAccumulation says.
+///
+/// @throws InvalidArgument  before any work, if an argument is invalid.
+///
+/// @par Bits
+/// Those of attention_backward() with the same accumulation.
+///
+/// @par Example
+/// @code{.cpp}
+/// write_gradient(key_sums, grad_key, true);
+/// @endcode
+REGARD_EXPORT void write_gradient(const InputView<4>& gradient, const OutputView<4>& output, bool accumulate);
+
+}  // namespace regard::inline v0
