@@ -39,7 +39,7 @@ InputView<4> share_of(InputView<4> view, const std::vector<Index>& starts, Index
   view.shape[2] = starts[static_cast<std::size_t>(rank) + 1] - first;
   return view;
 }
-// A random call, divided at random among 2 to 8 ranks.
+// A call, divided at random among ranks.
 template <class T>
 struct DividedCase {
   AttentionCase<T> call;
@@ -48,8 +48,10 @@ struct DividedCase {
   std::vector<Index> rows, keys;
   std::string text;
 
-  explicit DividedCase(std::uint64_t seed) : call(random_attention_case<T>(seed)), random(seed) {
-    num_ranks = random.integer(2, 8);
+  explicit DividedCase(std::uint64_t seed) : DividedCase(random_attention_case<T>(seed), 0, seed) {}
+  // 0 ranks: 2 to 8 of them.
+  DividedCase(AttentionCase<T> given, Index ranks_or_any, std::uint64_t seed) : call(std::move(given)), random(seed) {
+    num_ranks = ranks_or_any > 0 ? ranks_or_any : random.integer(2, 8);
     rows = random_starts(random, call.L(), num_ranks);
     keys = random_starts(random, call.S(), num_ranks);
     text = "seed " + std::to_string(seed) + ", " + std::to_string(num_ranks) + " ranks: " + call.text;
@@ -229,25 +231,40 @@ TEST(DistributedAttention, StatisticsHaveTheBitsOfOneMachine) {
   }
 }
 
+// Memory for all gradients, with the elements to which a call that accumulates adds: the same for the same seed.
 template <class T>
-void run_backward_case(std::uint64_t seed) {
-  DividedCase<T> test(seed);
-  SCOPED_TRACE(test.text);
-  test.call.options.dropout = test.random.chance(0.3) ? 0.25 : 0;
-  AttentionCase<T> same = random_attention_case<T>(seed);
-  same.options.dropout = test.call.options.dropout;
-  const BackwardCase<T> backward(std::move(same), seed);
-  const AttentionCase<T>& call = backward.call;
-  const auto gradients = [&] {
-    GradientArrays<T> g = outputs_of(call);
-    if (!call.options.bias.absent()) g.bias.emplace(std::array{call.B(), call.H(), call.L(), call.S()});
-    if (!call.options.sinks.absent()) g.sinks.emplace(std::array{call.H()});
-    return g;
-  };
-  GradientArrays<T> expected = gradients(), got = gradients();
-  backward.run(expected);
+GradientArrays<T> random_gradients(const AttentionCase<T>& call, std::uint64_t seed) {
+  Random random(seed);
+  GradientArrays<T> g = outputs_of(call);
+  if (!call.options.bias.absent()) g.bias.emplace(random_broadcast_shape(random, call));
+  if (!call.options.sinks.absent()) g.sinks.emplace(std::array{call.H()});
+  const auto fill = [&](auto& array) { array.fill([&] { return random.normal(); }); };
+  for (auto* array : {&g.query, &g.key, &g.value}) fill(*array);
+  if (g.bias) fill(*g.bias);
+  if (g.sinks) fill(*g.sinks);
+  return g;
+}
+
+// Every result must have the bits of one machine. The divided case has another copy of the call.
+template <class T>
+void expect_backward_of_one_machine(DividedCase<T>& test, const BackwardCase<T>& backward) {
+  const auto seed = static_cast<std::uint64_t>(test.random.integer(0, 1 << 30));
+  GradientArrays<T> expected = random_gradients(test.call, seed), got = random_gradients(test.call, seed);
+  AttentionAccumulation accumulate;
+  if (test.random.chance(0.5)) {
+    for (bool* add : {&accumulate.grad_query, &accumulate.grad_key, &accumulate.grad_value, &accumulate.grad_bias,
+                      &accumulate.grad_sinks})
+      *add = test.random.chance(0.7);
+  }
   std::vector<GradientArrays<T>> of_rank;
-  for (Index r = 0; r < test.num_ranks; ++r) of_rank.push_back(gradients());
+  for (Index r = 0; r < test.num_ranks; ++r) of_rank.push_back(random_gradients(test.call, seed));
+  const auto views_of = [&](GradientArrays<T>& arrays) {
+    AttentionGradients views = arrays.views();
+    views.accumulate = accumulate;
+    return views;
+  };
+  backward.run(views_of(expected));
+  const bool bias_by_row = got.bias && got.bias->shape()[2] == test.rows.back();
   test.run([&](Ranks& ranks) {
     const Index r = ranks.rank();
     AttentionForwardState saved = backward.saved();
@@ -257,20 +274,42 @@ void run_backward_case(std::uint64_t seed) {
     saved.row_sum = of_rows(*backward.forward.row_sum);
     saved.grad_context = of_rows(backward.grad_context);
     saved.grad_lse = of_rows(backward.grad_lse);
-    AttentionGradients written{.grad_query = share(got.query.view(), test.rows, r),
-                               .grad_key = share(got.key.view(), test.keys, r),
-                               .grad_value = share(got.value.view(), test.keys, r)};
-    if (got.bias) written.grad_bias = share(got.bias->view(), test.rows, r);
-    if (got.sinks) written.grad_sinks = (r == 0 ? got : of_rank[static_cast<std::size_t>(r)]).sinks->view();
+    AttentionGradients written = views_of(of_rank[static_cast<std::size_t>(r)]);
+    written.grad_query = share(got.query.view(), test.rows, r);
+    written.grad_key = share(got.key.view(), test.keys, r);
+    written.grad_value = share(got.value.view(), test.keys, r);
+    if (bias_by_row) written.grad_bias = share(got.bias->view(), test.rows, r);
     attention_backward(test.query(r), test.key(r), test.value(r), saved, written, test.options(r), ranks, one_thread());
   });
-  EXPECT_TRUE(same_bits(all_bits(got), all_bits(expected)));
-  for (std::size_t r = 1; r < of_rank.size() && got.sinks; ++r)
-    EXPECT_TRUE(same_bits(bits_of(*of_rank[r].sinks), bits_of(*expected.sinks)));
+  // What every rank gets whole.
+  for (const GradientArrays<T>& own : of_rank) {
+    if (got.bias && !bias_by_row) {
+      EXPECT_TRUE(same_bits(bits_of(*own.bias), bits_of(*expected.bias)));
+    }
+    if (got.sinks) {
+      EXPECT_TRUE(same_bits(bits_of(*own.sinks), bits_of(*expected.sinks)));
+    }
+  }
+  if (bias_by_row) {
+    EXPECT_TRUE(same_bits(bits_of(*got.bias), bits_of(*expected.bias)));
+  }
+  EXPECT_TRUE(same_bits(bits_of(got.query), bits_of(expected.query)));
+  EXPECT_TRUE(same_bits(bits_of(got.key), bits_of(expected.key)));
+  EXPECT_TRUE(same_bits(bits_of(got.value), bits_of(expected.value)));
+}
+
+template <class T>
+void run_backward_case(std::uint64_t seed) {
+  DividedCase<T> test(seed);
+  SCOPED_TRACE(test.text);
+  test.call.options.dropout = test.random.chance(0.3) ? 0.25 : 0;
+  AttentionCase<T> same = random_attention_case<T>(seed);
+  same.options.dropout = test.call.options.dropout;
+  expect_backward_of_one_machine(test, BackwardCase<T>(std::move(same), seed));
 }
 
 TEST(DistributedAttention, BackwardHasTheBitsOfOneMachine) {
-  for (std::uint64_t n = 0; n < num_random_calls(60) && !HasFailure(); ++n) {
+  for (std::uint64_t n = 0; n < num_random_calls(80) && !HasFailure(); ++n) {
     run_backward_case<float>(kFirstSeed + 2000 + n);
     run_backward_case<double>(kFirstSeed + 2000 + n);
     n % 2 == 0 ? run_backward_case<bfloat16>(kFirstSeed + 2000 + n) : run_backward_case<float16>(kFirstSeed + 2000 + n);
@@ -376,6 +415,50 @@ TEST(DistributedAttention, EachArrayMayHaveAnotherType) {
     run_types_case<B, B, B, float, float>(kFirstSeed + 3100 + n);
     run_types_case<B, float, F, B, B>(kFirstSeed + 3200 + n);
     run_types_case<F, B, F, F, float>(kFirstSeed + 3300 + n);
+  }
+}
+
+// Many blocks of rows and several ranges of keys for each rank.
+template <class T>
+AttentionCase<T> long_case(int kind) {
+  Random random(static_cast<std::uint64_t>(kind) + 9);
+  AttentionCase<T> call;
+  const Index L = kind == 2 ? 700 : 420, S = kind == 2 ? 700 : 800, D = 160;
+  call.query = normal_array<T, 4>(random, {1, 4, L, D});
+  call.key = normal_array<T, 4>(random, {1, 2, S, D});
+  call.value = normal_array<T, 4>(random, {1, 2, S, D});
+  call.options.query_offset = QueryAlignment::bottom_right;
+  call.options.causal = kind != 1;
+  if (kind == 2) call.options.window.left = 100;
+  if (kind == 3) {
+    call.query_starts = {0, 130, 131, L};
+    call.key_starts = {0, 500, 520, S};
+    call.options.query_starts = call.query_starts;
+    call.options.key_starts = call.key_starts;
+  }
+  if (kind == 4) {
+    call.block_mask = Array<bool, 4>({1, 4, L / 12, S / 20});
+    call.block_mask.fill([&] { return random.chance(0.6); });
+    call.options.block_mask = std::as_const(call.block_mask).view();
+    call.options.block_size = {12, 20};
+  }
+  if (kind == 5) {
+    call.mask = Array<bool, 4>({1, 1, L, S});
+    call.mask.fill([&] { return random.chance(0.6); });
+    call.options.mask = std::as_const(call.mask).view();
+    call.bias_f32 = normal_array<float, 4>(random, {1, 4, L, S});
+    call.options.bias = std::as_const(call.bias_f32).view();
+    for (Index h = 0; h < 4; ++h) call.sinks.push_back(static_cast<T>(h));
+    call.options.sinks = call.sinks;
+  }
+  return call;
+}
+
+TEST(DistributedAttention, BackwardOfLongSequencesHasTheBitsOfOneMachine) {
+  for (int kind = 0; kind < 6; ++kind) {
+    DividedCase<float> test(long_case<float>(kind), kind < 2 ? 3 : 6, kFirstSeed + static_cast<std::uint64_t>(kind));
+    SCOPED_TRACE("options " + std::to_string(kind) + ", " + test.text);
+    expect_backward_of_one_machine(test, BackwardCase<float>(long_case<float>(kind)));
   }
 }
 

@@ -1,102 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Forward, statistics, columns and backward over several ranks: each is the function of one machine, called for one
-// key/value head and some rows at a time.
+// Forward, statistics and columns over several ranks: each is the function of one machine, called for one key/value
+// head and some rows at a time.
 //
 //   agree_on_call ──▶ plan ──▶ HeadExchange ──▶ the function of one machine, for each head and range of rows
 //
-// Read next: whole_call.h, head_exchange.h, decode.cpp.
+// Read next: whole_call.h, call_arrays.h, attention_backward.cpp, decode.cpp.
 #include "regard/distributed/attention.h"
 
 #include <algorithm>
 
-#include "head_exchange.h"
+#include "call_arrays.h"
 #include "plan_choice.h"
-#include "whole_call.h"
 
 namespace regard::inline v0 {
 namespace internal {
 namespace {
-
-// Every array of a call, by name, and its place among those that travel.
-class CallArrays {
- public:
-  static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
-
-  std::size_t input(const HeldArray& held, HeldIndices indices, ArrayHeads heads) {
-    arrays_.push_back({held, indices, heads, false});
-    return arrays_.size() - 1;
-  }
-  // kNone if the view is absent.
-  template <class View>
-  std::size_t row_output(const View& view, const WholeCall& call) {
-    return output(view, HeldIndices::rows, ArrayHeads::query, call.rows.first);
-  }
-  template <class View>
-  std::size_t row_input(const View& view, const WholeCall& call) {
-    return view.absent() ? kNone : input(held(view, call.rows.first), HeldIndices::rows, ArrayHeads::query);
-  }
-  template <class View>
-  std::size_t output(const View& view, HeldIndices indices, ArrayHeads heads, Index first) {
-    if (view.absent()) return kNone;
-    arrays_.push_back({held(view, first), indices, heads, true});
-    return arrays_.size() - 1;
-  }
-  std::vector<CallArray> take() { return std::move(arrays_); }
-
- private:
-  std::vector<CallArray> arrays_;
-};
-
-// The arrays of one head, as views; absent if they do not travel.
-class LocalArrays {
- public:
-  explicit LocalArrays(const std::vector<HeldArray>& arrays) : arrays_(arrays) {}
-  InputView<4> input(std::size_t n) const { return n == CallArrays::kNone ? InputView<4>{} : arrays_[n].input(); }
-  InputView<3> input3(std::size_t n) const { return n == CallArrays::kNone ? InputView<3>{} : arrays_[n].input3(); }
-  OutputView<4> output(std::size_t n) const { return n == CallArrays::kNone ? OutputView<4>{} : arrays_[n].output(); }
-  OutputView<3> output3(std::size_t n) const { return n == CallArrays::kNone ? OutputView<3>{} : arrays_[n].output3(); }
-
- private:
-  const std::vector<HeldArray>& arrays_;
-};
-
-// Masks and biases by element, which travel with the scheme heads.
-struct MaskArrays {
-  std::size_t mask = CallArrays::kNone, bias = CallArrays::kNone;
-
-  MaskArrays(CallArrays& arrays, const WholeCall& call, const AttentionOptions& options, DistributedScheme scheme) {
-    if (scheme != DistributedScheme::heads) return;
-    const auto add = [&](const InputView<4>& view) {
-      return arrays.input(held(view, call.rows.first), HeldIndices::rows,
-                          view.shape[1] == 1 ? ArrayHeads::shared : ArrayHeads::query);
-    };
-    if (call.mask_by_row) mask = add(options.mask);
-    if (call.bias_by_row) bias = add(options.bias);
-  }
-};
-
-template <class View>
-View rows_of(const View& view, const IndexRange& rows) {
-  return cut(view, 2, rows.first, rows.size());
-}
-
-// Calls `compute` with the options of a head and some rows, and those rows within the range of the arrays.
-template <class F>
-void for_each_strip(const WholeCall& call, const AttentionOptions& options, const MaskArrays& masks,
-                    const LocalArrays& arrays, Index kv_head, const IndexRange& rows, const F& compute) {
-  const Index group = call.extents.num_heads / call.extents.num_kv_heads;
-  const IndexRange heads{kv_head * group, (kv_head + 1) * group};
-  for (const IndexRange& part : strips(options, rows)) {
-    LocalOptions local = local_options(options, call.extents, part, heads, call.rows.first, 0);
-    const auto set_rows = [&](std::size_t n, InputView<4>& view) {
-      if (n != CallArrays::kNone) view = rows_of(arrays.input(n), {part.first - rows.first, part.end - rows.first});
-    };
-    set_rows(masks.mask, local.options.mask);
-    set_rows(masks.bias, local.options.bias);
-    compute(local.options, IndexRange{part.first - rows.first, part.end - rows.first});
-  }
-}
 
 DistributedPlan plan_of_rows(const WholeCall& call, bool move_rows) {
   std::vector<DistributedPlan> plans{plan_rows(call.problem)};
@@ -163,8 +82,7 @@ void forward(const char* function, const InputView<4>& query, const InputView<4>
     of_rows.chosen_ranges = slice(s.chosen_ranges, 1, 0, q.shape[2]);
     call_local(q, k, v, own, of_rows, o, with);
   };
-  const WholeCall call =
-      agree_on_call({function, query, key, value, options}, std::move(agreement), check, ranks, runtime.stop);
+  const WholeCall call = agree_on_call({function, query, key, value, options}, agreement, check, ranks, runtime.stop);
   if (outputs.fingerprint) *outputs.fingerprint = kUncheckedFingerprint;
   if (call.extents.batch * call.extents.num_heads == 0) return;
 
@@ -173,7 +91,7 @@ void forward(const char* function, const InputView<4>& query, const InputView<4>
   const DistributedPlan plan =
       by_head ? plan_heads(call.problem) : plan_of_rows(call, !call.mask_by_row && !call.bias_by_row);
   CallArrays arrays;
-  const MaskArrays masks(arrays, call, options, plan.scheme);
+  const MaskArrays masks(arrays, call, options, plan.scheme == DistributedScheme::heads);
   const std::size_t q = arrays.input(held(query, call.rows.first), HeldIndices::rows, ArrayHeads::query);
   const std::size_t k = arrays.input(held(key, call.keys.first), HeldIndices::keys, ArrayHeads::key_value);
   const std::size_t v = arrays.input(held(value, call.keys.first), HeldIndices::keys, ArrayHeads::key_value);
@@ -197,32 +115,31 @@ void forward(const char* function, const InputView<4>& query, const InputView<4>
                             of_heads(s.head_chosen_weight),
                             of_heads(s.head_mean_distance)};
   run_call(ranks, [&] {
-    HeadExchange(call.problem, plan, arrays.take(), ranks.messages(), runtime.stop)
-        .run([&](Index kv_head, const IndexRange& rows, const std::vector<HeldArray>& local) {
-          const LocalArrays in(local);
-          const auto run_part = [&](const AttentionOptions& o, const IndexRange& part) {
-            const AttentionOutputs written{.context = rows_of(in.output(context), part),
-                                           .row_max = rows_of(in.output3(row_max), part),
-                                           .row_sum = rows_of(in.output3(row_sum), part),
-                                           .lse = rows_of(in.output3(lse), part),
-                                           .weights = rows_of(in.output(weights), part),
-                                           .sink_weights = rows_of(in.output3(sink_weights), part)};
-            AttentionStatistics of_rows = s;
-            of_rows.chosen_ranges = ranges_of({rows.first + part.first, rows.first + part.end});
-            of_rows.top_keys = rows_of(in.output(of.top_keys), part);
-            of_rows.top_weights = rows_of(in.output(of.top_weights), part);
-            of_rows.entropy = rows_of(in.output3(of.entropy), part);
-            of_rows.largest_weight = rows_of(in.output3(of.largest_weight), part);
-            of_rows.chosen_weight = rows_of(in.output3(of.chosen_weight), part);
-            of_rows.mean_distance = rows_of(in.output3(of.mean_distance), part);
-            of_rows.head_entropy = as_pairs(in.output(of.head_entropy));
-            of_rows.head_largest_weight = as_pairs(in.output(of.head_largest_weight));
-            of_rows.head_chosen_weight = as_pairs(in.output(of.head_chosen_weight));
-            of_rows.head_mean_distance = as_pairs(in.output(of.head_mean_distance));
-            call_local(rows_of(in.input(q), part), in.input(k), in.input(v), written, of_rows, o, runtime);
-          };
-          for_each_strip(call, options, masks, in, kv_head, rows, run_part);
-        });
+    HeadExchange(call.problem, plan, arrays.take(), ranks.messages(), runtime.stop).run([&](const HeadWork& work) {
+      const LocalArrays in(work.arrays);
+      const auto run_part = [&](const AttentionOptions& o, const IndexRange& part) {
+        const AttentionOutputs written{.context = rows_of(in.output(context), part),
+                                       .row_max = rows_of(in.output3(row_max), part),
+                                       .row_sum = rows_of(in.output3(row_sum), part),
+                                       .lse = rows_of(in.output3(lse), part),
+                                       .weights = rows_of(in.output(weights), part),
+                                       .sink_weights = rows_of(in.output3(sink_weights), part)};
+        AttentionStatistics of_rows = s;
+        of_rows.chosen_ranges = ranges_of({work.rows.first + part.first, work.rows.first + part.end});
+        of_rows.top_keys = rows_of(in.output(of.top_keys), part);
+        of_rows.top_weights = rows_of(in.output(of.top_weights), part);
+        of_rows.entropy = rows_of(in.output3(of.entropy), part);
+        of_rows.largest_weight = rows_of(in.output3(of.largest_weight), part);
+        of_rows.chosen_weight = rows_of(in.output3(of.chosen_weight), part);
+        of_rows.mean_distance = rows_of(in.output3(of.mean_distance), part);
+        of_rows.head_entropy = as_pairs(in.output(of.head_entropy));
+        of_rows.head_largest_weight = as_pairs(in.output(of.head_largest_weight));
+        of_rows.head_chosen_weight = as_pairs(in.output(of.head_chosen_weight));
+        of_rows.head_mean_distance = as_pairs(in.output(of.head_mean_distance));
+        call_local(rows_of(in.input(q), part), in.input(k), in.input(v), written, of_rows, o, runtime);
+      };
+      for_each_strip(call, options, masks, work, run_part);
+    });
   });
 }
 
@@ -264,11 +181,11 @@ void attention_columns(const InputView<4>& query, const InputView<4>& key, const
   const auto check = [&](const InputView<4>& q, const InputView<4>& k, const InputView<4>&, const AttentionOptions& o,
                          const Runtime& with) { attention_columns(q, k, request, {}, o, with); };
   const WholeCall call =
-      agree_on_call({"attention_columns", query, key, {}, options}, std::move(agreement), check, ranks, runtime.stop);
+      agree_on_call({"attention_columns", query, key, {}, options}, agreement, check, ranks, runtime.stop);
   if (call.extents.batch * call.extents.num_heads == 0) return;
   const DistributedPlan plan = plan_heads(call.problem);
   CallArrays arrays;
-  const MaskArrays masks(arrays, call, options, plan.scheme);
+  const MaskArrays masks(arrays, call, options, plan.scheme == DistributedScheme::heads);
   const std::size_t q = arrays.row_input(query, call);
   const std::size_t k = arrays.input(held(key, call.keys.first), HeldIndices::keys, ArrayHeads::key_value);
   const std::size_t row_max = arrays.row_input(request.row_max, call);
@@ -276,104 +193,13 @@ void attention_columns(const InputView<4>& query, const InputView<4>& key, const
   const std::size_t mass = arrays.output(outputs.key_mass, HeldIndices::keys, ArrayHeads::query, call.keys.first);
   const std::size_t map = arrays.output(outputs.pooled_map, HeldIndices::all, ArrayHeads::query, 0);
   run_call(ranks, [&] {
-    HeadExchange(call.problem, plan, arrays.take(), ranks.messages(), runtime.stop)
-        .run([&](Index kv_head, const IndexRange& rows, const std::vector<HeldArray>& local) {
-          const LocalArrays in(local);
-          for_each_strip(call, options, masks, in, kv_head, rows, [&](const AttentionOptions& o, const IndexRange&) {
-            attention_columns(in.input(q), in.input(k), {in.input3(row_max), in.input3(row_sum), request.cells},
-                              {in.output3(mass), in.output(map)}, o, runtime);
-          });
-        });
-  });
-}
-
-void attention_backward(const InputView<4>& query, const InputView<4>& key, const InputView<4>& value,
-                        const AttentionForwardState& saved, const AttentionGradients& gradients,
-                        const AttentionOptions& options, Ranks& ranks, const Runtime& runtime) {
-  using namespace internal;
-  if (ranks.num_ranks() == 1) {
-    AttentionForwardState alone = saved;
-    if (alone.fingerprint == AttentionFingerprint{}) alone.fingerprint = kUncheckedFingerprint;
-    return attention_backward(query, key, value, alone, gradients, options, runtime);
-  }
-  Agreement agreement = agreement_on({"attention_backward", query, key, value, options});
-  add_output(agreement, "grad_query", gradients.grad_query, 2);
-  add_output(agreement, "grad_key", gradients.grad_key, 2);
-  add_output(agreement, "grad_value", gradients.grad_value, 2);
-  add_output(agreement, "grad_bias", gradients.grad_bias, 2);
-  const auto expect_like = [&](const char* name, const OutputView<4>& view, const InputView<4>& like) {
-    if (!view.absent() && view.shape != like.shape)
-      agreement.reject(std::string(name) + " has another shape than its input");
-  };
-  expect_like("grad_key", gradients.grad_key, key);
-  expect_like("grad_value", gradients.grad_value, value);
-  agreement.add("grad_sinks", gradients.grad_sinks.absent() ? "missing" : "given");
-  agreement.add("grad_lse", saved.grad_lse.absent() ? "missing" : "given");
-  const AttentionAccumulation& add = gradients.accumulate;
-  if (add.grad_query || add.grad_key || add.grad_value || add.grad_bias || add.grad_sinks)
-    agreement.reject("accumulate is set; expected gradients that are overwritten");
-  const OutputView<4>& grad_bias = gradients.grad_bias;
-  if (!grad_bias.absent() && (grad_bias.shape[0] != query.shape[0] || grad_bias.shape[1] != query.shape[1] ||
-                              grad_bias.shape[2] != query.shape[2]))
-    agreement.reject("grad_bias is a sum over batch entries, heads or rows; expected one entry for each");
-  const auto check = [&](const InputView<4>& q, const InputView<4>& k, const InputView<4>& v, const AttentionOptions& o,
-                         const Runtime& with) {
-    AttentionForwardState state = saved;
-    state.fingerprint = kUncheckedFingerprint;
-    attention_backward(q, k, v, state,
-                       {.grad_query = gradients.grad_query, .grad_bias = grad_bias, .grad_sinks = gradients.grad_sinks},
-                       o, with);
-  };
-  const WholeCall call = agree_on_call({"attention_backward", query, key, value, options}, std::move(agreement), check,
-                                       ranks, runtime.stop);
-  const OutputView<1>& sinks = gradients.grad_sinks;
-  OutputView<4> sinks_by_head;
-  if (!sinks.absent()) sinks_by_head = {sinks.data, sinks.type, {1, sinks.shape[0], 1, 1}, {0, sinks.strides[0], 0, 0}};
-  if (call.extents.batch * call.extents.num_heads == 0) {
-    // Nothing is computed: every gradient is a sum without terms.
-    for (const OutputView<4>& view : {gradients.grad_key, gradients.grad_value, sinks_by_head}) held(view, 0).clear();
-    return;
-  }
-  const DistributedPlan plan = plan_heads(call.problem);
-  CallArrays arrays;
-  const MaskArrays masks(arrays, call, options, plan.scheme);
-  const std::size_t q = arrays.row_input(query, call);
-  const std::size_t k = arrays.input(held(key, call.keys.first), HeldIndices::keys, ArrayHeads::key_value);
-  const std::size_t v = arrays.input(held(value, call.keys.first), HeldIndices::keys, ArrayHeads::key_value);
-  const std::size_t context = arrays.row_input(saved.context, call);
-  const std::size_t row_max = arrays.row_input(saved.row_max, call);
-  const std::size_t row_sum = arrays.row_input(saved.row_sum, call);
-  const std::size_t grad_context = arrays.row_input(saved.grad_context, call);
-  const std::size_t grad_lse = arrays.row_input(saved.grad_lse, call);
-  const std::size_t grad_query = arrays.row_output(gradients.grad_query, call);
-  const std::size_t grad_bias_rows = arrays.row_output(grad_bias, call);
-  const auto of_keys = [&](const OutputView<4>& view) {
-    return arrays.output(view, HeldIndices::keys, ArrayHeads::key_value, call.keys.first);
-  };
-  const std::size_t grad_key = of_keys(gradients.grad_key), grad_value = of_keys(gradients.grad_value);
-  const std::size_t grad_sinks = arrays.output(sinks_by_head, HeldIndices::all, ArrayHeads::query, 0);
-  run_call(ranks, [&] {
-    HeadExchange(call.problem, plan, arrays.take(), ranks.messages(), runtime.stop)
-        .run([&](Index kv_head, const IndexRange& rows, const std::vector<HeldArray>& local) {
-          const LocalArrays in(local);
-          for_each_strip(call, options, masks, in, kv_head, rows, [&](const AttentionOptions& o, const IndexRange&) {
-            const OutputView<4> of_sinks = in.output(grad_sinks);
-            AttentionGradients written{.grad_query = in.output(grad_query),
-                                       .grad_key = in.output(grad_key),
-                                       .grad_value = in.output(grad_value),
-                                       .grad_bias = in.output(grad_bias_rows)};
-            if (!of_sinks.absent())
-              written.grad_sinks = {of_sinks.data, of_sinks.type, {of_sinks.shape[1]}, {of_sinks.strides[1]}};
-            attention_backward(in.input(q), in.input(k), in.input(v),
-                               {.context = in.input(context),
-                                .row_max = in.input3(row_max),
-                                .row_sum = in.input3(row_sum),
-                                .grad_context = in.input(grad_context),
-                                .grad_lse = in.input3(grad_lse),
-                                .fingerprint = kUncheckedFingerprint},
-                               written, o, runtime);
-          });
-        });
+    HeadExchange(call.problem, plan, arrays.take(), ranks.messages(), runtime.stop).run([&](const HeadWork& work) {
+      const LocalArrays in(work.arrays);
+      for_each_strip(call, options, masks, work, [&](const AttentionOptions& o, const IndexRange&) {
+        attention_columns(in.input(q), in.input(k), {in.input3(row_max), in.input3(row_sum), request.cells},
+                          {in.output3(mass), in.output(map)}, o, runtime);
+      });
+    });
   });
 }
 

@@ -20,7 +20,8 @@ std::shared_ptr<std::byte> new_bytes(Index bytes) {
 }  // namespace
 
 HeadExchange::HeadExchange(const DistributedProblem& problem, const DistributedPlan& plan,
-                           std::vector<CallArray> arrays, Messages& messages, const std::stop_token& stop)
+                           std::vector<CallArray> arrays, Messages& messages, const std::stop_token& stop,
+                           bool whole_ranges)
     : problem_(problem),
       plan_(plan),
       arrays_(std::move(arrays)),
@@ -40,7 +41,7 @@ HeadExchange::HeadExchange(const DistributedProblem& problem, const DistributedP
   }
   for (const IndexRange& rows : plan_.ranks[static_cast<std::size_t>(rank_)].rows) {
     const IndexRange held = intersection(rows, own);
-    if (held.size() == 0) {
+    if (held.size() == 0 || (whole_ranges && held != rows)) {
       add(rows, false);
       continue;
     }
@@ -73,8 +74,23 @@ std::vector<IndexRange> HeadExchange::needed(const CallArray& array, Index rank)
   const RankWork& work = plan_.ranks[static_cast<std::size_t>(rank)];
   if (array.indices == HeldIndices::all) return {{0, array.held.shape[2]}};
   if (array.indices == HeldIndices::rows) return work.rows;
+  if (!array.computed.empty()) return array.computed[static_cast<std::size_t>(rank)];
   // A key that no row sees has a gradient as well.
   return array.is_output ? std::vector{IndexRange{0, problem_.key_starts.back()}} : work.keys;
+}
+std::vector<IndexRange> HeadExchange::copied(const CallArray& array) const {
+  const IndexRange held =
+      array.indices == HeldIndices::all ? IndexRange{0, array.held.shape[2]} : held_range(array.indices, rank_);
+  if (array.indices != HeldIndices::rows) {
+    return !array.is_output && is_sent_from_buffers(array) ? std::vector{held}
+                                                           : intersection(needed(array, rank_), held);
+  }
+  std::vector<IndexRange> ranges;
+  for (const Part& part : parts_) {
+    const IndexRange rows = intersection(part.rows, held);
+    if (!part.own && rows.size() > 0) ranges.push_back(rows);
+  }
+  return ranges;
 }
 Index HeadExchange::heads_per_step(const CallArray& array) const {
   return array.heads == ArrayHeads::query ? group_ : 1;
@@ -96,7 +112,7 @@ HeldArray HeadExchange::local(const Step& step, std::size_t n, Index kv_head, co
                     : array.indices == HeldIndices::keys ? problem_.key_starts.back()
                                                          : array.held.shape[2];
   HeldArray buffer =
-      dense(step.buffers[n].get(), array.held.type, {array.held.shape[0], heads, all, array.held.shape[3]}, 0);
+      dense(step.buffers[n].get(), array.computed_type, {array.held.shape[0], heads, all, array.held.shape[3]}, 0);
   if (array.indices == HeldIndices::rows) {
     buffer.data = buffer.at(0, 0, part.first_row);
     buffer.first = part.rows.first;
@@ -110,37 +126,38 @@ HeldArray HeadExchange::local(const Step& step, std::size_t n, Index kv_head, co
 bool HeadExchange::is_sent_from_buffers(const CallArray& array) const {
   return plan_.scheme == DistributedScheme::rows && array.indices == HeldIndices::keys && !array.held.is_dense();
 }
-std::vector<HeadExchange::Piece> HeadExchange::held_pieces(bool outputs, Index kv_head, const Ranges& ranges,
-                                                           const Step* buffers) const {
+std::vector<HeadExchange::Piece> HeadExchange::held_pieces(bool outputs, Index step, Index kv_head,
+                                                           const Ranges& ranges, const Step* buffers) const {
   std::vector<Piece> pieces;
   for (std::size_t n = 0; n < arrays_.size(); ++n) {
     const CallArray& array = arrays_[n];
-    if (array.is_output != outputs) continue;
+    if (!is_sent(array, outputs, step)) continue;
     const bool from_buffer = buffers && is_sent_from_buffers(array);
     const HeldArray memory = from_buffer ? local(*buffers, n, kv_head, parts_.front()) : array.held;
     const Index heads = heads_per_step(array);
     const Index first = array.heads == ArrayHeads::shared || from_buffer ? 0 : kv_head * heads;
     for (const IndexRange& indices : ranges(array)) {
       for (Index b = 0; b < array.held.shape[0]; ++b) {
-        for (Index h = 0; h < heads; ++h) pieces.push_back({memory, b, first + h, indices});
+        for (Index h = 0; h < heads; ++h)
+          pieces.push_back({memory, b, first + h, indices, array.computed_type, array.accumulate});
       }
     }
   }
   return pieces;
 }
-std::vector<HeadExchange::Piece> HeadExchange::local_pieces(bool outputs, const Step& step, Index kv_head,
+std::vector<HeadExchange::Piece> HeadExchange::local_pieces(bool outputs, Index step, Index kv_head,
                                                             const Ranges& ranges) const {
   std::vector<Piece> pieces;
   for (std::size_t n = 0; n < arrays_.size(); ++n) {
     const CallArray& array = arrays_[n];
-    if (array.is_output != outputs) continue;
+    if (!is_sent(array, outputs, step)) continue;
     for (const IndexRange& indices : ranges(array)) {
       const auto part = std::find_if(parts_.begin(), parts_.end(), [&](const Part& p) {
         return array.indices != HeldIndices::rows || (p.rows.first <= indices.first && indices.end <= p.rows.end);
       });
-      const HeldArray in = local(step, n, kv_head, *part);
+      const HeldArray in = local(step_at(step), n, kv_head, *part);
       for (Index b = 0; b < array.held.shape[0]; ++b) {
-        for (Index h = 0; h < heads_per_step(array); ++h) pieces.push_back({in, b, h, indices});
+        for (Index h = 0; h < heads_per_step(array); ++h) pieces.push_back({in, b, h, indices, in.type, false});
       }
     }
   }
@@ -154,8 +171,11 @@ void HeadExchange::allocate(Step& step) {
     const Index count = array.indices == HeldIndices::rows   ? buffer_rows_
                         : array.indices == HeldIndices::keys ? problem_.key_starts.back()
                                                              : array.held.shape[2];
+    if (array.heads == ArrayHeads::shared && !array.is_output && steps_[0].buffers.size() > n)
+      step.buffers[n] = steps_[0].buffers[n];
     if (!step.buffers[n])
-      step.buffers[n] = new_bytes(array.held.shape[0] * heads_per_step(array) * count * array.held.row_bytes());
+      step.buffers[n] = new_bytes(array.held.shape[0] * heads_per_step(array) * count * array.held.shape[3] *
+                                  type_bytes(array.computed_type));
   }
 }
 
@@ -168,21 +188,16 @@ void HeadExchange::post_inputs(Index t) {
     for (Index other = 0; other < messages_.num_ranks(); ++other) {
       if (other == rank_) continue;
       post_receives(other,
-                    local_pieces(false, step, own_head,
+                    local_pieces(false, t, own_head,
                                  [&](const CallArray& array) {
                                    return intersection(needed(array, rank_), held_range(array.indices, other));
                                  }),
                     step.inputs);
     }
-    // Own keys, and with heads own rows, are copied beside those of others.
-    const Ranges from_own = [&](const CallArray& array) {
-      const IndexRange held = held_range(array.indices, rank_);
-      if (array.indices == HeldIndices::rows && plan_.scheme == DistributedScheme::rows)
-        return std::vector<IndexRange>{};
-      return is_sent_from_buffers(array) ? std::vector{held} : intersection(needed(array, rank_), held);
-    };
-    const std::vector<Piece> from = held_pieces(false, own_head, from_own);
-    const std::vector<Piece> to = local_pieces(false, step, own_head, from_own);
+    // Own keys, and rows that are computed in buffers, are copied beside those of others.
+    const Ranges from_own = [&](const CallArray& array) { return copied(array); };
+    const std::vector<Piece> from = held_pieces(false, t, own_head, from_own);
+    const std::vector<Piece> to = local_pieces(false, t, own_head, from_own);
     for (std::size_t i = 0; i < from.size(); ++i)
       from[i].array.read(from[i].b, from[i].head, from[i].indices,
                          to[i].array.at(to[i].b, to[i].head, to[i].indices.first));
@@ -191,7 +206,7 @@ void HeadExchange::post_inputs(Index t) {
     if (other == rank_ || !computes(other, t)) continue;
     post_sends(other,
                held_pieces(
-                   false, kv_head(other, t),
+                   false, t, kv_head(other, t),
                    [&](const CallArray& array) {
                      return intersection(needed(array, other), held_range(array.indices, rank_));
                    },
@@ -212,13 +227,13 @@ void HeadExchange::post_outputs(Index t) {
     if (own) {
       post_sends(other,
                  local_pieces(
-                     true, step, own_head,
+                     true, t, own_head,
                      [&](const CallArray& array) { return intersection(needed(array, rank_), held_by(array, other)); }),
                  step.output_sends);
     }
     if (computes(other, t)) {
       post_receives(other,
-                    held_pieces(true, kv_head(other, t),
+                    held_pieces(true, t, kv_head(other, t),
                                 [&](const CallArray& array) {
                                   return intersection(needed(array, other), held_by(array, rank_));
                                 }),
@@ -226,15 +241,11 @@ void HeadExchange::post_outputs(Index t) {
     }
   }
   if (!own) return;
-  const Ranges to_own = [&](const CallArray& array) {
-    if (array.indices == HeldIndices::rows && plan_.scheme == DistributedScheme::rows) return std::vector<IndexRange>{};
-    return intersection(needed(array, rank_), held_by(array, rank_));
-  };
-  const std::vector<Piece> from = local_pieces(true, step, own_head, to_own);
-  const std::vector<Piece> to = held_pieces(true, own_head, to_own);
+  const Ranges to_own = [&](const CallArray& array) { return copied(array); };
+  const std::vector<Piece> from = local_pieces(true, t, own_head, to_own);
+  const std::vector<Piece> to = held_pieces(true, t, own_head, to_own);
   for (std::size_t i = 0; i < from.size(); ++i)
-    to[i].array.write(to[i].b, to[i].head, to[i].indices,
-                      from[i].array.at(from[i].b, from[i].head, from[i].indices.first));
+    to[i].put(from[i].array.at(from[i].b, from[i].head, from[i].indices.first));
 }
 
 void HeadExchange::post_sends(Index to, const std::vector<Piece>& pieces, std::vector<Messages::Ticket>& tickets) {
@@ -271,14 +282,14 @@ void HeadExchange::post_receives(Index from, const std::vector<Piece>& pieces, s
       small.push_back(piece);
       continue;
     }
-    if (piece.array.is_dense()) {
+    if (piece.is_sent_as_stored()) {
       std::byte* const to = piece.array.at(piece.b, piece.head, piece.indices.first);
       arrivals.push_back({messages_.receive(from, {to, static_cast<std::size_t>(bytes)}), {}});
       continue;
     }
     const std::shared_ptr<std::byte> copy = new_bytes(bytes);
     arrivals.push_back({messages_.receive(from, {copy.get(), static_cast<std::size_t>(bytes)}, copy),
-                        [piece, copy] { piece.array.write(piece.b, piece.head, piece.indices, copy.get()); }});
+                        [piece, copy] { piece.put(copy.get()); }});
   }
   if (joined_bytes == 0) return;
   const std::shared_ptr<std::byte> joined = new_bytes(joined_bytes);
@@ -286,7 +297,7 @@ void HeadExchange::post_receives(Index from, const std::vector<Piece>& pieces, s
                       [small = std::move(small), joined] {
                         const std::byte* next = joined.get();
                         for (const Piece& piece : small) {
-                          piece.array.write(piece.b, piece.head, piece.indices, next);
+                          piece.put(next);
                           next += piece.bytes();
                         }
                       }});
@@ -316,7 +327,7 @@ void HeadExchange::run(const Compute& compute) {
       for (const Part& part : parts_) {
         std::vector<HeldArray> arrays;
         for (std::size_t n = 0; n < arrays_.size(); ++n) arrays.push_back(local(step, n, kv_head(rank_, t), part));
-        compute(kv_head(rank_, t), part.rows, arrays);
+        compute({kv_head(rank_, t), part.rows, part.own, arrays});
       }
     }
     finish(step.input_sends);

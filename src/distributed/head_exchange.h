@@ -34,17 +34,31 @@ struct CallArray {
   HeldIndices indices = HeldIndices::rows;
   ArrayHeads heads = ArrayHeads::query;
   bool is_output = false;
+  // Of an output: the type in which it is computed and sent, and whether it is added to what its holder has.
+  ElementType computed_type = held.type;
+  bool accumulate = false;
+  // Of an output of keys: those that each rank computes. Empty: all that its scheme says.
+  std::vector<std::vector<IndexRange>> computed{};
+};
+
+// What a rank computes in one call: a key/value head, some rows, and the arrays in the order given: all keys, these
+// rows, and the query heads of the key/value head.
+struct HeadWork {
+  Index kv_head;
+  IndexRange rows;
+  // Whether arrays of rows are the caller's, with its types: outputs are then accumulated by who computes them.
+  bool in_place;
+  const std::vector<HeldArray>& arrays;
 };
 
 class HeadExchange {
  public:
-  // The plan has the scheme heads or rows. All must outlive the object.
+  // The plan has the scheme heads or rows. With whole_ranges, each of its ranges of rows is computed in one call, and
+  // copied if not all of it is held. All must outlive the object.
   HeadExchange(const DistributedProblem& problem, const DistributedPlan& plan, std::vector<CallArray> arrays,
-               Messages& messages, const std::stop_token& stop);
+               Messages& messages, const std::stop_token& stop, bool whole_ranges = false);
 
-  // Called for a key/value head and a range of rows, with the arrays in the order given: all keys, these rows, and the
-  // query heads of the key/value head.
-  using Compute = std::function<void(Index kv_head, const IndexRange& rows, const std::vector<HeldArray>& arrays)>;
+  using Compute = std::function<void(const HeadWork&)>;
   void run(const Compute& compute);
 
  private:
@@ -59,7 +73,11 @@ class HeadExchange {
     HeldArray array;
     Index b, head;
     IndexRange indices;
-    Index bytes() const { return indices.size() * array.row_bytes(); }
+    ElementType sent_type;
+    bool accumulate;
+    Index bytes() const { return indices.size() * array.shape[3] * type_bytes(sent_type); }
+    bool is_sent_as_stored() const { return array.is_dense() && sent_type == array.type && !accumulate; }
+    void put(const std::byte* from) const { array.put(b, head, indices, from, sent_type, accumulate); }
   };
   // A message that is copied to its places when it has arrived; with no copy, it has arrived there.
   struct Arrival {
@@ -78,18 +96,25 @@ class HeadExchange {
   bool computes(Index rank, Index step) const;
   IndexRange held_range(HeldIndices indices, Index rank) const;
   std::vector<IndexRange> needed(const CallArray& array, Index rank) const;
+  // Of indices that this rank holds, those that it copies to and from its buffers.
+  std::vector<IndexRange> copied(const CallArray& array) const;
+  // Arrays that all heads share are sent in the first step only.
+  bool is_sent(const CallArray& array, bool outputs, Index step) const {
+    return array.is_output == outputs && (array.heads != ArrayHeads::shared || outputs || step == 0);
+  }
   Index heads_per_step(const CallArray& array) const;
   bool is_sent_from_buffers(const CallArray& array) const;
   Step& step_at(Index step) { return steps_[step % 2]; }
+  const Step& step_at(Index step) const { return steps_[step % 2]; }
 
   // The array in a step, as compute sees it: one part of the rows, or all keys.
   HeldArray local(const Step& step, std::size_t array, Index kv_head, const Part& part) const;
   // Pieces of all inputs, or all outputs, for these ranges of each array.
   using Ranges = std::function<std::vector<IndexRange>(const CallArray&)>;
   // With `buffers`, keys that are sent from there lie there.
-  std::vector<Piece> held_pieces(bool outputs, Index kv_head, const Ranges& ranges,
+  std::vector<Piece> held_pieces(bool outputs, Index step, Index kv_head, const Ranges& ranges,
                                  const Step* buffers = nullptr) const;
-  std::vector<Piece> local_pieces(bool outputs, const Step& step, Index kv_head, const Ranges& ranges) const;
+  std::vector<Piece> local_pieces(bool outputs, Index step, Index kv_head, const Ranges& ranges) const;
 
   void allocate(Step& step);
   void post_inputs(Index step);

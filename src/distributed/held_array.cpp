@@ -4,7 +4,8 @@
 #include "held_array.h"
 
 #include <cstring>
-#include <vector>
+
+#include "regard/attention_backward_continued.h"
 
 namespace regard::inline v0::internal {
 namespace {
@@ -58,13 +59,13 @@ void HeldArray::read(Index b, Index head, const IndexRange& indices, std::byte* 
 void HeldArray::write(Index b, Index head, const IndexRange& indices, const std::byte* from) const {
   copy_rows<true>(*this, b, head, indices, const_cast<std::byte*>(from));
 }
-void HeldArray::clear() const {
-  const std::vector<std::byte> zeros(static_cast<std::size_t>(row_bytes()));
-  for (Index b = 0; b < shape[0]; ++b) {
-    for (Index head = 0; head < shape[1]; ++head) {
-      for (Index i = first; i < first + shape[2]; ++i) write(b, head, {i, i + 1}, zeros.data());
-    }
-  }
+
+void HeldArray::put(Index b, Index head, const IndexRange& indices, const std::byte* from, ElementType from_type,
+                    bool accumulate) const {
+  if (from_type == type && !accumulate) return write(b, head, indices, from);
+  const std::array<Index, 4> one_head{1, 1, indices.size(), shape[3]};
+  write_gradient({from, from_type, one_head, dense_strides(one_head)},
+                 {at(b, head, indices.first), type, one_head, strides}, accumulate);
 }
 
 HeldArray held(const InputView<4>& view, Index first) { return held_view(view, first); }

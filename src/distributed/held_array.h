@@ -33,8 +33,9 @@ struct HeldArray {
   // Copies rows between memory without gaps and the array.
   void read(Index b, Index head, const IndexRange& indices, std::byte* to) const;
   void write(Index b, Index head, const IndexRange& indices, const std::byte* from) const;
-  // Sets all elements to 0.
-  void clear() const;
+  // write(), or write_gradient() of elements of another type.
+  void put(Index b, Index head, const IndexRange& indices, const std::byte* from, ElementType from_type,
+           bool accumulate) const;
 
   InputView<4> input() const { return {data, type, shape, strides}; }
   OutputView<4> output() const { return {data, type, shape, strides}; }

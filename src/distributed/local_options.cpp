@@ -75,6 +75,24 @@ LocalOptions local_options(const AttentionOptions& options, const CallExtents& e
   return local;
 }
 
+AttentionOptions head_options(const AttentionOptions& options, Index head) {
+  AttentionOptions o = options;
+  for (InputView<4>* view : {&o.mask, &o.bias, &o.block_mask}) *view = slice(*view, 1, head, 1);
+  for (InputView<1>* view : {&o.alibi_slopes, &o.sinks}) *view = slice(*view, 0, head, 1);
+  o.dropout_first[1] += head;
+  return o;
+}
+
+AttentionOptions batch_options(const AttentionOptions& options, Index batch) {
+  AttentionOptions o = options;
+  for (InputView<4>* view : {&o.mask, &o.bias, &o.block_mask}) *view = slice(*view, 0, batch, 1);
+  for (InputView<2>* view : {&o.query_segments, &o.key_segments}) *view = slice(*view, 0, batch, 1);
+  for (InputView<1>* view : {&o.key_lengths, &o.prefix}) *view = slice(*view, 0, batch, 1);
+  if (auto* offsets = std::get_if<InputView<1>>(&o.query_offset)) *offsets = slice(*offsets, 0, batch, 1);
+  o.dropout_first[0] += batch;
+  return o;
+}
+
 std::vector<IndexRange> strips(const AttentionOptions& options, const IndexRange& rows) {
   const Index strip = options.block_mask.absent() ? 0 : options.block_size[0];
   if (strip < 1 || rows.first % strip == 0) return {rows};

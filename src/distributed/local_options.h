@@ -33,6 +33,10 @@ struct LocalOptions {
 LocalOptions local_options(const AttentionOptions& options, const CallExtents& extents, const IndexRange& rows,
                            const IndexRange& heads, Index first_mask_row, Index first_mask_head);
 
+// The options of one head, or of one batch entry, of a call that has these options.
+AttentionOptions head_options(const AttentionOptions& options, Index head);
+AttentionOptions batch_options(const AttentionOptions& options, Index batch);
+
 // Cuts rows at the first border of a strip of a block mask, so that local_options() can be called for each part.
 std::vector<IndexRange> strips(const AttentionOptions& options, const IndexRange& rows);
 

@@ -187,7 +187,7 @@ Agreement agreement_on(const RankArguments& arguments) {
   return agreement;
 }
 
-WholeCall agree_on_call(const RankArguments& arguments, Agreement agreement, const Check& check, Ranks& ranks,
+WholeCall agree_on_call(const RankArguments& arguments, Agreement& agreement, const Check& check, Ranks& ranks,
                         const std::stop_token& stop) {
   const auto& [function, query, key, value, options] = arguments;
   agreement.add("the instruction set", arithmetic(query.type));

@@ -78,7 +78,7 @@ using Check = std::function<void(const InputView<4>& query, const InputView<4>& 
 
 // The agreement has the fields of the outputs. Checks the options with the whole call, and `check` with all but the
 // rows of this rank made up.
-WholeCall agree_on_call(const RankArguments& arguments, Agreement agreement, const Check& check, Ranks& ranks,
+WholeCall agree_on_call(const RankArguments& arguments, Agreement& agreement, const Check& check, Ranks& ranks,
                         const std::stop_token& stop);
 
 }  // namespace regard::inline v0::internal

@@ -92,24 +92,9 @@ void forward(Sections& sections, const std::string& name, DistributedScheme sche
   });
 }
 
-// The scheme is heads: rows and keys go to the rank of their head, gradients come back.
-void backward(Sections& sections, const std::string& name, const Call& call) {
+// A forward pass, and then the backward pass in a section of its own.
+void backward(Sections& sections, const std::string& name, const Call& call, const Bytes& expected) {
   const DistributedProblem& p = call.problem;
-  const DistributedPlan plan = plan_heads(p);
-  Bytes expected = sections.none();
-  for (Index from = 0; from < sections.ranks().num_ranks(); ++from) {
-    for (Index to = 0; to < sections.ranks().num_ranks(); ++to) {
-      if (from == to) continue;
-      const RankWork &sender = plan.ranks[static_cast<std::size_t>(from)],
-                     &receiver = plan.ranks[static_cast<std::size_t>(to)];
-      const Index floats =
-          size(p.row_starts, from) * receiver.heads.size() * (p.head_size + 2 * p.value_head_size + 2) +
-          size(p.key_starts, from) * receiver.kv_heads.size() * (p.head_size + p.value_head_size) +
-          size(p.row_starts, to) * sender.heads.size() * p.head_size +
-          size(p.key_starts, to) * sender.kv_heads.size() * (p.head_size + p.value_head_size);
-      expected[static_cast<std::size_t>(from)][static_cast<std::size_t>(to)] = floats * 4;
-    }
-  }
   const Index r = sections.ranks().rank();
   const Array query = call.of_rows(r, p.head_size), key = call.of_keys(r, p.head_size),
               value = call.of_keys(r, p.value_head_size);
@@ -129,6 +114,51 @@ void backward(Sections& sections, const std::string& name, const Call& call) {
         {.grad_query = grad_query.output(), .grad_key = grad_key.output(), .grad_value = grad_value.output()},
         call.options, sections.ranks());
   });
+}
+
+// Rows and keys go to the rank of their head, gradients come back.
+void backward_by_heads(Sections& sections, const std::string& name, const Call& call) {
+  const DistributedProblem& p = call.problem;
+  const DistributedPlan plan = plan_heads(p);
+  Bytes expected = sections.none();
+  for (Index from = 0; from < sections.ranks().num_ranks(); ++from) {
+    for (Index to = 0; to < sections.ranks().num_ranks(); ++to) {
+      if (from == to) continue;
+      const RankWork &sender = plan.ranks[static_cast<std::size_t>(from)],
+                     &receiver = plan.ranks[static_cast<std::size_t>(to)];
+      const Index floats =
+          size(p.row_starts, from) * receiver.heads.size() * (p.head_size + 2 * p.value_head_size + 2) +
+          size(p.key_starts, from) * receiver.kv_heads.size() * (p.head_size + p.value_head_size) +
+          size(p.row_starts, to) * sender.heads.size() * p.head_size +
+          size(p.key_starts, to) * sender.kv_heads.size() * (p.head_size + p.value_head_size);
+      expected[static_cast<std::size_t>(from)][static_cast<std::size_t>(to)] = floats * 4;
+    }
+  }
+  backward(sections, name, call, expected);
+}
+
+// Keys are gathered. Sums of their gradients go from each rank to the next for every query head, from the last rank to
+// the first between two query heads of a key/value head, and finally to the holder. `seen` are the keys that a rank
+// receives from another one; `shared` those that both of two neighbours see.
+void backward_by_rows(Sections& sections, const std::string& name, const Call& call,
+                      const std::function<Index(Index from, Index to)>& seen, Index shared, bool all_ranks_share) {
+  const DistributedProblem& p = call.problem;
+  const Index both = p.head_size + p.value_head_size, last = sections.ranks().num_ranks() - 1;
+  Bytes expected = sections.none();
+  for (Index from = 0; from <= last; ++from) {
+    for (Index to = 0; to <= last; ++to) {
+      if (from == to) continue;
+      Index heads = 0;  // times key, for the sums
+      Index completed = 0;
+      if (to == from + 1) heads = p.num_heads;
+      if (all_ranks_share ? from == last && to == 0 : to + 1 == from) heads += p.num_heads - p.num_kv_heads;
+      if (all_ranks_share ? from == last : to + 1 == from)
+        completed = all_ranks_share ? size(p.key_starts, to) : shared;
+      expected[static_cast<std::size_t>(from)][static_cast<std::size_t>(to)] =
+          (seen(from, to) * p.num_kv_heads + shared * heads + completed * p.num_kv_heads) * both * 4;
+    }
+  }
+  backward(sections, name, call, expected);
 }
 
 // Partial results go to the rank that merges their head, and the context of the head to all.
@@ -176,12 +206,12 @@ void run(Ranks& ranks) {
   Call by_heads = call(2048, 8, 8, 64, 64);
   forward(sections, "heads", DistributedScheme::heads, by_heads);
   by_heads.problem.visibility.causal = by_heads.options.causal = true;
-  backward(sections, "backward", by_heads);
+  backward_by_heads(sections, "backward", by_heads);
   by_heads = call(2048, 8, 4, 32, 64);
   by_heads.problem.row_starts = {0, 0, 750, 2000, 2048};
   by_heads.problem.key_starts = {0, 600, 650, 2048, 2048};
   forward(sections, "heads_uneven", DistributedScheme::heads, by_heads);
-  backward(sections, "backward_uneven", by_heads);
+  backward_by_heads(sections, "backward_uneven", by_heads);
 
   Call by_rows = call(4096, 8, 2, 64, 64);
   forward(sections, "rows", DistributedScheme::rows, by_rows);
@@ -192,6 +222,18 @@ void run(Ranks& ranks) {
   by_rows.options.window.left = 511;
   by_rows.problem.visibility.window = by_rows.options.window;
   forward(sections, "rows_window", DistributedScheme::rows, by_rows);
+
+  // Rows in whole blocks of 60: none moves.
+  by_rows = call(4080, 8, 2, 64, 64);
+  backward_by_rows(
+      sections, "backward_rows", by_rows, [&](Index from, Index) { return size(by_rows.problem.key_starts, from); },
+      4080, true);
+  by_rows = call(8160, 8, 2, 64, 64);
+  by_rows.problem.visibility.causal = by_rows.options.causal = true;
+  by_rows.options.window.left = 511;
+  backward_by_rows(
+      sections, "backward_rows_window", by_rows, [](Index from, Index to) { return to == from + 1 ? 511 : 0; }, 511,
+      false);
 
   // Borders at 1024, 2048 and 3072: three documents are cut, or none.
   Call documents = call(4096, 8, 2, 64, 64);

@@ -51,7 +51,7 @@ def sums_by_sender(pairs):
 @each_mpi
 def test_each_pair_sends_the_planned_bytes_and_its_arguments(volumes):
     expected, sent = volumes
-    assert len(expected) == 11
+    assert len(expected) == 13
     for name, pairs in expected.items():
         for pair, number in pairs.items():
             agreement = sent[name][pair] - number
@@ -71,6 +71,15 @@ def test_at_most_one_percent_is_sent_beyond_the_formula(volumes):
 def test_equal_shares_send_what_the_formulas_say(volumes):
     for name, number in EQUAL_SHARES.items():
         assert sums_by_sender(volumes[0][name]) == [number] * RANKS, name
+
+
+@each_mpi
+def test_sums_of_keys_travel_once_per_query_head(volumes):
+    keys, heads, kv_heads, numbers = 4080, 8, 2, 64 + 64
+    gathered = (RANKS - 1) * keys * kv_heads
+    summed = (RANKS - 1) * keys * heads + keys * (heads - kv_heads)
+    completed = (RANKS - 1) * keys // RANKS * kv_heads
+    assert sum(volumes[0]["backward_rows"].values()) == (gathered + summed + completed) * numbers * 4
 
 
 @each_mpi

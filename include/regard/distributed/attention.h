@@ -113,7 +113,9 @@ REGARD_EXPORT void attention_columns(const InputView<4>& query, const InputView<
 /// @param value      As above.
 /// @param saved      Of the rows of this rank. The fingerprint may be missing, and is not compared.
 /// @param gradients  grad_query of the rows, grad_key and grad_value of the keys of this rank; grad_bias with the rows
-///                   of this rank, all heads and all keys; grad_sinks of all heads, on every rank. None is accumulated.
+///                   of this rank, or summed over rows and then on every rank; grad_sinks of all heads, on every rank.
+///                   With accumulation, each rank adds to its own views. A grad_bias with one row is that of the row,
+///                   not a sum, if every rank has one row.
 /// @param options    As above.
 /// @param ranks      The ranks.
 /// @param runtime    As above.
@@ -127,8 +129,13 @@ REGARD_EXPORT void attention_columns(const InputView<4>& query, const InputView<
 /// Those of attention_backward() on one machine.
 ///
 /// @par Performance
-/// The scheme is `heads`: at most as many ranks as there are key/value heads have work. A mask or a bias by element
-/// travels whole.
+/// The scheme is `heads`, or `rows` if that divides the work better or sends less: sums of grad_key and grad_value
+/// then travel from rank to rank, a range of keys at a time. Borders between ranks are moved to multiples of
+/// kBackwardRows rows. With a mask or a bias by element it is `rows`, and only the elements of rows that move are
+/// sent, unless a block mask requires `heads`.
+///
+/// grad_bias is a pass of its own. Each rank computes its rows. If it is summed over rows, each rank computes its
+/// heads. If it is summed over both, one rank computes it.
 REGARD_EXPORT void attention_backward(const InputView<4>& query, const InputView<4>& key, const InputView<4>& value,
                                       const AttentionForwardState& saved, const AttentionGradients& gradients,
                                       const AttentionOptions& options, Ranks& ranks, const Runtime& runtime = {});

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The gradients of what is broadcast: a bias, and sinks. Their sums have the order (batch entry, head, row, key).
+//
+//   grad_bias, each row its own                    each rank its rows, with all keys, one head after the other
+//   grad_bias, summed over rows, each head its own   each rank its heads, with all rows
+//   grad_bias, summed over rows and heads          one sum: one rank, with all rows
+//   grad_sinks                                     the sums travel from rank to rank, once per batch entry
+//
+// Sums over heads are continued in double. Read next: backward_call.h, attention_backward.cpp.
+#include <algorithm>
+
+#include "backward_call.h"
+
+namespace regard::inline v0::internal {
+namespace {
+
+// The plan in which the last rank computes all heads with all rows.
+DistributedPlan plan_on_one_rank(const DistributedProblem& problem) {
+  DistributedPlan plan = plan_heads(problem);
+  RankWork all = plan.ranks.back();
+  all.heads = {0, problem.num_heads};
+  all.kv_heads = {0, problem.num_kv_heads};
+  std::fill(plan.ranks.begin(), plan.ranks.end(), RankWork{});
+  plan.ranks.back() = all;
+  return plan;
+}
+
+// Sums in double, zero at first.
+struct BiasSums {
+  std::vector<double> numbers;
+  OutputView<4> view;
+
+  explicit BiasSums(const std::array<Index, 4>& shape)
+      : numbers(static_cast<std::size_t>(shape[0] * shape[1] * shape[2] * shape[3])),
+        view(TensorView<double, 4>(numbers.data(), shape)) {}
+};
+
+// Calls compute(call with `gradients`, …) with the call, or if sums go over batch entries and heads, with each entry of
+// the batch in order.
+void for_each_entry(const BackwardOnRanks& of, bool one_by_one,
+                    const std::function<void(const BackwardOnRanks&)>& run) {
+  if (!one_by_one) return run(of);
+  WholeCall call = of.call;
+  call.extents.batch = call.problem.batch = 1;
+  for (Index b = 0; b < of.call.extents.batch; ++b) {
+    const InputView<4> query = entry_of(of.query, b), key = entry_of(of.key, b), value = entry_of(of.value, b);
+    const AttentionForwardState saved{.context = entry_of(of.saved.context, b),
+                                      .row_max = entry_of(of.saved.row_max, b),
+                                      .row_sum = entry_of(of.saved.row_sum, b),
+                                      .grad_context = entry_of(of.saved.grad_context, b),
+                                      .grad_lse = entry_of(of.saved.grad_lse, b)};
+    const AttentionOptions options = batch_options(of.options, b);
+    run({query, key, value, saved, of.gradients, options, call, of.bias_summed_over_rows, of.ranks, of.runtime});
+  }
+}
+
+// Each rank computes the rows that it holds.
+void bias_by_rows(const BackwardOnRanks& of) {
+  const OutputView<4>& output = of.gradients.grad_bias;
+  const bool accumulate = of.gradients.accumulate.grad_bias;
+  const bool sums_heads = output.shape[1] == 1;
+  BiasSums sums(sums_heads ? output.shape : std::array<Index, 4>{});
+  for_each_entry(
+      of, sums_heads && output.shape[0] == 1 && of.call.extents.batch > 1, [&](const BackwardOnRanks& entry) {
+        CallArrays arrays;
+        const MaskArrays masks(arrays, entry.call, entry.options, false);
+        const BackwardInputs inputs(arrays, entry);
+        const DistributedPlan plan = plan_rows(entry.call.problem);
+        HeadExchange exchange(entry.call.problem, plan, arrays.take(), of.ranks.messages(), of.runtime.stop);
+        exchange.run([&](const HeadWork& work) {
+          const LocalArrays in(work.arrays);
+          for_each_strip(
+              entry.call, entry.options, masks, work, [&](const AttentionOptions& o, const IndexRange& rows) {
+                const InputView<4> query = rows_of(in.input(inputs.query), rows);
+                const Index first_head = work.kv_head * query.shape[1];
+                if (sums_heads) {
+                  attention_backward_continued(query, in.input(inputs.key), in.input(inputs.value),
+                                               inputs.saved(in, rows), {.bias_sums = rows_of(sums.view, rows)}, o,
+                                               of.runtime);
+                } else {
+                  attention_backward(query, in.input(inputs.key), in.input(inputs.value), inputs.saved(in, rows),
+                                     {.grad_bias = cut(rows_of(output, rows), 1, first_head, query.shape[1]),
+                                      .accumulate = {.grad_bias = accumulate}},
+                                     o, of.runtime);
+                }
+              });
+        });
+      });
+  if (sums_heads && output.size() > 0) write_gradient(sums.view, output, accumulate);
+}
+
+// Each rank computes its heads, and all get the result.
+void bias_by_heads(const BackwardOnRanks& of) {
+  CallArrays arrays;
+  const MaskArrays masks(arrays, of.call, of.options, true);
+  const BackwardInputs inputs(arrays, of);
+  const std::size_t grad_bias = arrays.output(of.gradients.grad_bias, HeldIndices::all, ArrayHeads::query, 0);
+  arrays.find(grad_bias)->accumulate = of.gradients.accumulate.grad_bias;
+  const DistributedPlan plan = plan_heads(of.call.problem);
+  HeadExchange exchange(of.call.problem, plan, arrays.take(), of.ranks.messages(), of.runtime.stop);
+  exchange.run([&](const HeadWork& work) {
+    const LocalArrays in(work.arrays);
+    for_each_strip(of.call, of.options, masks, work, [&](const AttentionOptions& o, const IndexRange& rows) {
+      attention_backward(in.input(inputs.query), in.input(inputs.key), in.input(inputs.value), inputs.saved(in, rows),
+                         {.grad_bias = in.output(grad_bias)}, o, of.runtime);
+    });
+  });
+}
+
+// Sends the numbers of one rank to all others.
+void broadcast(std::vector<double>& numbers, Index from, const BackwardOnRanks& of) {
+  Messages& messages = of.ranks.messages();
+  const auto bytes = std::make_shared<std::vector<double>>(numbers);
+  const auto raw = std::as_writable_bytes(std::span(*bytes));
+  if (raw.empty()) return;
+  std::vector<Messages::Ticket> tickets;
+  if (messages.rank() != from) {
+    tickets.push_back(messages.receive(from, raw, bytes));
+  } else {
+    for (Index to = 0; to < messages.num_ranks(); ++to) {
+      if (to != from) tickets.push_back(messages.send(to, raw, bytes));
+    }
+  }
+  messages.wait(tickets, of.runtime.stop);
+  numbers = *bytes;
+}
+
+// One sum over rows and heads, which no other rank can begin before.
+void bias_on_one_rank(const BackwardOnRanks& of) {
+  const OutputView<4>& output = of.gradients.grad_bias;
+  BiasSums sums(output.shape);
+  for_each_entry(of, output.shape[0] == 1 && of.call.extents.batch > 1, [&](const BackwardOnRanks& entry) {
+    CallArrays arrays;
+    const MaskArrays masks(arrays, entry.call, entry.options, true);
+    const BackwardInputs inputs(arrays, entry);
+    const DistributedPlan plan = plan_on_one_rank(entry.call.problem);
+    HeadExchange exchange(entry.call.problem, plan, arrays.take(), of.ranks.messages(), of.runtime.stop);
+    exchange.run([&](const HeadWork& work) {
+      const LocalArrays in(work.arrays);
+      for_each_strip(entry.call, entry.options, masks, work, [&](const AttentionOptions& o, const IndexRange& rows) {
+        attention_backward_continued(in.input(inputs.query), in.input(inputs.key), in.input(inputs.value),
+                                     inputs.saved(in, rows), {.bias_sums = sums.view}, o, of.runtime);
+      });
+    });
+  });
+  broadcast(sums.numbers, of.ranks.num_ranks() - 1, of);
+  if (output.size() > 0) write_gradient(sums.view, output, of.gradients.accumulate.grad_bias);
+}
+
+}  // namespace
+
+void write_grad_bias(const BackwardOnRanks& of) {
+  if (!of.bias_summed_over_rows) return bias_by_rows(of);
+  of.gradients.grad_bias.shape[1] == 1 ? bias_on_one_rank(of) : bias_by_heads(of);
+}
+
+void write_grad_sinks(const BackwardOnRanks& of) {
+  const OutputView<1>& output = of.gradients.grad_sinks;
+  const std::vector<Index>& starts = of.call.problem.row_starts;
+  Messages& messages = of.ranks.messages();
+  std::vector<Index> with_rows;
+  for (std::size_t r = 0; r + 1 < starts.size(); ++r) {
+    if (starts[r] < starts[r + 1]) with_rows.push_back(static_cast<Index>(r));
+  }
+  std::vector<double> sums(static_cast<std::size_t>(output.shape[0]));
+  const auto own = std::find(with_rows.begin(), with_rows.end(), messages.rank());
+  const auto pass = [&](bool is_send, Index peer) {
+    const auto bytes = std::make_shared<std::vector<double>>(sums);
+    const auto raw = std::as_writable_bytes(std::span(*bytes));
+    messages.wait(is_send ? messages.send(peer, raw, bytes) : messages.receive(peer, raw, bytes), of.runtime.stop);
+    sums = *bytes;
+  };
+  const Index batch = of.call.extents.batch;
+  for (Index b = 0; b < batch && own != with_rows.end(); ++b) {
+    const bool is_first = own == with_rows.begin(), is_last = std::next(own) == with_rows.end();
+    if (with_rows.size() > 1 && !(is_first && b == 0)) pass(false, is_first ? with_rows.back() : *std::prev(own));
+    // No key is needed.
+    InputView<4> query = entry_of(of.query, b), key = entry_of(of.key, b), value = entry_of(of.value, b);
+    key.shape[2] = value.shape[2] = 0;
+    attention_backward_continued(query, key, value,
+                                 {.context = entry_of(of.saved.context, b),
+                                  .row_max = entry_of(of.saved.row_max, b),
+                                  .row_sum = entry_of(of.saved.row_sum, b),
+                                  .grad_context = entry_of(of.saved.grad_context, b),
+                                  .grad_lse = entry_of(of.saved.grad_lse, b)},
+                                 {.sink_sums = TensorView<double, 1>(sums.data(), {output.shape[0]})},
+                                 {.sinks = of.options.sinks}, of.runtime);
+    if (with_rows.size() > 1 && !(is_last && b + 1 == batch)) pass(true, is_last ? with_rows.front() : *std::next(own));
+  }
+  broadcast(sums, with_rows.empty() ? 0 : with_rows.back(), of);
+  const InputView<4> complete(sums.data(), ElementType::float64, {1, output.shape[0], 1, 1}, {0, 1, 0, 0});
+  write_gradient(complete, {output.data, output.type, complete.shape, {0, output.strides[0], 0, 0}},
+                 of.gradients.accumulate.grad_sinks);
+}
+
+}  // namespace regard::inline v0::internal

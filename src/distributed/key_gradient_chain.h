@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The sums of grad_key and grad_value with the scheme rows: they travel from rank to rank in the order of rows, and for
+// the next query head of the same key/value head from the last rank to the first.
+//
+//     keys       0 … 1535      1536 … 3071                    a range: processed, received and sent at once
+//     head 0     rank 0 ─▶ rank 1 ─▶ rank 2 ─┐
+//     head 1     ┌───────────────────────────┘
+//                └▶ rank 0 ─▶ rank 1 ─▶ rank 2 ─▶ holders of the keys
+//
+// While a rank computes one range, others compute other ranges. Only ranks that see a key add to its sum.
+// Read next: key_gradient_chain.cpp, regard/attention_backward_continued.h.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "held_array.h"
+#include "messages.h"
+
+namespace regard::inline v0::internal {
+
+// Consecutive keys that the rows of the same ranks see; the ranks in the order of their rows.
+struct KeySegment {
+  IndexRange keys;
+  std::vector<Index> ranks;
+};
+
+// All keys, in segments that no start divides.
+std::vector<KeySegment> key_segments(const DistributedPlan& plan, const std::vector<Index>& key_starts);
+
+class KeyGradientChain {
+ public:
+  KeyGradientChain(const DistributedPlan& plan, std::vector<Index> key_starts, Index heads_per_kv_head,
+                   Messages& messages, const std::stop_token& stop);
+
+  // The keys whose sums each rank completes.
+  const std::vector<std::vector<IndexRange>>& completed() const { return completed_; }
+  // Those that no row sees.
+  const std::vector<IndexRange>& unseen() const { return unseen_; }
+  const std::vector<Index>& key_starts() const { return key_starts_; }
+
+  // The following are called on each rank that has rows, in order: start() for each key/value head, and then before()
+  // and after() for each of its query heads and each range. The sums are (B, 1, S, …), dense.
+  void start(const std::vector<HeldArray>& sums);
+  void before(Index head, Index range);
+  void after(Index head, Index range);
+
+ private:
+  // What one rank sends to another in one range.
+  struct Part {
+    Index peer;
+    std::vector<IndexRange> keys;
+  };
+  struct Arrival {
+    Messages::Ticket ticket;
+    const Part* part;
+    std::shared_ptr<std::vector<std::byte>> bytes;
+  };
+  // From, or to: the ranks before and after this one; and around: from the last to the first, between two heads.
+  struct Range {
+    std::vector<Part> from_before, from_last, to_next, to_first;
+    std::vector<Messages::Ticket> sends;
+  };
+
+  std::shared_ptr<std::vector<std::byte>> new_message(const Part& part) const;
+  template <class Copy>
+  void for_each_piece(const Part& part, std::vector<std::byte>& message, const Copy& copy) const;
+  void post_receives(Index head, Index range);
+
+  std::vector<Index> key_starts_;
+  Index num_heads_;
+  Messages& messages_;
+  std::stop_token stop_;
+  std::vector<std::vector<IndexRange>> completed_;
+  std::vector<IndexRange> unseen_;
+  std::vector<Range> ranges_;
+  std::vector<HeldArray> sums_;
+  std::vector<Arrival> arrivals_, next_arrivals_;
+};
+
+}  // namespace regard::inline v0::internal
