@@ -423,10 +423,10 @@ template <class T>
 AttentionCase<T> long_case(int kind) {
   Random random(static_cast<std::uint64_t>(kind) + 9);
   AttentionCase<T> call;
-  const Index L = kind == 2 ? 700 : 420, S = kind == 2 ? 700 : 800, D = 160;
-  call.query = normal_array<T, 4>(random, {1, 4, L, D});
-  call.key = normal_array<T, 4>(random, {1, 2, S, D});
-  call.value = normal_array<T, 4>(random, {1, 2, S, D});
+  const Index H = 2, L = kind == 2 ? 480 : 300, S = kind == 2 ? 480 : 800, D = 160;
+  call.query = normal_array<T, 4>(random, {1, H, L, D});
+  call.key = normal_array<T, 4>(random, {1, 1, S, D});
+  call.value = normal_array<T, 4>(random, {1, 1, S, D});
   call.options.query_offset = QueryAlignment::bottom_right;
   call.options.causal = kind != 1;
   if (kind == 2) call.options.window.left = 100;
@@ -437,7 +437,7 @@ AttentionCase<T> long_case(int kind) {
     call.options.key_starts = call.key_starts;
   }
   if (kind == 4) {
-    call.block_mask = Array<bool, 4>({1, 4, L / 12, S / 20});
+    call.block_mask = Array<bool, 4>({1, H, L / 12, S / 20});
     call.block_mask.fill([&] { return random.chance(0.6); });
     call.options.block_mask = std::as_const(call.block_mask).view();
     call.options.block_size = {12, 20};
@@ -446,9 +446,9 @@ AttentionCase<T> long_case(int kind) {
     call.mask = Array<bool, 4>({1, 1, L, S});
     call.mask.fill([&] { return random.chance(0.6); });
     call.options.mask = std::as_const(call.mask).view();
-    call.bias_f32 = normal_array<float, 4>(random, {1, 4, L, S});
+    call.bias_f32 = normal_array<float, 4>(random, {1, H, L, S});
     call.options.bias = std::as_const(call.bias_f32).view();
-    for (Index h = 0; h < 4; ++h) call.sinks.push_back(static_cast<T>(h));
+    for (Index h = 0; h < H; ++h) call.sinks.push_back(static_cast<ComputeType<T>>(h));
     call.options.sinks = call.sinks;
   }
   return call;
@@ -459,6 +459,21 @@ TEST(DistributedAttention, BackwardOfLongSequencesHasTheBitsOfOneMachine) {
     DividedCase<float> test(long_case<float>(kind), kind < 2 ? 3 : 6, kFirstSeed + static_cast<std::uint64_t>(kind));
     SCOPED_TRACE("options " + std::to_string(kind) + ", " + test.text);
     expect_backward_of_one_machine(test, BackwardCase<float>(long_case<float>(kind)));
+  }
+}
+
+TEST(DistributedAttention, ABiasIsSummedOverRowsOnAllRanksOrNone) {
+  ThreadNetwork network(3);
+  const auto thrown = on_ranks(network, [&](Ranks& ranks) {
+    const Tensor<float, 4> query({1, 2, 3, 4}), key({1, 2, 6, 4}), bias({1, 2, 1, 18});
+    const Tensor<float, 3> state({1, 2, 3});
+    Tensor<float, 4> grad_bias({1, 2, ranks.rank() == 1 ? 1 : 3, 18});
+    attention_backward(query, key, key, {.context = query, .row_max = state, .row_sum = state, .grad_context = query},
+                       {.grad_bias = grad_bias}, {.bias = bias}, ranks, one_thread());
+  });
+  for (const auto& error : thrown) {
+    EXPECT_EQ(text_of(error),
+              "attention_backward: rank 1: grad_bias is summed over rows; expected one entry for each, as on rank 0");
   }
 }
 

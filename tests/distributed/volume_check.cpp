@@ -228,6 +228,13 @@ void run(Ranks& ranks) {
   backward_by_rows(
       sections, "backward_rows", by_rows, [&](Index from, Index) { return size(by_rows.problem.key_starts, from); },
       4080, true);
+  // A mask by element stays with its rows, where query heads would otherwise be divided.
+  by_rows = call(4080, 8, 4, 64, 64);
+  const std::vector<char> mask(static_cast<std::size_t>(4080 / n * 4080), 1);
+  by_rows.options.mask = InputView<4>(mask.data(), ElementType::boolean, {1, 1, 4080 / n, 4080}, {0, 0, 4080, 1});
+  backward_by_rows(
+      sections, "backward_mask", by_rows, [&](Index from, Index) { return size(by_rows.problem.key_starts, from); },
+      4080, true);
   by_rows = call(8160, 8, 2, 64, 64);
   by_rows.problem.visibility.causal = by_rows.options.causal = true;
   by_rows.options.window.left = 511;

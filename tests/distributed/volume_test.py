@@ -51,7 +51,7 @@ def sums_by_sender(pairs):
 @each_mpi
 def test_each_pair_sends_the_planned_bytes_and_its_arguments(volumes):
     expected, sent = volumes
-    assert len(expected) == 13
+    assert len(expected) == 14
     for name, pairs in expected.items():
         for pair, number in pairs.items():
             agreement = sent[name][pair] - number
