@@ -207,8 +207,8 @@ def attention(query: Array, key: AnyArray, value: AnyArray, *, comm: Any = None,
     The bits are those of :func:`regard.attention` in one process, for any number of ranks and any shares.
 
     If query, key, value, bias or sinks is a tensor of PyTorch that requires a gradient, context is differentiable, once.
-    Tensors must then require gradients on all ranks, and all ranks call ``backward()``. Gradients of sinks are those of
-    the whole call on every rank: they are not to be summed over ranks.
+    Tensors must then require gradients on all ranks, and all ranks call ``backward()``. Gradients of sinks, and of a bias
+    with one row for all, are those of the whole call on every rank: they are not to be summed over ranks.
 
     Examples
     --------
@@ -241,14 +241,14 @@ def attention_backward(
     context, row_max, row_sum, grad_context : array
         Those of the rows of this rank.
     **options
-        Those of :func:`regard.attention_backward`. The fingerprint is not compared and may be absent; nothing is
-        accumulated.
+        Those of :func:`regard.attention_backward`. The fingerprint is not compared and may be absent. With accumulate,
+        each rank adds to its own arrays.
 
     Returns
     -------
     AttentionGradients
-        grad_query of the rows and grad_key and grad_value of the keys of this rank; grad_bias of its rows; grad_sinks of
-        the whole call, on every rank.
+        grad_query of the rows and grad_key and grad_value of the keys of this rank; grad_bias of its rows, or of the whole
+        call if bias has one row for all; grad_sinks of the whole call, on every rank.
     """
     options.setdefault("fingerprint", "unchecked")
     found: AttentionGradients[Array] = _group(comm).call(
