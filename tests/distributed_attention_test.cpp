@@ -81,9 +81,9 @@ struct DividedCase {
             .sink_weights = of_rows(all.sink_weights->view(), rank)};
   }
   // Nothing is thrown, and nothing is sent that is not received.
-  void run(const std::function<void(Ranks&)>& of_rank) const {
+  void run(const std::function<void(Ranks&)>& of_rank, bool may_use_thread = true) const {
     ThreadNetwork network(num_ranks);
-    const std::vector<std::exception_ptr> thrown = on_ranks(network, of_rank);
+    const std::vector<std::exception_ptr> thrown = on_ranks(network, of_rank, {}, may_use_thread);
     for (std::size_t r = 0; r < thrown.size(); ++r) EXPECT_EQ(text_of(thrown[r]), "") << "rank " << r;
     EXPECT_TRUE(network.is_empty());
   }
@@ -264,23 +264,27 @@ void expect_backward_of_one_machine(DividedCase<T>& test, const BackwardCase<T>&
     return views;
   };
   backward.run(views_of(expected));
+  const bool may_use_thread = test.random.chance(0.7);
   const bool bias_by_row = got.bias && got.bias->shape()[2] == test.rows.back();
-  test.run([&](Ranks& ranks) {
-    const Index r = ranks.rank();
-    AttentionForwardState saved = backward.saved();
-    const auto of_rows = [&](const auto& array) { return test.of_rows(std::as_const(array).view(), r); };
-    saved.context = of_rows(backward.forward.context);
-    saved.row_max = of_rows(*backward.forward.row_max);
-    saved.row_sum = of_rows(*backward.forward.row_sum);
-    saved.grad_context = of_rows(backward.grad_context);
-    saved.grad_lse = of_rows(backward.grad_lse);
-    AttentionGradients written = views_of(of_rank[static_cast<std::size_t>(r)]);
-    written.grad_query = share(got.query.view(), test.rows, r);
-    written.grad_key = share(got.key.view(), test.keys, r);
-    written.grad_value = share(got.value.view(), test.keys, r);
-    if (bias_by_row) written.grad_bias = share(got.bias->view(), test.rows, r);
-    attention_backward(test.query(r), test.key(r), test.value(r), saved, written, test.options(r), ranks, one_thread());
-  });
+  test.run(
+      [&](Ranks& ranks) {
+        const Index r = ranks.rank();
+        AttentionForwardState saved = backward.saved();
+        const auto of_rows = [&](const auto& array) { return test.of_rows(std::as_const(array).view(), r); };
+        saved.context = of_rows(backward.forward.context);
+        saved.row_max = of_rows(*backward.forward.row_max);
+        saved.row_sum = of_rows(*backward.forward.row_sum);
+        saved.grad_context = of_rows(backward.grad_context);
+        saved.grad_lse = of_rows(backward.grad_lse);
+        AttentionGradients written = views_of(of_rank[static_cast<std::size_t>(r)]);
+        written.grad_query = share(got.query.view(), test.rows, r);
+        written.grad_key = share(got.key.view(), test.keys, r);
+        written.grad_value = share(got.value.view(), test.keys, r);
+        if (bias_by_row) written.grad_bias = share(got.bias->view(), test.rows, r);
+        attention_backward(test.query(r), test.key(r), test.value(r), saved, written, test.options(r), ranks,
+                           one_thread());
+      },
+      may_use_thread);
   // What every rank gets whole.
   for (const GradientArrays<T>& own : of_rank) {
     if (got.bias && !bias_by_row) {

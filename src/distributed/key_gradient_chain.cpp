@@ -123,6 +123,7 @@ void KeyGradientChain::before(Index head, Index range) {
                    });
   }
   arrivals_.clear();
+  messages_.progress();
 }
 
 void KeyGradientChain::after(Index head, Index range) {
@@ -141,6 +142,7 @@ void KeyGradientChain::after(Index head, Index range) {
   };
   send(of.to_next);
   if (head + 1 < num_heads_) send(of.to_first);
+  messages_.progress();
 }
 
 }  // namespace regard::inline v0::internal

@@ -146,6 +146,11 @@ void Messages::wait(std::span<const Ticket> tickets, const std::stop_token& stop
   throw_if_failed();
 }
 
+void Messages::progress() {
+  const std::lock_guard lock(mutex_);
+  if (!thread_.joinable()) pump();
+}
+
 void Messages::fail(std::string_view text) noexcept {
   if (num_ranks_ == 1) return;
   try {

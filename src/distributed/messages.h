@@ -45,6 +45,8 @@ class Messages {
   // Throws RankError if a rank has failed, and Cancelled if a stop is requested, which is a failure of this rank.
   void wait(Ticket ticket, const std::stop_token& stop);
   void wait(std::span<const Ticket> tickets, const std::stop_token& stop);
+  // Without a communication thread, starts messages and looks for those that have been completed.
+  void progress();
   // Tells all other ranks, "rank r of N failed: text", unless a rank has failed before.
   void fail(std::string_view text) noexcept;
   // The destructor will not wait for the other ranks: an exception ends this one.

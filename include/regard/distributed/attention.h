@@ -128,6 +128,10 @@ REGARD_EXPORT void attention_columns(const InputView<4>& query, const InputView<
 /// @par Bits
 /// Those of attention_backward() on one machine.
 ///
+/// @par Memory
+/// With the scheme `rows`, the keys and values of two key/value heads and the sums of their gradients, and sums that
+/// are being sent.
+///
 /// @par Performance
 /// The scheme is `heads`, or `rows` if that divides the work better or sends less: sums of grad_key and grad_value
 /// then travel from rank to rank, a range of keys at a time. Borders between ranks are moved to multiples of
