@@ -92,9 +92,10 @@ void run_by_heads(const BackwardOnRanks& of, const DistributedPlan& plan) {
   });
 }
 
-// The ranges of keys whose sums travel together: several times as many as ranks, so that all ranks have work.
+// The ranges of keys whose sums travel together: many times as many as ranks, so that all ranks have work, also with a
+// causal mask, where the first rank has the most rows and needs the longest for a range.
 std::vector<Index> key_ranges(const BackwardOnRanks& of) {
-  constexpr Index kRangesPerRank = 4;
+  constexpr Index kRangesPerRank = 16;
   const CallExtents& extents = of.call.extents;
   // All ranks find the same ranges, from none of the rows.
   const LocalOptions none = local_options(of.options, extents, {0, 0}, {0, extents.num_heads}, of.call.rows.first, 0);
