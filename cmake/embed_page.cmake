@@ -9,8 +9,8 @@
 #     import { a, b } from "./earlier.js";              on one line, of an earlier module of the list; the line is removed
 #     export function … | const … | let … | class …     the word `export ` is removed
 # A module in a subfolder imports "./…" from there and "../…" from web/.
-# Comment lines, empty lines and indentation are removed, so no template literal spans lines. All modules share one scope, so two
-# modules must not declare the same top-level name.
+# Comment lines, types within lines, comments after a statement, empty lines and indentation are removed, so no template
+# literal spans lines. All modules share one scope, so two modules must not declare the same top-level name.
 # Read next: web/page.js, docs/reference/page.md.
 
 cmake_minimum_required(VERSION 3.25)
@@ -48,6 +48,8 @@ function(join_modules listed output start)
       message(FATAL_ERROR "${module}.js: code and a comment on one line: ${CMAKE_MATCH_1}")
     endif()
     string(REGEX REPLACE "\n *(//|/\\*\\*|\\*)[^\n]*" "" text "${text}")
+    string(REGEX REPLACE "/\\*\\*[^*\n]*\\*/ ?" "" text "${text}")
+    string(REGEX REPLACE ";  //[^\n]*" ";" text "${text}")
     if(text MATCHES "</[sS][cC][rR][iI][pP][tT]" OR text MATCHES "<!--")
       message(FATAL_ERROR "${module}.js contains text that ends a script element")
     endif()

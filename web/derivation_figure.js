@@ -27,12 +27,12 @@ export function range_of(all) {
   return range;
 }
 
-const most_elements = 96;  // of a strip; more bars are two paths
+const most_elements = 96;  // of a strip, by default; more bars are two paths
 
 /**
  * Bars above and below a line, one per number: solid above, hollow below.
  * @param {ArrayLike<number>} numbers
- * @param {{width: number, height: number, range?: {low: number, high: number}, kind?: string, ghost?: ArrayLike<number>, label: string}} options
+ * @param {{width: number, height: number, range?: {low: number, high: number}, kind?: string, ghost?: ArrayLike<number>, label: string, elements?: number}} options
  */
 export function strip(numbers, options) {
   const { low, high } = options.range ?? range_of([numbers]);
@@ -44,7 +44,7 @@ export function strip(numbers, options) {
     width: options.width, height: options.height, role: "img", "aria-label": options.label, preserveAspectRatio: "none" });
   /** @param {ArrayLike<number>} all @param {string} kind */
   const draw = (all, kind) => {
-    const joined = all.length > most_elements ? { above: "", below: "" } : null;
+    const joined = all.length > (options.elements ?? most_elements) ? { above: "", below: "" } : null;
     for (let i = 0; i < all.length; ++i) {
       const x = all[i];
       if (!Number.isFinite(x) || x === 0) continue;

@@ -59,12 +59,11 @@ function heads_strip(s, state) {
   const text = `“${from}” → “${to}” in each of ${count} heads: mean ${styled_number(mean, two_decimals)}, uniform ${styled_number(uniform, two_decimals)}; `;
   const picture = strip_frame(`${text}in the head shown ${own}`, "0", "1");
   picture.append(svg("line", { class: "uniform", x1: position_on(uniform, 1), x2: position_on(uniform, 1), y1: strip_box.base - 26, y2: strip_box.base + 5 }));
-  for (const [head, w] of weights.entries()) {
-    if (head !== state.head) picture.append(svg("line", { class: "head", "data-weight": w, x1: position_on(w, 1), x2: position_on(w, 1), y1: strip_box.base - 15, y2: strip_box.base }));
-  }
+  const others = weights.filter((_, head) => head !== state.head);
+  picture.append(svg("path", { class: "head", "data-weights": others.join(" "), d: others.map((w) => `M${position_on(w, 1).toFixed(2)} ${strip_box.base - 15}v15`).join("") }));
   const at = position_on(weights[state.head], 1);
   picture.append(svg("path", { class: "mean", d: `M ${position_on(mean, 1)} ${strip_box.base + 2} l 4 7 h -8 Z` }),
-    svg("line", { class: "shown", "data-weight": weights[state.head], x1: at, x2: at, y1: strip_box.base - 20, y2: strip_box.base + 3 }),
+    svg("line", { class: "shown", "data-weights": weights[state.head], x1: at, x2: at, y1: strip_box.base - 20, y2: strip_box.base + 3 }),
     svg("text", { class: "shown-name", x: at, y: strip_box.base - 24, "text-anchor": "middle" }, own));
   return el("figure", { class: "evidence-heads" }, picture, el("figcaption", {}, quoted(text), el("span", { class: "key-name" }, `the head shown ${own}`), `. ▲ mean; dashed: uniform. `, quoted(s.data.findings.association)));
 }

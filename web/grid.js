@@ -6,7 +6,7 @@
 
 /**
  * @param {HTMLTableElement} table
- * @param {(id: string) => void} choose called with data-cell
+ * @param {(id: string, is_open: boolean) => void} choose called with data-cell, and whether it is expanded
  */
 export function make_grid(table, choose) {
   const rows = [...table.querySelectorAll("tbody tr")].map((row) => /** @type {HTMLElement[]} */ ([...row.querySelectorAll("[data-cell]")]))
@@ -22,7 +22,7 @@ export function make_grid(table, choose) {
     const cell = /** @type {HTMLElement} */ (event.target).closest("[data-cell]");
     if (cell instanceof HTMLElement) {
       take_focus(cell);
-      choose(cell.dataset.cell ?? "");
+      choose(cell.dataset.cell ?? "", cell.getAttribute("aria-expanded") === "true");
     }
   });
   table.addEventListener("keydown", (event) => {
@@ -34,7 +34,7 @@ export function make_grid(table, choose) {
     const moves = { ArrowUp: [row - 1, column], ArrowDown: [row + 1, column], ArrowLeft: [row, column - 1], ArrowRight: [row, column + 1],
       Home: [row, 0], End: [row, rows[row].length - 1] };
     if (event.key === "Enter" || event.key === " ") {
-      choose(cell.dataset.cell ?? "");
+      choose(cell.dataset.cell ?? "", cell.getAttribute("aria-expanded") === "true");
     } else if (event.key in moves) {
       const [r, c] = moves[event.key];
       const next = rows[r]?.[Math.min(c, (rows[r]?.length ?? 1) - 1)];

@@ -45,7 +45,7 @@ export function mix_figure(a, state, set) {
     const numbers = [...values[n]].slice(0, 12).map((x) => styled_number(x, mix.value_style)).join(", ");
     body.append(el("tr", {}, el("th", { scope: "row" }, word(a.key_labels[j], "key")),
       el("td", { class: "times" }, number_text(weights[j], weight_style), " ×"),
-      el("td", { class: "strip-cell" }, strip(part, { width, height: 34, range, kind: "value", ghost: values[n],
+      el("td", { class: "strip-cell" }, strip(part, { width, height: 34, range, elements: most_numbers, kind: "value", ghost: values[n],
         label: `value of ${shown(a.key_labels[j])}: ${numbers}${mix.width > 12 ? " …" : ""}` }))));
   }
   if (keys.length < seen.length) {
@@ -55,7 +55,7 @@ export function mix_figure(a, state, set) {
   }
   const table = el("table", { class: `mix ${state.step === stage_index.mix ? "fallen" : ""}`, "aria-label": `the values mixed for ${shown(name)}` }, body,
     el("tfoot", {}, el("tr", {}, el("th", { scope: "row" }, word(name, "query")), el("td", { class: "times symbol" }, shown(mix.context_symbol)),
-      el("td", { class: `strip-cell sum ${covered ? "covered" : ""}` }, strip(covered ? [] : context, { width, height: 44, range, kind: "context",
+      el("td", { class: `strip-cell sum ${covered ? "covered" : ""}` }, strip(covered ? [] : context, { width, height: 44, range, elements: most_numbers, kind: "context",
         label: `${shown(mix.context_symbol)} of ${shown(name)}` })))));
 
   const figure = el("div", { class: "mix-figure" }, table);
@@ -73,7 +73,7 @@ export function mix_figure(a, state, set) {
       lines.append(line);
     }
     numbers.append(lines);
-    make_grid(numbers, (id) => set({ open: state.open === id ? "" : id }));
+    make_grid(numbers, (id, is_open) => set({ open: is_open ? "" : id }));
     figure.append(el("div", { class: "scroll" }, numbers));
     const [figure_name, dimension] = state.open.split(" ");
     const work = !covered && figure_name === "mix" ? mix.expand?.(head, query, Number(dimension)) : null;

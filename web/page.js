@@ -169,11 +169,12 @@ function choosers(a) {
   const outer = sentence ? { name: "Layer", count: sentence.layers, heads: sentence.heads }
     : arrays && arrays.batch > 1 ? { name: "Batch", count: arrays.batch, heads: arrays.heads } : null;
   if (outer) {
-    const [entry, head] = [Math.floor(state.head / outer.heads), state.head % outer.heads];
+    const { heads } = outer;
     /** @param {string} name @param {number} count @param {number} chosen @param {(i: number) => number} head_of */
     const numbers = (name, count, chosen, head_of) => el("p", { class: "chooser" }, el("span", { class: "chooser-name" }, name),
       ...Array.from({ length: count }, (_, i) => el("button", { type: "button", "data-focus": `${name} ${i}`, "aria-pressed": String(i === chosen), click: () => set({ head: head_of(i), open: "" }) }, String(i))));
-    line.append(numbers(outer.name, outer.count, entry, (i) => i * outer.heads + head), numbers("Head", outer.heads, head, (i) => entry * outer.heads + i));
+    line.append(numbers(outer.name, outer.count, Math.floor(state.head / heads), (i) => i * heads + state.head % heads),
+      numbers("Head", heads, state.head % heads, (i) => state.head - state.head % heads + i));
   } else if (a.num_heads > 1) {
     line.append(el("p", { class: "chooser" }, el("span", { class: "chooser-name" }, "Head "),
       ...Array.from({ length: a.num_heads }, (_, h) => el("button", { type: "button", "data-focus": `head ${h}`, "aria-pressed": String(h === state.head), click: () => set({ head: h, open: "" }) }, String(h)))));
@@ -495,12 +496,16 @@ function draw_next(of) {
     setTimeout(draw_next, 0, of);
   } else {
     waiting = null;
+    put_title();
     while (main_element().children.length > of.at) main_element().lastElementChild?.remove();
   }
 }
 
-export function draw(in_stages = false) {
+function put_title() {
   document.title = state.covered ? "Predict, then look" : own_title;
+}
+
+export function draw(in_stages = false) {
   const parts = article();
   if (in_stages) {
     const tops = hooks.place ? [...main_element().children].map((part) => part.getBoundingClientRect().top) : [];
@@ -515,6 +520,7 @@ export function draw(in_stages = false) {
     return;
   }
   waiting = null;
+  put_title();
   const focused = document.activeElement instanceof HTMLElement ? document.activeElement.dataset.focus : undefined;
   const place_of_page = window.scrollY;
   const held = focused === undefined ? undefined : focusable(focused)?.getBoundingClientRect();

@@ -10,7 +10,7 @@
 //
 // Read next: sentence.js, src/explain/sentence/sentence_html.cpp.
 import { printed_units, styled_number, two_decimals, units_text } from "./numbers.js";
-import { el, shown, spoken, svg, word } from "./elements.js";
+import { el, shown, word } from "./elements.js";
 import { add_term } from "./expand.js";
 import { products_view, range_of, strip } from "./derivation_figure.js";
 import { make_grid } from "./grid.js";
@@ -23,14 +23,13 @@ import { key_compared } from "./evidence_figure.js";
 
 const bar_height = 40;
 
-/** One element as a bar above or below the line. @param {number} x @param {{low: number, high: number}} range */
-function one_bar(x, range) {
-  const unit = range.high > range.low ? (bar_height - 2) / (range.high - range.low) : 0;
-  const zero = 1 + range.high * unit;
-  const height = Math.max(0.6, Math.abs(x) * unit);
-  return svg("svg", { class: "one-bar", viewBox: `0 0 10 ${bar_height}`, height: bar_height, preserveAspectRatio: "none", "aria-hidden": "true" },
-    svg("rect", { class: x < 0 ? "below" : "above", x: 1.5, width: 7, y: (x < 0 ? zero : zero - height).toFixed(2), height: height.toFixed(2) }),
-    svg("line", { class: "zero", x1: 0, x2: 10, y1: zero.toFixed(2), y2: zero.toFixed(2) }));
+/** One element as a bar above or below the line, which is at `zero`. @param {number} x @param {number} zero @param {number} unit */
+function one_bar(x, zero, unit) {
+  const bar = el("i", { class: `one-bar ${x < 0 ? "below" : "above"}` });
+  const height = Math.max(1, Math.abs(x) * unit);
+  bar.style.top = `${(x < 0 ? zero : zero - height).toFixed(1)}px`;
+  bar.style.height = `${height.toFixed(1)}px`;
+  return bar;
 }
 
 /** @param {number} x */
@@ -89,13 +88,16 @@ export function projection_figure(s, state, set) {
         el("td", { colspan: s.head_size }, one.x === null ? el("span", { class: "absent" }, `not in the file, which has x only for the ${s.noun}s and the layer of its command`)
           : strip(one.x, { width: 560, height: 34, kind: accent === "query" ? "context" : "value", label: `x of ${shown(name)}, ${s.width} elements` }))));
     }
-    const range = range_of([one.numbers]);
+    const { low, high } = range_of([one.numbers]);
+    const unit = high > low ? (bar_height - 2) / (high - low) : 0;
+    const zero = 1 + high * unit;
     const line = el("tr", { class: `made ${accent}` }, el("th", { scope: "row" }, el("span", { class: "symbol" }, one.symbol), ` = x · ${one.parameters} + b`));
+    line.style.setProperty("--zero", `${zero.toFixed(1)}px`);
     for (let d = 0; d < s.head_size; ++d) {
+      const text = styled_number(one.numbers[d], two_decimals);
       const id = `project ${one.kind} ${d}`;
       line.append(el("td", { "data-cell": id, "data-focus": id, class: state.covered ? "covered" : null, "aria-expanded": state.covered ? null : String(state.open === id),
-        title: state.covered ? null : `${one.symbol}[${d}] = ${styled_number(one.numbers[d], two_decimals)}` },
-      state.covered ? null : one_bar(one.numbers[d], range), state.covered ? spoken("covered") : spoken(styled_number(one.numbers[d], two_decimals))));
+        "aria-label": state.covered ? "covered" : text, title: state.covered ? null : `${one.symbol}[${d}] = ${text}` }, state.covered ? null : one_bar(one.numbers[d], zero, unit)));
     }
     body.append(line);
     if (!state.covered && state.open.startsWith("project ") && kind === one.kind && Number(dimension) < s.head_size) {
@@ -103,7 +105,7 @@ export function projection_figure(s, state, set) {
     }
   }
   const table = el("table", { class: "projection", role: "grid", "aria-label": `from the vectors of the words to query, key and value, ${s.head_size} elements each` }, body);
-  make_grid(table, (id) => set({ open: state.open === id ? "" : id }));
+  make_grid(table, (id, is_open) => set({ open: is_open ? "" : id }));
   return el("div", {}, el("div", { class: "scroll" }, table),
     el("p", { class: "caption" }, `x: ${s.causal ? "the norm of " : ""}the vector of a ${s.noun} before layer ${Math.floor(state.head / s.heads)}. Every ${s.noun} has its own q, k and v; k and v are shown for “${shown(s.labels[all[1].word])}”. ` +
       (s.rotated ? "q and k are then rotated by their positions." : `Each of the ${s.head_size} elements of q is a sum of ${s.width} products and a bias${known ? ": choose a bar to see the largest" : ""}.`)));

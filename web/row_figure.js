@@ -232,7 +232,7 @@ export function row_table(a, state, set) {
   table.append(el("tfoot", { class: a.columns.some((column) => column.adds_up && reached(column.stage)) ? null : "later" },
     el("tr", {}, el("th", { scope: "row" }, "sum"), ...totals, el("td", { class: "bar" }, shows_bars && Number.isFinite(rest) ? uniform_name(even / end, even) : null), a.contribution ? el("td", { class: "adds" }) : null,
     mixes ? el("td", { class: cell_class(stage_index.mix, "brings") }, strip(context, { width: 96, height: 22, range, kind: "context", label: `the sum, ${shown(a.mix?.context_symbol ?? "")}` })) : null)));
-  make_grid(table, (id) => set({ open: state.open === id ? "" : id }));
+  make_grid(table, (id, is_open) => set({ open: is_open ? "" : id }));
   return table;
 }
 

@@ -147,9 +147,12 @@ def test_every_head_and_every_hidden_word_has_a_mark(sentence):
     target, layers = data["chosen"]["target"], data["model"]["layers"]
     weights = sorted(np.array(data["in_all_heads"]["weights"]).flatten())
     assert len(weights) == layers * data["model"]["heads"]
-    drawn = sorted(float(tick.get_attribute("data-weight")) for tick in page.locator(".evidence-heads [data-weight]").all())
+    ticks = "ticks => ticks.flatMap(one => one.dataset.weights.split(' ').map(Number))"
+    drawn = sorted(page.locator(".evidence-heads [data-weights]").evaluate_all(ticks))
+    # Each weight has its own tick.
+    assert page.locator(".evidence-heads path.head").get_attribute("d").count("M") == len(weights) - 1
     assert np.allclose(drawn, weights, atol=1e-6)
-    assert float(page.locator(".evidence-heads .shown").get_attribute("data-weight")) == pytest.approx(data["chosen"]["weight"], abs=1e-6)
+    assert float(page.locator(".evidence-heads .shown").get_attribute("data-weights")) == pytest.approx(data["chosen"]["weight"], abs=1e-6)
     label = page.locator(".evidence-heads svg").get_attribute("aria-label")
     assert f"mean {styled(data['in_all_heads']['mean'], TWO)}" in label and f"“{data['words'][target]['name']}”" in label
     assert data["findings"]["association"] in prose(page, ".evidence-heads figcaption")
@@ -159,7 +162,7 @@ def test_every_head_and_every_hidden_word_has_a_mark(sentence):
     # Another head and another word: the weights of that pair, and no test with hidden words.
     choose(page, 1, 2, 3)
     assert page.locator(".evidence-hidden").count() == 0
-    assert page.locator(".evidence-heads [data-weight]").count() == len(weights)
+    assert len(page.locator(".evidence-heads [data-weights]").evaluate_all(ticks)) == len(weights)
     page.keyboard.press("h")
     assert not page.locator(".evidence svg").is_visible()
 
@@ -362,7 +365,7 @@ def test_projections_match_the_model(sentence, model):
     for kind, token in tokens.items():
         numbers = page.evaluate("name => { const bytes = Uint8Array.from(atob(JSON.parse(document.getElementById('page').textContent)[name]), c => c.charCodeAt(0)); return [...new Float32Array(bytes.buffer)]; }", kind)
         mine = np.array(numbers, np.float32).reshape(-1, heads, len(data["tokens"]), head_size)[layer, head, token]
-        spoken = page.locator(f'[data-cell^="project {kind} "] .spoken').all_text_contents()
+        spoken = page.locator(f'[data-cell^="project {kind} "]').evaluate_all("cells => cells.map(one => one.ariaLabel)")
         assert spoken == [styled(x, TWO) for x in mine]
         page.locator(f'[data-cell="project {kind} 3"]').click()
         text = page.locator(".projection .expand .sum").inner_text()

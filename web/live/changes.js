@@ -93,7 +93,7 @@ export function mark_earlier(old, row) {
     for (const mark of cell.querySelectorAll(".earlier")) mark.remove();
     const was = earlier?.[key] ?? NaN;
     if (Number.isNaN(was) || cell.classList.contains("not-yet") || cell.classList.contains("covered")) continue;
-    const mark = el("i", { class: "earlier", title: `before: ${styled_number(was, two_decimals)}` });
+    const mark = el("i", { class: "earlier", "data-own": true, title: `before: ${styled_number(was, two_decimals)}` });
     mark.style.setProperty("--at", String(Math.min(1, was / end)));
     cell.append(mark);
   }

@@ -17,6 +17,7 @@ import { about, model_answers } from "./model.js";
 import { change_text, earlier_weights, mark_earlier } from "./changes.js";
 import { follow, places_of, words_in } from "./words.js";
 import { link_of, read_link } from "./link.js";
+import { patch, patch_children } from "./patch.js";
 import { sentence_line } from "./sentence_line.js";
 import { digits_note } from "./digits.js";
 
@@ -104,11 +105,13 @@ export function open_sentence() {
   own_hooks.header = (a, above, below) => {
     // The words are measured before the rest of the page changes, and the page is laid out once.
     if (header.isConnected) draw_line();
-    slots.top.replaceChildren(...above.slice(0, 1));
-    slots.above.replaceChildren(...above.slice(1));
-    slots.below.replaceChildren(...below);
+    patch_children(slots.top, above.slice(0, 1));
+    patch_children(slots.above, above.slice(1));
+    patch_children(slots.below, below);
     return header;
   };
+  // What is below the row has listeners of its own numbers, and is replaced.
+  own_hooks.place = (old, part, patches) => patches && old !== undefined && old !== part && /^(views|figure row-section)$/.test(part.className) && patch(old, part);
   own_hooks.drawn = drawn;
   own_hooks.foot = () => (about.model === "" ? null : digits_note(about, current().data.text));
   own_hooks.record = () => changed_wish();
@@ -157,12 +160,14 @@ export function open_sentence() {
   /** A key's row gets a button that hides its word. @param {Element} head */
   function add_switch(head) {
     const cell = head.parentElement?.querySelector("[data-cell]");
-    if (!ready || !(cell instanceof HTMLElement) || head.querySelector(".hide-key")) return;
+    if (!ready || !(cell instanceof HTMLElement)) return;
     const word = Number(cell.dataset.cell?.split(" ")[1]);
     const { sentence } = current();
     const hidden = wanted.hidden.includes(word);
     const label = `${hidden ? "show" : "hide"} ${shown(sentence?.labels[word] ?? "")} (x)`;
-    head.append(el("button", { type: "button", class: "hide-key", tabindex: -1, title: label, "aria-label": label, "data-hide": word, click: () => toggle(word) }, hidden ? "show" : "hide"));
+    const old = head.querySelector(".hide-key");
+    const button = el("button", { type: "button", class: "hide-key", "data-own": true, tabindex: -1, title: label, "aria-label": label, "data-hide": word, click: () => toggle(word) }, hidden ? "show" : "hide");
+    if (!old || !patch(old, button)) head.append(button);
   }
 
   /** Remembers the row before the first of several changes. */

@@ -4,7 +4,7 @@
 // costs no more than its cell, and the focus and a number that is being typed stay. Elements keep their listeners: what
 // depends on more than names and indices (the foot, pictures, tables with other cells) is replaced as a whole.
 //
-// Read next: document.js.
+// What the live page adds to a part by itself (data-own) stays. Read next: numbers_view.js, live.js.
 
 /** @param {Element} table */
 function cells_named(table) {
@@ -21,13 +21,16 @@ function is_other(old, fresh) {
 function patch_attributes(old, fresh) {
   const roving = old.hasAttribute("data-cell") || old.getAttribute("role") === "spinbutton";
   const editing = old.classList.contains("editing");
-  for (const { name } of [...old.attributes]) if (!fresh.hasAttribute(name) && name !== "style" && !(roving && name === "tabindex")) old.removeAttribute(name);
-  for (const { name, value } of [...fresh.attributes]) {
-    if (name !== "style" && !(roving && name === "tabindex") && old.getAttribute(name) !== value) old.setAttribute(name, value);
-  }
-  if (editing) old.classList.add("editing");
   // The policy of the page allows styles of objects, not attributes.
-  if (old instanceof HTMLElement && fresh instanceof HTMLElement && old.style.cssText !== fresh.style.cssText) old.style.cssText = fresh.style.cssText;
+  const put = (/** @type {string} */ name, /** @type {string | null} */ value) => {
+    if ((roving && name === "tabindex") || old.getAttribute(name) === value) return;
+    if (name === "style") /** @type {HTMLElement} */ (old).style.cssText = value ?? "";
+    else if (value === null) old.removeAttribute(name);
+    else old.setAttribute(name, value);
+  };
+  for (const name of old.getAttributeNames()) if (!fresh.hasAttribute(name)) put(name, null);
+  for (const name of fresh.getAttributeNames()) put(name, fresh.getAttribute(name));
+  if (editing) old.classList.add("editing");
 }
 
 /**
@@ -43,17 +46,28 @@ export function patch(old, fresh) {
     if (old.nodeValue !== fresh.nodeValue) old.nodeValue = fresh.nodeValue;
     return true;
   }
+  // Most lines of a table stay as they are.
+  if (["TR", "P", "svg"].includes(old.nodeName) && old.isEqualNode(fresh)) return true;
   if (is_other(old, fresh)) return false;
   patch_attributes(old, fresh);
-  const [kept, made] = [[...old.childNodes], [...fresh.childNodes]];
   if (old.classList.contains("editing")) {
-    if (kept[0] && made[0]) patch(kept[0], made[0]);
+    if (old.firstChild && fresh.firstChild) patch(old.firstChild, fresh.firstChild);
   } else {
-    for (const [i, child] of made.entries()) {
-      if (kept[i] === undefined) old.append(child);
-      else if (!patch(kept[i], child)) old.replaceChild(child, kept[i]);
-    }
-    for (const child of kept.slice(made.length)) old.removeChild(child);
+    patch_children(old, [...fresh.childNodes]);
   }
   return true;
+}
+
+/**
+ * Makes the children of `old` equal to others.
+ * @param {Element} old
+ * @param {Node[]} made
+ */
+export function patch_children(old, made) {
+  const kept = [...old.childNodes].filter((child) => !(child instanceof HTMLElement && "own" in child.dataset));
+  for (const [i, child] of made.entries()) {
+    if (kept[i] === undefined) old.append(child);
+    else if (!patch(kept[i], child)) old.replaceChild(child, kept[i]);
+  }
+  for (const child of kept.slice(made.length)) old.removeChild(child);
 }

@@ -11,6 +11,7 @@
 // Read next: words.js, live.js, sentence_figure.js.
 import { styled_number } from "../numbers.js";
 import { el, shown, svg, word } from "../elements.js";
+import { patch, patch_children } from "./patch.js";
 import { draw_arcs, most_large, most_with_arcs, special_switch } from "../sentence_figure.js";
 
 /** @typedef {import("../attention.js").Attention} Attention */
@@ -47,6 +48,8 @@ export function sentence_line({ text, edited, set }) {
   /** @type {Picture | null} */
   let picture = null;
   let composing = false;
+  /** The special tokens that were drawn. */
+  let tokens_drawn = "";
 
   /** @param {number} offset of the text @returns {[Node, number]} */
   const node_at = (offset) => {
@@ -114,8 +117,11 @@ export function sentence_line({ text, edited, set }) {
     "data-focus": `word ${i}`, "data-word": i, "aria-pressed": String(i === of.state.query), "aria-label": `${shown(of.a.key_labels[i])} ${share_text(of, i)}`.trim(), click: () => chosen(i) },
   content, el("span", { class: "share", "aria-hidden": "true" }, share_text(of, i)));
 
-  /** Places everything by the rectangles of the words; all are measured before anything is changed. */
-  const place = () => {
+  /**
+   * Places everything by the rectangles of the words; all are measured before anything is changed.
+   * @param {() => void} [change] more to change then
+   */
+  const place = (change) => {
     if (!picture || !element.isConnected) return;
     const { a, weights, earlier, state, spans } = picture;
     const box = words.getBoundingClientRect();
@@ -130,10 +136,12 @@ export function sentence_line({ text, edited, set }) {
     const em = parseFloat(getComputedStyle(words).fontSize);
     const below = parseFloat(getComputedStyle(shares).fontSize) * 1.3 + 3;
     const height = words.scrollHeight;
+    const special_words = words.querySelectorAll(".specials .word");
+    const specials = specials_of(picture);
     for (let i = 0; i < a.num_keys; ++i) {
       const span = spans[i];
       const of_text = span === null ? null : range_of_span(span);
-      const own = of_text ? of_text.getClientRects()[0] : words.querySelector(`.specials [data-word="${i}"] .word`)?.getBoundingClientRect();
+      const own = of_text ? of_text.getClientRects()[0] : special_words[specials.indexOf(i)]?.getBoundingClientRect();
       if (!own || own.width === 0) continue;
       if (of_text) ranges[i] = of_text;
       const [top, bottom] = [own.top - box.top + scrolled, own.bottom - box.top + scrolled + below];
@@ -148,20 +156,26 @@ export function sentence_line({ text, edited, set }) {
       button.style.minWidth = `${own.width.toFixed(1)}px`;
       buttons.push(button);
     }
+    change?.();
     const focused = document.activeElement instanceof HTMLElement && shares.contains(document.activeElement) ? document.activeElement.dataset.word : undefined;
-    shares.replaceChildren(...buttons);
+    patch_children(shares, buttons);
     if (focused !== undefined) buttons.find((one) => one.dataset.word === focused)?.focus({ preventScroll: true });
     mark("query-word", ranges[state.query] ? [ranges[state.query]] : []);
     mark("hidden-words", state.covered ? [] : ranges.filter((_, i) => a.hidden(state.head, state.query, i) && !a.later?.(state.query, i)));
-    lines.replaceChildren();
-    if (state.covered || weights.length > most_with_arcs) return;
-    const places = { anchors, lines: rows, width: box.width, height, em };
-    draw_arcs(words, lines, weights, state.query, places);
-    if (!earlier) return;
-    const ghosts = svg("svg", { class: "earlier" });
-    draw_arcs(words, ghosts, earlier.map((was, i) => (Math.abs(was - weights[i]) >= least_change ? was : 0)), state.query, places);
-    lines.append(ghosts);
+    const fresh = svg("svg", { class: "lines", "aria-hidden": "true" });
+    if (!state.covered && weights.length <= most_with_arcs) {
+      const places = { anchors, lines: rows, width: box.width, height, em };
+      draw_arcs(words, fresh, weights, state.query, places);
+      if (earlier) {
+        const ghosts = svg("svg", { class: "earlier" });
+        draw_arcs(words, ghosts, earlier.map((was, i) => (Math.abs(was - weights[i]) >= least_change ? was : 0)), state.query, places);
+        fresh.append(ghosts);
+      }
+    }
+    patch(lines, fresh);
   };
+  /** The special tokens that are drawn. @param {Picture} of */
+  const specials_of = ({ a, state }) => Array.from({ length: a.num_keys }, (_, i) => i).filter((i) => a.special?.[i] && !state.no_special);
   /** Colours words without an element of their own, where the browser can. @param {string} name @param {Range[]} ranges */
   const mark = (name, ranges) => {
     if ("highlights" in CSS && typeof Highlight === "function") CSS.highlights.set(name, new Highlight(...ranges));
@@ -196,14 +210,22 @@ export function sentence_line({ text, edited, set }) {
       const { a, state, weights } = of;
       words.classList.toggle("many", weights.length > most_large);
       words.classList.toggle("has-arcs", weights.length <= most_with_arcs);
-      const specials = Array.from({ length: a.num_keys }, (_, i) => i).filter((i) => a.special?.[i] && !state.no_special);
+      const specials = specials_of(of);
       const special = (/** @type {number} */ i) => button_of(of, i, "special", word(a.key_labels[i], i === state.query ? "query" : ""));
       const held = document.activeElement instanceof HTMLElement && document.activeElement.closest(".specials") ? document.activeElement.dataset.word : undefined;
-      marks.replaceChildren(...[special_switch(a, weights, state, set)].filter((one) => one !== null));
-      const first_word = of.spans.findIndex((one) => one !== null);
-      before.replaceChildren(...specials.filter((i) => i < Math.max(first_word, 1)).map(special));
-      after.replaceChildren(...specials.filter((i) => i >= Math.max(first_word, 1)).map(special));
-      place();
+      const first_word = Math.max(of.spans.findIndex((one) => one !== null), 1);
+      const [leading, trailing] = [specials.filter((i) => i < first_word), specials.filter((i) => i >= first_word)];
+      const change = () => {
+        patch_children(marks, [special_switch(a, weights, state, set)].filter((one) => one !== null));
+        patch_children(before, leading.map(special));
+        patch_children(after, trailing.map(special));
+      };
+      // The widths of the same tokens are as they were.
+      const tokens = JSON.stringify([leading, trailing].map((side) => side.map((i) => a.key_labels[i])));
+      const is_same = tokens === tokens_drawn && element.isConnected;
+      tokens_drawn = tokens;
+      if (!is_same) change();
+      place(is_same ? change : undefined);
       const again = held === undefined ? null : words.querySelector(`.specials [data-word="${held}"]`);
       if (again instanceof HTMLElement) again.focus({ preventScroll: true });
     },
