@@ -33,7 +33,6 @@ constexpr const char* kExampleText = "he sat on the bank of the river";
 constexpr const char* kExampleWord = "bank";
 constexpr const char* kFirstLesson = "three-words";
 constexpr std::size_t kPieceBytes = 3 << 18;  // 2^20 characters of base 64
-constexpr std::size_t kLeastSaved = 75;       // of 1000 bytes: a piece that is compressed less is read faster as it is
 
 struct LiveArguments {
   std::string text, query, output, site;
@@ -42,10 +41,11 @@ struct LiveArguments {
 
 struct Weights {
   std::string_view name;
-  const char* model;  // nullptr: none
+  const char* model;        // nullptr: none
+  std::size_t least_saved;  // of 1000 bytes: unpacking a piece that is compressed less is not worth its time
 };
-constexpr std::array kWeights = {Weights{"int8", "minilm-int8"}, Weights{"f16", "minilm-f16"},
-                                 Weights{"f32", kPulledModel}, Weights{"none", nullptr}};
+constexpr std::array kWeights = {Weights{"int8", "minilm-int8", 110}, Weights{"f16", "minilm-f16", 75},
+                                 Weights{"f32", kPulledModel, 75}, Weights{"none", nullptr, 0}};
 
 const Weights& weights_named(const std::string& name) {
   const auto found =
@@ -107,12 +107,13 @@ void write_page(const LiveArguments& arguments, LivePage& page) {
     files.write(files.add(path), bytes, count);
   };
   if (!arguments.output.empty()) {
+    const std::size_t least_saved = weights_named(arguments.weights).least_saved;
     std::deque<std::string> compressed;
     for (LiveFile& file : page.files) {
       for (std::span<const std::byte> rest = file.bytes; !rest.empty();) {
         const std::span<const std::byte> piece = rest.first(std::min(kPieceBytes, rest.size()));
         compressed.push_back(gzip(piece, Z_DEFAULT_COMPRESSION));
-        const bool is_compressed = compressed.back().size() * 1000 <= piece.size() * (1000 - kLeastSaved);
+        const bool is_compressed = compressed.back().size() * 1000 <= piece.size() * (1000 - least_saved);
         file.pieces.push_back({is_compressed ? std::as_bytes(std::span(compressed.back())) : piece, is_compressed});
         rest = rest.subspan(piece.size());
       }
