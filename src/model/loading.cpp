@@ -131,6 +131,18 @@ PackedLinear<float> pack_side_by_side(const char* operation, std::span<const Ten
                                       const Runtime& runtime) {
   Index columns = 0;
   for (const auto& matrix : matrices) columns += matrix.shape[1];
+  const Index inputs = matrices.front().shape[0];
+  const auto has_whole_columns = [&](const TensorView<const float, 2>& matrix) {
+    return matrix.strides[0] == 1 && matrix.strides[1] == inputs;
+  };
+  if (std::all_of(matrices.begin(), matrices.end(), has_whole_columns)) {
+    std::vector<float> joined;
+    joined.reserve(static_cast<std::size_t>(inputs * columns));
+    for (const auto& matrix : matrices)
+      joined.insert(joined.end(), matrix.pointer(0, 0), matrix.pointer(0, 0) + matrix.size());
+    throw_if_stopped(runtime.stop, operation);
+    return PackedLinear<float>(TensorView<const float, 2>(joined.data(), {inputs, columns}, {1, inputs}), runtime);
+  }
   Tensor<float, 2> joined({matrices.front().shape[0], columns});
   Index first = 0;
   for (const auto& matrix : matrices) {
