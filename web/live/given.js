@@ -7,7 +7,7 @@
 import { style_for } from "../numbers.js";
 import { el, shown } from "../elements.js";
 import { matrix_table } from "../steps_figure.js";
-import { matrix_names, numbers_of, shape_of } from "./inputs.js";
+import { generators_of, matrix_names, numbers_of, seed, seeds_of, shape_of } from "./inputs.js";
 
 /** @typedef {import("../explanation.js").Explanation} Explanation */
 
@@ -32,7 +32,12 @@ export function save_buttons(what, label) {
 export function given_tables(input, state, actions) {
   const by_columns = input.layout === "columns";
   const e = /** @type {Explanation} */ (/** @type {any} */ ({ tokens: input.tokens ?? [], focus: null, by_columns }));
-  return el("div", { class: "given-matrices" }, ...matrix_names(input).map((name) => {
+  const seeds = Float64Array.from(seeds_of(input));
+  const drawn = generators_of(input).map((steps) => steps.map((i) => input.steps[i].result).join(", "));
+  const plain = { name: "", extent: "" };
+  const table_of_seeds = () => matrix_table({ e, matrix: { heads: 1, rows: 1, columns: seeds.length, has_heads: false, numbers: seeds, hidden: null, kept_rows: null, kept_columns: null },
+    style: { digits: 0, scientific: false }, row_axis: { ...plain, count: 1, labels: [seed] }, column_axis: { ...plain, count: seeds.length, labels: drawn }, title: "", head: 0, step: null, state, exact: [], given: { name: seed, place: "given" } }, () => undefined).element;
+  return el("div", { class: "given-matrices" }, seeds.length === 0 ? null : el("figure", { class: "given-matrix" }, el("figcaption", {}, "drawn at random from"), table_of_seeds()), ...matrix_names(input).map((name) => {
     const { heads, rows, columns, has_heads } = shape_of(input[name]);
     const numbers = Float64Array.from(numbers_of(input[name]));
     const matrix = { heads, rows, columns, has_heads, numbers, hidden: null, kept_rows: null, kept_columns: null };

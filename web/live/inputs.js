@@ -12,6 +12,9 @@
 const settings_of_input = ["schema", "title", "citation", "tokens", "key_tokens", "errata", "names", "notes", "expected", "steps", "compare",
   "layout", "scale", "causal", "softmax", "softmax_base", "heads", "dtype", "query", "digits"];
 
+/** The name of the row of seeds in a place. */
+export const seed = "seed";
+
 /** The names of the matrices, in their order. @param {any} input @returns {string[]} */
 export function matrix_names(input) {
   return Object.keys(input).filter((name) => !settings_of_input.includes(name) && Array.isArray(input[name]));
@@ -24,8 +27,33 @@ export function shape_of(matrix) {
   return { heads: matrix.length, rows: matrix[0].length, columns: matrix[0][0].length, has_heads: true };
 }
 
+const drawing = ["torch_normal", "torch_uniform", "scale_statistics"];
+
+/**
+ * The random generators of a lesson: for each, the steps that draw from it. A step with operands draws after them.
+ * @param {any} input
+ * @returns {number[][]}
+ */
+export function generators_of({ steps = [] }) {
+  /** @type {number[][]} */
+  const found = [];
+  for (const [i, { operation, operands = [] }] of steps.entries()) {
+    if (!drawing.includes(operation)) continue;
+    const earlier = found.find((indices) => indices.some((one) => steps[one].result === operands[0]));
+    if (earlier) earlier.push(i);
+    else found.push([i]);
+  }
+  return found;
+}
+
+/** The seed of each generator. @param {any} input @returns {number[]} */
+export function seeds_of(input) {
+  return generators_of(input).map(([first]) => input.steps[first].numbers[0]);
+}
+
 /** The row of a number. @param {any} input @param {Place} place @returns {InputNumber[] | undefined} */
 function row_of(input, { name, head, row }) {
+  if (name === seed && head === 0 && row === 0 && seeds_of(input).length > 0) return seeds_of(input);
   const matrix = matrix_names(input).includes(name) ? input[name] : undefined;
   if (matrix === undefined) return undefined;
   const { has_heads } = shape_of(matrix);
@@ -41,6 +69,8 @@ export function number_in(input, place) {
 
 /** @param {any} input @param {Place} place @param {number} x */
 export function set_number(input, place, x) {
+  const drawn = place.name === seed ? generators_of(input)[place.column] : undefined;
+  if (drawn) input.steps = input.steps.map((/** @type {any} */ step, /** @type {number} */ i) => (drawn.includes(i) ? { ...step, numbers: [x, ...step.numbers.slice(1)] } : step));
   const row = row_of(input, place);
   if (row && place.column < row.length) row[place.column] = input_number(x);
 }
