@@ -10,6 +10,7 @@ import random
 import numpy as np
 import pytest
 
+from cut_off import check_nothing_is_cut_off
 from program import environment, succeed
 
 GENERIC = {**environment(), "REGARD_FORCE_ISA": "generic"}
@@ -140,6 +141,8 @@ def test_given_cells_are_the_numbers_of_the_input(live):
         assert cells
         for at, spoken, text in cells:
             head, row, column, name = at.split(" ", 3)
+            if name == "seed":
+                continue
             matrix = value[name]
             x = matrix[int(row)][int(column)] if isinstance(matrix[0], list) else matrix[int(column)]
             assert float(spoken) == x and agrees(text, x), (lesson, at)
@@ -170,6 +173,36 @@ def test_a_random_edit_gives_the_numbers_of_explain(live, lesson):
     settle(page)
     check_steps(page, json.loads(succeed("lesson", lesson, "--json", env=GENERIC)))
     assert page.locator(".changed, td.edited").count() == 0 and "cell=" not in page.url
+
+
+def test_the_seeds_of_a_lesson_are_given_numbers(live):
+    page = live("#lesson=roles")
+    assert page.locator('.given[data-focus^="given given"][data-focus$=" seed"]').all_inner_texts() == ["123", "789"]
+    type_number(page, given(page, "seed", 0, 0), "7")
+    given(page, "seed", 0, 1).focus()
+    page.keyboard.press("ArrowDown")
+    settle(page)
+    value = exported("roles")
+    for step in value["steps"]:
+        if step["operation"].startswith("torch_"):
+            step["numbers"][0] = {123: 7, 789: 788}[step["numbers"][0]]
+    check_steps(page, explained(value))
+    assert page.locator(".terminal code").inner_text() == "regard explain --input roles.json"
+    assert "cell=seed%2C0%2C0%2C0%2C7" in page.url and "cell=seed%2C0%2C0%2C1%2C788" in page.url
+    type_number(page, given(page, "seed", 0, 0), "1.5")
+    page.wait_for_selector(".live-message:not([hidden])")
+    assert "a whole number from 0 to 4294967295" in page.locator(".live-message").inner_text()
+    # The last picture stays.
+    assert given(page, "seed", 0, 0).inner_text() == "7"
+    check_steps(page, explained(value))
+    # One generator draws every matrix of this lesson, in each layout.
+    page = live("#lesson=from-seed&cell=seed,0,0,0,5&layout=columns")
+    assert [text.rpartition(" ")[2] for text in page.locator(".given").all_inner_texts()] == ["5"]
+    value = exported("from-seed", "--layout", "columns")
+    for step in value["steps"]:
+        if step["operation"] == "torch_normal":
+            step["numbers"][0] = 5
+    check_steps(page, explained(value))
 
 
 def test_changed_cells_name_the_number_of_the_lesson(live):
@@ -518,3 +551,11 @@ def test_an_edit_is_drawn_in_place(live):
     kept = page.evaluate("() => window.tables.filter(table => table.isConnected).length / window.tables.length")
     assert kept == 1
     assert page.evaluate("() => document.activeElement.parentElement.dataset.given") == "0 0 1 X"
+
+
+@pytest.mark.parametrize("address", ["#lesson=three-words", "#lesson=from-seed&cell=seed,0,0,0,4294967295", "#lesson=learning&cell=X,0,0,0,1.25", "#lessons",
+    '#matrices={"Q":[[1,2],[3,4]],"K":[[1,0],[0,1]],"V":[[1,2,3],[4,5,600000]]}'])
+def test_nothing_is_cut_off_at_400_percent(live, address):
+    page = live(address, width=320, height=200, device_scale_factor=4)
+    page.wait_for_timeout(1000)
+    check_nothing_is_cut_off(page)

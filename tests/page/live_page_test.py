@@ -7,6 +7,7 @@ import json
 import pytest
 
 from compare_page_test import figures
+from cut_off import check_nothing_is_cut_off
 from live_page import write_live_page
 from program import environment, succeed
 from sentence_model import make_folder
@@ -299,3 +300,11 @@ def test_the_page_never_scrolls_sideways(live, width, height):
     page.keyboard.type(" at dawn in the embeddings")
     wait_for_text(page, TEXT + " at dawn in the embeddings")
     assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+
+
+@pytest.mark.parametrize("step", ["project", "mix"])
+def test_nothing_is_cut_off_at_400_percent(live, step):
+    page = live(f"#text=she put her money in the bank&second={TEXT}&query=7&step={step}".replace(" ", "%20"), width=320, height=200, device_scale_factor=4)
+    page.wait_for_selector(".comparison")
+    page.wait_for_timeout(1000)
+    check_nothing_is_cut_off(page)

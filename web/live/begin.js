@@ -2,7 +2,8 @@
 //
 // The last module of a live page: it opens the view of the address, and follows the address from view to view.
 // Read next: views.js, live.js, numbers_view.js.
-import { current, draw, hooks } from "../page.js";
+import { current, hooks } from "../subject.js";
+import { draw } from "../page.js";
 import { open_sentence } from "./live.js";
 import { open_numbers } from "./numbers_view.js";
 import { view_of, views_line } from "./views.js";

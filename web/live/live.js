@@ -11,11 +11,13 @@
 import { el, shown } from "../elements.js";
 import { address_of, read_address } from "../state.js";
 import { weights_of } from "../attention.js";
-import { current, draw, hooks, set, show } from "../page.js";
+import { current, hooks, set } from "../subject.js";
+import { draw, show } from "../page.js";
 import { addresses, static_hooks, views_line } from "./views.js";
 import { about, model_answers } from "./model.js";
 import { change_text, earlier_weights, mark_earlier } from "./changes.js";
-import { follow, places_of, words_in } from "./words.js";
+import { follow, words_in } from "./words.js";
+import { choose_shown, choose_text, follow_edit, hidden_words, quoted_argument, row_shown, sentence_request, spans_of, wanted } from "./wanted.js";
 import { link_of, read_link } from "./link.js";
 import { patch, patch_children } from "./patch.js";
 import { sentence_line } from "./sentence_line.js";
@@ -27,33 +29,7 @@ import { digits_note } from "./digits.js";
 
 const pause = 700;  // milliseconds without a key press, after which the page speaks
 const most_tested = 26;  // words, of which each is hidden by itself after a pause
-const most_certain = 500;  // words; a longer text may be truncated
 const patience = 120;  // milliseconds until a choice is drawn without the core's answer
-
-/**
- * What the reader wants to see. Words are indices into the core's words of the text.
- * @type {{text: string, second: string, query: number | null, head: number | null, hidden: number[]}}
- */
-const wanted = { text: "", second: "", query: null, head: null, hidden: [] };
-
-/** @param {any} data */
-function spans_of(data) {
-  return places_of(data.text, data.words);
-}
-
-/** @param {any} data @param {any} page @returns {number[]} */
-function hidden_words(data, page) {
-  return data.words.flatMap((/** @type {any} */ w, /** @type {number} */ i) => (w.tokens.some((/** @type {number} */ t) => page.hidden_tokens.includes(t)) ? [i] : []));
-}
-
-/** The row shown, to be compared with later ones. @returns {Row | null} */
-function row_shown() {
-  const { data, sentence, state } = current();
-  if (!sentence) return null;
-  return { text: data.text, spans: spans_of(data), labels: data.words.map((/** @type {any} */ w) => w.name),
-    hidden: data.words.map((/** @type {any} */ _, /** @type {number} */ i) => sentence.attention.hidden(state.head, state.query, i)),
-    weights: weights_of(sentence.attention, state.head, state.query) };
-}
 
 /** The view of a sentence. */
 export function open_sentence() {
@@ -70,10 +46,6 @@ export function open_sentence() {
   let patient = 0;
   let compared = "";
   let last_drawn = 0;
-  /** The last text that was not empty, and its words. @type {{text: string, spans: (Span | null)[]}} */
-  let last = { text: "", spans: [] };
-  /** The text of the word that was chosen. */
-  let wish = "";
   /** @type {ReturnType<typeof model_answers>} */
   let answers = { ask: () => undefined, withdraw: () => false, pending: () => false };
 
@@ -99,7 +71,7 @@ export function open_sentence() {
   const hint = () => say(first.sentence?.causal ? "Type a text. Click a token to choose it; x, or “hide” in its row, hides it."
     : "Type your own sentence. Click a word to choose it; x, or “hide” in its row, hides it.");
 
-  /** @type {Partial<import("../page.js").Hooks>} */
+  /** @type {Partial<import("../subject.js").Hooks>} */
   const own_hooks = {};
   own_hooks.top = () => [views_line("sentence", true)];
   own_hooks.header = (a, above, below) => {
@@ -117,9 +89,7 @@ export function open_sentence() {
   own_hooks.record = () => changed_wish();
   own_hooks.takes = (change_of_state) => {
     if (!("query" in change_of_state || "head" in change_of_state)) return false;
-    const { state } = current();
-    [wanted.query, wanted.head] = [state.query, state.head];
-    wish = current().data.words[state.query]?.text ?? wish;
+    choose_shown();
     before = null;
     if (!ready) return false;
     ask();
@@ -203,42 +173,9 @@ export function open_sentence() {
   function edited(text) {
     if (text === wanted.text) return;
     begin_change();
-    const { data } = current();
-    if (wanted.text.trim() !== "") last = { text: wanted.text, spans: wanted.text === data.text ? spans_of(data) : in_core(words_in(wanted.text), data) };
-    wanted.text = text;
-    const spans = in_core(words_in(text), data);
-    if (text.trim() !== "") {
-      if (wanted.query !== null) wanted.query = query_after(wanted.query, spans);
-      wanted.hidden = wanted.hidden.map((word) => word_after(word, spans, false)).filter((word) => word >= 0);
-    }
+    follow_edit(text);
     ask();
     changed_wish();
-  }
-
-  /**
-   * Where a word of the last text is in the text wanted now, or -1; special tokens are counted from the nearer end.
-   * @param {number} word @param {(Span | null)[]} spans @param {boolean} nearest
-   */
-  function word_after(word, spans, nearest) {
-    const span = last.spans[word] ?? null;
-    if (span !== null) return follow(span, last.text, wanted.text, spans, nearest);
-    return Math.max(0, word * 2 < last.spans.length ? Math.min(word, spans.length - 1) : spans.length - (last.spans.length - word));
-  }
-
-  /** The query stays the same word. If that is deleted, the nearest takes its place until it is back. @param {number} query @param {(Span | null)[]} spans */
-  function query_after(query, spans) {
-    const own = word_after(query, spans, false);
-    if (own >= 0 && (last.spans[query] ?? null) !== null && last.spans[query]?.text === wish) wish = spans[own]?.text ?? wish;
-    const back = own < 0 || spans[own]?.text !== wish ? spans.findIndex((one) => one?.text === wish) : -1;
-    if (back >= 0) return back;
-    return own >= 0 ? own : Math.max(0, word_after(query, spans, true));
-  }
-
-  /** Words of a text among those of the core, which adds special tokens at both ends. @param {Span[]} spans @param {any} data @returns {(Span | null)[]} */
-  function in_core(spans, data) {
-    const leading = data.words.findIndex((/** @type {any} */ w) => !w.special);
-    const trailing = [...data.words].reverse().findIndex((/** @type {any} */ w) => !w.special);
-    return [...Array(Math.max(leading, 0)).fill(null), ...spans, ...Array(Math.max(trailing, 0)).fill(null)];
   }
 
   /** @param {number} word */
@@ -248,18 +185,6 @@ export function open_sentence() {
     wanted.hidden = wanted.hidden.includes(word) ? wanted.hidden.filter((one) => one !== word) : [...wanted.hidden, word];
     ask();
     changed_wish();
-  }
-
-  /** A word's name for the core; undefined if it cannot be named before the core has seen the text. @param {number} word @returns {string | undefined} */
-  function name_of(word) {
-    const { data } = current();
-    const known = data.text === wanted.text ? data.words[word] : undefined;
-    if (known) return known.name.startsWith("@") ? `@${known.tokens[0]}` : known.name;
-    const spans = in_core(words_in(wanted.text), data);
-    const text = spans[word]?.text;
-    if (text === undefined) return word === 0 ? "@0" : data.words.at(-1).special ? data.words.at(-1).name : undefined;
-    const same = [...spans.keys()].filter((i) => spans[i]?.text === text);
-    return text.startsWith("@") || spans.length > most_certain ? undefined : same.length > 1 ? `${text}#${same.indexOf(word)}` : text;
   }
 
   function ask() {
@@ -277,17 +202,8 @@ export function open_sentence() {
 
   /** @param {boolean} quick */
   function ask_core(quick) {
-    const { sentence } = current();
-    const heads = sentence?.heads ?? 1;
-    const { text, query, head } = wanted;
-    const hide = wanted.hidden.map(name_of).filter((name) => name !== undefined);
-    /** @type {any} */
-    const request = { do: "sentence", text, hide, ...(quick ? { quick } : {}) };
-    const name = query === null ? undefined : name_of(query);
-    if (name !== undefined) request.query = name;
-    if (head !== null) [request.layer, request.head] = [Math.floor(head / heads), head % heads];
-    request.command = ["regard explain --model", about.model, quoted_argument(text), ...(name === undefined ? [] : ["--query", quoted_argument(name)]),
-      ...(head === null ? [] : ["--layer", request.layer, "--head", request.head]), ...hide.flatMap((name) => ["--hide", quoted_argument(name)])].join(" ");
+    const { text } = wanted;
+    const request = sentence_request(quick);
     answers.ask({ kind: "sentence", request, failed, then: (answer) => arrived(answer, text, quick) });
   }
 
@@ -382,7 +298,7 @@ export function open_sentence() {
     wanted.second = second.value = link.second;
     wanted.hidden = link.text === null && link.hidden.length === 0 && !ready ? hidden_words(first.data, first.page) : link.hidden;
     wanted.query = own.query ?? (link.text === null ? first.page.focus.word : null);
-    wish = first.data.words[first.page.focus.word].text;
+    choose_text(first.data.words[first.page.focus.word].text);
     wanted.head = own.head ?? (link.text === null ? current().state.head : null);
     line.replace(wanted.text);
   }
@@ -445,9 +361,4 @@ export function open_sentence() {
 /** @param {string} word @param {string} text */
 function occurrences(word, text) {
   return words_in(text).filter((one) => one.text.toLowerCase() === word.toLowerCase()).length;
-}
-
-/** One argument of a command line. @param {string} text */
-function quoted_argument(text) {
-  return /^[\w@#.,:+-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 }

@@ -7,54 +7,35 @@
 //     own matrices ───┴▶ + edits + switches = input ─▶ core ─▶ page: the lesson's numbers as titles, the document's beside
 //                                                        └ an error ─▶ one line; the last good picture stays
 //
-// Read next: inputs.js, cells.js, switches.js, own_matrices.js.
+// Read next: numbers.js, inputs.js, cells.js, switches.js, own_edits.js, saving.js.
 import { el, shown } from "../elements.js";
 import { attentions_of, finding_of } from "../attention.js";
 import { read_explanation } from "../explanation.js";
 import { address_of, read_address } from "../state.js";
-import { current, draw, hooks, is_drawing, show, step_at } from "../page.js";
+import { current, hooks } from "../subject.js";
+import { draw, is_drawing, show } from "../page.js";
 import { open_answers } from "./answers.js";
-import { copy_of, matrix_names, number_in, set_number, shape_of } from "./inputs.js";
+import { copy_of, matrix_names, number_in, seeds_of, set_number } from "./inputs.js";
+import { command_of, data_of_answer, input_of, is_complete, key_of_place, missing_of, own_numbers, told, transposed_edit } from "./numbers.js";
 import { numbers_address, read_numbers_address, without_usual } from "./numbers_link.js";
-import { mark_settings, options_of, set_setting, switches_line } from "./switches.js";
+import { mark_settings, switches_line } from "./switches.js";
 import { make_editable, listen_to_cells } from "./cells.js";
 import { mark_changed } from "./marks.js";
 import { patch } from "./patch.js";
-import { csv_of, file_name, json_of, save_file } from "./files.js";
 import { given_tables, save_buttons } from "./given.js";
 import { example_matrices, own_panel } from "./own_matrices.js";
-import { addresses, static_hooks, views_line } from "./views.js";
+import { own_edits } from "./own_edits.js";
+import { listen_to_saving } from "./saving.js";
+import { patches_of_steps } from "./steps_in_view.js";
+import { addresses, lesson_list, static_hooks, views_line } from "./views.js";
 
 /** @typedef {import("./inputs.js").Place} Place */
+/** @typedef {import("./numbers.js").Numbers} Numbers */
 /** @typedef {import("./numbers_link.js").Edit} Edit */
 /** @typedef {import("./switches.js").Switches} Switches */
 /** @typedef {import("./views.js").View} View */
 
 const rest_time = 700;  // milliseconds without a change, after which the page speaks
-const still = 120;  // milliseconds without a change, after which the steps out of view are drawn
-
-/**
- * A lesson, or own matrices if its name is "".
- * @typedef {object} Numbers
- * @property {string} lesson
- * @property {any} base the input without edits and switches
- * @property {Map<string, Edit>} edits of a lesson
- * @property {Switches} chosen
- * @property {import("./marks.js").Picture | null} own the lesson's own picture
- * @property {any} own_answer its data
- * @property {any} drawn the input of the picture, or null if there is none
- * @property {boolean} stale the picture is that of an earlier input
- */
-
-/** @param {Place} place */
-function key_of_place({ name, head, row, column }) {
-  return `${head} ${row} ${column} ${name}`;
-}
-
-/** The lesson's matrices with tokens on the other axis. @param {Edit} edit @returns {Edit} */
-function transposed_edit({ place, x }) {
-  return { x, place: place.name.startsWith("b_") ? place : { ...place, row: place.column, column: place.row } };
-}
 
 /** @param {boolean} has_sentence */
 export function open_numbers(has_sentence) {
@@ -74,8 +55,6 @@ export function open_numbers(has_sentence) {
   let num_files = 0;
   /** The lesson that is being opened. */
   let opening = "";
-  let round = 0;
-  let steps_waiting = 0;
   let resting = 0;
   let recording = 0;
   let spoken_about = "";
@@ -88,7 +67,12 @@ export function open_numbers(has_sentence) {
   let settings = el("p");
   const controls = el("section", { class: "controls", "aria-label": "settings" });
   controls.replaceChildren(settings, changes, terminal);
-  const panel = own_panel({ wrong, right, read_file, add: add_matrix, replace: replace_input, tokens: set_tokens });
+  const own = own_edits({ base: () => now?.base ?? {}, change: change_matrices, say: (text) => panel.say(text), wrong });
+  /** @type {ReturnType<typeof own_panel>} */
+  const panel = own_panel({ wrong, right, read_file, add: own.add, tokens: own.tokens, replace: (input) => {
+    if (now) now.chosen = {};
+    change_matrices(input);
+  } });
 
   /** @param {string} text */
   function wrong(text) {
@@ -99,38 +83,12 @@ export function open_numbers(has_sentence) {
     message.hidden = true;
     message.textContent = "";
   }
-  /** An error of the core, without where it is in a text that the reader does not see. @param {string} reason */
-  const told = (reason) => `${reason.slice(0, 1).toUpperCase()}${reason.slice(1)}`.replace(/^The numbers: (byte \d+: )?/, "").replace(/([^.])$/, "$1.");
 
   const answers = open_answers({ requests: [], with_model: false, ready: () => undefined, gone: (reason) => {
     wrong(`This page cannot compute (${reason}). Every figure works as in any page of regard.`);
   } });
 
   // The input and its picture.
-
-  /** @param {Numbers} of */
-  function input_of(of) {
-    const input = { ...of.base };
-    for (const name of matrix_names(input)) input[name] = copy_of(input[name]);
-    for (const { place, x } of of.edits.values()) set_number(input, place, x);
-    for (const [key, value] of Object.entries(of.chosen)) if (key !== "layout" || of.lesson === "") set_setting(input, key, value);
-    return input;
-  }
-
-  /** The command that prints the same numbers. @param {Numbers} of */
-  function command_of({ lesson, edits, chosen }) {
-    if (lesson === "") return "regard explain --input matrices.json";
-    if (edits.size > 0) return `regard explain --input ${lesson}.json`;
-    const layout = chosen.layout ? ` --layout ${chosen.layout}` : "";
-    const options = options_of(chosen, ["layout"]);
-    return options.length === 0 ? `regard lesson ${lesson}${layout}` : `regard lesson ${lesson}${layout} --export | regard explain --input - ${options.join(" ")}`;
-  }
-
-  /** What the page shows, from an answer that only this side reads. @param {import("./answers.js").Answer} answer */
-  const data_of_answer = ({ text }) => {
-    const { explanation, page, ...rest } = JSON.parse(text);
-    return { data: explanation, text: text.slice(text.indexOf(": ") + 2, text.indexOf(',\n"page": ')), page, comparison: null, rest };
-  };
 
   /** Asks for the picture of the numbers as they are now. */
   function compute() {
@@ -164,39 +122,10 @@ export function open_numbers(has_sentence) {
     good = made;
     document.documentElement.classList.remove("stale");
     show(answer, first ? { attention: undefined, head: undefined, query: undefined, step: 0, open: "", ...read_address(location.hash) } : {}, !first, !first);
-    if (!first) patch_steps(++round);
+    if (!first) steps.renew();
     clearTimeout(resting);
     resting = window.setTimeout(speak, rest_time);
     record();
-  }
-
-  /** The steps in view are drawn now, and the others a few at a time when no number moves; a later picture takes over. @param {number} mine */
-  function patch_steps(mine) {
-    const sections = [...document.querySelectorAll("main > .steps > .step")];
-    const seen = sections.filter((section) => {
-      const { top, bottom } = section.getBoundingClientRect();
-      return bottom > 0 && top < window.innerHeight;
-    });
-    /** @param {Element} section */
-    const renew = (section) => {
-      const fresh = step_at(Number(section.querySelector("h3")?.id.replace("step-", "")));
-      if (fresh && !place(section, fresh, true)) section.replaceWith(fresh);
-    };
-    for (const section of seen) renew(section);
-    const others = sections.filter((section) => !seen.includes(section));
-    steps_waiting = others.length;
-    const next = () => {
-      if (mine !== round || !active) return;
-      const begun = performance.now();
-      while (others.length > 0 && performance.now() - begun < 8) {
-        const section = others.shift();
-        if (section?.isConnected) renew(section);
-      }
-      steps_waiting = others.length;
-      if (steps_waiting > 0) setTimeout(next, 0);
-      else cells.restore();
-    };
-    setTimeout(next, still);
   }
 
   /** Own matrices that cannot be computed yet. @param {Numbers} of @param {any} input */
@@ -212,7 +141,7 @@ export function open_numbers(has_sentence) {
 
   /** After a pause: one sentence for screen readers. */
   function speak() {
-    if (is_drawing() || steps_waiting > 0 || answers.pending("numbers")) {
+    if (is_drawing() || steps.are_waiting() || answers.pending("numbers")) {
       resting = window.setTimeout(speak, 100);
       return;
     }
@@ -321,15 +250,8 @@ export function open_numbers(has_sentence) {
   function given_part(of) {
     const is_own = of.lesson === "";
     return el("section", { class: "figure given-section" }, el("h2", {}, is_own ? "The matrices" : "The given numbers"), el("div", { class: "body" },
-      given_tables(is_own ? of.base : of.drawn, current().state, { is_own, rename, remove, transpose }),
+      given_tables(is_own ? of.base : of.drawn, current().state, { is_own, ...own, rename: (name, to) => own.rename(name, to) || draw() }),
       el("p", { class: "caption" }, is_own ? "Click a number to change it, or drag it to the side. Everything together: " : "Everything together: ", save_buttons("input", "the whole input"))));
-  }
-  /** The list of lessons. */
-  function list() {
-    return [el("header", {}, el("h1", {}, "Change a number, and every later step follows"),
-      el("p", { class: "citation" }, "Each lesson is a document’s own computation, with its matrices. Every given number in it can be changed.")),
-    el("ul", { class: "lesson-list" }, ...lessons.map(({ name, title }) => el("li", {}, el("a", { href: `#lesson=${encodeURIComponent(name)}`, "data-focus": `lesson ${name}` }, name), el("span", {}, ` ${title}`))),
-      el("li", {}, el("a", { href: addresses.matrices, "data-focus": "lesson own" }, "own matrices"), el("span", {}, " Paste or open your own: CSV, NPY, JSON")))];
   }
   /** @param {Element | undefined} old @param {HTMLElement} part @param {boolean} patches */
   function place(old, part, patches) {
@@ -344,10 +266,11 @@ export function open_numbers(has_sentence) {
     }
     return patches && old !== undefined && patch(old, part);
   }
+  const steps = patches_of_steps(place, () => cells.restore());
   const own_hooks = { top, place, record: () => record(), drawn: () => cells.restore(),
-    whole: () => (view === "lessons" ? list() : now?.drawn || opening !== "" ? [] : [el("p", { class: "caption waiting" }, view === "matrices" ? "" : "Computing …")]),
+    whole: () => (view === "lessons" ? lesson_list(lessons) : now?.drawn || opening !== "" ? [] : [el("p", { class: "caption waiting" }, view === "matrices" ? "" : "Computing …")]),
     controls: () => [controls],
-    given: () => (now?.drawn && now.lesson !== "" && matrix_names(now.base).length > 0 ? [given_part(now)] : []) };
+    given: () => (now?.drawn && now.lesson !== "" && matrix_names(now.base).length + seeds_of(now.base).length > 0 ? [given_part(now)] : []) };
 
   // Lessons.
 
@@ -382,22 +305,6 @@ export function open_numbers(has_sentence) {
   }
   // Own matrices.
 
-  /** @param {any} input @param {Switches} chosen @returns {Numbers} */
-  const own_numbers = (input, chosen) => ({ lesson: "", base: input, edits: new Map(), chosen, own: null, own_answer: null, drawn: null, stale: false });
-  /** @param {any} input */
-  function is_complete(input) {
-    return missing_of(input) === "";
-  }
-  /** What the standard steps still need, as a sentence. @param {any} input */
-  function missing_of(input) {
-    const names = matrix_names(input);
-    if (input.steps) return "";
-    const wanted = names.some((name) => name === "X" || name.startsWith("W_") || name.startsWith("b_")) ? ["X", "W_query", "W_key", "W_value"] : ["Q", "K", "V"];
-    const missing = wanted.filter((name) => !names.includes(name));
-    if (missing.length === 0) return "";
-    if (names.length === 0) return "Needed: Q, K and V; or X, W_query, W_key and W_value.";
-    return `Still needed: ${missing.length > 1 ? `${missing.slice(0, -1).join(", ")} and ${missing.at(-1)}` : missing[0]}.`;
-  }
   /** The example has no names that a first matrix must respect. @param {any} base */
   function name_panel(base) {
     panel.names(base === example_matrices ? [] : matrix_names(base), base.tokens ?? []);
@@ -413,55 +320,6 @@ export function open_numbers(has_sentence) {
     panel.say(missing);
     name_panel(base);
     compute();
-  }
-  /** @param {string} name @param {any} matrix */
-  function add_matrix(name, matrix) {
-    if (!now) return;
-    // The first own matrix takes the place of the example.
-    const base = now.base === example_matrices ? {} : { ...now.base };
-    base[name] = matrix;
-    panel.say("");
-    change_matrices(base);
-    const { heads, rows, columns, has_heads } = shape_of(matrix);
-    panel.say(`${name}: ${has_heads ? `${heads} × ` : ""}${rows} × ${columns}. ${missing_of(base)}`);
-  }
-  /** @param {any} input */
-  function replace_input(input) {
-    if (!now) return;
-    now.chosen = {};
-    change_matrices(input);
-  }
-  /** @param {string[]} tokens */
-  function set_tokens(tokens) {
-    if (!now) return;
-    const base = { ...now.base };
-    if (tokens.length > 0) base.tokens = tokens;
-    else delete base.tokens;
-    delete base.query;
-    change_matrices(base);
-  }
-  /** @param {string} name @param {string} to */
-  function rename(name, to) {
-    if (!now || to === name) return;
-    const is_free = to !== "" && !(to in now.base) && matrix_names({ [to]: [] }).length === 1;
-    if (!is_free) {
-      wrong(to === "" ? "A matrix needs a name." : `“${to}” is taken: choose another name.`);
-      return draw();
-    }
-    change_matrices(Object.fromEntries(Object.entries(now.base).map(([key, value]) => [key === name ? to : key, value])));
-  }
-  /** @param {string} name */
-  function remove(name) {
-    if (now) change_matrices(Object.fromEntries(Object.entries(now.base).filter(([key]) => key !== name)));
-  }
-  /** @param {string} name */
-  function transpose(name) {
-    if (!now) return;
-    const matrix = now.base[name];
-    const rows = Array.isArray(matrix[0]) ? matrix : [matrix];
-    /** @param {any[][]} one */
-    const turned = (one) => one[0].map((_, c) => one.map((row) => row[c]));
-    change_matrices({ ...now.base, [name]: shape_of(matrix).has_heads ? rows.map(turned) : turned(rows) });
   }
   /** Reads a file by the library's code. @param {"csv" | "npy"} format @param {string} name @param {string | Uint8Array} content @param {(matrix: any) => void} then */
   function read_file(format, name, content, then) {
@@ -483,34 +341,7 @@ export function open_numbers(has_sentence) {
     compute();
   }
 
-  // Saving.
-
-  document.addEventListener("click", (event) => {
-    const button = event.target instanceof Element ? event.target.closest("[data-save]") : null;
-    if (!button || !active || !now) return;
-    const [format, kind, ...rest] = (button.getAttribute("data-save") ?? "").split(" ");
-    const name = rest.join(" ");
-    const input = now.drawn && now.lesson !== "" ? now.drawn : input_of(now);
-    const of = now.lesson === "" ? "matrices" : now.lesson;
-    const { data } = current();
-    if (kind === "input" && format === "json") save_file(`${of}.json`, `${JSON.stringify(input, null, 1)}\n`, "application/json");
-    else if (kind === "input") for (const one of matrix_names(input)) save_matrix(file_name(one), input[one], format);
-    else if (kind === "matrix") save_matrix(file_name(name), input[name], format);
-    else if (data.steps?.[Number(name)]) save_matrix(file_name(`${of}-${data.steps[Number(name)].name}`), data.steps[Number(name)].result, format);
-  });
-  /** @param {string} name @param {any} matrix @param {string} format */
-  function save_matrix(name, matrix, format) {
-    const { heads, has_heads } = shape_of(matrix);
-    if (format === "json") return save_file(`${name}.json`, json_of(matrix), "application/json");
-    if (format === "csv") {
-      for (let head = 0; head < heads; ++head) save_file(`${name}${has_heads ? `-head${head}` : ""}.csv`, csv_of(matrix, head), "text/csv");
-      return;
-    }
-    answers.ask({ kind: `save ${name}`, request: { do: "write_npy" }, payload: JSON.stringify({ M: matrix }), then: (answer) => {
-      const bytes = Uint8Array.from(answer.rest.file.match(/../g) ?? [], (/** @type {string} */ digits) => parseInt(digits, 16));
-      save_file(`${name}.npy`, bytes, "application/octet-stream");
-    }, failed: (reason) => wrong(told(reason)) });
-  }
+  listen_to_saving({ shown: () => (active ? now : null), ask: answers.ask, wrong });
 
   // Coming and going.
 
@@ -547,6 +378,7 @@ export function open_numbers(has_sentence) {
     },
     leave: () => {
       active = false;
+      steps.stop();
       if (view === "matrices") addresses.matrices = address();
       clearTimeout(recording);
       clearTimeout(resting);

@@ -7,7 +7,7 @@
 //
 // Read next: begin.js.
 import { el } from "../elements.js";
-import { hooks } from "../page.js";
+import { hooks } from "../subject.js";
 
 /** @typedef {"sentence" | "lessons" | "lesson" | "matrices"} View */
 /** @typedef {{enter: (view: View) => void, leave: () => void}} Shown */
@@ -23,6 +23,14 @@ export function view_of(hash, home) {
   const parts = new URLSearchParams(hash.replace(/^#/, ""));
   if (parts.has("lesson")) return "lesson";
   return parts.has("lessons") ? "lessons" : parts.has("matrices") ? "matrices" : home;
+}
+
+/** @param {{name: string, title: string}[]} lessons */
+export function lesson_list(lessons) {
+  return [el("header", {}, el("h1", {}, "Change a number, and every later step follows"),
+    el("p", { class: "citation" }, "Each lesson is a document’s own computation, with its matrices. Every given number in it can be changed.")),
+  el("ul", { class: "lesson-list" }, ...lessons.map(({ name, title }) => el("li", {}, el("a", { href: `#lesson=${encodeURIComponent(name)}`, "data-focus": `lesson ${name}` }, name), el("span", {}, ` ${title}`))),
+    el("li", {}, el("a", { href: addresses.matrices, "data-focus": "lesson own" }, "own matrices"), el("span", {}, " Paste or open your own: CSV, NPY, JSON")))];
 }
 
 /** @param {View} view @param {boolean} has_sentence */
