@@ -36,8 +36,7 @@ def write_live_page(path, model, text, *arguments, changed=None):
         for at in range(0, len(data_of_file), PIECE):
             of_file = 'class="model-piece"' if at else f'class="model-file" data-name="{name}" data-size="{len(data_of_file)}"'
             piece = data_of_file[at:at + PIECE]
-            files += (f'<script type="application/octet-stream" {of_file}{" data-packed" if packed else ""}>'
-                      f"{base64_of(gzip.compress(piece, mtime=0) if packed else piece)}</script>\n")
+            files += f'<p {of_file}{" data-packed" if packed else ""}>{base64_of(gzip.compress(piece, mtime=0) if packed else piece)}</p>\n'
     live = json.dumps({"model": "tiny", "weights": "f32", "errors": {"largest change of a weight": "0.0"}})
     path.write_text(f"""<!doctype html>
 <html lang="en">
@@ -54,8 +53,10 @@ worker-src blob:; style-src 'sha256-{style_hash}'; img-src data:; base-uri 'none
 <body>
 {data}<script type="application/json" id="live">{live}</script>
 <script>{script.decode()}</script>
-<script type="application/octet-stream" id="core">{base64_of(module)}</script>
-{files}</body>
+<div hidden>
+<p id="core">{base64_of(module)}</p>
+{files}</div>
+</body>
 </html>
 """, encoding="utf-8", newline="")
     return path

@@ -53,13 +53,11 @@ std::string heading_markup(const LivePage& page) {
 }
 
 void append_piece(std::string& html, std::string_view attributes, const LivePiece& piece) {
-  html += fmt::format("<script type=\"application/octet-stream\" {}{}>", attributes,
-                      piece.is_compressed ? " data-packed" : "");
-  html.append(base64_of(piece.bytes)).append("</script>\n");
+  html += fmt::format("<p {}{}>", attributes, piece.is_compressed ? " data-packed" : "");
+  html.append(base64_of(piece.bytes)).append("</p>\n");
 }
 std::string site_element(std::string_view attributes, std::string_view name) {
-  return fmt::format("<script type=\"application/octet-stream\" {} data-href=\"{}\"></script>\n", attributes,
-                     escape_for_markup(name));
+  return fmt::format("<p {} data-href=\"{}\"></p>\n", attributes, escape_for_markup(name));
 }
 
 // core and file_element(file, its attributes) give the elements of the core and of a file of the model.
@@ -76,13 +74,14 @@ std::string live_html(const LivePage& page, std::string_view more_policy, const 
   append_data(html, page.first);
   append_data(html, {{"live", about_json(page)}});
   html.append("<script>").append(assets.live_script).append("</script>\n");
-  html += core;
+  // Browsers read text faster outside a script, and nothing is laid out for what is hidden.
+  html.append("<div hidden>\n").append(core);
   for (const LiveFile& file : page.files) {
     file_element(html, file,
                  fmt::format("class=\"model-file\" data-name=\"{}\" data-size=\"{}\"", escape_for_markup(file.name),
                              file.bytes.size()));
   }
-  return html += "</body>\n</html>\n";
+  return html += "</div>\n</body>\n</html>\n";
 }
 
 }  // namespace
