@@ -8,6 +8,6 @@ packages=(g++ cmake ninja-build ccache git python3 python3-venv pkgconf libcli11
   openmpi-bin doxygen shellcheck dpkg-dev file)
 case " ${stages[*]} " in *" slow "*) packages+=(clang-tidy-19 g++-aarch64-linux-gnu qemu-user-static iproute2) ;; esac
 case " ${stages[*]} " in *" python "*) packages+=(python3-dev zsh fish mandoc) ;; esac
-case " ${stages[*]} " in *" wasm "*) packages+=(chromium) ;; esac
-case " ${stages[*]} " in *" page "*) packages+=(chromium fonts-dejavu-core fonts-noto-cjk fonts-noto-color-emoji) ;; esac
+case " ${stages[*]} " in *" wasm "*) packages+=(chromium-headless-shell) ;; esac
+case " ${stages[*]} " in *" page "*) packages+=(chromium-headless-shell fonts-dejavu-core fonts-noto-cjk fonts-noto-color-emoji) ;; esac
 install_packages "${packages[@]}" || exit 1

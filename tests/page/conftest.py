@@ -12,7 +12,7 @@ from playwright.sync_api import sync_playwright
 
 from program import succeed
 
-CHROMIUM = "/usr/bin/chromium"
+CHROMIUM = "/usr/bin/chromium-headless-shell"
 WHOLE_ROW = "#step=mix"  # a page opens at the first step of its row; here all are taken
 
 

@@ -9,7 +9,7 @@ import pytest
 from conftest import WHOLE_ROW
 from page_numbers_test import CELLS, styled
 from program import succeed
-from sentence_page_test import choose, prose
+from sentence_page_test import CONTRIBUTIONS, choose, prose
 from trained_model import HEADS, LAYERS, make_run
 
 TEXT = "ab a-b\nab e"
@@ -36,7 +36,7 @@ def test_every_row_equals_json_and_has_no_later_token(pages, runs, kind):
                 choose(page, layer, head, token)
                 want = json.loads(succeed("explain", TEXT, "--model", runs[kind], "--query", f"@{token}", "--layer", str(layer),
                                           "--head", str(head), "--json"))["row"]
-                shown = page.evaluate(CELLS)
+                shown, contributions = page.evaluate(CELLS), page.evaluate(CONTRIBUTIONS)
                 for j, key in enumerate(want["words"]):
                     if key["later"]:
                         assert f"row {j} weight" not in shown
@@ -44,8 +44,7 @@ def test_every_row_equals_json_and_has_no_later_token(pages, runs, kind):
                     assert shown[f"row {j} weight"] == styled(key["weight"], TWO)
                     assert shown[f"row {j} q_dot_k"] == styled(want["q_dot_k"][0][j], TWO)
                     assert shown[f"row {j} score"] == styled(want["scores"][0][j], TWO)
-                    assert page.locator(f'[data-name="contribution {j}"] .number').evaluate("e => e.firstChild.data") == \
-                        styled(key["contribution"], TWO)
+                    assert contributions[f"contribution {j}"] == styled(key["contribution"], TWO)
                 assert page.locator(".words .share").all_inner_texts()[token + 1:] == [""] * (len(TEXT) - 1 - token)
                 drawn = page.locator(".words svg path").evaluate_all("all => all.map((one) => Number(one.dataset.to))")
                 assert all(to < token for to in drawn)

@@ -16,8 +16,10 @@ from lessons import LESSONS, OF_SENTENCES
 # of a colour to red, green, blue.
 CONTRAST = """() => {
     const context = new OffscreenCanvas(1, 1).getContext('2d', { willReadFrequently: true });
-    const rgba = (color) => { context.clearRect(0, 0, 1, 1); context.fillStyle = color; context.fillRect(0, 0, 1, 1);
-        return [...context.getImageData(0, 0, 1, 1).data]; };
+    const known = new Map();
+    const rgba = (color) => { if (known.has(color)) return known.get(color);
+        context.clearRect(0, 0, 1, 1); context.fillStyle = color; context.fillRect(0, 0, 1, 1);
+        known.set(color, [...context.getImageData(0, 0, 1, 1).data]); return known.get(color); };
     const luminance = ([r, g, b]) => { const [x, y, z] = [r, g, b].map(c => { c /= 255; return c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4; });
         return 0.2126 * x + 0.7152 * y + 0.0722 * z; };
     const behind = (element) => { for (let e = element; e; e = e.parentElement) { const color = rgba(getComputedStyle(e).backgroundColor); if (color[3] === 255) return color; }

@@ -9,7 +9,7 @@ from playwright.sync_api import sync_playwright
 
 from wasm_module import CORE_JS, MODULES, Module, native_answers
 
-CHROMIUM = "/usr/bin/chromium"
+CHROMIUM = "/usr/bin/chromium-headless-shell"
 GOLDEN = {"do": "golden"}
 PINNED = 1611
 
