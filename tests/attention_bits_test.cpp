@@ -114,7 +114,7 @@ TYPED_TEST(BitExactness, WorkspaceContentsDoNotChangeBits) {
   using T = TypeParam;
   FilledMemory zero(0), ones(0xff), large(0x7e);
   expect_runtime_moves_no_bit<T>({{.workspace = &zero}, {.workspace = &ones}, {.workspace = &large}});
-  for (std::uint64_t seed = 1; seed <= 150; ++seed) {
+  for (std::uint64_t seed = 1; seed <= num_random_calls(150); ++seed) {
     const AttentionCase<T> call = random_attention_case<T>(seed);
     SCOPED_TRACE(call.text);
     const auto run = [&](std::pmr::memory_resource* memory) {
@@ -396,7 +396,7 @@ TYPED_TEST(BitExactness, InstructionSetsWithFmaAreBitIdentical) {
   for (const auto& option : options.all()) compare([&] { return all_bits(run_attention(inputs, option)); });
   const AttentionInputs<T> delicate = delicate_inputs<T>();
   compare([&] { return all_bits(run_attention(delicate, {.soft_cap = 30.0})); });
-  for (std::uint64_t seed = 1; seed <= 600; ++seed) {
+  for (std::uint64_t seed = 1; seed <= num_random_calls(600); ++seed) {
     const AttentionCase<T> call = random_attention_case<T>(seed);
     SCOPED_TRACE(call.text);
     compare([&] { return all_bits(run_attention(call.query, call.key, call.value, call.options)); });

@@ -9,4 +9,5 @@ if ! python=$(python_environment tests/requirements-page.txt) ||
 fi
 run_test 'types of the page' "$(dirname "$python")/node" "$compiler" --project web
 if ! build_preset release; then return; fi
-run_pytest page "$python" tests/page
+# Tests wait for frames and timers of the browser: one more than there are processors keeps these busy.
+run_pytest page "$python" tests/page -n $((jobs + 1))
