@@ -7,6 +7,7 @@ The libraries of Regard are those of the build that REGARD_PROGRAM belongs to.
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 
 import pytest
@@ -36,13 +37,20 @@ class Mpi:
     def build(self, program, *sources, options=()):
         """Compiles a program, whose sources are relative to the root of the repository."""
         libraries = pathlib.Path(os.environ["REGARD_PROGRAM"]).resolve().parent
-        command = [self.folder / "mpicxx", "-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", "-DOMPI_SKIP_MPICXX",
-                   "-DMPICH_SKIP_MPICXX", *options, f"-I{ROOT / 'include'}",
-                   f"-I{ROOT / 'cli'}", *(ROOT / source for source in sources),
-                   libraries / "src/distributed/libregard_distributed.a", libraries / "libregard.a", "-lpthread", "-o", program]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-        assert done.returncode == 0, done.stderr
+        objects = [program.with_name(f"{program.name}-{pathlib.Path(source).stem}.o") for source in sources]
+        for source, compiled in zip(sources, objects):
+            self.compile("-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", "-DOMPI_SKIP_MPICXX", "-DMPICH_SKIP_MPICXX", *options,
+                         f"-I{ROOT / 'include'}", f"-I{ROOT / 'cli'}", "-c", ROOT / source, "-o", compiled)
+        self.compile(*options, *objects, libraries / "src/distributed/libregard_distributed.a", libraries / "libregard.a",
+                     "-lpthread", "-o", program)
         return program
+
+    def compile(self, *arguments):
+        """Every process of the tests compiles the same programs: the cache does so once."""
+        cached = {"OMPI_CXX": "ccache g++", "MPICH_CXX": "ccache g++"} if shutil.which("ccache") else {}
+        done = subprocess.run([self.folder / "mpicxx", *arguments], capture_output=True, text=True, check=False, timeout=120,
+                              env={**os.environ, **cached})
+        assert done.returncode == 0, done.stderr
 
     def start(self, num_ranks, *command, goes_on=False, timeout=120, **variables):
         """The finished process, with the output of all ranks. goes_on: Open MPI lets the others run if a rank dies."""
