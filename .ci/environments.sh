@@ -26,11 +26,16 @@ python_environment() {
 }
 
 # python_package PYTHON: prints a python that has the package regard of this tree and the packages of PYTHON. The package
-# is built by pip as users build it, but with the libraries of the release build.
+# is built by pip as users build it, but with the libraries of the release build; once per run, whose process is noted.
 python_package() {
   local environment=$work/python
-  if ! { /usr/bin/python3 -m venv --clear "$environment" &&
-    "$1" -c 'import sysconfig; print(sysconfig.get_path("purelib"))' >"$environment/lib/python3.11/site-packages/tests.pth" &&
+  local others=$environment/lib/python3.11/site-packages/tests.pth
+  local print_folder='import sysconfig; print(sysconfig.get_path("purelib"))'
+  if [ "$(cat "$environment/built_by" 2>/dev/null)" = $$ ]; then
+    "$1" -c "$print_folder" >"$others" && printf '%s' "$environment/bin/python"
+    return
+  fi
+  if ! { /usr/bin/python3 -m venv --clear "$environment" && "$1" -c "$print_folder" >"$others" &&
     PATH=$(dirname "$1"):$PATH "$environment/bin/python" -m pip install --no-input --disable-pip-version-check --no-index \
       --no-build-isolation --no-deps --config-settings=build-dir="$work/package" \
       --config-settings=cmake.define.REGARD_BUILT="$work/release" --config-settings=cmake.define.REGARD_WERROR=ON \
@@ -38,6 +43,7 @@ python_package() {
     tail -n 60 "$log" >&2
     return 1
   fi
+  echo $$ >"$environment/built_by"
   printf '%s' "$environment/bin/python"
 }
 
