@@ -191,15 +191,8 @@ void attend_row(TensorView<const T, 4> query, const WideHead<T>& head, const Att
 
   const std::size_t first_key = static_cast<std::size_t>(span.first_key);
   const std::size_t num_keys = static_cast<std::size_t>(span.num_keys);
-  std::vector<W> dot(num_keys), size(num_keys);
-  for (Index d = 0; d < D; ++d) {
-    const W q = read(query, span.batch, h, stored_row, d);
-    const W* k = head.keys.data() + d * S + span.first_key;
-    for (std::size_t j = 0; j < num_keys; ++j) {
-      dot[j] += q * k[j];
-      size[j] += std::abs(q * k[j]);
-    }
-  }
+  std::vector<W> q;
+  for (Index d = 0; d < D; ++d) q.push_back(read(query, span.batch, h, stored_row, d));
 
   W row_max = -kInfinity;
   W score_size = 0;
@@ -207,8 +200,15 @@ void attend_row(TensorView<const T, 4> query, const WideHead<T>& head, const Att
   for (std::size_t j = 0; j < num_keys; ++j) {
     const Index key = static_cast<Index>(j);
     if (!visible(options, span, h, i, key)) continue;
-    W score = in_range<T>(in_range<T>(dot[j]) * scale);
-    W terms = std::abs(scale) * size[j];
+    W dot = 0, size = 0;
+    const W* k = head.keys.data() + span.first_key + key;
+    for (Index d = 0; d < D; ++d) {
+      const W product = q[static_cast<std::size_t>(d)] * k[d * S];
+      dot += product;
+      size += std::abs(product);
+    }
+    W score = in_range<T>(in_range<T>(dot) * scale);
+    W terms = std::abs(scale) * size;
     if (options.soft_cap) {
       const W cap = *options.soft_cap;
       score = cap * std::tanh(score / cap);
@@ -246,15 +246,23 @@ void attend_row(TensorView<const T, 4> query, const WideHead<T>& head, const Att
   result.sink_weight[at] = sink > -kInfinity ? share(sink) / row_sum : 0;
   result.score_size[at] = score_size;
   if (nan && sink > -kInfinity) result.sink_weight[at] = kNaN;
-  for (std::size_t j = first_key; j < first_key + num_keys; ++j) {
+  std::vector<Index> seen;
+  for (Index j = span.first_key; j < span.first_key + span.num_keys; ++j) {
     if (scores[j] == -kInfinity) continue;
     weights[j] = nan ? kNaN : share(scores[j]) / row_sum;
-    const W* v = head.values.data() + static_cast<Index>(j) * Dv;
-    for (Index c = 0; c < Dv; ++c) {
-      context[c] += weights[j] * v[c];
-      magnitude[c] += weights[j] * std::abs(v[c]);
-      underflow[c] += 1 + std::abs(v[c]);
+    seen.push_back(j);
+  }
+  for (Index c = 0; c < Dv; ++c) {
+    W sum = 0, size = 0, lost = 0;
+    for (const Index j : seen) {
+      const W v = head.values[static_cast<std::size_t>(j * Dv + c)];
+      sum += weights[j] * v;
+      size += weights[j] * std::abs(v);
+      lost += 1 + std::abs(v);
     }
+    context[c] = sum;
+    magnitude[c] = size;
+    underflow[c] = lost;
   }
 }
 
