@@ -32,9 +32,9 @@ namespace internal {
 namespace {
 
 constexpr Index kMaxPosition = Index{1} << 31;
-constexpr Index kTableElements = 65536;  // cosines and sines of an item: 256 KiB of float, which stay in L2
-constexpr Index kMaxBlock = 1024;        // positions of an item
-constexpr double kElementProducts = 20;  // an element takes about as long as this many products
+constexpr Index kTableElements = 65536;         // cosines and sines of an item: 256 KiB of float, which stay in L2
+constexpr Index kMaxBlock = 1024;               // positions of an item
+constexpr double kRotatedElementProducts = 20;  // an element takes about as long as this many products
 
 // Rotates rows by given cosines and sines.
 template <class T>
@@ -158,14 +158,14 @@ void RotaryCall<T>::run(const Runtime& runtime) const {
   const bool shared = options.positions.absent() || options.positions.strides[0] == 0;
   const Index groups = shared ? 1 : batch;
   const Index rows = shared ? batch * heads : heads;  // of a position and a group
-  const int threads = num_workers(runtime, std::numeric_limits<Index>::max(), kElementProducts * elements);
+  const int threads = num_workers(runtime, std::numeric_limits<Index>::max(), kRotatedElementProducts * elements);
   const Index wanted_items = threads == 1 ? 1 : 4 * threads;
   const Index max_block = std::clamp<Index>(kTableElements / std::max<Index>(2 * pairs, 1), 1, kMaxBlock);
   const Index block = std::clamp<Index>(length * groups / wanted_items, 1, std::min(max_block, length));
   const Index blocks = (length + block - 1) / block;
   const Index parts = std::clamp<Index>(wanted_items / (blocks * groups), 1, rows);
   const Index items = groups * blocks * parts;
-  const int workers = num_workers(runtime, items, kElementProducts * elements);
+  const int workers = num_workers(runtime, items, kRotatedElementProducts * elements);
   const kernels::LayerKernels<Compute>& kernel = *kernels::active().of<Compute>().layers;
   const RowRotation<T> rotation{
       input, output, pairs, accumulate,
