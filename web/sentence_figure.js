@@ -64,7 +64,7 @@ export function special_switch(a, weights, state, set) {
   if (!a.special?.some(Boolean)) return null;
   const taken = weights.reduce((sum, w, i) => sum + (a.special?.[i] ? w : 0), 0);
   return el("p", { class: "marks-switch" },
-    el("button", { type: "button", "data-focus": "special", "aria-pressed": String(state.no_special), click: () => set({ no_special: !state.no_special }) },
+    el("button", { type: "button", "data-focus": "special", "aria-pressed": String(state.no_special), click: (/** @type {any} */ event) => set({ no_special: event.currentTarget.ariaPressed !== "true" }) },
       state.no_special ? "show special tokens" : "hide special tokens"),
     state.no_special && !state.covered ? ` ${a.key_labels.filter((_, i) => a.special?.[i]).map(shown).join(" and ")} receive ${styled_number(taken, a.columns[a.columns.length - 1].style)}` : null);
 }

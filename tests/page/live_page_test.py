@@ -195,6 +195,27 @@ def test_the_address_restores_the_page(live, model):
     assert again.locator('[data-word="6"]').get_attribute("aria-pressed") == "true"
 
 
+def test_controls_work_after_typing(live):
+    """Controls that stay in the page while its numbers change follow what is shown, not what they were drawn with."""
+    page = live("#step=project")
+    retype(page, "the bank of the river")
+    wait_for_text(page, "the bank of the river")
+    special = page.locator("[data-focus=special]")
+    for word in ("hide", "show", "hide", "show"):
+        assert special.text_content() == f"{word} special tokens"
+        special.click()
+        page.wait_for_function("before => !document.querySelector('[data-focus=special]').textContent.startsWith(before)", arg=word)
+    for step in ("compare", "scale", "softmax", "mix"):
+        page.locator("[data-focus=next]").first.click()
+        page.wait_for_function("step => document.querySelector('.row-section [aria-current]').textContent === step", arg=step)
+        page.locator(".typing").focus()
+        page.keyboard.press("End")
+        page.keyboard.type("s")
+        wait_for_text(page, "the bank of the river" + "s" * (1 + ["compare", "scale", "softmax", "mix"].index(step)))
+    page.locator("[data-focus=back]").first.click()
+    page.wait_for_function("() => document.querySelector('.row-section [aria-current]').textContent === 'softmax'")
+
+
 def test_an_empty_text_gets_one_line(live):
     page = live()
     retype(page, "")
