@@ -13,7 +13,8 @@ HEADER_NAMES = {path.relative_to(HEADERS).as_posix() for path in HEADERS.rglob("
 
 # Headers whose names are not needed in Python: a larger object contains them, or Python already has an equivalent.
 PARTS = {
-    **dict.fromkeys(("convert.h", "random.h", "train/gradient_chain.h"), "in C++ only so far"),
+    **dict.fromkeys(("attention_backward_continued.h", "convert.h", "random.h",
+                     "train/gradient_chain.h"), "in C++ only so far"),
     **dict.fromkeys(("train/batch_source.h", "train/checkpoint.h", "train/decoder_training.h", "train/probe.h", "train/record.h",
                      "train/settings.h", "train/trainer.h", "train/watched_run.h"), "the parts of a run, which regard.train does"),
     "explain/training_report.h": "Training: text, html, svg and findings",
