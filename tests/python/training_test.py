@@ -232,8 +232,13 @@ def signalled(number, run):
 
 
 def test_an_interrupt_completes_the_step_and_returns_what_was_learned(tmp_path):
-    with pytest.warns(RuntimeWarning, match=r"train: interrupted after step \d+ of 1000000; it is saved; continue with resume=True"):
-        training = signalled(signal.SIGINT, tmp_path / "run")
+    # Programs that a shell starts in the background ignore this signal.
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.warns(RuntimeWarning, match=r"train: interrupted after step \d+ of 1000000; it is saved; continue with resume=True"):
+            training = signalled(signal.SIGINT, tmp_path / "run")
+    finally:
+        signal.signal(signal.SIGINT, previous)
     steps = len(training.log.step)
     assert not training.done and 0 < steps < 1_000_000 and training.snapshots.step[-1] == steps
     assert training.held_out.num_sequences == 32 and "copy" in repr(training)
