@@ -55,57 +55,66 @@ void for_each_entry(const BackwardOnRanks& of, bool one_by_one,
   }
 }
 
+// Some rows of one key/value head, and their options.
+struct Strip {
+  InputView<4> query, key, value;
+  AttentionForwardState saved;
+  const AttentionOptions& options;
+
+  void add_bias(const OutputView<4>& sums, const Runtime& runtime) const {
+    attention_backward_continued(query, key, value, saved, {.bias_sums = sums}, options, runtime);
+  }
+};
+
+// Calls compute(arrays of one head, strip, its key/value head, its rows) for all that this rank computes. `outputs`
+// travel with the inputs.
+template <class Compute>
+void exchange_strips(const BackwardOnRanks& of, const DistributedPlan& plan, CallArrays outputs,
+                     const Compute& compute) {
+  const MaskArrays masks(outputs, of.call, of.options, plan.scheme == DistributedScheme::heads);
+  const BackwardInputs inputs(outputs, of);
+  HeadExchange exchange(of.call.problem, plan, outputs.take(), of.ranks.messages(), of.runtime.stop);
+  exchange.run([&](const HeadWork& work) {
+    const LocalArrays in(work.arrays);
+    for_each_strip(of.call, of.options, masks, work, [&](const AttentionOptions& options, const IndexRange& rows) {
+      const Strip strip{rows_of(in.input(inputs.query), rows), in.input(inputs.key), in.input(inputs.value),
+                        inputs.saved(in, rows), options};
+      compute(in, strip, work.kv_head, rows);
+    });
+  });
+}
+
 // Each rank computes the rows that it holds.
 void bias_by_rows(const BackwardOnRanks& of) {
   const OutputView<4>& output = of.gradients.grad_bias;
   const bool accumulate = of.gradients.accumulate.grad_bias;
   const bool sums_heads = output.shape[1] == 1;
   BiasSums sums(sums_heads ? output.shape : std::array<Index, 4>{});
-  for_each_entry(
-      of, sums_heads && output.shape[0] == 1 && of.call.extents.batch > 1, [&](const BackwardOnRanks& entry) {
-        CallArrays arrays;
-        const MaskArrays masks(arrays, entry.call, entry.options, false);
-        const BackwardInputs inputs(arrays, entry);
-        const DistributedPlan plan = plan_rows(entry.call.problem);
-        HeadExchange exchange(entry.call.problem, plan, arrays.take(), of.ranks.messages(), of.runtime.stop);
-        exchange.run([&](const HeadWork& work) {
-          const LocalArrays in(work.arrays);
-          for_each_strip(
-              entry.call, entry.options, masks, work, [&](const AttentionOptions& o, const IndexRange& rows) {
-                const InputView<4> query = rows_of(in.input(inputs.query), rows);
-                const Index first_head = work.kv_head * query.shape[1];
-                if (sums_heads) {
-                  attention_backward_continued(query, in.input(inputs.key), in.input(inputs.value),
-                                               inputs.saved(in, rows), {.bias_sums = rows_of(sums.view, rows)}, o,
-                                               of.runtime);
-                } else {
-                  attention_backward(query, in.input(inputs.key), in.input(inputs.value), inputs.saved(in, rows),
-                                     {.grad_bias = cut(rows_of(output, rows), 1, first_head, query.shape[1]),
-                                      .accumulate = {.grad_bias = accumulate}},
-                                     o, of.runtime);
-                }
-              });
-        });
-      });
+  const bool sums_entries = sums_heads && output.shape[0] == 1 && of.call.extents.batch > 1;
+  for_each_entry(of, sums_entries, [&](const BackwardOnRanks& entry) {
+    exchange_strips(entry, plan_rows(entry.call.problem), {},
+                    [&](const LocalArrays&, const Strip& s, Index kv_head, const IndexRange& rows) {
+                      if (sums_heads) return s.add_bias(rows_of(sums.view, rows), of.runtime);
+                      const Index heads = s.query.shape[1];
+                      attention_backward(s.query, s.key, s.value, s.saved,
+                                         {.grad_bias = cut(rows_of(output, rows), 1, kv_head * heads, heads),
+                                          .accumulate = {.grad_bias = accumulate}},
+                                         s.options, of.runtime);
+                    });
+  });
   if (sums_heads && output.size() > 0) write_gradient(sums.view, output, accumulate);
 }
 
 // Each rank computes its heads, and all get the result.
 void bias_by_heads(const BackwardOnRanks& of) {
-  CallArrays arrays;
-  const MaskArrays masks(arrays, of.call, of.options, true);
-  const BackwardInputs inputs(arrays, of);
-  const std::size_t grad_bias = arrays.output(of.gradients.grad_bias, HeldIndices::all, ArrayHeads::query, 0);
-  arrays.find(grad_bias)->accumulate = of.gradients.accumulate.grad_bias;
-  const DistributedPlan plan = plan_heads(of.call.problem);
-  HeadExchange exchange(of.call.problem, plan, arrays.take(), of.ranks.messages(), of.runtime.stop);
-  exchange.run([&](const HeadWork& work) {
-    const LocalArrays in(work.arrays);
-    for_each_strip(of.call, of.options, masks, work, [&](const AttentionOptions& o, const IndexRange& rows) {
-      attention_backward(in.input(inputs.query), in.input(inputs.key), in.input(inputs.value), inputs.saved(in, rows),
-                         {.grad_bias = in.output(grad_bias)}, o, of.runtime);
-    });
-  });
+  CallArrays outputs;
+  const std::size_t grad_bias = outputs.output(of.gradients.grad_bias, HeldIndices::all, ArrayHeads::query, 0);
+  outputs.find(grad_bias)->accumulate = of.gradients.accumulate.grad_bias;
+  exchange_strips(of, plan_heads(of.call.problem), std::move(outputs),
+                  [&](const LocalArrays& in, const Strip& s, Index, const IndexRange&) {
+                    attention_backward(s.query, s.key, s.value, s.saved, {.grad_bias = in.output(grad_bias)}, s.options,
+                                       of.runtime);
+                  });
 }
 
 // Sends the numbers of one rank to all others.
@@ -131,18 +140,9 @@ void bias_on_one_rank(const BackwardOnRanks& of) {
   const OutputView<4>& output = of.gradients.grad_bias;
   BiasSums sums(output.shape);
   for_each_entry(of, output.shape[0] == 1 && of.call.extents.batch > 1, [&](const BackwardOnRanks& entry) {
-    CallArrays arrays;
-    const MaskArrays masks(arrays, entry.call, entry.options, true);
-    const BackwardInputs inputs(arrays, entry);
-    const DistributedPlan plan = plan_on_one_rank(entry.call.problem);
-    HeadExchange exchange(entry.call.problem, plan, arrays.take(), of.ranks.messages(), of.runtime.stop);
-    exchange.run([&](const HeadWork& work) {
-      const LocalArrays in(work.arrays);
-      for_each_strip(entry.call, entry.options, masks, work, [&](const AttentionOptions& o, const IndexRange& rows) {
-        attention_backward_continued(in.input(inputs.query), in.input(inputs.key), in.input(inputs.value),
-                                     inputs.saved(in, rows), {.bias_sums = sums.view}, o, of.runtime);
-      });
-    });
+    exchange_strips(
+        entry, plan_on_one_rank(entry.call.problem), {},
+        [&](const LocalArrays&, const Strip& s, Index, const IndexRange&) { s.add_bias(sums.view, of.runtime); });
   });
   broadcast(sums.numbers, of.ranks.num_ranks() - 1, of);
   if (output.size() > 0) write_gradient(sums.view, output, of.gradients.accumulate.grad_bias);
