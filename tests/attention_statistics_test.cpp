@@ -403,7 +403,7 @@ TYPED_TEST(Statistics, HeadMeansExcludeFullyMaskedRows) {
 
 TYPED_TEST(Statistics, ThreadsDoNotChangeBits) {
   using T = TypeParam;
-  const AttentionCase<T> call = long_causal_case<T>(130, 3000);  // three tasks of each head
+  const AttentionCase<T> call = long_causal_case<T>(300, 3000);
   const Found<T> one = inspect(call, 8, {0, 1}, {.num_threads = 1});
   Ranges previous{Array<Index, 3>({1, 1, 2}), ChosenOrigin::position};
   previous.ends->set({0, 0, 0}, -100);
