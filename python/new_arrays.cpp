@@ -3,8 +3,9 @@
 // NewArray, and lists of values in options: see arrays.h.
 //
 //     like a tensor of PyTorch    torch.empty
-//     like an array of NumPy      numpy.empty; also like a memoryview, if NumPy is loaded
-//     like anything else          newly allocated memory, exported by DLPack; for JAX converted to a jax.Array
+//     like an array of NumPy      numpy.empty
+//     like anything else          memory aligned to 64 bytes: an array of NumPy like a memoryview, if NumPy is loaded;
+//                                 a jax.Array like an array of JAX; otherwise exported by DLPack
 //
 // Read next: outputs.cpp.
 #include <nanobind/ndarray.h>
@@ -114,8 +115,7 @@ NewArray::NewArray(const char* operator_name, const char* name, nb::handle like,
                    const std::vector<Index>& shape) {
   if (is_torch(like.ptr())) {
     object_ = empty_tensor(type, shape);
-  } else if (is_a(like.ptr(), "numpy.ndarray") ||
-             (PyMemoryView_Check(like.ptr()) && loaded_module("numpy").is_valid())) {
+  } else if (is_a(like.ptr(), "numpy.ndarray")) {
     object_ = empty_array(type, shape);
   } else {
     // The alignment at which JAX takes memory without a copy.
@@ -129,8 +129,11 @@ NewArray::NewArray(const char* operator_name, const char* name, nb::handle like,
     void* const memory = ::operator new(bytes, kAlignment);
     const nb::capsule owner(memory, [](void* data) noexcept { ::operator delete(data, kAlignment); });
     for_jax_ = is_of_module(like.ptr(), "jaxlib") || is_of_module(like.ptr(), "jax");
-    object_ = nb::cast(nb::ndarray<nb::array_api>(memory, extents.size(), extents.data(), owner, nullptr,
-                                                  nb::dlpack::dtype{type.code, type.bits, 1}));
+    const nb::ndarray<> elements(memory, extents.size(), extents.data(), owner, nullptr,
+                                 nb::dlpack::dtype{type.code, type.bits, 1});
+    object_ = PyMemoryView_Check(like.ptr()) && loaded_module("numpy").is_valid()
+                  ? nb::cast(nb::ndarray<nb::numpy>(elements))
+                  : nb::cast(nb::ndarray<nb::array_api>(elements));
   }
   array.borrow(operator_name, name, object_, Access::write);
 }
