@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "random_tokens.h"
 #include "regard/io/text_file.h"
-#include "regard/random.h"
 #include "regard/train/trainer.h"
 
 namespace {
@@ -21,27 +21,6 @@ namespace {
 using namespace regard;
 
 thread_local std::string last_error;
-
-// Tokens without any meaning, for the time of a step.
-class RandomTokens final : public BatchSource {
- public:
-  RandomTokens(Index vocabulary, Index length) : vocabulary_(vocabulary), length_(length) { data_.name = "random"; }
-  const TrainingData& data() const override { return data_; }
-  Index vocabulary() const override { return vocabulary_; }
-  Index length() const override { return length_; }
-  void example(std::uint64_t seed, TaskSplit, Index index, std::span<Index> tokens,
-               std::span<Index> targets) const override {
-    for (std::size_t i = 0; i <= tokens.size(); ++i) {
-      const Index token = random_below(seed, static_cast<std::uint64_t>(index), i, vocabulary_);
-      if (i < tokens.size()) tokens[i] = token;
-      if (i > 0) targets[i - 1] = token;
-    }
-  }
-
- private:
-  Index vocabulary_, length_;
-  TrainingData data_;
-};
 
 struct Run {
   std::unique_ptr<Trainer> trainer;
@@ -90,7 +69,7 @@ void* training_open(const TrainingShape* shape) {
       const std::string text = read_text_file(shape->text);
       source = text_source(TextData(text, Vocabulary::characters_of(text), shape->length, shape->text), shape->text);
     } else {
-      source = std::make_shared<RandomTokens>(shape->vocabulary, shape->length);
+      source = std::make_shared<bench::RandomTokens>(shape->vocabulary, shape->length);
     }
     settings.model.vocabulary = source->vocabulary();
     auto run = std::make_unique<Run>();

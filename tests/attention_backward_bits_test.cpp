@@ -47,7 +47,7 @@ TYPED_TEST(BackwardBits, ThreadsAndInstructionSetsDoNotChangeBits) {
     test.call.bias_f32.fill([n = 0]() mutable { return (n++ % 17) * 0.25; });
     test.call.options.bias = std::as_const(test.call.bias_f32).view();
     test.run_forward();
-    for (const int threads : {1, 2, 3, 7}) {
+    for (const int threads : {1, 2, 3, 7, 16}) {
       Runtime runtime;
       runtime.num_threads = threads;
       GradientArrays<T> g = outputs_of(test.call);

@@ -4,12 +4,16 @@
 // unchanged, every byte of the workspace is returned, and the next call works.
 // Read next: parallel_test.cpp.
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <mutex>
 #include <new>
+#include <thread>
 
 #include "kernels/table.h"
 #include "regard/linear.h"
 #include "support/attention_checks.h"
+#include "support/backward_cases.h"
 #include "support/counting_memory.h"
 
 namespace regard {
@@ -176,6 +180,96 @@ TEST(AttentionRuntime, ExceptionOfProgressReachesTheCaller) {
   const auto inputs = inputs_of_some_size();
   const Runtime runtime{.num_threads = 2, .progress = [](Index, Index) { throw Enough(); }};
   EXPECT_THROW(run_attention(inputs, {}, runtime), Enough);
+}
+
+// Two query heads per key head, whose last row blocks end within a register tile; more threads than key blocks.
+BackwardCase<float> few_key_blocks(const AttentionOptions& options = {}) {
+  Random random(5);
+  AttentionCase<float> call;
+  call.query = normal_array<float, 4>(random, {1, 2, 183, 8});
+  call.key = normal_array<float, 4>(random, {1, 1, 700, 8});
+  call.value = normal_array<float, 4>(random, {1, 1, 700, 8});
+  call.options = options;
+  return BackwardCase<float>(std::move(call));
+}
+
+TEST(AttentionRuntime, BackwardOnManyThreadsAddsInOrder) {
+  const auto bottom_right = QueryAlignment::bottom_right;
+  for (const AttentionOptions& options :
+       {AttentionOptions{}, AttentionOptions{.causal = true, .query_offset = bottom_right},
+        AttentionOptions{.causal = true, .query_offset = bottom_right, .window = {.left = 100}}}) {
+    const BackwardCase<float> test = few_key_blocks(options);
+    GradientArrays<float> one = outputs_of(test.call);
+    test.run(one, {.num_threads = 1});
+    for (const int threads : {2, 4, 8, 16}) {
+      GradientArrays<float> many = outputs_of(test.call);
+      test.run(many, {.num_threads = threads});
+      EXPECT_TRUE(same_bits(all_bits(many), all_bits(one))) << threads;
+    }
+  }
+}
+
+// The active kernels, of which the one of backward notices when two threads add to the same rows at once, the rows of its
+// last register tile included.
+struct WatchingKernels {
+  static inline std::mutex mutex;
+  static inline std::vector<std::pair<const float*, const float*>> in_use;
+  static inline int overlaps;
+  static inline const kernels::KernelTable* real;
+  static void backward_block(const kernels::BackwardBlock<float>& block) {
+    const Index group = real->f32.row_group, rows = (block.num_rows + group - 1) / group * group;
+    const std::pair<const float*, const float*> own{block.sum_query, block.sum_query + rows * block.padded_depth};
+    {
+      const std::lock_guard lock(mutex);
+      for (const auto& other : in_use) overlaps += own.first < other.second && other.first < own.second;
+      in_use.push_back(own);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    real->f32.backward_block(block);
+    const std::lock_guard lock(mutex);
+    in_use.erase(std::find(in_use.begin(), in_use.end(), own));
+  }
+};
+
+TEST(AttentionRuntime, BackwardNeverAddsToTheSameRowsAtOnce) {
+  const BackwardCase<float> test = few_key_blocks();
+  GradientArrays<float> gradients = outputs_of(test.call);
+  WatchingKernels::overlaps = 0;
+  WatchingKernels::real = &kernels::active();
+  kernels::KernelTable table = *WatchingKernels::real;
+  table.f32.backward_block = WatchingKernels::backward_block;
+  const ActiveTable active(table);
+  test.run(gradients, {.num_threads = 8});
+  EXPECT_EQ(WatchingKernels::overlaps, 0);
+}
+
+// The active kernels, of which the one of backward throws at its tenth call, when other threads wait for its sums.
+struct FailingKernels {
+  struct Failed {};
+  static inline std::atomic<int> calls;
+  static inline const kernels::KernelTable* real;
+  static void backward_block(const kernels::BackwardBlock<float>& block) {
+    if (++calls == 10) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      throw Failed();
+    }
+    real->f32.backward_block(block);
+  }
+};
+
+TEST(AttentionRuntime, ThreadsDoNotWaitForOneThatHasFailed) {
+  const BackwardCase<float> test = few_key_blocks();
+  GradientArrays<float> gradients = outputs_of(test.call);
+  FailingKernels::calls = 0;
+  FailingKernels::real = &kernels::active();
+  kernels::KernelTable table = *FailingKernels::real;
+  table.f32.backward_block = FailingKernels::backward_block;
+  CountingMemory memory;
+  {
+    const ActiveTable active(table);
+    EXPECT_THROW(test.run(gradients, {.num_threads = 8, .workspace = &memory}), FailingKernels::Failed);
+  }
+  EXPECT_EQ(memory.in_use, 0u);
 }
 
 TEST(AttentionRuntime, ManyThreadsForLittleWork) {

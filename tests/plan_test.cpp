@@ -440,8 +440,8 @@ TYPED_TEST(Plans, FewRowsOverKeysPackedByBlock) {
   EXPECT_EQ(first, contexts.front());
 }
 
-// Divided by rows in the forward pass, by chunks of keys with one row, and by six pieces in the backward pass: with a
-// depth of 32, delta alone would not be worth a second thread.
+// Divided by rows in the forward pass, by chunks of keys with one row, and by pieces of keys in the backward pass: with
+// a head size of 32, delta alone would not be worth a second thread.
 TEST(Plan, OneHeadOverLongKeysUsesEveryThread) {
   constexpr Index S = 16384, D = 32;
   const auto threads_of = [](const Call& call, int threads) {
@@ -472,7 +472,7 @@ TEST(Plan, OneHeadOverLongKeysUsesEveryThread) {
           options, r);
     };
     for (const int threads : {1, 2, 3, 4, 6, 16}) EXPECT_EQ(threads_of(forward, threads), threads) << causal;
-    for (const int threads : {1, 2, 3, 4, 6}) EXPECT_EQ(threads_of(backward, threads), threads) << causal;
+    for (const int threads : {1, 2, 3, 4, 6, 16}) EXPECT_EQ(threads_of(backward, threads), threads) << causal;
   }
   for (const int threads : {1, 2, 3, 4, 6, 16}) {
     const Call row = [&](const Runtime& r) {

@@ -3,24 +3,29 @@
 // How the work of the backward pass is divided, and the order in which sums are formed.
 //
 //   for each wave of key heads
-//     for each key head and slot s = 0 … 5:                      one parallel phase
-//       for key blocks s, s + 6, …:                              up to 512 keys, packed; their sums in scratch
-//         for each query head of the key head, in order
-//           for each 60 rows, for each 64 keys                   kernels::backward_block
-//         grad_key and grad_value of the key block are written
-//     for each 60 rows: grad_query = Σ over slots, in order      one parallel phase, where there are several
+//     for each piece of keys:                                    one parallel phase
+//       for each query head of the key head, in order            up to 512 keys, packed; their sums in scratch
+//         for each 60 rows, after the piece before it            key_pieces.h
+//           for each 64 keys                                     kernels::backward_block
+//       grad_key and grad_value of the piece are written
+//     for each 60 rows: grad_query = Σ over slots, in order      one parallel phase, where there are several pieces
 //
-// Each slot has its own partial sum of grad_query, so one head keeps six threads busy, and the result does not depend
-// on which thread runs a slot. With ranges of keys, all key heads form one wave, and the slots run once for each range.
+// Block n of keys belongs to slot n mod 6, and each slot has its own partial sum of grad_query. The result does not
+// depend on which thread processes a piece, nor on the size of pieces: blocks are cut up if there are few. With ranges
+// of keys, all key heads form one wave, and there is a list of pieces for each range.
 // The derivation is in docs/derivations/attention_backward.md.
-// Read next: backward_tiles.h.
+// Read next: key_pieces.h, backward_tiles.h.
 #include "backward_pass.h"
 
 #include <algorithm>
+#include <array>
+#include <limits>
 #include <utility>
 
 #include "kernels/table.h"
+#include "key_pieces.h"
 #include "runtime/parallel.h"
+#include "runtime/plan.h"
 #include "runtime/workspace.h"
 #include "tensor/element_types.h"
 #include "visibility.h"
@@ -31,8 +36,10 @@ namespace {
 using kernels::kBlockKeys;
 using kernels::kRows;
 
-constexpr Index kSlots = 6;  // partial sums of grad_query: divides evenly among 1, 2, 3 and 6 threads
-constexpr Index kPartialBytes = Index{16} << 20;  // per wave, unless one key head needs more
+constexpr Index kSlots = 6;  // partial sums of grad_query
+// Of a wave with up to two threads, unless one key head needs more, and in addition for each further thread.
+constexpr Index kPartialBytes = Index{16} << 20, kThreadPartialBytes = Index{8} << 20;
+constexpr Index kPiecesPerThread = 3;  // at least, if blocks are large enough to be cut up
 
 template <class T>
 class Backward {
@@ -49,13 +56,15 @@ class Backward {
         units_(workspace_of(call.runtime)) {}
 
   void run() {
+    const Index threads = num_workers(call_.runtime, std::numeric_limits<Index>::max());
+    const Index most_bytes = kPartialBytes + std::max<Index>(threads - 2, 0) * kThreadPartialBytes;
     for (Index n = 0; n < num_units();) {
       units_.clear();
       Index elements = 0;
       for (; n < num_units(); ++n) {
         const WaveUnit unit = unit_at(n, elements);
         const Index more = unit.num_slots * slot_elements(unit);
-        const bool full = (elements + more) * static_cast<Index>(sizeof(T)) > kPartialBytes;
+        const bool full = (elements + more) * static_cast<Index>(sizeof(T)) > most_bytes;
         if (!units_.empty() && full && !ranges_) break;
         elements += more;
         units_.push_back(unit);
@@ -109,53 +118,115 @@ class Backward {
   void run_wave(Index elements) {
     const Workspace<T> partials(call_.runtime, gradients_.query.data ? elements : 0);
     partials_ = partials.data();
-    List<std::pair<const WaveUnit*, Index>> slots(workspace_of(call_.runtime)), row_blocks(slots.get_allocator());
     double products = 0;
     for (const WaveUnit& unit : units_) {
-      // A key head without slots still has gradients to write: zeros.
-      for (Index s = 0; s < std::max<Index>(unit.num_slots, 1); ++s) slots.emplace_back(&unit, s);
-      const Index rows = group() * sequence_of(unit).num_queries;
-      for (Index row = 0; row < rows && (unit.num_slots > 1 || ranges_); row += kRows)
-        row_blocks.emplace_back(&unit, row);
-      products +=
-          static_cast<double>(rows) * static_cast<double>(unit.num_keys * (3 * r_.head_size + 2 * r_.value_head_size));
+      products += static_cast<double>(group() * sequence_of(unit).num_queries) *
+                  static_cast<double>(unit.num_keys * (3 * r_.head_size + 2 * r_.value_head_size));
     }
-    const Index num_slots = static_cast<Index>(slots.size());
-    const int workers = num_workers(call_.runtime, num_slots, products);
+    const Index num_ranges = ranges_ ? static_cast<Index>(ranges_->starts.size()) - 1 : 1;
+    const int most_workers = num_workers(call_.runtime, std::numeric_limits<Index>::max(), products);
+    piece_keys_ = block_keys_;
+    Index most_pieces = num_pieces();
+    while (most_workers > 1 && most_pieces < kPiecesPerThread * most_workers && piece_keys_ > kBlockKeys) {
+      piece_keys_ = (piece_keys_ / 2 + kBlockKeys - 1) / kBlockKeys * kBlockKeys;
+      most_pieces = num_pieces();
+    }
+    const int workers = num_workers(call_.runtime, most_pieces, products);
     const Index bytes = tile_bytes_ + sum_elements_ * static_cast<Index>(sizeof(T));
     const Workspace<std::byte> scratch(call_.runtime, workers * bytes);
-    const Index num_ranges = ranges_ ? static_cast<Index>(ranges_->starts.size()) - 1 : 1;
+    List<KeyPiece> pieces(workspace_of(call_.runtime));
+    pieces.reserve(static_cast<std::size_t>(most_pieces));
+    KeyTurns turns(call_.runtime, most_pieces);
     for (Index range = 0; range < num_ranges; ++range) {
       if (ranges_) ranges_->before(range);
-      for_each_item(call_.runtime, workers, num_slots, [&](Index item, int worker) {
-        const auto& [unit, slot] = slots[static_cast<std::size_t>(item)];
-        run_slot(*unit, slot, range, scratch.data() + worker * bytes);
+      list_pieces(range, pieces);
+      if (!is_planning()) turns.restart(static_cast<Index>(pieces.size()));
+      for_each_item(call_.runtime, workers, static_cast<Index>(pieces.size()), [&](Index item, int worker) {
+        try {
+          run_piece(pieces, item, turns, scratch.data() + worker * bytes);
+        } catch (...) {
+          turns.fail();
+          throw;
+        }
       });
       if (ranges_) ranges_->after(range);
+    }
+    add_up_rows(products);
+  }
+
+  // A block is cut into pieces of piece_keys_, the last of which may be smaller.
+  Index pieces_per_block() const { return (block_keys_ + piece_keys_ - 1) / piece_keys_; }
+  bool is_one_piece(const WaveUnit& unit) const {
+    return unit.num_slots == 1 && unit.num_keys <= piece_keys_ && !ranges_;
+  }
+
+  // At least as many as list_pieces() lists for a range.
+  Index num_pieces() const {
+    Index number = 0;
+    for (const WaveUnit& unit : units_)
+      number += (unit.num_keys + block_keys_ - 1) / block_keys_ * pieces_per_block() + 1;
+    return number;
+  }
+
+  // The first pieces of all slots, then the second ones, and so on: those that wait for others come late.
+  void list_pieces(Index range, List<KeyPiece>& pieces) const {
+    pieces.clear();
+    List<std::array<Index, kSlots>> previous(units_.size(), pieces.get_allocator());
+    for (auto& of_unit : previous) of_unit.fill(-1);
+    bool more = true;
+    for (Index depth = 0; more; ++depth) {
+      more = false;
+      for (std::size_t u = 0; u < units_.size(); ++u) {
+        const WaveUnit& unit = units_[u];
+        const Range keys = keys_in(unit, range);
+        for (Index slot = 0; slot < kSlots; ++slot) {
+          const Index block = keys.begin + (depth / pieces_per_block() * kSlots + slot) * block_keys_;
+          if (block >= keys.end) break;
+          more = true;
+          const Index first = block + depth % pieces_per_block() * piece_keys_;
+          const Index end = std::min({first + piece_keys_, block + block_keys_, keys.end});
+          if (first >= end) continue;
+          Index& before = previous[u][static_cast<std::size_t>(slot)];
+          pieces.push_back({static_cast<Index>(u), slot, first, end - first, before});
+          before = static_cast<Index>(pieces.size()) - 1;
+        }
+        // Keys that no row may attend to still have gradients to write: zeros.
+        if (depth == 0 && !ranges_ && unit.num_keys < sequence_of(unit).num_keys)
+          pieces.push_back({static_cast<Index>(u), 0, unit.num_keys, 0, -1});
+      }
+    }
+  }
+
+  void run_piece(const List<KeyPiece>& pieces, Index number, KeyTurns& turns, std::byte* memory) {
+    const KeyPiece& piece = pieces[static_cast<std::size_t>(number)];
+    const WaveUnit& unit = units_[static_cast<std::size_t>(piece.unit)];
+    T* const sums = reinterpret_cast<T*>(memory + tile_bytes_);
+    if (piece.num_keys == 0) return clear_keys(unit, sums);
+    BackwardTiles<T> tiles(call_, block_keys_, memory);
+    run_keys(unit, piece, number, turns, tiles, sums);
+    const Index rows = group() * sequence_of(unit).num_queries;
+    for (Index row = 0; row < rows && is_one_piece(unit); row += kRows) write_rows(unit, row);
+  }
+
+  void clear_keys(const WaveUnit& unit, T* sums) {
+    clear_sums(block_keys_, sums);
+    const Index end = sequence_of(unit).num_keys;
+    for (Index key = unit.num_keys; key < end; key += block_keys_)
+      write_keys(unit, key, std::min(block_keys_, end - key), sums);
+  }
+
+  // grad_query of all rows but those that are written with their only piece.
+  void add_up_rows(double products) {
+    List<std::pair<const WaveUnit*, Index>> row_blocks(workspace_of(call_.runtime));
+    for (const WaveUnit& unit : units_) {
+      const Index rows = group() * sequence_of(unit).num_queries;
+      for (Index row = 0; row < rows && !is_one_piece(unit); row += kRows) row_blocks.emplace_back(&unit, row);
     }
     const Index blocks = static_cast<Index>(row_blocks.size());
     for_each_item(call_.runtime, num_workers(call_.runtime, blocks, products), blocks, [&](Index item, int) {
       const auto& [unit, row] = row_blocks[static_cast<std::size_t>(item)];
       write_rows(*unit, row);
     });
-  }
-
-  void run_slot(const WaveUnit& unit, Index slot, Index range, std::byte* memory) {
-    BackwardTiles<T> tiles(call_, block_keys_, memory);
-    T* const sums = reinterpret_cast<T*>(memory + tile_bytes_);
-    const Range keys = keys_in(unit, range);
-    for (Index key = keys.begin + slot * block_keys_; key < keys.end; key += kSlots * block_keys_)
-      run_keys(unit, slot, key, std::min(block_keys_, unit.num_keys - key), tiles, sums);
-    if (ranges_) return;
-    if (slot == 0 && unit.num_keys < sequence_of(unit).num_keys) {
-      // Keys that no row may attend to.
-      clear_sums(block_keys_, sums);
-      for (Index key = unit.num_keys; key < sequence_of(unit).num_keys; key += block_keys_)
-        write_keys(unit, key, std::min(block_keys_, sequence_of(unit).num_keys - key), sums);
-    }
-    // With a single slot, its sum is complete and is written here.
-    const Index rows = group() * sequence_of(unit).num_queries;
-    for (Index row = 0; row < rows && unit.num_slots < 2; row += kRows) write_rows(unit, row);
   }
 
   void clear_sums(Index num_keys, T* sums) const {
@@ -180,17 +251,23 @@ class Backward {
          sums + block_keys_ * call_.padded_head_size());
   }
 
-  // All rows that attend to any of these keys.
-  void run_keys(const WaveUnit& unit, Index slot, Index first_key, Index num_keys, BackwardTiles<T>& tiles, T* sums) {
+  // All rows that attend to any key of the piece.
+  void run_keys(const WaveUnit& unit, const KeyPiece& piece, Index number, KeyTurns& turns, BackwardTiles<T>& tiles,
+                T* sums) {
     const Sequence& sequence = sequence_of(unit);
+    const auto& [of_unit, slot, first_key, num_keys, previous] = piece;
     clear_sums(num_keys, sums);
     bool taken = false;
+    Index row_block = 0;
     for (Index g = 0; g < group(); ++g) {
-      for (Index row = 0; row < sequence.num_queries; row += kRows) {
+      for (Index row = 0; row < sequence.num_queries; row += kRows, ++row_block) {
         const Index num_rows = std::min(kRows, sequence.num_queries - row);
         T* const rows = gradients_.query.data
                             ? partial(unit, slot) + (g * sequence.num_queries + row) * call_.padded_head_size()
                             : nullptr;
+        // The register tile of a head's last rows reaches into the rows of the next head.
+        const bool beyond = num_rows < kRows && g + 1 < group();
+        if (rows && !turns.wait(piece, row_block + (beyond ? 1 : 0))) return;
         // A slot's partial sum is uninitialized before its first keys.
         if (rows && first_key == slot * block_keys_)
           std::fill_n(rows, (num_rows < kRows ? num_rows + row_group() : num_rows) * call_.padded_head_size(),
@@ -198,12 +275,14 @@ class Backward {
         // Both ends of the interval increase with the row.
         const Index begin = visible_interval(r_, sequence, row).begin;
         const Index end = visible_interval(r_, sequence, row + num_rows - 1).end;
-        if (end <= first_key || begin >= first_key + num_keys) continue;
-        if (!taken) tiles.take_keys(unit.sequence, unit.key_head, first_key, num_keys);
-        if (!taken && ranges_) load_sums(unit, first_key, num_keys, sums);
-        taken = true;
-        tiles.take_rows(unit.key_head * group() + g, row, num_rows);
-        run_rows(first_key, num_keys, tiles, rows, sums);
+        if (end > first_key && begin < first_key + num_keys) {
+          if (!taken) tiles.take_keys(unit.sequence, unit.key_head, first_key, num_keys);
+          if (!taken && ranges_) load_sums(unit, first_key, num_keys, sums);
+          taken = true;
+          tiles.take_rows(unit.key_head * group() + g, row, num_rows);
+          run_rows(first_key, num_keys, tiles, rows, sums);
+        }
+        turns.finish(number, row_block);
       }
     }
     if (taken || !ranges_) write_keys(unit, first_key, num_keys, sums);
@@ -275,6 +354,7 @@ class Backward {
   const TypedGradients<T>& gradients_;
   const KeyRanges* ranges_;
   Index block_keys_;
+  Index piece_keys_ = 0;  // of this wave
   Index tile_bytes_;
   Index sum_elements_;
   Progress progress_;

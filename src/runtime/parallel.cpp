@@ -355,6 +355,8 @@ void for_each_item(const Runtime& runtime, int workers, Index num_items, const I
   if (exception) std::rethrow_exception(exception);
 }
 
+void let_others_run() { sched_yield(); }
+
 }  // namespace internal
 
 void parallel_for(Index n, const std::function<void(Index, const Runtime&)>& task, const Runtime& runtime) {

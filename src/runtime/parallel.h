@@ -62,6 +62,9 @@ using ItemBody = FunctionRef<void(Index, int)>;
 // requested. While a plan is being made (plan.h), no body is called.
 void for_each_item(const Runtime& runtime, int workers, Index num_items, const ItemBody& body);
 
+// For bodies that wait for other items, all of them smaller than their own: gives the processor to other threads.
+void let_others_run();
+
 // Counts the rows that a call has finished, and reports them to Runtime::progress.
 class Progress {
  public:

@@ -25,6 +25,8 @@ void for_each_item(const Runtime&, int, Index num_items, const ItemBody& body) {
   for (Index item = 0; item < num_items; ++item) body(item, 0);
 }
 
+void let_others_run() {}
+
 // No plans are made here.
 bool is_planning() { return false; }
 void plan_operator(PlannedOperator) {}
