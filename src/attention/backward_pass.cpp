@@ -37,8 +37,9 @@ using kernels::kBlockKeys;
 using kernels::kRows;
 
 constexpr Index kSlots = 6;  // partial sums of grad_query
-// Of a wave with up to two threads, unless one key head needs more, and in addition for each further thread.
-constexpr Index kPartialBytes = Index{16} << 20, kThreadPartialBytes = Index{8} << 20;
+// Of a wave, unless one key head needs more, and in addition for each thread above two: with those of more key heads,
+// fewer threads wait; with few enough, they fit into the memory that is kept between calls (runtime/workspace.h).
+constexpr Index kPartialBytes = Index{16} << 20, kThreadPartialBytes = Index{5} << 20;
 constexpr Index kPiecesPerThread = 3;  // at least, if blocks are large enough to be cut up
 
 template <class T>
@@ -58,17 +59,23 @@ class Backward {
   void run() {
     const Index threads = num_workers(call_.runtime, std::numeric_limits<Index>::max());
     const Index most_bytes = kPartialBytes + std::max<Index>(threads - 2, 0) * kThreadPartialBytes;
-    for (Index n = 0; n < num_units();) {
+    // Waves of about the same size, so that the last is not too small for all threads.
+    Index all_elements = 0;
+    for (Index n = 0; n < num_units(); ++n) all_elements += elements_of(unit_at(n, 0));
+    const Index most_elements = ranges_ ? all_elements : most_bytes / static_cast<Index>(sizeof(T));
+    const Index num_waves = std::max<Index>(1, (all_elements + most_elements - 1) / std::max<Index>(1, most_elements));
+    Index done = 0;
+    for (Index n = 0, wave = 1; n < num_units(); ++wave) {
       units_.clear();
       Index elements = 0;
       for (; n < num_units(); ++n) {
         const WaveUnit unit = unit_at(n, elements);
-        const Index more = unit.num_slots * slot_elements(unit);
-        const bool full = (elements + more) * static_cast<Index>(sizeof(T)) > most_bytes;
-        if (!units_.empty() && full && !ranges_) break;
-        elements += more;
+        const bool full = done + elements >= all_elements / num_waves * wave && wave < num_waves;
+        if (!units_.empty() && (full || elements + elements_of(unit) > most_elements)) break;
+        elements += elements_of(unit);
         units_.push_back(unit);
       }
+      done += elements;
       run_wave(elements);
     }
   }
@@ -111,6 +118,7 @@ class Backward {
     const Index rows = group() * sequence_of(unit).num_queries;
     return (rows + row_group()) * call_.padded_head_size();
   }
+  Index elements_of(const WaveUnit& unit) const { return unit.num_slots * slot_elements(unit); }
   T* partial(const WaveUnit& unit, Index slot) const {
     return partials_ + unit.first_element + slot * slot_elements(unit);
   }

@@ -168,11 +168,13 @@ class FewRowSchedule {
     return sum;
   }
 
+  // Keys and values are read once for all rows of an item, which takes as long as this many rows of products.
   double count_products() const {
+    constexpr Index kReadRows = 16;
     double products = 0;
     for (const WorkItem& item : items_) {
       const Index keys = std::min(item.chunks.size() * kernels::kChunkKeys, sequence_of(item).key_limit);
-      products += static_cast<double>(item.num_rows) * static_cast<double>(keys) *
+      products += static_cast<double>(std::max(item.num_rows, kReadRows)) * static_cast<double>(keys) *
                   static_cast<double>(r_.head_size + r_.value_head_size);
     }
     return products;

@@ -65,10 +65,12 @@ auto matrix_at(const T* data, Index row_stride, Index column_stride) {
 }
 
 template <class T>
-void pack(const TensorView<const T, 2>& weight, T* panels, double num_products, const Runtime& runtime) {
+void pack(const TensorView<const T, 2>& weight, T* panels, const Runtime& runtime) {
+  constexpr double kElementProducts = 16;  // an element takes as long as this many products
   const auto [depth, columns] = weight.shape;
   const Index count = num_panels(columns);
-  for_each_item(runtime, num_workers(runtime, count, num_products), count, [&](Index panel, int) {
+  const int workers = num_workers(runtime, count, kElementProducts * static_cast<double>(weight.size()));
+  for_each_item(runtime, workers, count, [&](Index panel, int) {
     const Index first = panel * kPanel;
     const auto source = matrix_at(weight.pointer(0, first), weight.strides[1], weight.strides[0]);
     T* const to = panels + panel * panel_size<T>(depth);
@@ -175,22 +177,37 @@ class Operands {
   bool pairs_;
 };
 
-// The rows of a task: at most kRows, a multiple of the rows of a register tile, and such that the workers finish at
-// about the same time. `groups` tasks have the same rows.
-Index rows_of_task(Index rows, Index groups, int workers) {
+// Tasks of up to block_rows rows by group_panels panels.
+struct Division {
+  Index block_rows, group_panels;
+};
+
+// The division with which the workers finish first: block_rows is at most kRows and a multiple of the rows of a
+// register tile, group_panels at most `most_panels`. The tasks of a group, one for each block of rows, come before
+// those of the next.
+Division divide(Index rows, Index panels, Index most_panels, int workers) {
   constexpr Index kTileRows = 12;
-  constexpr double kRowsOfOverhead = 1;  // a task takes as long as this many rows longer
-  Index best = kRows;
+  constexpr double kRowsOfOverhead = 1;   // a task takes as long as this many rows longer
+  constexpr double kPanelsOfPacking = 1;  // packing the rows of a task takes as long as this many panels
+  const Index fewest_groups = (panels + most_panels - 1) / most_panels;
+  Division best{kRows, panels};
   double least = 0;
-  for (Index size = kRows; size >= 3 * kTileRows; size -= kTileRows) {
-    const Index blocks = (rows + size - 1) / size;
-    const Index before = (blocks * groups - 1) / workers;  // tasks of a worker before the last
-    const bool last_alone = groups == 1 && (blocks - 1) % workers == 0;
-    const Index last = last_alone ? rows - (blocks - 1) * size : size;
-    const double time = static_cast<double>(before * size + last) + kRowsOfOverhead * static_cast<double>(before + 1);
-    if (size < kRows && time >= least) continue;
-    best = size;
-    least = time;
+  for (Index groups = fewest_groups; groups <= std::min(panels, fewest_groups + 2 * workers); ++groups) {
+    const Index group_panels = (panels + groups - 1) / groups;
+    if ((panels + group_panels - 1) / group_panels != groups) continue;
+    for (Index size = kRows; size >= 3 * kTileRows; size -= kTileRows) {
+      const Index blocks = (rows + size - 1) / size;
+      const Index before = (blocks * groups - 1) / workers;  // tasks of a worker before the last
+      const bool last_alone = groups == 1 && (blocks - 1) % workers == 0;
+      const Index last = last_alone ? rows - (blocks - 1) * size : size;
+      const double of_row = static_cast<double>(group_panels) + kPanelsOfPacking;
+      const double time =
+          of_row * (static_cast<double>(before * size + last) + kRowsOfOverhead * static_cast<double>(before + 1));
+      if (least > 0 && time >= least) continue;
+      best = {size, group_panels};
+      least = time;
+    }
+    if (workers == 1) break;
   }
   return best;
 }
@@ -206,19 +223,19 @@ void multiply(const TensorView<const T, 2>& input, const T* panels, const Tensor
   const Workspace<Compute> dense_bias(runtime, bias.absent() ? 0 : columns);
   if (!bias.absent()) read_numbers(kElementType<T>, columns, bias.data, bias.strides[0], dense_bias.data());
 
-  // At least sixteen panels share one packing of the rows. Groups are larger if there are enough rows for every worker,
-  // as long as the panels of a group fit in a cache of 2 to 4 MiB while they are read for one block of rows after
-  // another.
+  // Up to sixteen panels share one packing of the rows. Groups are larger if there are enough rows for every worker, as
+  // long as the panels of a group fit in a cache of 2 to 4 MiB while they are read for one block of rows after another.
   constexpr Index kGroupBytes = 5 << 19;
   const Index panel_bytes = panel_size<T>(std::max<Index>(depth, 1)) * Index{sizeof(T)};
   const Index count = num_panels(columns);
   const Index most_blocks = (rows + kRows - 1) / kRows;
   const bool many_rows = most_blocks >= 8 * num_workers(runtime, most_blocks);
-  const Index group_panels = std::max<Index>(16, many_rows ? kGroupBytes / panel_bytes : 0);
+  const Index most_panels = std::max<Index>(16, many_rows ? kGroupBytes / panel_bytes : 0);
+  const int most_workers = num_workers(runtime, most_blocks * count, num_products);
+  const auto [block_rows, group_panels] = divide(rows, count, most_panels, most_workers);
   const Index groups = (count + group_panels - 1) / group_panels;
-  const int workers = num_workers(runtime, most_blocks * groups, num_products);
-  const Index block_rows = rows_of_task(rows, groups, workers);
   const Index blocks = (rows + block_rows - 1) / block_rows;
+  const int workers = num_workers(runtime, blocks * groups, num_products);
   // Kernels write dense aligned rows; any other output is copied from a tile.
   constexpr bool kSameType = std::same_as<Output, Compute>;
   const bool direct = kSameType && output.strides[1] == 1 && is_aligned(output.data);
@@ -283,7 +300,7 @@ void forward(const TensorView<const T, 2>& input, const TensorView<const T, 2>& 
   if (output.shape[0] == 0 || output.shape[1] == 0) return;
   const Workspace<T> panels(runtime, panel_elements<T>(weight.shape[0], weight.shape[1]));
   const double products = static_cast<double>(output.shape[0]) * static_cast<double>(weight.size());
-  pack(weight, panels.data(), products, runtime);
+  pack(weight, panels.data(), runtime);
   multiply(input, panels.data(), bias, output, kernels::Activation::none, sum, products, runtime);
 }
 
@@ -344,7 +361,7 @@ PackedLinear<T>::PackedLinear(TensorView<const T, 2> weight, const Runtime& runt
   constexpr std::align_val_t kAlignment{64};
   const std::shared_ptr<T> panels(static_cast<T*>(::operator new(num_bytes(), kAlignment)),
                                   [](T* memory) { ::operator delete(memory, kAlignment); });
-  pack(weight, panels.get(), static_cast<double>(weight.size()), runtime);
+  pack(weight, panels.get(), runtime);
   panels_ = panels;
 }
 

@@ -22,7 +22,9 @@ namespace internal {
 namespace {
 
 constexpr const char* kLinearBackward = "linear_backward";
-constexpr Index kPieceColumns = 64;  // per task of the bias: a row of them is a few cache lines
+// Columns per task of the bias: a row of them is a few cache lines, or one if there are few tasks.
+constexpr Index kPieceColumns = 64, kFewestColumns = 16;
+constexpr double kElementProducts = 8;  // an element, added in double, takes as long as this many products
 
 template <class T, class Output>
 void sum_rows(const TensorView<const T, 2>& rows, const TensorView<Output, 1>& output, const ProductSum& sum,
@@ -30,11 +32,13 @@ void sum_rows(const TensorView<const T, 2>& rows, const TensorView<Output, 1>& o
   using Compute = ComputeType<T>;
   const auto [count, columns] = rows.shape;
   const Index group = sum.depth_group > 0 ? sum.depth_group : std::max<Index>(count, 1);
-  const Index pieces = (columns + kPieceColumns - 1) / kPieceColumns;
-  const int workers = num_workers(runtime, pieces, static_cast<double>(rows.size()));
-  for_each_item(runtime, workers, pieces, [&](Index piece, int) {
-    const Index first = piece * kPieceColumns;
-    const Index width = std::min(kPieceColumns, columns - first);
+  const double products = kElementProducts * static_cast<double>(rows.size());
+  const bool few = columns < kPieceColumns * num_workers(runtime, columns, products);
+  const Index piece_columns = few ? kFewestColumns : kPieceColumns;
+  const Index pieces = (columns + piece_columns - 1) / piece_columns;
+  for_each_item(runtime, num_workers(runtime, pieces, products), pieces, [&](Index piece, int) {
+    const Index first = piece * piece_columns;
+    const Index width = std::min(piece_columns, columns - first);
     Compute total[kPieceColumns]{};
     if (sum.accumulate) read_numbers(kElementType<Output>, width, output.pointer(first), output.strides[0], total);
     for (Index begin = 0; begin < count; begin += group) {

@@ -335,7 +335,9 @@ int num_workers(const Runtime& runtime, Index num_items) {
 }
 
 int num_workers(const Runtime& runtime, Index num_items, double num_products) {
-  return num_products < 1e6 ? 1 : num_workers(runtime, num_items);
+  constexpr double kProducts = 5e5;
+  if (num_products < 2 * kProducts) return 1;
+  return static_cast<int>(std::min<double>(num_workers(runtime, num_items), num_products / kProducts));
 }
 
 void for_each_item(const Runtime& runtime, int workers, Index num_items, const ItemBody& body) {

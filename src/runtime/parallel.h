@@ -34,8 +34,9 @@ class FloatingPointScope {
 // The minimum of the runtime's threads and the items, at least 1. Throws std::invalid_argument for num_threads < 0 and
 // for a malformed REGARD_THREADS, as for_each_item does.
 int num_workers(const Runtime& runtime, Index num_items);
-// The same for items that take this many products of matrices in total. A million products take about ten microseconds,
-// less than waking a thread, and are left to one worker. Other work counts as the products that take equally long.
+// The same for items that take this many products of matrices in total. Half a million products take about five
+// microseconds, less than waking a thread: each worker gets at least as many. Other work counts as the products that
+// take equally long.
 int num_workers(const Runtime& runtime, Index num_items, double num_products);
 
 // A reference to a callable; the callable must outlive it.
