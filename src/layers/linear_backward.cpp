@@ -24,7 +24,6 @@ namespace {
 constexpr const char* kLinearBackward = "linear_backward";
 // Columns per task of the bias: a row of them is a few cache lines, or one if there are few tasks.
 constexpr Index kPieceColumns = 64, kFewestColumns = 16;
-constexpr double kElementProducts = 8;  // an element, added in double, takes as long as this many products
 
 template <class T, class Output>
 void sum_rows(const TensorView<const T, 2>& rows, const TensorView<Output, 1>& output, const ProductSum& sum,
@@ -32,6 +31,7 @@ void sum_rows(const TensorView<const T, 2>& rows, const TensorView<Output, 1>& o
   using Compute = ComputeType<T>;
   const auto [count, columns] = rows.shape;
   const Index group = sum.depth_group > 0 ? sum.depth_group : std::max<Index>(count, 1);
+  constexpr double kElementProducts = 8;  // an element, added in double, takes as long as this many products
   const double products = kElementProducts * static_cast<double>(rows.size());
   const bool few = columns < kPieceColumns * num_workers(runtime, columns, products);
   const Index piece_columns = few ? kFewestColumns : kPieceColumns;
