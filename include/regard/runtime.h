@@ -72,7 +72,8 @@ struct Runtime {
   Executor executor{};
   /// The maximum number of threads. 0: default_num_threads(). Operators throw InvalidArgument for negative numbers.
   int num_threads = 0;
-  /// Source of all scratch memory. nullptr: operator new; up to 64 MiB are kept for later calls.
+  /// Source of all scratch memory. nullptr: operator new; up to 64 MiB for every eight processors are kept for
+  /// later calls.
   std::pmr::memory_resource* workspace = nullptr;
   /// Ends the call with Cancelled. Polled at least every 20 ms.
   std::stop_token stop{};

@@ -3,7 +3,7 @@
 // Scratch memory that is kept between calls: fresh pages cost a tenth of a call that computes for ten milliseconds.
 //
 //     allocate    the newest kept block of the size's class, otherwise operator new
-//     deallocate  kept as long as all kept blocks fit within kKeptBytes; otherwise operator delete
+//     deallocate  kept as long as all kept blocks fit within most_kept_bytes(); otherwise operator delete
 //
 // Classes are powers of two and the midpoints between them, so that a block fits every request of its class. A caller
 // that finds the list locked uses operator new: no thread waits, and a child of fork() can continue if its parent held
@@ -14,11 +14,16 @@
 #include <bit>
 #include <mutex>
 
+#include "machine.h"
+
 namespace regard::inline v0::internal {
 namespace {
 
-// Enough for the packed keys and values of a medium-sized call, and the scratch of its threads.
-constexpr std::size_t kKeptBytes = std::size_t{64} << 20;
+// Enough for the packed keys and values of a medium-sized call or its partial sums, and the scratch of its threads.
+std::size_t most_kept_bytes() {
+  static const std::size_t bytes = (std::size_t{64} << 20) * static_cast<std::size_t>((num_affinity_cpus() + 7) / 8);
+  return bytes;
+}
 // For smaller blocks, operator new is cheap.
 constexpr std::size_t kSmallestKept = std::size_t{1} << 14;
 
@@ -54,7 +59,7 @@ class KeptMemory final : public std::pmr::memory_resource {
   };
 
   static bool is_kept(std::size_t bytes, std::size_t alignment) {
-    return kKeeps && bytes >= kSmallestKept && bytes <= kKeptBytes && alignment == kWorkspaceAlignment;
+    return kKeeps && bytes >= kSmallestKept && bytes <= most_kept_bytes() && alignment == kWorkspaceAlignment;
   }
   static void release(const Block& block) {
     ::operator delete(block.data, block.bytes, std::align_val_t{kWorkspaceAlignment});
@@ -79,7 +84,7 @@ class KeptMemory final : public std::pmr::memory_resource {
     const Block block{data, class_bytes(bytes)};
     if (const std::unique_lock lock(mutex_, std::try_to_lock); lock && !closed_) {
       // The oldest blocks are released first.
-      while (num_blocks_ == blocks_.size() || (num_blocks_ > 0 && kept_bytes_ + block.bytes > kKeptBytes)) {
+      while (num_blocks_ == blocks_.size() || (num_blocks_ > 0 && kept_bytes_ + block.bytes > most_kept_bytes())) {
         release(blocks_[0]);
         kept_bytes_ -= blocks_[0].bytes;
         for (std::size_t i = 0; i + 1 < num_blocks_; ++i) blocks_[i] = blocks_[i + 1];

@@ -16,7 +16,7 @@ namespace regard::inline v0::internal {
 
 inline constexpr std::size_t kWorkspaceAlignment = 64;  // a cache line
 
-// Keeps up to 64 MiB of returned memory for the next call.
+// Keeps returned memory for the next call, up to 64 MiB for every eight processors.
 std::pmr::memory_resource& default_workspace();
 
 inline std::pmr::memory_resource* workspace_of(const Runtime& runtime) {

@@ -6,6 +6,7 @@
 #include "regard/runtime.h"
 
 #include "regard/parallel.h"
+#include "runtime/machine.h"
 #include "runtime/parallel.h"
 #include "runtime/plan.h"
 
@@ -26,6 +27,7 @@ void for_each_item(const Runtime&, int, Index num_items, const ItemBody& body) {
 }
 
 void let_others_run() {}
+int num_affinity_cpus() { return 1; }
 
 // No plans are made here.
 bool is_planning() { return false; }
