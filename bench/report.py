@@ -10,6 +10,7 @@ import json
 
 import overview
 import simulated_ranks
+import thread_scaling
 from old_names import renamed
 from plots import NAMES, plots
 
@@ -112,6 +113,7 @@ def pages(root):
         found[f"{DETAILS_FOLDER}/{machine.stem}.md"] = joined(details(machine, machine.pictures))
     found[f"{PAGE_FOLDER}/README.md"] = joined(overview.lines(machines))
     found.update(simulated_ranks.pages(root))
+    found.update(thread_scaling.pages(root))
     return found
 
 

@@ -9,6 +9,7 @@ BUILD is a release build with REGARD_BENCH=ON. Takes about three minutes. Read n
 
 import argparse
 import json
+import math
 import pathlib
 import statistics
 import subprocess
@@ -39,8 +40,9 @@ def plot(result):
     threads = result["threads"]
     left, right, top, bottom = 56, 430, 48, 400
     picture = Picture(460, "Speedup by threads")
-    most = threads[-1]
-    x = lambda number: left + (number - 1) / max(most - 1, 1) * (right - left)
+    shown = [case for case in result["cases"] if case["name"].startswith(SHOWN)]
+    most = math.ceil(max(threads[-1], *(speedup for case in shown for speedup in median_speedups(case) + limit_speedups(case))))
+    x = lambda number: left + (number - 1) / max(threads[-1] - 1, 1) * (right - left)
     y = lambda speedup: bottom - speedup / most * (bottom - top)
     picture.text(left - 40, 26, f"Speedup relative to one thread, {result['processor']}", size=12)
     for tick in range(0, most + 1, 2):
@@ -50,7 +52,6 @@ def plot(result):
         picture.text(x(number), bottom + 20, str(number), PALE, "middle", 12)
     picture.text((left + right) / 2, bottom + 40, "threads", PALE, "middle", 12)
     labels = []
-    shown = [case for case in result["cases"] if case["name"].startswith(SHOWN)]
     for case, colour in zip(shown, COLOURS, strict=False):
         points = [(x(number), y(speedup)) for number, speedup in zip(threads, median_speedups(case), strict=True)]
         picture.line(points, colour, 2)
@@ -94,7 +95,8 @@ Columns with a number of threads are speedups relative to one thread: medians ov
 number of threads has its turn. *Limit*: what the same threads reach just after each call, multiply-adds on registers, or
 reads of 256 MiB per thread for decode; relative to one thread, too. Clock rates fall as more cores work, and cores share
 memory, so the limit grows less than the threads. *Of the limit*: speedup with all threads / that of the limit, target at
-least 0.85. Each call's result is compared with that of the others, byte for byte."""
+least 0.85. Each call's result is compared with that of the others, byte for byte. Machines are shared with other load, so
+that a single thread is sometimes slowed down: speedups above the number of threads are no gain."""
     for result in results:
         yield f"\n## {result['processor']}, {result['instruction_set']}\n"
         yield f"![Speedup by threads]({result['plot']})\n"

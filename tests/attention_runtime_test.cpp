@@ -209,8 +209,8 @@ TEST(AttentionRuntime, BackwardOnManyThreadsAddsInOrder) {
   }
 }
 
-// The active kernels, of which the one of backward notices when two threads add to the same rows at once, the rows of its
-// last register tile included.
+// The active kernels, of which the one of backward notices when two threads add to the same rows at once, including the
+// rows of its last register tile.
 struct WatchingKernels {
   static inline std::mutex mutex;
   static inline std::vector<std::pair<const float*, const float*>> in_use;

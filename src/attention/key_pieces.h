@@ -5,8 +5,8 @@
 //     slot 0    block 0 ─▶ block 6 ─▶ …        a block is one piece, or several that follow each other
 //     slot 1    block 1 ─▶ block 7 ─▶ …
 //
-// A piece adds to its slot's sum of grad_query, one block of rows after another, each as soon as the piece before it has
-// added to it. In their list, every piece comes after that one; who takes pieces in order therefore waits only for
+// A piece adds to its slot's sum of grad_query, one block of rows after another, each as soon as the piece before it
+// has added to it. In their list, every piece comes after that one; who takes pieces in order therefore waits only for
 // pieces that others are processing.
 //
 //     piece        ████████
