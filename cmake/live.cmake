@@ -44,7 +44,7 @@ file(GLOB_RECURSE regard_core_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/sr
   ${PROJECT_SOURCE_DIR}/include/*.h ${PROJECT_SOURCE_DIR}/web/core/*)
 if(REGARD_TESTS)
   file(GLOB regard_check_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/wasm/checks.cpp
-    ${PROJECT_SOURCE_DIR}/tests/support/*.h)
+    ${PROJECT_SOURCE_DIR}/tests/support/arrays.cpp ${PROJECT_SOURCE_DIR}/tests/support/*.h)
   list(APPEND regard_core_sources ${regard_check_sources})
 endif()
 add_custom_command(OUTPUT ${REGARD_CORE_MODULE}

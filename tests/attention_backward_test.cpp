@@ -15,6 +15,7 @@
 
 #include "regard/attention_backward_continued.h"
 #include "support/backward_cases.h"
+#include "support/data_path.h"
 
 namespace regard {
 namespace {
@@ -173,7 +174,7 @@ struct TorchCase {
 
 TEST(BackwardInDouble, MatchesPyTorchAutograd) {
   std::map<std::string, std::vector<double>> expected;
-  std::ifstream file(REGARD_BACKWARD_DATA "/torch.txt");
+  std::ifstream file(data_path("backward/torch.txt"));
   std::string line, name;
   while (std::getline(file, line)) {
     std::istringstream words(line);

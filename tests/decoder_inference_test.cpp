@@ -14,6 +14,7 @@
 #include "regard/io/json.h"
 #include "regard/train/decoder_training.h"
 #include "support/arrays.h"
+#include "support/data_path.h"
 #include "support/decoder_cases.h"
 #include "support/instruction_sets.h"
 #include "support/rejection.h"
@@ -59,7 +60,7 @@ TEST(DecoderTrace, LogitsHaveTheBitsOfTraining) {
 
 // The reference is in double; tests/frameworks/decoder_files_test.py compares it with transformers.
 TEST(DecoderTrace, LogitsAreThoseOfTransformers) {
-  const std::string folder = std::string(REGARD_DECODER_DATA) + "/tiny_llama";
+  const std::string folder = data_path("decoder/tiny_llama");
   const Decoder decoder = load_decoder(folder);
   std::ostringstream text;
   text << std::ifstream(folder + "/logits.json").rdbuf();
@@ -233,7 +234,7 @@ std::string load_rejection(const TestFolder& folder, const ModelFileOptions& opt
 }
 
 TEST(DecoderLoad, ReadsDescriptionAndHash) {
-  const Decoder decoder = load_decoder(std::string(REGARD_DECODER_DATA) + "/tiny_llama");
+  const Decoder decoder = load_decoder(data_path("decoder/tiny_llama"));
   EXPECT_EQ(decoder.config, tiny_llama_config());
   EXPECT_EQ(decoder.checkpoint->sha256().size(), 64u);
   EXPECT_EQ(decoder.layers.size(), 2u);
@@ -325,7 +326,7 @@ TEST(DecoderLoad, EndsWhenAStopIsRequested) {
   std::stop_source source;
   source.request_stop();
   const Runtime stopped{.stop = source.get_token()};
-  EXPECT_THROW(load_decoder(std::string(REGARD_DECODER_DATA) + "/tiny_llama", {}, stopped), Cancelled);
+  EXPECT_THROW(load_decoder(data_path("decoder/tiny_llama"), {}, stopped), Cancelled);
   const Decoder decoder = tiny_decoder(decoder_cases(kLength)[0].second);
   EXPECT_THROW(decode_trace(decoder, std::vector<Index>{1}, {}, stopped), Cancelled);
 }

@@ -12,6 +12,7 @@
 #include "support/arrays.h"
 #include "support/counted_news.h"
 #include "support/counting_memory.h"
+#include "support/data_path.h"
 #include "support/rejection.h"
 #include "support/same_bits.h"
 
@@ -126,7 +127,7 @@ struct PlainAdamW {
 };
 
 TEST(DecoderTraining, TwentyStepsEqualThoseOfPyTorch) {
-  std::ifstream file(REGARD_TRAIN_DATA "/decoder_torch.txt");
+  std::ifstream file(data_path("train/decoder_torch.txt"));
   ASSERT_TRUE(file);
   std::size_t cases = 0;
   for (std::string line; std::getline(file, line); ++cases) {

@@ -9,6 +9,7 @@
 #include <stop_token>
 
 #include "support/arrays.h"
+#include "support/data_path.h"
 #include "support/encoder_reference.h"
 #include "support/instruction_sets.h"
 #include "support/rejection.h"
@@ -19,7 +20,7 @@ namespace {
 using Texts = std::vector<std::vector<Index>>;
 
 const Encoder& tiny() {
-  static const Encoder encoder = load_encoder(std::string(REGARD_ENCODER_DATA) + "/tiny");
+  static const Encoder encoder = load_encoder(data_path("encoder/tiny"));
   return encoder;
 }
 

@@ -15,6 +15,7 @@
 #include <sstream>
 
 #include "regard/io/rounding.h"
+#include "support/data_path.h"
 #include "support/encoder_reference.h"
 #include "support/model_bytes.h"
 #include "support/rejection.h"
@@ -22,7 +23,7 @@
 namespace regard {
 namespace {
 
-const std::string kTiny = std::string(REGARD_ENCODER_DATA) + "/tiny";
+const std::string kTiny = data_path("encoder/tiny");
 
 struct Part {
   std::string type;  // as in the file

@@ -4,6 +4,7 @@
 // with the formulas in double.
 // Read next: encoder_reference.h, encoder_load_test.cpp.
 #include "regard/model/encoder.h"
+#include "support/data_path.h"
 
 #include <algorithm>
 #include <array>
@@ -19,7 +20,7 @@
 namespace regard {
 namespace {
 
-const std::string kData = REGARD_ENCODER_DATA;
+const std::string kData = data_path("encoder");
 constexpr int kNumCases = 5;
 
 const Encoder& tiny() {

@@ -12,6 +12,7 @@
 #include <map>
 #include <string>
 
+#include "support/data_path.h"
 #include "support/golden_operators.h"
 #include "support/instruction_sets.h"
 
@@ -24,7 +25,7 @@ golden::Lines all_results(const kernels::KernelTable& table) {
 }
 
 std::map<std::string, std::string> pinned() {
-  std::ifstream file(REGARD_GOLDEN_HASHES);
+  std::ifstream file(data_path("golden_hashes.txt"));
   std::map<std::string, std::string> hashes;
   std::string name, hash;
   while (file >> name >> hash) EXPECT_TRUE(hashes.emplace(name, hash).second) << name << " occurs twice";

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "regard/explain/sentence_row.h"
+#include "support/data_path.h"
 
 namespace regard {
 namespace {
@@ -23,7 +24,7 @@ std::string environment(const char* name) {
 
 DistanceSums sums_of_the_sentences(const SentenceModel& model) {
   DistanceSums sums;
-  std::ifstream file(REGARD_ENCODER_DATA "/sentences.txt");
+  std::ifstream file(data_path("encoder/sentences.txt"));
   int count = 0;
   for (std::string line; std::getline(file, line); ++count) add_distances(read_sentence(model, line), sums);
   EXPECT_EQ(count, 30);

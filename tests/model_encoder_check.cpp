@@ -11,12 +11,13 @@
 #include <map>
 
 #include "support/arrays.h"
+#include "support/data_path.h"
 #include "support/encoder_reference.h"
 
 namespace regard {
 namespace {
 
-const std::string kData = REGARD_ENCODER_DATA;
+const std::string kData = data_path("encoder");
 constexpr int kNumSentences = 30;
 constexpr int kNumStates = 64;
 constexpr int kNumWeights = 16;

@@ -17,6 +17,7 @@
 
 #include "regard/explain/rounding_errors.h"
 #include "regard/explain/sentence_row.h"
+#include "support/data_path.h"
 
 namespace regard {
 namespace {
@@ -37,7 +38,7 @@ const SentenceModel& in_float32() {
 const std::vector<std::string>& sentences() {
   static const std::vector<std::string> lines = [] {
     std::vector<std::string> read;
-    std::ifstream file(REGARD_ENCODER_DATA "/sentences.txt");
+    std::ifstream file(data_path("encoder/sentences.txt"));
     for (std::string line; std::getline(file, line);) read.push_back(line);
     return read;
   }();

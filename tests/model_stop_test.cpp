@@ -13,13 +13,14 @@
 #include "regard/explain/sentence_report.h"
 #include "regard/explain/steps.h"
 #include "regard/io/json.h"
+#include "support/data_path.h"
 #include "support/model_bytes.h"
 #include "support/sentence_model.h"
 
 namespace regard {
 namespace {
 
-const std::string kTiny = std::string(REGARD_ENCODER_DATA) + "/tiny";
+const std::string kTiny = data_path("encoder/tiny");
 const std::string kHash = "72996caf631517e28a1bcf7363d7757eb65f9a16ea9e81e29cd926bd6b412daa";  // of its numbers
 
 Runtime stopped() {

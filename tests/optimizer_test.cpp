@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "support/arrays.h"
+#include "support/data_path.h"
 #include "support/instruction_sets.h"
 #include "support/rejection.h"
 #include "support/same_bits.h"
@@ -96,7 +97,7 @@ TYPED_TEST(Optimizer, AdamwMatchesPlainLoops) {
 double torch_input(int k, Index n) { return static_cast<double>((n * (37 + 2 * k) + 11 * k) % 101) / 50 - 1; }
 
 TEST(AdamwInDouble, MatchesPyTorchOverFiftySteps) {
-  std::ifstream file(REGARD_TRAIN_DATA "/torch_adamw.txt");
+  std::ifstream file(data_path("train/torch_adamw.txt"));
   std::string line, name;
   AdamwOptions options;
   double max_norm = 0;

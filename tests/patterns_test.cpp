@@ -4,6 +4,8 @@
 // Read next: include/regard/train/patterns.h.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "regard/train/patterns.h"
 #include "support/rejection.h"
 

@@ -18,6 +18,7 @@
 #include "regard/error.h"
 #include "regard/io/output_file.h"
 #include "regard/io/safetensors_writer.h"
+#include "support/data_path.h"
 #include "support/model_bytes.h"
 #include "support/rejection.h"
 #include "support/tiny_decoder.h"
@@ -92,7 +93,7 @@ TEST(SafetensorsWriter, FilesAreReadBackWithTheSameBytes) {
 // The files that transformers opens are those that are written today.
 TEST(SafetensorsWriter, FolderOfADecoderHasTheCommittedBytes) {
   const TestFolder folder;
-  const std::string committed = std::string(REGARD_DECODER_DATA) + "/tiny_llama";
+  const std::string committed = data_path("decoder/tiny_llama");
   const DecoderConfig config = tiny_llama_config();
   EXPECT_EQ(decoder_config_json(config), contents_of(committed + "/config.json"));
   const std::vector<float> all = tiny_parameters(config);

@@ -5,6 +5,7 @@
 // Read next: sentence_row_test.cpp, heads_test.cpp, src/explain/sentence/sentence_model.cpp.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
 
 #include "regard/error.h"

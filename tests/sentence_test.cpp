@@ -4,6 +4,7 @@
 // sums and means over pieces against plain loops.
 // Read next: sentence_model.h, regard/explain/sentence.h.
 #include "regard/explain/sentence.h"
+#include "support/data_path.h"
 
 #include <gtest/gtest.h>
 
@@ -38,7 +39,7 @@ TEST(ReadSentence, GroupsThePiecesOfAWord) {
 }
 
 ModelInMemory files_of_the_small_model() {
-  const std::string folder = std::string(REGARD_ENCODER_DATA) + "/tiny";
+  const std::string folder = data_path("encoder/tiny");
   return {.name = "tiny",
           .config_json = read_model_text(folder, "config.json", 1 << 20),
           .tokenizer_json = small_tokenizer_json(),

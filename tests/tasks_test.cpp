@@ -5,6 +5,7 @@
 // Read next: include/regard/train/tasks.h, src/train/task_generators.cpp.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <map>
 #include <set>
 

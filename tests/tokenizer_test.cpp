@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "regard/io/json.h"
+#include "support/data_path.h"
 #include "support/tokenizer_files.h"
 
 namespace {
@@ -27,7 +28,7 @@ using regard_tokenizer::tokenizer_json;
 using regard_tokenizer::TokenizerText;
 
 std::string read_data(const std::string& name) {
-  std::ifstream file(REGARD_TOKENIZER_DATA "/" + name, std::ios::binary);
+  std::ifstream file(regard::data_path("tokenizer/" + name), std::ios::binary);
   EXPECT_TRUE(file.is_open()) << name;
   return {std::istreambuf_iterator<char>(file), {}};
 }

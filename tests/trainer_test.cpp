@@ -14,6 +14,7 @@
 #include "regard/io/json.h"
 #include "regard/io/safetensors.h"
 #include "regard/train/watched_run.h"
+#include "support/data_path.h"
 #include "support/killed_child.h"
 #include "support/model_bytes.h"
 #include "support/rejection.h"
@@ -320,7 +321,7 @@ TEST(TrainerDivergence, NamesAGradientThatIsNotFinite) {
 // ---- a model of transformers
 
 TEST(Trainer, LogitsOfAFolderAreThoseOfTransformers) {
-  const std::string folder = std::string(REGARD_DECODER_DATA) + "/tiny_llama";
+  const std::string folder = data_path("decoder/tiny_llama");
   const JsonValue json = read_json(contents_of(folder + "/logits.json"), "logits.json");
   const std::vector<double>& ids = json.find("tokens")->numbers();
   const Index length = static_cast<Index>(ids.size());

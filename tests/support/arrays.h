@@ -6,7 +6,8 @@
 //   Array<T, Rank>   owns memory under a view with a chosen layout: axes in any order, gaps, negative or zero strides,
 //                    a start that is not a multiple of the element. Can check that the memory between its elements is
 //                    untouched.
-// Read next: attention_cases.h.
+// arrays.cpp contains the arrays of most tests, optimized even if the tests are not.
+// Read next: arrays.cpp, attention_cases.h.
 #pragma once
 
 #include <algorithm>
@@ -38,11 +39,7 @@ class Random {
   }
   bool chance(double probability) { return uniform() < probability; }
   double uniform() { return static_cast<double>(bits() >> 11) * 0x1p-53; }
-  // Box and Muller 1958.
-  double normal() {
-    const double radius = std::sqrt(-2 * std::log(1 - uniform()));
-    return radius * std::cos(2 * std::numbers::pi * uniform());
-  }
+  double normal();
   template <class C>
   const auto& one_of(const C& choices) {
     return *(std::begin(choices) + integer(0, static_cast<Index>(std::size(choices)) - 1));
@@ -109,7 +106,9 @@ class Array {
   bool repeats() const { return std::find(view_.strides.begin(), view_.strides.end(), 0) != view_.strides.end(); }
 
   T get(const Shape& at) const {
-    return std::apply([&](auto... i) { return reference::read(view_, i...); }, at);
+    T x;
+    std::memcpy(static_cast<void*>(&x), address(at), sizeof x);
+    return x;
   }
   void set(const Shape& at, T x) { std::memcpy(address(at), &x, sizeof x); }
 
@@ -118,15 +117,8 @@ class Array {
   void for_each_index(F f) const {
     Shape at{};
     if (std::any_of(view_.shape.begin(), view_.shape.end(), [](Index n) { return n == 0; })) return;
-    while (true) {
-      f(at);
-      std::size_t axis = Rank;
-      while (axis-- > 0) {
-        if (++at[axis] < view_.shape[axis]) break;
-        at[axis] = 0;
-        if (axis == 0) return;
-      }
-    }
+    do f(at);
+    while (advance(at));
   }
   template <class F>
   void fill(F f) {
@@ -153,7 +145,14 @@ class Array {
  private:
   static constexpr char kUntouched = 0x5a;
 
-  char* address(const Shape& at) {
+  // The index after `at` in row-major order; false after the last one.
+  bool advance(Shape& at) const {
+    for (std::size_t axis = Rank; axis-- > 0; at[axis] = 0) {
+      if (++at[axis] < view_.shape[axis]) return true;
+    }
+    return false;
+  }
+  char* address(const Shape& at) const {
     Index offset = 0;
     for (std::size_t axis = 0; axis < Rank; ++axis) offset += at[axis] * view_.strides[axis];
     return reinterpret_cast<char*>(view_.data) + offset * Index{sizeof(T)};
@@ -162,6 +161,20 @@ class Array {
   std::vector<char> memory_;
   TensorView<T, Rank> view_{};
 };
+
+extern template class Array<float, 1>;
+extern template class Array<float, 2>;
+extern template class Array<float, 3>;
+extern template class Array<float, 4>;
+extern template class Array<double, 1>;
+extern template class Array<double, 2>;
+extern template class Array<double, 3>;
+extern template class Array<double, 4>;
+extern template class Array<bfloat16, 2>;
+extern template class Array<bfloat16, 4>;
+extern template class Array<float16, 2>;
+extern template class Array<float16, 4>;
+extern template class Array<bool, 4>;
 
 // A dense array of standard normal numbers times magnitude.
 template <class T, int Rank>
@@ -196,6 +209,11 @@ std::vector<std::uint64_t> bits_of(const std::vector<T>& numbers) {
   }
   return bits;
 }
+extern template std::vector<std::uint64_t> bits_of(const std::vector<float>&);
+extern template std::vector<std::uint64_t> bits_of(const std::vector<double>&);
+extern template std::vector<std::uint64_t> bits_of(const std::vector<bfloat16>&);
+extern template std::vector<std::uint64_t> bits_of(const std::vector<float16>&);
+
 template <class T, int Rank>
 std::vector<std::uint64_t> bits_of(const Array<T, Rank>& array) {
   return bits_of(array.values());

@@ -76,6 +76,9 @@ bool matches_reference(const AttentionArrays<T>& got, const reference::Attention
   return faults == 0;
 }
 
+extern template bool matches_reference(const AttentionArrays<float>&, const reference::Attention<float>&);
+extern template bool matches_reference(const AttentionArrays<double>&, const reference::Attention<double>&);
+
 // Runs one call with all outputs on every instruction set, compares each with the reference, and returns the last one.
 template <class T>
 AttentionArrays<T> checked_attention(const AttentionInputs<T>& inputs, const AttentionOptions& options = {}) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The large templates of reference.h, backward_reference.h and attention_cases.h, compiled once for all tests, and
-// optimized even if the tests are not.
+// The large templates of reference.h, backward_reference.h, attention_cases.h and attention_checks.h, compiled once for
+// all tests, and optimized even if the tests are not.
 // Read next: reference.h.
+#include "attention_checks.h"
 #include "backward_reference.h"
 
 namespace regard {
@@ -11,6 +12,9 @@ template AttentionCase<float> random_attention_case<float>(std::uint64_t);
 template AttentionCase<double> random_attention_case<double>(std::uint64_t);
 template AttentionCase<bfloat16> random_attention_case<bfloat16>(std::uint64_t);
 template AttentionCase<float16> random_attention_case<float16>(std::uint64_t);
+
+template bool matches_reference(const AttentionArrays<float>&, const reference::Attention<float>&);
+template bool matches_reference(const AttentionArrays<double>&, const reference::Attention<double>&);
 
 namespace reference {
 

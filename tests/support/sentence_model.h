@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "data_path.h"
 #include "regard/explain/sentence.h"
 #include "rejection.h"
 #include "tokenizer_files.h"
@@ -25,7 +26,7 @@ inline std::string small_tokenizer_json() {
 }
 
 inline const SentenceModel& small_sentence_model() {
-  static const SentenceModel model{"tiny", load_encoder(std::string(REGARD_ENCODER_DATA) + "/tiny"),
+  static const SentenceModel model{"tiny", load_encoder(data_path("encoder/tiny")),
                                    Tokenizer::read(small_tokenizer_json(), "tokenizer.json")};
   return model;
 }
