@@ -13,6 +13,7 @@
 #include "support/instruction_sets.h"
 #include "support/rejection.h"
 #include "support/same_bits.h"
+#include "support/test_size.h"
 
 namespace regard {
 namespace {
@@ -225,7 +226,7 @@ TYPED_TEST(ActivationLayers, LayoutsThreadsAndOtherRowsDoNotChangeBits) {
   Random random(20270310);
   for (const Operator<T>& op : operators<T>()) {
     SCOPED_TRACE(op.name);
-    for (int n = 0; n < 12; ++n) {
+    for (int n = 0; n < test_size(12, 4); ++n) {
       const std::array<Index, 2> shape{random.integer(1, 40), n == 0 ? 9001 : random.integer(1, 700)};
       Call<T> strided(op, shape, [&](bool is_output) { return random_layout<2>(random, is_output); });
       Call<T> dense(op, shape, Call<T>::dense);

@@ -13,6 +13,7 @@
 #include "support/instruction_sets.h"
 #include "support/reference.h"
 #include "support/rejection.h"
+#include "support/test_size.h"
 
 namespace regard {
 namespace {
@@ -403,7 +404,7 @@ TYPED_TEST(Statistics, HeadMeansExcludeFullyMaskedRows) {
 
 TYPED_TEST(Statistics, ThreadsDoNotChangeBits) {
   using T = TypeParam;
-  const AttentionCase<T> call = long_causal_case<T>(300, 3000);
+  const AttentionCase<T> call = long_causal_case<T>(test_size<Index>(300, 60), 3000);
   const Found<T> one = inspect(call, 8, {0, 1}, {.num_threads = 1});
   Ranges previous{Array<Index, 3>({1, 1, 2}), ChosenOrigin::position};
   previous.ends->set({0, 0, 0}, -100);

@@ -11,11 +11,13 @@
 #include <fstream>
 #include <iterator>
 #include <map>
+#include <sstream>
 #include <stdexcept>
 #include <vector>
 
 #include "regard/io/json.h"
 #include "support/data_path.h"
+#include "support/test_size.h"
 #include "support/tokenizer_files.h"
 
 namespace {
@@ -162,8 +164,11 @@ TEST(Tokenizer, MatchesHuggingFaceForEveryCodePoint) {
   for (std::size_t i = 1; i < lines.size(); ++i) {
     const std::string name = lines[i].substr(0, lines[i].find(' '));
     const Tokenizer tokenizer = small(vocabulary, "[]", normalizers.at(name));
-    std::string hashes = name;
+    std::istringstream hashes(lines[i].substr(name.size()));
     for (char32_t first = 0; first < 0x110000; first += 4096) {
+      std::string expected;
+      hashes >> expected;
+      if (first / 4096 % regard::test_size(1u, 16u) != 0) continue;
       std::string text;
       for (char32_t code = first; code < first + 4096; ++code) {
         if (code >= 0xD800 && code < 0xE000) continue;
@@ -174,9 +179,9 @@ TEST(Tokenizer, MatchesHuggingFaceForEveryCodePoint) {
       const TokenizedText found = tokenizer.encode(text);
       std::uint64_t hash = kEmptyHash;
       for (std::size_t k = 0; k < found.ids.size(); ++k) hash = hash_of(hash_of(hash, found.ids[k]), found.word[k]);
-      hashes += ' ' + hex(hash);
+      EXPECT_EQ(hex(hash), expected) << name << ", code points from " << std::uint32_t{first};
     }
-    EXPECT_EQ(hashes, lines[i]);
+    EXPECT_TRUE((hashes >> std::ws).eof()) << name;
   }
 }
 

@@ -40,7 +40,7 @@ else
   failed=$((failed + 1))
 fi
 # shellcheck disable=SC2034  # read by choose_kernels and the stage
-sanitized_kernels=all random_calls=2000
+sanitized_kernels=all random_calls=2000 small_tests=0
 . .ci/stages/sanitize.sh
 if ! build_preset fuzz; then return; fi
 # One target per processor at a time; each writes its exit status next to its log.

@@ -3,5 +3,5 @@
 # clang-19 with the thread sanitizer.
 
 if build_preset thread isa_test runtime_test parallel_test attention_bits_test attention_runtime_test kv_cache_test ranks_test; then
-  REGARD_RANDOM_CALLS=20 run_ctest thread threads -L '^(isa|runtime|parallel|attention_bits|attention_runtime|kv_cache|ranks)$' -E 'Fork|RandomChangesMatchForward'
+  REGARD_RANDOM_CALLS=20 REGARD_SMALL_TESTS=1 run_ctest thread threads -L '^(isa|runtime|parallel|attention_bits|attention_runtime|kv_cache|ranks)$' -E 'Fork|RandomChangesMatchForward'
 fi

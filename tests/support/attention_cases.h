@@ -13,14 +13,9 @@
 #include <sstream>
 
 #include "arrays.h"
+#include "test_size.h"
 
 namespace regard {
-
-// The number of random calls that a test makes: `all`, but at most $REGARD_RANDOM_CALLS, for slow builds.
-inline std::uint64_t num_random_calls(std::uint64_t all) {
-  const char* limit = std::getenv("REGARD_RANDOM_CALLS");
-  return limit == nullptr ? all : std::min<std::uint64_t>(all, std::stoull(limit));
-}
 
 // The arguments of one call, and the memory that they refer to.
 template <class T>
