@@ -7,10 +7,12 @@
 // REGARD_GOLDEN_WRITE=PATH writes the file instead of comparing. A changed line means that the arithmetic has changed,
 // which docs/reference/semantics.md section 5 rules out.
 // Read next: support/golden_lines.h, docs/developer/adding-a-kernel.md.
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "support/data_path.h"
 #include "support/golden_operators.h"
@@ -32,33 +34,44 @@ std::map<std::string, std::string> pinned() {
   return hashes;
 }
 
-TEST(Golden, EveryFusedInstructionSetReproducesEveryBit) {
+// A test of its own for each instruction set, so that ctest runs them in parallel.
+class GoldenOf : public testing::TestWithParam<std::string> {};
+
+std::vector<std::string> names_of_fused_sets() {
+  std::vector<std::string> names;
+  for (const kernels::KernelTable* table : fused_instruction_sets()) names.emplace_back(table->name);
+  return names.empty() ? std::vector<std::string>{"avx2"} : names;
+}
+
+TEST_P(GoldenOf, FusedInstructionSetReproducesEveryBit) {
   const auto tables = fused_instruction_sets();
-  if (tables.empty()) GTEST_SKIP() << "processor lacks avx2";
+  const auto table = std::ranges::find(tables, GetParam(), &kernels::KernelTable::name);
+  if (table == tables.end()) GTEST_SKIP() << "processor lacks " << GetParam();
   if (const char* path = std::getenv("REGARD_GOLDEN_WRITE")) {
+    if (table != tables.begin()) return;
     std::ofstream file(path);
-    const golden::Lines golden = all_results(*tables[0]);
+    const golden::Lines golden = all_results(**table);
     for (const auto& [name, hash] : golden.lines()) file << name << " " << hash << "\n";
     ASSERT_TRUE(file.flush()) << path;
     return;
   }
   const auto expected = pinned();
   EXPECT_GE(expected.size(), 200u);
-  for (const kernels::KernelTable* table : tables) {
-    const golden::Lines golden = all_results(*table);
-    int faults = 0;
-    for (const auto& [name, hash] : golden.lines()) {
-      const auto line = expected.find(name);
-      if (line != expected.end() && line->second == hash) continue;
-      if (++faults <= 20) {
-        ADD_FAILURE() << table->name << ": " << name << " has hash " << hash << ", expected "
-                      << (line == expected.end() ? "no such result" : line->second);
-      }
+  const golden::Lines golden = all_results(**table);
+  int faults = 0;
+  for (const auto& [name, hash] : golden.lines()) {
+    const auto line = expected.find(name);
+    if (line != expected.end() && line->second == hash) continue;
+    if (++faults <= 20) {
+      ADD_FAILURE() << name << " has hash " << hash << ", expected "
+                    << (line == expected.end() ? "no such result" : line->second);
     }
-    EXPECT_EQ(faults, 0) << table->name;
-    EXPECT_EQ(golden.lines().size(), expected.size()) << "names that the test does not make, or makes twice";
   }
+  EXPECT_EQ(faults, 0);
+  EXPECT_EQ(golden.lines().size(), expected.size()) << "names that the test does not make, or makes twice";
 }
+INSTANTIATE_TEST_SUITE_P(Sets, GoldenOf, testing::ValuesIn(names_of_fused_sets()),
+                         [](const auto& set) { return set.param; });
 
 // Tests the generator and the hash themselves, so that a mismatch is never caused by the input.
 TEST(Golden, GeneratorAndHashAreStable) {
