@@ -26,10 +26,12 @@ import { toggle_playing, training_key } from "./training_page.js";
 
 let drawn_step = -1;
 let drawn_open = "";
-/** @typedef {{parts: Generator<HTMLElement, void>, at: number, pause: boolean}} Waiting */
+/** @typedef {{parts: Generator<HTMLElement, void>, at: number}} Waiting */
 
 /** The parts that are drawn in later tasks. @type {Waiting | null} */
 let waiting = null;
+const quiet = 500;  // milliseconds without a change, after which parts out of view are drawn
+let changed_at = 0;
 
 /** @param {string} name */
 function focusable(name) {
@@ -85,15 +87,18 @@ export function is_drawing() {
   return waiting !== null;
 }
 
+/** The reader is changing something: parts out of view are drawn after that. */
+export function hold() {
+  changed_at = performance.now();
+}
+
 /** Draws one more of the waiting parts. @param {Waiting} of */
 function draw_next(of) {
   if (of !== waiting) return;
   const old = main_element().children[of.at];
-  // What is out of view waits until the file is read, or until the key presses pause.
-  const is_loading = document.readyState === "loading";
-  if (of.pause && of.at > 2 && (is_loading || (old?.getBoundingClientRect().top ?? 0) > window.innerHeight)) {
-    of.pause = is_loading;
-    setTimeout(draw_next, is_loading ? 50 : 250, of);
+  // What is out of view waits until the file is read, and until the key presses pause.
+  if (document.readyState === "loading" ? of.at > 2 : performance.now() - changed_at < quiet && old && old.getBoundingClientRect().top > window.innerHeight) {
+    setTimeout(draw_next, 50, of);
     return;
   }
   const { value } = of.parts.next();
@@ -117,7 +122,8 @@ export function draw(in_stages = false) {
   if (in_stages) {
     const old = [...main_element().children];
     const tops = hooks.place && old.length > 2 ? old.map((part) => part.getBoundingClientRect().top) : [];
-    waiting = { parts, at: 0, pause: true };
+    hold();
+    waiting = { parts, at: 0 };
     while (waiting.at < 2 || tops[waiting.at] < window.innerHeight) {
       const { value } = parts.next();
       if (value) put(value, waiting.at, true);

@@ -12,7 +12,7 @@ import { el, shown } from "../elements.js";
 import { address_of, read_address } from "../state.js";
 import { weights_of } from "../attention.js";
 import { current, hooks, set } from "../subject.js";
-import { draw, show } from "../page.js";
+import { draw, hold, show } from "../page.js";
 import { addresses, static_hooks, views_line } from "./views.js";
 import { about, model_answers } from "./model.js";
 import { change_text, earlier_weights, mark_earlier } from "./changes.js";
@@ -142,6 +142,7 @@ export function open_sentence() {
 
   /** Remembers the row before the first of several changes. */
   function begin_change() {
+    hold();
     if (changing === 0) before = row_shown();
     clearTimeout(changing);
     changing = window.setTimeout(rest, pause);
@@ -266,13 +267,14 @@ export function open_sentence() {
     }
     const hide = wanted.hidden.map((i) => data.words[i]).filter((w) => w && !w.special && w !== word && !w.name.includes("#") && occurrences(w.text, text) <= 1).map((w) => w.name);
     const request = { do: "compare", word: word.name, sentences: [data.text, text], hide, command: `regard compare --model ${about.model} ${[word.name, data.text, text].map(quoted_argument).join(" ")}` };
-    if (JSON.stringify(request) === compared) return;
-    compared = JSON.stringify(request);
+    const key = JSON.stringify(request);
+    if (key === compared) return;
+    compared = key;
     answers.ask({ kind: "compare", request, failed: (reason) => {
       ready = false;
       second_note.textContent = `This pair cannot be compared: ${shown(reason)}`;
     }, then: (answer) => {
-      if (!active || JSON.stringify(request) !== compared) return;
+      if (!active || key !== compared) return;
       const now = current();
       show({ data: now.data, text: JSON.stringify(now.data, null, 1), page: now.page, comparison: answer.rest.comparison }, now.state, header.contains(document.activeElement));
     } });
