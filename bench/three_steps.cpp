@@ -104,7 +104,7 @@ void ThreeSteps::multiply_keys(Index head, Scratch& s, std::vector<float>& rows,
   matrix_kernels().pack_query({arrays_.query.view().pointer(0, head, begin, 0), depth, 1}, count, depth, rows.data());
   for (Index j = 0; j < keys; j += kPanel) {
     matrix_kernels().linear_tile(count, std::min(kPanel, keys - j), depth, rows.data(), s.keys.data() + j * depth,
-                                 nullptr, kernels::Activation::none, s.scores.data() + begin * keys + j, keys);
+                                 nullptr, kernels::Activation::none, s.scores.data() + begin * keys + j, keys, nullptr);
   }
 }
 
@@ -134,7 +134,8 @@ void ThreeSteps::multiply_values(Index head, Scratch& s, std::vector<float>& row
   matrix_kernels().pack_query({s.scores.data() + begin * keys, keys, 1}, count, keys, rows.data());
   for (Index c = 0; c < depth; c += kPanel) {
     matrix_kernels().linear_tile(count, std::min(kPanel, depth - c), keys, rows.data(), s.values.data() + c * keys,
-                                 nullptr, kernels::Activation::none, context.view().pointer(0, head, begin, c), depth);
+                                 nullptr, kernels::Activation::none, context.view().pointer(0, head, begin, c), depth,
+                                 nullptr);
   }
 }
 

@@ -80,9 +80,9 @@ struct StoppingKernels {
     real->f32.score_block(block);
   }
   static void linear_tile(Index rows, Index columns, Index depth, const float* a, const float* b, const float* bias,
-                          kernels::Activation activation, float* output, Index stride) {
+                          kernels::Activation activation, float* output, Index stride, const float* next_panel) {
     called();
-    real->f32.linear_tile(rows, columns, depth, a, b, bias, activation, output, stride);
+    real->f32.linear_tile(rows, columns, depth, a, b, bias, activation, output, stride, next_panel);
   }
 
   // The number of calls of those kernels until `call` was cancelled.

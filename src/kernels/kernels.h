@@ -68,9 +68,10 @@ void backward_pairs(const BackwardBlock<float>& block);
 // linear_tile.cpp
 template <class T>
 void linear_tile(Index num_rows, Index num_columns, Index depth, const T* packed_a, const T* panel_b, const T* bias,
-                 Activation activation, T* output, Index output_stride);
+                 Activation activation, T* output, Index output_stride, const T* next_panel);
 void linear_pairs(Index num_rows, Index num_columns, Index depth, const float* packed_a, const float* panel_b,
-                  const float* bias, Activation activation, float* output, Index output_stride);
+                  const float* bias, Activation activation, float* output, Index output_stride,
+                  const float* next_panel);
 void narrow(const float* from, Bfloat16* to, Index count);
 
 // norm_forward.cpp, norm_backward.cpp

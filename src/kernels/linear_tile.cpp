@@ -19,9 +19,28 @@
 namespace regard::kernels::REGARD_ISA {
 namespace {
 
+#if defined(REGARD_ISA_simd128)
+inline constexpr bool kReadsAhead = true;
+#else
+inline constexpr bool kReadsAhead = false;
+#endif
+
+// Which part of the next panel, `size` elements, is read by tile `number` of a panel's whole tiles.
+template <class T>
+ReadAhead<T> part_of_next(const T* next_panel, const T* panel, Index size, Index num_tiles, Index number) {
+  if (next_panel == nullptr) return {panel, 0};
+  const Index step = (kPanel + num_tiles - 1) / num_tiles;
+  const Index part = size / kPanel * step;
+  return {next_panel + smaller(number * part, size - part), step};
+}
+
 template <class T, int Rows, class Words>
-void product_tile(Index depth, const T* a, const T* b, T* products) {
-  depth_tile<T, Rows, kPanel, false, Words>(depth, 1, a, b, products);
+void product_tile(Index depth, const T* a, const T* b, T* products, [[maybe_unused]] ReadAhead<T> ahead) {
+  if constexpr (kReadsAhead && Rows == kTileRows) {
+    depth_tile<T, Rows, kPanel, false, Words>(depth, 1, a, b, products, ahead);
+  } else {
+    depth_tile<T, Rows, kPanel, false, Words>(depth, 1, a, b, products);
+  }
 }
 
 // A whole register tile of a depth of one segment, without a bias: written to the output, or added to it, row by row
@@ -63,8 +82,10 @@ REGARD_INLINE void finish_tile(Index num_rows, Index num_columns, const T* produ
 
 template <class T, class Words>
 void tile(Index num_rows, Index num_columns, Index depth, const T* packed_a, const T* panel_b, const T* bias,
-          Activation activation, T* output, Index output_stride) {
+          Activation activation, T* output, Index output_stride, const T* next_panel) {
   const Index words = words_of<Words>(depth);
+  // Tiles of one or two rows do not read ahead.
+  const Index num_tiles = larger(1, (num_rows + 1) / kTileRows) * (kPanel / kTileColumns<T>);
   const bool is_added = activation == Activation::added;
   const bool is_written = !bias && (is_added || activation == Activation::none) && num_columns == kPanel && words > 0 &&
                           words <= kDepthSegment / Words::kPerWord;
@@ -81,8 +102,10 @@ void tile(Index num_rows, Index num_columns, Index depth, const T* packed_a, con
     if (words == 0) std::memset(products, 0, sizeof products);
     for (Index column = 0; column < num_columns && words > 0; column += kTileColumns<T>) {
       with_rows(count, [&](auto rows) {
-        product_tile<T, decltype(rows)::value, Words>(words, packed_a + first * words, panel_b + column,
-                                                      products + column);
+        const Index number = (first / kTileRows * kPanel + column) / kTileColumns<T>;
+        product_tile<T, decltype(rows)::value, Words>(
+            words, packed_a + first * words, panel_b + column, products + column,
+            part_of_next(next_panel, panel_b, words * kPanel, num_tiles, number));
       });
     }
     const auto finish = [&]<bool Add = false>(auto f) {
@@ -108,12 +131,15 @@ void tile(Index num_rows, Index num_columns, Index depth, const T* packed_a, con
 
 template <class T>
 void linear_tile(Index num_rows, Index num_columns, Index depth, const T* packed_a, const T* panel_b, const T* bias,
-                 Activation activation, T* output, Index output_stride) {
-  tile<T, Singles>(num_rows, num_columns, depth, packed_a, panel_b, bias, activation, output, output_stride);
+                 Activation activation, T* output, Index output_stride, const T* next_panel) {
+  tile<T, Singles>(num_rows, num_columns, depth, packed_a, panel_b, bias, activation, output, output_stride,
+                   next_panel);
 }
 void linear_pairs(Index num_rows, Index num_columns, Index depth, const float* packed_a, const float* panel_b,
-                  const float* bias, Activation activation, float* output, Index output_stride) {
-  tile<float, Pairs>(num_rows, num_columns, depth, packed_a, panel_b, bias, activation, output, output_stride);
+                  const float* bias, Activation activation, float* output, Index output_stride,
+                  const float* next_panel) {
+  tile<float, Pairs>(num_rows, num_columns, depth, packed_a, panel_b, bias, activation, output, output_stride,
+                     next_panel);
 }
 
 void narrow(const float* from, Bfloat16* to, Index count) {
@@ -132,7 +158,9 @@ void narrow(const float* from, Bfloat16* to, Index count) {
   }
 }
 
-template void linear_tile(Index, Index, Index, const float*, const float*, const float*, Activation, float*, Index);
-template void linear_tile(Index, Index, Index, const double*, const double*, const double*, Activation, double*, Index);
+template void linear_tile(Index, Index, Index, const float*, const float*, const float*, Activation, float*, Index,
+                          const float*);
+template void linear_tile(Index, Index, Index, const double*, const double*, const double*, Activation, double*, Index,
+                          const double*);
 
 }  // namespace regard::kernels::REGARD_ISA

@@ -262,9 +262,10 @@ struct Kernels {
   // sums[j] += weights[r][j], r in order, for a block of weights.
   void (*add_rows)(Index num_rows, const T* weights, double* sums);
   // output[r][c] = activation(Σ_i a(r, i) · b(i, c) + bias[c]), or output[r][c] + the sum for Activation::added, with
-  // dense rows output_stride apart; ≤ kRows rows, ≤ kPanel columns; bias may be nullptr.
+  // dense rows output_stride apart; ≤ kRows rows, ≤ kPanel columns; bias may be nullptr. next_panel is nullptr, or the
+  // panel of the next call, of the same size, which may be brought to the caches.
   void (*linear_tile)(Index num_rows, Index num_columns, Index depth, const T* packed_a, const T* panel_b,
-                      const T* bias, Activation activation, T* output, Index output_stride);
+                      const T* bias, Activation activation, T* output, Index output_stride, const T* next_panel);
 
   void (*dropout_row)(const DropoutRow<T>&, T* factors);  // [kBlockKeys], written
 
@@ -309,7 +310,8 @@ struct PairKernels {
   void (*backward_block)(const BackwardBlock<float>&);
   // Like that of Kernels<float>, with rows and panel of pairs; depth counts elements.
   void (*linear_tile)(Index num_rows, Index num_columns, Index depth, const float* packed_a, const float* panel_b,
-                      const float* bias, Activation activation, float* output, Index output_stride);
+                      const float* bias, Activation activation, float* output, Index output_stride,
+                      const float* next_panel);
   // to[i] = from[i], rounded to nearest even; subnormal values are kept.
   void (*narrow)(const float* from, Bfloat16* to, Index count);
 };

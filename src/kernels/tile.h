@@ -95,9 +95,24 @@ REGARD_INLINE Vec<T> only_seen(Vec<T> words, std::uint64_t seen) {
   return from_bits<T>(bits_of<T>(words) & (seen == 1 ? 0xffff : -0x10000));
 }
 
+// What multiply() does at each step besides the products: nothing, or reading an element of what is needed next, so
+// that its cache line arrives meanwhile. Reading is for WebAssembly, which has no prefetch instruction.
+struct NoReadAhead {
+  __attribute__((always_inline)) void read() const {}
+};
+template <class T>
+struct ReadAhead {
+  const T* at;
+  Index step;
+  __attribute__((always_inline)) void read() {
+    static_cast<void>(*static_cast<const volatile T*>(at));
+    at += step;
+  }
+};
+
 // tile[r] += Σ_k a[k * StepK + r * StepR] · b[k * kPanel …], k in order; depth ≥ 1.
-template <class T, int Rows, Index StepK, Index StepR, class Words = Singles>
-REGARD_INLINE void multiply(Index depth, const T* a, const T* b, Tile<T, Rows>& tile) {
+template <class T, int Rows, Index StepK, Index StepR, class Words = Singles, class Ahead = NoReadAhead>
+REGARD_INLINE void multiply(Index depth, const T* a, const T* b, Tile<T, Rows>& tile, Ahead&& ahead = {}) {
   const auto step = [&](Index i) __attribute__((always_inline)) {
     Vec<T> column[kTileVectors];
 #pragma GCC unroll 4
@@ -125,6 +140,7 @@ REGARD_INLINE void multiply(Index depth, const T* a, const T* b, Tile<T, Rows>& 
   const T* const end = b + depth * kPanel;
 #pragma GCC unroll 1
   do {
+    ahead.read();
     step(0);
     a += StepK;
     b += kPanel;

@@ -25,8 +25,9 @@ inline constexpr int kRowSteps = 0;
 #endif
 
 // Like multiply(), but calls finish(r) for every row as soon as it is done.
-template <class T, int Rows, Index StepK, Index StepR, class Words, class Finish>
-REGARD_INLINE void multiply_rows(Index depth, const T* a, const T* b, Tile<T, Rows>& tile, Finish finish) {
+template <class T, int Rows, Index StepK, Index StepR, class Words, class Finish, class Ahead = NoReadAhead>
+REGARD_INLINE void multiply_rows(Index depth, const T* a, const T* b, Tile<T, Rows>& tile, Finish finish,
+                                 Ahead&& ahead = {}) {
   if constexpr (kRowSteps > 0) {
     if (depth > kRowSteps) {
       const Index first = depth - kRowSteps;
@@ -54,7 +55,7 @@ REGARD_INLINE void multiply_rows(Index depth, const T* a, const T* b, Tile<T, Ro
       return;
     }
   }
-  multiply<T, Rows, StepK, StepR, Words>(depth, a, b, tile);
+  multiply<T, Rows, StepK, StepR, Words>(depth, a, b, tile, ahead);
 #pragma GCC unroll 16
   for (int r = 0; r < Rows; ++r) finish(r);
 }
@@ -79,8 +80,9 @@ REGARD_INLINE void multiply_panels(Index begin, Index end, const T* a, const T* 
 // The product of a row group, packed with kTileRows adjacent rows, and two vectors of columns, written to rows Stride
 // apart: one chain of products per segment of the depth, summed in order, times scale if Scaled. depth ≥ 1 counts
 // words.
-template <class T, int Rows, Index Stride, bool Scaled, class Words>
-REGARD_INLINE void depth_tile(Index depth, [[maybe_unused]] T scale, const T* a, const T* b, T* to) {
+template <class T, int Rows, Index Stride, bool Scaled, class Words, class Ahead = NoReadAhead>
+REGARD_INLINE void depth_tile(Index depth, [[maybe_unused]] T scale, const T* a, const T* b, T* to,
+                              Ahead&& ahead = {}) {
   constexpr Index kSegment = kDepthSegment / Words::kPerWord;
   const auto scaled = [&](Vec<T> x, Vec<T> factor) __attribute__((always_inline)) { return Scaled ? x * factor : x; };
   const auto factor_of = [&](bool whole) { return broadcast(whole ? scale : static_cast<T>(1)); };
@@ -91,14 +93,15 @@ REGARD_INLINE void depth_tile(Index depth, [[maybe_unused]] T scale, const T* a,
       smaller(depth, kSegment), a, b, first, [&](int r) __attribute__((always_inline)) {
 #pragma GCC unroll 4
         for (int v = 0; v < kTileVectors; ++v) store(to + r * Stride + v * kWidth<T>, scaled(first.row[r][v], factor));
-      });
+      },
+      ahead);
   for (Index done = kSegment; done < depth; done += kSegment) {
     const Index step = smaller(depth - done, kSegment);
     const Vec<T> last = factor_of(done + step == depth);
     // A separate tile: compilers would otherwise keep the first one in memory.
     Tile<T, Rows> next;
     clear(next);
-    multiply<T, Rows, kTileRows, 1, Words>(step, a + done * kTileRows, b + done * kPanel, next);
+    multiply<T, Rows, kTileRows, 1, Words>(step, a + done * kTileRows, b + done * kPanel, next, ahead);
 #pragma GCC unroll 16
     for (int r = 0; r < Rows; ++r) {
 #pragma GCC unroll 4

@@ -154,16 +154,26 @@ class Operands {
     }
   }
 
+  // The panel after it where it is read from memory as it is, otherwise nullptr.
+  const Compute* panel_after(Index number, Index count) const {
+    if constexpr (kPairs<T>) {
+      return nullptr;
+    } else {
+      return number + 1 < count && num_groups() == 1 ? panels_ + (number + 1) * panel_size<T>(depth_) : nullptr;
+    }
+  }
+
   // The sum of one group.
   void tile(Index group, Index num_rows, Index width, const Compute* packed_rows, const Compute* packed_panel,
-            const Compute* bias, kernels::Activation activation, Compute* output, Index output_stride) const {
+            const Compute* bias, kernels::Activation activation, Compute* output, Index output_stride,
+            const Compute* next_panel) const {
     const Index begin = words(group * depth_group_);
     auto* multiply = table_.of<Compute>().linear_tile;
     if constexpr (kPairs<T>) {
       if (pairs_) multiply = table_.pairs.linear_tile;
     }
     multiply(num_rows, width, group_depth(group), packed_rows + kRows * begin, packed_panel + kPanel * begin, bias,
-             activation, output, output_stride);
+             activation, output, output_stride, next_panel);
   }
 
  private:
@@ -275,7 +285,8 @@ void multiply(const TensorView<const T, 2>& input, const T* panels, const Tensor
         const bool added = group > 0 || sum.accumulate;
         operands.tile(group, num_rows, width, packed_rows, packed_panel,
                       bias.absent() || group > 0 ? nullptr : dense_bias.data() + column,
-                      added ? kernels::Activation::added : activation, to, direct ? output.strides[0] : kPanel);
+                      added ? kernels::Activation::added : activation, to, direct ? output.strides[0] : kPanel,
+                      operands.panel_after(panel, count));
       }
       for (Index i = 0; i < num_rows && !direct; ++i) {
         write_numbers(kElementType<Output>, width, tile + i * kPanel, output.pointer(first + i, column),
