@@ -100,6 +100,15 @@ def test_typing_shows_what_the_program_prints(live, model):
     assert got["instruction_set"] == "simd128"
 
 
+def test_a_number_expands_to_its_sum_before_the_full_answer(live):
+    page = live("#step=project")
+    retype(page, "the bank of the lake")
+    wait_for_text(page, "the bank of the lake")
+    page.locator('[data-cell="project value 3"]').click()
+    page.wait_for_function("() => document.querySelector('.expand .sum')?.textContent.includes(' products and the bias: ')")
+    assert page.locator(".expand .sum").inner_text().startswith("v[3] = ")
+
+
 def test_the_cursor_and_the_undo_history_stay(live):
     page = live()
     page.locator(".typing").focus()

@@ -5,7 +5,8 @@
 //
 //     {"do": "tokenizer"}                                       reads tokenizer.json, before the other files are there
 //     {"do": "open", "name": "minilm-int8", "sha256": …}        the files that were added, as a model
-//     {"do": "sentence", "text": …, "query": …, "layer": …, "head": …, "hide": […], "quick": true, "arrays": true}
+//     {"do": "sentence", "text": …, "query": …, "layer": …, "head": …, "hide": […], "quick": true, "sums": true,
+//      "arrays": true}
 //     {"do": "compare", "word": …, "sentences": […], "hide": […]}
 //     {"do": "lessons"}      {"do": "lesson", "name": …, "layout": "columns"}
 //     {"do": "explain", "lesson": …} and the input's JSON
@@ -129,6 +130,7 @@ std::string sentence(const JsonFields& request) {
   return object_of(sentence_page_data(model, analysis,
                                       {.command = text_or(request, "command"),
                                        .gram = !is_set(request, "quick"),
+                                       .sums = !is_set(request, "quick") || is_set(request, "sums"),
                                        .arrays = is_set(request, "arrays") ? &answer_arrays() : nullptr}));
 }
 

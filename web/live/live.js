@@ -17,7 +17,7 @@ import { addresses, static_hooks, views_line } from "./views.js";
 import { about, model_answers } from "./model.js";
 import { change_text, earlier_weights, mark_earlier } from "./changes.js";
 import { follow, words_in } from "./words.js";
-import { choose_shown, choose_text, follow_edit, hidden_words, quoted_argument, row_shown, sentence_request, spans_of, wanted } from "./wanted.js";
+import { choose_shown, choose_text, follow_edit, hidden_words, most_tested, quoted_argument, row_shown, sentence_request, spans_of, wanted } from "./wanted.js";
 import { link_of, read_link } from "./link.js";
 import { patch, patch_children } from "./patch.js";
 import { sentence_line } from "./sentence_line.js";
@@ -28,7 +28,6 @@ import { digits_note } from "./digits.js";
 /** @typedef {import("./words.js").Span} Span */
 
 const pause = 700;  // milliseconds without a key press, after which the page speaks
-const most_tested = 26;  // words, of which each is hidden by itself after a pause
 const patience = 120;  // milliseconds until a choice is drawn without the core's answer
 
 /** The view of a sentence. */
@@ -68,8 +67,7 @@ export function open_sentence() {
     if (status.textContent !== text) status.textContent = text;
     status.classList.toggle("urgent", urgent);
   };
-  const hint = () => say(first.sentence?.causal ? "Type a text. Click a token to choose it; x, or “hide” in its row, hides it."
-    : "Type your own sentence. Click a word to choose it; x, or “hide” in its row, hides it.");
+  const hint = () => say(`Type ${first.sentence?.causal ? "a text" : "your own sentence"}. Click a ${first.sentence?.noun} to choose it; x, or “hide” in its row, hides it.`);
 
   /** @type {Partial<import("../subject.js").Hooks>} */
   const own_hooks = {};
@@ -87,10 +85,12 @@ export function open_sentence() {
   own_hooks.drawn = drawn;
   own_hooks.foot = () => (about.model === "" ? null : digits_note(about, current().data.text));
   own_hooks.record = () => changed_wish();
-  own_hooks.takes = (change_of_state) => {
-    if (!("query" in change_of_state || "head" in change_of_state)) return false;
+  own_hooks.takes = (chosen) => {
+    const is_other_row = "query" in chosen || "head" in chosen;
+    const needs_sums = chosen.open && !current().page.focus.value_from;
+    if (!is_other_row && !needs_sums) return false;
     choose_shown();
-    before = null;
+    if (is_other_row) before = null;
     if (!ready) return false;
     ask();
     clearTimeout(patient);
@@ -284,8 +284,7 @@ export function open_sentence() {
     if (!active || event.key !== "x" || event.ctrlKey || event.metaKey || event.altKey || !(event.target instanceof HTMLElement)) return;
     const { word, cell } = event.target.dataset;
     const open = current().state.open;
-    const of_row = /^row (\d+) /.exec(cell ?? (word === undefined ? open : ""));
-    const found = word !== undefined ? Number(word) : of_row ? Number(of_row[1]) : -1;
+    const found = Number(word ?? /^row (\d+) /.exec(cell ?? open)?.[1] ?? -1);
     if (found < 0) return;
     toggle(found);
     event.preventDefault();

@@ -12,6 +12,7 @@ import { follow, places_of, words_in } from "./words.js";
 /** @typedef {import("./changes.js").Row} Row */
 /** @typedef {import("./words.js").Span} Span */
 
+export const most_tested = 26;  // words, of which each is hidden by itself after a pause
 const most_certain = 500;  // words; a longer text may be truncated
 
 /**
@@ -65,9 +66,8 @@ function query_after(query, spans) {
 
 /** Words of a text among those of the core, which adds special tokens at both ends. @param {Span[]} spans @param {any} data @returns {(Span | null)[]} */
 function in_core(spans, data) {
-  const leading = data.words.findIndex((/** @type {any} */ w) => !w.special);
-  const trailing = [...data.words].reverse().findIndex((/** @type {any} */ w) => !w.special);
-  return [...Array(Math.max(leading, 0)).fill(null), ...spans, ...Array(Math.max(trailing, 0)).fill(null)];
+  const leading = (/** @type {any[]} */ words) => Array(Math.max(words.findIndex((w) => !w.special), 0)).fill(null);
+  return [...leading(data.words), ...spans, ...leading([...data.words].reverse())];
 }
 
 /** A word's name for the core; undefined if it cannot be named before the core has seen the text. @param {number} word @returns {string | undefined} */
@@ -106,14 +106,14 @@ export function choose_text(text) {
   wish = text;
 }
 
-/** What the core is asked for. @param {boolean} quick without the test of every word */
+/** What the core is asked for. @param {boolean} quick without the test of every word, and without the sums behind numbers if none is expanded */
 export function sentence_request(quick) {
-  const { sentence } = current();
+  const { data, sentence, state } = current();
   const heads = sentence?.heads ?? 1;
   const { text, query, head } = wanted;
   const hide = wanted.hidden.map(name_of).filter((name) => name !== undefined);
   /** @type {any} */
-  const request = { do: "sentence", text, hide, ...(quick ? { quick } : {}) };
+  const request = { do: "sentence", text, hide, ...(quick ? { quick, sums: state.open !== "" || data.words.length > most_tested } : {}) };
   const name = query === null ? undefined : name_of(query);
   if (name !== undefined) request.query = name;
   if (head !== null) [request.layer, request.head] = [Math.floor(head / heads), head % heads];

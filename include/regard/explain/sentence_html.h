@@ -52,6 +52,8 @@ struct SentencePageOptions {
   std::string command{};  ///< The command line, as it was typed.
   /// Whether to write the matrix from which contributions are computed. It depends only on the model.
   bool gram = true;
+  /// Whether to write the sums behind the elements of q, k and v, for the head and the words of the analysis.
+  bool sums = true;
   /// Receives the bytes of the arrays; the data then has "@" and their number in this list in place of base 64.
   std::vector<std::vector<std::byte>>* arrays = nullptr;
 };

@@ -45,7 +45,7 @@ class SentencePage {
         extents_(model.extents()),
         json_(json_style(ElementType::float32), runtime.stop) {}
 
-  std::string write(bool with_gram) {
+  std::string write(bool with_gram, bool with_sums) {
     json_.begin_object();
     json_.string("schema", "regard/1");
     json_.string("subject", "sentence");
@@ -66,7 +66,7 @@ class SentencePage {
     array("row_sum", &LayerTrace::row_sum);
     if (with_gram) gram();
     if (num_tokens() > kThumbnail) thumbnails();
-    focus();
+    focus(with_sums);
     json_.end_object();
     return json_.take();
   }
@@ -140,7 +140,7 @@ class SentencePage {
     array("thumbnail_maxima", maxima);
   }
 
-  void focus() {
+  void focus(bool with_sums) {
     const SentenceRow& row = analysis_.row;
     const Index token = row.queries.empty() ? 0 : row.queries.front();
     json_.name("focus");
@@ -152,10 +152,10 @@ class SentencePage {
     const HeadProjections from = head_projections(model_, row.layer, row.head);
     const SentenceWord& key = analysis_.sentence.words[static_cast<std::size_t>(analysis_.attended)];
     const bool rotated = rotates(model_);  // the sums are then not the elements of q and k
-    if (!rotated) projections("query_from", row, token, from.query);
+    if (with_sums && !rotated) projections("query_from", row, token, from.query);
     json_.whole("key_word", analysis_.attended);
-    if (!rotated) projections("key_from", row, key.tokens.front(), from.key);
-    projections("value_from", row, key.tokens.front(), from.value);
+    if (with_sums && !rotated) projections("key_from", row, key.tokens.front(), from.key);
+    if (with_sums) projections("value_from", row, key.tokens.front(), from.value);
     input("query_input", row.layer, token);
     input("key_input", row.layer, key.tokens.front());
     states("input", &LayerTrace::input);
@@ -239,7 +239,7 @@ std::vector<NamedText> sentence_page_data(const SentenceModel& model, const Sent
                                           const SentencePageOptions& options, const Runtime& runtime) {
   return {
       {"explanation", render_sentence_json(analysis, SentenceJsonOptions{.command = options.command}, runtime.stop)},
-      {"page", SentencePage(model, analysis, options.arrays, runtime).write(options.gram)}};
+      {"page", SentencePage(model, analysis, options.arrays, runtime).write(options.gram, options.sums)}};
 }
 
 std::string render_sentence_html(const SentenceModel& model, const SentenceAnalysis& analysis,
