@@ -144,6 +144,23 @@ TEST(Encoder, OrderOfHiddenKeysDoesNotMatter) {
   EXPECT_EQ(joined(again.layers[2].context), joined(trace_of(1).layers[2].context));
 }
 
+TEST(Encoder, LastLayerOfSomeRowsHasTheirBits) {
+  const Case c = case_of(1);
+  const std::vector<Index> wanted{7, 2, 7};
+  const ModelTrace all = encode(tiny(), c.ids), some = encode(tiny(), c.ids, {.hidden_keys = {}, .last_rows = wanted});
+  for (const auto member :
+       {&LayerTrace::attention_output, &LayerTrace::attention_normed, &LayerTrace::feed_forward, &LayerTrace::output}) {
+    for (std::size_t n = 0; n < 2; ++n)
+      EXPECT_TRUE(std::ranges::equal(elements(some.layers[n].*member), elements(all.layers[n].*member)));
+    const Tensor<float, 2>& expected = all.layers[2].*member;
+    const Tensor<float, 2>& last = some.layers[2].*member;
+    for (Index i = 0; i < last.shape()[0]; ++i) {
+      for (Index e = 0; e < last.shape()[1]; ++e) EXPECT_EQ(last(i, e), i == 2 || i == 7 ? expected(i, e) : 0);
+    }
+  }
+  EXPECT_EQ(joined(some.layers[2].context), joined(all.layers[2].context));
+}
+
 TEST(Encoder, FullyMaskedRowsHaveZeroContext) {
   const ModelTrace trace = encode(tiny(), std::vector<Index>{3, 4}, {.hidden_keys = {0, 1}});
   for (const LayerTrace& t : trace.layers) {
@@ -270,6 +287,8 @@ TEST(Encoder, RejectsInvalidIds) {
             "encode: hidden key 0 does not exist; the text has 0 tokens, counted from 0");
   EXPECT_EQ(rejection([] { encode(tiny(), std::vector<Index>{1}, {.hidden_keys = {-1}}); }),
             "encode: hidden key -1 does not exist; the text has 1 tokens, counted from 0");
+  EXPECT_EQ(rejection([] { encode(tiny(), std::vector<Index>{1, 2}, {.hidden_keys = {}, .last_rows = {2}}); }),
+            "encode: row 2 does not exist; the text has 2 tokens, counted from 0");
 }
 
 TEST(Encoder, RejectsIndicesOutsideTheTrace) {

@@ -125,7 +125,8 @@ std::string sentence(const JsonFields& request) {
                                         .head = index_or_none(request, "head"),
                                         .hide = texts(request, "hide"),
                                         .truncate = true,
-                                        .hide_each = !is_set(request, "quick")};
+                                        .hide_each = !is_set(request, "quick"),
+                                        .only_query = true};
   const SentenceAnalysis analysis = analyze_sentence(model, request.text("text"), options);
   return object_of(sentence_page_data(model, analysis,
                                       {.command = text_or(request, "command"),

@@ -64,11 +64,12 @@ struct SentenceModel {
   /// @param ids          Token ids, (L).
   /// @param hidden_keys  Tokens that no query attends to.
   /// @param runtime      Threads, scratch memory and cancellation.
+  /// @param last_rows    Tokens whose vectors after an encoder's last layer are needed, as in EncoderOptions.
   /// @return All intermediate results.
   /// @throws InvalidArgument  as encode() and decode_trace() do.
   /// @throws Cancelled        if a stop is requested.
   REGARD_EXPORT ModelTrace trace(std::span<const Index> ids, std::vector<Index> hidden_keys,
-                                 const Runtime& runtime = {}) const;
+                                 const Runtime& runtime = {}, std::vector<Index> last_rows = {}) const;
 };
 
 /// Loads a folder in the layout of Hugging Face, with config.json, tokenizer.json and model.safetensors; or the model
@@ -151,6 +152,9 @@ struct SentenceOptions {
   /// Whether to truncate a text that is too long, instead of rejecting it: an encoder keeps its first max_positions − 1
   /// tokens and the last one ([SEP]), a decoder its first max_positions tokens.
   bool truncate = false;
+  /// Word whose vector after the last layer is needed, named as for word_index(); see EncoderOptions::last_rows. Empty,
+  /// or not the name of one word: all words.
+  std::string only{};
 };
 
 /// A sentence and what the model computed for it.

@@ -104,6 +104,8 @@ struct SentenceAnalysisOptions {
   bool full = false;                ///< Whether to compute SentenceDetails as well.
   /// Whether to hide each other word by itself. If false, SentenceAnalysis::alone is empty, and the model runs once.
   bool hide_each = true;
+  /// Whether to leave out the vectors of all words but `query` after the last layer, as SentenceOptions::only does.
+  bool only_query = false;
 };
 
 /// How far the query word's vector moves when one other word, and no further one, is hidden in every layer.

@@ -164,6 +164,11 @@ struct EncoderOptions {
   ///     1 0 1 1
   /// @endverbatim
   std::vector<Index> hidden_keys;
+  /// Indices of the tokens whose vectors after the last layer are needed; empty: all.
+  ///
+  /// From attention_output on, the last layer is computed for these tokens only, and the rows of the others are 0. The
+  /// order does not matter, and an index may be repeated.
+  std::vector<Index> last_rows{};
 };
 
 /// Runs the encoder on the token ids of one text.
@@ -172,16 +177,16 @@ struct EncoderOptions {
 ///
 /// @param encoder  The model.
 /// @param ids      All token ids of the text, [CLS] and [SEP] included, (L).
-/// @param options  Hidden keys.
+/// @param options  Hidden keys, and the tokens that the last layer is computed for.
 /// @param runtime  Threads, scratch memory and cancellation.
 /// @return All intermediate results.
 /// @throws InvalidArgument  before any work, if there are more than max_positions ids, if an id is outside the
-///                          vocabulary, or if a hidden key is not the index of a token.
+///                          vocabulary, or if a hidden key or a row of the last layer is not the index of a token.
 /// @throws std::bad_alloc   if memory cannot be allocated.
 /// @throws Cancelled        if a stop is requested.
 ///
 /// @par Bits
-/// The result has the same bits for any number of threads.
+/// The result has the same bits for any number of threads, and each row for any last_rows.
 ///
 /// @par Example
 /// @code{.cpp}

@@ -154,7 +154,10 @@ Sentence read_sentence(const SentenceModel& model, std::string_view text, const 
     const auto& tokens = sentence.words[static_cast<std::size_t>(word)].tokens;
     hidden_keys.insert(hidden_keys.end(), tokens.begin(), tokens.end());
   }
-  sentence.trace = model.trace(sentence.tokens.ids, std::move(hidden_keys), runtime);
+  std::vector<Index> last_rows;
+  if (const auto named = words_named(sentence.words, options.only); named.size() == 1)
+    last_rows = sentence.words[static_cast<std::size_t>(named.front())].tokens;
+  sentence.trace = model.trace(sentence.tokens.ids, std::move(hidden_keys), runtime, std::move(last_rows));
   check_finite(model, sentence.trace);
   return sentence;
 }

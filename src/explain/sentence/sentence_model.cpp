@@ -95,11 +95,11 @@ std::string SentenceModel::sha256(const std::stop_token& stop) const {
   return checkpoint ? checkpoint->sha256(stop) : "";
 }
 
-ModelTrace SentenceModel::trace(std::span<const Index> ids, std::vector<Index> hidden_keys,
-                                const Runtime& runtime) const {
+ModelTrace SentenceModel::trace(std::span<const Index> ids, std::vector<Index> hidden_keys, const Runtime& runtime,
+                                std::vector<Index> last_rows) const {
   if (trained)
     return decode_trace(trained->decoder, ids, {.hidden_keys = std::move(hidden_keys), .logits = false}, runtime);
-  return encode(encoder, ids, {.hidden_keys = std::move(hidden_keys)}, runtime);
+  return encode(encoder, ids, {.hidden_keys = std::move(hidden_keys), .last_rows = std::move(last_rows)}, runtime);
 }
 
 void check_is_encoder(const SentenceModel& model, std::string_view what) {

@@ -93,7 +93,7 @@ void hide_each_alone(const SentenceModel& model, const Sentence& sentence, Sente
       [&](Index i, const Runtime& one) {
         const Index word = words[static_cast<std::size_t>(i)];
         const ModelTrace trace =
-            model.trace(sentence.tokens.ids, sentence.words[static_cast<std::size_t>(word)].tokens, one);
+            model.trace(sentence.tokens.ids, sentence.words[static_cast<std::size_t>(word)].tokens, one, rows);
         const double similarity = cosine(mean_rows(trace.output(), rows), whole);
         if (!std::isfinite(similarity)) {
           throw DataError(fmt::format(
@@ -144,7 +144,8 @@ SentenceAnalysis analyze_sentence(const SentenceModel& model, std::string_view t
   analysis.model = model_name(model, analysis.sha256);
   analysis.head_named = options.layer.has_value();
   analysis.word_named = !options.query.empty();
-  Sentence plain = read_sentence(model, text, {.hide = {}, .truncate = options.truncate}, runtime);
+  const std::string only = options.only_query ? options.query : "";
+  Sentence plain = read_sentence(model, text, {.hide = {}, .truncate = options.truncate, .only = only}, runtime);
   check_has_words(plain.words);
   std::optional<Index> word;
   if (analysis.word_named) word = word_index(plain.words, options.query);
@@ -164,7 +165,8 @@ SentenceAnalysis analyze_sentence(const SentenceModel& model, std::string_view t
     analysis.sentence = std::move(plain);
   } else {
     analysis.before = std::move(analysis.row);
-    analysis.sentence = read_sentence(model, text, {.hide = options.hide, .truncate = options.truncate}, runtime);
+    analysis.sentence =
+        read_sentence(model, text, {.hide = options.hide, .truncate = options.truncate, .only = only}, runtime);
     analysis.row =
         sentence_row(model, analysis.sentence, analysis.chosen.layer, analysis.chosen.head, analysis.chosen.word);
     if (analysis.row.keys[static_cast<std::size_t>(analysis.attended)].hidden)

@@ -11,6 +11,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "encoder_layers.h"
 #include "model/trace_mask.h"
 #include "regard/error.h"
@@ -30,6 +32,36 @@ void check(const Encoder& encoder, std::span<const Index> ids, const EncoderOpti
     if (key >= 0 && key < length) continue;
     throw InvalidArgument(
         fmt::format("encode: hidden key {} does not exist; the text has {} tokens, counted from 0", key, length));
+  }
+  for (Index row : options.last_rows) {
+    if (row >= 0 && row < length) continue;
+    throw InvalidArgument(
+        fmt::format("encode: row {} does not exist; the text has {} tokens, counted from 0", row, length));
+  }
+}
+
+void copy_row(const Tensor<float, 2>& from, Index row, Tensor<float, 2>& to, Index to_row) {
+  const Index width = from.shape()[1];
+  std::copy_n(from.data() + row * width, width, to.data() + to_row * width);
+}
+
+// finish_layer() for some rows; all others are 0.
+void finish_rows(const Encoder& encoder, const EncoderLayer& layer, const Tensor<float, 2>& input,
+                 const std::vector<Index>& wanted, LayerRows& rows, const Runtime& runtime) {
+  const auto count = static_cast<Index>(wanted.size());
+  Tensor<float, 2> some_input({count, encoder.config.width});
+  LayerRows some(count, encoder.config);
+  for (Index i = 0; i < count; ++i) {
+    const Index row = wanted[static_cast<std::size_t>(i)];
+    copy_row(input, row, some_input, i);
+    copy_row(rows.context, row, some.context, i);
+  }
+  internal::finish_layer(encoder, layer, some_input.view(), some, runtime);
+  for (const auto member :
+       {&LayerRows::attention_output, &LayerRows::attention_normed, &LayerRows::feed_forward, &LayerRows::output}) {
+    Tensor<float, 2>& all = rows.*member;
+    std::fill_n(all.data(), all.size(), 0.0F);
+    for (Index i = 0; i < count; ++i) copy_row(some.*member, i, all, wanted[static_cast<std::size_t>(i)]);
   }
 }
 
@@ -94,7 +126,12 @@ ModelTrace encode(const Encoder& encoder, std::span<const Index> ids, const Enco
     AttentionOutputs sums;
     sums.row_max = one_batch(t.row_max.view());
     sums.row_sum = one_batch(t.row_sum.view());
-    internal::run_layer(encoder, encoder.layers[n], t.input.view(), mask.options(), sums, rows, runtime);
+    if (n + 1 < encoder.layers.size() || options.last_rows.empty()) {
+      internal::run_layer(encoder, encoder.layers[n], t.input.view(), mask.options(), sums, rows, runtime);
+    } else {
+      internal::attend(encoder, encoder.layers[n], t.input.view(), mask.options(), sums, rows, runtime);
+      finish_rows(encoder, encoder.layers[n], t.input, options.last_rows, rows, runtime);
+    }
     keep(rows, config, t);
   }
   return trace;

@@ -59,8 +59,8 @@ TensorView<float, 4> heads_of(Tensor<float, 2>& joined, const EncoderConfig& con
           {0, config.head_size(), config.width, 1}};
 }
 
-void run_layer(const Encoder& encoder, const EncoderLayer& layer, TensorView<const float, 2> input,
-               const AttentionOptions& options, AttentionOutputs sums, LayerRows& rows, const Runtime& runtime) {
+void attend(const Encoder& encoder, const EncoderLayer& layer, TensorView<const float, 2> input,
+            const AttentionOptions& options, AttentionOutputs sums, LayerRows& rows, const Runtime& runtime) {
   const EncoderConfig& config = encoder.config;
   const std::vector<float> biases = joined_biases(layer);
   linear_forward<float>(input, layer.packed_projections, {biases.data(), {3 * config.width}}, rows.projected.view(), {},
@@ -69,6 +69,11 @@ void run_layer(const Encoder& encoder, const EncoderLayer& layer, TensorView<con
   attention_forward(heads_of(rows.projected, Projection::query, config),
                     heads_of(rows.projected, Projection::key, config),
                     heads_of(rows.projected, Projection::value, config), sums, options, runtime);
+}
+
+void finish_layer(const Encoder& encoder, const EncoderLayer& layer, TensorView<const float, 2> input, LayerRows& rows,
+                  const Runtime& runtime) {
+  const EncoderConfig& config = encoder.config;
   linear_forward<float>(rows.context.view(), layer.packed_output, layer.b_output, rows.attention_output.view(), {},
                         runtime);
   layer_norm_forward<float>(input, rows.attention_output.view(), layer.norm_attention_gain, layer.norm_attention_bias,
@@ -78,6 +83,12 @@ void run_layer(const Encoder& encoder, const EncoderLayer& layer, TensorView<con
   linear_forward<float>(rows.inner.view(), layer.packed_down, layer.b_down, rows.feed_forward.view(), {}, runtime);
   layer_norm_forward<float>(rows.attention_normed.view(), rows.feed_forward.view(), layer.norm_output_gain,
                             layer.norm_output_bias, rows.output.view(), config.norm_epsilon, runtime);
+}
+
+void run_layer(const Encoder& encoder, const EncoderLayer& layer, TensorView<const float, 2> input,
+               const AttentionOptions& options, AttentionOutputs sums, LayerRows& rows, const Runtime& runtime) {
+  attend(encoder, layer, input, options, std::move(sums), rows, runtime);
+  finish_layer(encoder, layer, input, rows, runtime);
 }
 
 }  // namespace regard::inline v0::internal

@@ -35,7 +35,13 @@ TensorView<const float, 4> heads_of(const Tensor<float, 2>& projected, Projectio
 // (R, E) viewed as (1, H, R, D).
 TensorView<float, 4> heads_of(Tensor<float, 2>& joined, const EncoderConfig& config);
 
-// sums.context is ignored: rows.context is used.
+// The layer up to rows.context. sums.context is ignored: rows.context is used.
+void attend(const Encoder& encoder, const EncoderLayer& layer, TensorView<const float, 2> input,
+            const AttentionOptions& options, AttentionOutputs sums, LayerRows& rows, const Runtime& runtime);
+// The layer from rows.context on, row by row.
+void finish_layer(const Encoder& encoder, const EncoderLayer& layer, TensorView<const float, 2> input, LayerRows& rows,
+                  const Runtime& runtime);
+// Both.
 void run_layer(const Encoder& encoder, const EncoderLayer& layer, TensorView<const float, 2> input,
                const AttentionOptions& options, AttentionOutputs sums, LayerRows& rows, const Runtime& runtime);
 
