@@ -98,7 +98,7 @@ function draw_next(of) {
   const old = main_element().children[of.at];
   // What is out of view waits until the file is read, and until the key presses pause.
   if (document.readyState === "loading" ? of.at > 2 : performance.now() - changed_at < quiet && old && old.getBoundingClientRect().top > window.innerHeight) {
-    setTimeout(draw_next, 50, of);
+    setTimeout(draw_next, 100, of);
     return;
   }
   const { value } = of.parts.next();

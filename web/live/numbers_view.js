@@ -121,8 +121,8 @@ export function open_numbers(has_sentence) {
     of.stale = false;
     good = made;
     document.documentElement.classList.remove("stale");
-    show(answer, first ? { attention: undefined, head: undefined, query: undefined, step: 0, open: "", ...read_address(location.hash) } : {}, !first, !first);
-    if (!first) steps.renew();
+    if (first) show(answer, { attention: undefined, head: undefined, query: undefined, step: 0, open: "", ...read_address(location.hash) }, false);
+    else steps.renew(() => show(answer, {}, true, true));
     clearTimeout(resting);
     resting = window.setTimeout(speak, rest_time);
     record();

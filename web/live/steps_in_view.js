@@ -6,7 +6,7 @@
 // Read next: patch.js, numbers_view.js.
 import { step_at } from "../article.js";
 
-const still = 120;  // milliseconds without a change, after which the steps out of view are drawn
+const still = 300;  // milliseconds without a change, after which the steps out of view are drawn
 const most_at_once = 8;  // milliseconds
 
 /**
@@ -18,19 +18,21 @@ export function patches_of_steps(place, done) {
   let waiting = 0;
   /** @param {Element} section */
   const renew = (section) => {
-    const fresh = step_at(Number(section.querySelector("h3")?.id.replace("step-", "")));
+    const fresh = section.isConnected && step_at(Number(section.querySelector("h3")?.id.replace("step-", "")));
     if (fresh && !place(section, fresh, true)) section.replaceWith(fresh);
   };
   return {
     are_waiting: () => waiting > 0,
     stop: () => { ++round; },
-    renew: () => {
+    /** @param {() => void} draw draws the other parts: after the steps are measured, so that the page is laid out once */
+    renew: (draw) => {
       const mine = ++round;
       const sections = [...document.querySelectorAll("main > .steps > .step")];
       const seen = sections.filter((section) => {
         const { top, bottom } = section.getBoundingClientRect();
         return bottom > 0 && top < window.innerHeight;
       });
+      draw();
       for (const section of seen) renew(section);
       const others = sections.filter((section) => !seen.includes(section));
       waiting = others.length;
@@ -38,8 +40,7 @@ export function patches_of_steps(place, done) {
         if (mine !== round) return;
         const begun = performance.now();
         while (others.length > 0 && performance.now() - begun < most_at_once) {
-          const section = others.shift();
-          if (section?.isConnected) renew(section);
+          renew(/** @type {Element} */ (others.shift()));
         }
         waiting = others.length;
         if (waiting > 0) setTimeout(next, 0);
