@@ -163,7 +163,7 @@ struct EncoderOptions {
   ///     1 0 1 1
   ///     1 0 1 1
   /// @endverbatim
-  std::vector<Index> hidden_keys;
+  std::vector<Index> hidden_keys{};
   /// Indices of the tokens whose vectors after the last layer are needed; empty: all.
   ///
   /// From attention_output on, the last layer is computed for these tokens only, and the rows of the others are 0. The
