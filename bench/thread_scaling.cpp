@@ -93,8 +93,7 @@ Case backward_case(const Shape& shape) {
   const auto grad_query = std::make_shared<Tensor<float, 4>>(query->shape());
   const auto grad_key = std::make_shared<Tensor<float, 4>>(key->shape());
   const auto grad_value = std::make_shared<Tensor<float, 4>>(key->shape());
-  const auto row_max =
-      std::make_shared<Tensor<float, 3>>(Tensor<float, 3>::Shape{1, shape.heads, shape.length});
+  const auto row_max = std::make_shared<Tensor<float, 3>>(Tensor<float, 3>::Shape{1, shape.heads, shape.length});
   const auto row_sum = std::make_shared<Tensor<float, 3>>(row_max->shape());
   AttentionOptions options;
   options.causal = shape.causal;
@@ -102,16 +101,15 @@ Case backward_case(const Shape& shape) {
                     {.context = context->view(), .row_max = row_max->view(), .row_sum = row_sum->view()}, options);
   return {text_of("backward", "f32", shape), Limit::multiply_adds,
           [=](const Runtime& runtime) {
-            attention_backward(query->view(), key->view(), key->view(),
-                               {.context = context->view(),
-                                .row_max = row_max->view(),
-                                .row_sum = row_sum->view(),
-                                .grad_context = query->view(),
-                                .fingerprint = kUncheckedFingerprint},
-                               {.grad_query = grad_query->view(),
-                                .grad_key = grad_key->view(),
-                                .grad_value = grad_value->view()},
-                               options, runtime);
+            attention_backward(
+                query->view(), key->view(), key->view(),
+                {.context = context->view(),
+                 .row_max = row_max->view(),
+                 .row_sum = row_sum->view(),
+                 .grad_context = query->view(),
+                 .fingerprint = kUncheckedFingerprint},
+                {.grad_query = grad_query->view(), .grad_key = grad_key->view(), .grad_value = grad_value->view()},
+                options, runtime);
           },
           [=] {
             std::vector<char> all = bytes_of(*grad_query);
@@ -147,11 +145,11 @@ Case linear_case(Index rows, Index columns) {
   const auto x = normal<float, 2>({rows, columns});
   const auto weight = normal<float, 2>({columns, columns});
   const auto y = std::make_shared<Tensor<float, 2>>(x->shape());
-  return {"linear layer, f32, " + std::to_string(rows) + " × " + std::to_string(columns) + " × " +
-              std::to_string(columns),
-          Limit::multiply_adds,
-          [=](const Runtime& runtime) { linear_forward(x->view(), weight->view(), {}, y->view(), runtime); },
-          [=] { return bytes_of(*y); }};
+  return {
+      "linear layer, f32, " + std::to_string(rows) + " × " + std::to_string(columns) + " × " + std::to_string(columns),
+      Limit::multiply_adds,
+      [=](const Runtime& runtime) { linear_forward(x->view(), weight->view(), {}, y->view(), runtime); },
+      [=] { return bytes_of(*y); }};
 }
 
 // One step of a run per call. Steps differ, so that the losses of different numbers of threads cannot be compared here;
@@ -165,17 +163,18 @@ Case training_case(const char* name, Index layers, Index heads, Index width, Ind
   settings.model = {.num_layers = layers, .num_heads = heads, .width = width};
   settings.model.max_positions = length;
   settings.model.vocabulary = vocabulary;
-  const auto trainer =
-      std::make_shared<Trainer>(settings, std::make_shared<bench::RandomTokens>(vocabulary, length));
+  const auto trainer = std::make_shared<Trainer>(settings, std::make_shared<bench::RandomTokens>(vocabulary, length));
   return {name, Limit::multiply_adds, [=](const Runtime& runtime) { trainer->step(runtime); }, nullptr};
 }
 
 double limit_of(Limit limit, int threads) {
   switch (limit) {
-    case Limit::multiply_adds: return fma_gflops(threads, 0.02);
+    case Limit::multiply_adds:
+      return fma_gflops(threads, 0.02);
     case Limit::bf16_products:
       return bf16_dot_gflops(threads, 0.02).value_or(0.0);
-    case Limit::reads: return read_gigabytes_per_second(std::size_t{256} << 20, threads, 0.3);
+    case Limit::reads:
+      return read_gigabytes_per_second(std::size_t{256} << 20, threads, 0.3);
   }
   return 0.0;
 }
@@ -201,8 +200,10 @@ void measure(const Case& one, const std::vector<int>& threads, double budget) {
     const double taken = std::chrono::duration<double>(Clock::now() - begin).count();
     if (one.results) {
       std::vector<char> found = one.results();
-      if (expected.empty()) expected = std::move(found);
-      else if (found != expected) throw std::runtime_error(one.name + ": the bits depend on the number of threads");
+      if (expected.empty())
+        expected = std::move(found);
+      else if (found != expected)
+        throw std::runtime_error(one.name + ": the bits depend on the number of threads");
     }
     return taken;
   };

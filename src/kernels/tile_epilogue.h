@@ -90,7 +90,8 @@ REGARD_INLINE void depth_tile(Index depth, [[maybe_unused]] T scale, const T* a,
   Tile<T, Rows> first;
   clear(first);
   multiply_rows<T, Rows, kTileRows, 1, Words>(
-      smaller(depth, kSegment), a, b, first, [&](int r) __attribute__((always_inline)) {
+      smaller(depth, kSegment), a, b, first,
+      [&](int r) __attribute__((always_inline)) {
 #pragma GCC unroll 4
         for (int v = 0; v < kTileVectors; ++v) store(to + r * Stride + v * kWidth<T>, scaled(first.row[r][v], factor));
       },
