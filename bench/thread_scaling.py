@@ -95,7 +95,7 @@ Columns with a number of threads are speedups relative to one thread: medians ov
 number of threads has its turn. *Limit*: what the same threads reach just after each call, multiply-adds on registers, or
 reads of 256 MiB per thread for decode; relative to one thread, too. Clock rates fall as more cores work, and cores share
 memory, so the limit grows less than the threads. *Of the limit*: speedup with all threads / that of the limit, target at
-least 0.85. Each call's result is compared with that of the others, byte for byte. Machines are shared with other load, so
+least 0.85. Results are compared byte for byte, except those of training steps. Machines are shared with other load, so
 that a single thread is sometimes slowed down: speedups above the number of threads are no gain."""
     for result in results:
         yield f"\n## {result['processor']}, {result['instruction_set']}\n"
