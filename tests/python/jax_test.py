@@ -88,6 +88,7 @@ def test_jax_takes_results_without_a_copy():
     results = [regard.attention(*map(memoryview, arrays)) for _ in range(16)]
     taken = [jax.dlpack.from_dlpack(result) for result in results]
     assert [address(array) for array in taken] == [result.ctypes.data for result in results]
+    assert all(same(array, expected) for array in taken)
     del results
     assert all(same(array + 0, expected) for array in taken)
 
