@@ -18,9 +18,9 @@ run_test() {
 }
 
 # choose_kernels PRESET: with sanitizers, kernels take longest to compile, and only kernels that this processor can run
-# are useful. The sanitizer builds therefore contain only the narrowest and the widest of them, without the checks of
-# pointer arithmetic (the address sanitizer detects wrong accesses anyway). ./check slow adds the other kernels and these
-# checks. All other builds contain all kernels.
+# are useful. The sanitizer builds therefore contain only the narrowest and the widest of them (avx512_bf16 uses kernels
+# of avx512), without the checks of pointer arithmetic (the address sanitizer detects wrong accesses anyway). ./check
+# slow adds the other kernels and these checks. All other builds contain all kernels.
 choose_kernels() {
   local sets=(generic) set
   kernels=()
@@ -31,6 +31,8 @@ choose_kernels() {
   done
   if [ "${sanitized_kernels:-outermost}" = all ]; then
     kernels=(-DREGARD_KERNEL_OPTIONS=)
+  elif [ "${sets[-1]}" = avx512_bf16 ]; then
+    sets=(generic avx512 avx512_bf16)
   elif [ ${#sets[@]} -gt 2 ]; then
     sets=(generic "${sets[-1]}")
   fi

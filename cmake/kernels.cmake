@@ -54,6 +54,11 @@ regard_kernels(generic -march=x86-64 -mtune=generic)
 regard_kernels(avx2 -march=x86-64-v3)
 regard_kernels(avx512 -march=x86-64-v4 -mprefer-vector-width=512)
 
-# avx512 with the bf16 dot-product instruction.
-list(APPEND REGARD_KERNEL_SOURCES ${PROJECT_SOURCE_DIR}/src/kernels/peak_bf16.cpp)
+# avx512 with the bf16 dot-product instruction; its other kernels are those of avx512.
+if(avx512_bf16 IN_LIST REGARD_INSTRUCTION_SETS AND NOT avx512 IN_LIST REGARD_INSTRUCTION_SETS)
+  message(FATAL_ERROR "REGARD_INSTRUCTION_SETS lacks 'avx512', whose kernels avx512_bf16 uses")
+endif()
+set(REGARD_KERNEL_SOURCES
+  attention_pack_pairs.cpp attention_tile.cpp attention_backward.cpp linear_tile.cpp peak_bf16.cpp table.cpp)
+list(TRANSFORM REGARD_KERNEL_SOURCES PREPEND ${PROJECT_SOURCE_DIR}/src/kernels/)
 regard_kernels(avx512_bf16 -march=x86-64-v4 -mprefer-vector-width=512 -mavx512bf16 -DREGARD_ISA_avx512)

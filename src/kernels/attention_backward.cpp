@@ -341,25 +341,27 @@ void add_gradients(const BackwardBlock<T>& block, JoinedBlock* joined, const Fac
 
 }  // namespace
 
+#if !defined(REGARD_PAIRS_ONLY)
 template <class T>
 void BackwardKernels<T>::grad_scores_block(const BackwardBlock<T>& block) {
   grad_score_rows<T, Singles>(block, seen_tiles(block), nullptr);
 }
-void grad_scores_pairs(const BackwardBlock<float>& block) {
-  grad_score_rows<float, Pairs>(block, seen_tiles(block), nullptr);
-}
-
 template <class T>
 void BackwardKernels<T>::backward_block(const BackwardBlock<T>& block) {
   add_gradients<T, Singles>(block, nullptr, {block.scores, block.grad_scores, block.grad_scores});
+}
+
+template struct BackwardKernels<float>;
+template struct BackwardKernels<double>;
+#endif
+
+void grad_scores_pairs(const BackwardBlock<float>& block) {
+  grad_score_rows<float, Pairs>(block, seen_tiles(block), nullptr);
 }
 void backward_pairs(const BackwardBlock<float>& block) {
   JoinedBlock joined;
   add_gradients<float, Pairs>(block, &joined,
                               {joined.weights_by_rows, joined.grad_scores_by_rows, joined.grad_scores_by_keys});
 }
-
-template struct BackwardKernels<float>;
-template struct BackwardKernels<double>;
 
 }  // namespace regard::kernels::REGARD_ISA

@@ -336,20 +336,22 @@ void attend_rows(const AttentionBlock<T>& block) {
 
 }  // namespace
 
+#if !defined(REGARD_PAIRS_ONLY)
 template <class T>
 void TileKernels<T>::score_block(const ScoreBlock<T>& block) {
   score_rows<T, Singles>(block);
 }
-void score_pairs(const ScoreBlock<float>& block) { score_rows<float, Pairs>(block); }
-
 template <class T>
 void TileKernels<T>::attention_block(const AttentionBlock<T>& block) {
   attend_rows<T, Singles, Singles>(block);
 }
-void attention_pairs(const AttentionBlock<float>& block) { attend_rows<float, Pairs, Pairs>(block); }
-void attention_pairs_wide(const AttentionBlock<float>& block) { attend_rows<float, Pairs, Singles>(block); }
 
 template struct TileKernels<float>;
 template struct TileKernels<double>;
+#endif
+
+void score_pairs(const ScoreBlock<float>& block) { score_rows<float, Pairs>(block); }
+void attention_pairs(const AttentionBlock<float>& block) { attend_rows<float, Pairs, Pairs>(block); }
+void attention_pairs_wide(const AttentionBlock<float>& block) { attend_rows<float, Pairs, Singles>(block); }
 
 }  // namespace regard::kernels::REGARD_ISA

@@ -13,7 +13,15 @@ template <class T>
 struct SwigluBackward;
 }  // namespace regard::kernels
 
-namespace regard::kernels::REGARD_ISA {
+// avx512_bf16 differs from avx512 in the kernels for pairs of bf16 values; the others are those of avx512.
+#if defined(REGARD_ISA_avx512_bf16)
+#define REGARD_PAIRS_ONLY
+#define REGARD_PLAIN_ISA avx512
+#else
+#define REGARD_PLAIN_ISA REGARD_ISA
+#endif
+
+namespace regard::kernels::REGARD_PLAIN_ISA {
 
 // attention_pack.cpp; S, the type of the source, is T, or a 16-bit type if T is float
 template <class T, class S = T>
@@ -25,22 +33,12 @@ struct PackKernels {
     requires(sizeof(S) < sizeof(T));
 };
 
-// attention_pack_pairs.cpp
-void pack_query_pairs(Matrix<Bfloat16> source, Index num_rows, Index depth, float* packed);
-void pack_key_pairs(Matrix<Bfloat16> source, Index num_keys, Index depth, float* panels);
-void pack_value_pairs(Matrix<Bfloat16> source, Index num_keys, Index columns, float* panels, std::uint8_t* finite);
-void pair_lines(const Bfloat16* lines, Index num_lines, float* pairs);
-void widen_pairs(const float* pairs, Index num_lines, float* lines);
-
 // attention_tile.cpp
 template <class T>
 struct TileKernels {
   static void score_block(const ScoreBlock<T>& block);
   static void attention_block(const AttentionBlock<T>& block);
 };
-void score_pairs(const ScoreBlock<float>& block);
-void attention_pairs(const AttentionBlock<float>& block);
-void attention_pairs_wide(const AttentionBlock<float>& block);
 
 // attention_finish.cpp
 template <class T>
@@ -62,17 +60,11 @@ struct BackwardKernels {
   static void grad_scores_block(const BackwardBlock<T>& block);
   static void backward_block(const BackwardBlock<T>& block);
 };
-void grad_scores_pairs(const BackwardBlock<float>& block);
-void backward_pairs(const BackwardBlock<float>& block);
 
 // linear_tile.cpp
 template <class T>
 void linear_tile(Index num_rows, Index num_columns, Index depth, const T* packed_a, const T* panel_b, const T* bias,
                  Activation activation, T* output, Index output_stride, const T* next_panel);
-void linear_pairs(Index num_rows, Index num_columns, Index depth, const float* packed_a, const float* panel_b,
-                  const float* bias, Activation activation, float* output, Index output_stride,
-                  const float* next_panel);
-void narrow(const float* from, Bfloat16* to, Index count);
 
 // norm_forward.cpp, norm_backward.cpp
 template <class T>
@@ -139,5 +131,34 @@ inline constexpr int kPeakChains = 12;
 float multiply_add_loop(Index iterations, float factor, float addend);
 template <int kStreams>
 std::int32_t read_loop(const float* data, Index count);
+
+}  // namespace regard::kernels::REGARD_PLAIN_ISA
+
+namespace regard::kernels::REGARD_ISA {
+#if defined(REGARD_PAIRS_ONLY)
+using namespace REGARD_PLAIN_ISA;
+#endif
+
+// attention_pack_pairs.cpp
+void pack_query_pairs(Matrix<Bfloat16> source, Index num_rows, Index depth, float* packed);
+void pack_key_pairs(Matrix<Bfloat16> source, Index num_keys, Index depth, float* panels);
+void pack_value_pairs(Matrix<Bfloat16> source, Index num_keys, Index columns, float* panels, std::uint8_t* finite);
+void pair_lines(const Bfloat16* lines, Index num_lines, float* pairs);
+void widen_pairs(const float* pairs, Index num_lines, float* lines);
+
+// attention_tile.cpp
+void score_pairs(const ScoreBlock<float>& block);
+void attention_pairs(const AttentionBlock<float>& block);
+void attention_pairs_wide(const AttentionBlock<float>& block);
+
+// attention_backward.cpp
+void grad_scores_pairs(const BackwardBlock<float>& block);
+void backward_pairs(const BackwardBlock<float>& block);
+
+// linear_tile.cpp
+void linear_pairs(Index num_rows, Index num_columns, Index depth, const float* packed_a, const float* panel_b,
+                  const float* bias, Activation activation, float* output, Index output_stride,
+                  const float* next_panel);
+void narrow(const float* from, Bfloat16* to, Index count);
 
 }  // namespace regard::kernels::REGARD_ISA

@@ -129,12 +129,20 @@ void tile(Index num_rows, Index num_columns, Index depth, const T* packed_a, con
 
 }  // namespace
 
+#if !defined(REGARD_PAIRS_ONLY)
 template <class T>
 void linear_tile(Index num_rows, Index num_columns, Index depth, const T* packed_a, const T* panel_b, const T* bias,
                  Activation activation, T* output, Index output_stride, const T* next_panel) {
   tile<T, Singles>(num_rows, num_columns, depth, packed_a, panel_b, bias, activation, output, output_stride,
                    next_panel);
 }
+
+template void linear_tile(Index, Index, Index, const float*, const float*, const float*, Activation, float*, Index,
+                          const float*);
+template void linear_tile(Index, Index, Index, const double*, const double*, const double*, Activation, double*, Index,
+                          const double*);
+#endif
+
 void linear_pairs(Index num_rows, Index num_columns, Index depth, const float* packed_a, const float* panel_b,
                   const float* bias, Activation activation, float* output, Index output_stride,
                   const float* next_panel) {
@@ -157,10 +165,5 @@ void narrow(const float* from, Bfloat16* to, Index count) {
     }
   }
 }
-
-template void linear_tile(Index, Index, Index, const float*, const float*, const float*, Activation, float*, Index,
-                          const float*);
-template void linear_tile(Index, Index, Index, const double*, const double*, const double*, Activation, double*, Index,
-                          const double*);
 
 }  // namespace regard::kernels::REGARD_ISA
