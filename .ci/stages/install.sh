@@ -6,7 +6,7 @@ packages=(g++ cmake ninja-build ccache git python3 python3-venv pkgconf libcli11
   libutf8proc-dev zlib1g-dev libpng-dev libgtest-dev libbenchmark-dev clang-19 clang-format-19 libclang-rt-19-dev
   lld-19 wasi-libc libc++-19-dev-wasm32 libc++abi-19-dev-wasm32 libclang-rt-19-dev-wasm32 libopenmpi-dev
   openmpi-bin doxygen shellcheck dpkg-dev file)
-case " ${stages[*]} " in *" slow "*) packages+=(clang-tidy-19 g++-aarch64-linux-gnu qemu-user-static iproute2) ;; esac
+case " ${stages[*]} " in *" slow "*) packages+=(clang-tidy-19 firefox-esr g++-aarch64-linux-gnu qemu-user-static iproute2) ;; esac
 case " ${stages[*]} " in *" python "*) packages+=(python3-dev zsh fish mandoc) ;; esac
 case " ${stages[*]} " in *" wasm "*) packages+=(chromium-headless-shell) ;; esac
 case " ${stages[*]} " in *" page "*) packages+=(chromium-headless-shell fonts-dejavu-core fonts-noto-cjk fonts-noto-color-emoji) ;; esac

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2154  # variables of ./check
 # exp and activations over every float, every header in every language, heads of 20 training runs, clang-tidy, WebAssembly twice,
-# aarch64 under qemu, all sanitizers on all kernels, ten minutes of fuzzing per target.
+# Firefox, aarch64 under qemu, all sanitizers on all kernels, ten minutes of fuzzing per target.
 
 if build_preset release; then REGARD_EXHAUSTIVE=1 limit=3600 run_test 'exp over every float' "$work/release/tests/elementwise_test"; fi
 if build_preset release; then REGARD_EXHAUSTIVE=1 limit=3600 run_test 'activations over every float' "$work/release/tests/activation_error_test"; fi
@@ -15,6 +15,12 @@ if build_preset tidy regard_commit; then
 fi
 if build_preset release; then
   limit=1800 run_test 'WebAssembly twice' tests/wasm/build_again.sh "$work/release" "$work/wasm-again"
+fi
+# A live page in Firefox.
+if python=$(python_environment tests/requirements-page.txt); then
+  run_pytest firefox "$python" tests/page/firefox_check.py -n 1
+else
+  failed=$((failed + 1))
 fi
 # Two hundred ranks that are killed, stopped, or make a mistake.
 REGARD_MPI_FAILURES=70
