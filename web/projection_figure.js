@@ -74,7 +74,9 @@ function number_view(s, one, d) {
  * @param {(change: Partial<State>) => void} set
  */
 export function projection_figure(s, state, set) {
-  const all = s.projected(state.head, state.query, key_compared(s, state));
+  // A hidden word is compared, but the command is about another.
+  const key = key_compared(s, state);
+  const all = s.projected(state.head, state.query, key === s.data.chosen.target ? s.focus.key_word : key);
   const [, kind, dimension] = state.open.split(" ");
   const body = el("tbody");
   const many = s.head_size + 1;
@@ -85,7 +87,7 @@ export function projection_figure(s, state, set) {
     const piece = s.words[one.word].tokens.length > 1 ? ` (piece “${shown(s.data.tokens[one.token])}”)` : "";
     if (one.kind !== "value") {
       body.append(el("tr", { class: "input" }, el("th", { scope: "row" }, el("i", {}, "x"), " of ", word(name, accent), piece),
-        el("td", { colspan: s.head_size }, one.x === null ? el("span", { class: "absent" }, `not in the file, which has x only for the ${s.noun}s and the layer of its command`)
+        el("td", { colspan: s.head_size }, one.x === null ? el("span", { class: "absent" }, `x is saved only for the ${s.noun}s and layer of its command`)
           : strip(one.x, { width: 560, height: 34, kind: accent === "query" ? "context" : "value", label: `x of ${shown(name)}, ${s.width} elements` }))));
     }
     const { low, high } = range_of([one.numbers]);
@@ -104,7 +106,7 @@ export function projection_figure(s, state, set) {
       body.append(el("tr", { class: "expand" }, el("td", { colspan: many }, contained(number_view(s, one, Number(dimension))))));
     }
   }
-  const table = el("table", { class: "projection", role: "grid", "aria-label": `from the vectors of the words to query, key and value, ${s.head_size} elements each` }, body);
+  const table = el("table", { class: "projection", role: "grid", "aria-label": `vectors to query, key and value, ${s.head_size} elements each` }, body);
   make_grid(table, (id, is_open) => set({ open: is_open ? "" : id }));
   return el("div", {}, el("div", { class: "scroll" }, table),
     el("p", { class: "caption" }, `x: ${s.causal ? "the norm of " : ""}the vector of a ${s.noun} before layer ${Math.floor(state.head / s.heads)}. Every ${s.noun} has its own q, k and v; k and v are shown for “${shown(s.labels[all[1].word])}”. ` +

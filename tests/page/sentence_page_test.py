@@ -357,6 +357,14 @@ def test_it_opens_with_the_projections(sentence):
     assert box["y"] + 100 < 800
 
 
+def test_with_a_word_hidden_the_projection_is_that_of_the_word_attended_to(sentence):
+    page, data = sentence("--query", "bank", "--layer", "1", "--head", "2", "--hide", "sat", address="")
+    target, attended = (data["words"][at]["name"] for at in (data["chosen"]["target"], data["expanded"]["word"]))
+    assert target == "sat" != attended
+    assert page.locator(".projection tbody th").all_inner_texts()[2] == f"x of {attended}"
+    assert page.locator(".projection .absent").count() == 0
+
+
 def test_projections_match_the_model(sentence, model):
     page, data = sentence("--query", "bank", address="")
     layer, head = data["chosen"]["layer"], data["chosen"]["head"]
