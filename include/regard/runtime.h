@@ -114,7 +114,7 @@ struct InstructionSet {
 
 /// Lists every instruction set that the library was built for.
 ///
-/// @return The instruction sets, the best one last.
+/// @return The instruction sets, the fastest one last; on Intel's processors, avx512_bf16 is slower than avx512.
 /// @throws InvalidArgument  if the environment variable `REGARD_FORCE_ISA` names an instruction set that is unknown or
 ///                          that the processor lacks.
 REGARD_EXPORT std::vector<InstructionSet> instruction_sets();

@@ -372,7 +372,7 @@ extern const KernelTable table;
 extern const PeakLoop dot_loop;
 }  // namespace avx512_bf16
 
-// The table that operators use: the one named by REGARD_FORCE_ISA, or the best that the processor supports
+// The table that operators use: the one named by REGARD_FORCE_ISA, or the fastest that the processor supports
 // (src/runtime/isa.cpp).
 const KernelTable& active();
 int num_available();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Selects the kernel table: the one named by REGARD_FORCE_ISA, or the best that the processor and operating system
+// Selects the kernel table: the one named by REGARD_FORCE_ISA, or the fastest that the processor and operating system
 // support.
 //
 //     -march=x86-64-v3 ("avx2"):   AVX, AVX2, BMI1, BMI2, F16C, FMA, LZCNT, MOVBE and all of SSE
@@ -84,7 +84,10 @@ std::span<const Candidate> candidates() {
       Candidate{&avx512::table, has_avx512()},
 #endif
 #if defined(REGARD_HAS_avx512_bf16)
-      Candidate{&avx512_bf16::table, has_avx512() && __builtin_cpu_supports("avx512bf16")},
+      // Intel's processors begin a bf16 dot product every second cycle, and two multiply-adds of floats in each: the
+      // instruction halves their rate (AMD's: doubles it).
+      Candidate{&avx512_bf16::table, has_avx512() && __builtin_cpu_supports("avx512bf16"),
+                __builtin_cpu_is("intel") != 0},
 #endif
   };
   return tables;
@@ -103,12 +106,12 @@ const KernelTable& choose_table(const char* forced, std::span<const Candidate> t
   const KernelTable* best = tables.front().table;  // generic, which runs on every processor
   std::string available_names;
   bool known = false;
-  for (const auto& [table, available] : tables) {
+  for (const auto& [table, available, slower] : tables) {
     const bool named = forced != nullptr && std::string_view(forced) == table->name;
     if (named && available) return *table;
     known = known || named;
     if (!available) continue;
-    best = table;
+    if (!slower) best = table;
     available_names += (available_names.empty() ? "" : ", ") + std::string(table->name);
   }
   if (forced == nullptr) return *best;
@@ -133,7 +136,7 @@ int num_available() {
 }
 
 const KernelTable& available(int index) {
-  for (const auto& [table, available] : candidates()) {
+  for (const auto& [table, available, slower] : candidates()) {
     if (available && index-- == 0) return *table;
   }
   throw InvalidArgument("available: no instruction set has this index");
@@ -148,7 +151,7 @@ namespace regard::inline v0 {
 std::vector<InstructionSet> instruction_sets() {
   const kernels::KernelTable& active = kernels::active();
   std::vector<InstructionSet> sets;
-  for (const auto& [table, available] : kernels::candidates()) {
+  for (const auto& [table, available, slower] : kernels::candidates()) {
     sets.push_back({table->name, available, table == &active, table->fused_multiply_add});
   }
   return sets;
