@@ -130,16 +130,19 @@ std::vector<Row> rows_of(int threads, bool quick) {
   return rows;
 }
 
-void measure(std::vector<Row>& rows, int rounds) {
+// The first round is not counted: it touches memory for the first time.
+std::vector<Row> measured_rows(int threads, bool quick, int rounds) {
   Progress progress("bench");
-  for (Row& row : rows) row.figure();
+  std::vector<Row> rows = rows_of(threads, quick);
   const auto count = static_cast<Index>(rows.size());
-  for (Index turn = 0; turn < rounds * count; ++turn) {
-    progress.update(turn, rounds * count);
-    std::this_thread::sleep_for(kIdle);
+  for (Index turn = 0; turn < (rounds + 1) * count; ++turn) {
+    progress.update(turn, (rounds + 1) * count);
+    if (turn >= count) std::this_thread::sleep_for(kIdle);
     Row& row = rows[static_cast<std::size_t>((turn + turn / count) % count)];
-    row.figures.push_back(row.figure());
+    const double figure = row.figure();
+    if (turn >= count) row.figures.push_back(figure);
   }
+  return rows;
 }
 
 std::string as_text(const std::vector<Row>& rows, int threads, int rounds) {
@@ -211,8 +214,7 @@ void add_bench(CLI::App& app) {
       threads = static_cast<int>(given);
     }
     const int rounds = options->quick ? kQuickRounds : kRounds;
-    std::vector<Row> rows = rows_of(threads, options->quick);
-    measure(rows, rounds);
+    const std::vector<Row> rows = measured_rows(threads, options->quick, rounds);
     write_stdout(options->json ? as_json(rows, threads, rounds) : as_text(rows, threads, rounds));
   });
 }
