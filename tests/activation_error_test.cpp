@@ -154,16 +154,16 @@ TYPED_TEST(ActivationError, DerivativesAroundTheirZeros) {
 // ---- float: every number, or a sample; double: samples
 
 void check_float(const Function<float>& function, float last) {
-  check_range<float>(function, 0, kInfinity<float>, exhaustive() ? 1 : 1999);
-  check_range<float>(function, -kInfinity<float>, -0.0f, exhaustive() ? 1 : 1999);
-  check_range<float>(function, -last, -0.01f, 61);
-  check_range<float>(function, 0.01f, last, 113);
+  check_range<float>(function, 0, kInfinity<float>, sampled<float>(1999));
+  check_range<float>(function, -kInfinity<float>, -0.0f, sampled<float>(1999));
+  check_range<float>(function, -last, -0.01f, test_size(61U, 613U));
+  check_range<float>(function, 0.01f, last, test_size(113U, 1009U));
 }
 void check_double(const Function<double>& function, double last) {
-  check_range<double>(function, 0, kInfinity<double>, 0x0010'0123'4567'89ab >> 3);
-  check_range<double>(function, 0.01, last, 0x0123'4567'89ab >> 3);
-  check_range<double>(function, -kInfinity<double>, -0.0, 0x0010'0123'4567'89ab >> 3);
-  check_range<double>(function, -last, -0.01, 0x0123'4567'89ab >> 4);
+  check_range<double>(function, 0, kInfinity<double>, sampled<double>(0x0010'0123'4567'89ab >> 3));
+  check_range<double>(function, 0.01, last, sampled<double>(0x0123'4567'89ab >> 3));
+  check_range<double>(function, -kInfinity<double>, -0.0, sampled<double>(0x0010'0123'4567'89ab >> 3));
+  check_range<double>(function, -last, -0.01, sampled<double>(0x0123'4567'89ab >> 4));
 }
 
 TEST(ActivationErrorFloat, Gelu) { check_float(gelu_function<float>(), 15); }

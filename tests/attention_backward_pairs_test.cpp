@@ -123,8 +123,11 @@ TEST(BackwardPairs, RandomCallsMatchTheReference) {
 }
 
 TEST(BackwardPairs, EveryHeadSizeAndLength) {
+  std::size_t number = 0;
   for (const Index head_size : {1, 2, 3, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 129, 257}) {
+    ++number;
     for (const Index rows : {1, 2, 5, 12, 13, 59, 60, 61, 127}) {
+      if (!runs_case(number++, 3)) continue;
       const Index keys = rows + head_size % 3;
       SCOPED_TRACE(std::to_string(rows) + " rows, D " + std::to_string(head_size));
       PairCase test(plain_case(1, 1, rows, keys, head_size, head_size + 1));

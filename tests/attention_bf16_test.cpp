@@ -269,7 +269,7 @@ TEST(Bfloat16PairsBits, ThreadsStridesBatchAndSplitsDoNotChangeBits) {
     const AttentionArrays<float> whole = run(inputs, options, {.num_threads = 1});
     EXPECT_EQ(all_bits(run(inputs, options, {.num_threads = 3})), all_bits(whole));
     Random random(13);
-    for (int i = 0; i < 6; ++i) {
+    for (int i = 0; i < test_size(6, 2); ++i) {
       const Inputs strided(rounded(plain.query, random_layout<4>(random, true)),
                            rounded(plain.key, random_layout<4>(random, true)),
                            rounded(plain.value, random_layout<4>(random, true)));

@@ -289,9 +289,10 @@ TYPED_TEST(AttentionMemory, LengthsAround65536AreCorrect) {
 // One row of a million keys compared with plain loops in double. Rows overlap: key j consists of elements j … j + 31.
 // 32 columns are read unpacked; 8 are packed, only on the best instruction set, because that takes 160 MB.
 TEST(LongRows, MillionKeysMatchTheReference) {
-  constexpr Index L = 2, S = 1'000'000, D = 32, kWindow = 300'000;
+  constexpr Index L = 2, D = 32;
+  const Index S = test_size<Index>(1'000'000, 150'000), window = 3 * S / 10;
   Random random(14);
-  std::vector<float> keys(S + D), values(S + D);
+  std::vector<float> keys(static_cast<std::size_t>(S + D)), values(keys.size());
   for (auto* numbers : {&keys, &values})
     std::ranges::generate(*numbers, [&] { return static_cast<float>(random.normal()); });
   const Array<float, 4> query = normal_array<float, 4>(random, {1, 1, L, D});
@@ -299,7 +300,7 @@ TEST(LongRows, MillionKeysMatchTheReference) {
 
   std::array<double, D> row;  // query row 0, scaled
   for (std::size_t d = 0; d < D; ++d) row[d] = query.get({0, 0, 0, static_cast<Index>(d)}) / std::sqrt(D);
-  std::vector<double> scores(S);
+  std::vector<double> scores(static_cast<std::size_t>(S));
   double largest = 0;  // max |scale| Σ |q k|
   for (std::size_t j = 0; j < scores.size(); ++j) {
     double size = 0;
@@ -314,11 +315,11 @@ TEST(LongRows, MillionKeysMatchTheReference) {
     AttentionOptions options;
     std::size_t begin, end;
   };
-  const Seen whole{{.query_offset = QueryAlignment::bottom_right}, 0, S};
+  const Seen whole{{.query_offset = QueryAlignment::bottom_right}, 0, scores.size()};
   const Seen part{
-      {.causal = true, .query_offset = QueryAlignment::bottom_right, .window = {.left = kWindow, .right = {}}},
-      S - 2 - kWindow,
-      S - 1};
+      {.causal = true, .query_offset = QueryAlignment::bottom_right, .window = {.left = window, .right = {}}},
+      static_cast<std::size_t>(S - 2 - window),
+      static_cast<std::size_t>(S - 1)};
   for (const Seen& seen : {whole, part}) {
     SCOPED_TRACE(testing::Message() << "keys from " << seen.begin);
     const double row_max = std::ranges::max(std::span(scores).subspan(seen.begin, seen.end - seen.begin));

@@ -56,7 +56,7 @@ Partials<T> partials_in_pieces(const AttentionCase<T>& call, const std::vector<I
 
 TYPED_TEST(AttentionMerge, PartialsSplitAtChunksMatchTheWholeCall) {
   using T = TypeParam;
-  for (std::uint64_t seed = 20270301; seed < 20270361; ++seed) {
+  for (std::uint64_t seed = 20270301; seed < 20270301 + test_size<std::uint64_t>(60, 15); ++seed) {
     const AttentionCase<T> call = random_long_case<T>(seed);
     SCOPED_TRACE("seed " + std::to_string(seed) + ": " + call.text);
     const Index S = call.S();
@@ -372,7 +372,7 @@ TYPED_TEST(AttentionMerge, LayoutsThreadsAndExecutorsDoNotChangeBits) {
       while (n-- > 0) task(n);
     };
     EXPECT_TRUE(all_bits(merged<T>(dense, sinks, {.executor = backwards, .num_threads = 2})) == expected);
-    for (int n = 0; n < 12; ++n) {
+    for (int n = 0; n < test_size(12, 4); ++n) {
       Partials<T> strided(0, 0, 0, 0, 0);
       strided.accumulator = relaid(dense.accumulator, random_layout<5>(random, true));
       strided.row_max = relaid(dense.row_max, random_layout<4>(random, true));

@@ -241,7 +241,7 @@ void expect_everything(const AttentionCase<T>& call, const Found<T>& found) {
 TYPED_TEST(Statistics, MatchTheWeights) {
   using T = TypeParam;
   on_every_instruction_set([](const kernels::KernelTable&) {
-    for (std::uint64_t seed = 0; seed < num_random_calls(300); ++seed) {
+    for (std::uint64_t seed = 0; seed < num_random_calls(test_size<std::uint64_t>(300, 20)); ++seed) {
       const AttentionCase<T> call = random_attention_case<T>(seed);
       SCOPED_TRACE(testing::Message() << "seed " << seed << ": " << call.text);
       Random random(seed);
@@ -267,7 +267,7 @@ TYPED_TEST(Statistics, MatchTheWeights) {
 TYPED_TEST(Statistics, ChosenRangesMatchTheWeights) {
   using T = TypeParam;
   on_every_instruction_set([](const kernels::KernelTable&) {
-    for (std::uint64_t seed = 0; seed < num_random_calls(100); ++seed) {
+    for (std::uint64_t seed = 0; seed < num_random_calls(test_size<std::uint64_t>(100, 20)); ++seed) {
       const AttentionCase<T> call = random_attention_case<T>(seed);
       SCOPED_TRACE(testing::Message() << "seed " << seed << ": " << call.text);
       Random random(seed);
@@ -404,7 +404,7 @@ TYPED_TEST(Statistics, HeadMeansExcludeFullyMaskedRows) {
 
 TYPED_TEST(Statistics, ThreadsDoNotChangeBits) {
   using T = TypeParam;
-  const AttentionCase<T> call = long_causal_case<T>(test_size<Index>(300, 60), 3000);
+  const AttentionCase<T> call = long_causal_case<T>(test_size<Index>(300, 60), test_size<Index>(3000, 1500));
   const Found<T> one = inspect(call, 8, {0, 1}, {.num_threads = 1});
   Ranges previous{Array<Index, 3>({1, 1, 2}), ChosenOrigin::position};
   previous.ends->set({0, 0, 0}, -100);

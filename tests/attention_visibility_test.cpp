@@ -229,8 +229,11 @@ TYPED_TEST(VisibilityRules, BlockMaskAppliesToWholeBlocks) {
   using T = TypeParam;
   const auto inputs = AttentionInputs<T>::normal(18, 2, 4, 2, 70, 300, 3, 3);
   Random random(19);
+  std::size_t number = 0;
   for (const auto& [bq, bk] : {std::pair<Index, Index>{1, 1}, {16, 128}, {64, 64}, {7, 100}, {70, 300}, {1000, 1000}}) {
+    ++number;
     for (const auto& [B, H] : {std::pair<Index, Index>{2, 4}, {1, 4}, {2, 1}, {1, 1}}) {
+      if (!runs_case(number++, 4)) continue;
       Array<bool, 4> blocks({B, H, (70 + bq - 1) / bq, (300 + bk - 1) / bk});
       blocks.fill([&] { return random.chance(0.6); });
       const std::array<Index, 2> size{bq, bk};

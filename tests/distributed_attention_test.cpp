@@ -117,7 +117,7 @@ void run_forward_case(std::uint64_t seed) {
 }
 
 TEST(DistributedAttention, ForwardHasTheBitsOfOneMachine) {
-  for (std::uint64_t n = 0; n < num_random_calls(100) && !HasFailure(); ++n) {
+  for (std::uint64_t n = 0; n < num_random_calls(test_size<std::uint64_t>(100, 20)) && !HasFailure(); ++n) {
     run_forward_case<float>(kFirstSeed + n);
     run_forward_case<double>(kFirstSeed + n);
     n % 2 == 0 ? run_forward_case<bfloat16>(kFirstSeed + n) : run_forward_case<float16>(kFirstSeed + n);
@@ -223,7 +223,7 @@ void run_statistics_case(std::uint64_t seed) {
 }
 
 TEST(DistributedAttention, StatisticsHaveTheBitsOfOneMachine) {
-  for (std::uint64_t n = 0; n < num_random_calls(60) && !HasFailure(); ++n) {
+  for (std::uint64_t n = 0; n < num_random_calls(test_size<std::uint64_t>(60, 20)) && !HasFailure(); ++n) {
     run_statistics_case<float>(kFirstSeed + 1000 + n);
     run_statistics_case<double>(kFirstSeed + 1000 + n);
     n % 2 == 0 ? run_statistics_case<bfloat16>(kFirstSeed + 1000 + n)
@@ -313,7 +313,7 @@ void run_backward_case(std::uint64_t seed) {
 }
 
 TEST(DistributedAttention, BackwardHasTheBitsOfOneMachine) {
-  for (std::uint64_t n = 0; n < num_random_calls(60) && !HasFailure(); ++n) {
+  for (std::uint64_t n = 0; n < num_random_calls(test_size<std::uint64_t>(60, 20)) && !HasFailure(); ++n) {
     run_backward_case<float>(kFirstSeed + 2000 + n);
     run_backward_case<double>(kFirstSeed + 2000 + n);
     n % 2 == 0 ? run_backward_case<bfloat16>(kFirstSeed + 2000 + n) : run_backward_case<float16>(kFirstSeed + 2000 + n);
@@ -414,7 +414,7 @@ void run_types_case(std::uint64_t seed) {
 TEST(DistributedAttention, EachArrayMayHaveAnotherType) {
   using B = bfloat16;
   using F = float16;
-  for (std::uint64_t n = 0; n < num_random_calls(10) && !HasFailure(); ++n) {
+  for (std::uint64_t n = 0; n < num_random_calls(test_size<std::uint64_t>(10, 4)) && !HasFailure(); ++n) {
     run_types_case<float, B, B, float, float>(kFirstSeed + 3000 + n);
     run_types_case<B, B, B, float, float>(kFirstSeed + 3100 + n);
     run_types_case<B, float, F, B, B>(kFirstSeed + 3200 + n);
@@ -427,7 +427,7 @@ template <class T>
 AttentionCase<T> long_case(int kind) {
   Random random(static_cast<std::uint64_t>(kind) + 9);
   AttentionCase<T> call;
-  const Index H = 2, L = kind == 2 ? 480 : 300, S = kind == 2 ? 480 : 800, D = 160;
+  const Index H = 2, L = kind == 2 ? 480 : 300, S = kind == 2 ? 480 : 800, D = test_size(160, 40);
   call.query = normal_array<T, 4>(random, {1, H, L, D});
   call.key = normal_array<T, 4>(random, {1, 1, S, D});
   call.value = normal_array<T, 4>(random, {1, 1, S, D});
@@ -572,6 +572,7 @@ void run_decode_cases() {
     }
     const KvCache<K> whole = cache_of<K>(shape, key, value, {0, 0}, totals);
     for (int kind = 0; kind < 6; ++kind) {
+      if (!runs_case(static_cast<std::size_t>(kind) + shares.size() / 3, 3)) continue;
       SCOPED_TRACE("options " + std::to_string(kind) + ", " + std::to_string(num_ranks) + " ranks");
       const DecodeOptions<T> of(kind, B, H, L, *std::max_element(totals.begin(), totals.end()));
       AttentionArrays<Context> expected = AttentionArrays<Context>::dense(B, H, L, 0, Dv);

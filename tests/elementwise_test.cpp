@@ -159,17 +159,17 @@ TYPED_TEST(Elementwise, TanhIsOddAndAtMostOne) {
 // ---- float: every number, or a sample
 
 TEST(ElementwiseFloat, ExpOfNonPositiveValues) {
-  check_range<float>(exp_function<float>(), -kInfinity<float>, -0.0f, exhaustive() ? 1 : 97);
+  check_range<float>(exp_function<float>(), -kInfinity<float>, -0.0f, sampled<float>(97));
 }
 TEST(ElementwiseFloat, ExpFromMinusAHalfToMinusAQuarter) {
-  check_range<float>(exp_function<float>(), -0.5f, -0.25f, 1);
+  check_range<float>(exp_function<float>(), -0.5f, -0.25f, test_size(1U, 10U));
 }
 TEST(ElementwiseFloat, ExpWithSubnormalResults) { check_range<float>(exp_function<float>(), -106, -87, 1); }
 TEST(ElementwiseFloat, TanhOfNonNegativeValues) {
-  check_range<float>(tanh_function<float>(), 0, kInfinity<float>, exhaustive() ? 1 : 997);
+  check_range<float>(tanh_function<float>(), 0, kInfinity<float>, sampled<float>(997));
 }
 TEST(ElementwiseFloat, LogOfNonNegativeValues) {
-  check_range<float>(log_function<float>(), 0, kInfinity<float>, exhaustive() ? 1 : 997);
+  check_range<float>(log_function<float>(), 0, kInfinity<float>, sampled<float>(997));
 }
 TEST(ElementwiseFloat, LogAroundOne) { check_range<float>(log_function<float>(), 0.70f, 1.42f, 29); }
 

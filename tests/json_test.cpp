@@ -156,7 +156,7 @@ TEST(Json, ValuesKeepKindAndOffset) {
 }
 
 TEST(Json, MemoryIsCheckedAndNotExceeded) {
-  const auto n = test_size<std::size_t>(100000, 20000);
+  const auto n = test_size<std::size_t>(100000, 6000);
   const std::string long_text = '"' + std::string(100, 'x') + '"';
   const std::string texts[] = {
       list_of("[]", n),
@@ -171,8 +171,8 @@ TEST(Json, MemoryIsCheckedAndNotExceeded) {
       list_of(R"({"a":1})", n),
       list_of(R"({"a":[1,"b",{"c":null}]})", n / 3),
       list_of("0.12345678901234567", n),
-      "\"" + std::string(3000000, 'x') + "\"",
-      std::string(1000000, '\n') + "[1]" + std::string(1000000, ' '),
+      "\"" + std::string(30 * n, 'x') + "\"",
+      std::string(10 * n, '\n') + "[1]" + std::string(10 * n, ' '),
       repeated(R"({"a":[)", 30) + list_of("[]", n / 2) + repeated("]}", 30),
   };
   for (const std::string& text : texts) {
@@ -227,7 +227,8 @@ TEST(Json, StructuresBuiltFromTheTreeAreIncludedInTheCheck) {
   };
   std::string vocabulary = R"({"[UNK]":0)";
   std::string added, map;
-  const int n = test_size(20000, 4000);
+  const int n = test_size(20000, 2000);
+  const auto values = static_cast<std::size_t>(n);
   for (int i = 1; i <= n; ++i) {
     const std::string number = std::to_string(i);
     vocabulary.append(",\"token ").append(number).append("\":").append(number);
@@ -247,13 +248,13 @@ TEST(Json, StructuresBuiltFromTheTreeAreIncludedInTheCheck) {
   const std::string index = R"({"weight_map":{)" + map + "}}";
   check("index", [&](std::uint64_t limit) { read_shard_index(index, "s", {}, limit); }, json_memory_bytes(index));
   const std::string inputs[] = {
-      R"({"Q":)" + list_of("[1,2,3]", 30000) + "}",
-      R"({"Q":)" + list_of(R"([1,"inf",3])", 30000) + "}",
-      R"({"Q":[)" + list_of("1", 100000) + "]}",
-      R"({"tokens":)" + list_of("\"a\"", 100000) + "}",
-      R"({"steps":)" + list_of(R"({"operation":"a"})", 20000) + "}",
-      R"({"steps":)" + list_of(R"({"operation":"a","labels":["a","b"],"numbers":[1,2]})", 20000) + "}",
-      R"({"compare":)" + list_of(R"({"label":"a","Q":[1]})", 20000) + "}",
+      R"({"Q":)" + list_of("[1,2,3]", 3 * values / 2) + "}",
+      R"({"Q":)" + list_of(R"([1,"inf",3])", 3 * values / 2) + "}",
+      R"({"Q":[)" + list_of("1", 5 * values) + "]}",
+      R"({"tokens":)" + list_of("\"a\"", 5 * values) + "}",
+      R"({"steps":)" + list_of(R"({"operation":"a"})", values) + "}",
+      R"({"steps":)" + list_of(R"({"operation":"a","labels":["a","b"],"numbers":[1,2]})", values) + "}",
+      R"({"compare":)" + list_of(R"({"label":"a","Q":[1]})", values) + "}",
       R"({"notes":{)" + map.substr(0, map.find("\"tensor 2\"")) + R"("b":["c"]}})",
   };
   for (const std::string& input : inputs) {

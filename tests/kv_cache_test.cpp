@@ -40,9 +40,11 @@ struct Ground {
     // What is stored beyond the end of a sequence must not matter.
     array.fill([] { return std::numeric_limits<double>::quiet_NaN(); });
     for (std::size_t s = 0; s < from.size(); ++s) {
-      for (std::size_t i = 0; i < from[s].size(); ++i) {
-        const auto at = static_cast<Index>(i);
-        array.set({static_cast<Index>(s), at / width % key_heads, at / width / key_heads, at % width}, from[s][i]);
+      const T* row = from[s].data();
+      for (Index i = 0; i < length(s); ++i) {
+        for (Index h = 0; h < key_heads; ++h, row += width) {
+          std::copy_n(row, width, array.view().pointer(static_cast<Index>(s), h, i, 0));
+        }
       }
     }
     return array;
@@ -54,8 +56,9 @@ struct Ground {
     if (n > 0 && random.chance(0.1)) value.set({0, random.integer(0, n - 1), 0}, std::numeric_limits<T>::infinity());
     for (Index i = 0; i < n; ++i) {
       for (Index h = 0; h < key_heads; ++h) {
-        for (Index d = 0; d < head_size; ++d) keys[s].push_back(key.get({h, i, d}));
-        for (Index c = 0; c < columns; ++c) values[s].push_back(value.get({h, i, c}));
+        const T *key_row = key.view().pointer(h, i, 0), *value_row = value.view().pointer(h, i, 0);
+        keys[s].insert(keys[s].end(), key_row, key_row + head_size);
+        values[s].insert(values[s].end(), value_row, value_row + columns);
       }
     }
     return {std::move(key), std::move(value)};
@@ -164,7 +167,7 @@ TYPED_TEST(KvCacheOf, RandomChangesMatchForward) {
     KvCache<T> cache(shape);
     Ground<T> ground = empty_ground<T>(shape);
     int rejected = 0, forked = 0;
-    for (int step = 0; step < 400; ++step) {
+    for (int step = 0; step < test_size(400, 200); ++step) {
       const Index s = random.integer(0, 3);
       const std::vector<std::byte> before(cache.memory().begin(), cache.memory().end());
       const Ground<T> ground_before = ground;
@@ -203,7 +206,7 @@ TYPED_TEST(KvCacheOf, RandomChangesMatchForward) {
       expect_forward_bits(step % 2 == 0 ? cache : opened, ground, query,
                           {.causal = true, .query_offset = QueryAlignment::bottom_right});
     }
-    EXPECT_GT(forked, 20);
+    EXPECT_GT(forked, test_size(20, 10));
     EXPECT_EQ(rejected > 0, shape.page_keys != 128) << rejected;
     for (Index s = 0; s < 4; ++s) cache.truncate(s, 0);
     EXPECT_EQ(cache.num_free_pages(), shape.page_keys > 0 ? shape.num_pages : 4);

@@ -124,7 +124,7 @@ TEST(LinearBf16, SizesAroundEveryTileEdge) {
   }
   for (const Index n : {255, 256, 257, 511, 512, 513}) shapes.push_back({13, n, 33});
   Random random(20270301);
-  for (int n = 0; n < 60; ++n) {
+  for (int n = 0; n < test_size(60, 10); ++n) {
     shapes.push_back({random.integer(1, 70), random.integer(1, 300), random.integer(1, 70)});
   }
   for (const auto& [R, I, O] : shapes) {

@@ -102,7 +102,7 @@ TYPED_TEST(LinearForward, SizesAroundEveryTileEdge) {
   shapes.push_back({3, 513, 520});
   shapes.push_back({70, 40, 550});
   Random random(20270201);
-  for (int n = 0; n < 60; ++n) {
+  for (int n = 0; n < test_size(60, 10); ++n) {
     shapes.push_back({random.integer(1, 70), random.integer(1, 300), random.integer(1, 70)});
   }
   for (const auto& [R, I, O] : shapes) {

@@ -17,6 +17,7 @@
 #include "regard/io/json.h"
 #include "regard/io/utf8.h"
 #include "support/rejection.h"
+#include "support/test_size.h"
 #include "support/training_record.h"
 
 namespace {
@@ -205,7 +206,7 @@ TEST(Events, AreStatedInOneSentence) {
 }
 
 TEST(Events, OfImitatedRunsNameThePreviousTokenHeadBeforeTheInductionHead) {
-  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+  for (std::uint64_t seed = 0; seed < test_size<std::uint64_t>(20, 5); ++seed) {
     const std::vector<HeadEvent> events = find_events(imitated_record({.seed = seed}));
     ASSERT_EQ(events.size(), 2u) << seed;
     EXPECT_EQ(events[0].layer * 10 + events[0].head, 1);
@@ -349,8 +350,9 @@ TEST(TrainingText, BeginsWithTheFinding) {
 TEST(TrainingText, HasThirtyLinesAtAnyWidth) {
   for (const auto& run : {ImitatedRun{}, ImitatedRun{.layers = 4, .heads = 8}, ImitatedRun{.learns = false},
                           ImitatedRun{.has_pattern = false}, ImitatedRun{.steps = 1}}) {
+    const TrainingRecord record = imitated_record(run);
     for (const int width : {60, 80, 120, 200}) {
-      const std::vector<std::string> lines = lines_of(training_text(imitated_record(run), {.width = width}));
+      const std::vector<std::string> lines = lines_of(training_text(record, {.width = width}));
       EXPECT_LE(lines.size(), 30u) << width;
       for (const std::string& line : lines) {
         EXPECT_LE(display_width(line), std::min(width, 100)) << line;

@@ -9,21 +9,52 @@
 #include <numeric>
 #include <random>
 #include <set>
+#include <span>
 
 #include "regard/distributed/cost.h"
 #include "regard/distributed/shards.h"
 #include "support/rejection.h"
+#include "support/test_size.h"
 
 namespace regard {
 namespace {
 
 using Starts = std::vector<Index>;
-using Item = std::array<Index, 2>;  // row or key, and head
+
+// Rows or keys of heads.
+class Items {
+ public:
+  explicit Items(Index num_heads) : num_heads_(num_heads) {}
+  // False if it is there already.
+  bool insert(Index i, Index head) {
+    const std::size_t at = place(i, head);
+    if (at >= there_.size()) there_.resize(at + 1);
+    if (there_[at]) return false;
+    there_[at] = true;
+    ++size_;
+    return true;
+  }
+  bool contains(Index i, Index head) const { return place(i, head) < there_.size() && there_[place(i, head)]; }
+  bool includes(const Items& others) const {
+    for (std::size_t at = 0; at < others.there_.size(); ++at) {
+      if (others.there_[at] && (at >= there_.size() || !there_[at])) return false;
+    }
+    return true;
+  }
+  Index size() const { return size_; }
+
+ private:
+  std::size_t place(Index i, Index head) const { return static_cast<std::size_t>(i * num_heads_ + head); }
+
+  Index num_heads_, size_ = 0;
+  std::vector<char> there_;
+};
 
 // The definition of AttentionOptions, pair by pair.
 bool sees(const RowVisibility& v, Index num_rows, Index num_keys, Index row, Index key) {
-  const Starts rows = v.query_starts.empty() ? Starts{0, num_rows} : v.query_starts;
-  const Starts keys = v.key_starts.empty() ? Starts{0, num_keys} : v.key_starts;
+  const std::array<Index, 2> all_rows{0, num_rows}, all_keys{0, num_keys};
+  const std::span<const Index> rows = v.query_starts.empty() ? std::span<const Index>(all_rows) : v.query_starts;
+  const std::span<const Index> keys = v.key_starts.empty() ? std::span<const Index>(all_keys) : v.key_starts;
   for (std::size_t s = 0; s + 1 < rows.size(); ++s) {
     if (row < rows[s] || row >= rows[s + 1]) continue;
     if (key < keys[s] || key >= keys[s + 1]) return false;
@@ -78,10 +109,10 @@ Index rank_of(const Starts& starts, Index i) {
 }
 
 // Adds the items of ranges × heads; none may be there already.
-void put(std::set<Item>& items, const std::vector<IndexRange>& ranges, const IndexRange& heads) {
+void put(Items& items, const std::vector<IndexRange>& ranges, const IndexRange& heads) {
   for (const IndexRange& range : ranges) {
     for (Index i = range.first; i < range.end; ++i) {
-      for (Index h = heads.first; h < heads.end; ++h) ASSERT_TRUE(items.insert({i, h}).second) << i << " " << h;
+      for (Index h = heads.first; h < heads.end; ++h) ASSERT_TRUE(items.insert(i, h)) << i << " " << h;
     }
   }
 }
@@ -124,8 +155,8 @@ void carry_out(const DistributedProblem& p, const DistributedPlan& plan) {
   const Index num_rows = p.row_starts.back(), num_keys = p.key_starts.back();
   const Index group = p.num_heads / p.num_kv_heads;
   ASSERT_EQ(static_cast<Index>(plan.ranks.size()), num_ranks);
-  std::vector<std::set<Item>> query(plan.ranks.size()), keys(plan.ranks.size()), sent_keys(plan.ranks.size()),
-      context(plan.ranks.size());
+  std::vector<Items> query(plan.ranks.size(), Items(p.num_heads)), keys(plan.ranks.size(), Items(p.num_kv_heads)),
+      sent_keys = keys, context = query;
   for (std::size_t r = 0; r < plan.ranks.size(); ++r) {
     put(query[r], {{p.row_starts[r], p.row_starts[r + 1]}}, {0, p.num_heads});
     put(keys[r], {{p.key_starts[r], p.key_starts[r + 1]}}, {0, p.num_kv_heads});
@@ -154,36 +185,36 @@ void carry_out(const DistributedProblem& p, const DistributedPlan& plan) {
     }
     if (t.content == TransferContent::context) put(context[to], t.indices, t.heads);
   }
-  std::set<Item> computed;
+  Items computed(p.num_heads);
   for (std::size_t r = 0; r < plan.ranks.size(); ++r) {
     const RankWork& work = plan.ranks[r];
     ASSERT_TRUE(ascending(work.keys));
-    std::set<Item> read;
+    Items read(p.num_kv_heads);
     Index pairs = 0;
     ASSERT_TRUE(ascending(work.rows));
     for (const Index i : indices_of(work.rows)) {
       for (Index h = work.heads.first; h < work.heads.end; ++h) {
-        ASSERT_TRUE(computed.insert({i, h}).second);
-        ASSERT_TRUE(query[r].contains({i, h}));
+        ASSERT_TRUE(computed.insert(i, h));
+        ASSERT_TRUE(query[r].contains(i, h));
         const Index kv_head = h / group;
         ASSERT_TRUE(kv_head >= work.kv_heads.first && kv_head < work.kv_heads.end);
         for (Index j = 0; j < num_keys; ++j) {
           if (!sees(p.visibility, num_rows, num_keys, i, j)) continue;
           ++pairs;
-          read.insert({j, kv_head});
-          ASSERT_TRUE(keys[r].contains({j, kv_head}));
+          read.insert(j, kv_head);
+          ASSERT_TRUE(keys[r].contains(j, kv_head));
         }
         const Index holder = rank_of(p.row_starts, i);
-        ASSERT_EQ(context[static_cast<std::size_t>(holder)].contains({i, h}), holder != static_cast<Index>(r));
+        ASSERT_EQ(context[static_cast<std::size_t>(holder)].contains(i, h), holder != static_cast<Index>(r));
       }
     }
     ASSERT_EQ(work.pairs, pairs);
-    std::set<Item> listed;
+    Items listed(p.num_kv_heads);
     put(listed, work.keys, work.kv_heads);
-    ASSERT_EQ(listed, read);
-    ASSERT_TRUE(std::includes(read.begin(), read.end(), sent_keys[r].begin(), sent_keys[r].end()));
+    ASSERT_TRUE(listed.includes(read) && read.includes(listed));
+    ASSERT_TRUE(read.includes(sent_keys[r]));
   }
-  ASSERT_EQ(static_cast<Index>(computed.size()), num_rows * p.num_heads);
+  ASSERT_EQ(computed.size(), num_rows * p.num_heads);
 }
 
 TEST(VisibleKeys, AreThoseOfTheDefinition) {
@@ -212,8 +243,8 @@ TEST(VisibleKeys, OfHugeWindowsAndOffsetsDoNotOverflow) {
 
 TEST(Shards, EverySmallPlanIsCompleteAndSendsNothingInVain) {
   for (Index ranks = 1; ranks <= 3; ++ranks) {
-    for (Index rows = 0; rows <= 4; ++rows) {
-      for (Index keys : {rows, Index{5}}) {
+    for (Index rows = 0; rows <= test_size(4, 3); ++rows) {
+      for (Index keys : {rows, test_size<Index>(5, 4)}) {
         for (const RowVisibility& v : visibilities(rows, keys)) {
           DistributedProblem p{
               .batch = 2, .num_heads = 4, .num_kv_heads = 2, .head_size = 3, .value_head_size = 5, .visibility = v};
@@ -242,7 +273,7 @@ TEST(Shards, RandomPlansAreCompleteAndSendNothingInVain) {
     std::sort(starts.begin(), starts.end());
     return starts;
   };
-  for (int round = 0; round < 300; ++round) {
+  for (int round = 0; round < test_size(300, 100); ++round) {
     const Index rows = below(30), keys = below(30), ranks = 1 + below(9), kv_heads = 1 + below(5);
     DistributedProblem p{.row_starts = cut(rows, ranks),
                          .key_starts = cut(keys, ranks),
@@ -288,14 +319,15 @@ TEST(Shards, EverySeenChunkReachesTheMergerOfEachHeadOnce) {
           if (seen) ++chunks[static_cast<std::size_t>(rank_of(p.key_starts, c * kChunk))];
         }
         Index planned_pairs = 0;
-        std::set<std::array<Index, 2>> merged, partials, queries;
+        Items merged(p.num_heads);
+        std::set<std::array<Index, 2>> partials, queries;
         for (std::size_t r = 0; r < plan.ranks.size(); ++r) {
           const RankWork& work = plan.ranks[r];
           planned_pairs += work.pairs;
           put(merged, {{0, 3}}, work.heads);
         }
         EXPECT_EQ(planned_pairs, pairs * 4);
-        EXPECT_EQ(merged.size(), 12U);
+        EXPECT_EQ(merged.size(), 12);
         for (const RankTransfer& t : plan.transfers) {
           EXPECT_EQ(t.bytes, bytes_of(p, t));
           EXPECT_NE(t.from, t.to);

@@ -123,11 +123,13 @@ TEST(Tokenizer, MatchesHuggingFaceIdsWordsAndPositions) {
   for (const regard::JsonValue& entry : root.items()) {
     const std::string& unit = entry.find("text")->text();
     const regard::JsonValue* times = entry.find("times");
-    const std::string text = repeated(unit, times == nullptr ? 1 : static_cast<Index>(times->number()));
+    const Index repetitions = times == nullptr ? 1 : static_cast<Index>(times->number());
+    const std::string text = repeated(unit, regard::test_size(repetitions, std::min<Index>(repetitions, 3000)));
     const TokenizedText found = bert().encode(text);
     SCOPED_TRACE(unit);
     if (const regard::JsonValue* count = entry.find("count")) {
       ++num_long;
+      if (text.size() < unit.size() * static_cast<std::size_t>(repetitions)) continue;
       EXPECT_EQ(static_cast<double>(found.ids.size()), count->number());
       std::uint64_t hash = kEmptyHash;
       for (Index id : found.ids) hash = hash_of(hash, id);

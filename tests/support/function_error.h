@@ -14,6 +14,7 @@
 
 #include "arrays.h"
 #include "instruction_sets.h"
+#include "test_size.h"
 
 namespace regard {
 
@@ -23,6 +24,12 @@ template <class T>
 using Wide = reference::Wide<T>;
 
 inline bool exhaustive() { return std::getenv("REGARD_EXHAUSTIVE") != nullptr; }
+
+// The step of a sample: 1 if all numbers are taken, and larger in small tests.
+template <class T>
+Word<T> sampled(Word<T> step) {
+  return sizeof(T) == 4 && exhaustive() ? 1 : test_size<Word<T>>(step, 11 * step);
+}
 
 template <class T>
 T from_word(Word<T> word) {
@@ -147,16 +154,17 @@ void check_range(const Function<T>& function, T begin, T end, Word<T> step) {
 // The numbers around each centre, as far as they are in [low, high].
 template <class T>
 void check_neighbourhoods(const Function<T>& function, const std::vector<Wide<T>>& centres, T low, T high) {
+  const int reach = test_size(64, 16);
   std::vector<T> x;
   for (const Wide<T> centre : centres) {
     const T middle = static_cast<T>(centre);
-    for (int offset = -64; offset <= 64; ++offset) {
+    for (int offset = -reach; offset <= reach; ++offset) {
       const T near = from_word<T>(word_of(middle) + static_cast<Word<T>>(offset));
       if (near >= low && near <= high) x.push_back(near);
     }
   }
   std::sort(x.begin(), x.end());
-  ASSERT_GE(x.size(), 64 * centres.size());
+  ASSERT_GE(x.size(), static_cast<std::size_t>(reach) * centres.size());
   Checker<T>(function).check(x);
 }
 

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <string>
@@ -24,5 +25,9 @@ T test_size(T size, T smaller) {
   const char* small = std::getenv("REGARD_SMALL_TESTS");
   return small != nullptr && std::string(small) == "1" ? smaller : size;
 }
+
+// True if a test runs this case: always, or one case in `every` if $REGARD_SMALL_TESTS is 1. Over two lists of at least
+// `every` elements, the sum of both indices as the number runs each element of either list.
+inline bool runs_case(std::size_t number, std::size_t every) { return number % test_size<std::size_t>(1, every) == 0; }
 
 }  // namespace regard
