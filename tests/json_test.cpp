@@ -156,7 +156,7 @@ TEST(Json, ValuesKeepKindAndOffset) {
 }
 
 TEST(Json, MemoryIsCheckedAndNotExceeded) {
-  const auto n = test_size<std::size_t>(100000, 6000);
+  const auto n = test_size<std::size_t>(100000, 10000);
   const std::string long_text = '"' + std::string(100, 'x') + '"';
   const std::string texts[] = {
       list_of("[]", n),

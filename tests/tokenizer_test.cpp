@@ -127,9 +127,14 @@ TEST(Tokenizer, MatchesHuggingFaceIdsWordsAndPositions) {
     const std::string text = repeated(unit, regard::test_size(repetitions, std::min<Index>(repetitions, 3000)));
     const TokenizedText found = bert().encode(text);
     SCOPED_TRACE(unit);
+    if (text.size() < unit.size() * static_cast<std::size_t>(repetitions)) {  // small tests: not the text of the file
+      num_long += entry.find("count") != nullptr;
+      num_placed += entry.find("place") != nullptr;
+      expect_consistent(found, text);
+      continue;
+    }
     if (const regard::JsonValue* count = entry.find("count")) {
       ++num_long;
-      if (text.size() < unit.size() * static_cast<std::size_t>(repetitions)) continue;
       EXPECT_EQ(static_cast<double>(found.ids.size()), count->number());
       std::uint64_t hash = kEmptyHash;
       for (Index id : found.ids) hash = hash_of(hash, id);
