@@ -127,6 +127,7 @@ TYPED_TEST(KvCacheOf, DecodeMatchesForward) {
       append(cache, ground, random, 0, 1290);
       append(cache, ground, random, 1, 1);
       for (const Index n : {5, 27, 1, 31, 32, 33, 64, 1000, 3}) append(cache, ground, random, 2, n);
+      std::size_t number = 0;
       for (const Index L : {1, 2, 21}) {
         const auto query = normal_array<T, 4>(random, {3, 6, L, 11});
         Array<bool, 4> mask({3, 1, L, 1290});
@@ -146,6 +147,7 @@ TYPED_TEST(KvCacheOf, DecodeMatchesForward) {
              .soft_cap = 5.0}};
         for (const AttentionOptions& options : all) {
           for (const int threads : {1, 7}) {
+            if (!runs_case(number++, 3)) continue;
             SCOPED_TRACE(testing::Message() << "page_keys " << shape.page_keys << " ring " << shape.ring << " L " << L
                                             << " threads " << threads);
             expect_forward_bits(cache, ground, query, options, {.num_threads = threads});
