@@ -328,7 +328,7 @@ def test_everything_works_by_keyboard(attend):
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_it_has_contrast_and_fits_its_width(attend, theme):
+def test_it_has_contrast_and_fits_its_width(attend, pages, theme):
     for case in ("sinks", "grouped-batch"):
         arrays, options, _, _ = CASES[case]
         for width in (1280, 800, 390, 320):
@@ -338,7 +338,7 @@ def test_it_has_contrast_and_fits_its_width(attend, theme):
                 assert page.evaluate("document.documentElement.scrollWidth") <= width
                 found = page.evaluate(CONTRAST)
                 assert len(found) > 50 and not [place for place in found if place[0] < 4.5]
-            page.context.close()
+            pages.hand_back(page)
 
 
 def test_large_heads_are_painted_and_long_rows_shortened(attend):

@@ -5,6 +5,7 @@ Every page is watched while a test holds it: a message on the console, an error,
 itself fails the test.
 """
 
+import functools
 import json
 
 import pytest
@@ -30,13 +31,39 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("pages")
 
 
+@pytest.fixture(scope="session")
+def idle_tabs():
+    """Tabs without a page. A new tab costs a renderer process, so that tests hand theirs on."""
+    return []
+
+
+class Tab:
+    """A tab of the browser: what its page writes to the console, its errors and its requests are complaints."""
+
+    def __init__(self, context):
+        self.page = context.new_page()
+        self.page.set_default_timeout(10_000)
+        # On a timer: the default, each frame, makes the page draw frames while it works.
+        self.page.wait_for_function = functools.partial(self.page.wait_for_function, polling=50)
+        self.path = None
+        self.complaints = []
+        self.page.on("console", lambda message: self.complaints.append(message.text))
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("request", lambda request: self.requested(request.url))
+
+    def requested(self, url):
+        if url.split("#")[0] not in (self.path.as_uri(), "about:blank") and not url.startswith(("data:", "blob:")):
+            self.complaints.append(f"request: {url}")
+
+
 class Pages:
     """Creates pages and their --json, each once, and opens them."""
 
-    def __init__(self, browser, folder):
+    def __init__(self, browser, folder, idle_tabs):
         self.browser = browser
         self.folder = folder
-        self.made = {}
+        self.idle_tabs = idle_tabs
+        self.tabs = []
         self.contexts = []
         self.complaints = []
 
@@ -51,22 +78,34 @@ class Pages:
 
     cache = {}
 
-    def open(self, path, address="", width=1280, height=800, **options):
-        context = self.browser.new_context(viewport={"width": width, "height": height}, **options)
-        self.contexts.append(context)
-        page = context.new_page()
-        page.set_default_timeout(10_000)
-        page.on("console", lambda message: self.complaints.append(message.text))
-        page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        page.on("request", lambda request: self.requested(request.url, path))
-        page.goto(path.as_uri() + address)
-        return page
+    def open(self, path, address="", width=1280, height=800, color_scheme="light", reduced_motion="no-preference", **options):
+        if options:
+            tab = Tab(self.browser.new_context(**options))
+            self.contexts.append(tab.page.context)
+        else:
+            tab = self.idle_tabs.pop() if self.idle_tabs else Tab(self.browser.new_context())
+            self.tabs.append(tab)
+        tab.path, tab.complaints = path, self.complaints
+        tab.page.set_viewport_size({"width": width, "height": height})
+        tab.page.emulate_media(media="null", color_scheme=color_scheme, reduced_motion=reduced_motion)
+        tab.page.goto(path.as_uri() + address)
+        return tab.page
 
-    def requested(self, url, path):
-        if url.split("#")[0] != path.as_uri() and not url.startswith(("data:", "blob:")):
-            self.complaints.append(f"request: {url}")
+    def hand_back(self, page):
+        """Another page can be opened in the tab of this one."""
+        tab = next(tab for tab in self.tabs if tab.page is page)
+        page.goto("about:blank")
+        page.mouse.move(0, 0)
+        self.tabs.remove(tab)
+        self.idle_tabs.append(tab)
 
-    def close(self):
+    def close(self, failed):
+        """After a failure no tab is used again."""
+        for tab in list(self.tabs):
+            if failed:
+                tab.page.context.close()
+            else:
+                self.hand_back(tab.page)
         for context in self.contexts:
             context.close()
         assert not self.complaints
@@ -82,10 +121,11 @@ def go(page, address):
 
 
 @pytest.fixture
-def pages(browser, folder):
-    opened = Pages(browser, folder)
+def pages(browser, folder, idle_tabs, request):
+    failures = request.session.testsfailed
+    opened = Pages(browser, folder, idle_tabs)
     yield opened
-    opened.close()
+    opened.close(request.session.testsfailed > failures)
 
 
 @pytest.fixture

@@ -49,14 +49,14 @@ def test_text_has_contrast(lesson, name, theme):
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_numbers_in_the_map_have_contrast_at_every_weight(arrays, theme):
+def test_numbers_in_the_map_have_contrast_at_every_weight(arrays, pages, theme):
     # Two keys, scores x and 0: the first weight can be any share.
     for first in (1, 11, 55, 58, 70, 73, 76, 90):
         shares = [(first + i) / 100 for i in range(9)]
         page, _ = arrays({"Q": [[math.log(w / (1 - w))] for w in shares], "K": [[1], [0]], "V": [[1], [0]], "scale": "none"}, color_scheme=theme)
         found = [place for place in page.evaluate(CONTRAST)]
         assert not [place for place in found if place[0] < 4.5]
-        page.context.close()
+        pages.hand_back(page)
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

@@ -123,7 +123,7 @@ def test_the_slider_moves_by_keyboard(training):
     assert step(page) == steps[-2]
 
 
-def test_space_plays_and_stops(training):
+def test_space_plays_and_stops(training, pages):
     for motion in ("no-preference", "reduce"):
         page, record = training(reduced_motion=motion)
         page.evaluate("() => { window.began = performance.now(); }")
@@ -137,7 +137,7 @@ def test_space_plays_and_stops(training):
         stopped = step(page)
         page.wait_for_timeout(1200 if motion == "reduce" else 300)
         assert step(page) == stopped
-        page.context.close()
+        pages.hand_back(page)
 
 
 def test_play_ends_at_the_last_snapshot(training):
