@@ -16,9 +16,11 @@ from program import environment, succeed
 GENERIC = {**environment(), "REGARD_FORCE_ISA": "generic"}
 LESSONS = ["three-words", "roles", "one-function", "from-seed", "by-hand", "learning"]
 EDITABLE = ["three-words", "roles", "one-function", "by-hand", "learning"]
-# The data that the page shows.
-DATA = """() => { const part = document.querySelector('[data-focus="json"]').parentElement; part.open = false; part.open = true;
-    return new Promise(done => setTimeout(() => done(part.querySelector('pre').textContent), 50)); }"""
+# The data that the page shows: read from its panel, which is closed again before it is laid out.
+DATA = """() => new Promise(done => { const part = document.querySelector('[data-focus="json"]').parentElement;
+    part.addEventListener('toggle', () => { const text = part.querySelector('pre').textContent; part.open = false; done(text); }, { once: true });
+    part.open = false;
+    part.open = true; })"""
 IS_DRAWN = "() => !document.querySelector('.waiting') && document.querySelector('.terminal code')"
 
 
@@ -105,14 +107,9 @@ def wait_for(page, text):
 
 
 def settle(page):
-    """Until the page has drawn every part of the last answer, has spoken and has written its address."""
-    before, unchanged = "", 0
-    while unchanged < 3:
-        page.wait_for_timeout(200)
-        page.wait_for_function("() => !document.querySelector('main').hasAttribute('aria-busy')")
-        now = page.evaluate(DATA)
-        unchanged = unchanged + 1 if now == before else 0
-        before = now
+    """Until the page has drawn every part of the last answer, has spoken and has written its address. It is busy from the
+    change itself until then."""
+    page.wait_for_function("() => !document.querySelector('main').hasAttribute('aria-busy')")
 
 
 def given(page, name, row, column, head=0, place="given"):
@@ -260,6 +257,7 @@ def test_the_layout_is_that_of_the_lesson_command(live, lesson, layout):
     type_number(page, given(page, name, 0, 2), "4")
     wait_for(page, "1 number changed")
     page.locator('[data-focus="setting layout"]').select_option(layout)
+    page.wait_for_function("layout => location.hash.includes(`layout=${layout}`)", arg=layout)
     settle(page)
     value = exported(lesson, "--layout", layout)
     value[name][2][0] = 4  # the same number, transposed
@@ -448,7 +446,7 @@ def test_files_are_opened(live):
     check_steps(page, explained(value))
     # A whole input replaces the matrices.
     page.locator('[data-focus="files"]').set_input_files({"name": "input.json", "mimeType": "application/json", "buffer": json.dumps(exported("three-words")).encode()})
-    page.wait_for_function("() => document.querySelectorAll('.given-matrix input').length === 4 && document.querySelector('.row-section')")
+    page.wait_for_selector('.given[data-focus="given given 0 2 2 W_query"]')
     settle(page)
     check_steps(page, explained(exported("three-words")))
     page.locator('[data-focus="files"]').set_input_files({"name": "bad.npy", "mimeType": "application/octet-stream", "buffer": b"\x93NUMPY\x01\x00"})
