@@ -79,8 +79,12 @@ def drawn(seed, *shapes, dtype=np.float32):
     return dict(zip(("query", "key", "value"), (random.standard_normal(shape).astype(dtype) for shape in shapes)))
 
 
+def address_of(head, query, step="mix"):
+    return f"#attention=arrays&head={head}&query={query}&step={step}"
+
+
 def choose(page, head, query, step="mix"):
-    go(page, f"#attention=arrays&head={head}&query={query}&step={step}")
+    go(page, address_of(head, query, step))
 
 
 def title(page):
@@ -96,8 +100,11 @@ def dot(q, k):
 
 def check_row(page, made, b, h, n, hidden):
     """The row shown against the files; hidden(b, h, i, j): whether the key is hidden."""
+    check_cells(page.evaluate(CELLS), page.evaluate(NAMED), made, b, h, n, hidden)
+
+
+def check_cells(cells, named, made, b, h, n, hidden):
     i = made.rows[n]
-    cells, named = page.evaluate(CELLS), page.evaluate(NAMED)
     weights = made.weights[b, h, n]
     key_head = h // (made.heads // made.key.shape[1])
     dots = [dot(made.query[b, h, i], key) for key in made.key[b, key_head]]
@@ -128,12 +135,20 @@ def check_row(page, made, b, h, n, hidden):
             assert cells[f"map {r} {j}"] == ("hidden" if hidden(b, h, r, j) else styled(made.weights[b, h, m, j], short))
 
 
+# The cells and the named numbers at each address.
+AT_ADDRESSES = """async addresses => { const all = [];
+    for (const address of addresses) {
+        if (location.hash !== address) await new Promise(done => { addEventListener('hashchange', done, { once: true }); location.hash = address; });
+        all.push([(%s)(), (%s)()]);
+    }
+    return all; }""" % (CELLS, NAMED)
+
+
 def check_page(page, made, hidden):
-    for b in range(made.batch):
-        for h in range(made.heads):
-            for n, i in enumerate(made.rows):
-                choose(page, b * made.heads + h, i)
-                check_row(page, made, b, h, n, hidden)
+    places = [(b, h, n) for b in range(made.batch) for h in range(made.heads) for n in range(len(made.rows))]
+    read = page.evaluate(AT_ADDRESSES, [address_of(b * made.heads + h, made.rows[n]) for b, h, n in places])
+    for (b, h, n), (cells, named) in zip(places, read, strict=True):
+        check_cells(cells, named, made, b, h, n, hidden)
 
 
 def causal(_b, _h, i, j):

@@ -9,7 +9,7 @@ import pytest
 from conftest import WHOLE_ROW
 from page_numbers_test import CELLS, styled
 from program import succeed
-from sentence_page_test import CONTRIBUTIONS, choose, prose
+from sentence_page_test import CHOOSE, prose, rows_of
 from trained_model import HEADS, LAYERS, make_run
 
 TEXT = "ab a-b\nab e"
@@ -26,28 +26,36 @@ def opened(pages, run, *arguments):
     return pages.open(path, WHOLE_ROW), data
 
 
+# The words' shares and the ends of the arcs for each choice; the page draws arcs in a frame.
+SHARES_AND_ARCS = """async choices => { const all = [];
+    for (const one of choices) {
+        (%s)(one);
+        await new Promise(requestAnimationFrame);
+        all.push([[...document.querySelectorAll('.words .share')].map(e => e.innerText),
+            [...document.querySelectorAll('.words svg path')].map(e => Number(e.dataset.to))]);
+    }
+    return all; }""" % CHOOSE
+
+
 @pytest.mark.parametrize("kind", ["gpt", "llama"])
 def test_every_row_equals_json_and_has_no_later_token(pages, runs, kind):
     page, data = opened(pages, runs[kind], "--query", "@7")
     assert data["model"]["causal"] is True
-    for layer in range(LAYERS):
-        for head in range(HEADS):
-            for token in (0, 3, 7, len(TEXT) - 1):
-                choose(page, layer, head, token)
-                want = json.loads(succeed("explain", TEXT, "--model", runs[kind], "--query", f"@{token}", "--layer", str(layer),
-                                          "--head", str(head), "--json"))["row"]
-                shown, contributions = page.evaluate(CELLS), page.evaluate(CONTRIBUTIONS)
-                for j, key in enumerate(want["words"]):
-                    if key["later"]:
-                        assert f"row {j} weight" not in shown
-                        continue
-                    assert shown[f"row {j} weight"] == styled(key["weight"], TWO)
-                    assert shown[f"row {j} q_dot_k"] == styled(want["q_dot_k"][0][j], TWO)
-                    assert shown[f"row {j} score"] == styled(want["scores"][0][j], TWO)
-                    assert contributions[f"contribution {j}"] == styled(key["contribution"], TWO)
-                assert page.locator(".words .share").all_inner_texts()[token + 1:] == [""] * (len(TEXT) - 1 - token)
-                drawn = page.locator(".words svg path").evaluate_all("all => all.map((one) => Number(one.dataset.to))")
-                assert all(to < token for to in drawn)
+    choices = [(layer, head, token) for layer in range(LAYERS) for head in range(HEADS) for token in (0, 3, 7, len(TEXT) - 1)]
+    for (layer, head, token), (shown, contributions) in zip(choices, rows_of(page, choices), strict=True):
+        want = json.loads(succeed("explain", TEXT, "--model", runs[kind], "--query", f"@{token}", "--layer", str(layer),
+                                  "--head", str(head), "--json"))["row"]
+        for j, key in enumerate(want["words"]):
+            if key["later"]:
+                assert f"row {j} weight" not in shown
+                continue
+            assert shown[f"row {j} weight"] == styled(key["weight"], TWO)
+            assert shown[f"row {j} q_dot_k"] == styled(want["q_dot_k"][0][j], TWO)
+            assert shown[f"row {j} score"] == styled(want["scores"][0][j], TWO)
+            assert contributions[f"contribution {j}"] == styled(key["contribution"], TWO)
+    for (_, _, token), (shares, drawn) in zip(choices, page.evaluate(SHARES_AND_ARCS, choices), strict=True):
+        assert shares[token + 1:] == [""] * (len(TEXT) - 1 - token)
+        assert all(to < token for to in drawn)
 
 
 def test_what_the_page_says_is_true_of_a_decoder(pages, runs):

@@ -46,6 +46,18 @@ def choose(page, layer, head, word):
             page.locator(f'[data-focus="{button}"]').click()
 
 
+# Chooses without the mouse.
+CHOOSE = """([layer, head, word]) => { for (const name of [`Layer ${layer}`, `Head ${head}`, `word ${word}`]) {
+    const button = document.querySelector(`[data-focus="${name}"]`);
+    if (button.getAttribute('aria-pressed') !== 'true') button.click(); } }"""
+
+
+def rows_of(page, choices):
+    """The cells and contributions for each choice of a layer, a head and a word: in one task of the page, which draws each but
+    paints none."""
+    return page.evaluate("choices => choices.map(one => { (%s)(one); return [(%s)(), (%s)()]; })" % (CHOOSE, CELLS, CONTRIBUTIONS), choices)
+
+
 def prose(page, place):
     """A sentence of the page with its no-break spaces (between a figure and its %) replaced."""
     return page.locator(place).inner_text().replace("\u00a0", " ")
@@ -53,7 +65,10 @@ def prose(page, place):
 
 def check_row(page, want):
     """The row on the page against --json of the same word and head."""
-    shown, contributions = page.evaluate(CELLS), page.evaluate(CONTRIBUTIONS)
+    check_cells(page.evaluate(CELLS), page.evaluate(CONTRIBUTIONS), want)
+
+
+def check_cells(shown, contributions, want):
     single = all(len(word["tokens"]) == 1 for word in [want["words"][want["chosen"]["word"]]])
     for j, (word, key) in enumerate(zip(want["words"], want["row"]["words"])):
         if key["hidden"]:
@@ -70,11 +85,10 @@ def check_row(page, want):
 
 def test_every_row_equals_json_in_every_digit(sentence, model):
     page, data = sentence("--query", "bank")
-    for layer in range(data["model"]["layers"]):
-        for head in range(data["model"]["heads"]):
-            for word in (0, 1, 5, len(data["tokens"]) - 1):
-                choose(page, layer, head, word)
-                check_row(page, json_of(model, word, layer, head))
+    choices = [(layer, head, word) for layer in range(data["model"]["layers"]) for head in range(data["model"]["heads"])
+               for word in (0, 1, 5, len(data["tokens"]) - 1)]
+    for (layer, head, word), (shown, contributions) in zip(choices, rows_of(page, choices), strict=True):
+        check_cells(shown, contributions, json_of(model, word, layer, head))
 
 
 def test_every_weight_matches_the_librarys(sentence, model, tmp_path):
@@ -83,14 +97,12 @@ def test_every_weight_matches_the_librarys(sentence, model, tmp_path):
     page, data = sentence("--query", "bank")
     layers, heads, length, _ = weights.shape
     compared = 0
-    for layer in range(layers):
-        for head in range(heads):
-            choose(page, layer, head, 5)
-            shown = page.evaluate(CELLS)
-            for i in range(length):
-                for j in range(length):
-                    assert shown[f"map {i} {j}"] == styled(weights[layer, head, i, j], TWO)
-                    compared += 1
+    choices = [(layer, head, 5) for layer in range(layers) for head in range(heads)]
+    for (layer, head, _), (shown, _) in zip(choices, rows_of(page, choices), strict=True):
+        for i in range(length):
+            for j in range(length):
+                assert shown[f"map {i} {j}"] == styled(weights[layer, head, i, j], TWO)
+                compared += 1
     assert compared == weights.size
 
 
@@ -392,13 +404,29 @@ def test_projections_match_the_model(sentence, model):
     assert "The file has the products only" in page.locator(".projection .expand").inner_text()
 
 
-# Points on each arc, with half of its thickness, that lie on a word or a number.
+# Points on each arc, at most 1.5 pixels apart and with half of its thickness, that lie on a word or a number. The points come from
+# the lines and curves of the path, whose length they must have: getPointAtLength measures a whole path for each of them.
 CROSSINGS = """() => { const boxes = [...document.querySelectorAll('.sentence-figure .word, .sentence-figure .share')].filter(e => e.textContent !== '')
-        .map(e => { const range = document.createRange(); range.selectNodeContents(e); return [range.getBoundingClientRect(), e.textContent]; });
+        .map(e => { const range = document.createRange(); range.selectNodeContents(e); const { left, right, top, bottom } = range.getBoundingClientRect();
+            return { left, right, top, bottom, text: e.textContent }; });
+    const points = (d) => { const all = []; let [x, y] = [0, 0];
+        const to = (ax, ay, bx, by) => { const [x0, y0] = [x, y], count = Math.ceil(2 * (Math.hypot(ax - x0, ay - y0) + Math.hypot(bx - ax, by - ay)) / 1.5);
+            for (let i = 1; i <= count; ++i) { const t = i / count, u = 1 - t; all.push([u * u * x0 + 2 * u * t * ax + t * t * bx, u * u * y0 + 2 * u * t * ay + t * t * by]); }
+            [x, y] = [bx, by]; };
+        const line = (bx, by) => to((x + bx) / 2, (y + by) / 2, bx, by);
+        for (const [, command, numbers] of d.matchAll(/([A-Za-z])([^A-Za-z]*)/g)) { const n = numbers.trim().split(' ').map(Number);
+            if (command === 'M') { [x, y] = n; all.push(n); }
+            else if (command === 'H') line(n[0], y);
+            else if (command === 'V') line(x, n[0]);
+            else if (command === 'Q') to(...n);
+            else throw new Error(command); }
+        return all; };
     const found = []; const paths = [...document.querySelectorAll('.lines path')];
-    for (const path of paths) { const matrix = path.getScreenCTM(), length = path.getTotalLength(), half = Number(path.getAttribute('stroke-width')) / 2;
-        for (let at = 0; at <= length; at += 1.5) { const p = path.getPointAtLength(at).matrixTransform(matrix);
-            for (const [box, text] of boxes) if (p.x > box.left - half && p.x < box.right + half && p.y > box.top + 2 - half && p.y < box.bottom + half) found.push(text); } }
+    for (const path of paths) { const { a, b, c, d, e, f } = path.getScreenCTM(), half = Number(path.getAttribute('stroke-width')) / 2, all = points(path.getAttribute('d'));
+        const length = all.slice(1).reduce((sum, [x, y], i) => sum + Math.hypot(x - all[i][0], y - all[i][1]), 0);
+        if (Math.abs(length - path.getTotalLength()) > 0.5) found.push('another path');
+        for (const [px, py] of all) { const [x, y] = [a * px + c * py + e, b * px + d * py + f];
+            for (const box of boxes) if (x > box.left - half && x < box.right + half && y > box.top + 2 - half && y < box.bottom + half) found.push(box.text); } }
     return [paths.length, [...new Set(found)]]; }"""
 
 # How far each arc ends from the middle of its word.
