@@ -434,7 +434,8 @@ def test_the_row_as_json(attend):
     assert json.loads(page.locator("pre").inner_text())["query"] == 4
 
 
-def test_an_invalid_address_is_ignored(attend):
+def test_an_invalid_address_is_ignored(attend, pages):
     for address in ("#query=99", "#head=7", "#attention=__proto__&query=-1", "#open=row 0 constructor"):
         page, _ = attend(*CASES["causal"][:1], "--causal", address=address)
         assert page.locator(".row-table").count() == 1 and page.locator("[aria-current=step]").inner_text() == "compare"
+        pages.hand_back(page)

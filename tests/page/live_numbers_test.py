@@ -130,7 +130,7 @@ def test_lessons_have_the_digits_of_the_program(live, lesson):
     assert page.locator(".terminal code").inner_text() == f"regard lesson {lesson}"
 
 
-def test_given_cells_are_the_numbers_of_the_input(live):
+def test_given_cells_are_the_numbers_of_the_input(live, pages):
     for lesson in EDITABLE:
         page = live(f"#lesson={lesson}")
         value = exported(lesson)
@@ -143,6 +143,7 @@ def test_given_cells_are_the_numbers_of_the_input(live):
             matrix = value[name]
             x = matrix[int(row)][int(column)] if isinstance(matrix[0], list) else matrix[int(column)]
             assert float(spoken) == x and agrees(text, x), (lesson, at)
+        pages.hand_back(page)
 
 
 @pytest.mark.parametrize("lesson", EDITABLE)

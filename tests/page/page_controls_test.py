@@ -195,7 +195,7 @@ def test_attentions_and_heads_can_be_chosen(lesson):
     assert page.locator(".finding").inner_text() == first
 
 
-def test_a_lesson_opens_with_the_documents_attention(lesson):
+def test_a_lesson_opens_with_the_documents_attention(lesson, pages):
     for name in OF_SENTENCES:
         want = "hand-weights" if name == "by-hand" else "weights"
         page, data = lesson(name)
@@ -203,6 +203,7 @@ def test_a_lesson_opens_with_the_documents_attention(lesson):
         names = [step["name"] for step in data["steps"]]
         assert want in names
         assert pressed.count() == 0 or pressed.get_attribute("data-focus") == f"attention {want}"
+        pages.hand_back(page)
 
 
 def test_the_json_matches_the_command(lesson):
@@ -282,7 +283,7 @@ def test_a_page_opens_at_its_first_step_with_its_finding(lesson, width):
     assert current(page) == "compare"
 
 
-def test_the_first_step_multiplies_the_matrices(lesson):
+def test_the_first_step_multiplies_the_matrices(lesson, pages):
     for name, made, factors in (("three-words", "queries keys values", "X W_query Q X W_key K X W_value V"), ("from-seed", "queries keys values", "T W_Q Q T W_K K T W_V V"),
                                 ("by-hand", "queries keys values", "W_Q X Q W_K X K W_V X V")):
         page, data = lesson(name, "")
@@ -300,6 +301,7 @@ def test_the_first_step_multiplies_the_matrices(lesson):
         one = sorted(cells)[0]
         page.locator(f'[data-cell="{one}"]').click()
         assert " products: " in page.locator(".products-figure .expand .sum").inner_text() and page.locator(".expand").count() == 1
+        pages.hand_back(page)
 
 
 def test_steps_show_both_factors_of_a_product(lesson):

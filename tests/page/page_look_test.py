@@ -187,13 +187,14 @@ def test_the_documents_number_is_shown_where_it_differs(lesson):
 # ---- where things are: boxes as the browser draws them
 
 
-def test_captions_do_not_run_together(lesson):
+def test_captions_do_not_run_together(lesson, pages):
     """A caption's name and its axes are separate words."""
     for name, one in (("three-words", "Q query ↓ dimension →"), ("by-hand", "A, exactly key ↓ query →")):
         page, _ = lesson(name)
         captions = page.locator(".steps .matrix caption").all_inner_texts()
         assert one in captions
         assert not [text for text in captions if re.search(r"\S(query|key|dimension|token) [↓→]", text)]
+        pages.hand_back(page)
 
 
 # The baseline of a text: an empty box inserted after it is placed on it.
