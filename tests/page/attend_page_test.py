@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from attend_reference import page_arrays
-from conftest import WHOLE_ROW, go
+from conftest import GO, WHOLE_ROW, go
 from page_look_test import CONTRAST
 from page_numbers_test import CELLS, styled
 from program import printed_number, succeed
@@ -138,10 +138,10 @@ def check_cells(cells, named, made, b, h, n, hidden):
 # The cells and the named numbers at each address.
 AT_ADDRESSES = """async addresses => { const all = [];
     for (const address of addresses) {
-        if (location.hash !== address) await new Promise(done => { addEventListener('hashchange', done, { once: true }); location.hash = address; });
+        await (%s)(address);
         all.push([(%s)(), (%s)()]);
     }
-    return all; }""" % (CELLS, NAMED)
+    return all; }""" % (GO, CELLS, NAMED)
 
 
 def check_page(page, made, hidden):

@@ -111,13 +111,16 @@ class Pages:
         assert not self.complaints
 
 
+# Goes to another address of the page and waits until it is drawn: the page's listener was registered first.
+GO = """address => new Promise(done => {
+    if (location.hash === address) return done();
+    addEventListener('hashchange', () => done(), { once: true });
+    location.hash = address;
+})"""
+
+
 def go(page, address):
-    """Goes to another address of the page and waits until it is drawn: the page's listener was registered first."""
-    page.evaluate("""address => new Promise(done => {
-        if (location.hash === address) return done();
-        addEventListener('hashchange', () => done(), { once: true });
-        location.hash = address;
-    })""", address)
+    page.evaluate(GO, address)
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ message, preceded by its length."""
 
 import json
 import os
-import pathlib
 import socket
 import subprocess
 import time
@@ -33,17 +32,19 @@ class Firefox:
     def __init__(self, folder):
         (folder / "user.js").write_text("".join(f"user_pref({json.dumps(name)}, {json.dumps(value)});\n"
                                                 for name, value in PREFERENCES.items()))
-        port = folder / "MarionetteActivePort"
         # Its sandbox cannot be made in a container.
         self.process = subprocess.Popen(["firefox-esr", "--headless", "--marionette", "--no-remote", "--profile", folder],
                                         env={**os.environ, "HOME": str(folder), "MOZ_DISABLE_CONTENT_SANDBOX": "1"},
                                         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self.number = 0
-        wait(lambda: port.exists() and port.read_text())
-        self.socket = socket.create_connection(("127.0.0.1", int(port.read_text())), timeout=PATIENCE)
+        self.port = folder / "MarionetteActivePort"
+
+    def connect(self):
+        wait(lambda: self.port.exists() and self.port.read_text())
+        self.socket = socket.create_connection(("127.0.0.1", int(self.port.read_text())), timeout=PATIENCE)
         self.stream = self.socket.makefile("rb")
         self.read()
-        self.version = self.call("WebDriver:NewSession")["capabilities"]["browserVersion"]
+        self.call("WebDriver:NewSession")
 
     def read(self):
         size = b""
@@ -89,8 +90,11 @@ def wait(condition):
 @pytest.fixture(name="firefox", scope="module")
 def fixture_firefox(tmp_path_factory):
     browser = Firefox(tmp_path_factory.mktemp("firefox"))
-    yield browser
-    browser.close()
+    try:
+        browser.connect()
+        yield browser
+    finally:
+        browser.close()
 
 
 @pytest.fixture(name="model", scope="module")
