@@ -25,8 +25,9 @@ using Starts = std::vector<Index>;
 class Items {
  public:
   explicit Items(Index num_heads) : num_heads_(num_heads) {}
-  // False if it is there already.
+  // False if it is there already, or if there is no such head.
   bool insert(Index i, Index head) {
+    if (!has(head)) return false;
     const std::size_t at = place(i, head);
     if (at >= there_.size()) there_.resize(at + 1);
     if (there_[at]) return false;
@@ -34,7 +35,9 @@ class Items {
     ++size_;
     return true;
   }
-  bool contains(Index i, Index head) const { return place(i, head) < there_.size() && there_[place(i, head)]; }
+  bool contains(Index i, Index head) const {
+    return has(head) && place(i, head) < there_.size() && there_[place(i, head)];
+  }
   bool includes(const Items& others) const {
     for (std::size_t at = 0; at < others.there_.size(); ++at) {
       if (others.there_[at] && (at >= there_.size() || !there_[at])) return false;
@@ -44,6 +47,7 @@ class Items {
   Index size() const { return size_; }
 
  private:
+  bool has(Index head) const { return head >= 0 && head < num_heads_; }
   std::size_t place(Index i, Index head) const { return static_cast<std::size_t>(i * num_heads_ + head); }
 
   Index num_heads_, size_ = 0;
