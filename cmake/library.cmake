@@ -14,6 +14,7 @@ function(regard_library component)
     PRIVATE $<BUILD_INTERFACE:regard_flags> ${library_PRIVATE})
   set_target_properties(${target} PROPERTIES
     CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON POSITION_INDEPENDENT_CODE ON EXPORT_NAME ${component}
+    DEFINE_SYMBOL ""
     # Installed in the same folder, the libraries find each other.
     INSTALL_RPATH "$ORIGIN"
     VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})

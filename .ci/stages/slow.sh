@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2154  # variables of ./check
-# exp and activations over every float, every header in every language, heads of 20 training runs, clang-tidy, WebAssembly twice,
-# Firefox, aarch64 under qemu, all sanitizers on all kernels, ten minutes of fuzzing per target.
+# exp and activations over every float, every header in every language, bits of g++ Debug and clang-19 Release, heads of
+# 20 training runs, clang-tidy, WebAssembly twice, Firefox, aarch64 under qemu, all sanitizers on all kernels, ten minutes
+# of fuzzing per target.
 
 if build_preset release; then REGARD_EXHAUSTIVE=1 limit=3600 run_test 'exp over every float' "$work/release/tests/elementwise_test"; fi
 if build_preset release; then REGARD_EXHAUSTIVE=1 limit=3600 run_test 'activations over every float' "$work/release/tests/activation_error_test"; fi
 if build_preset release; then REGARD_EXHAUSTIVE=1 run_ctest release headers -L '^header$'; fi
+for preset in debug clang; do
+  if build_preset $preset golden_test; then run_ctest $preset $preset -L '^golden$'; fi
+done
 if build_preset release; then
   limit=1200 run_test 'heads of 20 training runs' /usr/bin/python3 tests/train/events.py --train "$work/release/regard" {0..19}
 fi
