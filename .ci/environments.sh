@@ -1,29 +1,56 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2154  # variables of ./check
-# Installs the Python and npm packages of the tests: python_environment, python_package, typescript.
+# Installs the Python and npm packages of the tests: python_environment, create_environments, python_package, typescript.
 
-# python_environment REQUIREMENTS: prints the python of an environment with these requirements. It is created once for
-# each requirements file, which names every package that is installed; the file `complete` is written last.
+# python_environment REQUIREMENTS [MEGABYTES]: prints the python of an environment with these requirements. It is created
+# once for each requirements file, which names every package that is installed, if MEGABYTES are free; the file `complete`
+# is written last. If another process is creating it, this one waits.
 python_environment() {
-  local environment libraries
+  local environment
   environment=${XDG_CACHE_HOME:-$HOME/.cache}/regard-dev/$(sha256sum "$1" | cut -c1-16)
-  if [ ! -f "$environment/complete" ]; then
-    rm -rf "$environment"
-    if ! { /usr/bin/python3 -m venv "$environment" && "$environment/bin/python" -m pip install --no-input \
-      --disable-pip-version-check --no-deps --require-hashes -r "$1"; } >>"$log" 2>&1 </dev/null; then
+  mkdir -p "$(dirname "$environment")"
+  { flock 8 && { [ -f "$environment/complete" ] || create_environment "$environment" "$@"; }; } 8>"$environment.lock" || return 1
+  printf '%s' "$environment/bin/python"
+}
+
+create_environment() {
+  local environment=$1 requirements=$2 needed=${3:-0} libraries free
+  rm -rf "$environment"
+  free=$(df --output=avail -BM "$(dirname "$environment")" | tail -n 1 | tr -dc 0-9)
+  if [ "$free" -lt "$needed" ]; then
+    echo "FAILED: $(dirname "$environment") has $free MB free; installing $requirements needs $needed MB" >&2
+    return 1
+  fi
+  if ! { /usr/bin/python3 -m venv "$environment" && "$environment/bin/python" -m pip install --no-input \
+    --disable-pip-version-check --no-deps --require-hashes -r "$requirements"; } >>"$log" 2>&1 </dev/null; then
+    tail -n 20 "$log" >&2
+    return 1
+  fi
+  for libraries in "$environment"/lib/python3*/site-packages/torch/lib; do
+    if [ -d "$libraries" ] && ! /usr/bin/python3 .ci/nvidia_stand_ins.py "$libraries" >>"$log" 2>&1; then
       tail -n 20 "$log" >&2
       return 1
     fi
-    for libraries in "$environment"/lib/python3*/site-packages/torch/lib; do
-      if [ -d "$libraries" ] && ! /usr/bin/python3 .ci/nvidia_stand_ins.py "$libraries" >>"$log" 2>&1; then
-        tail -n 20 "$log" >&2
-        return 1
-      fi
-    done
-    touch "$environment/complete"
-  fi
-  printf '%s' "$environment/bin/python"
+  done
+  touch "$environment/complete"
 }
+
+frameworks_environment() {
+  python_environment tests/requirements-frameworks.txt 4300
+}
+
+# create_environments: creates what the chosen stages need. A stage that needs it tries again what failed here.
+create_environments() {
+  local requirements
+  case " ${stages[*]} " in *" python "* | *" mpi "*) python_environment tests/requirements.txt ;; esac
+  case " ${stages[*]} " in *" frameworks "*) frameworks_environment ;; esac
+  case " ${stages[*]} " in *" page "* | *" wasm "*) python_environment tests/requirements-page.txt ;; esac
+  case " ${stages[*]} " in
+    *" mpi "*)
+      for requirements in tests/distributed/requirements-*.txt; do python_environment "$requirements"; done
+      ;;
+  esac
+} >/dev/null 2>&1
 
 # python_package PYTHON: prints a python that has the package regard of this tree and the packages of PYTHON. The package
 # is built by pip as users build it, but with the libraries of the release build; once per run, whose process is noted.
