@@ -128,6 +128,69 @@ TYPED_TEST(Columns, ThreadsAndOtherOutputsDoNotChangeBits) {
       [&](const std::array<Index, 3>& at) { ASSERT_TRUE(identical(one.key_mass.get(at), alone.key_mass.get(at))); });
 }
 
+// Computes the keys `begin` … `end − 1` only, where all other keys are NaN, and compares what is written with the
+// results for all keys. Nothing else must be written.
+template <class T>
+void expect_same_keys(const AttentionCase<T>& call, const Inspected<T>& all, Index begin, Index end, MapCells cells) {
+  SCOPED_TRACE(call.text + ", keys " + std::to_string(begin) + " … " + std::to_string(end));
+  Array<T, 4> key(call.key.shape());
+  key.for_each_index([&](const std::array<Index, 4>& at) {
+    const bool wanted = begin <= at[2] && at[2] < end;
+    key.set(at, wanted ? call.key.get(at) : std::numeric_limits<T>::quiet_NaN());
+  });
+  Array<T, 3> mass(all.key_mass.shape());
+  Array<T, 4> map(all.pooled_map.shape());
+  mass.fill([] { return 7; });
+  map.fill([] { return 7; });
+  const Index strips = map.shape()[3];
+  attention_columns(call.query.view(), std::as_const(key).view(),
+                    {all.row_max.view(), all.row_sum.view(), cells, std::array{begin, end}},
+                    {.key_mass = mass.view(), .pooled_map = strips > 0 ? map.view() : OutputView<4>{}}, call.options);
+  mass.for_each_index([&](const std::array<Index, 3>& at) {
+    const bool wanted = begin <= at[2] && at[2] < end;
+    ASSERT_TRUE(identical(mass.get(at), wanted ? all.key_mass.get(at) : static_cast<T>(7))) << "key " << at[2];
+  });
+  map.for_each_index([&](const std::array<Index, 4>& at) {
+    const Index first = at[3] * call.S() / strips, last = (at[3] + 1) * call.S() / strips;
+    const bool wanted = begin <= first && last <= end;
+    ASSERT_TRUE(identical(map.get(at), wanted ? all.pooled_map.get(at) : static_cast<T>(7))) << "strip " << at[3];
+  });
+}
+
+TYPED_TEST(Columns, SomeOfTheKeysHaveTheSameBits) {
+  using T = TypeParam;
+  for (std::uint64_t seed = 0; seed < num_random_calls(100) && !testing::Test::HasFailure(); ++seed) {
+    const AttentionCase<T> call = random_attention_case<T>(seed);
+    Random random(seed);
+    const Index S = call.S(), begin = random.integer(0, S), end = random.integer(begin, S);
+    expect_same_keys(call, inspect(call, {0, 0}, MapCells::means), begin, end, MapCells::means);
+    if (call.L() == 0 || S == 0) continue;
+    const Index strips = random.integer(1, S), first = random.integer(0, strips), last = random.integer(first, strips);
+    const Inspected<T> all = inspect(call, {random.integer(1, call.L()), strips}, MapCells::sums);
+    expect_same_keys(call, all, first * S / strips, last * S / strips, MapCells::sums);
+  }
+  // Several chunks of 1024 keys.
+  const AttentionCase<T> call = long_causal_case<T>(150, 3000);
+  const Inspected<T> all = inspect(call, {7, 11}, MapCells::means);
+  for (const auto& [first, last] : {std::pair<Index, Index>{0, 3}, {3, 4}, {4, 11}, {7, 7}})
+    expect_same_keys(call, all, first * 3000 / 11, last * 3000 / 11, MapCells::means);
+}
+
+TYPED_TEST(Columns, RowsThatSeeNoneOfTheKeysHaveNoEffect) {
+  using T = TypeParam;
+  AttentionCase<T> call = long_causal_case<T>(2000, 2000);
+  Inspected<T> all = inspect(call, {7, 16}, MapCells::means);
+  const T none = std::numeric_limits<T>::quiet_NaN();
+  for (Index h = 0; h < 4; ++h) {
+    for (Index i = 0; i < 1625; ++i) {
+      all.row_max.set({0, h, i}, none);
+      all.row_sum.set({0, h, i}, none);
+      for (Index d = 0; d < 16; ++d) call.query.set({0, h, i, d}, none);
+    }
+  }
+  expect_same_keys(call, all, 1625, 2000, MapCells::means);
+}
+
 TYPED_TEST(Columns, MemoryDoesNotGrowWithRowsTimesKeys) {
   using T = TypeParam;
   CountingMemory counting;
@@ -165,6 +228,21 @@ TEST(Columns, Rejections) {
       "attention_columns: pooled_map has shape (1, 4, 6, 2); expected 1 to 5 strips of rows and 1 to 9 of columns");
   EXPECT_EQ(message(request, {.pooled_map = other.view()}),
             "attention_columns: pooled_map has shape (1, 3, 2, 2); expected (1, 4, 2, 2)");
+  Array<float, 4> halves({1, 4, 2, 2});
+  const auto of_keys = [&](Index begin, Index end) {
+    ColumnsRequest some = request;
+    some.keys = {begin, end};
+    return message(some, {.pooled_map = halves.view()});
+  };
+  EXPECT_EQ(of_keys(4, 9), "accepted");
+  for (const auto& [begin, end] : {std::pair{-1, 4}, {5, 4}, {4, 10}}) {
+    EXPECT_EQ(of_keys(begin, end), "attention_columns: keys is " + std::to_string(begin) + " … " + std::to_string(end) +
+                                       "; expected an interval of 0 … 9");
+  }
+  for (const auto& [begin, end] : {std::pair{3, 9}, {0, 5}}) {
+    EXPECT_EQ(of_keys(begin, end), "attention_columns: keys is " + std::to_string(begin) + " … " + std::to_string(end) +
+                                       "; expected whole strips of the 2 of pooled_map");
+  }
 }
 
 }  // namespace

@@ -137,19 +137,20 @@ struct Statistics {
     const std::array<Index, 3> rows{call.B(), call.H(), call.L()};
     top_keys = Array<std::int64_t, 4>({rows[0], rows[1], rows[2], 3});
     top_weights = Array<T, 4>({rows[0], rows[1], rows[2], 3});
-    map = Array<T, 4>({rows[0], rows[1], std::min<Index>(2, rows[2]), std::min<Index>(3, call.S())});
+    map = Array<T, 4>({rows[0], rows[1], std::min<Index>(2, rows[2]), std::min<Index>(13, call.S())});
     for (auto* array : {&entropy, &largest, &chosen, &distance}) *array = Array<T, 3>(rows);
     mass = Array<T, 3>({rows[0], rows[1], call.S()});
     for (auto* array : {&head_entropy, &head_largest, &head_chosen, &head_distance})
       *array = Array<T, 2>({rows[0], rows[1]});
   }
-  AttentionStatistics views(const std::vector<Index>& rows, Index rank, bool of_heads) {
+  AttentionStatistics views(const std::vector<Index>& rows, Index rank, bool of_heads, bool of_rows) {
     AttentionStatistics of{.top_keys = share(top_keys.view(), rows, rank),
                            .top_weights = share(top_weights.view(), rows, rank),
                            .entropy = share(entropy.view(), rows, rank),
                            .largest_weight = share(largest.view(), rows, rank),
                            .chosen_weight = share(chosen.view(), rows, rank),
                            .mean_distance = share(distance.view(), rows, rank)};
+    if (!of_rows) of = {.chosen_weight = of.chosen_weight};
     if (of_heads) {
       of.head_entropy = head_entropy.view();
       of.head_largest_weight = head_largest.view();
@@ -170,10 +171,16 @@ struct Statistics {
 };
 
 template <class T>
-void run_statistics_case(std::uint64_t seed) {
-  DividedCase<T> test(seed);
+void expect_statistics_of_one_machine(DividedCase<T>& test) {
   const AttentionCase<T>& call = test.call;
-  const bool of_heads = test.random.chance(0.5), with_map = call.L() > 0 && call.S() > 0;
+  const bool of_heads = test.random.chance(0.5), of_rows = test.random.chance(0.5);
+  const bool with_map = call.L() > 0 && call.S() > 0 && test.random.chance(0.5);
+  // Of all keys, or of some of the strips.
+  std::optional<std::array<Index, 2>> some_keys;
+  if (with_map && test.random.chance(0.3)) {
+    const Index strips = std::min<Index>(13, call.S()), first = test.random.integer(0, strips);
+    some_keys = {first * call.S() / strips, test.random.integer(first, strips) * call.S() / strips};
+  }
   std::vector<Index> chosen;  // (1, L, 2)
   for (Index i = 0; i < call.L(); ++i) chosen.insert(chosen.end(), {i / 2, i / 2 + 3});
   const InputView<3> ranges(chosen.data(), {1, call.L(), 2});
@@ -181,7 +188,7 @@ void run_statistics_case(std::uint64_t seed) {
   AttentionArrays<T> expected = test.outputs(), got = test.outputs();
   Statistics<T> of_one(call), of_ranks(call);
   const auto run = [&](Statistics<T>& statistics, const std::vector<Index>& rows, Index r, auto&& forward) {
-    AttentionStatistics views = statistics.views(rows, r, of_heads);
+    AttentionStatistics views = statistics.views(rows, r, of_heads, of_rows);
     views.chosen_ranges = ranges;
     forward(views);
   };
@@ -191,7 +198,8 @@ void run_statistics_case(std::uint64_t seed) {
   });
   AttentionColumns columns{.key_mass = of_one.mass.view()};
   if (with_map) columns.pooled_map = of_one.map.view();
-  attention_columns(call.query.view(), call.key.view(), {expected.row_max->view(), expected.row_sum->view()}, columns,
+  attention_columns(call.query.view(), call.key.view(),
+                    {expected.row_max->view(), expected.row_sum->view(), MapCells::means, some_keys}, columns,
                     call.options);
   std::vector<Statistics<T>> of_rank;
   for (Index r = 0; r < test.num_ranks; ++r) of_rank.emplace_back(call);
@@ -199,8 +207,8 @@ void run_statistics_case(std::uint64_t seed) {
     const Index r = ranks.rank();
     // What every rank gets whole is written to memory of its own.
     Statistics<T>& own = r == 0 ? of_ranks : of_rank[static_cast<std::size_t>(r)];
-    AttentionStatistics views = of_ranks.views(test.rows, r, false);
-    const AttentionStatistics whole = own.views(test.rows, r, of_heads);
+    AttentionStatistics views = of_ranks.views(test.rows, r, false, of_rows);
+    const AttentionStatistics whole = own.views(test.rows, r, of_heads, of_rows);
     views.chosen_ranges = ranges;
     views.head_entropy = whole.head_entropy;
     views.head_largest_weight = whole.head_largest_weight;
@@ -210,16 +218,25 @@ void run_statistics_case(std::uint64_t seed) {
                               test.options(r), ranks, one_thread());
     AttentionColumns of_keys{.key_mass = share(of_ranks.mass.view(), test.keys, r)};
     if (with_map) of_keys.pooled_map = own.map.view();
-    attention_columns(test.query(r), test.key(r),
-                      {test.of_rows(got.row_max->view(), r), test.of_rows(got.row_sum->view(), r)}, of_keys,
-                      test.options(r), ranks, one_thread());
+    attention_columns(
+        test.query(r), test.key(r),
+        {test.of_rows(got.row_max->view(), r), test.of_rows(got.row_sum->view(), r), MapCells::means, some_keys},
+        of_keys, test.options(r), ranks, one_thread());
   });
   expect_same(got, expected);
   EXPECT_TRUE(same_bits(of_ranks.bits(), of_one.bits()));
   for (std::size_t r = 1; r < of_rank.size(); ++r) {
     EXPECT_TRUE(same_bits(bits_of(of_rank[r].map), bits_of(of_one.map)));
-    EXPECT_TRUE(same_bits(bits_of(of_rank[r].head_entropy), bits_of(of_one.head_entropy)));
+    for (const auto head : {&Statistics<T>::head_entropy, &Statistics<T>::head_largest, &Statistics<T>::head_chosen,
+                            &Statistics<T>::head_distance})
+      EXPECT_TRUE(same_bits(bits_of(of_rank[r].*head), bits_of(of_one.*head)));
   }
+}
+
+template <class T>
+void run_statistics_case(std::uint64_t seed) {
+  DividedCase<T> test(seed);
+  expect_statistics_of_one_machine(test);
 }
 
 TEST(DistributedAttention, StatisticsHaveTheBitsOfOneMachine) {
@@ -467,6 +484,79 @@ TEST(DistributedAttention, BackwardOfLongSequencesHasTheBitsOfOneMachine) {
     DividedCase<bfloat16> narrow(long_case<bfloat16>(kind), 4, kFirstSeed + static_cast<std::uint64_t>(kind));
     expect_backward_of_one_machine(narrow, BackwardCase<bfloat16>(long_case<bfloat16>(kind)));
   }
+}
+
+TEST(DistributedAttention, StatisticsOfLongSequencesHaveTheBitsOfOneMachine) {
+  for (int kind = 0; kind < 6 && !HasFailure(); ++kind) {
+    for (Index num_ranks = 2; num_ranks <= 8; ++num_ranks) {
+      const auto seed = kFirstSeed + static_cast<std::uint64_t>(10 * kind + num_ranks);
+      DividedCase<float> test(long_case<float>(kind), num_ranks, seed);
+      if (num_ranks == 4) test.call.query.set({0, 1, 17, 0}, std::numeric_limits<float>::quiet_NaN());
+      expect_statistics_of_one_machine(test);
+      if (num_ranks != 5) continue;
+      DividedCase<double> wide(long_case<double>(kind), num_ranks, seed);
+      expect_statistics_of_one_machine(wide);
+    }
+  }
+}
+
+// With one key/value head, four ranks receive what they need for equal work: rows with their state for columns, and
+// keys for means over heads.
+TEST(DistributedAttention, StatisticsOfOneHeadAreDividedAmongAllRanks) {
+  const Index H = 2, L = 1024, D = 16, num_ranks = 4, own = L / num_ranks;
+  constexpr Index kAgreement = 3 * 2048;
+  const auto received = [&](const std::function<void(Ranks&)>& run) {
+    ThreadNetwork network(num_ranks);
+    for (const auto& error : on_ranks(network, run)) EXPECT_EQ(text_of(error), "");
+    std::vector<Index> bytes;
+    for (Index r = 0; r < num_ranks; ++r) bytes.push_back(network.received(r));
+    return bytes;
+  };
+  const Tensor<float, 4> query({1, H, own, D}), key({1, 1, own, D});
+  Tensor<float, 3> row_max({1, H, own}), row_sum(row_max);
+  std::fill_n(row_sum.data(), row_sum.size(), 1.0F);
+  for (const bool causal : {false, true}) {
+    const std::vector<Index> columns = received([&](Ranks& ranks) {
+      Tensor<float, 3> mass({1, H, own});
+      attention_columns(query, key, {row_max, row_sum}, {.key_mass = mass}, {.causal = causal}, ranks, one_thread());
+    });
+    // With a causal mask, ranks compute the keys from 0, 128, 320 and 512 on, and do not need the rows before them.
+    const std::vector<Index> rows = causal ? std::vector<Index>{768, 640, 448, 256} : std::vector<Index>(4, 768);
+    for (std::size_t r = 0; r < 4; ++r) {
+      const Index bytes = rows[r] * H * (D + 2) * 4, keys_and_mass = own * (D + H) * 4;
+      EXPECT_GE(columns[r], bytes) << "rank " << r << ", causal " << causal;
+      EXPECT_LE(columns[r], bytes + keys_and_mass + kAgreement) << "rank " << r << ", causal " << causal;
+    }
+  }
+  const std::vector<Index> means = received([&](Ranks& ranks) {
+    Tensor<float, 4> context({1, H, own, D});
+    Tensor<float, 2> entropy({1, H});
+    attention_with_statistics(query, key, key, {.context = context}, {.head_entropy = entropy}, {}, ranks,
+                              one_thread());
+  });
+  for (std::size_t r = 0; r < 4; ++r) {
+    EXPECT_GE(means[r], 3 * own * 2 * D * 4) << "rank " << r;
+    EXPECT_LE(means[r], 3 * own * 2 * D * 4 + kAgreement) << "rank " << r;
+  }
+}
+
+TEST(DistributedAttention, MistakesInColumnsAreFoundByAllRanks) {
+  const Tensor<float, 4> query({1, 2, 3, 4}), key({1, 1, 2, 4});
+  const Tensor<float, 3> state({1, 2, 3});
+  const auto expect = [&](const std::string& text, ElementType type, Index strips, std::array<Index, 2> keys) {
+    ThreadNetwork network(3);
+    const auto thrown = on_ranks(network, [&](Ranks& ranks) {
+      Tensor<double, 4> map({1, 2, 2, strips});
+      const OutputView<4> view(map.data(), type, map.shape(), dense_strides(map.shape()));
+      attention_columns(query, key, {state, state, MapCells::means, keys}, {.pooled_map = view}, {}, ranks,
+                        one_thread());
+    });
+    for (const auto& error : thrown) EXPECT_EQ(text_of(error), "attention_columns: " + text);
+  };
+  expect("pooled_map has 2 × 7 strips; expected 1 to 9 of rows and 1 to 6 of columns", ElementType::float32, 7, {0, 6});
+  expect("keys is 0 … 5; expected whole strips of the 3 of pooled_map", ElementType::float32, 3, {0, 5});
+  expect("rank 0: keys is 4 … 7; expected an interval of 0 … 6", ElementType::float32, 3, {4, 7});
+  expect("rank 0: pooled_map has type float64; expected float32", ElementType::float64, 3, {0, 6});
 }
 
 TEST(DistributedAttention, ABiasIsSummedOverRowsOnAllRanksOrNone) {

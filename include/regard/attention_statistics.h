@@ -146,6 +146,11 @@ struct ColumnsRequest {
   InputView<3> row_sum{};
   /// Means or sums in the pooled map.
   MapCells cells = MapCells::means;
+  /// Keys to compute, `begin` … `end − 1`; all keys if not set.
+  ///
+  /// Nothing is written for other keys. Their elements have no effect, nor have rows that see none of these keys. With
+  /// a pooled map, the keys are whole strips of columns.
+  std::optional<std::array<Index, 2>> keys{};
 };
 
 /// Views that attention_columns() writes, of the compute type. A view that is absent is not computed.
@@ -167,13 +172,15 @@ struct AttentionColumns {
 ///
 /// Writes every view that outputs contains. NaN weights make their sums NaN.
 ///
-/// @throws InvalidArgument  as attention_forward() does, and if a map has more strips than rows or keys.
+/// @throws InvalidArgument  as attention_forward() does, if a map has more strips than rows or keys, and if
+///                          ColumnsRequest::keys is no interval of the keys or cuts a strip.
 /// @throws std::bad_alloc   as attention_forward() does.
 /// @throws Cancelled        as attention_forward() does.
 ///
 /// @par Bits
-/// The results have the same bits for any number of threads, executor, batch and strides. The weights have the bits of
-/// attention_weights(). They are summed row by row, in order, in double, and each sum is rounded once.
+/// The results have the same bits for any number of threads, executor, batch, strides and ColumnsRequest::keys. The
+/// weights have the bits of attention_weights(). They are summed row by row, in order, in double, and each sum is
+/// rounded once.
 ///
 /// @par Memory
 /// The packed keys, 8 bytes per cell of the map, and a small amount per thread and per chunk of 1024 keys. A map takes

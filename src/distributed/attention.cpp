@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Forward, statistics and columns over several ranks: each is the function of one machine, called for one key/value
-// head and some rows at a time.
+// Forward and statistics over several ranks: each is the function of one machine, called for one key/value head and
+// some rows at a time. Means over all rows of a head follow (head_means.h).
 //
 //   agree_on_call ──▶ plan ──▶ HeadExchange ──▶ the function of one machine, for each head and range of rows
 //
-// Read next: whole_call.h, call_arrays.h, attention_backward.cpp, decode.cpp.
+// Read next: whole_call.h, call_arrays.h, attention_columns.cpp, attention_backward.cpp, decode.cpp.
 #include "regard/distributed/attention.h"
 
 #include <algorithm>
 
 #include "call_arrays.h"
+#include "head_means.h"
 #include "plan_choice.h"
 
 namespace regard::inline v0 {
@@ -30,7 +31,6 @@ DistributedPlan plan_of_rows(const WholeCall& call, bool move_rows) {
 
 struct StatisticsArrays {
   std::size_t top_keys, top_weights, entropy, largest_weight, chosen_weight, mean_distance;
-  std::size_t head_entropy, head_largest_weight, head_chosen_weight, head_mean_distance;
 };
 
 // (B, H) as an array of one index.
@@ -38,10 +38,6 @@ template <class View2>
 OutputView<4> as_heads(const View2& view) {
   if (view.absent()) return {};
   return {view.data, view.type, {view.shape[0], view.shape[1], 1, 1}, {view.strides[0], view.strides[1], 0, 0}};
-}
-OutputView<2> as_pairs(const OutputView<4>& view) {
-  if (view.absent()) return {};
-  return {view.data, view.type, {view.shape[0], view.shape[1]}, {view.strides[0], view.strides[1]}};
 }
 
 void forward(const char* function, const InputView<4>& query, const InputView<4>& key, const InputView<4>& value,
@@ -86,10 +82,9 @@ void forward(const char* function, const InputView<4>& query, const InputView<4>
   if (outputs.fingerprint) *outputs.fingerprint = kUncheckedFingerprint;
   if (call.extents.batch * call.extents.num_heads == 0) return;
 
-  const bool by_head = !s.head_entropy.absent() || !s.head_largest_weight.absent() || !s.head_chosen_weight.absent() ||
-                       !s.head_mean_distance.absent();
-  const DistributedPlan plan =
-      by_head ? plan_heads(call.problem) : plan_of_rows(call, !call.mask_by_row && !call.bias_by_row);
+  const DistributedPlan plan = plan_of_rows(call, !call.mask_by_row && !call.bias_by_row);
+  const HeadMeans means(s, query);
+  const AttentionStatistics& rows = means.rows();
   CallArrays arrays;
   const MaskArrays masks(arrays, call, options, plan.scheme == DistributedScheme::heads);
   const std::size_t q = arrays.input(held(query, call.rows.first), HeldIndices::rows, ArrayHeads::query);
@@ -101,19 +96,9 @@ void forward(const char* function, const InputView<4>& query, const InputView<4>
   const std::size_t lse = arrays.row_output(outputs.lse, call);
   const std::size_t weights = arrays.row_output(outputs.weights, call);
   const std::size_t sink_weights = arrays.row_output(outputs.sink_weights, call);
-  const auto of_heads = [&](const OutputView<2>& view) {
-    return arrays.output(as_heads(view), HeldIndices::all, ArrayHeads::query, 0);
-  };
-  const StatisticsArrays of{arrays.row_output(s.top_keys, call),
-                            arrays.row_output(s.top_weights, call),
-                            arrays.row_output(s.entropy, call),
-                            arrays.row_output(s.largest_weight, call),
-                            arrays.row_output(s.chosen_weight, call),
-                            arrays.row_output(s.mean_distance, call),
-                            of_heads(s.head_entropy),
-                            of_heads(s.head_largest_weight),
-                            of_heads(s.head_chosen_weight),
-                            of_heads(s.head_mean_distance)};
+  const StatisticsArrays of{arrays.row_output(rows.top_keys, call),      arrays.row_output(rows.top_weights, call),
+                            arrays.row_output(rows.entropy, call),       arrays.row_output(rows.largest_weight, call),
+                            arrays.row_output(rows.chosen_weight, call), arrays.row_output(rows.mean_distance, call)};
   run_call(ranks, [&] {
     HeadExchange(call.problem, plan, arrays.take(), ranks.messages(), runtime.stop).run([&](const HeadWork& work) {
       const LocalArrays in(work.arrays);
@@ -124,7 +109,7 @@ void forward(const char* function, const InputView<4>& query, const InputView<4>
                                        .lse = rows_of(in.output3(lse), part),
                                        .weights = rows_of(in.output(weights), part),
                                        .sink_weights = rows_of(in.output3(sink_weights), part)};
-        AttentionStatistics of_rows = s;
+        AttentionStatistics of_rows = rows;
         of_rows.chosen_ranges = ranges_of({work.rows.first + part.first, work.rows.first + part.end});
         of_rows.top_keys = rows_of(in.output(of.top_keys), part);
         of_rows.top_weights = rows_of(in.output(of.top_weights), part);
@@ -132,14 +117,11 @@ void forward(const char* function, const InputView<4>& query, const InputView<4>
         of_rows.largest_weight = rows_of(in.output3(of.largest_weight), part);
         of_rows.chosen_weight = rows_of(in.output3(of.chosen_weight), part);
         of_rows.mean_distance = rows_of(in.output3(of.mean_distance), part);
-        of_rows.head_entropy = as_pairs(in.output(of.head_entropy));
-        of_rows.head_largest_weight = as_pairs(in.output(of.head_largest_weight));
-        of_rows.head_chosen_weight = as_pairs(in.output(of.head_chosen_weight));
-        of_rows.head_mean_distance = as_pairs(in.output(of.head_mean_distance));
         call_local(rows_of(in.input(q), part), in.input(k), in.input(v), written, of_rows, o, runtime);
       };
       for_each_strip(call, options, masks, work, run_part);
     });
+    means.write(call.problem.row_starts, ranks, runtime.stop);
   });
 }
 
@@ -159,48 +141,6 @@ void attention_with_statistics(const InputView<4>& query, const InputView<4>& ke
   if (ranks.num_ranks() == 1)
     return attention_with_statistics(query, key, value, outputs, statistics, options, runtime);
   internal::forward("attention_with_statistics", query, key, value, outputs, &statistics, options, ranks, runtime);
-}
-
-void attention_columns(const InputView<4>& query, const InputView<4>& key, const ColumnsRequest& request,
-                       const AttentionColumns& outputs, const AttentionOptions& options, Ranks& ranks,
-                       const Runtime& runtime) {
-  using namespace internal;
-  if (ranks.num_ranks() == 1) return attention_columns(query, key, request, outputs, options, runtime);
-  Agreement agreement = agreement_on({"attention_columns", query, key, {}, options});
-  add_output(agreement, "key_mass", outputs.key_mass, 2);
-  add_output(agreement, "pooled_map", outputs.pooled_map, 4);
-  const OutputView<3>& key_mass = outputs.key_mass;
-  if (!key_mass.absent() && key_mass.shape != std::array{query.shape[0], query.shape[1], key.shape[2]})
-    agreement.reject("key_mass has another shape than (B, H, keys of this rank)");
-  if (!outputs.pooled_map.absent() &&
-      (outputs.pooled_map.shape[0] != query.shape[0] || outputs.pooled_map.shape[1] != query.shape[1]))
-    agreement.reject("pooled_map has another shape than (B, H, strips, strips)");
-  agreement.add("cells", request.cells == MapCells::means ? "means" : "sums");
-  agreement.add("row_max", request.row_max.absent() ? "missing" : "given");
-  agreement.add("row_sum", request.row_sum.absent() ? "missing" : "given");
-  const auto check = [&](const InputView<4>& q, const InputView<4>& k, const InputView<4>&, const AttentionOptions& o,
-                         const Runtime& with) { attention_columns(q, k, request, {}, o, with); };
-  const WholeCall call =
-      agree_on_call({"attention_columns", query, key, {}, options}, agreement, check, ranks, runtime.stop);
-  if (call.extents.batch * call.extents.num_heads == 0) return;
-  const DistributedPlan plan = plan_heads(call.problem);
-  CallArrays arrays;
-  const MaskArrays masks(arrays, call, options, plan.scheme == DistributedScheme::heads);
-  const std::size_t q = arrays.row_input(query, call);
-  const std::size_t k = arrays.input(held(key, call.keys.first), HeldIndices::keys, ArrayHeads::key_value);
-  const std::size_t row_max = arrays.row_input(request.row_max, call);
-  const std::size_t row_sum = arrays.row_input(request.row_sum, call);
-  const std::size_t mass = arrays.output(outputs.key_mass, HeldIndices::keys, ArrayHeads::query, call.keys.first);
-  const std::size_t map = arrays.output(outputs.pooled_map, HeldIndices::all, ArrayHeads::query, 0);
-  run_call(ranks, [&] {
-    HeadExchange(call.problem, plan, arrays.take(), ranks.messages(), runtime.stop).run([&](const HeadWork& work) {
-      const LocalArrays in(work.arrays);
-      for_each_strip(call, options, masks, work, [&](const AttentionOptions& o, const IndexRange&) {
-        attention_columns(in.input(q), in.input(k), {in.input3(row_max), in.input3(row_sum), request.cells},
-                          {in.output3(mass), in.output(map)}, o, runtime);
-      });
-    });
-  });
 }
 
 }  // namespace regard::inline v0

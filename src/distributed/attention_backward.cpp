@@ -124,7 +124,7 @@ void run_by_rows(const BackwardOnRanks& of, const DistributedPlan& plan) {
     if (CallArray* const array = arrays.find(number)) {
       array->computed_type = of.compute_type();
       array->accumulate = accumulate;
-      array->computed = chain.completed();
+      array->taken = chain.completed();
     }
     for (const IndexRange& keys : intersection(chain.unseen(), of.call.keys))
       write_zeros(cut(view, 2, keys.first - of.call.keys.first, keys.size()), accumulate);
@@ -164,12 +164,6 @@ void run_by_rows(const BackwardOnRanks& of, const DistributedPlan& plan) {
 }
 
 }  // namespace
-
-void write_zeros(const OutputView<4>& output, bool accumulate) {
-  static const double kZero = 0;
-  if (!output.absent() && output.size() > 0)
-    write_gradient({&kZero, ElementType::float64, output.shape, {}}, output, accumulate);
-}
 
 }  // namespace internal
 

@@ -64,7 +64,5 @@ View entry_of(const View& view, Index batch) {
 
 void write_grad_bias(const BackwardOnRanks& of);
 void write_grad_sinks(const BackwardOnRanks& of);
-// Writes zeros, or adds them.
-void write_zeros(const OutputView<4>& output, bool accumulate);
 
 }  // namespace regard::inline v0::internal

@@ -117,24 +117,6 @@ void bias_by_heads(const BackwardOnRanks& of) {
                   });
 }
 
-// Sends the numbers of one rank to all others.
-void broadcast(std::vector<double>& numbers, Index from, const BackwardOnRanks& of) {
-  Messages& messages = of.ranks.messages();
-  const auto bytes = std::make_shared<std::vector<double>>(numbers);
-  const auto raw = std::as_writable_bytes(std::span(*bytes));
-  if (raw.empty()) return;
-  std::vector<Messages::Ticket> tickets;
-  if (messages.rank() != from) {
-    tickets.push_back(messages.receive(from, raw, bytes));
-  } else {
-    for (Index to = 0; to < messages.num_ranks(); ++to) {
-      if (to != from) tickets.push_back(messages.send(to, raw, bytes));
-    }
-  }
-  messages.wait(tickets, of.runtime.stop);
-  numbers = *bytes;
-}
-
 // One sum over rows and heads, which no other rank can begin before.
 void bias_on_one_rank(const BackwardOnRanks& of) {
   const OutputView<4>& output = of.gradients.grad_bias;
@@ -144,7 +126,7 @@ void bias_on_one_rank(const BackwardOnRanks& of) {
         entry, plan_on_one_rank(entry.call.problem), {},
         [&](const LocalArrays&, const Strip& s, Index, const IndexRange&) { s.add_bias(sums.view, of.runtime); });
   });
-  broadcast(sums.numbers, of.ranks.num_ranks() - 1, of);
+  broadcast(of.ranks.messages(), sums.numbers, of.ranks.num_ranks() - 1, of.runtime.stop);
   if (output.size() > 0) write_gradient(sums.view, output, of.gradients.accumulate.grad_bias);
 }
 
@@ -188,7 +170,7 @@ void write_grad_sinks(const BackwardOnRanks& of) {
                                  {.sinks = of.options.sinks}, of.runtime);
     if (with_rows.size() > 1 && !(is_last && b + 1 == batch)) pass(true, is_last ? with_rows.front() : *std::next(own));
   }
-  broadcast(sums, with_rows.empty() ? 0 : with_rows.back(), of);
+  broadcast(messages, sums, with_rows.empty() ? 0 : with_rows.back(), of.runtime.stop);
   const InputView<4> complete(sums.data(), ElementType::float64, {1, output.shape[0], 1, 1}, {0, 1, 0, 0});
   write_gradient(complete, {output.data, output.type, complete.shape, {0, output.strides[0], 0, 0}},
                  of.gradients.accumulate.grad_sinks);

@@ -31,7 +31,7 @@ HeadExchange::HeadExchange(const DistributedProblem& problem, const DistributedP
       group_(problem.num_heads / problem.num_kv_heads) {
   const IndexRange own = held_range(HeldIndices::rows, rank_);
   const auto add = [&](const IndexRange& rows, bool is_own) {
-    if (rows.size() == 0 && plan_.scheme == DistributedScheme::rows) return;
+    if (rows.size() == 0 && plan_.scheme != DistributedScheme::heads) return;
     parts_.push_back({rows, is_own, buffer_rows_});
     if (!is_own) buffer_rows_ += rows.size();
   };
@@ -71,10 +71,10 @@ IndexRange HeadExchange::held_range(HeldIndices indices, Index rank) const {
 }
 // The indices of an array that a rank computes with.
 std::vector<IndexRange> HeadExchange::needed(const CallArray& array, Index rank) const {
+  if (!array.taken.empty()) return array.taken[static_cast<std::size_t>(rank)];
   const RankWork& work = plan_.ranks[static_cast<std::size_t>(rank)];
   if (array.indices == HeldIndices::all) return {{0, array.held.shape[2]}};
   if (array.indices == HeldIndices::rows) return work.rows;
-  if (!array.computed.empty()) return array.computed[static_cast<std::size_t>(rank)];
   // A key that no row sees has a gradient as well.
   return array.is_output ? std::vector{IndexRange{0, problem_.key_starts.back()}} : work.keys;
 }
@@ -124,7 +124,7 @@ HeldArray HeadExchange::local(const Step& step, std::size_t n, Index kv_head, co
 // Keys with gaps in the caller's memory are sent from the buffers, which have them without: a copy for each receiver
 // would add up to the size of the buffers.
 bool HeadExchange::is_sent_from_buffers(const CallArray& array) const {
-  return plan_.scheme == DistributedScheme::rows && array.indices == HeldIndices::keys && !array.held.is_dense();
+  return plan_.scheme != DistributedScheme::heads && array.indices == HeldIndices::keys && !array.held.is_dense();
 }
 std::vector<HeadExchange::Piece> HeadExchange::held_pieces(bool outputs, Index step, Index kv_head,
                                                            const Ranges& ranges, const Step* buffers) const {

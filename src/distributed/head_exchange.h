@@ -4,7 +4,7 @@
 // one travel.
 //
 //     step          0            1            2
-//     rank r        head k       head k + 1   head k + 2         (rows: the same heads on all ranks; heads: its own)
+//     rank r        head k       head k + 1   head k + 2         (heads: its own; otherwise: the same on all ranks)
 //     receives      … k + 1      … k + 2      results of others
 //
 // All ranks run the same steps, so both sides of a pair know what is sent next. Pieces of at least kMessageBytes go
@@ -37,8 +37,8 @@ struct CallArray {
   // Of an output: the type in which it is computed and sent, and whether it is added to what its holder has.
   ElementType computed_type = held.type;
   bool accumulate = false;
-  // Of an output of keys: those that each rank computes. Empty: all that its scheme says.
-  std::vector<std::vector<IndexRange>> computed{};
+  // The indices that each rank reads of an input, or computes of an output. Empty: those that its scheme says.
+  std::vector<std::vector<IndexRange>> taken{};
 };
 
 // What a rank computes in one call: a key/value head, some rows, and the arrays in the order given: all keys, these
@@ -53,8 +53,8 @@ struct HeadWork {
 
 class HeadExchange {
  public:
-  // The plan has the scheme heads or rows. With whole_ranges, each of its ranges of rows is computed in one call, and
-  // copied if not all of it is held. All must outlive the object.
+  // With the schemes rows and keys, all ranks that work compute the same head at a time. With whole_ranges, each range
+  // of rows of the plan is computed in one call, and copied if not all of it is held. All must outlive the object.
   HeadExchange(const DistributedProblem& problem, const DistributedPlan& plan, std::vector<CallArray> arrays,
                Messages& messages, const std::stop_token& stop, bool whole_ranges = false);
 

@@ -76,4 +76,10 @@ HeldArray dense(std::byte* data, ElementType type, const std::array<Index, 4>& s
   return {data, type, shape, dense_strides(shape), first};
 }
 
+void write_zeros(const OutputView<4>& output, bool accumulate) {
+  static const double kZero = 0;
+  if (!output.absent() && output.size() > 0)
+    write_gradient({&kZero, ElementType::float64, output.shape, {}}, output, accumulate);
+}
+
 }  // namespace regard::inline v0::internal

@@ -55,5 +55,7 @@ HeldArray held(const OutputView<4>& view, Index first);
 HeldArray held(const OutputView<3>& view, Index first);
 // In dense memory, which may be null.
 HeldArray dense(std::byte* data, ElementType type, const std::array<Index, 4>& shape, Index first);
+// Writes zeros, or adds them.
+void write_zeros(const OutputView<4>& output, bool accumulate);
 
 }  // namespace regard::inline v0::internal

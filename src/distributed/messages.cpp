@@ -338,4 +338,20 @@ bool Messages::may_end() const {
          });
 }
 
+void broadcast(Messages& messages, std::vector<double>& numbers, Index from, const std::stop_token& stop) {
+  const auto bytes = std::make_shared<std::vector<double>>(numbers);
+  const auto raw = std::as_writable_bytes(std::span(*bytes));
+  if (raw.empty()) return;
+  std::vector<Messages::Ticket> tickets;
+  if (messages.rank() != from) {
+    tickets.push_back(messages.receive(from, raw, bytes));
+  } else {
+    for (Index to = 0; to < messages.num_ranks(); ++to) {
+      if (to != from) tickets.push_back(messages.send(to, raw, bytes));
+    }
+  }
+  messages.wait(tickets, stop);
+  numbers = *bytes;
+}
+
 }  // namespace regard::inline v0::internal

@@ -128,4 +128,7 @@ class Messages {
   std::thread thread_;
 };
 
+// Sends the numbers of one rank to all others.
+void broadcast(Messages& messages, std::vector<double>& numbers, Index from, const std::stop_token& stop);
+
 }  // namespace regard::inline v0::internal

@@ -78,6 +78,42 @@ AttentionOptions options_of(Index kind, const std::vector<Index>& starts, const 
   return options;
 }
 
+// Means of heads, the mass of keys, and a map. The context is not used.
+std::string compare_statistics(Ranks& ranks, const Tensor<float, 4>& query, const Tensor<float, 4>& key,
+                               const std::vector<Index>& rows, const std::vector<Index>& keys,
+                               const AttentionOptions& options) {
+  const Index rank = ranks.rank(), heads = query.shape()[1], length = query.shape()[2];
+  const Runtime runtime{.num_threads = 1};
+  Tensor<float, 4> context(query.shape()), map({1, heads, 7, 19}), own_map(map.shape());
+  Tensor<float, 4> mass({1, heads, length, 1}), own_mass(mass.shape());
+  Tensor<float, 3> row_max({1, heads, length}), row_sum(row_max.shape());
+  Tensor<float, 2> entropy({1, heads}), largest({1, heads}), own_entropy({1, heads}), own_largest({1, heads});
+  const auto equal = [](const auto& a, const auto& b) {
+    return std::memcmp(a.data(), b.data(), static_cast<std::size_t>(a.size()) * sizeof(float)) == 0;
+  };
+  const auto of_keys = [](Tensor<float, 4>& tensor) {
+    return OutputView<3>(tensor.data(), ElementType::float32, {1, tensor.shape()[1], tensor.shape()[2]},
+                         {tensor.size(), tensor.shape()[2], 1});
+  };
+  attention_with_statistics(query, key, key, {.context = context, .row_max = row_max, .row_sum = row_sum},
+                            {.head_entropy = entropy, .head_largest_weight = largest}, options, runtime);
+  attention_columns(query, key, {row_max, row_sum}, {.key_mass = of_keys(mass), .pooled_map = map}, options, runtime);
+  const auto own_query = share(query.view(), rows, rank), own_key = share(key.view(), keys, rank);
+  attention_with_statistics(own_query, own_key, own_key, {.context = share(context.view(), rows, rank)},
+                            {.head_entropy = own_entropy, .head_largest_weight = own_largest}, options, ranks, runtime);
+  if (!equal(entropy, own_entropy) || !equal(largest, own_largest)) return "means of heads";
+  OutputView<3> mass_of_rank = of_keys(own_mass);
+  const auto r = static_cast<std::size_t>(rank);
+  mass_of_rank.data = own_mass.data() + keys[r];
+  mass_of_rank.shape[2] = keys[r + 1] - keys[r];
+  const ColumnsRequest request{share(std::as_const(row_max).view(), rows, rank),
+                               share(std::as_const(row_sum).view(), rows, rank)};
+  attention_columns(own_query, own_key, request, {.key_mass = mass_of_rank, .pooled_map = own_map}, options, ranks,
+                    runtime);
+  if (!equal(map, own_map)) return "map";
+  return same(mass, own_mass, keys, rank) ? "" : "mass of keys";
+}
+
 // Returns what differs; empty: nothing.
 std::string compare(Ranks& ranks, Index kind, Index shares, Index num_kv_heads, Index head_size) {
   const Index length = 400, heads = 8, rank = ranks.rank();
@@ -121,7 +157,7 @@ std::string compare(Ranks& ranks, Index kind, Index shares, Index num_kv_heads, 
   if (!same(own_query, grad_query, rows, rank)) return "grad_query";
   if (!same(own_key, grad_key, keys, rank)) return "grad_key";
   if (!same(own_value, grad_value, keys, rank)) return "grad_value";
-  return "";
+  return compare_statistics(ranks, query, key, rows, keys, options);
 }
 
 std::string compare_decode(Ranks& ranks) {

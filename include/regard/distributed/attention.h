@@ -77,6 +77,10 @@ REGARD_EXPORT void attention_forward(const InputView<4>& query, const InputView<
 ///
 /// @par Bits
 /// Those of attention_with_statistics() on one machine.
+///
+/// @par Memory
+/// As attention_forward(). Means of heads also take a number for each row of this rank, for each of them and for the
+/// largest weight, and its top key, unless these are requested.
 REGARD_EXPORT void attention_with_statistics(const InputView<4>& query, const InputView<4>& key,
                                              const InputView<4>& value, const AttentionOutputs& outputs,
                                              const AttentionStatistics& statistics, const AttentionOptions& options,
@@ -86,7 +90,7 @@ REGARD_EXPORT void attention_with_statistics(const InputView<4>& query, const In
 ///
 /// @param query    As above.
 /// @param key      As above.
-/// @param request  Softmax state of the rows of this rank.
+/// @param request  Softmax state of the rows of this rank; keys are those of the whole call.
 /// @param outputs  key_mass of the keys of this rank, (B, H, Sr); pooled_map of the whole call, on every rank.
 /// @param options  As above.
 /// @param ranks    The ranks.
@@ -100,8 +104,13 @@ REGARD_EXPORT void attention_with_statistics(const InputView<4>& query, const In
 /// @par Bits
 /// Those of attention_columns() on one machine.
 ///
+/// @par Memory
+/// The query rows and the softmax state of the query heads of two key/value heads, and the keys of these heads.
+///
 /// @par Performance
-/// The scheme is `heads`: at most as many ranks as there are key/value heads have work.
+/// The scheme is `heads`, or if that divides the work less well, `keys`: each rank computes consecutive keys and
+/// receives the rows that see them. With a pooled map, ranks are divided at its strips of columns, and at most as many
+/// ranks as there are strips have work.
 REGARD_EXPORT void attention_columns(const InputView<4>& query, const InputView<4>& key, const ColumnsRequest& request,
                                      const AttentionColumns& outputs, const AttentionOptions& options, Ranks& ranks,
                                      const Runtime& runtime = {});
