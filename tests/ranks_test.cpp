@@ -7,6 +7,7 @@
 #include "regard/distributed/attention.h"
 #include "support/arrays.h"
 #include "support/same_bits.h"
+#include "support/test_size.h"
 #include "support/thread_ranks.h"
 
 namespace regard {
@@ -217,6 +218,57 @@ TEST(Ranks, ASilentRankIsNamedAfterTheTimeout) {
     for (std::size_t r = 0; r < 3; ++r)
       EXPECT_EQ(text_of(thrown[r]), "rank 3 of 4 does not answer: it has been silent for 0.3 s");
   }
+}
+
+// Sums that travel from rank to rank: a rank falls silent at each of its messages in turn, and all others name it. Only
+// after its last messages may they have everything that they need; the call that follows then fails.
+void expect_named_at_every_message(Index num_ranks, Index silent, const std::function<void(Ranks&)>& call) {
+  ThreadNetwork whole(num_ranks);
+  for (const auto& error : on_ranks(whole, call)) ASSERT_EQ(text_of(error), "");
+  const Index num_messages = whole.sent(silent);
+  ASSERT_GE(num_messages, 10);
+  for (Index message = 0; message < num_messages; message += test_size<Index>(3, 15)) {
+    ThreadNetwork network(num_ranks);
+    network.cut_at(silent, message);
+    const auto thrown = on_ranks(
+        network,
+        [&](Ranks& ranks) {
+          call(ranks);
+          attend(ranks);
+        },
+        {.timeout = 0.3s}, message % 2 == 0);
+    const std::string number = std::to_string(silent);
+    for (Index r = 0; r < num_ranks; ++r) {
+      if (r == silent) continue;
+      EXPECT_EQ(text_of(thrown[static_cast<std::size_t>(r)]), "rank " + number + " of " + std::to_string(num_ranks) +
+                                                                  " does not answer: it has been silent for 0.3 s")
+          << "rank " << r << ", message " << message << " of " << num_messages;
+    }
+  }
+}
+
+TEST(Ranks, ARankThatFallsSilentWithinTheSumsOfKeyGradientsIsNamed) {
+  const auto backward = [](Ranks& ranks) {
+    const Index own = ranks.rank() == 0 ? 60 : 120;
+    const Tensor<float, 4> query({1, 2, own, 8}), key({1, 1, 1200, 8});
+    Tensor<float, 3> row_max({1, 2, own}), row_sum(row_max);
+    std::fill_n(row_sum.data(), row_sum.size(), 1.0F);
+    Tensor<float, 4> grad_key(key.shape());
+    attention_backward(query, key, key,
+                       {.context = query, .row_max = row_max, .row_sum = row_sum, .grad_context = query},
+                       {.grad_key = grad_key}, {}, ranks, {.num_threads = 1});
+  };
+  for (Index silent = 0; silent < 3; ++silent) expect_named_at_every_message(3, silent, backward);
+}
+
+TEST(Ranks, ARankThatFallsSilentWithinAnOrderedSumIsNamed) {
+  const auto sum = [](Ranks& ranks) {
+    constexpr Index kSize = 400'000;  // several pieces
+    const std::vector<float> terms(static_cast<std::size_t>(2 * kSize), 1.0F);
+    std::vector<float> total(static_cast<std::size_t>(kSize));
+    sum_in_order(TensorView<const float, 2>(terms.data(), {2, kSize}), std::span<float>(total), ranks);
+  };
+  for (Index silent = 0; silent < 3; ++silent) expect_named_at_every_message(3, silent, sum);
 }
 
 // With a communication thread, a rank that computes is not silent.

@@ -5,8 +5,11 @@
 //   mpi_check bits                  every rank compares its results with those of one machine; prints "equal" per rank
 //   mpi_check fail KIND RANK ROUND  in that round the rank: kill, stop, throw, extents, leave; none: nothing, until
 //                                   something else fails. The others print why their call ended
+//   mpi_check sums KIND RANK N      kill or stop: when the rank sends message N of a backward pass by rows, whose sums
+//                                   travel from rank to rank
 //
 // Read next: mpi_test.py.
+#include <atomic>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -197,6 +200,56 @@ int check_bits(Ranks& ranks) {
   return faults;
 }
 
+// Raises a signal when message `left` of data is sent; below 0: never.
+struct SignalAt {
+  std::atomic<Index> left = -1;
+  int signal = 0;
+};
+
+class SignallingTransport final : public Transport {
+ public:
+  explicit SignallingTransport(SignalAt& at) : mpi_(MPI_COMM_WORLD), at_(at) {}
+  Index rank() const override { return mpi_.rank(); }
+  Index num_ranks() const override { return mpi_.num_ranks(); }
+  bool may_use_thread() const override { return mpi_.may_use_thread(); }
+  void start_send(Index to, int tag, std::span<const std::byte> message, std::uint64_t ticket) override {
+    if (tag == 0 && at_.left >= 0 && at_.left-- == 0) std::raise(at_.signal);
+    mpi_.start_send(to, tag, message, ticket);
+  }
+  void start_receive(Index from, int tag, std::span<std::byte> message, std::uint64_t ticket) override {
+    mpi_.start_receive(from, tag, message, ticket);
+  }
+  void completed(std::vector<std::uint64_t>& tickets) override { mpi_.completed(tickets); }
+
+ private:
+  MpiTransport mpi_;
+  SignalAt& at_;
+};
+
+// Does not return on the rank that fails.
+void fail_within_sums(const std::string& kind, Index rank, Index message) {
+  SignalAt at;
+  Ranks ranks(std::make_unique<SignallingTransport>(at), {.timeout = 2s});
+  try {
+    const Tensor<float, 4> query({1, 4, 120, 16}), key({1, 1, 2000, 16});
+    Tensor<float, 3> row_max({1, 4, 120}), row_sum({1, 4, 120});
+    std::fill_n(row_sum.data(), row_sum.size(), 1.0F);
+    Tensor<float, 4> grad_key(key.shape());
+    for (Index n = 0;; ++n) {
+      attention_backward(query, key, key,
+                         {.context = query, .row_max = row_max, .row_sum = row_sum, .grad_context = query},
+                         {.grad_key = grad_key}, {}, ranks, {.num_threads = 1});
+      if (n > 0) continue;
+      std::this_thread::sleep_for(300ms);  // as in fail()
+      at.signal = kind == "kill" ? SIGKILL : SIGSTOP;
+      at.left = ranks.rank() == rank ? message : -1;
+    }
+  } catch (const std::exception& error) {
+    std::printf("rank %ld: %s\n", static_cast<long>(ranks.rank()), error.what());
+    std::fflush(stdout);
+  }
+}
+
 // Never returns, unless the failure leaves MPI usable.
 void fail(Ranks& ranks, const std::string& kind, Index rank, Index round) {
   const auto attend = [&](Index head_size) {
@@ -238,8 +291,10 @@ int main(int argc, char** argv) {
   int result = 0;
   bool lost = false;
   try {
-    Ranks ranks = mpi_ranks(MPI_COMM_WORLD, {.timeout = mode == "fail" ? 2s : 60s});
-    if (mode == "fail") {
+    if (mode == "sums") {
+      lost = true;
+      fail_within_sums(argv[2], std::atol(argv[3]), std::atol(argv[4]));
+    } else if (Ranks ranks = mpi_ranks(MPI_COMM_WORLD, {.timeout = mode == "fail" ? 2s : 60s}); mode == "fail") {
       const std::string kind = argv[2];
       fail(ranks, kind, std::atol(argv[3]), std::atol(argv[4]));
       lost = kind == "kill" || kind == "stop" || kind == "none";

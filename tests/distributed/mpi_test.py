@@ -47,8 +47,8 @@ SENTENCES = {
 }
 
 
-def check_failure(mpi, program, kind, failing, ranks, number):
-    done = mpi.start(ranks, program, "fail", kind, str(failing), str(number), goes_on=kind in ("kill", "stop"))
+def check_failure(mpi, program, kind, failing, ranks, number, mode="fail"):
+    done = mpi.start(ranks, program, mode, kind, str(failing), str(number), goes_on=kind in ("kill", "stop"))
     if kind == "kill" and not mpi.is_open:
         # MPICH's launcher ends all ranks when one is killed.
         assert done.returncode != 0 and "Killed (signal 9)" in done.stdout + done.stderr
@@ -66,13 +66,20 @@ def test_every_rank_that_is_left_names_the_one_that_failed(mpi, check, kind):
     check_failure(mpi, check, kind, 1, 3, 2)
 
 
+@pytest.mark.parametrize("kind", ["kill", "stop"])
+def test_a_rank_that_fails_while_sums_travel_is_named(mpi, check, kind):
+    # The messages before the 10th compare arguments and gather keys; the sums of a backward pass are at least 20.
+    check_failure(mpi, check, kind, 1, 3, 14, mode="sums")
+
+
 def test_random_failures(mpi, check):
     choice = random.Random(20261126)
     # ./check slow makes 70 of them.
     for _ in range(int(os.environ.get("REGARD_MPI_FAILURES", "2"))):
         ranks = choice.choice([2, 3, 4])
         kind = choice.choice(list(SENTENCES))
-        check_failure(mpi, check, kind, choice.randrange(1, ranks), ranks, choice.randrange(0, 20))
+        mode = "sums" if kind in ("kill", "stop") and choice.random() < 0.5 else "fail"
+        check_failure(mpi, check, kind, choice.randrange(1, ranks), ranks, choice.randrange(0, 20), mode)
 
 
 @pytest.fixture(scope="session")

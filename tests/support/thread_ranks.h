@@ -32,6 +32,7 @@ class ThreadNetwork {
 
   void send(Index from, Index to, int tag, std::span<const std::byte> message) {
     const std::lock_guard lock(mutex_);
+    if (tag == 0 && num_sent_[from]++ == cut_at_[static_cast<std::size_t>(from)]) cut_[from] = true;
     if (cut_[from] || cut_[to]) return;
     queues_[{from, to, tag}].emplace_back(message.begin(), message.end());
     if (tag == 0) bytes_[{from, to}] += static_cast<Index>(message.size());
@@ -55,6 +56,16 @@ class ThreadNetwork {
     const std::lock_guard lock(mutex_);
     cut_[rank] = true;
   }
+  // The same, when the rank sends its message of data with this number.
+  void cut_at(Index rank, Index message) {
+    const std::lock_guard lock(mutex_);
+    cut_at_[static_cast<std::size_t>(rank)] = message;
+  }
+  // Messages of data that a rank has sent.
+  Index sent(Index rank) {
+    const std::lock_guard lock(mutex_);
+    return num_sent_[rank];
+  }
   // Bytes of data that a rank has received.
   Index received(Index rank) {
     const std::lock_guard lock(mutex_);
@@ -76,6 +87,8 @@ class ThreadNetwork {
   std::map<std::tuple<Index, Index, int>, std::deque<std::vector<std::byte>>> queues_;
   std::map<std::pair<Index, Index>, Index> bytes_;
   std::map<Index, bool> cut_;
+  std::map<Index, Index> num_sent_;
+  std::vector<Index> cut_at_ = std::vector<Index>(static_cast<std::size_t>(num_ranks_), -1);
   std::optional<std::tuple<Index, Index, int>> held_;
 };
 
