@@ -7,7 +7,10 @@ import pathlib
 import random
 import re
 import shutil
+import signal
 import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy
 import pytest
@@ -166,3 +169,31 @@ def test_training_has_the_bits_of_one_process(mpi, plugin, tmp_path):
     done = mpi.start(4, *train, "--steps", "30", "--resume", "--run", run, "--ranks", **plugin)
     assert done.returncode == 0, done.stderr
     assert contents(run) == expected
+
+
+def process_of(rank, word):
+    """The process of a rank, one of whose arguments is the word."""
+    variables = {f"{name}={rank}".encode() for name in ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK")}
+    for folder in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            arguments, environment = ((folder / name).read_bytes().split(b"\0") for name in ("cmdline", "environ"))
+        except OSError:  # it has ended
+            continue
+        if word.encode() in arguments and variables & set(environment):
+            return int(folder.name)
+    raise AssertionError(f"rank {rank} is not found")
+
+
+def test_training_ends_if_a_rank_stops(mpi, plugin, tmp_path):
+    """The rank stops at any moment of a step, most of which is the chain of gradients."""
+    run = str(tmp_path / "run")
+    with ThreadPoolExecutor(1) as pool:
+        training = pool.submit(mpi.start, 3, PROGRAM, "train", "--task", "induction", "--steps", "1000000", "--checkpoint-every", "5",
+                               "--evaluate", "8", "--run", run, "--ranks", "--timeout", "8", **plugin)
+        while not list((tmp_path / "run").glob("step-*")) and not training.done():
+            time.sleep(0.05)
+        assert not training.done(), training.result().stderr
+        os.kill(process_of(1, run), signal.SIGSTOP)
+        done = training.result()
+    assert done.returncode != 0
+    assert "rank 1 of 3 does not answer: it has been silent for 8 s" in done.stderr
