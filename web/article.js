@@ -33,7 +33,7 @@ function choosers(a) {
   const line = el("div", { class: "choosers" });
   if (attentions.length > 1) {
     line.append(el("p", { class: "chooser" }, el("span", { class: "chooser-name" }, "Attention "),
-      ...attentions.map((one) => el("button", { type: "button", "data-focus": `attention ${one.name}`, "aria-pressed": String(one === a), click: () => choose_attention(attentions.find((now) => now.name === one.name) ?? one) },
+      ...attentions.map((one) => el("button", { "data-focus": `attention ${one.name}`, "aria-pressed": String(one === a), click: () => choose_attention(attentions.find((now) => now.name === one.name) ?? one) },
         shown(one.symbol), el("span", { class: "own-name" }, ` ${shown(one.name)}`)))));
   }
   const outer = sentence ? { name: "Layer", count: sentence.layers, heads: sentence.heads }
@@ -42,12 +42,12 @@ function choosers(a) {
     const { heads } = outer;
     /** @param {string} name @param {number} count @param {number} chosen @param {(i: number) => number} head_of */
     const numbers = (name, count, chosen, head_of) => el("p", { class: "chooser" }, el("span", { class: "chooser-name" }, name),
-      ...Array.from({ length: count }, (_, i) => el("button", { type: "button", "data-focus": `${name} ${i}`, "aria-pressed": String(i === chosen), click: () => set({ head: head_of(i), open: "" }) }, String(i))));
+      ...Array.from({ length: count }, (_, i) => el("button", { "data-focus": `${name} ${i}`, "aria-pressed": String(i === chosen), click: () => set({ head: head_of(i), open: "" }) }, String(i))));
     line.append(numbers(outer.name, outer.count, Math.floor(state.head / heads), (i) => i * heads + state.head % heads),
       numbers("Head", heads, state.head % heads, (i) => state.head - state.head % heads + i));
   } else if (a.num_heads > 1) {
     line.append(el("p", { class: "chooser" }, el("span", { class: "chooser-name" }, "Head "),
-      ...Array.from({ length: a.num_heads }, (_, h) => el("button", { type: "button", "data-focus": `head ${h}`, "aria-pressed": String(h === state.head), click: () => set({ head: h, open: "" }) }, String(h)))));
+      ...Array.from({ length: a.num_heads }, (_, h) => el("button", { "data-focus": `head ${h}`, "aria-pressed": String(h === state.head), click: () => set({ head: h, open: "" }) }, String(h)))));
   }
   return line;
 }
@@ -61,11 +61,11 @@ function words(a) {
   }
   if (a.numbered) {
     return el("p", { class: "chooser numbers", "aria-label": "choose the query" }, el("span", { class: "chooser-name" }, "Query"), el("span", { class: "choices" },
-      ...a.kept_queries.map((i) => el("button", { type: "button", "data-focus": `word ${i}`, "aria-label": a.query_labels[i], "aria-pressed": String(i === state.query), click: () => set({ query: i, open: "" }) }, String(i)))));
+      ...a.kept_queries.map((i) => el("button", { "data-focus": `word ${i}`, "aria-label": a.query_labels[i], "aria-pressed": String(i === state.query), click: () => set({ query: i, open: "" }) }, String(i)))));
   }
   const line = el("p", { class: `sentence ${a.kept_queries.length > 24 ? "long" : ""}`, "aria-label": "choose the query" });
   for (const i of a.kept_queries) {
-    line.append(el("button", { type: "button", "data-focus": `word ${i}`, class: i === state.query ? "chosen" : null, "aria-pressed": String(i === state.query), click: () => set({ query: i, open: "" }) },
+    line.append(el("button", { "data-focus": `word ${i}`, class: i === state.query ? "chosen" : null, "aria-pressed": String(i === state.query), click: () => set({ query: i, open: "" }) },
       word(a.query_labels[i], i === state.query ? "query" : "")), " ");
   }
   return line;
@@ -178,7 +178,7 @@ function row_body(a) {
 /** What to do while results are covered. */
 function predicting() {
   return el("p", { class: "predicting" }, `Predict, then look: the result of “${stages[state.step]}” is covered, here and below. `,
-    el("button", { type: "button", "data-focus": "uncover", click: () => set({ covered: false }) }, "show"), " or ", el("kbd", {}, "h"));
+    el("button", { "data-focus": "uncover", click: () => set({ covered: false }) }, "show"), " or ", el("kbd", {}, "h"));
 }
 
 /** The steps that a step is computed from. @param {import("./explanation.js").Step | null} step @returns {Set<import("./explanation.js").Step>} */
@@ -265,9 +265,9 @@ function foot() {
     training ? el("p", { class: "keys" }, el("kbd", {}, "←"), " ", el("kbd", {}, "→"), " snapshots, or cells of the map in focus · ", el("kbd", {}, "space"), " plays · ", el("kbd", {}, "p"), " projector size") : null,
     without_row ? null : el("p", { class: "keys" }, el("kbd", {}, "←"), " ", el("kbd", {}, "→"), " steps, or cells of a table in focus · ", el("kbd", {}, "Enter"), " expands · ",
       el("kbd", {}, "h"), " covers results: predict, then look · ", el("kbd", {}, "p"), " projector size · ", el("kbd", {}, "Esc"), " collapses"),
-    el("p", { class: "switches" }, without_row ? null : el("button", { type: "button", "data-focus": "cover", "aria-pressed": String(state.covered), click: () => set({ covered: !state.covered }) }, state.covered ? "show results" : "cover results"),
-      el("button", { type: "button", "data-focus": "projector", "aria-pressed": String(root.hasAttribute("data-projector")), click: toggle_projector }, "projector size"),
-      ...["light", "dark"].map((theme) => el("button", { type: "button", "data-focus": theme, "aria-pressed": String(root.dataset.theme === theme), click: () => choose_theme(theme) }, theme))),
+    el("p", { class: "switches" }, without_row ? null : el("button", { "data-focus": "cover", "aria-pressed": String(state.covered), click: () => set({ covered: !state.covered }) }, state.covered ? "show results" : "cover results"),
+      el("button", { "data-focus": "projector", "aria-pressed": String(root.hasAttribute("data-projector")), click: toggle_projector }, "projector size"),
+      ...["light", "dark"].map((theme) => el("button", { "data-focus": theme, "aria-pressed": String(root.dataset.theme === theme), click: () => choose_theme(theme) }, theme))),
     a === undefined || state.covered ? null : folded("table", "The row as a table, with every digit", () => el("div", { class: "scroll", tabindex: 0 }, data_table(a, state))),
     state.covered ? null : folded("json", arrays ? "The row as JSON" : "The data as JSON", () => el("pre", { tabindex: 0, "aria-label": "the data as JSON" },
       arrays ? arrays.row_json(state.head, state.query) : data_text ?? data_of(inspected_alone ? "inspection" : "explanation"))),

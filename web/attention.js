@@ -297,6 +297,11 @@ export function attentions_of(e) {
     stored_rows(s.result) > 0 && stored_columns(s.result) > 0).map((s) => attention_of(e, s));
 }
 
+/** The last column of a row: its weights. @param {Attention} a */
+export function weight_column(a) {
+  return a.columns[a.columns.length - 1];
+}
+
 /**
  * The weights of one row, 0 where hidden.
  * @param {Attention} a
@@ -304,7 +309,7 @@ export function attentions_of(e) {
  * @param {number} query
  */
 export function weights_of(a, head, query) {
-  const weight = a.columns[a.columns.length - 1];
+  const weight = weight_column(a);
   return Float64Array.from({ length: a.num_keys }, (_, j) => weight.at(head, query, j));
 }
 

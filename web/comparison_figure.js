@@ -171,10 +171,10 @@ function choosers_of(data, numbers, state, set) {
       ...numbers.pairs.map((pair, i) => el("option", { value: i, selected: i === state.pair }, pair.sentences.join(" and "))));
     line.append(select);
   } else if (numbers.pairs.length > 1) {
-    line.append(...numbers.pairs.map((pair, i) => el("button", { type: "button", "data-focus": `pair ${i}`, "aria-pressed": String(i === state.pair), click: () => set({ pair: i }) }, pair.sentences.join(" and "))));
+    line.append(...numbers.pairs.map((pair, i) => el("button", { "data-focus": `pair ${i}`, "aria-pressed": String(i === state.pair), click: () => set({ pair: i }) }, pair.sentences.join(" and "))));
   }
   if (data.hidden) {
-    line.append(el("button", { type: "button", class: "hide-switch", "data-focus": "hide", "aria-pressed": String(state.without), click: () => set({ without: !state.without }) },
+    line.append(el("button", { class: "hide-switch", "data-focus": "hide", "aria-pressed": String(state.without), click: () => set({ without: !state.without }) },
       `${state.without ? "show" : "hide"} ${data.hidden.words.map((/** @type {string} */ w) => `“${shown(w)}”`).join(", ")}`));
   }
   return line;

@@ -36,7 +36,8 @@ function fill(element, attributes, children) {
 }
 
 /**
- * An HTML element. A function becomes the listener of the event of its name; null and false are left out.
+ * An HTML element. A function becomes the listener of the event of its name; null and false are left out. A button is
+ * one that submits nothing.
  * @template {keyof HTMLElementTagNameMap} Name
  * @param {Name} name
  * @param {Record<string, string | number | boolean | null | undefined | ((event: any) => void)>} [attributes]
@@ -45,6 +46,7 @@ function fill(element, attributes, children) {
  */
 export function el(name, attributes = {}, ...children) {
   const element = document.createElement(name);
+  if (element instanceof HTMLButtonElement) element.type = "button";
   fill(element, attributes, children);
   return element;
 }
@@ -61,6 +63,11 @@ export function svg(name, attributes = {}, ...children) {
   const element = document.createElementNS("http://www.w3.org/2000/svg", name);
   fill(element, attributes, children);
   return element;
+}
+
+/** The channels of a computed colour. @param {string} text "rgb(12, 34, 56)" */
+export function channels_of(text) {
+  return (text.match(/[\d.]+/g) ?? []).map(Number);
 }
 
 /**

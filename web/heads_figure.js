@@ -4,7 +4,7 @@
 // which is shown below each map with its words. Choosing a map shows its head in the figures above.
 // Read next: sentence.js.
 import { styled_number, two_decimals } from "./numbers.js";
-import { el, shown, spoken } from "./elements.js";
+import { channels_of, el, shown, spoken } from "./elements.js";
 
 /** @typedef {import("./sentence.js").Sentence} Sentence */
 /** @typedef {import("./state.js").State} State */
@@ -141,7 +141,7 @@ export function heads_figure(s, state, set) {
   const grid = sort === "layer" && state.filter === "all";
   const name = shown(s.words[state.query].text);
   /** @param {"sort" | "filter"} what @param {string} value @param {string} text */
-  const control = (what, value, text) => el("button", { type: "button", "data-focus": `${what} ${value}`, "aria-pressed": String((what === "sort" ? sort : state.filter) === value), click: () => set({ [what]: value }) }, text);
+  const control = (what, value, text) => el("button", { "data-focus": `${what} ${value}`, "aria-pressed": String((what === "sort" ? sort : state.filter) === value), click: () => set({ [what]: value }) }, text);
   const controls = el("p", { class: "chooser heads-chooser" }, el("span", {}, "order"), salience ? control("sort", "salience", "by salience") : null,
     control("sort", "attended", `by the largest weight of “${name}”`), control("sort", "layer", "by layer and head"),
     el("span", {}, "show"), control("filter", "all", `all ${count}`), control("filter", "clear", `where one ${s.noun} gets ${styled_number(clear, two_decimals)} or more`));
@@ -164,13 +164,13 @@ export function heads_figure(s, state, set) {
     const number = styled_number(value, two_decimals);
     const largest = el("span", { class: "largest" }, sort !== "layer" ? number : known ? styled_number(known.largest, two_decimals) : "");
     const means = sort === "salience" ? `${text_of(word)} → ${text_of(target)}, salience ${number}` : `${text_of(word)} → ${text_of(target)}, weight ${number}`;
-    figure.append(el("button", { type: "button", "data-focus": `map ${layer} ${h}`, "aria-pressed": String(head === state.head),
+    figure.append(el("button", { "data-focus": `map ${layer} ${h}`, "aria-pressed": String(head === state.head),
       title: `L${layer}H${h}: ${means}`, click: () => set({ head, open: "" }) },
     canvas, el("span", { class: "head-name" }, grid ? spoken(`L${layer}H${h} `) : `L${layer}H${h} `, largest),
     sort === "layer" ? null : el("span", { class: "head-pair" }, el("bdi", {}, sort === "salience" && !one_query(salience) ? `${text_of(word)} → ${text_of(target)}` : `→ ${text_of(target)}`))));
     if (!known) later.push(() => {
       const style = getComputedStyle(figure);
-      const colours = [style.backgroundColor, style.borderTopColor].map((text) => (text.match(/[\d.]+/g) ?? []).map(Number));
+      const colours = [style.backgroundColor, style.borderTopColor].map(channels_of);
       const most = paint(s, head, canvas, colours);
       if (sort === "layer") largest.textContent = styled_number(most, two_decimals);
       painted.maps.set(head, { canvas, largest: most });

@@ -7,7 +7,7 @@
 //
 // Read next: src/explain/arrays/inspection_html.cpp, docs/guide/inspection.md.
 import { styled_number } from "./numbers.js";
-import { el, shown } from "./elements.js";
+import { channels_of, el, shown } from "./elements.js";
 import { decoded } from "./sentence.js";
 
 /** @typedef {import("./state.js").State} State */
@@ -105,7 +105,7 @@ export function inspection_figure(s, state, set) {
     const below = strip.getContext("2d");
     if (!drawing || !below) return;
     const style = getComputedStyle(canvas);
-    const [full, back, line, frame] = [style.color, style.backgroundColor, style.borderTopColor, style.outlineColor].map((text) => (text.match(/[\d.]+/g) ?? []).map(Number));
+    const [full, back, line, frame] = [style.color, style.backgroundColor, style.borderTopColor, style.outlineColor].map(channels_of);
     const height = canvas.height / rows;
     const small = el("canvas", { width: columns, height: rows });
     const pixels = small.getContext("2d")?.createImageData(columns, rows);
@@ -158,7 +158,7 @@ export function inspection_figure(s, state, set) {
   const legend = el("p", { class: "legend" }, el("span", { class: "end" }, chosen.linear || largest === 0 ? "0" : `${low} or less`), el("span", { class: "ramp", "aria-hidden": "true" }),
     el("span", { class: "end" }, small_number(largest)), el("span", {}, chosen.linear ? "linear" : "logarithmic"),
     el("span", { class: "hatch-key" }, el("i", { class: "hatched" }), " no weight"),
-    el("button", { type: "button", "data-focus": "map scale", "aria-pressed": String(chosen.linear), click: () => {
+    el("button", { "data-focus": "map scale", "aria-pressed": String(chosen.linear), click: () => {
       chosen.linear = !chosen.linear;
       set({});
     } }, chosen.linear ? "logarithmic colours" : "linear colours"));
@@ -184,7 +184,7 @@ function inspected_table(s, state, set) {
   return el("table", { class: "inspected-heads" }, el("caption", {}, "All heads: shares and means over their queries. Choose one to see its map."),
     el("thead", {}, el("tr", {}, column("head"), ...s.tracked_keys.map((key) => column(`key ${key}`)), column("entropy"), column("largest"), column("distance"), column("heavy hitters and their shares"))),
     el("tbody", {}, ...s.heads.map((one, n) => el("tr", { class: n === state.head ? "chosen" : null },
-      el("th", { scope: "row" }, el("button", { type: "button", "data-focus": `inspected ${n}`, "aria-pressed": String(n === state.head), "aria-label": head_name(one, s.batches), click: () => set({ head: n, open: "" }) },
+      el("th", { scope: "row" }, el("button", { "data-focus": `inspected ${n}`, "aria-pressed": String(n === state.head), "aria-label": head_name(one, s.batches), click: () => set({ head: n, open: "" }) },
         shown(s.batches ? `${one.batch}, ${one.head}` : String(one.head)))),
       ...one.tracked_shares.map((x) => fixed(x, 4)), fixed(one.entropy, 2), fixed(one.largest_weight, 4), fixed(one.mean_distance, 1),
       el("td", { class: "hitters" }, one.heavy_hitters.map((key, i) => `${key}:\u00a0${small_number(one.share[i])}`).join(" · "))))));

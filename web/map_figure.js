@@ -5,8 +5,8 @@
 // very many they are painted. The row of the other figures is framed; choosing a cell chooses its query.
 // Read next: attention.js.
 import { styled_number } from "./numbers.js";
-import { el, shown, word } from "./elements.js";
-import { weights_of } from "./attention.js";
+import { channels_of, el, shown, word } from "./elements.js";
+import { weight_column, weights_of } from "./attention.js";
 import { number_text } from "./row_figure.js";
 import { make_grid } from "./grid.js";
 
@@ -49,12 +49,12 @@ export function map_figure(a, state, set) {
   const figure = el("div", { class: "map-figure" });
   const small = Math.max(a.kept_queries.length, a.num_keys) <= most_in_table;
   figure.append(small ? map_table(a, state, set, rows, end) : painted_map(a, state, set, rows, end));
-  const weight_style = a.columns[a.columns.length - 1].style;
+  const weight_style = weight_column(a).style;
   const any_hidden = a.kept_queries.some((i, n) => rows[n].some((x, j) => x === 0 && a.hidden(state.head, i, j)));
   figure.append(el("p", { class: "legend" }, el("span", { class: "end" }, "0"), el("span", { class: "ramp", "aria-hidden": "true" }),
     el("span", { class: "end" }, styled_number(end, end === 1 ? { digits: 0, scientific: false } : weight_style)),
     any_hidden ? el("span", { class: "hatch-key" }, el("i", { class: "hatched" }), " hidden") : null,
-    el("button", { type: "button", "data-focus": "scale", "aria-pressed": String(state.own_scale), click: () => set({ own_scale: !state.own_scale }) },
+    el("button", { "data-focus": "scale", "aria-pressed": String(state.own_scale), click: () => set({ own_scale: !state.own_scale }) },
       state.own_scale ? "scale of 0 to 1" : "scale to its own maximum")));
   return figure;
 }
@@ -69,7 +69,7 @@ export function map_figure(a, state, set) {
 function map_table(a, state, set, rows, end) {
   const { head, query } = state;
   const with_numbers = Math.max(rows.length, a.num_keys) <= most_with_numbers;
-  const weight_style = a.columns[a.columns.length - 1].style;
+  const weight_style = weight_column(a).style;
   const short_style = { digits: Math.min(weight_style.digits, 4), scientific: weight_style.scientific };
   const queries = a.kept_queries;
   const keys = Array.from({ length: a.num_keys }, (_, j) => j);
@@ -179,7 +179,7 @@ function painted_map(a, state, set, rows, end) {
     const context = canvas.getContext("2d");
     if (!context) return;
     const style = getComputedStyle(canvas);
-    const [ink, back] = [style.color, style.backgroundColor].map((text) => (text.match(/[\d.]+/g) ?? []).map(Number));
+    const [ink, back] = [style.color, style.backgroundColor].map(channels_of);
     // The largest weight of each block; negative if all its keys are hidden.
     const largest = new Float64Array(horizontal.cells * vertical.cells).fill(-1);
     for (let n = 0; n < rows.length; ++n) {
@@ -229,7 +229,7 @@ function painted_map(a, state, set, rows, end) {
   };
   canvas.addEventListener("pointermove", (event) => {
     const [n, j] = cell_under(event);
-    const style = a.columns[a.columns.length - 1].style;
+    const style = weight_column(a).style;
     canvas.title = readout.textContent = `${shown(a.query_labels[a.kept_queries[n]])} → ${shown(a.key_labels[j])}: ${a.hidden(state.head, a.kept_queries[n], j) ? "hidden" : styled_number(rows[n][j], style)}`;
   });
   canvas.addEventListener("click", (event) => set({ query: a.kept_queries[cell_under(/** @type {PointerEvent} */ (event))[0]], open: "" }));

@@ -5,7 +5,7 @@
 // Read next: derivation_figure.js.
 import { styled_number } from "./numbers.js";
 import { el, shown, spoken, word } from "./elements.js";
-import { stage_index, weights_of } from "./attention.js";
+import { stage_index, weight_column, weights_of } from "./attention.js";
 import { range_of, strip, derivation_view } from "./derivation_figure.js";
 import { number_text } from "./row_figure.js";
 import { make_grid } from "./grid.js";
@@ -36,7 +36,7 @@ export function mix_figure(a, state, set) {
   const range = range_of([...values, context]);
   const { covered } = state;
   const width = Math.min(500, Math.max(220, mix.width * 62));
-  const weight_style = a.columns[a.columns.length - 1].style;
+  const weight_style = weight_column(a).style;
   const name = a.query_labels[query];
 
   const body = el("tbody");

@@ -5,7 +5,7 @@
 // Read next: derivation_figure.js, grid.js.
 import { printed_units, styled_number, two_decimals, units_text } from "./numbers.js";
 import { el, formula, quoted, shown, spoken, word } from "./elements.js";
-import { finding_of, first_stage, stage_index, stages, weights_of } from "./attention.js";
+import { finding_of, first_stage, stage_index, stages, weight_column, weights_of } from "./attention.js";
 import { range_of, strip, derivation_view } from "./derivation_figure.js";
 import { make_grid } from "./grid.js";
 
@@ -78,14 +78,14 @@ export function step_marks(a, state, set) {
     if (i < first) continue;
     const absent = i === stage_index.mix ? a.mix === null : i === stage_index.scale && !a.columns.some((c) => c.stage === i);
     marks.append(el("li", { class: i <= state.step ? "reached" : null },
-      el("button", { type: "button", "data-focus": `mark ${i}`, "aria-current": i === state.step ? "step" : null,
+      el("button", { "data-focus": `mark ${i}`, "aria-current": i === state.step ? "step" : null,
         class: absent ? "absent" : null, title: absent ? "not in this computation" : null, click: () => set({ step: i, open: "" }) }, name)));
   }
   const last = stages.length - 1;
   return el("nav", { class: "stepper", "aria-label": "steps of the row" }, marks,
     el("span", { class: "turn" },
-      el("button", { type: "button", "data-focus": "back", disabled: state.step === first, click: () => set({ step: state.step - 1, open: "" }) }, "‹ back"),
-      el("button", { type: "button", "data-focus": "next", click: () => set({ step: state.step === last ? first : state.step + 1, open: "" }) },
+      el("button", { "data-focus": "back", disabled: state.step === first, click: () => set({ step: state.step - 1, open: "" }) }, "‹ back"),
+      el("button", { "data-focus": "next", click: () => set({ step: state.step === last ? first : state.step + 1, open: "" }) },
         state.step === last ? "from the start ›" : "next ›")));
 }
 
@@ -275,7 +275,7 @@ function keys_before(a, head, query, key) {
  * @param {State} state
  */
 export function row_caption(a, state) {
-  const weight = a.columns[a.columns.length - 1];
+  const weight = weight_column(a);
   if (state.step < stage_index.softmax || (state.covered && state.step === stage_index.softmax)) return null;
   const weights = weights_of(a, state.head, state.query);
   const sink = a.sink?.(state.head, state.query)?.weight ?? 0;

@@ -13,6 +13,7 @@
 // Read next: sentence.js.
 import { styled_number } from "./numbers.js";
 import { el, shown, svg, word } from "./elements.js";
+import { weight_column } from "./attention.js";
 
 /** @typedef {import("./attention.js").Attention} Attention */
 /** @typedef {import("./state.js").State} State */
@@ -39,10 +40,10 @@ export function sentence_figure(a, weights, state, set) {
     bar.style.setProperty("--share", String(reached ? weights[i] : 0));
     const later = a.later?.(state.query, i) ?? false;
     const hidden = !later && a.hidden(state.head, state.query, i);
-    line.append(el("button", { type: "button", "data-focus": `word ${i}`, class: `${special ? "special" : ""} ${i === state.query ? "chosen" : ""}`.trim() || null,
+    line.append(el("button", { "data-focus": `word ${i}`, class: `${special ? "special" : ""} ${i === state.query ? "chosen" : ""}`.trim() || null,
       "aria-pressed": String(i === state.query), "data-word": i, click: () => set({ query: i, open: "" }) },
     numbered_word(a.key_labels[i], i === state.query ? "query" : ""), bar,
-    el("span", { class: "share" }, !reached || later || (many && !hidden && weights[i] < 0.005) ? "" : hidden ? "hidden" : styled_number(weights[i], a.columns[a.columns.length - 1].style))));
+    el("span", { class: "share" }, !reached || later || (many && !hidden && weights[i] < 0.005) ? "" : hidden ? "hidden" : styled_number(weights[i], weight_column(a).style))));
   }
   const lines = svg("svg", { class: "lines", "aria-hidden": "true" });
   line.append(lines);
@@ -64,9 +65,9 @@ export function special_switch(a, weights, state, set) {
   if (!a.special?.some(Boolean)) return null;
   const taken = weights.reduce((sum, w, i) => sum + (a.special?.[i] ? w : 0), 0);
   return el("p", { class: "marks-switch" },
-    el("button", { type: "button", "data-focus": "special", "aria-pressed": String(state.no_special), click: (/** @type {any} */ event) => set({ no_special: event.currentTarget.ariaPressed !== "true" }) },
+    el("button", { "data-focus": "special", "aria-pressed": String(state.no_special), click: (/** @type {any} */ event) => set({ no_special: event.currentTarget.ariaPressed !== "true" }) },
       state.no_special ? "show special tokens" : "hide special tokens"),
-    state.no_special && !state.covered ? ` ${a.key_labels.filter((_, i) => a.special?.[i]).map(shown).join(" and ")} receive ${styled_number(taken, a.columns[a.columns.length - 1].style)}` : null);
+    state.no_special && !state.covered ? ` ${a.key_labels.filter((_, i) => a.special?.[i]).map(shown).join(" and ")} receive ${styled_number(taken, weight_column(a).style)}` : null);
 }
 
 /**

@@ -165,7 +165,7 @@ export function event_list(t, set) {
   }
   return el("ol", { class: "events", "aria-label": "events" }, ...t.events.map((event, i) => {
     const at = event.text.indexOf(":");
-    return el("li", {}, el("button", { type: "button", "data-focus": `event ${i}`, click: () => set({ snapshot: kept_at_step(t, event.step), head: head_of_event(t, event) }) },
+    return el("li", {}, el("button", { "data-focus": `event ${i}`, click: () => set({ snapshot: kept_at_step(t, event.step), head: head_of_event(t, event) }) },
       el("span", { class: "event-step" }, `▲ ${shown(event.text.slice(0, at))}`), shown(event.text.slice(at)).replaceAll(" %", "\u00a0%")));
   }));
 }

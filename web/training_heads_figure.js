@@ -7,7 +7,7 @@
 //
 // Read next: training.js, training_page.js.
 import { styled_number, two_decimals } from "./numbers.js";
-import { el, shown } from "./elements.js";
+import { channels_of, el, shown } from "./elements.js";
 import { hatching_of } from "./map_figure.js";
 import { compared_score, head_label, token_label } from "./training.js";
 
@@ -32,7 +32,7 @@ const cell_chosen = { row: -1, key: -1 };
 /** The pixel of each byte. @param {Element} element with the colours of the scale */
 function pixels_of(element) {
   const style = getComputedStyle(element);
-  const [ink, paper] = [style.color, style.backgroundColor].map((text) => (text.match(/[\d.]+/g) ?? []).map(Number));
+  const [ink, paper] = [style.color, style.backgroundColor].map(channels_of);
   const bytes = new Uint8ClampedArray(4 * 256);
   for (let byte = 0; byte < 256; ++byte) {
     for (let c = 0; c < 3; ++c) bytes[4 * byte + c] = paper[c] + (ink[c] - paper[c]) * Math.sqrt(byte / 255);
@@ -77,7 +77,7 @@ export function small_maps(t, set) {
     const canvas = el("canvas", { width: side, height: side, "aria-hidden": "true" });
     const number = el("span", { class: "largest" });
     const habit = el("span", { class: "head-pair" });
-    const button = el("button", { type: "button", "data-focus": `training map ${head}`, click: () => set({ head }) }, canvas,
+    const button = el("button", { "data-focus": `training map ${head}`, click: () => set({ head }) }, canvas,
       el("span", { class: "head-name" }, `H${head % t.heads} `, number), habit);
     if (head % t.heads === 0) figure.append(el("span", { class: "layer" }, `layer ${head / t.heads}`));
     figure.append(button);

@@ -55,7 +55,7 @@ export function training_key(t, state, event) {
 function slider_bar(t, current, set) {
   const last = t.kept.length - 1;
   const slider = el("input", { type: "range", min: 0, max: last, step: 1, "data-focus": "slider", "aria-label": "snapshot", input: () => set({ snapshot: Number(slider.value) }) });
-  const play = el("button", { type: "button", class: "play", "data-focus": "play", click: () => toggle_playing(t, current, set) });
+  const play = el("button", { class: "play", "data-focus": "play", click: () => toggle_playing(t, current, set) });
   const readout = el("p", { class: "slider-readout" });
   // Positions of the thumb's middle: it does not leave the track.
   const place = (/** @type {HTMLElement} */ element, /** @type {number} */ at) => element.style.setProperty("--at", String(last === 0 ? 0 : at / last));
@@ -96,7 +96,7 @@ function head_scores_table(t, set) {
     const cells = columns.map(([name]) => el("td", { class: wide_only(name) }));
     const without = el("td", {});
     const bar = el("div", { class: "bar-fill" });
-    const button = el("button", { type: "button", "data-focus": `head row ${head}`, "aria-label": `layer ${Math.floor(head / t.heads)}, head ${head % t.heads}`, click: () => set({ head }) }, head_label(t, head));
+    const button = el("button", { "data-focus": `head row ${head}`, "aria-label": `layer ${Math.floor(head / t.heads)}, head ${head % t.heads}`, click: () => set({ head }) }, head_label(t, head));
     const row = el("tr", {}, el("th", { scope: "row" }, button), ...cells, without, el("td", { class: "bar", "aria-hidden": "true" }, bar));
     return { row, button, cells, without, bar };
   });

@@ -8,7 +8,8 @@
 //
 // Read next: document.js, inputs.js.
 import { el, shown } from "../elements.js";
-import { decimals_of, parse_typed, stepped } from "./inputs.js";
+import { root } from "../subject.js";
+import { decimals_of, parse_typed, stepped, typed_text } from "./inputs.js";
 
 /** @typedef {import("./inputs.js").Place} Place */
 
@@ -29,11 +30,6 @@ const pixels_of_drag = 4;
 function place_of(cell) {
   const found = /^(\d+) (\d+) (\d+) (.+)$/s.exec(cell.getAttribute("data-given") ?? "");
   return found ? { head: Number(found[1]), row: Number(found[2]), column: Number(found[3]), name: found[4] } : null;
-}
-
-/** A number as text that reads back the same. @param {number} x */
-function typed_text(x) {
-  return Number.isNaN(x) ? "nan" : Number.isFinite(x) ? String(x) : x > 0 ? "inf" : "-inf";
 }
 
 /**
@@ -211,14 +207,14 @@ export function listen_to_cells(current) {
     if (!drag) return;
     const across = event.clientX - drag.begun;
     if (!drag.moved && Math.abs(across) < pixels_of_drag) return;
-    if (!drag.moved) document.documentElement.classList.add("dragging");
+    if (!drag.moved) root.classList.add("dragging");
     drag.moved = true;
     if (!Number.isFinite(drag.x)) return;
     const x = stepped(drag.x, Math.round(across / pixels_of_step) * (event.shiftKey ? 10 : 1), decimals_at(drag.place, drag.x));
     if (!Object.is(x, current()?.number(drag.place))) current()?.edit(drag.place, x);
   });
   const end = () => {
-    document.documentElement.classList.remove("dragging");
+    root.classList.remove("dragging");
     drag = null;
   };
   window.addEventListener("pointercancel", end);

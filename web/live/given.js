@@ -16,8 +16,8 @@ const most_heads_given = 4;
 /** Buttons that save something in each format, behind one button. @param {string} what for data-save @param {string} label */
 export function save_buttons(what, label) {
   const choice = el("span", { class: "formats", hidden: true }, ...["csv", "npy", "json"].map((format) =>
-    el("button", { type: "button", "data-save": `${format} ${what}`, "aria-label": `save ${label} as ${format.toUpperCase()}` }, format)));
-  const button = el("button", { type: "button", class: "save", "data-focus": `save ${what}`, "aria-expanded": "false", "aria-label": `save ${label}`, click: () => {
+    el("button", { "data-save": `${format} ${what}`, "aria-label": `save ${label} as ${format.toUpperCase()}` }, format)));
+  const button = el("button", { class: "save", "data-focus": `save ${what}`, "aria-expanded": "false", "aria-label": `save ${label}`, click: () => {
     choice.hidden = !choice.hidden;
     button.setAttribute("aria-expanded", String(!choice.hidden));
   } }, "save");
@@ -50,8 +50,8 @@ export function given_tables(input, state, actions) {
     const title = actions.is_own ? el("input", { type: "text", class: "matrix-name", list: "matrix-names", "data-focus": `name ${name}`, "aria-label": `name of ${shown(name)}`, value: name, maxlength: 64, size: Math.max(name.length, 3),
       autocomplete: "off", spellcheck: "false", change: (/** @type {Event} */ event) => actions.rename(name, /** @type {HTMLInputElement} */ (event.target).value.trim()) }) : el("i", {}, shown(name));
     return el("figure", { class: "given-matrix" }, el("figcaption", {}, title, " ", el("span", { class: "shape" }, `${has_heads ? `${heads} × ` : ""}${rows} × ${columns}`), " ", save_buttons(`matrix ${name}`, shown(name)),
-      ...(actions.is_own ? [el("button", { type: "button", "data-focus": `transpose ${name}`, "aria-label": `transpose ${shown(name)}`, click: () => actions.transpose(name) }, "transpose"), " ",
-        el("button", { type: "button", "data-focus": `remove ${name}`, "aria-label": `remove ${shown(name)}`, click: () => actions.remove(name) }, "remove")] : [])), ...tables,
+      ...(actions.is_own ? [el("button", { "data-focus": `transpose ${name}`, "aria-label": `transpose ${shown(name)}`, click: () => actions.transpose(name) }, "transpose"), " ",
+        el("button", { "data-focus": `remove ${name}`, "aria-label": `remove ${shown(name)}`, click: () => actions.remove(name) }, "remove")] : [])), ...tables,
       heads > most_heads_given ? el("p", { class: "caption" }, `${most_heads_given} of ${heads} heads.`) : null);
   }));
 }

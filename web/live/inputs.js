@@ -110,6 +110,11 @@ export function parse_typed(typed) {
   return { x, decimals: Math.min(12, Math.max(0, decimals)) };
 }
 
+/** A number as text that reads back the same. @param {number} x */
+export function typed_text(x) {
+  return String(input_number(x));
+}
+
 /** The decimals of a number as it would be typed. @param {number} x */
 export function decimals_of(x) {
   const parsed = parse_typed(String(x));

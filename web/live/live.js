@@ -11,7 +11,7 @@
 import { el, shown } from "../elements.js";
 import { address_of, read_address } from "../state.js";
 import { weights_of } from "../attention.js";
-import { current, hooks, set } from "../subject.js";
+import { current, hooks, root, set } from "../subject.js";
 import { draw, hold, show } from "../page.js";
 import { addresses, static_hooks, views_line } from "./views.js";
 import { about, model_answers } from "./model.js";
@@ -136,7 +136,7 @@ export function open_sentence() {
     const hidden = wanted.hidden.includes(word);
     const label = `${hidden ? "show" : "hide"} ${shown(sentence?.labels[word] ?? "")} (x)`;
     const old = head.querySelector(".hide-key");
-    const button = el("button", { type: "button", class: "hide-key", "data-own": true, tabindex: -1, title: label, "aria-label": label, "data-hide": word, click: () => toggle(word) }, hidden ? "show" : "hide");
+    const button = el("button", { class: "hide-key", "data-own": true, tabindex: -1, title: label, "aria-label": label, "data-hide": word, click: () => toggle(word) }, hidden ? "show" : "hide");
     if (!old || !patch(old, button)) head.append(button);
   }
 
@@ -309,7 +309,6 @@ export function open_sentence() {
     ask();
   });
 
-  const root = document.documentElement;
   function opened() {
     ready = true;
     line.open();

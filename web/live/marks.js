@@ -5,6 +5,7 @@
 //
 // Read next: document.js.
 import { styled_number } from "../numbers.js";
+import { weight_column } from "../attention.js";
 import { index_of, is_hidden, number_at } from "../explanation.js";
 
 /** @typedef {import("../explanation.js").Explanation} Explanation */
@@ -35,8 +36,8 @@ export function lesson_number(id, now, own, chosen) {
   if (of_map) {
     const [query, key] = [Number(of_map[1]), Number(of_map[2])];
     if (query >= old.num_queries || key >= old.num_keys) return null;
-    const column = a.columns[a.columns.length - 1];
-    const text = (/** @type {Attention} */ of) => of.hidden(chosen.head, query, key) ? "hidden" : styled_number(of.columns[of.columns.length - 1].at(chosen.head, query, key), column.style);
+    const column = weight_column(a);
+    const text = (/** @type {Attention} */ of) => of.hidden(chosen.head, query, key) ? "hidden" : styled_number(weight_column(of).at(chosen.head, query, key), column.style);
     return { was: text(old), is: text(a) };
   }
   const of_row = /^row (\d+) (.+)$/s.exec(id);

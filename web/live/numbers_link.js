@@ -6,7 +6,7 @@
 //     #matrices=%7B%22Q%22%3A…&causal=top_left&…
 //
 // Read next: numbers_view.js, ../state.js.
-import { matrix_names, parse_typed } from "./inputs.js";
+import { matrix_names, parse_typed, typed_text } from "./inputs.js";
 import { setting_of, switches, wrong_setting } from "./switches.js";
 
 /** @typedef {import("./inputs.js").Place} Place */
@@ -26,7 +26,7 @@ export function numbers_address(address, { lesson, base, edits, switches: chosen
     const text = JSON.stringify(base);
     parts.set("matrices", text.length <= most_in_address ? text : "");
   }
-  for (const { place, x } of edits) parts.append("cell", `${place.name},${place.head},${place.row},${place.column},${Object.is(x, -0) ? "-0" : Number.isNaN(x) ? "nan" : Number.isFinite(x) ? x : x > 0 ? "inf" : "-inf"}`);
+  for (const { place, x } of edits) parts.append("cell", `${place.name},${place.head},${place.row},${place.column},${Object.is(x, -0) ? "-0" : typed_text(x)}`);
   for (const [key, value] of Object.entries(chosen)) parts.set(key, value);
   return `#${parts}${address.length > 1 ? `&${address.slice(1)}` : ""}`;
 }

@@ -12,7 +12,7 @@ import { el, shown } from "../elements.js";
 import { attentions_of, finding_of } from "../attention.js";
 import { read_explanation } from "../explanation.js";
 import { address_of, read_address } from "../state.js";
-import { current, hooks } from "../subject.js";
+import { current, hooks, root } from "../subject.js";
 import { draw, is_drawing, show } from "../page.js";
 import { open_answers } from "./answers.js";
 import { copy_of, matrix_names, number_in, seeds_of, set_number } from "./inputs.js";
@@ -120,7 +120,7 @@ export function open_numbers(has_sentence) {
     of.drawn = input;
     of.stale = false;
     good = made;
-    document.documentElement.classList.remove("stale");
+    root.classList.remove("stale");
     if (first) show(answer, { attention: undefined, head: undefined, query: undefined, step: 0, open: "", ...read_address(location.hash) }, false);
     else steps.renew(() => show(answer, {}, true, true));
     clearTimeout(resting);
@@ -131,7 +131,7 @@ export function open_numbers(has_sentence) {
   /** Own matrices that cannot be computed yet. @param {Numbers} of @param {any} input */
   function incomplete(of, input) {
     of.stale = of.drawn !== null;
-    document.documentElement.classList.toggle("stale", of.stale);
+    root.classList.toggle("stale", of.stale);
     if (!of.stale) of.drawn = null;
     draw();
     record();
@@ -227,9 +227,9 @@ export function open_numbers(has_sentence) {
     const count = of.edits.size + Object.keys(of.chosen).length;
     const texts = [of.edits.size > 0 ? `${of.edits.size} ${of.edits.size === 1 ? "number" : "numbers"} changed` : "", count > of.edits.size ? `${count - of.edits.size} ${count - of.edits.size === 1 ? "setting" : "settings"} changed` : ""].filter((text) => text !== "");
     changes.replaceChildren(...(of.lesson === "" ? [] : count === 0 ? ["Click a given number to change it, or drag it to the side. Every later step follows."]
-      : [`${texts.join(", ")}. `, el("button", { type: "button", class: "reset", "data-focus": "reset", click: reset }, "back to the document"), " The document’s sentences are about its own numbers."]));
+      : [`${texts.join(", ")}. `, el("button", { class: "reset", "data-focus": "reset", click: reset }, "back to the document"), " The document’s sentences are about its own numbers."]));
     const file = of.lesson === "" ? "matrices" : of.lesson;
-    terminal.replaceChildren("In a terminal: ", el("code", {}, shown(command_of(of))), " ", of.lesson === "" || of.edits.size > 0 ? el("button", { type: "button", "data-focus": "save input", "data-save": "json input" }, `save ${file}.json`) : "");
+    terminal.replaceChildren("In a terminal: ", el("code", {}, shown(command_of(of))), " ", of.lesson === "" || of.edits.size > 0 ? el("button", { "data-focus": "save input", "data-save": "json input" }, `save ${file}.json`) : "");
     mark_settings(settings, of.chosen);
   }
 
@@ -358,7 +358,7 @@ export function open_numbers(has_sentence) {
       Object.assign(hooks, static_hooks, own_hooks, { navigates: hooks.navigates });
       active = true;
       right();
-      document.documentElement.classList.remove("stale");
+      root.classList.remove("stale");
       if (view === "matrices") return open_matrices();
       if (view === "lessons") {
         now = null;
@@ -384,7 +384,7 @@ export function open_numbers(has_sentence) {
       clearTimeout(resting);
       right();
       cells.forget();
-      document.documentElement.classList.remove("stale");
+      root.classList.remove("stale");
       ++turn;
       opening = "";
       now = null;

@@ -90,10 +90,10 @@ export function own_panel({ wrong, right, read_file, add, replace, tokens: set_t
     el("p", { class: "citation" }, "Nothing leaves this computer: the library reads and computes here, in the page."),
     el("datalist", { id: "matrix-names" }, ...["X", "W_query", "W_key", "W_value", "W_output", "Q", "K", "V"].map((value) => el("option", { value }))),
     text,
-    el("p", { class: "own-line" }, el("label", {}, "name ", name), " ", el("button", { type: "button", class: "action", "data-focus": "add", click: take_text }, "add this matrix"), " ",
-      el("button", { type: "button", class: "action", "data-focus": "open files", click: () => files.click() }, "open files"), files, " ",
+    el("p", { class: "own-line" }, el("label", {}, "name ", name), " ", el("button", { class: "action", "data-focus": "add", click: take_text }, "add this matrix"), " ",
+      el("button", { class: "action", "data-focus": "open files", click: () => files.click() }, "open files"), files, " ",
       el("label", { for: "own-words" }, "words "), words, " ",
-      el("button", { type: "button", class: "action", "data-focus": "example", click: () => replace(example_matrices) }, "example")),
+      el("button", { class: "action", "data-focus": "example", click: () => replace(example_matrices) }, "example")),
     status);
   element.addEventListener("keydown", (event) => event.stopPropagation());
   for (const kind of ["dragover", "drop"]) {

@@ -11,6 +11,7 @@
 // Read next: words.js, live.js, sentence_figure.js.
 import { styled_number } from "../numbers.js";
 import { el, shown, svg, word } from "../elements.js";
+import { weight_column } from "../attention.js";
 import { patch, patch_children } from "./patch.js";
 import { draw_arcs, most_large, most_with_arcs, special_switch } from "../sentence_figure.js";
 
@@ -110,10 +111,10 @@ export function sentence_line({ text, edited, set }) {
     const later = a.later?.(state.query, i) ?? false;
     if (state.covered || later) return "";
     if (a.hidden(state.head, state.query, i)) return "hidden";
-    return weights.length > most_large && weights[i] < 0.005 ? "" : styled_number(weights[i], a.columns[a.columns.length - 1].style);
+    return weights.length > most_large && weights[i] < 0.005 ? "" : styled_number(weights[i], weight_column(a).style);
   };
   /** @param {Picture} of @param {number} i @param {string} kind @param {HTMLElement | null} content */
-  const button_of = (of, i, kind, content) => el("button", { type: "button", class: `${kind} ${i === of.state.query ? "chosen" : ""}`.trim() || null,
+  const button_of = (of, i, kind, content) => el("button", { class: `${kind} ${i === of.state.query ? "chosen" : ""}`.trim() || null,
     "data-focus": `word ${i}`, "data-word": i, "aria-pressed": String(i === of.state.query), "aria-label": `${shown(of.a.key_labels[i])} ${share_text(of, i)}`.trim(), click: () => chosen(i) },
   content, el("span", { class: "share", "aria-hidden": "true" }, share_text(of, i)));
 
