@@ -7,7 +7,7 @@ import { finding_of, first_stage, stage_index, stages, weights_of } from "./atte
 import { arrays, attentions, compared_alone, comparison, data, data_of, data_text, explanation, hooks, inspected_alone, inspection, opening_row, root, sentence, set, set_training, state, training, view, without_row } from "./subject.js";
 import { finding_line, row_caption, row_table, step_marks, step_note } from "./row_figure.js";
 import { mix_figure } from "./mix_figure.js";
-import { map_figure, map_note } from "./map_figure.js";
+import { map_figure, map_note, rows_of } from "./map_figure.js";
 import { products_figure, step_section } from "./steps_figure.js";
 import { sentence_figure } from "./sentence_figure.js";
 import { evidence_figure } from "./evidence_figure.js";
@@ -110,7 +110,7 @@ function arrays_header(a, about) {
       el("span", {}, `${finding.slice(0, 1).toUpperCase()}${finding.slice(1)}.`)));
 }
 
-/** The parts of the article, from the top. @returns {Generator<HTMLElement, void>} */
+/** The parts of the article, from the top; null where a part takes longer. @returns {Generator<HTMLElement | null, void>} */
 export function* article() {
   yield* hooks.top?.() ?? [];
   const whole = hooks.whole?.() ?? [];
@@ -150,7 +150,10 @@ export function* article() {
           el("p", {}, "Bars above the line are positive, and hollow bars below it are negative. All share one scale.")));
     }
     if (comparison && !state.covered) yield comparison_figure(comparison, state, set, false);
-    if (!state.covered) yield el("section", { class: "figure" }, el("h2", {}, a.has_heads ? "The whole head" : "All queries"), el("div", { class: "body" }, map_figure(a, state, set)), map_note(a, state));
+    if (!state.covered) {
+      yield* rows_of(a, state.head);
+      yield el("section", { class: "figure" }, el("h2", {}, a.has_heads ? "The whole head" : "All queries"), el("div", { class: "body" }, map_figure(a, state, set)), map_note(a, state));
+    }
   }
   if (sentence && !state.covered) {
     yield el("section", { class: "figure all-heads" }, el("h2", {}, "All heads"), el("div", { class: "body" }, heads_figure(sentence, state, set)),

@@ -310,7 +310,9 @@ export function weight_column(a) {
  */
 export function weights_of(a, head, query) {
   const weight = weight_column(a);
-  return Float64Array.from({ length: a.num_keys }, (_, j) => weight.at(head, query, j));
+  const weights = new Float64Array(a.num_keys);
+  for (let j = 0; j < weights.length; ++j) weights[j] = weight.at(head, query, j);
+  return weights;
 }
 
 /**

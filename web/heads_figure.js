@@ -5,6 +5,7 @@
 // Read next: sentence.js.
 import { styled_number, two_decimals } from "./numbers.js";
 import { channels_of, el, shown, spoken } from "./elements.js";
+import { slice } from "./map_figure.js";
 
 /** @typedef {import("./sentence.js").Sentence} Sentence */
 /** @typedef {import("./state.js").State} State */
@@ -108,8 +109,6 @@ export function heads_note(s, state) {
         : "In the order of layers and heads. The number below each map is its largest weight.";
   return el("p", {}, order, " The colour scale of each map ends at its own largest weight. Choosing a map shows its head above.");
 }
-
-const slice = 10;  // milliseconds
 
 /** Calls when the browser has nothing else to do. @param {() => void} work */
 function rest(work) {

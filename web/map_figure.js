@@ -28,12 +28,23 @@ function shade_class(share) {
 /** The rows drawn last, kept because the rows of a large head take time. @type {{attention: Attention | null, head: number, rows: Float64Array[]}} */
 let known = { attention: null, head: 0, rows: [] };
 
-/** @param {Attention} a @param {number} head */
-function rows_of(a, head) {
-  if (known.attention !== a || known.head !== head) {
-    known = { attention: a, head, rows: a.kept_queries.map((i) => weights_of(a, head, i)) };
+export const slice = 8;  // milliseconds of work, after which the browser has its turn
+
+/**
+ * Computes the rows that the map of a head needs, with a pause after each slice of time.
+ * @param {Attention} a
+ * @param {number} head
+ * @returns {Generator<null, void>}
+ */
+export function* rows_of(a, head) {
+  if (known.attention !== a || known.head !== head) known = { attention: a, head, rows: [] };
+  const { rows } = known;
+  for (let end = performance.now() + slice; rows.length < a.kept_queries.length;) {
+    rows.push(weights_of(a, head, a.kept_queries[rows.length]));
+    if (performance.now() < end) continue;
+    yield null;
+    end = performance.now() + slice;
   }
-  return known.rows;
 }
 
 /**
@@ -42,7 +53,8 @@ function rows_of(a, head) {
  * @param {(change: Partial<State>) => void} set
  */
 export function map_figure(a, state, set) {
-  const rows = rows_of(a, state.head);
+  for (const _ of rows_of(a, state.head));
+  const { rows } = known;
   let largest = 0;
   for (const row of rows) for (const x of row) if (x > largest) largest = x;
   const end = state.own_scale && largest > 0 ? largest : 1;
@@ -137,6 +149,23 @@ function cells_of(count, room, least, most) {
   return { block, cells, size: Math.max(Math.min(Math.floor(room / cells), most), Math.min(least, Math.floor((10 * least) / cells)), 1) };
 }
 
+const most_shades = 2048;
+
+/**
+ * The pixels of the shares from 0 to 1, closer together near 0, where the eye sees small differences.
+ * @param {number[]} back
+ * @param {number[]} ink
+ */
+function shades_of(back, ink) {
+  const bytes = new Uint8ClampedArray(4 * (most_shades + 1)).fill(255);
+  const linear = (/** @type {number} */ x) => (x / 255) ** 2.2;
+  for (let i = 0; i <= most_shades; ++i) {
+    const share = (i / most_shades) ** 2;
+    for (let c = 0; c < 3; ++c) bytes[4 * i + c] = 255 * ((1 - share) * linear(back[c]) + share * linear(ink[c])) ** (1 / 2.2);
+  }
+  return new Uint32Array(bytes.buffer);
+}
+
 const label_room = 88;
 const label_pitch = 14;
 
@@ -182,22 +211,21 @@ function painted_map(a, state, set, rows, end) {
     const [ink, back] = [style.color, style.backgroundColor].map(channels_of);
     // The largest weight of each block; negative if all its keys are hidden.
     const largest = new Float64Array(horizontal.cells * vertical.cells).fill(-1);
-    for (let n = 0; n < rows.length; ++n) {
-      for (let j = 0; j < a.num_keys; ++j) {
-        if (a.hidden(state.head, a.kept_queries[n], j)) continue;
-        const [y, x] = a.by_columns ? [j, n] : [n, j];
-        const at = Math.floor(y / vertical.block) * horizontal.cells + Math.floor(x / horizontal.block);
-        largest[at] = Math.max(largest[at], Number.isNaN(rows[n][j]) ? 0 : rows[n][j]);
+    const [of_query, of_key] = a.by_columns ? [horizontal, vertical] : [vertical, horizontal];
+    const [query_step, key_step] = a.by_columns ? [1, horizontal.cells] : [horizontal.cells, 1];
+    for (const [n, row] of rows.entries()) {
+      const begin = Math.floor(n / of_query.block) * query_step;
+      for (let j = 0; j < row.length; ++j) {
+        const x = row[j] || 0;
+        if (x === 0 && a.hidden(state.head, a.kept_queries[n], j)) continue;
+        const at = begin + Math.floor(j / of_key.block) * key_step;
+        if (x > largest[at]) largest[at] = x;
       }
     }
     const picture = context.createImageData(horizontal.cells, vertical.cells);
-    const linear = (/** @type {number} */ x) => (x / 255) ** 2.2;
-    const [light, full] = [back.map(linear), ink.map(linear)];
-    for (const [at, x] of largest.entries()) {
-      const share = Math.max(0, Math.min(1, x / end));
-      for (let c = 0; c < 3; ++c) picture.data[4 * at + c] = 255 * ((1 - share) * light[c] + share * full[c]) ** (1 / 2.2);
-      picture.data[4 * at + 3] = 255;
-    }
+    const shades = shades_of(back, ink);
+    const pixels = new Uint32Array(picture.data.buffer);
+    for (let at = 0; at < pixels.length; ++at) pixels[at] = shades[Math.round(Math.sqrt(Math.max(0, Math.min(1, largest[at] / end))) * most_shades)];
     const small = el("canvas", { width: horizontal.cells, height: vertical.cells });
     small.getContext("2d")?.putImageData(picture, 0, 0);
     context.imageSmoothingEnabled = false;

@@ -26,7 +26,7 @@ import { toggle_playing, training_key } from "./training_page.js";
 
 let drawn_step = -1;
 let drawn_open = "";
-/** @typedef {{parts: Generator<HTMLElement, void>, at: number}} Waiting */
+/** @typedef {{parts: Generator<HTMLElement | null, void>, at: number}} Waiting */
 
 /** The parts that are drawn in later tasks. @type {Waiting | null} */
 let waiting = null;
@@ -106,6 +106,8 @@ function draw_next(of) {
     put(value, of.at++, true);
     if (value.matches(".row-section")) hooks.drawn?.();
     setTimeout(draw_next, 0, of);
+  } else if (value === null) {
+    setTimeout(draw_next, 0, of);
   } else {
     waiting = null;
     put_title();
@@ -126,6 +128,7 @@ export function draw(in_stages = false) {
     waiting = { parts, at: 0 };
     while (waiting.at < 2 || tops[waiting.at] < window.innerHeight) {
       const { value } = parts.next();
+      if (value === null) break;
       if (value) put(value, waiting.at, true);
       ++waiting.at;
     }
@@ -142,7 +145,7 @@ export function draw(in_stages = false) {
   root.toggleAttribute("data-arriving", drawn_step >= 0 && drawn_step !== state.step);
   drawn_step = state.step;
   let at = 0;
-  for (const part of parts) put(part, at++, false);
+  for (const part of parts) if (part) put(part, at++, false);
   while (main_element().children.length > at) main_element().lastElementChild?.remove();
   view.update_training?.(state);
   if (focused !== undefined) {

@@ -109,13 +109,15 @@ export function read_sentence(data, page) {
     /** @type {SentenceRow} */
     const row = { dots: [], scores: [], weights: [], words: new Float64Array(words.length) };
     for (const piece of pieces) {
+      const of = at(head, piece);
       const dots = new Float64Array(num_tokens);
       const scores = new Float64Array(num_tokens);
       const weights = new Float64Array(num_tokens);
       let most = -Infinity;
       for (let t = 0; t < num_tokens; ++t) {
         let dot = 0;
-        for (let d = 0; d < head_size; ++d) dot += query[at(head, piece) + d] * key[at(head, t) + d];
+        const from = at(head, t);
+        for (let d = 0; d < head_size; ++d) dot += query[of + d] * key[from + d];
         dots[t] = dot;
         scores[t] = hidden[t] || (causal && t > piece) ? -Infinity : dot / root;
         most = Math.max(most, scores[t]);

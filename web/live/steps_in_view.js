@@ -4,10 +4,10 @@
 // moves. A later picture takes over.
 //
 // Read next: patch.js, numbers_view.js.
+import { slice } from "../map_figure.js";
 import { step_at } from "../article.js";
 
 const still = 300;  // milliseconds without a change, after which the steps out of view are drawn
-const most_at_once = 8;  // milliseconds
 
 /**
  * @param {(old: Element, part: HTMLElement, patches: boolean) => boolean} place makes an old part equal to a new one, unless only a replacement helps
@@ -39,7 +39,7 @@ export function patches_of_steps(place, done) {
       const next = () => {
         if (mine !== round) return;
         const begun = performance.now();
-        while (others.length > 0 && performance.now() - begun < most_at_once) {
+        while (others.length > 0 && performance.now() - begun < slice) {
           renew(/** @type {Element} */ (others.shift()));
         }
         waiting = others.length;
