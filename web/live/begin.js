@@ -43,4 +43,5 @@ function begin_page() {
   document.addEventListener("DOMContentLoaded", follow);
 }
 
-begin_page();
+// In a task of its own: the modules before this one read the data.
+setTimeout(begin_page);

@@ -113,7 +113,8 @@ export function open_sentence() {
   /** The marks and the controls that a static page lacks. */
   function drawn() {
     const { state } = current();
-    if (!line_drawn) draw_line();
+    // The page is laid out for the first time to measure the words, which takes as long as everything before.
+    if (!line_drawn) setTimeout(draw_line);
     const row = row_shown();
     if (row) mark_earlier(state.covered ? null : before, row);
     change.textContent = row && !state.covered ? change_text(before, row, state.query) : "";

@@ -49,6 +49,8 @@ export function sentence_line({ text, edited, set }) {
   /** @type {Picture | null} */
   let picture = null;
   let composing = false;
+  /** The width for which everything is placed. */
+  let width = 0;
   /** The special tokens that were drawn. */
   let tokens_drawn = "";
 
@@ -126,6 +128,7 @@ export function sentence_line({ text, edited, set }) {
     if (!picture || !element.isConnected) return;
     const { a, weights, earlier, state, spans } = picture;
     const box = words.getBoundingClientRect();
+    width = words.clientWidth;
     /** @type {Map<number, import("../sentence_figure.js").Anchor>} */
     const anchors = new Map();
     /** @type {{top: number, bottom: number}[]} */
@@ -181,10 +184,8 @@ export function sentence_line({ text, edited, set }) {
   const mark = (name, ranges) => {
     if ("highlights" in CSS && typeof Highlight === "function") CSS.highlights.set(name, new Highlight(...ranges));
   };
-  let width = 0;
   new ResizeObserver(() => {
     if (words.clientWidth !== width) place();
-    width = words.clientWidth;
   }).observe(words);
 
   return {
