@@ -36,7 +36,15 @@ struct BiasSums {
         view(TensorView<double, 4>(numbers.data(), shape)) {}
 };
 
-// Calls compute(call with `gradients`, …) with the call, or if sums go over batch entries and heads, with each entry of
+AttentionForwardState saved_of_entry(const BackwardOnRanks& of, Index b) {
+  return {.context = entry_of(of.saved.context, b),
+          .row_max = entry_of(of.saved.row_max, b),
+          .row_sum = entry_of(of.saved.row_sum, b),
+          .grad_context = entry_of(of.saved.grad_context, b),
+          .grad_lse = entry_of(of.saved.grad_lse, b)};
+}
+
+// Calls run with the call, or if sums go over batch entries and heads, with each entry of
 // the batch in order.
 void for_each_entry(const BackwardOnRanks& of, bool one_by_one,
                     const std::function<void(const BackwardOnRanks&)>& run) {
@@ -45,11 +53,7 @@ void for_each_entry(const BackwardOnRanks& of, bool one_by_one,
   call.extents.batch = call.problem.batch = 1;
   for (Index b = 0; b < of.call.extents.batch; ++b) {
     const InputView<4> query = entry_of(of.query, b), key = entry_of(of.key, b), value = entry_of(of.value, b);
-    const AttentionForwardState saved{.context = entry_of(of.saved.context, b),
-                                      .row_max = entry_of(of.saved.row_max, b),
-                                      .row_sum = entry_of(of.saved.row_sum, b),
-                                      .grad_context = entry_of(of.saved.grad_context, b),
-                                      .grad_lse = entry_of(of.saved.grad_lse, b)};
+    const AttentionForwardState saved = saved_of_entry(of, b);
     const AttentionOptions options = batch_options(of.options, b);
     run({query, key, value, saved, of.gradients, options, call, of.bias_summed_over_rows, of.ranks, of.runtime});
   }
@@ -139,38 +143,16 @@ void write_grad_bias(const BackwardOnRanks& of) {
 
 void write_grad_sinks(const BackwardOnRanks& of) {
   const OutputView<1>& output = of.gradients.grad_sinks;
-  const std::vector<Index>& starts = of.call.problem.row_starts;
-  Messages& messages = of.ranks.messages();
-  std::vector<Index> with_rows;
-  for (std::size_t r = 0; r + 1 < starts.size(); ++r) {
-    if (starts[r] < starts[r + 1]) with_rows.push_back(static_cast<Index>(r));
-  }
   std::vector<double> sums(static_cast<std::size_t>(output.shape[0]));
-  const auto own = std::find(with_rows.begin(), with_rows.end(), messages.rank());
-  const auto pass = [&](bool is_send, Index peer) {
-    const auto bytes = std::make_shared<std::vector<double>>(sums);
-    const auto raw = std::as_writable_bytes(std::span(*bytes));
-    messages.wait(is_send ? messages.send(peer, raw, bytes) : messages.receive(peer, raw, bytes), of.runtime.stop);
-    sums = *bytes;
-  };
-  const Index batch = of.call.extents.batch;
-  for (Index b = 0; b < batch && own != with_rows.end(); ++b) {
-    const bool is_first = own == with_rows.begin(), is_last = std::next(own) == with_rows.end();
-    if (with_rows.size() > 1 && !(is_first && b == 0)) pass(false, is_first ? with_rows.back() : *std::prev(own));
+  const auto add = [&](Index b) {
     // No key is needed.
     InputView<4> query = entry_of(of.query, b), key = entry_of(of.key, b), value = entry_of(of.value, b);
     key.shape[2] = value.shape[2] = 0;
-    attention_backward_continued(query, key, value,
-                                 {.context = entry_of(of.saved.context, b),
-                                  .row_max = entry_of(of.saved.row_max, b),
-                                  .row_sum = entry_of(of.saved.row_sum, b),
-                                  .grad_context = entry_of(of.saved.grad_context, b),
-                                  .grad_lse = entry_of(of.saved.grad_lse, b)},
+    attention_backward_continued(query, key, value, saved_of_entry(of, b),
                                  {.sink_sums = TensorView<double, 1>(sums.data(), {output.shape[0]})},
                                  {.sinks = of.options.sinks}, of.runtime);
-    if (with_rows.size() > 1 && !(is_last && b + 1 == batch)) pass(true, is_last ? with_rows.front() : *std::next(own));
-  }
-  broadcast(messages, sums, with_rows.empty() ? 0 : with_rows.back(), of.runtime.stop);
+  };
+  sum_in_row_order(of.ranks.messages(), of.call.problem.row_starts, of.call.extents.batch, sums, add, of.runtime.stop);
   const InputView<4> complete(sums.data(), ElementType::float64, {1, output.shape[0], 1, 1}, {0, 1, 0, 0});
   write_gradient(complete, {output.data, output.type, complete.shape, {0, output.strides[0], 0, 0}},
                  of.gradients.accumulate.grad_sinks);

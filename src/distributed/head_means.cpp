@@ -71,21 +71,9 @@ void HeadMeans::add_rows(std::vector<double>& sums) const {
 void HeadMeans::write(const std::vector<Index>& row_starts, Ranks& ranks, const std::stop_token& stop) const {
   if (means_.empty()) return;
   const auto& shape = rows_.largest_weight.shape;
-  const auto num_sums = static_cast<std::size_t>(shape[0] * shape[1]) * (means_.size() + 1);
-  const auto sums = std::make_shared<std::vector<double>>(num_sums);
-  const std::span<std::byte> raw = std::as_writable_bytes(std::span(*sums));
-  std::vector<Index> with_rows;
-  for (std::size_t r = 0; r + 1 < row_starts.size(); ++r) {
-    if (row_starts[r] < row_starts[r + 1]) with_rows.push_back(static_cast<Index>(r));
-  }
-  Messages& messages = ranks.messages();
-  if (const auto own = std::find(with_rows.begin(), with_rows.end(), ranks.rank()); own != with_rows.end()) {
-    if (own != with_rows.begin()) messages.wait(messages.receive(*std::prev(own), raw, sums), stop);
-    add_rows(*sums);
-    if (std::next(own) != with_rows.end()) messages.wait(messages.send(*std::next(own), raw, sums), stop);
-  }
-  if (!with_rows.empty()) broadcast(messages, *sums, with_rows.back(), stop);
-  const double* of_head = sums->data();
+  std::vector<double> sums(static_cast<std::size_t>(shape[0] * shape[1]) * (means_.size() + 1));
+  sum_in_row_order(ranks.messages(), row_starts, 1, sums, [&](Index) { add_rows(sums); }, stop);
+  const double* of_head = sums.data();
   for (Index b = 0; b < shape[0]; ++b) {
     for (Index h = 0; h < shape[1]; ++h, of_head += means_.size() + 1) {
       const double count = of_head[means_.size()];

@@ -354,4 +354,28 @@ void broadcast(Messages& messages, std::vector<double>& numbers, Index from, con
   numbers = *bytes;
 }
 
+void sum_in_row_order(Messages& messages, const std::vector<Index>& row_starts, Index rounds, std::vector<double>& sums,
+                      const std::function<void(Index)>& add, const std::stop_token& stop) {
+  std::vector<Index> with_rows;
+  for (std::size_t r = 0; r + 1 < row_starts.size(); ++r) {
+    if (row_starts[r] < row_starts[r + 1]) with_rows.push_back(static_cast<Index>(r));
+  }
+  if (with_rows.empty()) return;
+  const auto pass = [&](bool is_send, Index peer) {
+    const auto bytes = std::make_shared<std::vector<double>>(sums);
+    const auto raw = std::as_writable_bytes(std::span(*bytes));
+    messages.wait(is_send ? messages.send(peer, raw, bytes) : messages.receive(peer, raw, bytes), stop);
+    sums = *bytes;
+  };
+  const auto own = std::find(with_rows.begin(), with_rows.end(), messages.rank());
+  for (Index round = 0; round < rounds && own != with_rows.end(); ++round) {
+    const bool is_first = own == with_rows.begin(), is_last = std::next(own) == with_rows.end();
+    if (with_rows.size() > 1 && !(is_first && round == 0)) pass(false, is_first ? with_rows.back() : *std::prev(own));
+    add(round);
+    if (with_rows.size() > 1 && !(is_last && round + 1 == rounds))
+      pass(true, is_last ? with_rows.front() : *std::next(own));
+  }
+  broadcast(messages, sums, with_rows.back(), stop);
+}
+
 }  // namespace regard::inline v0::internal

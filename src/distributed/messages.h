@@ -16,6 +16,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -130,5 +131,9 @@ class Messages {
 
 // Sends the numbers of one rank to all others.
 void broadcast(Messages& messages, std::vector<double>& numbers, Index from, const std::stop_token& stop);
+// In each round, the ranks that have rows call add(round) one after the other, each with the sums of the one before it.
+// All ranks get the result.
+void sum_in_row_order(Messages& messages, const std::vector<Index>& row_starts, Index rounds, std::vector<double>& sums,
+                      const std::function<void(Index)>& add, const std::stop_token& stop);
 
 }  // namespace regard::inline v0::internal
