@@ -106,6 +106,10 @@ std::vector<Index> key_ranges(const BackwardOnRanks& of) {
                              extents.num_keys / (kRangesPerRank * of.ranks.num_ranks()));
 }
 
+// From this size on, a rank has the sums of one head only, and waits until they have been sent. Below it, the wait would
+// take longer than the memory is worth.
+constexpr Index kLargeSums = Index{1} << 20;
+
 void run_by_rows(const BackwardOnRanks& of, const DistributedPlan& plan) {
   const AttentionGradients& g = of.gradients;
   const DistributedProblem& problem = of.call.problem;
@@ -124,6 +128,8 @@ void run_by_rows(const BackwardOnRanks& of, const DistributedPlan& plan) {
     if (CallArray* const array = arrays.find(number)) {
       array->computed_type = of.compute_type();
       array->accumulate = accumulate;
+      array->one_buffer =
+          view.shape[0] * of.call.extents.num_keys * view.shape[3] * type_bytes(array->computed_type) >= kLargeSums;
       array->taken = chain.completed();
     }
     for (const IndexRange& keys : intersection(chain.unseen(), of.call.keys))
@@ -135,11 +141,11 @@ void run_by_rows(const BackwardOnRanks& of, const DistributedPlan& plan) {
   HeadExchange exchange(problem, plan, arrays.take(), of.ranks.messages(), of.runtime.stop, true);
   exchange.run([&](const HeadWork& work) {
     const LocalArrays in(work.arrays);
-    std::vector<HeldArray> sums;
+    std::vector<KeyGradientChain::Sums> sums;
     for (const std::size_t number : {key_sums, value_sums}) {
-      if (number != CallArrays::kNone) sums.push_back(work.arrays[number]);
+      if (number != CallArrays::kNone) sums.push_back({work.arrays[number], work.buffers[number]});
     }
-    chain.start(sums);
+    chain.start(std::move(sums));
     for_each_strip(of.call, of.options, masks, work, [&](const AttentionOptions& o, const IndexRange& rows) {
       const AttentionForwardState saved = inputs.saved(in, rows);
       for (Index head = 0; head < group; ++head) {

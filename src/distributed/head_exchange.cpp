@@ -4,20 +4,10 @@
 #include "head_exchange.h"
 
 #include <algorithm>
-#include <new>
 
 #include "row_intervals.h"
 
 namespace regard::inline v0::internal {
-namespace {
-
-std::shared_ptr<std::byte> new_bytes(Index bytes) {
-  constexpr std::align_val_t kAlignment{64};
-  auto* const memory = static_cast<std::byte*>(::operator new(static_cast<std::size_t>(bytes), kAlignment));
-  return {memory, [](std::byte* p) { ::operator delete(p, kAlignment); }};
-}
-
-}  // namespace
 
 HeadExchange::HeadExchange(const DistributedProblem& problem, const DistributedPlan& plan,
                            std::vector<CallArray> arrays, Messages& messages, const std::stop_token& stop,
@@ -126,27 +116,27 @@ HeldArray HeadExchange::local(const Step& step, std::size_t n, Index kv_head, co
 bool HeadExchange::is_sent_from_buffers(const CallArray& array) const {
   return plan_.scheme != DistributedScheme::heads && array.indices == HeldIndices::keys && !array.held.is_dense();
 }
-std::vector<HeadExchange::Piece> HeadExchange::held_pieces(bool outputs, Index step, Index kv_head,
-                                                           const Ranges& ranges, const Step* buffers) const {
+std::vector<Piece> HeadExchange::held_pieces(bool outputs, Index step, Index kv_head, const Ranges& ranges,
+                                             const Step* buffers) const {
   std::vector<Piece> pieces;
   for (std::size_t n = 0; n < arrays_.size(); ++n) {
     const CallArray& array = arrays_[n];
     if (!is_sent(array, outputs, step)) continue;
     const bool from_buffer = buffers && is_sent_from_buffers(array);
     const HeldArray memory = from_buffer ? local(*buffers, n, kv_head, parts_.front()) : array.held;
+    const auto keep = from_buffer ? buffers->buffers[n] : nullptr;
     const Index heads = heads_per_step(array);
     const Index first = array.heads == ArrayHeads::shared || from_buffer ? 0 : kv_head * heads;
     for (const IndexRange& indices : ranges(array)) {
       for (Index b = 0; b < array.held.shape[0]; ++b) {
         for (Index h = 0; h < heads; ++h)
-          pieces.push_back({memory, b, first + h, indices, array.computed_type, array.accumulate});
+          pieces.push_back({memory, b, first + h, indices, array.computed_type, array.accumulate, keep});
       }
     }
   }
   return pieces;
 }
-std::vector<HeadExchange::Piece> HeadExchange::local_pieces(bool outputs, Index step, Index kv_head,
-                                                            const Ranges& ranges) const {
+std::vector<Piece> HeadExchange::local_pieces(bool outputs, Index step, Index kv_head, const Ranges& ranges) const {
   std::vector<Piece> pieces;
   for (std::size_t n = 0; n < arrays_.size(); ++n) {
     const CallArray& array = arrays_[n];
@@ -156,8 +146,9 @@ std::vector<HeadExchange::Piece> HeadExchange::local_pieces(bool outputs, Index 
         return array.indices != HeldIndices::rows || (p.rows.first <= indices.first && indices.end <= p.rows.end);
       });
       const HeldArray in = local(step_at(step), n, kv_head, *part);
+      const auto keep = step_at(step).buffers[n];
       for (Index b = 0; b < array.held.shape[0]; ++b) {
-        for (Index h = 0; h < heads_per_step(array); ++h) pieces.push_back({in, b, h, indices, in.type, false});
+        for (Index h = 0; h < heads_per_step(array); ++h) pieces.push_back({in, b, h, indices, in.type, false, keep});
       }
     }
   }
@@ -171,8 +162,8 @@ void HeadExchange::allocate(Step& step) {
     const Index count = array.indices == HeldIndices::rows   ? buffer_rows_
                         : array.indices == HeldIndices::keys ? problem_.key_starts.back()
                                                              : array.held.shape[2];
-    if (array.heads == ArrayHeads::shared && !array.is_output && steps_[0].buffers.size() > n)
-      step.buffers[n] = steps_[0].buffers[n];
+    const bool is_shared = array.heads == ArrayHeads::shared && !array.is_output;
+    if ((is_shared || array.one_buffer) && steps_[0].buffers.size() > n) step.buffers[n] = steps_[0].buffers[n];
     if (!step.buffers[n])
       step.buffers[n] = new_bytes(array.held.shape[0] * heads_per_step(array) * count * array.held.shape[3] *
                                   type_bytes(array.computed_type));
@@ -187,12 +178,12 @@ void HeadExchange::post_inputs(Index t) {
     allocate(step);
     for (Index other = 0; other < messages_.num_ranks(); ++other) {
       if (other == rank_) continue;
-      post_receives(other,
-                    local_pieces(false, t, own_head,
-                                 [&](const CallArray& array) {
-                                   return intersection(needed(array, rank_), held_range(array.indices, other));
-                                 }),
-                    step.inputs);
+      receive_pieces(other,
+                     local_pieces(false, t, own_head,
+                                  [&](const CallArray& array) {
+                                    return intersection(needed(array, rank_), held_range(array.indices, other));
+                                  }),
+                     messages_, step.inputs);
     }
     // Own keys, and rows that are computed in buffers, are copied beside those of others.
     const Ranges from_own = [&](const CallArray& array) { return copied(array); };
@@ -204,14 +195,14 @@ void HeadExchange::post_inputs(Index t) {
   }
   for (Index other = 0; other < messages_.num_ranks(); ++other) {
     if (other == rank_ || !computes(other, t)) continue;
-    post_sends(other,
-               held_pieces(
-                   false, t, kv_head(other, t),
-                   [&](const CallArray& array) {
-                     return intersection(needed(array, other), held_range(array.indices, rank_));
-                   },
-                   own ? &step : nullptr),
-               step.input_sends);
+    send_pieces(other,
+                held_pieces(
+                    false, t, kv_head(other, t),
+                    [&](const CallArray& array) {
+                      return intersection(needed(array, other), held_range(array.indices, rank_));
+                    },
+                    own ? &step : nullptr),
+                messages_, step.input_sends);
   }
 }
 
@@ -225,19 +216,20 @@ void HeadExchange::post_outputs(Index t) {
   for (Index other = 0; other < messages_.num_ranks(); ++other) {
     if (other == rank_) continue;
     if (own) {
-      post_sends(other,
-                 local_pieces(
-                     true, t, own_head,
-                     [&](const CallArray& array) { return intersection(needed(array, rank_), held_by(array, other)); }),
-                 step.output_sends);
+      send_pieces(other,
+                  local_pieces(true, t, own_head,
+                               [&](const CallArray& array) {
+                                 return intersection(needed(array, rank_), held_by(array, other));
+                               }),
+                  messages_, step.output_sends);
     }
     if (computes(other, t)) {
-      post_receives(other,
-                    held_pieces(true, t, kv_head(other, t),
-                                [&](const CallArray& array) {
-                                  return intersection(needed(array, other), held_by(array, rank_));
-                                }),
-                    step.outputs);
+      receive_pieces(other,
+                     held_pieces(true, t, kv_head(other, t),
+                                 [&](const CallArray& array) {
+                                   return intersection(needed(array, other), held_by(array, rank_));
+                                 }),
+                     messages_, step.outputs);
     }
   }
   if (!own) return;
@@ -248,95 +240,34 @@ void HeadExchange::post_outputs(Index t) {
     to[i].put(from[i].array.at(from[i].b, from[i].head, from[i].indices.first));
 }
 
-void HeadExchange::post_sends(Index to, const std::vector<Piece>& pieces, std::vector<Messages::Ticket>& tickets) {
-  Index joined_bytes = 0;
-  for (const Piece& piece : pieces) joined_bytes += piece.bytes() < kMessageBytes ? piece.bytes() : 0;
-  const std::shared_ptr<std::byte> joined = joined_bytes > 0 ? new_bytes(joined_bytes) : nullptr;
-  std::byte* next = joined.get();
-  for (const Piece& piece : pieces) {
-    const Index bytes = piece.bytes();
-    if (bytes < kMessageBytes) {
-      piece.array.read(piece.b, piece.head, piece.indices, next);
-      next += bytes;
-      continue;
-    }
-    std::shared_ptr<std::byte> copy;
-    std::byte* from = piece.array.at(piece.b, piece.head, piece.indices.first);
-    if (!piece.array.is_dense()) {
-      copy = new_bytes(bytes);
-      from = copy.get();
-      piece.array.read(piece.b, piece.head, piece.indices, from);
-    }
-    tickets.push_back(messages_.send(to, {from, static_cast<std::size_t>(bytes)}, copy));
-  }
-  if (joined) tickets.push_back(messages_.send(to, {joined.get(), static_cast<std::size_t>(joined_bytes)}, joined));
-}
-
-void HeadExchange::post_receives(Index from, const std::vector<Piece>& pieces, std::vector<Arrival>& arrivals) {
-  std::vector<Piece> small;
-  Index joined_bytes = 0;
-  for (const Piece& piece : pieces) {
-    const Index bytes = piece.bytes();
-    if (bytes < kMessageBytes) {
-      joined_bytes += bytes;
-      small.push_back(piece);
-      continue;
-    }
-    if (piece.is_sent_as_stored()) {
-      std::byte* const to = piece.array.at(piece.b, piece.head, piece.indices.first);
-      arrivals.push_back({messages_.receive(from, {to, static_cast<std::size_t>(bytes)}), {}});
-      continue;
-    }
-    const std::shared_ptr<std::byte> copy = new_bytes(bytes);
-    arrivals.push_back({messages_.receive(from, {copy.get(), static_cast<std::size_t>(bytes)}, copy),
-                        [piece, copy] { piece.put(copy.get()); }});
-  }
-  if (joined_bytes == 0) return;
-  const std::shared_ptr<std::byte> joined = new_bytes(joined_bytes);
-  arrivals.push_back({messages_.receive(from, {joined.get(), static_cast<std::size_t>(joined_bytes)}, joined),
-                      [small = std::move(small), joined] {
-                        const std::byte* next = joined.get();
-                        for (const Piece& piece : small) {
-                          piece.put(next);
-                          next += piece.bytes();
-                        }
-                      }});
-}
-
-void HeadExchange::finish(std::vector<Arrival>& arrivals) {
-  for (const Arrival& arrival : arrivals) {
-    messages_.wait(arrival.ticket, stop_);
-    if (arrival.copy) arrival.copy();
-  }
-  arrivals.clear();
-}
-void HeadExchange::finish(std::vector<Messages::Ticket>& tickets) {
-  messages_.wait(tickets, stop_);
-  tickets.clear();
-}
-
 void HeadExchange::run(const Compute& compute) {
   const Index steps = num_steps();
+  const bool one_buffer =
+      std::any_of(arrays_.begin(), arrays_.end(), [](const CallArray& array) { return array.one_buffer; });
   if (steps > 0) post_inputs(0);
   for (Index t = 0; t < steps; ++t) {
     Step& step = step_at(t);
     if (t + 1 < steps) post_inputs(t + 1);
-    finish(step.inputs);
-    finish(step.output_sends);  // of two steps before, from the buffers that are written next
+    finish(step.inputs, messages_, stop_);
+    // From the buffers that are written next: of two steps before, or of the step before with one buffer.
+    finish(step.output_sends, messages_, stop_);
+    if (one_buffer) finish(step_at(t + 1).output_sends, messages_, stop_);
     if (computes(rank_, t)) {
       for (const Part& part : parts_) {
         std::vector<HeldArray> arrays;
         for (std::size_t n = 0; n < arrays_.size(); ++n) arrays.push_back(local(step, n, kv_head(rank_, t), part));
-        compute({kv_head(rank_, t), part.rows, part.own, arrays});
+        compute({kv_head(rank_, t), part.rows, part.own, arrays, step.buffers});
       }
     }
-    finish(step.input_sends);
-    finish(step.outputs);  // of two steps before
+    finish(step.input_sends, messages_, stop_);
+    // Of two steps before, or with one buffer, of the step before as well: they may need memory until they have arrived.
+    finish(step.outputs, messages_, stop_);
+    if (one_buffer) finish(step_at(t + 1).outputs, messages_, stop_);
     post_outputs(t);
   }
   for (Step& step : steps_) {
-    finish(step.outputs);
-    finish(step.output_sends);
+    finish(step.outputs, messages_, stop_);
+    finish(step.output_sends, messages_, stop_);
   }
 }
 

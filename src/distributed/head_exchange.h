@@ -7,8 +7,8 @@
 //     rank r        head k       head k + 1   head k + 2         (heads: its own; otherwise: the same on all ranks)
 //     receives      … k + 1      … k + 2      results of others
 //
-// All ranks run the same steps, so both sides of a pair know what is sent next. Pieces of at least kMessageBytes go
-// from the caller's memory to where they are used; smaller ones are joined to one message per pair and step.
+// All ranks run the same steps, so both sides of a pair know what is sent next. Large pieces go from the caller's memory
+// to where they are used.
 // Read next: head_exchange.cpp, attention.cpp.
 #pragma once
 
@@ -16,13 +16,10 @@
 #include <memory>
 #include <vector>
 
-#include "held_array.h"
 #include "local_options.h"
-#include "messages.h"
+#include "pieces.h"
 
 namespace regard::inline v0::internal {
-
-inline constexpr Index kMessageBytes = Index{1} << 15;
 
 // Which indices of an array a rank holds: its rows, its keys, or all of them.
 enum class HeldIndices { rows, keys, all };
@@ -37,6 +34,8 @@ struct CallArray {
   // Of an output: the type in which it is computed and sent, and whether it is added to what its holder has.
   ElementType computed_type = held.type;
   bool accumulate = false;
+  // Of an output: all steps compute in the same memory, so that a step begins when the one before has been sent.
+  bool one_buffer = false;
   // The indices that each rank reads of an input, or computes of an output. Empty: those that its scheme says.
   std::vector<std::vector<IndexRange>> taken{};
 };
@@ -49,6 +48,8 @@ struct HeadWork {
   // Whether arrays of rows are the caller's, with its types: outputs are then accumulated by who computes them.
   bool in_place;
   const std::vector<HeldArray>& arrays;
+  // The memory of those that are not the caller's.
+  const std::vector<std::shared_ptr<std::byte>>& buffers;
 };
 
 class HeadExchange {
@@ -67,22 +68,6 @@ class HeadExchange {
     IndexRange rows;
     bool own;
     Index first_row;
-  };
-  // Consecutive indices of one head of an array, and the memory that they lie in.
-  struct Piece {
-    HeldArray array;
-    Index b, head;
-    IndexRange indices;
-    ElementType sent_type;
-    bool accumulate;
-    Index bytes() const { return indices.size() * array.shape[3] * type_bytes(sent_type); }
-    bool is_sent_as_stored() const { return array.is_dense() && sent_type == array.type && !accumulate; }
-    void put(const std::byte* from) const { array.put(b, head, indices, from, sent_type, accumulate); }
-  };
-  // A message that is copied to its places when it has arrived; with no copy, it has arrived there.
-  struct Arrival {
-    Messages::Ticket ticket;
-    std::function<void()> copy;
   };
   struct Step {
     std::vector<std::shared_ptr<std::byte>> buffers;  // of each array; null: not needed
@@ -119,10 +104,6 @@ class HeadExchange {
   void allocate(Step& step);
   void post_inputs(Index step);
   void post_outputs(Index step);
-  void post_sends(Index to, const std::vector<Piece>& pieces, std::vector<Messages::Ticket>& tickets);
-  void post_receives(Index from, const std::vector<Piece>& pieces, std::vector<Arrival>& arrivals);
-  void finish(std::vector<Arrival>& arrivals);
-  void finish(std::vector<Messages::Ticket>& tickets);
 
   const DistributedProblem& problem_;
   const DistributedPlan& plan_;

@@ -63,82 +63,64 @@ KeyGradientChain::KeyGradientChain(const DistributedPlan& plan, std::vector<Inde
     };
     if (rank != first) add(of.from_before, *std::prev(own));
     if (rank != last) add(of.to_next, *std::next(own));
+    if (rank == first) of.first_here.push_back(segment.keys);
     if (rank == first && first != last) add(of.from_last, last);
     if (rank == last && first != last) add(of.to_first, first);
   }
   for (std::vector<IndexRange>& ranges : completed_) ranges = merged(std::move(ranges));
 }
 
-std::shared_ptr<std::vector<std::byte>> KeyGradientChain::new_message(const Part& part) const {
-  Index bytes = 0;
-  for (const HeldArray& array : sums_) bytes += total_size(part.keys) * array.shape[0] * array.row_bytes();
-  return std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(bytes));
+std::vector<Piece> KeyGradientChain::pieces(const Part& part) const {
+  std::vector<Piece> pieces;
+  for (const auto& [array, memory] : sums_) {
+    for (Index b = 0; b < array.shape[0]; ++b) {
+      for (const IndexRange& keys : part.keys) pieces.push_back({array, b, 0, keys, array.type, false, memory});
+    }
+  }
+  return pieces;
 }
 
-template <class Copy>
-void KeyGradientChain::for_each_piece(const Part& part, std::vector<std::byte>& message, const Copy& copy) const {
-  std::byte* at = message.data();
-  for (const HeldArray& array : sums_) {
+// The sums arrive where those of the head before were, which must have been sent.
+void KeyGradientChain::post_receives(Index head, Index range) {
+  Range& of = ranges_[static_cast<std::size_t>(range)];
+  finish(of.sends, messages_, stop_);
+  const auto post = [&](const std::vector<Part>& parts) {
+    for (const Part& part : parts) receive_pieces(part.peer, pieces(part), messages_, next_arrivals_);
+  };
+  post(of.from_before);
+  if (head > 0) return post(of.from_last);
+  for (const auto& [array, memory] : sums_) {
     for (Index b = 0; b < array.shape[0]; ++b) {
-      for (const IndexRange& keys : part.keys) {
-        copy(array, b, keys, at);
-        at += keys.size() * array.row_bytes();
-      }
+      for (const IndexRange& keys : of.first_here)
+        std::memset(array.at(b, 0, keys.first), 0, static_cast<std::size_t>(keys.size() * array.row_bytes()));
     }
   }
 }
 
-void KeyGradientChain::post_receives(Index head, Index range) {
-  const Range& of = ranges_[static_cast<std::size_t>(range)];
-  const auto post = [&](const std::vector<Part>& parts) {
-    for (const Part& part : parts) {
-      const auto bytes = new_message(part);
-      next_arrivals_.push_back({messages_.receive(part.peer, *bytes, bytes), &part, bytes});
-    }
-  };
-  post(of.from_before);
-  if (head > 0) post(of.from_last);
-}
-
-void KeyGradientChain::start(const std::vector<HeldArray>& sums) {
-  sums_ = sums;
-  for (const HeldArray& array : sums_)
-    std::memset(array.data, 0, static_cast<std::size_t>(array.shape[0] * array.shape[2] * array.row_bytes()));
+void KeyGradientChain::start(std::vector<Sums> sums) {
+  sums_ = std::move(sums);
   post_receives(0, 0);
 }
 
 void KeyGradientChain::before(Index head, Index range) {
+  const Index num_ranges = static_cast<Index>(ranges_.size());
+  // A single range is computed until its sums for the next head arrive.
+  if (num_ranges == 1 && head > 0) post_receives(head, range);
   arrivals_.swap(next_arrivals_);
   // The sums of the next range travel while this one is computed.
-  if (range + 1 < static_cast<Index>(ranges_.size())) {
+  if (range + 1 < num_ranges) {
     post_receives(head, range + 1);
-  } else if (head + 1 < num_heads_) {
+  } else if (head + 1 < num_heads_ && num_ranges > 1) {
     post_receives(head + 1, 0);
   }
-  for (const Arrival& arrival : arrivals_) {
-    messages_.wait(arrival.ticket, stop_);
-    for_each_piece(*arrival.part, *arrival.bytes,
-                   [](const HeldArray& array, Index b, const IndexRange& keys, const std::byte* at) {
-                     array.write(b, 0, keys, at);
-                   });
-  }
-  arrivals_.clear();
+  finish(arrivals_, messages_, stop_);
   messages_.progress();
 }
 
 void KeyGradientChain::after(Index head, Index range) {
   Range& of = ranges_[static_cast<std::size_t>(range)];
-  // Those of the head before: their receivers have reached this range.
-  messages_.wait(of.sends, stop_);
-  of.sends.clear();
   const auto send = [&](const std::vector<Part>& parts) {
-    for (const Part& part : parts) {
-      const auto bytes = new_message(part);
-      for_each_piece(part, *bytes, [](const HeldArray& array, Index b, const IndexRange& keys, std::byte* at) {
-        array.read(b, 0, keys, at);
-      });
-      of.sends.push_back(messages_.send(part.peer, *bytes, bytes));
-    }
+    for (const Part& part : parts) send_pieces(part.peer, pieces(part), messages_, of.sends);
   };
   send(of.to_next);
   if (head + 1 < num_heads_) send(of.to_first);

@@ -15,8 +15,7 @@
 #include <memory>
 #include <vector>
 
-#include "held_array.h"
-#include "messages.h"
+#include "pieces.h"
 
 namespace regard::inline v0::internal {
 
@@ -41,8 +40,13 @@ class KeyGradientChain {
   const std::vector<Index>& key_starts() const { return key_starts_; }
 
   // The following are called on each rank that has rows, in order: start() for each key/value head, and then before()
-  // and after() for each of its query heads and each range. The sums are (B, 1, S, …), dense.
-  void start(const std::vector<HeldArray>& sums);
+  // and after() for each of its query heads and each range. The sums are (B, 1, S, …), dense, in the same memory for all
+  // key/value heads: a range is overwritten when it has been sent.
+  struct Sums {
+    HeldArray array;
+    std::shared_ptr<const void> memory;
+  };
+  void start(std::vector<Sums> sums);
   void before(Index head, Index range);
   void after(Index head, Index range);
 
@@ -52,20 +56,14 @@ class KeyGradientChain {
     Index peer;
     std::vector<IndexRange> keys;
   };
-  struct Arrival {
-    Messages::Ticket ticket;
-    const Part* part;
-    std::shared_ptr<std::vector<std::byte>> bytes;
-  };
   // From, or to: the ranks before and after this one; and around: from the last to the first, between two heads.
   struct Range {
     std::vector<Part> from_before, from_last, to_next, to_first;
+    std::vector<IndexRange> first_here;  // sums that begin on this rank
     std::vector<Messages::Ticket> sends;
   };
 
-  std::shared_ptr<std::vector<std::byte>> new_message(const Part& part) const;
-  template <class Copy>
-  void for_each_piece(const Part& part, std::vector<std::byte>& message, const Copy& copy) const;
+  std::vector<Piece> pieces(const Part& part) const;
   void post_receives(Index head, Index range);
 
   std::vector<Index> key_starts_;
@@ -75,7 +73,7 @@ class KeyGradientChain {
   std::vector<std::vector<IndexRange>> completed_;
   std::vector<IndexRange> unseen_;
   std::vector<Range> ranges_;
-  std::vector<HeldArray> sums_;
+  std::vector<Sums> sums_;
   std::vector<Arrival> arrivals_, next_arrivals_;
 };
 

@@ -7,6 +7,8 @@
 // Read next: distributed_attention_test.cpp.
 #pragma once
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <deque>
@@ -30,19 +32,30 @@ class ThreadNetwork {
   explicit ThreadNetwork(Index num_ranks) : num_ranks_(num_ranks) {}
   Index num_ranks() const { return num_ranks_; }
 
-  void send(Index from, Index to, int tag, std::span<const std::byte> message) {
+  // Receiving a message with data throws if the sender has changed it meanwhile. All memory must outlive the ranks.
+  void expect_unchanged() { expects_unchanged_ = true; }
+
+  // The result is true when the message has been received: until then, a message with data needs its memory.
+  std::shared_ptr<const std::atomic<bool>> send(Index from, Index to, int tag, std::span<const std::byte> message) {
     const std::lock_guard lock(mutex_);
     if (tag == 0 && num_sent_[from]++ == cut_at_[static_cast<std::size_t>(from)]) cut_[from] = true;
-    if (cut_[from] || cut_[to]) return;
-    queues_[{from, to, tag}].emplace_back(message.begin(), message.end());
+    const bool is_lost = cut_[from] || cut_[to];
+    const auto received = std::make_shared<std::atomic<bool>>(is_lost || tag != 0);
+    if (is_lost) return received;
+    queues_[{from, to, tag}].push_back({{message.begin(), message.end()}, message, received});
     if (tag == 0) bytes_[{from, to}] += static_cast<Index>(message.size());
+    return received;
   }
   bool receive(Index from, Index to, int tag, std::span<std::byte> message) {
     const std::lock_guard lock(mutex_);
     auto& queue = queues_[{from, to, tag}];
     if (queue.empty() || held_ == std::tuple(from, to, tag)) return false;
-    if (queue.front().size() != message.size()) throw std::logic_error("a message has another size than expected");
-    if (!message.empty()) std::memcpy(message.data(), queue.front().data(), message.size());
+    const Message& front = queue.front();
+    if (front.bytes.size() != message.size()) throw std::logic_error("a message has another size than expected");
+    if (expects_unchanged_ && tag == 0 && !std::equal(front.memory.begin(), front.memory.end(), front.bytes.begin()))
+      throw std::logic_error("a message was changed before it was received");
+    if (!message.empty()) std::memcpy(message.data(), front.bytes.data(), message.size());
+    *front.received = true;
     queue.pop_front();
     return true;
   }
@@ -82,9 +95,16 @@ class ThreadNetwork {
   }
 
  private:
+  struct Message {
+    std::vector<std::byte> bytes;
+    std::span<const std::byte> memory;
+    std::shared_ptr<std::atomic<bool>> received;
+  };
+
   Index num_ranks_;
+  bool expects_unchanged_ = false;
   std::mutex mutex_;
-  std::map<std::tuple<Index, Index, int>, std::deque<std::vector<std::byte>>> queues_;
+  std::map<std::tuple<Index, Index, int>, std::deque<Message>> queues_;
   std::map<std::pair<Index, Index>, Index> bytes_;
   std::map<Index, bool> cut_;
   std::map<Index, Index> num_sent_;
@@ -100,15 +120,17 @@ class ThreadTransport : public Transport {
   Index num_ranks() const override { return network_.num_ranks(); }
   bool may_use_thread() const override { return may_use_thread_; }
   void start_send(Index to, int tag, std::span<const std::byte> message, std::uint64_t ticket) override {
-    network_.send(rank_, to, tag, message);
-    done_.push_back(ticket);
+    sends_.push_back({network_.send(rank_, to, tag, message), ticket});
   }
   void start_receive(Index from, int tag, std::span<std::byte> message, std::uint64_t ticket) override {
     receives_[{from, tag}].push_back({message, ticket});
   }
   void completed(std::vector<std::uint64_t>& tickets) override {
-    tickets.insert(tickets.end(), done_.begin(), done_.end());
-    done_.clear();
+    std::erase_if(sends_, [&](const Send& send) {
+      const bool is_received = *send.received;
+      if (is_received) tickets.push_back(send.ticket);
+      return is_received;
+    });
     for (auto& [key, queue] : receives_) {
       while (!queue.empty() && network_.receive(key.first, rank_, key.second, queue.front().message)) {
         tickets.push_back(queue.front().ticket);
@@ -118,6 +140,10 @@ class ThreadTransport : public Transport {
   }
 
  private:
+  struct Send {
+    std::shared_ptr<const std::atomic<bool>> received;
+    std::uint64_t ticket;
+  };
   struct Receive {
     std::span<std::byte> message;
     std::uint64_t ticket;
@@ -125,7 +151,7 @@ class ThreadTransport : public Transport {
   ThreadNetwork& network_;
   Index rank_;
   bool may_use_thread_;
-  std::vector<std::uint64_t> done_;
+  std::vector<Send> sends_;
   std::map<std::pair<Index, int>, std::deque<Receive>> receives_;
 };
 
