@@ -106,8 +106,8 @@ std::vector<Index> key_ranges(const BackwardOnRanks& of) {
                              extents.num_keys / (kRangesPerRank * of.ranks.num_ranks()));
 }
 
-// From this size on, a rank has the sums of one head only, and waits until they have been sent. Below it, the wait would
-// take longer than the memory is worth.
+// From this size on, a rank has the sums of one head only, and waits until they have been sent. Below it, the memory
+// is not worth the wait.
 constexpr Index kLargeSums = Index{1} << 20;
 
 void run_by_rows(const BackwardOnRanks& of, const DistributedPlan& plan) {

@@ -260,7 +260,7 @@ void HeadExchange::run(const Compute& compute) {
       }
     }
     finish(step.input_sends, messages_, stop_);
-    // Of two steps before, or with one buffer, of the step before as well: they may need memory until they have arrived.
+    // Of two steps before, and with one buffer, of the step before: copies need memory until they have arrived.
     finish(step.outputs, messages_, stop_);
     if (one_buffer) finish(step_at(t + 1).outputs, messages_, stop_);
     post_outputs(t);

@@ -7,8 +7,8 @@
 //     rank r        head k       head k + 1   head k + 2         (heads: its own; otherwise: the same on all ranks)
 //     receives      … k + 1      … k + 2      results of others
 //
-// All ranks run the same steps, so both sides of a pair know what is sent next. Large pieces go from the caller's memory
-// to where they are used.
+// All ranks run the same steps, so both sides of a pair know what is sent next. Large pieces go from the caller's
+// memory to where they are used.
 // Read next: head_exchange.cpp, attention.cpp.
 #pragma once
 

@@ -40,8 +40,8 @@ class KeyGradientChain {
   const std::vector<Index>& key_starts() const { return key_starts_; }
 
   // The following are called on each rank that has rows, in order: start() for each key/value head, and then before()
-  // and after() for each of its query heads and each range. The sums are (B, 1, S, …), dense, in the same memory for all
-  // key/value heads: a range is overwritten when it has been sent.
+  // and after() for each of its query heads and each range. The sums are (B, 1, S, …), dense, and may be in the same
+  // memory for all key/value heads: a range is overwritten when it has been sent.
   struct Sums {
     HeldArray array;
     std::shared_ptr<const void> memory;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How much the resident memory of each rank grows in attention_forward and attention_backward with the scheme rows. Each
-// rank prints
+// How much the resident memory of each rank grows in attention_forward and attention_backward with the scheme rows.
+// Each rank prints
 //
 //     call, layout, rank, growth, workspace of the same rows and head on one machine, a head of keys and values (bytes)
 //

@@ -10,7 +10,7 @@
 ///
 /// - All ranks make the same calls in the same order. Before any work, they compare their arguments.
 /// - A rank that is silent for the timeout, or that fails, ends the call on all others, with a RankError that names it.
-/// - After an error, messages under way may still read inputs and write outputs: keep their memory until the program ends.
+/// - After an error, messages under way may still read inputs and write outputs: keep them until the program ends.
 /// - With a single rank, no thread is started and nothing is sent.
 ///
 /// Read next: attention.h, src/distributed/ranks.cpp.
