@@ -75,7 +75,7 @@ import { add_term } from "./expand.js";
  */
 
 /** @param {unknown} x */
-function number_of(x) {
+export function number_of(x) {
   return typeof x === "number" ? x : x === "inf" ? Infinity : x === "-inf" ? -Infinity : NaN;
 }
 

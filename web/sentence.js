@@ -6,6 +6,7 @@
 //     q·k of each piece and token ─▶ ÷√D ─▶ softmax ─▶ words: sum over the key's pieces, mean over the query's
 //
 // A head of the figures is layer · heads + head. Read next: src/explain/sentence/sentence_html.cpp, attention.js.
+import { bytes_of } from "./bytes.js";
 import { plain_number, two_decimals } from "./numbers.js";
 import { add_term, expand_products } from "./expand.js";
 import { stage_index } from "./attention.js";
@@ -62,12 +63,7 @@ import { stage_index } from "./attention.js";
  * @returns {ArrayBufferLike}
  */
 export function decoded(text) {
-  if (typeof text !== "string") return text.buffer;
-  if ("fromBase64" in Uint8Array && typeof Uint8Array.fromBase64 === "function") return Uint8Array.fromBase64(text).buffer;
-  const characters = atob(text);
-  const bytes = new Uint8Array(characters.length);
-  for (let i = 0; i < characters.length; ++i) bytes[i] = characters.charCodeAt(i);
-  return bytes.buffer;
+  return (typeof text === "string" ? bytes_of(text) : text).buffer;
 }
 
 /** @param {string | Float32Array} text */

@@ -88,6 +88,20 @@ function numbered_word(label, kind) {
 /** @typedef {{x: number, top: number, line: number}} Anchor where an arc ends: the middle of a word's upper edge */
 
 /**
+ * Adds the extent of a word to the last line, or to a new one.
+ * @param {{top: number, bottom: number}[]} lines
+ * @param {number} top
+ * @param {number} bottom
+ * @returns {number} the index of its line
+ */
+export function add_to_lines(lines, top, bottom) {
+  const last = lines.at(-1);
+  if (last && top < last.bottom - 4) lines[lines.length - 1] = { top: Math.min(last.top, top), bottom: Math.max(last.bottom, bottom) };
+  else lines.push({ top, bottom });
+  return lines.length - 1;
+}
+
+/**
  * The positions of the words and of their lines.
  * @param {HTMLElement} words
  * @returns {Places}
@@ -102,10 +116,7 @@ function anchors_of(words) {
     const one = button.querySelector(".word")?.getBoundingClientRect();
     if (!one || !(button instanceof HTMLElement)) continue;
     const [top, bottom] = [one.top - box.top + words.scrollTop, button.getBoundingClientRect().bottom - box.top + words.scrollTop];
-    const last = lines.at(-1);
-    if (last && top < last.bottom - 4) lines[lines.length - 1] = { top: Math.min(last.top, top), bottom: Math.max(last.bottom, bottom) };
-    else lines.push({ top, bottom });
-    anchors.set(Number(button.dataset.word), { x: one.left + one.width / 2 - box.left, top, line: lines.length - 1 });
+    anchors.set(Number(button.dataset.word), { x: one.left + one.width / 2 - box.left, top, line: add_to_lines(lines, top, bottom) });
   }
   return { anchors, lines, width: box.width, height: words.scrollHeight, em: parseFloat(getComputedStyle(words).fontSize) };
 }

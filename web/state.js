@@ -40,7 +40,7 @@ export function address_of(state) {
  * @returns {Partial<State>}
  */
 export function read_address(hash) {
-  const parts = new URLSearchParams(hash.replace(/^#/, ""));
+  const parts = new URLSearchParams(hash.slice(1));
   /** @type {Partial<State>} */
   const state = {};
   /** @param {string} name */

@@ -21,15 +21,6 @@
 /** @typedef {{write_bytes: (bytes: Uint8Array) => void, close: () => void}} CoreFile */
 /** @typedef {{call: (request: string, payload?: string | Uint8Array) => string, arrays: () => Uint8Array<ArrayBuffer>[], open_file: (name: string, size: number) => CoreFile}} Core */
 
-/** @param {string} text base 64 @returns {Uint8Array<ArrayBuffer>} */
-export function bytes_of(text) {
-  if ("fromBase64" in Uint8Array && typeof Uint8Array.fromBase64 === "function") return Uint8Array.fromBase64(text);
-  const characters = atob(text);
-  const bytes = new Uint8Array(characters.length);
-  for (let i = 0; i < characters.length; ++i) bytes[i] = characters.charCodeAt(i);
-  return bytes;
-}
-
 /** The bytes of a file of the page's site. @param {string} address */
 export async function fetched(address) {
   const answer = await fetch(address);

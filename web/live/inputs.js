@@ -4,6 +4,7 @@
 // matrices (lists of rows, or of heads), and numbers as they are typed.
 //
 // Read next: document.js, cells.js.
+import { number_of } from "../explanation.js";
 
 /** @typedef {{name: string, head: number, row: number, column: number}} Place of a number: a matrix and the indices in it */
 /** @typedef {number | "inf" | "-inf" | "nan"} InputNumber */
@@ -64,7 +65,7 @@ function row_of(input, { name, head, row }) {
 /** The number in a place, or null. @param {any} input @param {Place} place */
 export function number_in(input, place) {
   const x = row_of(input, place)?.[place.column];
-  return x === undefined ? null : float_of(x);
+  return x === undefined ? null : number_of(x);
 }
 
 /** @param {any} input @param {Place} place @param {number} x */
@@ -75,11 +76,6 @@ export function set_number(input, place, x) {
   if (row && place.column < row.length) row[place.column] = input_number(x);
 }
 
-/** @param {InputNumber} x */
-export function float_of(x) {
-  return typeof x === "number" ? x : x === "inf" ? Infinity : x === "-inf" ? -Infinity : NaN;
-}
-
 /** @param {number} x @returns {InputNumber} */
 export function input_number(x) {
   if (Number.isNaN(x)) return "nan";
@@ -88,7 +84,7 @@ export function input_number(x) {
 
 /** Every number of a matrix, in the order of memory. @param {any} matrix @returns {number[]} */
 export function numbers_of(matrix) {
-  return matrix.flat(2).map(float_of);
+  return matrix.flat(2).map(number_of);
 }
 
 /**

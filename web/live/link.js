@@ -30,7 +30,7 @@ function well_formed(text) {
  * @returns {Link}
  */
 export function read_link(hash) {
-  const parts = new URLSearchParams(hash.replace(/^#/, ""));
+  const parts = new URLSearchParams(hash.slice(1));
   const hidden = (parts.get("hidden") ?? "").split(",").filter((text) => /^\d{1,4}$/.test(text)).map(Number);
   return { text: parts.get("text"), second: parts.get("second") ?? "", hidden: [...new Set(hidden)] };
 }

@@ -36,7 +36,7 @@ export function numbers_address(address, { lesson, base, edits, switches: chosen
  * @param {string} hash
  */
 export function read_numbers_address(hash) {
-  const parts = new URLSearchParams(hash.replace(/^#/, ""));
+  const parts = new URLSearchParams(hash.slice(1));
   /** @type {Edit[]} */
   const edits = [];
   for (const text of parts.getAll("cell")) {

@@ -13,7 +13,7 @@ import { styled_number } from "../numbers.js";
 import { el, shown, svg, word } from "../elements.js";
 import { weight_column } from "../attention.js";
 import { patch, patch_children } from "./patch.js";
-import { draw_arcs, most_large, most_with_arcs, special_switch } from "../sentence_figure.js";
+import { add_to_lines, draw_arcs, most_large, most_with_arcs, special_switch } from "../sentence_figure.js";
 
 /** @typedef {import("../attention.js").Attention} Attention */
 /** @typedef {import("../state.js").State} State */
@@ -149,10 +149,7 @@ export function sentence_line({ text, edited, set }) {
       if (!own || own.width === 0) continue;
       if (of_text) ranges[i] = of_text;
       const [top, bottom] = [own.top - box.top + scrolled, own.bottom - box.top + scrolled + below];
-      const last = rows.at(-1);
-      if (last && top < last.bottom - 4) rows[rows.length - 1] = { top: Math.min(last.top, top), bottom: Math.max(last.bottom, bottom) };
-      else rows.push({ top, bottom });
-      anchors.set(i, { x: own.left + own.width / 2 - box.left, top, line: rows.length - 1 });
+      anchors.set(i, { x: own.left + own.width / 2 - box.left, top, line: add_to_lines(rows, top, bottom) });
       if (!of_text) continue;
       const button = button_of(picture, i, "", null);
       button.style.left = `${(own.left - box.left + own.width / 2).toFixed(1)}px`;

@@ -20,7 +20,7 @@ export const addresses = { sentence: "#", lessons: "#lessons", matrices: "#matri
 
 /** @param {string} hash @param {View} home @returns {View} */
 export function view_of(hash, home) {
-  const parts = new URLSearchParams(hash.replace(/^#/, ""));
+  const parts = new URLSearchParams(hash.slice(1));
   if (parts.has("lesson")) return "lesson";
   return parts.has("lessons") ? "lessons" : parts.has("matrices") ? "matrices" : home;
 }

@@ -9,7 +9,8 @@
 //
 // "core" and "piece" have a text in base 64, or an address of the page's site. Arrays leave as transferred arrays. The
 // tokenizer is read while the tensors arrive. Read next: core.js, answers.js.
-import { bytes_of, fetched, make_core, request_text, unpacked } from "./core.js";
+import { bytes_of } from "../bytes.js";
+import { fetched, make_core, request_text, unpacked } from "./core.js";
 
 /**
  * @typedef {object} Message
