@@ -4,7 +4,7 @@
 // Read next: page.js, which puts them on the page.
 import { el, quoted, shown, word } from "./elements.js";
 import { finding_of, first_stage, stage_index, stages, weights_of } from "./attention.js";
-import { arrays, attentions, compared_alone, comparison, data, data_of, data_text, explanation, hooks, inspected_alone, inspection, opening_row, root, sentence, set, set_training, state, training, view, without_row } from "./subject.js";
+import { arrays, attentions, chosen_attention, compared_alone, comparison, data, data_of, data_text, explanation, hooks, inspected_alone, inspection, opening_row, root, sentence, set, set_training, state, training, view, without_row } from "./subject.js";
 import { finding_line, row_caption, row_table, step_marks, step_note } from "./row_figure.js";
 import { mix_figure } from "./mix_figure.js";
 import { map_figure, map_note, rows_of } from "./map_figure.js";
@@ -134,7 +134,7 @@ export function* article() {
     for (const part of made.parts) if (part instanceof HTMLElement) yield part;
     return yield foot();
   }
-  const a = attentions.find((one) => one.name === state.attention);
+  const a = chosen_attention();
   yield sentence && a ? sentence_header(a) : arrays && a ? arrays_header(a, arrays.about) : el("header", {}, el("h1", { class: state.covered ? "covered" : null }, el("span", {}, quoted(explanation?.title || "Attention, step by step"))),
     explanation?.citation ? el("p", { class: "citation" }, shown(explanation.citation)) : null);
   if (explanation) yield* hooks.controls?.() ?? [];
@@ -203,7 +203,7 @@ function sources_of(step) {
  * @param {import("./explanation.js").Explanation} of
  */
 function steps_shown(of) {
-  const a = attentions.find((one) => one.name === state.attention);
+  const a = chosen_attention();
   if (!state.covered || a === undefined) return of.steps;
   const next = a.stage_steps.find((step, stage) => stage >= state.step && step !== null) ?? null;
   const made = sources_of(next);
@@ -259,7 +259,7 @@ function folded(name, title, make) {
 }
 
 function foot() {
-  const a = attentions.find((one) => one.name === state.attention);
+  const a = chosen_attention();
   return el("footer", {},
     el("p", {}, el("code", {}, el("bdi", {}, shown(data.command)))),
     el("p", {}, `Computed by regard ${shown(data.version)} (${shown(data.instruction_set)}); `,

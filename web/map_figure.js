@@ -166,6 +166,35 @@ function shades_of(back, ink) {
   return new Uint32Array(bytes.buffer);
 }
 
+/**
+ * Takes a row into the largest weight of each block, negative if all its keys are hidden.
+ * @param {Float64Array} largest
+ * @param {Float64Array} row
+ * @param {number} begin the index of its first block
+ * @param {number} block keys per block
+ * @param {number} step from a block to the next
+ * @param {(key: number) => boolean} hidden
+ */
+function take_row(largest, row, begin, block, step, hidden) {
+  for (let j = 0; j < row.length; ++j) {
+    const x = row[j] || 0;
+    if (x === 0 && hidden(j)) continue;
+    const at = begin + Math.floor(j / block) * step;
+    if (x > largest[at]) largest[at] = x;
+  }
+}
+
+/**
+ * Colours a line of pixels.
+ * @param {Uint32Array} pixels
+ * @param {Float64Array} weights
+ * @param {number} end of the scale
+ * @param {Uint32Array} shades
+ */
+function shade(pixels, weights, end, shades) {
+  for (let i = 0; i < pixels.length; ++i) pixels[i] = shades[(Math.sqrt(Math.max(0, Math.min(1, weights[i] / end))) * most_shades + 0.5) | 0];
+}
+
 const label_room = 88;
 const label_pitch = 14;
 
@@ -209,23 +238,16 @@ function painted_map(a, state, set, rows, end) {
     if (!context) return;
     const style = getComputedStyle(canvas);
     const [ink, back] = [style.color, style.backgroundColor].map(channels_of);
-    // The largest weight of each block; negative if all its keys are hidden.
     const largest = new Float64Array(horizontal.cells * vertical.cells).fill(-1);
     const [of_query, of_key] = a.by_columns ? [horizontal, vertical] : [vertical, horizontal];
     const [query_step, key_step] = a.by_columns ? [1, horizontal.cells] : [horizontal.cells, 1];
     for (const [n, row] of rows.entries()) {
-      const begin = Math.floor(n / of_query.block) * query_step;
-      for (let j = 0; j < row.length; ++j) {
-        const x = row[j] || 0;
-        if (x === 0 && a.hidden(state.head, a.kept_queries[n], j)) continue;
-        const at = begin + Math.floor(j / of_key.block) * key_step;
-        if (x > largest[at]) largest[at] = x;
-      }
+      take_row(largest, row, Math.floor(n / of_query.block) * query_step, of_key.block, key_step, (j) => a.hidden(state.head, a.kept_queries[n], j));
     }
     const picture = context.createImageData(horizontal.cells, vertical.cells);
     const shades = shades_of(back, ink);
     const pixels = new Uint32Array(picture.data.buffer);
-    for (let at = 0; at < pixels.length; ++at) pixels[at] = shades[Math.round(Math.sqrt(Math.max(0, Math.min(1, largest[at] / end))) * most_shades)];
+    for (let at = 0; at < pixels.length; at += horizontal.cells) shade(pixels.subarray(at, at + horizontal.cells), largest.subarray(at), end, shades);
     const small = el("canvas", { width: horizontal.cells, height: vertical.cells });
     small.getContext("2d")?.putImageData(picture, 0, 0);
     context.imageSmoothingEnabled = false;

@@ -3,6 +3,7 @@
 // The page: a lesson, attention on given arrays, a sentence in a model, or a watched training run, as an article with interactive figures. One
 // file, made by `regard … --html FILE`, that makes no network requests. The build joins these modules in this order:
 //
+//     bytes        of base 64
 //     numbers      digits as the terminal prints them         elements     elements of escaped text
 //     explanation  the data that a lesson's file carries
 //     expand       how a cell was computed                    attention    one attention, as the figures need it
@@ -18,7 +19,9 @@
 import { el } from "./elements.js";
 import { first_stage, stages } from "./attention.js";
 import { read_address } from "./state.js";
-import { attentions, go_to, hooks, own_title, root, set, set_training, state, take_subject, training, view, without_row } from "./subject.js";
+import { slice } from "./map_figure.js";
+import { most_with_arcs } from "./sentence_figure.js";
+import { chosen_attention, go_to, hooks, own_title, root, sentence, set, set_training, state, take_subject, training, view, without_row } from "./subject.js";
 import { article, forget_steps, steps_drawn, toggle_projector } from "./article.js";
 import { toggle_playing, training_key } from "./training_page.js";
 
@@ -26,7 +29,7 @@ import { toggle_playing, training_key } from "./training_page.js";
 
 let drawn_step = -1;
 let drawn_open = "";
-/** @typedef {{parts: Generator<HTMLElement | null, void>, at: number}} Waiting */
+/** @typedef {{parts: Generator<HTMLElement | null, void>, at: number, whole: boolean}} Waiting parts of a page that is drawn as a whole, or of one that is drawn in stages */
 
 /** The parts that are drawn in later tasks. @type {Waiting | null} */
 let waiting = null;
@@ -39,10 +42,24 @@ function focusable(name) {
   return found instanceof HTMLElement ? found : null;
 }
 
-/** Scrolls only as far as needed to show the expanded number and its derivation. */
+/** Focuses an element of the name if there is one. @param {string} name */
+function focus_again(name) {
+  const again = focusable(name);
+  if (!again) return;
+  if (again.dataset.cell !== undefined) {
+    for (const other of again.closest("table")?.querySelectorAll("[data-cell]") ?? []) if (other instanceof HTMLElement) other.tabIndex = -1;
+    again.tabIndex = 0;
+  }
+  again.focus({ preventScroll: true });
+}
+
+/** Scrolls only as far as needed to show a number expanded since the last picture, and its derivation. */
 function scroll_to_expanded() {
-  const box = document.querySelector(".expand")?.getBoundingClientRect();
-  const cell = document.querySelector('[data-cell][aria-expanded="true"]')?.getBoundingClientRect();
+  const expanded = document.querySelector('[data-cell][aria-expanded="true"]');
+  const name = expanded instanceof HTMLElement ? expanded.dataset.cell : "";
+  if (name !== state.open || name === drawn_open) return;
+  drawn_open = name;
+  const [box, cell] = [document.querySelector(".expand"), expanded].map((one) => one?.getBoundingClientRect());
   if (!box) return;
   const [top, bottom] = [Math.min(cell?.top ?? box.top, box.top), Math.max(cell?.bottom ?? box.bottom, box.bottom)];
   const margin = 12;
@@ -73,6 +90,8 @@ function main_element() {
 function put(part, at, patches) {
   const main = main_element();
   const old = main.children[at];
+  const active = document.activeElement;
+  const focused = active instanceof HTMLElement && old?.contains(active) ? active.dataset.focus : undefined;
   if (hooks.place?.(old, part, patches)) {
     if (part === steps_drawn.element && old instanceof HTMLElement) steps_drawn.element = old;
   } else if (old === undefined) {
@@ -80,6 +99,7 @@ function put(part, at, patches) {
   } else if (old !== part) {
     old.replaceWith(part);
   }
+  if (focused !== undefined && !active?.isConnected) focus_again(focused);
 }
 
 /** Whether parts wait to be drawn. */
@@ -104,73 +124,70 @@ function draw_next(of) {
   const { value } = of.parts.next();
   if (value) {
     put(value, of.at++, true);
-    if (value.matches(".row-section")) hooks.drawn?.();
+    if (value.matches(".row-section")) report_drawn(of);
     setTimeout(draw_next, 0, of);
   } else if (value === null) {
     setTimeout(draw_next, 0, of);
   } else {
-    waiting = null;
-    put_title();
-    while (main_element().children.length > of.at) main_element().lastElementChild?.remove();
+    all_drawn(of);
   }
 }
 
-function put_title() {
-  document.title = state.covered ? "Predict, then look" : own_title;
-}
-
-export function draw(in_stages = false) {
-  const parts = article();
-  if (in_stages) {
-    const old = [...main_element().children];
-    const tops = hooks.place && old.length > 2 ? old.map((part) => part.getBoundingClientRect().top) : [];
-    hold();
-    waiting = { parts, at: 0 };
-    while (waiting.at < 2 || tops[waiting.at] < window.innerHeight) {
-      const { value } = parts.next();
-      if (value === null) break;
-      if (value) put(value, waiting.at, true);
-      ++waiting.at;
-    }
-    hooks.drawn?.();
-    setTimeout(draw_next, 0, waiting);
-    return;
-  }
+/** @param {Waiting} of */
+function all_drawn(of) {
   waiting = null;
-  put_title();
-  const focused = document.activeElement instanceof HTMLElement ? document.activeElement.dataset.focus : undefined;
+  document.title = state.covered ? "Predict, then look" : own_title;
+  while (main_element().children.length > of.at) main_element().lastElementChild?.remove();
+}
+
+/** The row is drawn, and what is above it. @param {Waiting} of */
+function report_drawn(of) {
+  if (of.whole) scroll_to_expanded();
+  hooks.drawn?.();
+}
+
+/**
+ * Draws the page: as a whole, or the top and what is in view, and each other part in a task of its own. A long sentence
+ * is not drawn in one task.
+ */
+export function draw(in_stages = false) {
+  const is_long = sentence !== null && sentence.words.length > most_with_arcs;
+  const old = [...main_element().children];
+  const tops = in_stages && hooks.place && old.length > 2 ? old.map((part) => part.getBoundingClientRect().top) : [];
+  const focused = !in_stages && document.activeElement instanceof HTMLElement ? document.activeElement.dataset.focus : undefined;
   const place_of_page = window.scrollY;
   const held = focused === undefined ? undefined : focusable(focused)?.getBoundingClientRect();
   const is_seen = held !== undefined && held.bottom > 0 && held.top < window.innerHeight;
-  root.toggleAttribute("data-arriving", drawn_step >= 0 && drawn_step !== state.step);
-  drawn_step = state.step;
-  let at = 0;
-  for (const part of parts) if (part) put(part, at++, false);
-  while (main_element().children.length > at) main_element().lastElementChild?.remove();
-  view.update_training?.(state);
-  if (focused !== undefined) {
-    const again = focusable(focused);
-    if (again) {
-      if (again.dataset.cell !== undefined) {
-        for (const other of again.closest("table")?.querySelectorAll("[data-cell]") ?? []) if (other instanceof HTMLElement) other.tabIndex = -1;
-        again.tabIndex = 0;
-      }
-      again.focus({ preventScroll: true });
-    }
+  if (in_stages || is_long) hold();
+  if (!in_stages) {
+    root.toggleAttribute("data-arriving", drawn_step >= 0 && drawn_step !== state.step);
+    drawn_step = state.step;
   }
-  window.scrollTo(0, place_of_page);
-  // The clicked element stays under the pointer, even if something above it collapses.
-  const now = focused === undefined || !is_seen ? undefined : focusable(focused)?.getBoundingClientRect();
-  if (held && now && Math.abs(now.top - held.top) > 0.5) window.scrollBy(0, now.top - held.top);
-  if (state.open !== "" && state.open !== drawn_open) scroll_to_expanded();
-  drawn_open = state.open;
-  hooks.drawn?.();
+  const of = waiting = { parts: article(), at: 0, whole: !in_stages };
+  const end = performance.now() + slice;
+  while (!in_stages || of.at < 2 || tops[of.at] < window.innerHeight) {
+    if (is_long && of.at > 0 && performance.now() > end) break;
+    const { value, done } = of.parts.next();
+    if (value) put(value, of.at++, in_stages || is_long);
+    else if (done) all_drawn(of);
+    if (done || (in_stages && !value)) break;
+  }
+  if (!in_stages) {
+    view.update_training?.(state);
+    if (focused !== undefined) focus_again(focused);
+    window.scrollTo(0, place_of_page);
+    // The clicked element stays under the pointer, even if something above it collapses.
+    const now = focused === undefined || !is_seen ? undefined : focusable(focused)?.getBoundingClientRect();
+    if (held && now && Math.abs(now.top - held.top) > 0.5) window.scrollBy(0, now.top - held.top);
+  }
+  report_drawn(of);
+  if (waiting) setTimeout(draw_next, 0, of);
 }
 
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.target instanceof HTMLSelectElement) return;
   const last = stages.length - 1;
-  const first = first_stage(attentions.find((one) => one.name === state.attention));
+  const first = first_stage(chosen_attention());
   const of_training = training ? training_key(training, state, event) : null;
   if (training && of_training === "play") toggle_playing(training, () => state, set_training);
   else if (of_training !== null && of_training !== "play") set_training(of_training);

@@ -106,6 +106,11 @@ function moved_to(wanted) {
 export const hooks = { header: null, takes: null, record: (address) => history.replaceState(null, "", address), drawn: null, foot: null,
   top: null, whole: null, controls: null, given: null, place: null, navigates: null };
 
+/** The attention chosen, if the page has one. */
+export function chosen_attention() {
+  return attentions.find((one) => one.name === state.attention);
+}
+
 export function current() {
   return { data, page, sentence, comparison, explanation, attentions, state };
 }

@@ -9,9 +9,11 @@ import pytest
 from compare_page_test import figures
 from cut_off import check_nothing_is_cut_off
 from live_page import write_live_page
+from page_numbers_test import CELLS, styled
 from program import environment, succeed
-from sentence_model import make_folder
-from sentence_page_test import check_row
+from random_model import make_random_model
+from sentence_model import VOCABULARY, make_folder, tokenizer
+from sentence_page_test import TWO, check_row
 
 TEXT = "he sat on the bank of the river"
 GENERIC = {**environment(), "REGARD_FORCE_ISA": "generic"}
@@ -131,6 +133,41 @@ def test_the_word_and_the_head_stay_chosen(live):
     page.wait_for_function("() => document.querySelector('[data-word=\"3\"]')?.getAttribute('aria-pressed') === 'true'")
     assert page.locator('[data-focus="Head 1"]').get_attribute("aria-pressed") == "true"
     page.wait_for_function("() => location.hash.includes('text=in%20the%20river%20bank')")
+
+
+# Moves the pointer to a cell of the painted map, and compares what the map reports.
+REPORTS = """([x, y, want]) => {
+    const canvas = document.querySelector('canvas.painted');
+    if (!canvas) return false;
+    const { left, top, width, height } = canvas.getBoundingClientRect();
+    canvas.dispatchEvent(new PointerEvent('pointermove', { clientX: left + x * width, clientY: top + y * height }));
+    return document.querySelector('.readout').textContent === want;
+}"""
+
+
+def test_a_long_text_drawn_in_parts_follows_the_head_and_the_word(pages, tmp_path):
+    model = make_random_model(tmp_path, tokenizer(), layers=2, heads=2, width=256, intermediate=32, positions=96)
+    text = " ".join(VOCABULARY[5:21] * 5)
+    page = pages.open(write_live_page(tmp_path / "long.html", model, TEXT, "--query", "bank"), "#step=mix")
+    page.wait_for_selector(TYPING)
+    retype(page, text)
+    wait_for_text(page, text)
+    chosen = {"--query": "@5", "--layer": page.locator('[data-focus^="Layer"][aria-pressed=true]').inner_text()}
+    for choice, change in [("Head 1", {"--head": "1"}), ("word 31", {"--query": "@31"}), ("map 1 0", {"--layer": "1", "--head": "0"})]:
+        button = page.locator(f'[data-focus="{choice}"]')
+        button.click()
+        chosen |= change
+        want = json_of(model, text, *(part for option in chosen.items() for part in option))
+        weights = [word["weight"] for word in want["row"]["words"]]
+        query, key = int(chosen["--query"][1:]), weights.index(max(weights))
+        names = [word["name"] for word in want["words"]]
+        count = len(names)
+        page.wait_for_function(REPORTS, arg=[(key + 0.5) / count, (query + 0.5) / count, f"{names[query]} → {names[key]}: {styled(max(weights), TWO)}"])
+        page.wait_for_function("() => document.querySelector('[data-focus=\"table\"]') !== null")
+        shown = {int(cell.split()[1]): value for cell, value in page.evaluate(CELLS).items() if cell.startswith("row ") and cell.endswith(" weight")}
+        assert len(shown) == 12 and key in shown
+        assert shown == {j: styled(weights[j], TWO) for j in shown}
+        assert page.evaluate("document.activeElement.dataset.focus") == choice and button.get_attribute("aria-pressed") == "true"
 
 
 def test_hiding_shows_what_the_program_prints(live, model):

@@ -39,7 +39,7 @@ export function earlier_weights(old, row) {
   const old_specials = old.spans.map((span, i) => (span === null ? i : -1)).filter((i) => i >= 0);
   for (const [i, span] of old.spans.entries()) {
     const special = span === null ? specials[old_specials.length === specials.length ? old_specials.indexOf(i) : -1] : undefined;
-    const at = span === null ? special ?? -1 : follow(span, old.text, row.text, row.spans, false);
+    const at = old.text === row.text ? i : span === null ? special ?? -1 : follow(span, old.text, row.text, row.spans, false);
     if (at < 0 || from[at] >= 0) {
       gone.push(i);
     } else {

@@ -12,7 +12,7 @@ import { el, shown } from "../elements.js";
 import { attentions_of, finding_of } from "../attention.js";
 import { read_explanation } from "../explanation.js";
 import { address_of, read_address } from "../state.js";
-import { current, hooks, root } from "../subject.js";
+import { chosen_attention, current, hooks, root } from "../subject.js";
 import { draw, is_drawing, show } from "../page.js";
 import { open_answers } from "./answers.js";
 import { copy_of, matrix_names, number_in, seeds_of, set_number } from "./inputs.js";
@@ -146,8 +146,8 @@ export function open_numbers(has_sentence) {
       return;
     }
     document.querySelector("main")?.removeAttribute("aria-busy");
-    const { attentions, state } = current();
-    const a = attentions.find((one) => one.name === state.attention);
+    const { state } = current();
+    const a = chosen_attention();
     const finding = a && !state.covered ? `${finding_of(a, state.head, state.query)}.` : "";
     const text = [spoken_about, finding].filter((part) => part !== "").join(" ");
     spoken_about = "";

@@ -9,6 +9,7 @@
 // Read next: live.js.
 
 /** @typedef {{text: string, begin: number, end: number}} Span */
+/** @typedef {(begin: number, end: number) => {begin: number, end: number, own: boolean}} Edit */
 
 const part = /\p{Ideographic}|[\p{P}$+<=>^`|~]|[^\s\p{P}$+<=>^`|~\p{Ideographic}]+/gu;
 
@@ -42,9 +43,9 @@ export function places_of(text, words) {
  * that nothing outside the place was edited, or nothing of it.
  * @param {string} old
  * @param {string} text
- * @returns {(begin: number, end: number) => {begin: number, end: number, own: boolean}}
+ * @returns {Edit}
  */
-export function edit_between(old, text) {
+function edit_between(old, text) {
   const most = Math.min(old.length, text.length);
   let [head, tail] = [0, 0];
   while (head < most && old[head] === text[head]) ++head;
@@ -57,6 +58,9 @@ export function edit_between(old, text) {
   };
 }
 
+/** The edit that was asked for last: all words of a text follow the same one. @type {{old: string, text: string, place: Edit | null}} */
+let latest = { old: "", text: "", place: null };
+
 /**
  * The word that a word of the old text has become: the one in its place, unless more than the word was replaced; or, if
  * `nearest`, one of the same spelling, or the nearest one. -1 if there is none.
@@ -67,7 +71,8 @@ export function edit_between(old, text) {
  * @param {boolean} nearest
  */
 export function follow(span, old, text, spans, nearest) {
-  const to = edit_between(old, text)(span.begin, span.end);
+  if (latest.old !== old || latest.text !== text) latest = { old, text, place: null };
+  const to = (latest.place ??= edit_between(old, text))(span.begin, span.end);
   /** @param {(one: Span) => number} cost Infinity where it does not fit */
   const best = (cost) => spans.reduce((found, one, i) => {
     const own = one === null ? Infinity : cost(one);
