@@ -2,10 +2,13 @@
 """Lessons and own matrices on a live page: after every edit the page shows what the program prints for the same input; bad numbers
 keep the last picture; matrices are pasted, opened and saved; the address restores everything; all of it by keyboard."""
 
+import functools
+import http.server
 import io
 import json
 import math
 import random
+import threading
 
 import numpy as np
 import pytest
@@ -532,6 +535,43 @@ def test_the_first_lesson_is_in_the_file(pages, path):
     assert page.locator("h1").inner_text().startswith("One head")
     page.wait_for_function(IS_DRAWN)
     assert page.locator(".views > a").all_inner_texts() == ["your numbers", "own matrices"]
+
+
+class QuietHandler(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture(name="site")
+def fixture_site(tmp_path):
+    """The address of a server with the files of `--site`."""
+    folder = tmp_path / "site"
+    succeed("live", "--site", folder, "--weights", "none")
+    assert sorted(path.name for path in folder.iterdir()) == ["core.wasm.gz", "index.html"]
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(QuietHandler, directory=folder)) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+        thread.join()
+
+
+def test_a_site_computes_and_asks_only_its_server(pages, site):
+    pages.contexts.append(pages.browser.new_context())
+    page = pages.contexts[-1].new_page()
+    requests = []
+    page.on("request", lambda request: requests.append(request.url))
+    page.on("console", lambda message: pages.complaints.append(message.text))
+    page.on("pageerror", lambda error: pages.complaints.append(str(error)))
+    page.goto(site + "#lesson=three-words")
+    page.wait_for_function(IS_DRAWN)
+    type_number(page, given(page, "X", 0, 1), "2.5")
+    wait_for(page, "1 number changed")
+    settle(page)
+    value = exported("three-words")
+    value["X"][0][1] = 2.5
+    check_steps(page, explained(value))
+    assert {url for url in requests if not url.startswith(("data:", f"blob:{site}"))} == {site, site + "core.wasm.gz"}
 
 
 def test_a_link_with_nonsense_opens_the_lesson(live):
