@@ -413,6 +413,12 @@ def test_own_matrices_are_pasted_in_any_form(live):
     check_steps(again, explained(value, "--heads", "2"))
 
 
+def test_the_heading_of_a_markdown_table_is_left_out(live):
+    page = live("#matrices")
+    paste(page, "| a | b |\n|---|:-:|\n| 1 | -2 |\n| 3 | 4.5 |\n")
+    assert [page.locator(".given-matrix [data-given] .given").nth(i).get_attribute("aria-valuetext") for i in range(4)] == ["1", "-2", "3", "4.5"]
+
+
 @pytest.mark.parametrize("text, line", [
     ("1 2\n3", "line 2"),
     ("1 x\n3 4", "x"),

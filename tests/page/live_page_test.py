@@ -167,6 +167,9 @@ def test_a_long_text_drawn_in_parts_follows_the_head_and_the_word(pages, tmp_pat
         shown = {int(cell.split()[1]): value for cell, value in page.evaluate(CELLS).items() if cell.startswith("row ") and cell.endswith(" weight")}
         assert len(shown) == 12 and key in shown
         assert shown == {j: styled(weights[j], TWO) for j in shown}
+        # The query is in view in the text, which scrolls.
+        assert page.evaluate("""query => { const [box, word] = ['.live-words', `.live-words [data-word="${query}"]`].map(one => document.querySelector(one).getBoundingClientRect());
+            return box.top <= word.top && word.bottom <= box.bottom; }""", query)
         assert page.evaluate("document.activeElement.dataset.focus") == choice and button.get_attribute("aria-pressed") == "true"
 
 

@@ -8,7 +8,7 @@ import { el } from "../elements.js";
 import { shape_of } from "./inputs.js";
 
 /**
- * What pasted text is: JSON, or a table with tabs, commas, semicolons or spaces between the numbers, as CSV.
+ * What pasted text is: JSON, or a table with bars, tabs, commas, semicolons or spaces between the numbers, as CSV.
  * @param {string} pasted
  * @returns {{json: any} | {csv: string}}
  */
@@ -22,8 +22,10 @@ export function read_pasted(pasted) {
       if (text.startsWith("{")) throw new Error("The text is not valid JSON.");
     }
   }
-  const lines = text.replace(/array\(|\)|tensor\(/g, "").replace(/\]\s*,?\s*\[/g, "\n").replace(/[[\]]/g, "").split(/\r\n|\r|\n/).map((line) => line.trim().replace(/,$/, "")).filter((line) => line !== "");
-  const between = lines.some((line) => line.includes("\t")) ? /\t/ : lines.some((line) => line.includes(";")) ? /;/ : lines.some((line) => line.includes(",")) ? /,/ : /\s+/;
+  const lines = text.replace(/array\(|\)|tensor\(/g, "").replace(/\]\s*,?\s*\[/g, "\n").replace(/[[\]]/g, "").split(/\r\n|\r|\n/).map((line) => line.trim().replace(/^\||[,|]$/g, "")).filter((line) => line !== "");
+  // The heading of a Markdown table ends with a line of dashes.
+  lines.splice(0, lines.findIndex((line) => /^[\s:|-]*--[\s:|-]*$/.test(line)) + 1);
+  const between = [/\|/, /\t/, /;/, /,/].find((one) => lines.some((line) => one.test(line))) ?? /\s+/;
   return { csv: lines.map((line) => line.split(between).map((cell) => `"${cell.trim().replaceAll("−", "-").replaceAll('"', "")}"`).join(",")).join("\n") };
 }
 
