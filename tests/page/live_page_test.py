@@ -322,9 +322,16 @@ def test_it_speaks_after_typing_and_not_while_typing(live):
     assert len(page.evaluate("said")) == 1
 
 
-@pytest.mark.parametrize("script, reason", [("delete globalThis.WebAssembly", "no WebAssembly"),
+# The worker begins with another statement.
+NO_MEMORY = """const Whole = Blob; globalThis.Blob = function (parts, options) {
+    const statement = 'WebAssembly.Instance = class { constructor() { throw new RangeError("could not allocate memory"); } };';
+    return new Whole(String(parts[0]).includes('serve(self)') ? [statement, ...parts] : parts, options);
+}"""
+
+
+@pytest.mark.parametrize("script, reason", [("delete globalThis.WebAssembly", "no WebAssembly"), (NO_MEMORY, "could not allocate memory"),
                                             ("globalThis.Worker = class { constructor() { throw new Error('no workers'); } }", "no workers")])
-def test_without_webassembly_the_page_stays(pages, path, script, reason):
+def test_without_webassembly_or_memory_the_page_stays(pages, path, script, reason):
     context = pages.browser.new_context(viewport={"width": 1280, "height": 800})
     pages.contexts.append(context)
     context.add_init_script(script)
