@@ -301,6 +301,19 @@ def test_escape_takes_a_number_back(live):
     assert page.evaluate("() => document.activeElement.className") == "given"
 
 
+def test_a_number_taken_back_before_its_answer_stays_taken_back(live):
+    page = live()
+    given(page, "X", 0, 0).click()
+    page.evaluate("""() => {
+        const input = document.querySelector('.given-input');
+        input.value = '7';
+        input.dispatchEvent(new Event('input', { bubbles: true }));
+        input.dispatchEvent(new KeyboardEvent('keydown', { key: 'Escape', bubbles: true }));
+    }""")
+    settle(page)
+    check_steps(page, json.loads(succeed("lesson", "three-words", "--json", env=GENERIC)))
+
+
 def test_dragging_to_the_side_changes_a_number(live):
     page = live()
     cell = given(page, "W_value", 0, 0)

@@ -21,6 +21,7 @@ MODULES = BUILD / "wasm"
 NATIVE = BUILD / "tests/wasm_checks"
 NODE = pathlib.Path(sys.executable).with_name("node")
 CORE_JS = ROOT / "web/live/core.js"
+BYTES_JS = ROOT / "web/bytes.js"
 MODEL_FILES = ("config.json", "tokenizer.json", "model.safetensors")
 # glibc's exp and log round differently in rare cases if they use fused multiply-add, which WebAssembly lacks.
 GENERIC = environment(REGARD_FORCE_ISA="generic", GLIBC_TUNABLES="glibc.cpu.hwcaps=-FMA,-FMA4,-AVX2")

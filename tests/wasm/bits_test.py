@@ -7,7 +7,7 @@ import re
 import pytest
 from playwright.sync_api import sync_playwright
 
-from wasm_module import CORE_JS, MODULES, Module, native_answers
+from wasm_module import BYTES_JS, CORE_JS, MODULES, Module, native_answers
 
 CHROMIUM = "/usr/bin/chromium-headless-shell"
 GOLDEN = {"do": "golden"}
@@ -38,7 +38,7 @@ def test_in_node(native):
 
 def test_in_chromium_from_a_file(native, tmp_path):
     """In a worker, with the loader of live pages."""
-    loader = re.sub(r"^export ", "", CORE_JS.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    loader = "".join(re.sub(r"^export |^import .*", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE) for path in (BYTES_JS, CORE_JS))
     worker = loader + """
         self.onmessage = ({ data }) => {
           self.postMessage(make_core(new WebAssembly.Module(bytes_of(data))).call(request_text({ do: "golden" })));

@@ -90,6 +90,8 @@ export function open_numbers(has_sentence) {
 
   // The input and its picture.
 
+  const idle = () => document.querySelector("main")?.removeAttribute("aria-busy");
+
   /** Asks for the picture of the numbers as they are now. */
   function compute() {
     if (!now) return;
@@ -102,12 +104,13 @@ export function open_numbers(has_sentence) {
     if (of.lesson === "" && !is_complete(input)) return incomplete(of, input);
     if (of.own_answer && edits.size === 0 && Object.keys(chosen).every((key) => key === "layout")) return arrived(of, input, of.own_answer, { edits, chosen });
     answers.ask({ kind: "numbers", request: { do: "explain", lesson: of.lesson, command: command_of(of) }, payload: JSON.stringify(input), raw: true, then: (answer) => {
-      if (of === now && active) arrived(of, input, data_of_answer(answer), { edits, chosen });
+      // An older answer is drawn only until the latest comes, which it has if the lesson's own was taken.
+      if (of === now && active && (mine === turn || answers.pending("numbers"))) arrived(of, input, data_of_answer(answer), { edits, chosen });
     }, failed: (reason) => {
       if (of !== now || mine !== turn) return;
       wrong(told(reason));
       if (of.lesson === "") return incomplete(of, input);
-      document.querySelector("main")?.removeAttribute("aria-busy");
+      idle();
       [of.edits, of.chosen] = [new Map(good.edits), { ...good.chosen }];
       renew_settings();
       refresh();
@@ -135,7 +138,7 @@ export function open_numbers(has_sentence) {
     if (!of.stale) of.drawn = null;
     draw();
     record();
-    document.querySelector("main")?.removeAttribute("aria-busy");
+    idle();
     if (!is_complete(input)) panel.say(missing_of(input));
   }
 
@@ -145,7 +148,7 @@ export function open_numbers(has_sentence) {
       resting = window.setTimeout(speak, 100);
       return;
     }
-    document.querySelector("main")?.removeAttribute("aria-busy");
+    idle();
     const { state } = current();
     const a = chosen_attention();
     const finding = a && !state.covered ? `${finding_of(a, state.head, state.query)}.` : "";
