@@ -108,7 +108,7 @@ std::vector<Index> key_ranges(const BackwardOnRanks& of) {
 
 // From this size on, a rank has the sums of one head only, and waits until they have been sent. Below it, the memory
 // is not worth the wait.
-constexpr Index kLargeSums = Index{1} << 20;
+constexpr Index kLargeSums = Index{8} << 20;
 
 void run_by_rows(const BackwardOnRanks& of, const DistributedPlan& plan) {
   const AttentionGradients& g = of.gradients;

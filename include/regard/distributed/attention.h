@@ -143,7 +143,7 @@ REGARD_EXPORT void attention_columns(const InputView<4>& query, const InputView<
 ///
 /// @par Performance
 /// The scheme is `heads`, or `rows` if that divides the work better or sends less: sums of grad_key and grad_value
-/// then travel from rank to rank, a range of keys at a time, and a rank holds those of one head, or of two below 1 MiB,
+/// then travel from rank to rank, a range of keys at a time, and a rank holds those of one head, or of two below 8 MiB,
 /// besides two heads of keys and values. Borders between ranks are moved to multiples of kBackwardRows rows. With a
 /// mask or a bias by element it is `rows`, and only the elements of rows that move are sent, unless a block mask
 /// requires `heads`.
