@@ -44,8 +44,7 @@ AttentionForwardState saved_of_entry(const BackwardOnRanks& of, Index b) {
           .grad_lse = entry_of(of.saved.grad_lse, b)};
 }
 
-// Calls run with the call, or if sums go over batch entries and heads, with each entry of
-// the batch in order.
+// Calls run with the call, or if sums go over batch entries and heads, with each entry of the batch in order.
 void for_each_entry(const BackwardOnRanks& of, bool one_by_one,
                     const std::function<void(const BackwardOnRanks&)>& run) {
   if (!one_by_one) return run(of);
