@@ -79,6 +79,18 @@ def test_the_source_distribution_contains_only_what_the_build_needs(tmp_path, mo
     assert set(listed) <= names
 
 
+@pytest.mark.parametrize("repository", ["", "somebody/regard"])
+def test_the_addresses_are_those_of_the_repository_that_builds_the_package(tmp_path, monkeypatch, repository):
+    monkeypatch.chdir(ROOT)
+    monkeypatch.delenv("GITHUB_SERVER_URL", raising=False)
+    monkeypatch.setenv("GITHUB_REPOSITORY", repository)
+    facts = (tmp_path / scikit_build_core.build.prepare_metadata_for_build_wheel(str(tmp_path)) / "METADATA").read_text()
+    addresses = dict(re.findall("^Project-URL: (.*), https://github.com/somebody/regard(.*)$", facts, re.MULTILINE))
+    assert addresses == ({"Homepage": "", "Documentation": "/tree/main/docs", "Changelog": "/blob/main/CHANGELOG.md",
+                          "Issues": "/issues"} if repository else {})
+    assert facts.count("Project-URL") == len(addresses)
+
+
 def test_the_stub_is_current():
     generator = nanobind.stubgen.StubGen(module=regard._regard, quiet=True)
     generator.put(regard._regard)
