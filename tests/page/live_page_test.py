@@ -145,6 +145,18 @@ REPORTS = """([x, y, want]) => {
 }"""
 
 
+# Weights below a text that touch each other, or that cannot be scrolled into view.
+CROWDED = """() => {
+    const box = document.querySelector('.live-words');
+    box.scrollTop = box.scrollHeight;
+    const frame = box.getBoundingClientRect();
+    const shares = [...box.querySelectorAll('.shares .share')].filter(e => e.textContent !== '').map(e => ({ text: e.textContent, at: e.getBoundingClientRect() }));
+    const crowded = shares.filter(({ at }, i) => at.left < frame.left || at.bottom > frame.bottom
+        || shares.slice(i + 1).some(({ at: other }) => Math.abs(at.top - other.top) < 4 && at.right > other.left && other.right > at.left));
+    return [shares.length > 20, crowded.map(one => one.text)];
+}"""
+
+
 def test_a_long_text_drawn_in_parts_follows_the_head_and_the_word(pages, tmp_path):
     model = make_random_model(tmp_path, tokenizer(), layers=2, heads=2, width=256, intermediate=32, positions=96)
     text = " ".join(VOCABULARY[5:21] * 5)
@@ -152,6 +164,7 @@ def test_a_long_text_drawn_in_parts_follows_the_head_and_the_word(pages, tmp_pat
     page.wait_for_selector(TYPING)
     retype(page, text)
     wait_for_text(page, text)
+    assert page.evaluate(CROWDED) == [True, []]
     chosen = {"--query": "@5", "--layer": page.locator('[data-focus^="Layer"][aria-pressed=true]').inner_text()}
     for choice, change in [("Head 1", {"--head": "1"}), ("word 31", {"--query": "@31"}), ("map 1 0", {"--layer": "1", "--head": "0"})]:
         button = page.locator(f'[data-focus="{choice}"]')
