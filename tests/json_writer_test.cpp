@@ -79,6 +79,15 @@ TEST(JsonWriter, LayoutsPlaceItemsAndTheClosingBracket) {
   EXPECT_EQ(write(JsonLayout::compact), "{\n  \"a\": [{\"x\": 1},{\"x\": 2}]\n}\n");
 }
 
+TEST(JsonWriter, FinishedJsonIsCopied) {
+  JsonWriter json({.indent = 0});
+  json.begin_object();
+  json.json("a", "{\n  \"<\": 1\n}");
+  json.json("b", "[]");
+  json.end_object();
+  EXPECT_EQ(json.take(), "{\n\"a\": {\n  \"<\": 1\n},\n\"b\": []\n}\n");
+}
+
 TEST(JsonWriter, StyleAppliesToLevelsOpenedAfterwards) {
   JsonWriter json;
   json.begin_object();

@@ -113,6 +113,11 @@ void JsonWriter::matrix(const TensorView<const double, 2>& m) {
   end_array();
 }
 
+void JsonWriter::json(std::string_view member, std::string_view value) {
+  name(member);
+  before_value();
+  text_ += value;
+}
 void JsonWriter::string(std::string_view member, std::string_view text) {
   name(member);
   string(text);

@@ -62,18 +62,13 @@ bool is_set(const JsonFields& request, std::string_view name) {
   return request.find(name) != nullptr && request.boolean(name);
 }
 
-// {"name": text, …}, where each text is JSON.
+// {"name": text, …}, where each text is JSON; web/live/worker.js finds "explanation" and "page" by their line breaks.
 std::string object_of(const std::vector<NamedText>& members) {
-  std::size_t size = 8;
-  for (const NamedText& member : members) size += member.name.size() + member.text.size() + 8;
-  std::string json;
-  json.reserve(size);
-  json += "{";
-  for (const NamedText& member : members) {
-    if (json.size() > 1) json += ",\n";
-    json.append("\"").append(member.name).append("\": ").append(member.text);
-  }
-  return json + "}\n";
+  JsonWriter json({.indent = 0});
+  json.begin_object();
+  for (const NamedText& member : members) json.json(member.name, member.text);
+  json.end_object();
+  return json.take();
 }
 
 const SentenceModel& opened_model() {

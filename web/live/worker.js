@@ -47,7 +47,7 @@ export function put_arrays(page, arrays) {
  */
 export function split_answer(text) {
   const { page = null, ...rest } = JSON.parse(text);
-  const [begin, middle] = ['{"explanation": ', ',\n"page": '];
+  const [begin, middle] = ['{\n"explanation": ', ',\n"page": '];
   const end = text.indexOf(middle);
   const own = text.startsWith(begin) && end > 0 ? text.slice(begin.length, end) : JSON.stringify(rest.explanation ?? null);
   delete rest.explanation;

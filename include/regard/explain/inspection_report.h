@@ -20,7 +20,6 @@
 #include <vector>
 
 #include "regard/attention_statistics.h"
-#include "regard/explain/steps.h"
 #include "regard/export.h"
 #include "regard/io/json_writer.h"
 #include "regard/tensor.h"

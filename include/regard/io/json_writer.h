@@ -195,6 +195,11 @@ class REGARD_EXPORT JsonWriter {
   /// @param member  Name of the member.
   /// @param m       The matrix, (rows, columns), with any strides.
   void matrix(std::string_view member, const TensorView<const double, 2>& m);
+  /// Writes a member whose value is finished JSON, which is copied as it is.
+  ///
+  /// @param member  Name of the member.
+  /// @param value   One JSON value, for example the text of another writer. It is not checked.
+  void json(std::string_view member, std::string_view value);
   /// Writes a member whose value is an array of strings, integers or floating-point numbers. It may be empty.
   ///
   /// @tparam Items  A range of strings, of integers, or of floating-point numbers.
