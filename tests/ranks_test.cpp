@@ -209,6 +209,7 @@ TEST(Ranks, ASilentRankIsNamedAfterTheTimeout) {
             EXPECT_GT(waited, 0.2s);
             EXPECT_LT(waited, 10s);
             EXPECT_TRUE(ranks.rank() == 3 || error.rank() == 3);
+            EXPECT_EQ(error_code(error), ErrorCode::rank_failed);
             // Nothing can be done with these ranks any more.
             EXPECT_THROW(attend(ranks), RankError);
             throw;

@@ -256,6 +256,7 @@ TEST(Errors, AreStandardTypesWithCodesOfTheCInterface) {
   expect_error_type<OutOfPages, std::runtime_error>(ErrorCode::out_of_pages, REGARD_OUT_OF_PAGES);
   expect_error_type<CacheInUse, std::logic_error>(ErrorCode::cache_in_use, REGARD_CACHE_IN_USE);
   expect_error_type<DataError, std::runtime_error>(ErrorCode::data, REGARD_DATA_ERROR);
+  EXPECT_EQ(static_cast<std::int32_t>(ErrorCode::rank_failed), REGARD_RANK_FAILED);
   EXPECT_EQ(error_code(std::bad_alloc()), ErrorCode::out_of_memory);
   EXPECT_EQ(static_cast<std::int32_t>(ErrorCode::out_of_memory), REGARD_OUT_OF_MEMORY);
   EXPECT_EQ(error_code(std::out_of_range("of the caller's own")), ErrorCode::internal);

@@ -38,7 +38,8 @@ enum regard_status {
   REGARD_INTERNAL = 4,          ///< Any other error. The outputs of an operator are unspecified.
   REGARD_OUT_OF_PAGES = 5,      ///< The cache has too few free pages. It has not changed.
   REGARD_CACHE_IN_USE = 6,      ///< Another thread uses the cache. It has not changed.
-  REGARD_DATA_ERROR = 7         ///< The content of a block of memory is not valid.
+  REGARD_DATA_ERROR = 7,        ///< The content of a block of memory is not valid.
+  REGARD_RANK_FAILED = 8        ///< Another process of a call over ranks has failed; no function of C makes such calls.
 };
 
 /// Element types. The values are those of ElementType in types.h.

@@ -11,6 +11,8 @@
 /// CacheInUse         cache_in_use        std::logic_error         another thread uses the KvCache; it has not changed
 /// DataError          data                std::runtime_error       a file or a block of memory cannot be read, or its
 ///                                                                 content is not valid; the message names the position
+/// RankError          rank_failed         std::runtime_error       another process of a call over ranks has failed
+///                                                                 (regard/distributed/transport.h)
 /// std::bad_alloc     out_of_memory       -                        out of memory
 /// @endverbatim
 ///
@@ -35,10 +37,11 @@ enum class ErrorCode : std::int32_t {
   internal = 4,          ///< Any other error: a bug in Regard, or an exception from the caller's own code.
   out_of_pages = 5,      ///< A KvCache has too few free pages. The cache has not changed.
   cache_in_use = 6,      ///< Another thread is using the KvCache. The cache has not changed.
-  data = 7               ///< A file or a block of memory cannot be read, or its content is not valid.
+  data = 7,              ///< A file or a block of memory cannot be read, or its content is not valid.
+  rank_failed = 8        ///< Another process of a call over ranks has failed.
 };
 
-/// The common base of all exceptions in this header, for code that needs the ErrorCode of a caught exception.
+/// The common base of all exceptions listed above, for code that needs the ErrorCode of a caught exception.
 ///
 /// It does not derive from `std::exception`; every class derived from it does.
 ///

@@ -367,7 +367,7 @@ PackedLinear<T>::PackedLinear(TensorView<const T, 2> weight, const Runtime& runt
   using namespace internal;
   const FloatingPointScope scope;
   footprint("PackedLinear", "weight", weight);
-  if (is_planning()) throw std::logic_error("PackedLinear: created inside a plan; create it before the plan");
+  if (is_planning()) throw InvalidArgument("PackedLinear: created inside a plan; create it before the plan");
   if (num_outputs_ == 0) return;
   constexpr std::align_val_t kAlignment{64};
   const std::shared_ptr<T> panels(static_cast<T*>(::operator new(num_bytes(), kAlignment)),

@@ -68,7 +68,7 @@ void plan_threads(int num_threads) {
 }  // namespace internal
 
 Plan plan(const std::function<void(const Runtime&)>& call, const Runtime& runtime) {
-  if (internal::is_planning()) throw std::logic_error("plan: called inside a plan");
+  if (internal::is_planning()) throw InvalidArgument("plan: called inside a plan");
   Plan made;
   made.instruction_set = active_instruction_set();
   made.why = std::getenv("REGARD_FORCE_ISA") ? "set by REGARD_FORCE_ISA" : "the best that this processor supports";

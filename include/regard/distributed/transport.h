@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "regard/error.h"
 #include "regard/export.h"
 #include "regard/tensor.h"
 
@@ -28,7 +29,7 @@ namespace regard::inline v0 {
 /// All ranks that wait in the call, and all later calls on the same Ranks, throw it with the same text. The results of
 /// the call are unspecified. The ranks cannot be used again: a program ends with MPI_Abort(), as MPI_Finalize() may
 /// wait for the missing rank.
-class REGARD_EXPORT RankError : public std::runtime_error {
+class REGARD_EXPORT RankError : public std::runtime_error, public Error {
  public:
   /// Creates the exception.
   ///
@@ -37,6 +38,10 @@ class REGARD_EXPORT RankError : public std::runtime_error {
   RankError(Index rank, const std::string& text) : std::runtime_error(text), rank_(rank) {}
   /// Destroys the exception.
   ~RankError() override;
+  /// @copydoc Error::code
+  ErrorCode code() const noexcept override { return ErrorCode::rank_failed; }
+  /// @copydoc Error::what
+  const char* what() const noexcept override { return std::runtime_error::what(); }
   /// Returns the rank that failed, or −1 if it is unknown.
   Index rank() const noexcept { return rank_; }
 
