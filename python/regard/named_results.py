@@ -90,6 +90,9 @@ else:
 
         __slots__ = ()
 
+        def __init__(self, entries=(), /, **more):  # inspect.signature knows none of dict
+            super().__init__(entries, **more)
+
         def __getattr__(self, name):
             try:
                 return self[name]

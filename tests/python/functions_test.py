@@ -32,6 +32,8 @@ def test_the_public_names_are_python_functions_and_classes():
     assert {"attention", "attention_decode", "linear_forward", "plan", "explain", "show"} <= set(FUNCTIONS)
     assert len(WITH_OPTIONS) == 11 and {"KvCache.append", "Comparison.findings"} <= set(METHODS)
     assert all(inspect.isfunction(value) or inspect.isclass(value) for value in PUBLIC.values())
+    for name, value in PUBLIC.items():
+        assert issubclass(value, BaseException) if inspect.isclass(value) and value.__module__ == "builtins" else inspect.signature(value), name
 
 
 @pytest.mark.parametrize("name", sorted(FUNCTIONS | METHODS))
