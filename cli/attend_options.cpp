@@ -326,7 +326,7 @@ CLI::App* add_attend_options(CLI::App& app, AttendText& text) {
                  "share rows and keys among the processes that mpirun\nhas started; docs/guide/several-machines.md")
       ->group("RUNNING");
   add("--timeout", &AttendText::timeout, "SECONDS", "RUNNING",
-      "with --ranks: how long a silent process is waited\nfor (default: 60)");
+      "with --ranks: how long to wait for an unresponsive\nprocess (default: 60)");
   command->add_flag("--json", text.json, "print shapes, plan and time as JSON")->group("RUNNING");
   add_dependencies(*command);
   return command;
@@ -342,7 +342,7 @@ AttendSettings parse(const AttendText& text) {
   AttendSettings settings;
   if (!text.timeout.empty() && !text.ranks) throw UsageError("--timeout needs --ranks");
   if (text.ranks && (text.inspect || !text.html.empty() || !text.rows.empty()))
-    throw UsageError("--ranks goes with none of --inspect, --html and --rows");
+    throw UsageError("--ranks cannot be combined with --inspect, --html or --rows");
   for (const NamedPath& input : text.inputs()) {
     if (text.ranks && input.path == "-")
       throw UsageError(input.option + " - would be read by every process; with --ranks, name a file");

@@ -319,7 +319,8 @@ void add_plan(CLI::App& app) {
       "  regard plan --ranks 8 --link 10Gb --length 131072 --causal --flops 5T\n"
       "  regard plan --ranks 4 --link 100Gb --length 1000000 --queries 1 --kv-heads 8\n"
       "\n"
-      "Nothing is sent. The prediction has no other load on machines and network.\n"
+      "Nothing is sent. The prediction assumes no other load on the machines or\n"
+      "the network.\n"
       "docs/derivations/ranks.md derives bytes, balance and time.");
   command->callback([text] {
     PlanSettings settings = settings_of(*text);

@@ -211,7 +211,7 @@ void add_train(CLI::App& app) {
   flag("--shuffled", arguments->shuffled,
        "replace the solutions of the task by random tokens:\nnothing can be learned");
   add("--run", arguments->run, "FOLDER", "keep checkpoints and the model in this folder");
-  flag("--resume", arguments->resume, "continue the run in --run, with the bits of an\nuninterrupted one");
+  flag("--resume", arguments->resume, "continue the run in --run, bit-identical to an\nuninterrupted one");
   add("--checkpoint-every", arguments->checkpoint_every, "N", "steps between checkpoints; default: a tenth of all");
   add("--watch", arguments->watch, "FILE", "write a page on which every head is seen at every\nsnapshot");
   add("--snapshots", arguments->snapshots, "N", "largest number of snapshots; default: 60");
@@ -222,9 +222,9 @@ void add_train(CLI::App& app) {
   flag("--profile", arguments->profile, "print the time of each part of a step");
   flag("--dry-run", arguments->dry_run, "print the model and the work, without training");
   flag("--ranks", arguments->ranks,
-       "share the sequences of a step among the processes\nthat mpirun has started; no bit changes");
+       "share the sequences of a step among the processes\nthat mpirun has started; results are bit-identical");
   add("--timeout", arguments->timeout, "SECONDS",
-      "with --ranks: how long a silent process is waited\nfor (default: 60)");
+      "with --ranks: how long to wait for an unresponsive\nprocess (default: 60)");
   add_train_settings(*command, *arguments);
   add_color_option(*command, arguments->color);
   command->footer(

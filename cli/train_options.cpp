@@ -53,7 +53,8 @@ struct Setting {
 const std::array kSettings = std::to_array<Setting>({
     {"--steps", "N", "optimizer steps", whole<&TrainingSettings::steps>},
     {"--batch", "N", "sequences of a step", whole<&TrainingSettings::batch>},
-    {"--micro-batch", "N", "sequences computed at a time; changes no bit", whole<&TrainingSettings::micro_batch>},
+    {"--micro-batch", "N", "sequences computed at a time; results are\nbit-identical",
+     whole<&TrainingSettings::micro_batch>},
     {"--length", "N", "tokens of a sequence of a text", whole<&TrainingSettings::length>},
     {"--seed", "N", "seed of parameters, batches and dropout",
      [](TrainingSettings& settings, std::string_view option, std::string_view text) {
@@ -152,9 +153,10 @@ void add_train_settings(CLI::App& command, TrainArguments& arguments) {
   const auto flag = [&](const char* name, bool& value, const char* help) {
     command.add_flag(name, value, help)->group("Settings (default: the recipe)");
   };
-  flag("--untied", arguments.untied, "a table of its own for the output");
+  flag("--untied", arguments.untied, "a separate output matrix");
   flag("--biases", arguments.biases, "biases in linear layers and layer norms");
-  flag("--recompute", arguments.recompute, "keep less memory and compute twice; changes no bit");
+  flag("--recompute", arguments.recompute,
+       "recompute activations in the backward pass to save\nmemory; results are bit-identical");
 }
 
 TrainingSubject subject_of(const TrainArguments& arguments, const TrainingState* stored) {

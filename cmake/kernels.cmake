@@ -37,7 +37,7 @@ function(regard_kernels isa)
   target_link_libraries(regard_kernels_${isa} PRIVATE regard_flags)
   target_compile_options(regard_kernels_${isa} PRIVATE
     -ffp-contract=off -fno-fast-math -fno-lto -fno-exceptions -fno-rtti -Wno-psabi
-    $<$<CONFIG:Release,RelWithDebInfo,MinSizeRel>:-O3> ${ARGN} ${REGARD_KERNEL_OPTIONS})
+    $<$<NOT:$<CONFIG:Debug>>:-O3> ${ARGN} ${REGARD_KERNEL_OPTIONS})
   set_target_properties(regard_kernels_${isa} PROPERTIES
     CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON POSITION_INDEPENDENT_CODE ON UNITY_BUILD OFF)
   list(APPEND REGARD_KERNEL_OBJECTS $<TARGET_OBJECTS:regard_kernels_${isa}>)

@@ -161,7 +161,7 @@ void live(const LiveArguments& arguments) {
 
 void add_live(CLI::App& app) {
   auto arguments = std::make_shared<LiveArguments>();
-  CLI::App* command = app.add_subcommand("live", "Write a page that recomputes attention while one types");
+  CLI::App* command = app.add_subcommand("live", "Write a page that recomputes attention as you type");
   command->add_option("text", arguments->text, "the sentence that the page opens with")->type_name("\"TEXT\"");
   command->add_option("--query", arguments->query, "the query word that the page opens with")->type_name("WORD");
   command

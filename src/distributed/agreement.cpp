@@ -47,7 +47,7 @@ class Reader {
     return bytes_.data() + (at_ - size);
   }
   [[noreturn]] void fail() const {
-    throw RankError(rank_, "rank " + std::to_string(rank_) + " makes a call of another version of this library");
+    throw RankError(rank_, "rank " + std::to_string(rank_) + " uses another version of this library");
   }
   const std::string& bytes_;
   std::size_t at_ = 0;
@@ -112,8 +112,7 @@ void Agreement::exchange(Ranks& ranks, const std::stop_token& stop) {
   for (std::size_t r = 0; r < num_ranks; ++r) {
     const std::int64_t size = Reader(all_sizes[r], static_cast<Index>(r)).number();
     if (size < 0 || size > kMaxSize)
-      throw RankError(static_cast<Index>(r),
-                      "rank " + std::to_string(r) + " makes a call of another version of this library");
+      throw RankError(static_cast<Index>(r), "rank " + std::to_string(r) + " uses another version of this library");
     sizes[r] = static_cast<std::size_t>(size);
   }
   const std::vector<std::string> all = all_messages(own, sizes, ranks, stop);
@@ -136,7 +135,7 @@ void Agreement::exchange(Ranks& ranks, const std::stop_token& stop) {
     for (std::size_t r = 1; r < num_ranks; ++r) {
       const auto& [name, expected] = first.fields[i];
       if (i >= arguments[r].fields.size() || arguments[r].fields[i].first != name)
-        throw RankError(static_cast<Index>(r), rank_text(r) + " makes a call of another version of this library");
+        throw RankError(static_cast<Index>(r), rank_text(r) + " uses another version of this library");
       if (arguments[r].fields[i].second != expected)
         throw InvalidArgument(function_ + ": " + rank_text(r) + ": " + name + " is " + arguments[r].fields[i].second +
                               "; expected " + expected + ", as on rank 0");
