@@ -12,7 +12,6 @@
 /// DataError          data                std::runtime_error       a file or a block of memory cannot be read, or its
 ///                                                                 content is not valid; the message names the position
 /// RankError          rank_failed         std::runtime_error       another process of a call over ranks has failed
-///                                                                 (regard/distributed/transport.h)
 /// std::bad_alloc     out_of_memory       -                        out of memory
 /// @endverbatim
 ///

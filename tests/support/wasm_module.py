@@ -99,8 +99,8 @@ def native_page(folder, *arguments, stdin=b""):
 
 
 def split_object(text):
-    """The texts of the members of an answer of the core: {"name": JSON,\n"name": JSON}."""
-    decoder, members, at = json.JSONDecoder(), {}, 1
+    """The texts of the members of an answer of the core: {\n"name": JSON,\n"name": JSON\n}."""
+    decoder, members, at = json.JSONDecoder(), {}, 2
     while text[at] != "}":
         name, at = decoder.raw_decode(text, at)
         begin = at + len(": ")
