@@ -26,7 +26,7 @@ namespace regard::inline v0 {
 
 /// Activation of a feed-forward layer.
 ///
-/// The bounds hold for every x, also if the result is subnormal. The bounds of derivatives are those of the factor f′.
+/// The bounds hold for every x, even if the result is subnormal. The bounds of derivatives are those of the factor f′.
 /// NaN gives NaN. For x = ∞, the function is ∞ and its derivative 1; for x = −∞, both are 0 (none: −∞ and 1).
 enum class Activation {
   /// The identity, x.
@@ -85,8 +85,8 @@ template <class T>
 struct ActivationGradients {
   /// Gradient of input, (R, E). It may be the same view as input or grad_output.
   TensorView<T, 2> grad_input{};
-  /// Whether the gradient is added to the contents of grad_input, instead of overwriting them; the sum of float or
-  /// double is rounded once.
+  /// Whether the gradient is added to the contents of grad_input, instead of overwriting them; the sum is computed in
+  /// float or double and rounded once to the type of the view.
   bool accumulate = false;
 };
 
@@ -153,7 +153,7 @@ REGARD_EXPORT void swiglu_forward(std::type_identity_t<TensorView<const T, 2>> g
 
 /// Which gradients are added to the contents of their view, instead of overwriting them.
 ///
-/// The sum of float or double is rounded once.
+/// The sum is computed in float or double and rounded once to the type of the view.
 struct SwigluAccumulation {
   /// Whether to add to SwigluGradients::grad_gate.
   bool grad_gate = false;

@@ -6,7 +6,7 @@
 /// append(key, value)          sequence 0   [panel][panel][pan…]      a panel: 32 keys of every head
 ///        │                    sequence 1   [panel][pan…]             a page: panels allocated together
 ///        ▼                                    ▲
-/// one block of memory         fork(0, 1) shares whole panels; only the last, half-filled one is copied
+/// one block of memory         fork(0, 1) shares whole panels; only the last, partially filled one is copied
 ///
 /// contiguous   page_keys = 0: one page per sequence, each large enough for `capacity` keys
 /// paged        page_keys = 32·n: a sequence takes pages as it grows, and truncate() frees them
@@ -187,7 +187,7 @@ class REGARD_EXPORT KvCache {
   /// @throws Cancelled        if a stop is requested.
   void append(Index sequence, const InputView<3>& key, const InputView<3>& value, const std::stop_token& stop = {});
 
-  /// Appends keys and values to all sequences, on the calling thread. Otherwise as above.
+  /// Appends keys and values to all sequences, on the calling thread. Otherwise as append(Index, …).
   ///
   /// @param key     Keys, (B, Hkv, L, D), any strides.
   /// @param value   Values, (B, Hkv, L, Dv), any strides.
@@ -196,11 +196,11 @@ class REGARD_EXPORT KvCache {
   ///
   /// If it throws, the cache has not changed.
   ///
-  /// @throws InvalidArgument  as above, and if counts has the wrong size or an element outside 0 … L.
-  /// @throws OutOfPages       as above.
-  /// @throws CacheInUse       as above.
-  /// @throws std::bad_alloc   as above.
-  /// @throws Cancelled        as above.
+  /// @throws InvalidArgument  as append(Index, …) does, and if counts has the wrong size or an element outside 0 … L.
+  /// @throws OutOfPages       as append(Index, …) does.
+  /// @throws CacheInUse       as append(Index, …) does.
+  /// @throws std::bad_alloc   as append(Index, …) does.
+  /// @throws Cancelled        as append(Index, …) does.
   void append(const InputView<4>& key, const InputView<4>& value, std::span<const Index> counts = {},
               const std::stop_token& stop = {});
 
@@ -215,9 +215,9 @@ class REGARD_EXPORT KvCache {
 
   /// Makes an empty sequence share the keys and values of another one.
   ///
-  /// Whole panels are shared; the last, half-filled one is copied. A page is free only when no sequence uses any of its
-  /// panels. In a contiguous cache, a sequence that is emptied while a fork uses its panels may therefore find no free
-  /// page until the fork is emptied as well.
+  /// Whole panels are shared; the last, partially filled one is copied. A page is free only when no sequence uses any
+  /// of its panels. In a contiguous cache, a sequence that is emptied while a fork uses its panels may therefore find
+  /// no free page until the fork is emptied as well.
   ///
   /// @param from  Index of the sequence to share.
   /// @param to    Index of another sequence, which must be empty.
@@ -297,8 +297,8 @@ class REGARD_EXPORT KvCache {
 /// Writes every view that outputs contains. A sequence without keys gives context +0 and, without a sink, lse −∞, as
 /// does every row with no visible key.
 ///
-/// @throws InvalidArgument  as attention_forward() does, and if a key before the last `capacity` ones of a ring is
-///                          visible to a query. A window of w keys and L queries need a capacity of w + L − 1.
+/// @throws InvalidArgument  as attention_forward() does, and if a key that the ring has already overwritten is visible
+///                          to a query. A window of w keys and L queries need a capacity of w + L − 1.
 /// @throws CacheInUse       if another thread is changing a sequence of the cache.
 /// @throws std::bad_alloc   as attention_forward() does.
 /// @throws Cancelled        as attention_forward() does.

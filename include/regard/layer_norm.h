@@ -88,7 +88,8 @@ struct LayerNormGradients {
   TensorView<T, 1> grad_bias{};
   /// Which gradients are added to the contents of their view.
   LayerNormAccumulation accumulate{};
-  /// Rows that grad_gain and grad_bias sum by themselves; 0: all rows. See LinearGradients::rows_per_group.
+  /// Number of rows per separately summed group of grad_gain and grad_bias; 0: all rows form one group. See
+  /// LinearGradients::rows_per_group.
   Index rows_per_group = 0;
 };
 
@@ -102,7 +103,7 @@ struct LayerNormGradients {
 /// grad_bias[e]     = Σ over rows of grad_output
 /// @endcode
 ///
-/// Mean and variance are computed again, so that the forward pass need not keep them.
+/// Mean and variance are recomputed, so that the forward pass need not keep them.
 ///
 /// @tparam T           float, double or bfloat16.
 /// @param input        (R, E), any strides; as in layer_norm_forward().
@@ -120,11 +121,11 @@ struct LayerNormGradients {
 /// @throws Cancelled        if a stop is requested.
 ///
 /// @par Bits and error
-/// Sums are made in double and in a fixed order: over a row in eight lanes, and over rows in blocks of 64, which begin
-/// anew in each group. grad_gain and grad_bias are computed in double and rounded once for each group, grad_input is
+/// Sums are made in double and in a fixed order: over a row in eight lanes, and over rows in blocks of 64 that restart
+/// with each group. grad_gain and grad_bias are computed in double and rounded once for each group, grad_input is
 /// computed in float (double: in double). With u = 2⁻²⁴, the error of its elements is at most about
-/// `8 · u · (|g| + |Σ g / E| + (1 + |n|) · |Σ (g · n) / E|) / √(variance + epsilon)`. bfloat16 is computed in float,
-/// and each result is rounded once more. The bits are the same for any number of threads.
+/// `8 · u · (|g| + |Σ g / E| + (1 + |n|) · |Σ (g · n) / E|) / √(variance + epsilon)`. bfloat16 inputs are computed
+/// in float, and each result is rounded once more. The bits are the same for any number of threads.
 ///
 /// @par Example
 /// @code{.cpp}

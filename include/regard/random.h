@@ -53,7 +53,7 @@ REGARD_EXPORT std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> c
 ///
 /// @param seed    Seed of the experiment.
 /// @param stream  Number of the sequence, for example of a tensor.
-/// @param index   Place in the sequence.
+/// @param index   Index in the sequence.
 /// @return The number.
 ///
 /// @par Example
@@ -73,7 +73,7 @@ REGARD_EXPORT double random_uniform(std::uint64_t seed, std::uint64_t stream, st
 ///
 /// @param seed    Seed of the experiment.
 /// @param stream  Number of the sequence.
-/// @param index   Place in the sequence.
+/// @param index   Index in the sequence.
 /// @param n       Number of possible results, at least 1.
 /// @return The integer.
 /// @throws InvalidArgument  if n < 1.
@@ -89,7 +89,7 @@ REGARD_EXPORT Index random_below(std::uint64_t seed, std::uint64_t stream, std::
 ///
 /// @param seed    Seed of the experiment.
 /// @param stream  Number of the sequence.
-/// @param index   Place in the sequence.
+/// @param index   Index in the sequence.
 /// @return The number.
 ///
 /// @par Error

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Ranks of an MPI communicator. This header includes <mpi.h>; the libraries of Regard know no MPI, so that a program
-/// uses the MPI that it is compiled with.
+/// Ranks of an MPI communicator. This header includes <mpi.h>; the libraries of Regard do not depend on MPI, so that a
+/// program uses the MPI that it is compiled with.
 ///
 /// @code{.cpp}
 /// int provided = 0;

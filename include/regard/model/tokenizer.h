@@ -31,7 +31,7 @@
 
 namespace regard::inline v0 {
 
-/// The result of tokenizing a text. ids, tokens, word and byte_ranges have one entry per piece, in order.
+/// The result of tokenizing a text. ids, tokens, word and byte_ranges have one entry per token, in order.
 ///
 /// Texts and vocabularies may contain anything: print tokens and words only through escape_for_terminal()
 /// (regard/io/utf8.h) or a similar function.
@@ -40,13 +40,13 @@ struct TokenizedText {
   std::vector<Index> ids;
   /// Tokens as the vocabulary spells them: "em", "##bed".
   std::vector<std::string> tokens;
-  /// For each piece the index in `words` of its word, ascending; −1 for the special tokens around the text.
+  /// For each token, the index of its word in `words`, in ascending order; −1 for the special tokens around the text.
   ///
   /// A [MASK] or [SEP] that is part of the text is one of its words.
   std::vector<Index> word;
-  /// For each piece the bytes [begin, end) of the text that it was made from; {0, 0} where `word` is −1.
+  /// For each token, the bytes [begin, end) of the text that it was made from; {0, 0} where `word` is −1.
   ///
-  /// Accents belong to the range of their letter, even if they are not in the piece. Pieces that come from the same
+  /// Accents belong to the range of their letter, even if they are not in the token. Tokens that come from the same
   /// character have the same range.
   std::vector<std::array<Index, 2>> byte_ranges;
   /// The words as the text spells them.
@@ -55,7 +55,7 @@ struct TokenizedText {
   std::vector<std::string> words;
 };
 
-/// Limits for files and texts of unknown origin. The first three range from 1 to 2^31 − 1.
+/// Limits for untrusted files and texts. The first three range from 1 to 2^31 − 1.
 struct TokenizerOptions {
   Index max_tokens = Index{1} << 22;       ///< Largest number of tokens in the vocabulary.
   Index max_token_bytes = 4096;            ///< Largest size of a token, in bytes.
@@ -112,8 +112,8 @@ class REGARD_EXPORT Tokenizer {
   /// Splits a text into tokens.
   ///
   /// The result is never truncated or padded: a model accepts a limited number of ids, which the caller must check.
-  /// A byte that is not UTF-8 counts as U+FFFD, which clean_text removes. A word that cannot be formed from pieces of
-  /// the vocabulary becomes the unknown token. Time grows linearly with the text.
+  /// A byte that is not UTF-8 is treated as U+FFFD, which is removed if the tokenizer.json sets clean_text. A word that
+  /// cannot be formed from pieces of the vocabulary becomes the unknown token. Time grows linearly with the text.
   ///
   /// @param text  The text.
   /// @param stop  Stop token, polled while the text is split.

@@ -27,19 +27,19 @@ class REGARD_EXPORT BatchSource {
  public:
   virtual ~BatchSource();  ///< Destroys the source.
 
-  /// Returns what the examples are made of. A run only resumes with a source of equal identity.
+  /// Returns what the examples are made of. A run can resume only with a source of the same identity.
   virtual const TrainingData& data() const = 0;
-  /// Returns the number of token ids: every token and target is below it.
+  /// Returns the vocabulary size; every token and target is less than it.
   virtual Index vocabulary() const = 0;
   /// Returns the number of tokens of every example.
   virtual Index length() const = 0;
   /// Computes an example, a function of its arguments.
   ///
   /// @param seed     Seed of the run.
-  /// @param split    Which examples are drawn.
+  /// @param split    Training or held-out examples.
   /// @param index    Index of the example, at least 0.
   /// @param tokens   Set to the tokens, (L).
-  /// @param targets  Set to the token to predict after each token, (L); −1: not counted.
+  /// @param targets  Set to the token to predict after each token, (L); −1: ignored in the loss.
   virtual void example(std::uint64_t seed, TaskSplit split, Index index, std::span<Index> tokens,
                        std::span<Index> targets) const = 0;
   /// Returns files that every checkpoint keeps, such as the vocabulary.

@@ -29,7 +29,7 @@ namespace regard::inline v0 {
 /// One example of a task.
 struct TaskExample {
   std::vector<Index> tokens;   ///< Token ids, (L).
-  std::vector<Index> targets;  ///< The token to predict after each token, (L); −1: not counted.
+  std::vector<Index> targets;  ///< The token to predict after each token, (L); −1: ignored in the loss.
   /// For each row, the keys that the wanted pattern attends to, ascending; empty: the pattern does not define this row.
   std::vector<std::vector<Index>> wanted;
 };
