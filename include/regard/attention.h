@@ -483,6 +483,11 @@ constexpr Index attention_num_chunks(Index num_keys) {
 /// @throws InvalidArgument  as attention_forward() does, and if sinks, dropout or packed sequences are given.
 /// @throws std::bad_alloc   as attention_forward() does.
 /// @throws Cancelled        as attention_forward() does.
+///
+/// @par Example
+/// @code{.cpp}
+/// attention_partials(query, key, value, partials, {.causal = true, .query_offset = position - first_key});
+/// @endcode
 REGARD_EXPORT void attention_partials(const InputView<4>& query, const InputView<4>& key, const InputView<4>& value,
                                       const AttentionPartialOutputs& partials, const AttentionOptions& options = {},
                                       const Runtime& runtime = {});
@@ -510,6 +515,11 @@ REGARD_EXPORT void attention_partials(const InputView<4>& query, const InputView
 /// @par Error
 /// The error does not grow with N: there is one factor `exp(row_max_n − max)` per partial result, and the sum is
 /// compensated (Neumaier 1974).
+///
+/// @par Example
+/// @code{.cpp}
+/// attention_merge(partials, {}, {.context = context, .lse = lse});  // without sinks
+/// @endcode
 REGARD_EXPORT void attention_merge(const AttentionPartials& partials, const InputView<1>& sinks,
                                    const AttentionOutputs& outputs, const Runtime& runtime = {});
 
@@ -532,6 +542,11 @@ REGARD_EXPORT void attention_merge(const AttentionPartials& partials, const Inpu
 ///
 /// @par Error
 /// The merge adds at most `4u · (1 + |lse|) · Σ p |v|`.
+///
+/// @par Example
+/// @code{.cpp}
+/// attention_merge_lse(contexts, lse, {.context = context});
+/// @endcode
 REGARD_EXPORT void attention_merge_lse(const InputView<5>& contexts, const InputView<4>& lse,
                                        const AttentionOutputs& outputs, const Runtime& runtime = {});
 

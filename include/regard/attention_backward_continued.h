@@ -86,6 +86,11 @@ REGARD_EXPORT void attention_backward_continued(const InputView<4>& query, const
 /// @param min_keys  The least number of keys of a range, except the last one.
 /// @return The first key of each range, and S.
 /// @throws InvalidArgument  as attention_backward_continued() does, for query, key, value and options.
+///
+/// @par Example
+/// @code{.cpp}
+/// const std::vector<Index> starts = backward_key_starts(query, key, value, saved, options, 4096);
+/// @endcode
 REGARD_EXPORT std::vector<Index> backward_key_starts(const InputView<4>& query, const InputView<4>& key,
                                                      const InputView<4>& value, const AttentionForwardState& saved,
                                                      const AttentionOptions& options, Index min_keys);

@@ -29,6 +29,11 @@ namespace regard::inline v0 {
 ///
 /// The first exception that a task throws is rethrown to the caller, and no further task is started after it. While a
 /// plan is made (plan.h), no task is called.
+///
+/// @par Example
+/// @code{.cpp}
+/// parallel_for(num_texts, [&](Index i, const Runtime& one) { traces[i] = encode(encoder, texts[i], {}, one); });
+/// @endcode
 REGARD_EXPORT void parallel_for(Index n, const std::function<void(Index, const Runtime&)>& task,
                                 const Runtime& runtime = {});
 

@@ -57,6 +57,12 @@ struct Plan {
 /// @throws std::logic_error  if a plan is made inside another plan.
 ///
 /// Also throws what the operators throw for the same arguments.
+///
+/// @par Example
+/// @code{.cpp}
+/// const Plan p = plan([&](const Runtime& runtime) { attention_decode(query, cache, outputs, {}, runtime); });
+/// std::printf("%zu bytes, %s\n", p.workspace_bytes, p.operators[0].way.c_str());
+/// @endcode
 REGARD_EXPORT Plan plan(const std::function<void(const Runtime&)>& call, const Runtime& runtime = {});
 
 }  // namespace regard::inline v0

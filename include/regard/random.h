@@ -77,6 +77,11 @@ REGARD_EXPORT double random_uniform(std::uint64_t seed, std::uint64_t stream, st
 /// @param n       Number of possible results, at least 1.
 /// @return The integer.
 /// @throws InvalidArgument  if n < 1.
+///
+/// @par Example
+/// @code{.cpp}
+/// const Index die = 1 + random_below(seed, stream, 0, 6);
+/// @endcode
 REGARD_EXPORT Index random_below(std::uint64_t seed, std::uint64_t stream, std::uint64_t index, Index n);
 
 /// Draws from the standard normal distribution.

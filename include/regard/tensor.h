@@ -538,6 +538,11 @@ constexpr View sliced(View view, std::size_t axis, Index begin, Index end) {
 /// @param view       (B, L, H·D), any strides.
 /// @param num_heads  H, which must divide the last extent.
 /// @return (B, H, L, D) of the same elements.
+///
+/// @par Example
+/// @code{.cpp}
+/// const TensorView<float, 4> query = split_heads(projected, 8);  // (B, L, 512) → (B, 8, L, 64)
+/// @endcode
 template <class T>
 constexpr TensorView<T, 4> split_heads(const TensorView<T, 3>& view, Index num_heads) {
   const auto [batch, length, width] = view.shape;
@@ -553,6 +558,11 @@ constexpr TensorView<T, 4> split_heads(const TensorView<T, 3>& view, Index num_h
 /// @param view  (B, H, L, D), where the heads of a token are contiguous, or D or H is 1.
 /// @return (B, L, H·D) of the same elements. Absent if the heads are not contiguous, as in a tensor that is stored as
 ///         (B, H, L, D): no view can join them.
+///
+/// @par Example
+/// @code{.cpp}
+/// const TensorView<float, 3> joined = join_heads(context);  // (B, 8, L, 64) → (B, L, 512)
+/// @endcode
 template <class T>
 constexpr TensorView<T, 3> join_heads(const TensorView<T, 4>& view) {
   const auto [batch, heads, length, size] = view.shape;

@@ -81,6 +81,12 @@ REGARD_EXPORT void attention_forward(const InputView<4>& query, const InputView<
 /// @par Memory
 /// As attention_forward(). Means of heads also take a number for each row of this rank, for each of them and for the
 /// largest weight, and its top key, unless these are requested.
+///
+/// @par Example
+/// @code{.cpp}
+/// attention_with_statistics(query_rows, key_rows, value_rows, {.context = context_rows}, {.entropy = entropy_rows},
+///                           {.causal = true}, ranks);
+/// @endcode
 REGARD_EXPORT void attention_with_statistics(const InputView<4>& query, const InputView<4>& key,
                                              const InputView<4>& value, const AttentionOutputs& outputs,
                                              const AttentionStatistics& statistics, const AttentionOptions& options,
@@ -111,6 +117,11 @@ REGARD_EXPORT void attention_with_statistics(const InputView<4>& query, const In
 /// The scheme is `heads`, or if that divides the work less well, `keys`: each rank computes consecutive keys and
 /// receives the rows that see them. With a pooled map, ranks are divided at its strips of columns, and at most as many
 /// ranks as there are strips have work.
+///
+/// @par Example
+/// @code{.cpp}
+/// attention_columns(query_rows, key_rows, request, {.key_mass = key_mass}, {.causal = true}, ranks);
+/// @endcode
 REGARD_EXPORT void attention_columns(const InputView<4>& query, const InputView<4>& key, const ColumnsRequest& request,
                                      const AttentionColumns& outputs, const AttentionOptions& options, Ranks& ranks,
                                      const Runtime& runtime = {});
@@ -150,6 +161,13 @@ REGARD_EXPORT void attention_columns(const InputView<4>& query, const InputView<
 ///
 /// grad_bias is a pass of its own. Each rank computes its rows. If it is summed over rows, each rank computes its
 /// heads. If it is summed over both, one rank computes it.
+///
+/// @par Example
+/// @code{.cpp}
+/// attention_backward(query_rows, key_rows, value_rows, saved,
+///                    {.grad_query = grad_query, .grad_key = grad_key, .grad_value = grad_value}, {.causal = true},
+///                    ranks);
+/// @endcode
 REGARD_EXPORT void attention_backward(const InputView<4>& query, const InputView<4>& key, const InputView<4>& value,
                                       const AttentionForwardState& saved, const AttentionGradients& gradients,
                                       const AttentionOptions& options, Ranks& ranks, const Runtime& runtime = {});

@@ -138,6 +138,11 @@ REGARD_EXPORT void sum_in_order(const TensorView<const T, 2>& terms, std::span<T
 /// @throws InvalidArgument  on all ranks, if names differ, or a rank calls reject_call().
 /// @throws RankError        if a rank fails.
 /// @throws Cancelled        if a stop is requested.
+///
+/// @par Example
+/// @code{.cpp}
+/// const std::vector<Index> num_keys = exchange_numbers("load", num_my_keys, ranks);  // one number per rank
+/// @endcode
 REGARD_EXPORT std::vector<Index> exchange_numbers(std::string_view function, Index number, Ranks& ranks,
                                                   const std::stop_token& stop = {});
 
@@ -151,6 +156,11 @@ REGARD_EXPORT std::vector<Index> exchange_numbers(std::string_view function, Ind
 /// @throws InvalidArgument  always, and the same in the call of the other ranks: "attention_forward: rank 2: mistake".
 /// @throws RankError        if a rank fails.
 /// @throws Cancelled        if a stop is requested.
+///
+/// @par Example
+/// @code{.cpp}
+/// if (!file_exists) reject_call("load", "keys.npy is missing", ranks);
+/// @endcode
 [[noreturn]] REGARD_EXPORT void reject_call(std::string_view function, std::string_view mistake, Ranks& ranks,
                                             const std::stop_token& stop = {});
 

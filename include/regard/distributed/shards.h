@@ -143,6 +143,11 @@ REGARD_EXPORT IndexRange visible_keys(const RowVisibility& visibility, Index num
 /// @param grain   All cuts except the end are multiples of this number, such as kAttentionChunkKeys.
 /// @return N + 1 starts, from 0 to length: `⌊r · ⌈length / grain⌉ / N⌋ · grain`.
 /// @throws InvalidArgument  if length is negative, or if ranks or grain is below 1.
+///
+/// @par Example
+/// @code{.cpp}
+/// const std::vector<Index> starts = split_evenly(10, 3);  // {0, 3, 6, 10}
+/// @endcode
 REGARD_EXPORT std::vector<Index> split_evenly(Index length, Index ranks, Index grain = 1);
 
 /// Cuts the rows into contiguous ranges of equal work, as near as whole rows allow: for a causal mask at about
@@ -225,6 +230,12 @@ REGARD_EXPORT DistributedPlan plan_keys(const DistributedProblem& problem);
 /// @param problem  The call.
 /// @return The plan.
 /// @throws InvalidArgument  as plan_rows() does.
+///
+/// @par Example
+/// @code{.cpp}
+/// const DistributedPlan plan = choose_plan(problem);
+/// const Index bytes = plan.max_received_bytes();
+/// @endcode
 REGARD_EXPORT DistributedPlan choose_plan(const DistributedProblem& problem);
 
 /// Returns the name of a scheme.

@@ -158,6 +158,12 @@ struct HeadFilter {
 /// @param filter  Which heads, in which order.
 /// @return The chosen heads. Heads whose mean is NaN are sorted last.
 /// @throws InvalidArgument  if a layer or head does not exist, or if min or max is given without sort.
+///
+/// @par Example
+/// @code{.cpp}
+/// const std::vector<HeadMeasures> heads =
+///     chosen_heads(surveyor.survey(), {.sort = HeadMeasure::previous, .min = 0.5});
+/// @endcode
 REGARD_EXPORT std::vector<HeadMeasures> chosen_heads(const HeadSurvey& survey, const HeadFilter& filter);
 
 /// Options of render_heads_text().

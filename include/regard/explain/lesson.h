@@ -51,6 +51,11 @@ REGARD_EXPORT ExplainInput lesson_input(std::string_view name);
 /// @param input   The input.
 /// @param layout  The new layout.
 /// @return The input in that layout.
+///
+/// @par Example
+/// @code{.cpp}
+/// const Explanation explanation = explain(with_layout(lesson_input("three-words"), Layout::columns));
+/// @endcode
 REGARD_EXPORT ExplainInput with_layout(ExplainInput input, Layout layout);
 
 /// Applies the user's settings to a lesson.

@@ -92,6 +92,12 @@ class REGARD_EXPORT TorchGenerator {
 };
 
 /// NumPy's legacy generator, numpy.random.RandomState(seed), which numpy.random.seed also uses.
+///
+/// @par Example
+/// @code{.cpp}
+/// NumpyRandomState numpy(42);
+/// const std::vector<double> x = numpy.normal(6);  // numpy.random.seed(42); numpy.random.randn(6)
+/// @endcode
 class REGARD_EXPORT NumpyRandomState {
  public:
   /// Seeds the generator.

@@ -118,6 +118,12 @@ REGARD_EXPORT SentenceModel read_sentence_model(const ModelInMemory& files, cons
 ///         machine.
 /// @throws DataError  as load_sentence_model() does for the files of an encoder, and as round_tensors() does.
 /// @throws Cancelled  if a stop is requested.
+///
+/// @par Example
+/// @code{.cpp}
+/// const SentenceModel model =
+///     read_sentence_model(rounded_model("all-MiniLM-L6-v2", RoundedType::int8, "all-MiniLM-L6-v2 in int8"));
+/// @endcode
 REGARD_EXPORT ModelInMemory rounded_model(const std::string& folder, RoundedType type, std::string name,
                                           const ModelFileOptions& options = {}, const Runtime& runtime = {});
 
@@ -222,6 +228,11 @@ REGARD_EXPORT Sentence read_sentence(const SentenceModel& model, std::string_vie
 /// @return Index of the word.
 /// @throws InvalidArgument  if the word does not occur, or if it occurs several times and is named without `#`. The
 ///                          message lists the choices.
+///
+/// @par Example
+/// @code{.cpp}
+/// const Index river = word_index(sentence.words, "river");
+/// @endcode
 REGARD_EXPORT Index word_index(const std::vector<SentenceWord>& words, std::string_view name);
 
 /// Returns the shortest name of each word that word_index() accepts: `river`, and `can#1` where `can` occurs more
@@ -267,6 +278,11 @@ REGARD_EXPORT std::string vocabulary_warning(const std::vector<SentenceWord>& wo
 /// @param weights   Result of trace_weights() for one layer, (H, L, L).
 /// @param head      Head, from 0.
 /// @return Query words by key words, (W, W). Rows sum to 1.
+///
+/// @par Example
+/// @code{.cpp}
+/// const Tensor<double, 2> weights = word_weights(sentence, trace_weights(sentence.trace, 0), 4);  // layer 0, head 4
+/// @endcode
 REGARD_EXPORT Tensor<double, 2> word_weights(const Sentence& sentence, const Tensor<float, 3>& weights, Index head);
 
 /// Computes the attention of one word in every head: its row of word_weights().
@@ -283,6 +299,11 @@ REGARD_EXPORT Tensor<double, 3> word_attention(const Sentence& sentence, Index w
 /// @param states    States of its tokens, (L, E).
 /// @param word      Index of the word.
 /// @return The vector, (E).
+///
+/// @par Example
+/// @code{.cpp}
+/// const std::vector<float> bank = word_vector(sentence, sentence.trace.output(), word_index(sentence.words, "bank"));
+/// @endcode
 REGARD_EXPORT std::vector<float> word_vector(const Sentence& sentence, const Tensor<float, 2>& states, Index word);
 
 /// Computes the cosine of two vectors, in double.

@@ -65,6 +65,12 @@ struct SentenceRow {
 /// @param word      Index of the query word.
 /// @return The row.
 /// @throws InvalidArgument  if the layer, head or word does not exist.
+///
+/// @par Example
+/// @code{.cpp}
+/// const SentenceRow row = sentence_row(model, sentence, 0, 4, word_index(sentence.words, "bank"));  // layer 0, head 4
+/// const ExpandedDot dot = expand_dot(sentence, row, row.queries[0], 1);                             // with token 1
+/// @endcode
 REGARD_EXPORT SentenceRow sentence_row(const SentenceModel& model, const Sentence& sentence, Index layer, Index head,
                                        Index word);
 
@@ -236,6 +242,11 @@ REGARD_EXPORT bool is_content_word(std::string_view word);
 /// @param runtime            Threads, scratch memory and cancellation.
 /// @return One pair for each head.
 /// @throws InvalidArgument  if the word does not exist, or if the sentence has no visible word.
+///
+/// @par Example
+/// @code{.cpp}
+/// const RankedHeads ranked = ranked_heads(sentence, model.sha256(), word_index(sentence.words, "bank"));
+/// @endcode
 REGARD_EXPORT RankedHeads ranked_heads(const Sentence& sentence, std::string_view checkpoint_sha256,
                                        std::optional<Index> word, const Runtime& runtime = {});
 

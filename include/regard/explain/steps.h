@@ -416,6 +416,11 @@ struct Cell {
 /// @param digits       Decimals in the lines.
 /// @return The derivation.
 /// @throws InvalidArgument  if the cell is outside the step's result, or if it was not kept.
+///
+/// @par Example
+/// @code{.cpp}
+/// const CellDerivation derivation = expand_cell(explanation, explanation.steps[0], {.row = 1, .column = 0}, 4);
+/// @endcode
 REGARD_EXPORT CellDerivation expand_cell(const Explanation& explanation, const Step& step, const Cell& cell,
                                          int digits);
 
@@ -483,6 +488,11 @@ struct HtmlOptions {
 /// @param stop         Stop token.
 /// @return The HTML text.
 /// @throws Cancelled  if a stop is requested.
+///
+/// @par Example
+/// @code{.cpp}
+/// write_file("page.html", render_html(explanation, {}));
+/// @endcode
 REGARD_EXPORT std::string render_html(const Explanation& explanation, const HtmlOptions& options,
                                       const std::stop_token& stop = {});
 
@@ -514,6 +524,11 @@ REGARD_EXPORT std::string write_explain_input(const ExplainInput& input);
 ///                    - too little memory, before any of it is allocated: "source: needs N bytes of memory; M are
 ///                      available"
 /// @throws Cancelled  if a stop is requested.
+///
+/// @par Example
+/// @code{.cpp}
+/// const ExplainInput input = read_explain_input(read_text_file("input.json"), "input.json");
+/// @endcode
 REGARD_EXPORT ExplainInput read_explain_input(std::string_view json, const std::string& source,
                                               const std::stop_token& stop = {},
                                               std::optional<std::uint64_t> max_memory_bytes = std::nullopt);

@@ -133,6 +133,12 @@ class REGARD_EXPORT NpyReader {
 /// @param shape  Extents.
 /// @return The bytes.
 /// @throws InvalidArgument  if the type is none of these.
+///
+/// @par Example
+/// @code{.cpp}
+/// file.write(npy_header(ElementType::float32, std::vector<Index>{2, 3}));
+/// file.write(std::as_bytes(std::span(elements)));  // 6 floats
+/// @endcode
 REGARD_EXPORT std::string npy_header(ElementType type, std::span<const Index> shape);
 
 /// Reads an NPY file in memory as a matrix, or as one matrix per head.

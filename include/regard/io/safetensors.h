@@ -245,6 +245,11 @@ REGARD_EXPORT std::vector<ShardedTensor> read_shard_index(std::string_view text,
 /// @throws DataError  if the file cannot be read, is larger than `max_bytes` or is not UTF-8. The message names the
 ///                    path. If the file is in fact a Git LFS pointer or an HTML page, the message says so.
 /// @throws Cancelled  if a stop is requested.
+///
+/// @par Example
+/// @code{.cpp}
+/// const std::string config = read_model_text("all-MiniLM-L6-v2", "config.json", std::uint64_t{1} << 20);
+/// @endcode
 REGARD_EXPORT std::string read_model_text(const std::string& folder, std::string_view file, std::uint64_t max_bytes,
                                           const std::stop_token& stop = {});
 

@@ -23,6 +23,11 @@ namespace regard::inline v0 {
 ///
 /// @param text  The text.
 /// @return The escaped text, in UTF-8.
+///
+/// @par Example
+/// @code{.cpp}
+/// std::puts(escape_for_terminal(token).c_str());
+/// @endcode
 REGARD_EXPORT std::string escape_for_terminal(std::string_view text);
 
 /// Truncates a text at the end of a character.

@@ -87,6 +87,12 @@ struct DecoderConfig {
 ///                          not divide while head_size is 0, an odd head size with rotary positions, a feed_forward
 ///                          other than 0 with FeedForwardKind::none, a negative or non-finite norm_epsilon, a
 ///                          rotary_base that is not above 0, or more than 2⁴⁰ parameters.
+///
+/// @par Example
+/// @code{.cpp}
+/// const DecoderConfig config = completed({.vocabulary = 256, .num_heads = 4, .width = 64, .max_positions = 128});
+/// const Index size = config.head_size;  // 16
+/// @endcode
 REGARD_EXPORT DecoderConfig completed(DecoderConfig config);
 
 /// What a parameter is, which decides how it is initialized and optimized.
@@ -123,6 +129,11 @@ struct DecoderParameter {
 /// @param config  The description.
 /// @return The parameters.
 /// @throws InvalidArgument  as completed() does.
+///
+/// @par Example
+/// @code{.cpp}
+/// for (const DecoderParameter& parameter : decoder_parameters(config)) std::puts(parameter.name.c_str());
+/// @endcode
 REGARD_EXPORT std::vector<DecoderParameter> decoder_parameters(const DecoderConfig& config);
 
 /// Returns the number of elements of all parameters.
@@ -153,6 +164,11 @@ REGARD_EXPORT std::string decoder_config_json(const DecoderConfig& config);
 /// @return The description, completed().
 /// @throws DataError  "source: byte N: …" if the text is not JSON, or if a field is missing, of another type, or has a
 ///                    value that is out of range or not supported.
+///
+/// @par Example
+/// @code{.cpp}
+/// const DecoderConfig same = parse_decoder_config(decoder_config_json(config), "config.json");
+/// @endcode
 REGARD_EXPORT DecoderConfig parse_decoder_config(std::string_view text, const std::string& source);
 
 }  // namespace regard::inline v0

@@ -140,6 +140,12 @@ struct DecoderTrace : ModelTrace {
 /// @par Bits
 /// The result has the same bits for any number of threads, and a row the same bits whatever follows it. The logits have
 /// the bits of DecoderTraining<float> without bf16_products, and those of DecoderSession.
+///
+/// @par Example
+/// @code{.cpp}
+/// const DecoderTrace trace = decode_trace(decoder, ids);
+/// const Tensor<float, 2> output = head_output(decoder, trace, 0, 4);  // of layer 0, head 4: (L, E)
+/// @endcode
 REGARD_EXPORT DecoderTrace decode_trace(const Decoder& decoder, std::span<const Index> ids,
                                         const DecodeOptions& options = {}, const Runtime& runtime = {});
 

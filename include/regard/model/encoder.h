@@ -208,6 +208,11 @@ REGARD_EXPORT ModelTrace encode(const Encoder& encoder, std::span<const Index> i
 /// @return One row per token, (L, E).
 /// @throws InvalidArgument  if the layer or head does not exist, or if the trace is that of another encoder.
 /// @throws Cancelled        if a stop is requested.
+///
+/// @par Example
+/// @code{.cpp}
+/// const Tensor<float, 2> output = head_output(encoder, trace, 0, 4);  // of layer 0, head 4
+/// @endcode
 REGARD_EXPORT Tensor<float, 2> head_output(const Encoder& encoder, const ModelTrace& trace, Index layer, Index head,
                                            const Runtime& runtime = {});
 
@@ -248,6 +253,11 @@ REGARD_EXPORT std::vector<float> mean_pooled(const ModelTrace& trace);
 ///
 /// @param trace  Result of encode().
 /// @return The vector, (E); zeros if there are no tokens.
+///
+/// @par Example
+/// @code{.cpp}
+/// const std::vector<float> vector = mean_pooled_normalized(encode(encoder, ids));
+/// @endcode
 REGARD_EXPORT std::vector<float> mean_pooled_normalized(const ModelTrace& trace);
 
 }  // namespace regard::inline v0

@@ -67,6 +67,11 @@ struct ModelTrace {
 ///
 /// @par Bits
 /// The result is exact: it has the bits of the weights that attention_forward() would write.
+///
+/// @par Example
+/// @code{.cpp}
+/// const Tensor<float, 3> scores = trace_weights(trace, 0, WeightsKind::scores);  // of layer 0
+/// @endcode
 REGARD_EXPORT Tensor<float, 3> trace_weights(const ModelTrace& trace, Index layer,
                                              WeightsKind kind = WeightsKind::weights, const Runtime& runtime = {});
 

@@ -52,6 +52,11 @@ class REGARD_EXPORT BatchSource {
 /// @param labels  What the targets are.
 /// @return The source. Its identity is the task's name and the SHA-256 of a few examples. A checkpoint keeps
 ///         "vocabulary.json", see Vocabulary::json().
+///
+/// @par Example
+/// @code{.cpp}
+/// Trainer trainer(task.recipe, task_source(task));
+/// @endcode
 REGARD_EXPORT std::unique_ptr<const BatchSource> task_source(const TrainingTask& task,
                                                              TaskLabels labels = TaskLabels::correct);
 
@@ -61,6 +66,11 @@ REGARD_EXPORT std::unique_ptr<const BatchSource> task_source(const TrainingTask&
 /// @param name  Name of the text for display, for example that of its file.
 /// @return The source. Its identity is the SHA-256 of the text and of the vocabulary. A checkpoint keeps
 ///         "vocabulary.json".
+///
+/// @par Example
+/// @code{.cpp}
+/// Trainer trainer(settings, text_source(std::move(data), "jargon.txt"));
+/// @endcode
 REGARD_EXPORT std::unique_ptr<const BatchSource> text_source(TextData text, std::string name);
 
 }  // namespace regard::inline v0

@@ -87,6 +87,11 @@ struct TrainingArrays {
 /// @throws InvalidArgument  if sizes do not match, or if a file has an invalid name.
 /// @throws DataError        if a file cannot be written, or if the folder has a checkpoint of a later step. The message
 ///                          names path and reason, and earlier checkpoints are unchanged.
+///
+/// @par Example
+/// @code{.cpp}
+/// const std::string path = save_checkpoint<float>("run", state, {parameters, first_moment, second_moment});
+/// @endcode
 template <class T>
 REGARD_EXPORT std::string save_checkpoint(const std::string& run, const TrainingState& state,
                                           const TrainingArrays<const T>& arrays);
@@ -103,6 +108,11 @@ REGARD_EXPORT std::vector<std::string> list_checkpoints(const std::string& run);
 /// @param path  Path of a run's folder, or of a folder that has a config.json itself.
 /// @return The newest checkpoint, or the path itself.
 /// @throws DataError  if there is neither.
+///
+/// @par Example
+/// @code{.cpp}
+/// const Decoder decoder = load_decoder(trained_model_folder("run"));
+/// @endcode
 REGARD_EXPORT std::string trained_model_folder(const std::string& path);
 
 /// A checkpoint as it was read.
@@ -118,6 +128,11 @@ struct LoadedCheckpoint {
 /// @return The run as it was saved.
 /// @throws DataError  "path: …" if a file is missing, is not valid, or has been changed. Of files with tensors, only
 ///                    the headers are checked.
+///
+/// @par Example
+/// @code{.cpp}
+/// const TrainingState state = read_training_state(list_checkpoints("run").back());
+/// @endcode
 REGARD_EXPORT TrainingState read_training_state(const std::string& checkpoint);
 
 /// Reads a checkpoint to continue its run.
@@ -135,6 +150,12 @@ REGARD_EXPORT TrainingState read_training_state(const std::string& checkpoint);
 /// @throws DataError  "path: …" if a file is missing, is not valid, or has been changed.
 /// @throws InvalidArgument  if the size of an array is not that of the model.
 /// @throws Cancelled  if a stop is requested.
+///
+/// @par Example
+/// @code{.cpp}
+/// const LoadedCheckpoint loaded =
+///     load_checkpoint<float>("run/step-00001500", settings, data, {parameters, first_moment, second_moment});
+/// @endcode
 template <class T>
 REGARD_EXPORT LoadedCheckpoint load_checkpoint(const std::string& checkpoint, const TrainingSettings& settings,
                                                const TrainingData& data, const TrainingArrays<T>& arrays,
@@ -144,6 +165,13 @@ REGARD_EXPORT LoadedCheckpoint load_checkpoint(const std::string& checkpoint, co
 ///
 /// @param json      The writer.
 /// @param settings  The settings.
+///
+/// @par Example
+/// @code{.cpp}
+/// json.begin_object();
+/// write_training_settings(json, settings);
+/// json.end_object();
+/// @endcode
 REGARD_EXPORT void write_training_settings(JsonWriter& json, const TrainingSettings& settings);
 
 /// Reads what write_training_settings() writes. The text is untrusted.
@@ -152,6 +180,11 @@ REGARD_EXPORT void write_training_settings(JsonWriter& json, const TrainingSetti
 /// @param model   The description of the model.
 /// @return The settings; completed() checks their ranges.
 /// @throws DataError  if a member is missing, is of another type, or is not a known name.
+///
+/// @par Example
+/// @code{.cpp}
+/// const TrainingSettings settings = read_training_settings(JsonFields("settings.json", root), model);
+/// @endcode
 REGARD_EXPORT TrainingSettings read_training_settings(const JsonFields& fields, const DecoderConfig& model);
 
 /// A field in which two settings differ.
@@ -165,6 +198,11 @@ struct SettingDifference {
 /// @param first   Settings, completed().
 /// @param second  Other settings, completed().
 /// @return The difference, or nothing.
+///
+/// @par Example
+/// @code{.cpp}
+/// if (const auto difference = first_difference(saved, settings)) std::puts(difference->name.c_str());
+/// @endcode
 REGARD_EXPORT std::optional<SettingDifference> first_difference(const TrainingSettings& first,
                                                                 const TrainingSettings& second);
 

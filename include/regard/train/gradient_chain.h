@@ -79,6 +79,11 @@ struct BatchPieces {
 /// @param micro_batch  Largest number of sequences of a piece, at least 1.
 /// @param num_ranks    N, at least 1.
 /// @return `min(batch, N · ⌈batch / (N · micro_batch)⌉)` pieces.
+///
+/// @par Example
+/// @code{.cpp}
+/// const BatchPieces pieces = batch_pieces(16, 4, 3);  // 6 pieces, each of 2 or 3 sequences
+/// @endcode
 REGARD_EXPORT BatchPieces batch_pieces(Index batch, Index micro_batch, Index num_ranks);
 
 /// A call of DecoderTraining::forward_backward_in_chain() for one piece.

@@ -46,6 +46,11 @@ REGARD_EXPORT double global_norm(std::span<const T> values, const Runtime& runti
 /// @param max_norm  The limit; 0: no limit.
 /// @return `min(1, max_norm / (norm + 10⁻⁶))`, or 1 without a limit.
 /// @throws InvalidArgument  if max_norm is negative or not finite.
+///
+/// @par Example
+/// @code{.cpp}
+/// const double factor = clip_factor(global_norm<float>(gradients), 1);
+/// @endcode
 REGARD_EXPORT double clip_factor(double norm, double max_norm);
 
 /// Options of a step of Muon.
@@ -96,6 +101,12 @@ REGARD_EXPORT Index muon_scratch_size(Index rows, Index columns);
 ///
 /// @par Bits
 /// The products are those of linear_forward(), and the norm is global_norm().
+///
+/// @par Example
+/// @code{.cpp}
+/// std::vector<float> scratch(static_cast<std::size_t>(muon_scratch_size(matrix.shape[0], matrix.shape[1])));
+/// muon_step(matrix, gradient, momentum, {.learning_rate = 0.02}, scratch);
+/// @endcode
 ///
 /// Source: Jordan et al., "Muon: an optimizer for hidden layers in neural networks", 2024, which computes the
 /// iterations in bfloat16.

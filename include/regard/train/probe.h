@@ -36,6 +36,11 @@ struct ProbeSequences {
 /// @param num_sequences  B, at least 1.
 /// @return The sequences. The row whose gradient is kept is the last one of the pattern in the first sequence.
 /// @throws InvalidArgument  if num_sequences is below 1.
+///
+/// @par Example
+/// @code{.cpp}
+/// const ProbeSequences probe = task_probe(find_task("induction"), settings.seed, 16);
+/// @endcode
 REGARD_EXPORT ProbeSequences task_probe(const TrainingTask& task, std::uint64_t seed, Index num_sequences);
 
 /// Draws the probe of a text: the beginning of a window of its held-out part.
@@ -44,6 +49,11 @@ REGARD_EXPORT ProbeSequences task_probe(const TrainingTask& task, std::uint64_t 
 /// @param seed    Seed of the run.
 /// @param length  Largest number of tokens.
 /// @return One sequence, without a pattern. The row whose gradient is kept is the last one.
+///
+/// @par Example
+/// @code{.cpp}
+/// const ProbeSequences probe = text_probe(text, settings.seed, 48);
+/// @endcode
 REGARD_EXPORT ProbeSequences text_probe(const TextData& text, std::uint64_t seed, Index length);
 
 /// Observes all heads.
@@ -59,6 +69,11 @@ REGARD_EXPORT ProbeSequences text_probe(const TextData& text, std::uint64_t seed
 /// @return The snapshot.
 /// @throws InvalidArgument  if the probe does not fit the model.
 /// @throws Cancelled        if a stop is requested.
+///
+/// @par Example
+/// @code{.cpp}
+/// const TrainingSnapshot snapshot = observe_heads(model, probe, step);
+/// @endcode
 template <class T>
 REGARD_EXPORT TrainingSnapshot observe_heads(DecoderTraining<T>& model, const ProbeSequences& sequences, Index step,
                                              const Runtime& runtime = {});

@@ -57,6 +57,11 @@ REGARD_EXPORT HeadScores head_scores(std::span<const float> weights, const std::
 /// @param wanted  As for head_scores().
 /// @return The scores; `entropy` is 1.
 /// @throws InvalidArgument  as head_scores() does.
+///
+/// @par Example
+/// @code{.cpp}
+/// const double excess = head_scores(weights, wanted).pattern - uniform_scores(wanted).pattern;
+/// @endcode
 REGARD_EXPORT HeadScores uniform_scores(const std::vector<std::vector<Index>>& wanted);
 
 /// The sequences on which heads are observed. Maps show the first one; scores and losses are means over all.
@@ -181,6 +186,11 @@ REGARD_EXPORT std::vector<HeadEvent> find_events(const TrainingRecord& record);
 /// @param event   One of its events.
 /// @return For example "step 212: layer 1, head 0 attends to the token after the earlier copy: score 0.51, uniform
 ///         0.03; the loss fell 41 % between steps 190 and 260". Text from the record is not escaped.
+///
+/// @par Example
+/// @code{.cpp}
+/// for (const HeadEvent& event : find_events(record)) std::puts(event_text(record, event).c_str());
+/// @endcode
 REGARD_EXPORT std::string event_text(const TrainingRecord& record, const HeadEvent& event);
 
 /// Contents of training_record_json().
@@ -196,6 +206,11 @@ struct TrainingJsonOptions {
 /// @param options  Contents.
 /// @return The JSON text.
 /// @throws InvalidArgument  as check_record() does.
+///
+/// @par Example
+/// @code{.cpp}
+/// write_file("record.json", training_record_json(record, {.heads = false}));
+/// @endcode
 REGARD_EXPORT std::string training_record_json(const TrainingRecord& record, const TrainingJsonOptions& options = {});
 
 /// Describes settings in a few lines: the model, the batches, the optimizer, seed and arithmetic.

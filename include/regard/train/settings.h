@@ -76,6 +76,11 @@ struct TrainingSettings {
 /// @return The settings with a completed() model and without zeros: micro_batch and length.
 /// @throws InvalidArgument  "training: warmup is X; expected …" if a field is out of range, or as completed() of the
 ///                          model does.
+///
+/// @par Example
+/// @code{.cpp}
+/// const TrainingSettings settings = completed(find_task("induction").recipe);
+/// @endcode
 REGARD_EXPORT TrainingSettings completed(TrainingSettings settings);
 
 }  // namespace regard::inline v0

@@ -62,6 +62,11 @@ REGARD_EXPORT TrainingSubject task_subject(const TrainingTask& task, const Train
 /// @throws InvalidArgument  as completed() does, and if the length is below 1.
 /// @throws DataError        as TextData does.
 /// @throws Cancelled        if a stop is requested.
+///
+/// @par Example
+/// @code{.cpp}
+/// WatchedRun run(text_subject(text, Vocabulary::characters_of(text), text_recipe(), "jargon.txt"));
+/// @endcode
 REGARD_EXPORT TrainingSubject text_subject(std::string_view text, const Vocabulary& vocabulary,
                                            TrainingSettings settings, const std::string& source = "text",
                                            const std::stop_token& stop = {});
