@@ -48,7 +48,7 @@ struct LinearGradients {
   TensorView<T, 1> grad_bias{};
   /// Which gradients are added to the contents of their view.
   LinearAccumulation accumulate{};
-  /// Rows that grad_weight and grad_bias sum by themselves; 0: all rows.
+  /// Number of rows per separately summed group of grad_weight and grad_bias; 0: all rows form one group.
   ///
   /// Rows 0 … rows_per_group − 1 are the first group, and so on. The sum of each group is rounded to float or double,
   /// and the sums are added in order, beginning with the contents if they accumulate. So a batch in one call has the

@@ -101,7 +101,8 @@ struct MultiHeadGradients {
   TensorView<T, 1> grad_b_output{};
   /// Which gradients are added to the contents of their view.
   MultiHeadAccumulation accumulate{};
-  /// Rows of input that the gradients of parameters sum by themselves, as LinearGradients::rows_per_group; 0: all rows.
+  /// Number of rows of input per separately summed group of the gradients of parameters, as
+  /// LinearGradients::rows_per_group; 0: all rows form one group.
   ///
   /// Row l of batch entry b has the number b·L + l. With memory, whose parameters sum over its own rows, this must be a
   /// multiple of L: a group is then a number of batch entries, for these parameters too.

@@ -80,7 +80,8 @@ struct RmsNormGradients {
   TensorView<T, 1> grad_gain{};
   /// Which gradients are added to the contents of their view.
   RmsNormAccumulation accumulate{};
-  /// Rows that grad_gain sums by themselves; 0: all rows. See LinearGradients::rows_per_group.
+  /// Number of rows per separately summed group of grad_gain; 0: all rows form one group. See
+  /// LinearGradients::rows_per_group.
   Index rows_per_group = 0;
 };
 
@@ -93,7 +94,7 @@ struct RmsNormGradients {
 /// grad_gain[e]     = Σ over rows of grad_output · n
 /// @endcode
 ///
-/// The mean square is computed again, so that the forward pass need not keep it.
+/// The mean square is recomputed, so that the forward pass need not keep it.
 ///
 /// @tparam T           float, double or bfloat16.
 /// @param input        (R, E), any strides; as in rms_norm_forward().

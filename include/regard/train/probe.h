@@ -26,7 +26,7 @@ struct ProbeSequences {
   TrainingProbe probe;                                  ///< Texts, targets and pattern of the first sequence.
   std::vector<std::vector<std::vector<Index>>> wanted;  ///< Wanted keys of each sequence and row; may be empty.
   Tensor<Index, 2> tokens;                              ///< Token ids, (B, L).
-  Tensor<Index, 2> targets;                             ///< Token to predict, (B, L); −1: not counted.
+  Tensor<Index, 2> targets;                             ///< Token to predict, (B, L); −1: ignored in the loss.
 };
 
 /// Draws the probe of a task: examples that training does not see.

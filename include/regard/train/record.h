@@ -67,7 +67,7 @@ REGARD_EXPORT HeadScores uniform_scores(const std::vector<std::vector<Index>>& w
 /// The sequences on which heads are observed. Maps show the first one; scores and losses are means over all.
 struct TrainingProbe {
   std::vector<std::string> tokens;                  ///< Text of each token of the first sequence, (L).
-  std::vector<std::optional<std::string>> targets;  ///< Text of the token to predict, (L); absent: not counted.
+  std::vector<std::optional<std::string>> targets;  ///< Text of the token to predict, (L); absent: ignored in the loss.
   std::vector<std::vector<Index>> wanted;  ///< The keys of the pattern for each row, (L); all empty: no pattern.
   HeadScores uniform;                      ///< Scores of uniform weights.
   Index num_sequences = 1;                 ///< Number of sequences.

@@ -34,7 +34,7 @@ struct TaskExample {
   std::vector<std::vector<Index>> wanted;
 };
 
-/// Which examples are drawn.
+/// Training or held-out examples.
 enum class TaskSplit {
   train,    ///< Examples that training sees.
   held_out  ///< Examples that training never sees, with any seed.
@@ -69,7 +69,7 @@ struct TrainingTask {
   /// Candidates are generated until one belongs to the split, which a hash of its tokens decides.
   ///
   /// @param seed    Seed of the run.
-  /// @param split   Which examples are drawn.
+  /// @param split   Training or held-out examples.
   /// @param index   Index of the example, at least 0.
   /// @param labels  What the targets are.
   /// @return The example.
