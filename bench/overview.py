@@ -43,9 +43,11 @@ values; NumPy (product, softmax, product).
 
 ## Reproduce
 
-    bench/run_benchmarks                          # on a quiet machine, about ten minutes; writes JSON and these pages
-    bench/run_benchmarks --rows decode,short      # only these rows; --isa avx2 adds an instruction set
-    bench/run_benchmarks --write-docs             # only generates the pages from the JSON files
+```sh
+bench/run_benchmarks                          # on a quiet machine, about ten minutes; writes JSON and these pages
+bench/run_benchmarks --rows decode,short      # only these rows; --isa avx2 adds an instruction set
+bench/run_benchmarks --write-docs             # only generates the pages from the JSON files
+```
 
 The first builds Regard in `build/bench` and, once, a Python environment with the competitors (1.5 GB).
 """
