@@ -234,7 +234,7 @@ void add_train(CLI::App& app) {
       "  regard train --text book.txt --run book --resume\n"
       "\n"
       "A run is determined by its settings, its seed and its task or text: the number\n"
-      "of threads, --micro-batch and --recompute change no bit. docs/guide/training.md\n"
+      "of threads, --micro-batch and --recompute give identical bits. docs/guide/training.md\n"
       "explains the tasks and the page.");
   command->callback([arguments] {
     if (!arguments->timeout.empty() && !arguments->ranks) throw UsageError("--timeout needs --ranks");

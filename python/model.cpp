@@ -121,7 +121,7 @@ nb::object embed_of(const SentenceModel& model, const std::vector<std::string>& 
     std::vector<std::vector<Index>> ids;
     for (const std::string& text : texts) {
       try {
-        ids.push_back(fitted_tokens(model, text, truncate, runtime).tokens.ids);
+        ids.push_back(fitted_tokens(model, text, truncate, runtime.stop).tokens.ids);
       } catch (const std::invalid_argument& error) {
         reject("embed", "texts[" + std::to_string(ids.size()) + "]: " + error.what());
       }
@@ -260,8 +260,9 @@ void bind_model(nb::module_& module) {
           "tokens",
           [](const SentenceModel& model, const std::string& text) {
             std::vector<std::string> tokens;
-            run(kUnknownOperations, 0,
-                [&](const Runtime& runtime) { tokens = fitted_tokens(model, text, false, runtime).tokens.tokens; });
+            run(kUnknownOperations, 0, [&](const Runtime& runtime) {
+              tokens = fitted_tokens(model, text, false, runtime.stop).tokens.tokens;
+            });
             return tokens;
           },
           nb::arg("text"), "The tokens of a text that the model sees, including [CLS] and [SEP].");

@@ -61,7 +61,7 @@ def promises(files):
 PHRASES = {
     r"numbers? of (two|four|eight|sixteen) bytes": "16-bit types, 32-bit elements",
     r"(lie|lies|lying|stand|stands) side by side": "contiguous",
-    r"mov(e|es|ed|ing) (no|a) bit|no bit moves": "give identical bits",
+    r"mov(e|es|ed|ing) (no|a) bit|chang(e|es|ed|ing) no bit|no bit (moves|changes)": "give identical bits",
     r"there is no use for": "unexpected",
     r"whoever": "the thread, caller or worker that",
     r"telling heads?": "informative head",

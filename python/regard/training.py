@@ -75,7 +75,7 @@ def train(
     """Train a small decoder on a task or a text, and observe every head at a number of snapshots.
 
     The settings are those of the command ``regard train``. A setting of None is that of the recipe of the task. A run is
-    determined by its settings, its seed and its task or text: num_threads, micro_batch and recompute change no bit.
+    determined by its settings, its seed and its task or text: num_threads, micro_batch and recompute give identical bits.
 
     Parameters
     ----------

@@ -82,7 +82,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     try {
       const regard::SentenceModel model = regard::load_sentence_model(folder.path(), options, runtime);
       const char* const content = model.trained ? "b a" : "a b [MASK] ab";
-      const regard::TokenizedText text = regard::fitted_tokens(model, content, false, runtime).tokens;
+      const regard::TokenizedText text = regard::fitted_tokens(model, content, false, runtime.stop).tokens;
       const regard::ModelTrace trace = model.trace(text.ids, {}, runtime);
       require(trace.output().shape()[0] == static_cast<regard::Index>(text.ids.size()));
       if (model.trained) {

@@ -113,7 +113,7 @@ REGARD_EXPORT SentenceModel read_sentence_model(const ModelInMemory& files, cons
 /// @param type     What matrices are rounded to.
 /// @param name     Name of the rounded model.
 /// @param options  How to read the files, and limits.
-/// @param runtime  Only its stop token is used.
+/// @param stop     Stop token.
 /// @return The files of the rounded model, for read_sentence_model(). The same folder gives the same bytes on every
 ///         machine.
 /// @throws DataError  as load_sentence_model() does for the files of an encoder, and as round_tensors() does.
@@ -125,7 +125,7 @@ REGARD_EXPORT SentenceModel read_sentence_model(const ModelInMemory& files, cons
 ///     read_sentence_model(rounded_model("all-MiniLM-L6-v2", RoundedType::int8, "all-MiniLM-L6-v2 in int8"));
 /// @endcode
 REGARD_EXPORT ModelInMemory rounded_model(const std::string& folder, RoundedType type, std::string name,
-                                          const ModelFileOptions& options = {}, const Runtime& runtime = {});
+                                          const ModelFileOptions& options = {}, const std::stop_token& stop = {});
 
 /// A word of a sentence.
 ///
@@ -183,14 +183,13 @@ struct FittedTokens {
 /// @param model     The model.
 /// @param text      The text.
 /// @param truncate  Whether to truncate a text that is too long, as in SentenceOptions.
-/// @param runtime   Only its stop token is used.
+/// @param stop      Stop token.
 /// @return The tokens.
 /// @throws InvalidArgument  as Tokenizer::encode() and Vocabulary::encode() do, and if the text has more tokens than
-/// the model has positions
-///                          and `truncate` is not set. The message names both counts.
+///                          the model has positions and `truncate` is not set. The message names both counts.
 /// @throws Cancelled        if a stop is requested.
 REGARD_EXPORT FittedTokens fitted_tokens(const SentenceModel& model, std::string_view text, bool truncate = false,
-                                         const Runtime& runtime = {});
+                                         const std::stop_token& stop = {});
 
 /// Runs the model on one sentence.
 ///

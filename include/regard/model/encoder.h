@@ -133,7 +133,7 @@ REGARD_EXPORT Encoder read_encoder(std::string_view config_json, SharedBytes saf
 /// @param checkpoint   The checkpoint.
 /// @param name         Name of the model in error messages, for example its folder.
 /// @param options      Limits.
-/// @param runtime      Only its stop token is used.
+/// @param stop         Stop token.
 /// @return The tensors, first those of the embeddings, then those of the layers in their order. Scales of int8 are not
 ///         listed.
 /// @throws DataError  as load_encoder() does.
@@ -147,7 +147,7 @@ REGARD_EXPORT Encoder read_encoder(std::string_view config_json, SharedBytes saf
 REGARD_EXPORT std::vector<const StoredTensor*> encoder_tensors(std::string_view config_json,
                                                                const Checkpoint& checkpoint, const std::string& name,
                                                                const ModelFileOptions& options = {},
-                                                               const Runtime& runtime = {});
+                                                               const std::stop_token& stop = {});
 
 /// Options of encode().
 struct EncoderOptions {

@@ -145,7 +145,7 @@ REGARD_EXPORT TrainingState read_training_state(const std::string& checkpoint);
 /// @param stop        Stop token, polled while files are read.
 /// @return The run as it was saved.
 /// @throws DataError  "path: was saved with NAME A; this run has B" if the version of the numerics, what the run is
-///                    trained on, the model or a setting differs. micro_batch and recompute change no bit and may
+///                    trained on, the model or a setting differs. micro_batch and recompute give identical bits and may
 ///                    differ, and so may the number of steps with a constant schedule.
 /// @throws DataError  "path: …" if a file is missing, is not valid, or has been changed.
 /// @throws InvalidArgument  if the size of an array is not that of the model.

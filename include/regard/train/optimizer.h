@@ -10,7 +10,7 @@
 ///
 /// - Parameters, gradients and moments are dense arrays of equal size, one arena each, in the order of
 ///   decoder_parameters(). Nothing else is stored between steps, and the moments are 0 before the first step.
-/// - The number of threads changes no bit, and a step allocates nothing beyond Runtime::workspace.
+/// - Any number of threads gives identical bits, and a step allocates nothing beyond Runtime::workspace.
 ///
 /// Read next: src/train/optimizer_step.cpp, decoder_training.h.
 #pragma once

@@ -50,7 +50,7 @@ struct TrainingSettings {
   DecoderConfig model;     ///< The description of the model.
   Index steps = 1000;      ///< Number of optimizer steps.
   Index batch = 16;        ///< Sequences of a step.
-  Index micro_batch = 0;   ///< Sequences of a call of forward_backward(); 0: all. Changes no bit.
+  Index micro_batch = 0;   ///< Sequences of a call of forward_backward(); 0: all. Gives identical bits.
   Index length = 0;        ///< Tokens of a sequence, L; 0: max_positions of the model.
   std::uint64_t seed = 0;  ///< Seed of the parameters, the batches and dropout.
   OptimizerKind optimizer = OptimizerKind::adamw;  ///< Optimizer.
@@ -66,7 +66,7 @@ struct TrainingSettings {
   double clip = 1;                                 ///< Largest global norm of the gradient; 0: no limit.
   double dropout = 0;                              ///< Dropout probability.
   TrainingPrecision precision = TrainingPrecision::float32;  ///< Arithmetic.
-  bool recompute = false;                                    ///< Recompute activations in backward. Changes no bit.
+  bool recompute = false;                                    ///< Recompute activations in backward. Identical bits.
   bool operator==(const TrainingSettings&) const = default;  ///< Whether all fields are equal.
 };
 

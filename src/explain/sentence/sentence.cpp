@@ -119,9 +119,10 @@ std::string choices(const std::vector<SentenceWord>& words, const std::vector<In
 
 }  // namespace
 
-FittedTokens fitted_tokens(const SentenceModel& model, std::string_view text, bool truncate, const Runtime& runtime) {
-  FittedTokens fitted{.tokens = model.trained ? decoder_tokens(model.trained->vocabulary, text, runtime.stop)
-                                              : model.tokenizer.value().encode(text, runtime.stop)};
+FittedTokens fitted_tokens(const SentenceModel& model, std::string_view text, bool truncate,
+                           const std::stop_token& stop) {
+  FittedTokens fitted{.tokens = model.trained ? decoder_tokens(model.trained->vocabulary, text, stop)
+                                              : model.tokenizer.value().encode(text, stop)};
   const auto length = static_cast<Index>(fitted.tokens.ids.size());
   const ModelExtents extents = model.extents();
   const Index positions = extents.max_positions;
@@ -141,7 +142,7 @@ Sentence read_sentence(const SentenceModel& model, std::string_view text, const 
                        const Runtime& runtime) {
   Sentence sentence;
   sentence.text = text;
-  FittedTokens fitted = fitted_tokens(model, text, options.truncate, runtime);
+  FittedTokens fitted = fitted_tokens(model, text, options.truncate, runtime.stop);
   sentence.tokens = std::move(fitted.tokens);
   sentence.num_truncated_tokens = fitted.num_truncated_tokens;
   constexpr Index kNoUnknown = -1;

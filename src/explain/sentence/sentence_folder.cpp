@@ -49,13 +49,13 @@ SentenceModel load_sentence_model(const std::string& folder, const ModelFileOpti
 }
 
 ModelInMemory rounded_model(const std::string& folder, RoundedType type, std::string name,
-                            const ModelFileOptions& options, const Runtime& runtime) {
+                            const ModelFileOptions& options, const std::stop_token& stop) {
   ModelInMemory files{.name = std::move(name),
-                      .config_json = read_model_text(folder, kConfigFile, kMaxConfigBytes, runtime.stop),
-                      .tokenizer_json = read_model_text(folder, "tokenizer.json", kMaxTokenizerBytes, runtime.stop)};
-  const Checkpoint checkpoint = Checkpoint::read_folder(folder, options, runtime.stop);
-  files.safetensors = round_tensors(
-      checkpoint, encoder_tensors(files.config_json, checkpoint, folder, options, runtime), type, runtime.stop);
+                      .config_json = read_model_text(folder, kConfigFile, kMaxConfigBytes, stop),
+                      .tokenizer_json = read_model_text(folder, "tokenizer.json", kMaxTokenizerBytes, stop)};
+  const Checkpoint checkpoint = Checkpoint::read_folder(folder, options, stop);
+  files.safetensors =
+      round_tensors(checkpoint, encoder_tensors(files.config_json, checkpoint, folder, options, stop), type, stop);
   return files;
 }
 

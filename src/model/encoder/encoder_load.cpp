@@ -27,8 +27,8 @@ using internal::kConfigFile;
 class ConfigReader {
  public:
   ConfigReader(const std::string& source, std::string_view text, const ModelFileOptions& options,
-               const Runtime& runtime)
-      : root_(read_json(text, source, 64, runtime.stop, options.max_memory_bytes)), fields_(source, root_) {}
+               const std::stop_token& stop)
+      : root_(read_json(text, source, 64, stop, options.max_memory_bytes)), fields_(source, root_) {}
   ConfigReader(const ConfigReader&) = delete;
   ConfigReader& operator=(const ConfigReader&) = delete;
 
@@ -204,7 +204,7 @@ Encoder described(const ConfigReader& reader) {
 Encoder internal::make_encoder(const std::string& name, std::string_view config_json,
                                const std::function<Checkpoint()>& read_checkpoint, const ModelFileOptions& options,
                                const Runtime& runtime) {
-  const ConfigReader reader(file_in(name, kConfigFile), config_json, options, runtime);
+  const ConfigReader reader(file_in(name, kConfigFile), config_json, options, runtime.stop);
   Encoder encoder = described(reader);
   encoder.checkpoint = std::make_shared<const Checkpoint>(read_checkpoint());
   ParameterReader parameters(name, *encoder.checkpoint, reader.family(), encoder.config);
@@ -216,8 +216,8 @@ Encoder internal::make_encoder(const std::string& name, std::string_view config_
 
 std::vector<const StoredTensor*> encoder_tensors(std::string_view config_json, const Checkpoint& checkpoint,
                                                  const std::string& name, const ModelFileOptions& options,
-                                                 const Runtime& runtime) {
-  const ConfigReader reader(internal::file_in(name, kConfigFile), config_json, options, runtime);
+                                                 const std::stop_token& stop) {
+  const ConfigReader reader(internal::file_in(name, kConfigFile), config_json, options, stop);
   Encoder encoder = described(reader);
   ParameterReader parameters(name, checkpoint, reader.family(), encoder.config);
   parameters.expect_all(encoder);
