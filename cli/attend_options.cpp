@@ -192,6 +192,9 @@ void add_dependencies(CLI::App& command) {
   for (const std::string name : {"--save", "--map-size", "--map-scale", "--top", "--track-keys"})
     needs(command.get_option(name), command.get_option("--inspect"), name + " needs --inspect");
   needs(command.get_option("--sink-weights"), command.get_option("--sinks"), "--sink-weights needs --sinks");
+  needs(command.get_option("--timeout"), command.get_option("--ranks"), "--timeout needs --ranks");
+  for (const std::string name : {"--inspect", "--html", "--rows"})
+    excludes(command.get_option("--ranks"), command.get_option(name), "--ranks and " + name + " cannot be combined");
 }
 
 }  // namespace
@@ -340,9 +343,6 @@ AttendSettings parse(const AttendText& text) {
     }
   }
   AttendSettings settings;
-  if (!text.timeout.empty() && !text.ranks) throw UsageError("--timeout needs --ranks");
-  if (text.ranks && (text.inspect || !text.html.empty() || !text.rows.empty()))
-    throw UsageError("--ranks cannot be combined with --inspect, --html or --rows");
   for (const NamedPath& input : text.inputs()) {
     if (text.ranks && input.path == "-")
       throw UsageError(input.option + " - would be read by every process; with --ranks, name a file");

@@ -150,6 +150,7 @@ void add_explain_options(CLI::App& command, ExplainText& text, const char* setti
   command.add_flag("--pause", text.pause, "one step at a time: space for the next, b for the\nprevious, q to quit")
       ->group(view);
   command.add_flag("--json", text.json, "print the data as JSON")->group(view);
+  excludes(command.get_option("--pause"), command.get_option("--json"), "--pause and --json cannot be combined");
   add(view, "--html", text.html, "FILE",
       "write an HTML page, one file that needs no network;\nfor matrices, it replaces the text");
   add_color_option(command, text.color);
@@ -193,7 +194,6 @@ void override_settings(const ExplainText& text, ExplainInput& input) {
 }
 
 void show_explanation(const ExplainInput& input, const ExplainText& text) {
-  if (text.pause && text.json) throw UsageError("--pause and --json cannot be combined");
   if (!text.html.empty() && (text.pause || !text.step.empty() || !text.cell.empty()))
     throw UsageError("--html writes every step with all its cells; --step, --cell and --pause apply only to the text");
   if (text.html == "-" && text.json) throw UsageError("--html - and --json both write to standard output");

@@ -121,7 +121,6 @@ void print_story(const WatchedRun& run, const Evaluation& held_out, const TrainA
 
 Index checkpoint_interval(const TrainArguments& arguments, Index steps) {
   if (arguments.checkpoint_every.empty()) return std::max<Index>(1, steps / 10);
-  if (arguments.run.empty()) throw UsageError("--checkpoint-every needs --run FOLDER");
   const Index interval = parse_integer("--checkpoint-every", arguments.checkpoint_every);
   if (interval < 1) throw UsageError(fmt::format("--checkpoint-every is {}; expected at least 1", interval));
   return interval;
@@ -134,7 +133,6 @@ Index evaluated_at_end(const TrainArguments& arguments) {
 }
 
 void check(const TrainArguments& arguments) {
-  if (arguments.resume && arguments.run.empty()) throw UsageError("--resume needs --run FOLDER");
   if (!arguments.resume && !arguments.run.empty() && !list_checkpoints(arguments.run).empty()) {
     throw UsageError("--run " + arguments.run +
                      " already has checkpoints; add --resume to continue, or name another folder");
@@ -225,6 +223,9 @@ void add_train(CLI::App& app) {
        "share the sequences of a step among the processes\nthat mpirun has started; results are bit-identical");
   add("--timeout", arguments->timeout, "SECONDS",
       "with --ranks: how long to wait for an unresponsive\nprocess (default: 60)");
+  for (const std::string name : {"--resume", "--checkpoint-every"})
+    needs(command->get_option(name), command->get_option("--run"), name + " needs --run FOLDER");
+  needs(command->get_option("--timeout"), command->get_option("--ranks"), "--timeout needs --ranks");
   add_train_settings(*command, *arguments);
   add_color_option(*command, arguments->color);
   command->footer(
@@ -237,7 +238,6 @@ void add_train(CLI::App& app) {
       "of threads, --micro-batch and --recompute give identical bits. docs/guide/training.md\n"
       "explains the tasks and the page.");
   command->callback([arguments] {
-    if (!arguments->timeout.empty() && !arguments->ranks) throw UsageError("--timeout needs --ranks");
     if (!arguments->ranks) return train(*arguments, nullptr);
     if (arguments->text == "-") throw UsageError("--text - would be read by every process; with --ranks, name a file");
     run_on_ranks(parse_timeout(arguments->timeout), [&](Ranks& ranks) {

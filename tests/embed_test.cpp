@@ -2,7 +2,7 @@
 //
 // embed_tokens: texts embedded together have the bits of each text alone, in any order and combination, on every
 // instruction set and number of threads.
-// Read next: regard/model/embed.h, model_embed_check.py.
+// Read next: regard/model/embed.h, cli/model_embed_check.py.
 #include "regard/model/embed.h"
 
 #include <algorithm>

@@ -11,7 +11,7 @@ export REGARD_TEST_MODEL=$model
 run_ctest release model -L '^model$'
 run_test 'example: sentence_vectors' /usr/bin/python3 tests/check_example.py examples/sentence_vectors.cpp \
   "$work/release/examples/example_sentence_vectors" "$model"
-run_pytest model_python "$python" tests/model_*_check.py
+run_pytest model_python "$python" tests/cli/model_*_check.py
 if ! python=$(python_environment tests/requirements-page.txt); then
   failed=$((failed + 1))
   return

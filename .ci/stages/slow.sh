@@ -45,7 +45,7 @@ fi
 if python=$(python_environment tests/requirements.txt); then
   rm -rf "$work/wheel"
   limit=1800 run_test 'building the wheel' "$python" -m pip wheel --no-input --disable-pip-version-check --no-deps -w "$work/wheel" "$root"
-  REGARD_WHEEL=$work/wheel run_pytest wheel "$python" tests/wheel_check.py
+  REGARD_WHEEL=$work/wheel run_pytest wheel "$python" tests/python/wheel_check.py
 else
   failed=$((failed + 1))
 fi

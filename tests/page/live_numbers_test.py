@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 from cut_off import check_nothing_is_cut_off
+from lessons import LESSONS, OF_SENTENCES
 from program import environment, succeed
 
 GENERIC = {**environment(), "REGARD_FORCE_ISA": "generic"}
-LESSONS = ["three-words", "roles", "one-function", "from-seed", "by-hand", "learning"]
-EDITABLE = ["three-words", "roles", "one-function", "by-hand", "learning"]
+EDITABLE = [name for name in OF_SENTENCES if name != "from-seed"]  # whose numbers come from a seed
 # The data that the page shows: read from its panel, which is closed again before it is laid out.
 DATA = """() => new Promise(done => { const part = document.querySelector('[data-focus="json"]').parentElement;
     part.addEventListener('toggle', () => { const text = part.querySelector('pre').textContent; part.open = false; done(text); }, { once: true });
@@ -125,7 +125,7 @@ def type_number(page, cell, text):
     page.keyboard.press("Enter")
 
 
-@pytest.mark.parametrize("lesson", LESSONS)
+@pytest.mark.parametrize("lesson", OF_SENTENCES)
 def test_lessons_have_the_digits_of_the_program(live, lesson):
     page = live(f"#lesson={lesson}")
     check_steps(page, json.loads(succeed("lesson", lesson, "--json", env=GENERIC)))
@@ -388,7 +388,7 @@ def test_an_error_of_the_core_keeps_the_last_picture(live):
 def test_the_list_leads_to_each_lesson(live):
     page = live("#lessons")
     names = page.locator(".lesson-list a").all_inner_texts()
-    assert names == ["three-words", "roles", "one-function", "from-seed", "by-hand", "why-scale", "learning", "own matrices"]
+    assert names == [*LESSONS, "own matrices"]
     page.locator(".lesson-list a", has_text="by-hand").click()
     page.wait_for_function(IS_DRAWN)
     assert page.locator("h1").inner_text().replace("\n", " ") == shown(page)["title"]

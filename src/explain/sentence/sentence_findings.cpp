@@ -172,7 +172,7 @@ class Findings {
                                t_.quoted(others.back().word));
   }
 
-  // The example holds for one checkpoint only; tests/model_screen_check.py checks it.
+  // The example holds for one checkpoint only; tests/cli/model_screen_check.py checks it.
   std::string association() const {
     if (s_.extents.causal) return "A weight shows where attention goes, not what the model does with it.";
     const std::string general = "A weight shows association, not word sense";

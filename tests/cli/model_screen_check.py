@@ -81,7 +81,7 @@ def test_a_text_outside_the_vocabulary_gets_a_warning(text):
 
 
 def test_the_thirty_test_sentences_get_no_warning():
-    lines = (pathlib.Path(__file__).parent / "encoder" / "sentences.txt").read_bytes()
+    lines = (pathlib.Path(__file__).resolve().parents[1] / "encoder" / "sentences.txt").read_bytes()
     measured = json.loads(run("heads", *MODEL, "--json", stdin=lines).stdout)
     assert len(measured["texts"]) == 30 and not any("warning" in text for text in measured["texts"])
 

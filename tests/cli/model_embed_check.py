@@ -11,7 +11,7 @@ import numpy as np
 
 from program import succeed
 
-HERE = pathlib.Path(__file__).resolve().parent / "encoder"
+HERE = pathlib.Path(__file__).resolve().parents[1] / "encoder"
 MODEL = ["--model", os.environ["REGARD_TEST_MODEL"]]
 SENTENCES = (HERE / "hundred_sentences.txt").read_bytes()
 
