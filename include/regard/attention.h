@@ -12,7 +12,7 @@
 ///   head size of value. Query head h reads key/value head `⌊h / (H / Hkv)⌋`.
 /// - Types: query, key and value are each float, `bfloat16` or `float16`, or all double. 16-bit elements are converted
 ///   exactly to the *compute type*, float (for double: double), in which all arithmetic is done; only context may be
-///   rounded, once, to the type of query. attention_forward() covers processors that multiply bfloat16 directly.
+///   rounded, once, to the type of query. For processors that multiply bfloat16 directly, see attention_forward().
 /// - Contract: docs/reference/semantics.md. Derivation: docs/derivations/attention.md. Sources: Milakov and
 ///   Gimelshein, arXiv 1805.02867, algorithm 3 (running maximum and sum); Dao et al., arXiv 2205.14135, algorithm 1
 ///   (blocks).
@@ -77,16 +77,16 @@ using QueryOffset = std::variant<std::monostate, QueryAlignment, Index, InputVie
 ///
 /// With L = S = 4 (1 = visible):
 /// @verbatim
-/// left = 1, right = 0     left = 1, right = 1     left = 1, right open
+/// left = 1, right = 0     left = 1, right = 1     left = 1, right not set
 /// 1 0 0 0                 1 1 0 0                 1 1 1 1
 /// 1 1 0 0                 1 1 1 0                 1 1 1 1
 /// 0 1 1 0                 0 1 1 1                 0 1 1 1
 /// 0 0 1 1                 0 0 1 1                 0 0 1 1
 /// @endverbatim
 struct Window {
-  /// Number of keys before p that are visible, at least 0. Not set: open.
+  /// Number of keys before p that are visible, at least 0. Not set: no limit.
   std::optional<Index> left{};
-  /// Number of keys after p that are visible, at least 0. Not set: open.
+  /// Number of keys after p that are visible, at least 0. Not set: no limit.
   std::optional<Index> right{};
 };
 
@@ -119,7 +119,7 @@ struct AttentionOptions {
 
   /// Number of valid keys: (B), or one per packed sequence, each from 0 to the number of stored keys.
   ///
-  /// Keys from there on are invisible. For L = 3, S = 4 and a length of 2:
+  /// Keys from this index on are invisible. For L = 3, S = 4 and a length of 2:
   /// @verbatim
   /// 1 1 0 0
   /// 1 1 0 0
@@ -141,7 +141,7 @@ struct AttentionOptions {
   /// First stored key of each packed sequence: n + 1 cumulative entries. Give both starts or neither.
   InputView<1> key_starts{};
 
-  /// Segment of each query, (B, L). A query attends to the keys of its own segment; if negative, to none.
+  /// Segment of each query, (B, L). A query attends only to keys of its own segment; in a negative segment, to none.
   ///
   /// With query_segments = key_segments = {0, 0, 1, −1}:
   /// @verbatim
@@ -154,7 +154,8 @@ struct AttentionOptions {
   /// Segment of each key, (B, S); negative: invisible. Give both segments or neither.
   InputView<2> key_segments{};
 
-  /// Prefix-LM: (B), or one per packed sequence, at least 0. Keys before it are visible even with causal.
+  /// Prefix length of a prefix LM: (B), or one per packed sequence, at least 0. Keys before it are visible even with
+  /// causal.
   ///
   /// It overrides causal and no other option. With causal, L = S = 4 and a prefix of 2:
   /// @verbatim
@@ -179,7 +180,7 @@ struct AttentionOptions {
   /// Block size (bq, bk) in queries and keys, each at least 1. Required with block_mask, rejected without it.
   std::array<Index, 2> block_size{};
 
-  /// Mask of single keys: broadcastable to (B, H, L, S) by extent 1 or stride 0, true = visible.
+  /// Elementwise mask: broadcastable to (B, H, L, S) by extent 1 or stride 0, true = visible.
   ///
   /// With causal and L = S = 4:
   /// @verbatim
@@ -199,7 +200,7 @@ struct AttentionOptions {
 
   /// Attention sinks: one score per query head, (H), of the compute type; −∞ = no sink.
   ///
-  /// A sink takes part in row_max and row_sum and contributes no value.
+  /// A sink is included in row_max and row_sum, and contributes no value.
   InputView<1> sinks{};
 
   /// Soft cap c of the scaled products x: `c · tanh(x / c)`. Finite and above 0; not set: no cap.
@@ -212,8 +213,8 @@ struct AttentionOptions {
   ///
   /// Each weight is dropped with this probability and otherwise divided by 1 − dropout, in the product with value only:
   /// row_max, row_sum, lse, weights and attention statistics are those without dropout. Which weights are dropped
-  /// depends only on dropout_seed, b, h, i and j, by the generator Philox4x32-10
-  /// (docs/reference/semantics.md, section 1).
+  /// depends only on dropout_seed, b, h, i and j, through the generator Philox4x32-10 (docs/reference/semantics.md,
+  /// section 1).
   double dropout = 0;
   /// Seed of the dropout generator.
   std::uint64_t dropout_seed = 0;
@@ -222,9 +223,9 @@ struct AttentionOptions {
   /// They are added to b, h and i, so that a shard or a micro-batch drops the same weights as the full problem.
   std::array<Index, 3> dropout_first{};
 
-  /// Whether weights stay float32 in the product with bfloat16 values, instead of being rounded to bfloat16.
+  /// Whether weights stay in float32 for the product with bfloat16 values, instead of being rounded to bfloat16.
   ///
-  /// Not set: they stay float32 if the result (context, gradients, partial results) is float32. Only the instruction
+  /// Not set: they stay in float32 if the result (context, gradients, partial results) is float32. Only the instruction
   /// set avx512_bf16 rounds weights, and only if query, key and value are all bfloat16.
   std::optional<bool> weights_in_float32{};
 };
@@ -234,7 +235,7 @@ struct AttentionOptions {
 /// attention_forward() writes it. attention_backward() compares it with its own options, in every build, and throws
 /// InvalidArgument, naming those that differ.
 /// - Covered: the shapes of query, key and value, and every option with its contents, except weights_in_float32. Of a
-///   block_mask, mask or bias with more than 1024 elements, 1024 are covered, spread over the whole array.
+///   block_mask, mask or bias with more than 1024 elements, a sample of 1024, spread over the whole array, is covered.
 /// - Not covered: the elements of query, key and value, and element types.
 ///
 /// Options with the same meaning have the same fingerprint in C++, C and Python, whether they are given by default or
@@ -246,7 +247,7 @@ struct AttentionFingerprint {
   bool operator==(const AttentionFingerprint&) const = default;
 };
 
-/// Fingerprint that turns the comparison off.
+/// Fingerprint that disables the comparison.
 ///
 /// For a backward call without a matching forward call: for example, if row_max and row_sum are merged from partial
 /// results and each call has only some of the keys.
@@ -381,7 +382,7 @@ enum class WeightsKind {
 struct WeightsRequest {
   /// Largest score of each row, (B, H, L), as attention_forward() wrote it.
   InputView<3> row_max{};
-  /// Sum of each row, (B, H, L), as attention_forward() wrote it.
+  /// Sum of exponentials of each row, (B, H, L), as attention_forward() wrote it.
   InputView<3> row_sum{};
   /// Query rows to compute: the concatenation of these ranges, R rows in total, which may repeat. Empty: all rows.
   std::span<const RowRange> rows{};
@@ -418,7 +419,7 @@ REGARD_EXPORT void attention_weights(const InputView<4>& query, const InputView<
                                      const OutputView<4>& output, const AttentionOptions& options = {},
                                      const Runtime& runtime = {});
 
-/// Factor of the sums in AttentionPartials::scaled_accumulator.
+/// Factor by which the sums in AttentionPartials::scaled_accumulator are scaled.
 inline constexpr double kAttentionSumScale = 0x1p-40;
 
 /// Partial results of attention, one per chunk of keys, before the division by row_sum and without sinks.
@@ -436,7 +437,7 @@ struct AttentionPartials {
   InputView<5> accumulator{};
   /// Largest score of each row in the chunk, (N, B, H, L); −∞ if the row has no visible key in the chunk.
   InputView<4> row_max{};
-  /// Sum of each row in the chunk, (N, B, H, L).
+  /// Sum of exponentials of each row in the chunk, (N, B, H, L).
   InputView<4> row_sum{};
   /// Scaled sums, (N, B, H, L, Dv), or absent.
   InputView<5> scaled_accumulator{};
@@ -448,7 +449,7 @@ struct AttentionPartialOutputs {
   OutputView<5> accumulator{};
   /// Largest score of each row in the chunk, (N, B, H, L).
   OutputView<4> row_max{};
-  /// Sum of each row in the chunk, (N, B, H, L).
+  /// Sum of exponentials of each row in the chunk, (N, B, H, L).
   OutputView<4> row_sum{};
   /// Scaled sums, (N, B, H, L, Dv), or absent.
   OutputView<5> scaled_accumulator{};
@@ -467,7 +468,7 @@ constexpr Index attention_num_chunks(Index num_keys) {
 
 /// Computes the partial results of attention_forward(), one per chunk of the given keys.
 ///
-/// To split a long key sequence, cut it at multiples of kAttentionChunkKeys and pass one piece per call. Give
+/// To split a long key sequence, cut it at multiples of kAttentionChunkKeys and pass one piece per call. Pass
 /// query_offset as a number, and subtract the index of the piece's first key from query_offset, prefix and key_lengths.
 /// Clamp prefix to at least 0, and key_lengths to 0 … S of the piece.
 ///

@@ -7,7 +7,7 @@
 /// delta       = Σ over Dv of context · grad_context − grad_lse
 /// grad_value  = weightsᵀ · grad_context
 /// grad_scores = weights · (grad_context · valueᵀ − delta)  elementwise; this is also grad_bias
-/// grad_query  = scale · grad_scores · key                  with a soft cap, grad_scores · (1 − tanh²) in both
+/// grad_query  = scale · grad_scores · key                  with a soft cap, both use grad_scores · (1 − tanh²)
 /// grad_key    = scale · grad_scoresᵀ · query
 /// grad_sinks  = − Σ over rows of sink weight · delta
 /// @endcode
@@ -31,7 +31,7 @@ struct AttentionForwardState {
   InputView<4> context{};
   /// Largest score of each row, (B, H, L), as attention_forward() wrote it.
   InputView<3> row_max{};
-  /// Sum of each row, (B, H, L), as attention_forward() wrote it.
+  /// Sum of exponentials of each row, (B, H, L), as attention_forward() wrote it.
   InputView<3> row_sum{};
   /// ∂loss / ∂context, (B, H, L, Dv).
   InputView<4> grad_context{};
@@ -105,7 +105,7 @@ struct AttentionGradients {
 ///
 /// @warning row_max and row_sum are trusted: values from other queries or keys silently produce wrong gradients.
 /// A library built without `NDEBUG` recomputes them and throws InvalidArgument if they make the weights of a row
-/// sum to more than 1, beyond a tolerance of 1/16. Sums below 1 are valid: the keys may be only some of those of the
+/// sum to more than 1, beyond a tolerance of 1/16. Sums below 1 are valid: the keys may be a subset of those of the
 /// forward pass. NaN in row_max or row_sum gives NaN gradients.
 ///
 /// @par Bits

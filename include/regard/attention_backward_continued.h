@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Backward pass over some of the rows: several calls together have the bits of one call over all rows.
+/// Backward pass over a subset of the rows: several consecutive calls give the same bits as one call over all rows.
 ///
 /// @verbatim
 ///     rows                                  sums of grad_key, grad_value
@@ -8,9 +8,9 @@
 ///     120 … 299    second call                        ──▶ rows 0 … 299         = attention_backward over all rows
 /// @endverbatim
 ///
-/// A gradient that is a sum over rows is formed in a fixed order. These functions continue such a sum, while the
-/// accumulation of attention_backward() adds a complete sum to another one, which has other bits. Ranks that each
-/// compute some of the rows use them (regard/distributed/attention.h).
+/// A gradient that is a sum over rows is computed in a fixed order. These functions continue such a sum. The
+/// accumulation of attention_backward() instead adds a complete sum to another one, which gives different bits. Ranks
+/// that each compute a subset of the rows use these functions (regard/distributed/attention.h).
 ///
 /// Derivation: docs/derivations/ranks.md. Read next: src/attention/attention_backward_continued.cpp.
 #pragma once
@@ -27,15 +27,15 @@ namespace regard::inline v0 {
 /// each batch entry or packed sequence.
 inline constexpr Index kBackwardRows = 60;
 
-/// Gradients of some of the rows. A gradient whose view is absent is not computed.
+/// Gradients of a subset of the rows. A gradient whose view is absent is not computed.
 struct ContinuedGradients {
   OutputView<4> grad_query{};     ///< (B, H, L, D), of these rows: complete, of the compute type or the type of query.
-  bool accumulate_query = false;  ///< Whether to add to grad_query, as AttentionAccumulation::grad_query says.
+  bool accumulate_query = false;  ///< Whether to add to grad_query, see AttentionAccumulation::grad_query.
   OutputView<4> key_sums{};       ///< Sums of grad_key, (B, Hkv, S, D), of the compute type: read and written.
   OutputView<4> value_sums{};     ///< Sums of grad_value, (B, Hkv, S, Dv), of the compute type: read and written.
   OutputView<4> bias_sums{};      ///< Sums of grad_bias, in double: each extent that of (B, H, L, S), or 1 for a sum.
   OutputView<1> sink_sums{};      ///< Sums of grad_sinks, (H), in double.
-  /// Ranges of keys that are processed one after the other, as backward_key_starts() returns them. Empty: all at once.
+  /// Ranges of keys that are processed one after another, as backward_key_starts() returns them. Empty: all at once.
   std::span<const Index> key_starts{};
   /// Called before the keys of a range are read from key_sums and value_sums; the argument is its number.
   std::function<void(Index)> before_range{};
@@ -43,7 +43,7 @@ struct ContinuedGradients {
   std::function<void(Index)> after_range{};
 };
 
-/// Continues the sums of the backward pass with the contributions of some rows.
+/// Continues the sums of the backward pass with the contributions of a subset of the rows.
 ///
 /// @param query      (B, H, L, D), these rows.
 /// @param key        As in attention_backward().
@@ -59,9 +59,9 @@ struct ContinuedGradients {
 ///
 /// @par Bits
 /// Those of one attention_backward() call over all rows, if sums are continued in this order:
-/// - key_sums, value_sums: by query head of the key/value head; for each, by row. Each call has one query head per
-///   key/value head, or all rows. Calls start at multiples of kBackwardRows.
-/// - bias_sums: by batch entry, head and row, of these the axes that are summed. If rows are summed, calls start at
+/// - key_sums, value_sums: by query head of each key/value head and, within a query head, by row. Each call has one
+///   query head per key/value head, or all rows. Calls start at multiples of kBackwardRows.
+/// - bias_sums: by batch entry, head and row, as far as these axes are summed. If rows are summed, calls start at
 ///   multiples of kBackwardRows.
 /// - sink_sums: by batch entry and row.
 ///
@@ -74,14 +74,14 @@ REGARD_EXPORT void attention_backward_continued(const InputView<4>& query, const
                                                 const ContinuedGradients& gradients,
                                                 const AttentionOptions& options = {}, const Runtime& runtime = {});
 
-/// Returns ranges of keys that attention_backward_continued() can process one after the other.
+/// Returns ranges of keys that attention_backward_continued() can process one after another.
 ///
 /// The addresses of all views are ignored.
 ///
 /// @param query     As in attention_backward_continued(); any rows.
 /// @param key       As in attention_backward_continued().
 /// @param value     As in attention_backward_continued().
-/// @param saved     As in attention_backward_continued(); its types only.
+/// @param saved     As in attention_backward_continued(); only its types are used.
 /// @param options   As in attention_backward_continued().
 /// @param min_keys  The least number of keys of a range, except the last one.
 /// @return The first key of each range, and S.
@@ -97,10 +97,10 @@ REGARD_EXPORT std::vector<Index> backward_key_starts(const InputView<4>& query, 
 
 /// Writes complete gradients, or adds them to the contents of an output.
 ///
-/// @param gradient    (B, H, L, D), any strides; float or double. Sums in double of a float call are rounded first.
+/// @param gradient    (B, H, L, D), any strides; float or double. The double sums of a float call are rounded first.
 /// @param output      Same shape, any strides; of a type that is computed as float or double. It must not overlap
 ///                    gradient.
-/// @param accumulate  Whether to add, as AttentionAccumulation says.
+/// @param accumulate  Whether to add, as described for AttentionAccumulation.
 ///
 /// @throws InvalidArgument  before any work, if an argument is invalid.
 ///

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Attention statistics: what an attention call does, without storing its (L, S) weights.
+/// Attention statistics: summaries of the weights of an attention call, computed without storing the (L, S) weights.
 ///
 /// @code{.unparsed}
 /// entropy[i]         = −Σ_j p ln p               in nats, p = weights[i, j]
 /// mean_distance[i]   = Σ_j p · |p_i − j|         p_i the position of the row
-/// chosen_weight[i]   = Σ_j p over the chosen keys, which are those of all rows or of this row
+/// chosen_weight[i]   = Σ_j p over the chosen keys, either the same for all rows or those of row i
 /// key_mass[j]        = Σ_i weights[i, j]         heavy hitters are its largest entries
 /// pooled_map[a, b]   = mean (or sum) of weights[i, j] over the rows i of strip a and the columns j of strip b
 /// strip a of G over L = ⌊a·L/G⌋ … ⌊(a+1)·L/G⌋ − 1
@@ -39,7 +39,7 @@ enum class ChosenOrigin {
 /// - Keys in top_keys are columns of the weights. Chosen keys and distances count from the first key of each packed
 ///   sequence.
 /// - chosen_keys chooses the same keys for every row, chosen_ranges a range of keys for each row. Give at most one.
-/// - Chosen keys outside 0 … S − 1 have no weight, nor has a range whose end is not above its begin.
+/// - Chosen keys outside 0 … S − 1 have weight 0, as does a range whose end is not greater than its begin.
 /// - Outputs other than top_keys are of the compute type (double if query is double, else float).
 ///
 /// Examples of chosen_ranges:
@@ -95,7 +95,7 @@ struct AttentionStatistics {
 /// - A row with no visible key: keys −1, everything else 0.
 /// - A row of NaN: keys −1, everything else NaN (chosen_weight only if keys are chosen).
 /// - A visible key whose score is −∞ counts as missing.
-/// - A sink takes its share of the weights and is not a key.
+/// - A sink takes part of the total weight, but is not a key.
 ///
 /// @throws InvalidArgument  as attention_forward() does, and in any of these cases:
 ///                          - k is out of range, or top_weights is given without top_keys
@@ -142,14 +142,14 @@ enum class MapCells {
 struct ColumnsRequest {
   /// Largest score of each row, (B, H, L), as attention_forward() wrote it.
   InputView<3> row_max{};
-  /// Sum of each row, (B, H, L), as attention_forward() wrote it.
+  /// Sum of exponentials of each row, (B, H, L), as attention_forward() wrote it.
   InputView<3> row_sum{};
   /// Means or sums in the pooled map.
   MapCells cells = MapCells::means;
   /// Keys to compute, `begin` … `end − 1`; all keys if not set.
   ///
-  /// Nothing is written for other keys. Their elements have no effect, nor have rows that see none of these keys. With
-  /// a pooled map, the keys are whole strips of columns.
+  /// Nothing is written for other keys. Their elements have no effect, nor do rows to which none of these keys is
+  /// visible. With a pooled map, the keys must be whole strips of columns.
   std::optional<std::array<Index, 2>> keys{};
 };
 
@@ -173,7 +173,7 @@ struct AttentionColumns {
 /// Writes every view that outputs contains. NaN weights make their sums NaN.
 ///
 /// @throws InvalidArgument  as attention_forward() does, if a map has more strips than rows or keys, and if
-///                          ColumnsRequest::keys is no interval of the keys or cuts a strip.
+///                          ColumnsRequest::keys is not a valid range of keys or splits a strip.
 /// @throws std::bad_alloc   as attention_forward() does.
 /// @throws Cancelled        as attention_forward() does.
 ///

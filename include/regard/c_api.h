@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The C interface (C99): attention forward and backward, its weights, statistics and partial results, KV caches and
-/// decoding, linear layers, and plans of these calls, on strided arrays. Callers can supply threads, memory and a stop.
+/// decoding, linear layers, and plans of these calls, on strided arrays. Callers can stop calls, and supply threads
+/// and memory.
 ///
 /// @code{.c}
 /// regard_attention_options options;
@@ -11,11 +12,10 @@
 /// @endcode
 ///
 /// Formulas, extents (B H Hkv L S D Dv) and options are those of the C++ headers, which use the same names. Contract:
-/// docs/reference/semantics.md.
-///
-/// Within a minor version the binary interface is stable. Structs that begin with `struct_size` may grow at their end,
-/// so set them to zero first; the values of enumerators never change. Nothing is thrown and nothing is printed. All
-/// functions may be called from any thread, but no thread may use an object that another one has freed.
+/// docs/reference/semantics.md. Within a minor version, the binary interface is stable. Structs that begin with
+/// `struct_size` may grow at their end, so set them to zero first; the values of enumerators never change. Nothing is
+/// thrown and nothing is printed. All functions may be called from any thread, but no thread may use an object that
+/// another one has freed.
 ///
 /// Read next: src/c_api/attention.cpp, tests/c_api_test.c.
 #pragma once
@@ -32,14 +32,14 @@ extern "C" {
 /// The result of a call. Every function that returns int32_t returns one of these: 0, or an ErrorCode of error.h.
 enum regard_status {
   REGARD_OK = 0,                ///< Success.
-  REGARD_INVALID_ARGUMENT = 1,  ///< The caller made a mistake. Nothing was written.
+  REGARD_INVALID_ARGUMENT = 1,  ///< An argument is invalid. Nothing was written.
   REGARD_OUT_OF_MEMORY = 2,     ///< Memory could not be allocated. The outputs of an operator are unspecified.
   REGARD_CANCELLED = 3,         ///< A stop was requested. The outputs of an operator are unspecified.
   REGARD_INTERNAL = 4,          ///< Any other error. The outputs of an operator are unspecified.
   REGARD_OUT_OF_PAGES = 5,      ///< The cache has too few free pages. It has not changed.
   REGARD_CACHE_IN_USE = 6,      ///< Another thread uses the cache. It has not changed.
   REGARD_DATA_ERROR = 7,        ///< The content of a block of memory is not valid.
-  REGARD_RANK_FAILED = 8        ///< Another process of a call over ranks has failed; no function of C makes such calls.
+  REGARD_RANK_FAILED = 8        ///< Another rank of a distributed call has failed; the C interface has no such calls.
 };
 
 /// Element types. The values are those of ElementType in types.h.
@@ -74,7 +74,7 @@ typedef struct regard_input {
   const int64_t* strides;  ///< [rank] In elements, not bytes; may be 0 or negative. NULL: dense, last axis contiguous.
 } regard_input;
 
-/// A strided array to write. It must not overlap an input or another output. The fields are as above.
+/// A strided array to write. It must not overlap an input or another output. The fields are those of regard_input.
 typedef struct regard_output {
   void* data;              ///< The address of element (0, 0, …).
   int32_t dtype;           ///< The element type, a `regard_dtype`.
@@ -110,8 +110,8 @@ typedef struct regard_attention_options {
   int32_t query_offset_kind;   ///< A `regard_query_offset_kind`.
   int64_t query_offset;        ///< With REGARD_OFFSET_VALUE. May be negative.
   regard_input query_offsets;  ///< With REGARD_OFFSET_VALUES: i32 or i64 (B), or one for each packed sequence.
-  int32_t has_window_left;     ///< 0: the window is open to the left, and `window_left` is not used.
-  int32_t has_window_right;    ///< 0: the window is open to the right, and `window_right` is not used.
+  int32_t has_window_left;     ///< 0: the window has no limit on the left, and `window_left` is not used.
+  int32_t has_window_right;    ///< 0: the window has no limit on the right, and `window_right` is not used.
   /// Key j is visible only if j ≥ p − window_left. At least 0. A window of 2 keys, window_left 1 and window_right 0:
   ///
   /// @verbatim
@@ -176,10 +176,10 @@ typedef struct regard_attention_options {
   regard_input mask;          ///< bool or u8, broadcastable to (B, H, L, S): true is visible.
   regard_input bias;          ///< f32 or the type of query, broadcastable to (B, H, L, S): added to the scores.
   regard_input alibi_slopes;  ///< T (H): adds −slope · |j − p| to the scores.
-  regard_input sinks;         ///< T (H): a score that takes part in the softmax but has no value. −∞: no sink.
+  regard_input sinks;         ///< T (H): a score that is included in the softmax but has no value. −∞: no sink.
   int32_t has_soft_cap;       ///< 0: no soft cap, and `soft_cap` is not used.
   int32_t has_scale;          ///< 0: the scale is 1 / √D, and `scale` is not used.
-  double soft_cap;            ///< c: scores become c · tanh(score / c). Finite and above 0.
+  double soft_cap;            ///< c: scaled products x become c · tanh(x / c). Finite and above 0.
   double scale;               ///< Any finite number.
   /// Weights for the product with a bf16 value: 1 keeps them in f32, −1 rounds them to bf16, and 0 keeps them in f32 if
   /// the result is f32.
@@ -195,8 +195,8 @@ enum {
   REGARD_FINGERPRINT_WORDS = 16  ///< The number of uint32_t words.
 };
 
-/// What attention writes: `context` always, the others if given. All are of type T; `context` may also have the type
-/// of query.
+/// What attention writes: `context`, which is required, and the others if given. All are of type T; `context` may also
+/// have the type of query.
 typedef struct regard_attention_outputs {
   size_t struct_size;          ///< sizeof(regard_attention_outputs)
   regard_output context;       ///< (B, H, L, Dv)
@@ -220,7 +220,8 @@ typedef struct regard_attention_saved {
   const uint32_t* fingerprint;
 } regard_attention_saved;
 
-/// Flags for gradients that are added to the contents of their array, instead of overwriting them. Add the flags up.
+/// Flags for gradients that are added to the contents of their array, instead of overwriting them. Combine them with
+/// bitwise OR.
 enum regard_gradient {
   REGARD_GRAD_QUERY = 1,   ///< grad_query
   REGARD_GRAD_KEY = 2,     ///< grad_key
@@ -239,7 +240,7 @@ typedef struct regard_attention_gradients {
   regard_output grad_value;  ///< (B, Hkv, S, Dv)
   regard_output grad_bias;   ///< T, each extent that of (B, H, L, S) or 1: over an extent of 1 it is the sum.
   regard_output grad_sinks;  ///< T (H)
-  int64_t accumulate;        ///< The sum of `regard_gradient` flags of the five gradients above.
+  int64_t accumulate;        ///< `regard_gradient` flags of the five gradients above, combined.
 } regard_attention_gradients;
 
 /// What regard_attention_weights() computes.
@@ -315,10 +316,10 @@ typedef struct regard_plan {
   char way[1024];            ///< The code path and why; one line for each operator if there are several.
 } regard_plan;
 
-/// Stops calls from another thread.
+/// A stop object, with which one thread can stop calls on other threads.
 ///
 /// Opaque. Functions that end in `_create` or `_open` create objects of opaque types and write them to their last
-/// argument, or write nothing if they fail. The function of the type that ends in `_free` frees them.
+/// argument, or write nothing if they fail. The function of the same type that ends in `_free` frees them.
 typedef struct regard_stop regard_stop;
 
 /// How a call runs: on which threads, with which memory, and when to stop. The default is zero for all fields except
@@ -329,33 +330,33 @@ typedef struct regard_runtime {
   int64_t num_threads;  ///< The maximum number of threads. 0: the default.
   /// Not NULL: the call checks its arguments and writes this plan. It computes nothing and writes no array.
   regard_plan* plan;
-  const regard_stop* stop;  ///< Not NULL: once it is requested, the call returns REGARD_CANCELLED within 20 ms.
+  const regard_stop* stop;  ///< Not NULL: the call returns REGARD_CANCELLED within 20 ms of a stop request.
   /// NULL: the thread pool of the library. Otherwise it must call task(task_data, i) for i = 0 … count − 1, each once,
   /// on any threads and in any order, and return when all are done.
   void (*executor)(void* executor_data, int64_t count, void (*task)(void* task_data, int64_t i), void* task_data);
   void* executor_data;  ///< The first argument of `executor`.
   /// Allocates `num_bytes` bytes, aligned to `alignment`, a power of 2. Returns NULL if it cannot.
   ///
-  /// All scratch memory comes from it. Give `allocate` and `deallocate`, or neither of them. Several threads call it at
-  /// once.
+  /// All scratch memory comes from it. Give both `allocate` and `deallocate`, or neither. Several threads may call it
+  /// concurrently.
   void* (*allocate)(void* workspace_data, size_t num_bytes, size_t alignment);
-  /// Frees what `allocate` returned for the same size and alignment. Several threads call it at once.
+  /// Frees what `allocate` returned for the same size and alignment. Several threads may call it concurrently.
   void (*deallocate)(void* workspace_data, void* memory, size_t num_bytes, size_t alignment);
   void* workspace_data;  ///< The first argument of `allocate` and `deallocate`.
 } regard_runtime;
 
-/// Creates a stop, which has not been requested.
+/// Creates a stop object. No stop is requested yet.
 ///
-/// @param stop  Receives the stop, which regard_stop_free() frees. Not written if the call fails.
+/// @param stop  Receives the stop object, which regard_stop_free() frees. Not written if the call fails.
 /// @return A `regard_status`.
 REGARD_EXPORT int32_t regard_stop_create(regard_stop** stop);
-/// Frees a stop.
+/// Frees a stop object.
 ///
-/// @param stop  The stop. NULL: nothing happens.
+/// @param stop  The stop object. NULL: nothing happens.
 REGARD_EXPORT void regard_stop_free(regard_stop* stop);
-/// Requests a stop of all calls that use it, now and later. It may be called while they run.
+/// Stops all current and future calls that use a stop object. It may be called while they run.
 ///
-/// @param stop  The stop. NULL: nothing happens.
+/// @param stop  The stop object. NULL: nothing happens.
 REGARD_EXPORT void regard_stop_request(regard_stop* stop);
 
 /// Returns the version of the library.
@@ -394,7 +395,7 @@ REGARD_EXPORT int32_t regard_attention_forward(const regard_input* query, const 
                                                const regard_input* value, const regard_attention_outputs* outputs,
                                                const regard_attention_options* options, const regard_runtime* runtime);
 
-/// Computes the exact weights or scores of chosen rows, as attention_weights() of attention.h does.
+/// Computes the exact weights or scores of selected rows, as attention_weights() of attention.h does.
 ///
 /// @param query    (B, H, L, D), as in the forward call.
 /// @param key      (B, Hkv, S, D), as in the forward call.
@@ -476,7 +477,7 @@ typedef struct regard_linear_gradients {
   regard_output grad_input;   ///< (R, I)
   regard_output grad_weight;  ///< (I, O)
   regard_output grad_bias;    ///< (O)
-  int64_t accumulate;         ///< The sum of `regard_gradient` flags of the three gradients above.
+  int64_t accumulate;         ///< `regard_gradient` flags of the three gradients above, combined.
 } regard_linear_gradients;
 
 /// Computes the gradients of a linear layer, as linear_backward() of linear_backward.h does.
@@ -623,7 +624,7 @@ REGARD_EXPORT int32_t regard_kv_cache_bytes(const regard_kv_cache_shape* shape, 
 /// @param memory     NULL: the cache allocates its memory. Otherwise memory of at least regard_kv_cache_bytes() bytes,
 ///                   aligned to 64, which is overwritten and stays in use until the cache is freed.
 /// @param num_bytes  The size of `memory` in bytes.
-/// @param runtime    Only its stop is used, or NULL. Its plan must be NULL.
+/// @param runtime    Only its stop object is used, or NULL. Its plan must be NULL.
 /// @param cache      Receives the cache, which regard_kv_cache_free() frees. Not written if the call fails.
 /// @return A `regard_status`.
 REGARD_EXPORT int32_t regard_kv_cache_create(const regard_kv_cache_shape* shape, int32_t dtype, void* memory,
@@ -634,7 +635,7 @@ REGARD_EXPORT int32_t regard_kv_cache_create(const regard_kv_cache_shape* shape,
 ///                   the cache is only read.
 /// @param num_bytes  The size of `memory` in bytes.
 /// @param dtype      The type of the elements of the cache.
-/// @param runtime    Only its stop is used, or NULL. Its plan must be NULL.
+/// @param runtime    Only its stop object is used, or NULL. Its plan must be NULL.
 /// @param cache      Receives the cache, which regard_kv_cache_free() frees. Not written if the call fails.
 /// @return A `regard_status`; REGARD_DATA_ERROR if the memory does not hold a consistent cache of this type.
 REGARD_EXPORT int32_t regard_kv_cache_open(void* memory, size_t num_bytes, int32_t dtype, const regard_runtime* runtime,
@@ -679,7 +680,7 @@ REGARD_EXPORT int32_t regard_kv_cache_get_free_pages(const regard_kv_cache* cach
 /// @param sequence  The sequence, from 0.
 /// @param key       (Hkv, L, D)
 /// @param value     (Hkv, L, Dv)
-/// @param runtime   Only its stop is used, or NULL. Its plan must be NULL.
+/// @param runtime   Only its stop object is used, or NULL. Its plan must be NULL.
 /// @return A `regard_status`.
 REGARD_EXPORT int32_t regard_kv_cache_append(regard_kv_cache* cache, int64_t sequence, const regard_input* key,
                                              const regard_input* value, const regard_runtime* runtime);
@@ -689,7 +690,7 @@ REGARD_EXPORT int32_t regard_kv_cache_append(regard_kv_cache* cache, int64_t seq
 /// @param key      (B, Hkv, L, D)
 /// @param value    (B, Hkv, L, Dv)
 /// @param counts   [B] How many of the L keys each sequence receives, from the first one on. NULL: all.
-/// @param runtime  Only its stop is used, or NULL. Its plan must be NULL.
+/// @param runtime  Only its stop object is used, or NULL. Its plan must be NULL.
 /// @return A `regard_status`.
 REGARD_EXPORT int32_t regard_kv_cache_append_all(regard_kv_cache* cache, const regard_input* key,
                                                  const regard_input* value, const int64_t* counts,

@@ -5,13 +5,13 @@
 ///
 /// @verbatim
 /// thrown             code()              standard type            when
-/// InvalidArgument    invalid_argument    std::invalid_argument    the caller made a mistake; nothing was written
+/// InvalidArgument    invalid_argument    std::invalid_argument    an argument is invalid; nothing was written
 /// Cancelled          cancelled           std::runtime_error       a stop was requested
 /// OutOfPages         out_of_pages        std::runtime_error       a KvCache has too few free pages; it has not changed
 /// CacheInUse         cache_in_use        std::logic_error         another thread uses the KvCache; it has not changed
 /// DataError          data                std::runtime_error       a file or a block of memory cannot be read, or its
 ///                                                                 content is not valid; the message names the position
-/// RankError          rank_failed         std::runtime_error       another process of a call over ranks has failed
+/// RankError          rank_failed         std::runtime_error       another rank of a distributed call has failed
 /// std::bad_alloc     out_of_memory       -                        out of memory
 /// @endverbatim
 ///
@@ -30,14 +30,14 @@ namespace regard::inline v0 {
 
 /// What kind of error occurred. The values never change; `regard_status` of the C interface has the same ones.
 enum class ErrorCode : std::int32_t {
-  invalid_argument = 1,  ///< The caller made a mistake. Nothing was written.
+  invalid_argument = 1,  ///< An argument is invalid. Nothing was written.
   out_of_memory = 2,     ///< Memory could not be allocated.
   cancelled = 3,         ///< A stop was requested.
   internal = 4,          ///< Any other error: a bug in Regard, or an exception from the caller's own code.
   out_of_pages = 5,      ///< A KvCache has too few free pages. The cache has not changed.
   cache_in_use = 6,      ///< Another thread is using the KvCache. The cache has not changed.
   data = 7,              ///< A file or a block of memory cannot be read, or its content is not valid.
-  rank_failed = 8        ///< Another process of a call over ranks has failed.
+  rank_failed = 8        ///< Another rank of a distributed call has failed.
 };
 
 /// The common base of all exceptions listed above, for code that needs the ErrorCode of a caught exception.
@@ -73,7 +73,7 @@ class REGARD_EXPORT Error {
   Error& operator=(const Error&) = default;
 };
 
-/// The caller made a mistake, such as a wrong shape, a wrong type or an option out of range. Nothing was written.
+/// An argument is invalid: for example, a wrong shape, a wrong type or an option out of range. Nothing was written.
 class REGARD_EXPORT InvalidArgument : public std::invalid_argument, public Error {
  public:
   /// Creates the exception from its message, as `std::invalid_argument` does.

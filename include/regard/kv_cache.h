@@ -64,10 +64,11 @@ struct KvCacheShape {
 ///
 /// append() accepts float, bfloat16 and float16 for every T except double, and only double for double.
 /// - Elements of type T are stored unchanged.
-/// - Other elements are rounded once to T, to nearest even. Beyond the largest number of T (65504 for float16) they
-///   become ±∞.
+/// - Other elements are rounded once to T, to nearest even. Those that round beyond the largest finite number of T
+///   (65504 for float16) become ±∞.
 /// - A cache of int8 stores each key and each value of a head as `round(x / scale)`, ties to even, together with
-///   `scale = max |x| / 127` as a float. It reads them as `float(int8) · scale`, rounded once. Zeros have scale 0.
+///   `scale = max |x| / 127` as a float. It reads them as `float(int8) · scale`, rounded once. A vector of zeros has
+///   scale 0.
 ///
 /// attention_decode() converts 16-bit and int8 elements to float as it reads them, or multiplies bfloat16 elements
 /// directly, as attention_forward() does.
@@ -158,7 +159,7 @@ class REGARD_EXPORT KvCache {
   /// @throws InvalidArgument  if there is no such sequence.
   Index length(Index sequence) const;
 
-  /// Returns the first key of a sequence that is still stored.
+  /// Returns the index of the first key of a sequence that is still stored.
   ///
   /// @param sequence  Index of the sequence.
   /// @return Index of the key; always 0 except in rings.
@@ -187,7 +188,7 @@ class REGARD_EXPORT KvCache {
   /// @throws Cancelled        if a stop is requested.
   void append(Index sequence, const InputView<3>& key, const InputView<3>& value, const std::stop_token& stop = {});
 
-  /// Appends keys and values to all sequences, on the calling thread. Otherwise as append(Index, …).
+  /// Appends keys and values to all sequences, on the calling thread. Otherwise the same as append(Index, …).
   ///
   /// @param key     Keys, (B, Hkv, L, D), any strides.
   /// @param value   Values, (B, Hkv, L, Dv), any strides.
@@ -216,8 +217,8 @@ class REGARD_EXPORT KvCache {
   /// Makes an empty sequence share the keys and values of another one.
   ///
   /// Whole panels are shared; the last, partially filled one is copied. A page is free only when no sequence uses any
-  /// of its panels. In a contiguous cache, a sequence that is emptied while a fork uses its panels may therefore find
-  /// no free page until the fork is emptied as well.
+  /// of its panels. In a contiguous cache, there may therefore be no free page for a sequence that is emptied while a
+  /// fork uses its panels, until the fork is emptied as well.
   ///
   /// @param from  Index of the sequence to share.
   /// @param to    Index of another sequence, which must be empty.
@@ -298,7 +299,7 @@ class REGARD_EXPORT KvCache {
 /// does every row with no visible key.
 ///
 /// @throws InvalidArgument  as attention_forward() does, and if a key that the ring has already overwritten is visible
-///                          to a query. A window of w keys and L queries need a capacity of w + L − 1.
+///                          to a query. L queries with a window of w keys need a capacity of w + L − 1.
 /// @throws CacheInUse       if another thread is changing a sequence of the cache.
 /// @throws std::bad_alloc   as attention_forward() does.
 /// @throws Cancelled        as attention_forward() does.
@@ -336,7 +337,7 @@ REGARD_EXPORT void attention_decode(const InputView<4>& query, const KvCache<K>&
 ///
 /// @tparam K        Type of the stored keys and values.
 /// @param query     (B, H, L, D), as in attention_decode().
-/// @param cache     Keys and values of the piece. Its sequences may have any lengths, also 0.
+/// @param cache     Keys and values of the piece. Its sequences may have any lengths, including 0.
 /// @param partials  Views to write, with N = attention_num_chunks(S) and S the length of the longest sequence. Only
 ///                  scaled_accumulator is optional.
 /// @param options   As in attention_decode(), without sinks, which attention_merge() takes.
