@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// AdamW, the optimizer with adaptive step sizes and decoupled weight decay, as a plain function on arrays.
+/// AdamW, the optimizer with adaptive step sizes and decoupled weight decay, as a plain function of arrays.
 ///
 /// @verbatim
 /// gradients ──▶ first moment, second moment ──▶ parameters          one pass, 28 bytes of memory traffic per float
@@ -17,18 +17,18 @@
 
 namespace regard::inline v0 {
 
-/// Options of a step of AdamW.
+/// Options of an AdamW step.
 struct AdamwOptions {
   double learning_rate = 1e-3;  ///< Learning rate of this step, at least 0.
   double beta1 = 0.9;           ///< Decay of the first moment, in [0, 1).
   double beta2 = 0.999;         ///< Decay of the second moment, in [0, 1).
-  double epsilon = 1e-8;        ///< Added to the root of the second moment; above 0.
-  double weight_decay = 0.01;   ///< Decoupled decay, at least 0: a step subtracts this times learning_rate.
+  double epsilon = 1e-8;        ///< Added to the square root of the second moment; above 0.
+  double weight_decay = 0.01;   ///< Decoupled decay, at least 0: a step subtracts learning_rate · weight_decay · p.
   double gradient_scale = 1;    ///< Factor of the gradients, for example clip_factor().
   Index step = 1;               ///< Number of this step, from 1, for the bias correction.
 };
 
-/// Performs a step of AdamW.
+/// Performs an AdamW step.
 ///
 /// @code{.unparsed}
 /// g = gradient_scale · gradient
@@ -53,7 +53,7 @@ struct AdamwOptions {
 /// @throws Cancelled        if a stop is requested. Part of the arrays may then be updated.
 ///
 /// @par Bits
-/// The factors are computed in double and rounded once to T. Each element is a fixed sequence of additions,
+/// The factors are computed in double and rounded once to T. Each element is computed by a fixed sequence of additions,
 /// multiplications, one division and one square root in T, without fused operations: the bits are the same for any
 /// number of threads and on every instruction set.
 ///

@@ -39,14 +39,14 @@ struct CrossEntropyOptions {
   Reduction reduction = Reduction::mean;
   /// Factor of grad_logits, for example ∂L / ∂loss. It does not change the loss.
   double grad_scale = 1;
-  /// The count by which Reduction::mean divides, for a batch in several calls: the number of targets of the whole batch
-  /// that are not ignored. 0: the number of those of this call.
+  /// The count by which Reduction::mean divides, for a batch split into several calls: the number of targets of the
+  /// whole batch that are not ignored. 0: the number of such targets of this call.
   Index count = 0;
-  /// Rows whose losses are summed by themselves; 0: all rows.
+  /// Number of rows per separately summed group of losses; 0: all rows form one group.
   ///
   /// Rows 0 … rows_per_group − 1 are the first group, and so on. The sum of each group is divided by the count, and the
-  /// quotients are added in order. So the loss of a batch in one call has the bits of the sum of the losses of the same
-  /// batch in several calls, one for each group, with CrossEntropyOptions::count.
+  /// quotients are added in order. The loss of a batch in one call is therefore bit-identical to the sum of the losses
+  /// of several calls, one for each group, with CrossEntropyOptions::count.
   Index rows_per_group = 0;
 };
 
@@ -81,15 +81,15 @@ struct CrossEntropyResult {
 /// @param outputs  Views to write.
 /// @param options  Ignored target, reduction, and scale of the gradient.
 /// @param runtime  Threads, scratch memory and cancellation.
-/// @return The loss and the number of targets that are not ignored. Both are 0 while a plan is made (plan.h).
+/// @return The loss and the number of targets that are not ignored. Both are 0 in a dry run (plan.h).
 ///
 /// Writes every view that outputs contains.
 ///
 /// Values that are not finite:
 /// - A logit of −∞ is an impossible class: its softmax and its gradient are 0. If it is the target, the loss is +∞ and
 ///   the gradients are those of the formula.
-/// - A row with a NaN, with +∞, or with nothing but −∞ has no softmax: its loss and its gradients are NaN. Ignored rows
-///   are not read.
+/// - The softmax of a row that contains NaN or +∞, or only −∞, is undefined: the loss and the gradients of the row are
+///   NaN. Ignored rows are not read.
 ///
 /// @throws InvalidArgument  before any work, if an argument is invalid. A target that is out of range is named with its
 ///                          row and its value.
@@ -98,8 +98,8 @@ struct CrossEntropyResult {
 ///
 /// @par Bits and error
 /// Exponentials `exp(logit − max)` are within 1 ULP of their rounded argument. They are summed in double, in 16 lanes
-/// (class v in lane v mod 16), which are folded by halves. The losses of the rows are added in order, in double. The
-/// bits are the same for any number of threads and on every instruction set that has fused multiply-add.
+/// (class v in lane v mod 16), which are then reduced by halving. The losses of the rows are added in order, in double.
+/// The bits are the same for any number of threads and on every instruction set that has fused multiply-add.
 /// @par
 /// bfloat16 is computed in float, and its gradient is rounded once. Before that rounding, with u = 2⁻²⁴ (double: 2⁻⁵³)
 /// and p = softmax(logits[r])[v] · |grad_scale| / count, the errors are at most

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Embedding: rows of a table by index, for tokens and positions, and the gradient of the table.
+/// Embedding lookup, which gathers rows of a table by index, for tokens and positions, and the gradient of the table.
 ///
 /// @code{.unparsed}
 /// output[r]     = table[indices[r]]
@@ -60,15 +60,15 @@ template <class T>
 struct EmbeddingGradients {
   /// Gradient of the table, (V, E). It must not overlap an input.
   TensorView<T, 2> grad_table{};
-  /// Whether to add to the contents of grad_table; rows that no index names are then not touched. Otherwise they are
+  /// Whether to add to the contents of grad_table. Rows to which no index refers are then unchanged; otherwise they are
   /// set to 0.
   bool accumulate = false;
-  /// Rows of grad_output that are summed by themselves; 0: all rows.
+  /// Number of rows of grad_output per separately summed group; 0: all rows form one group.
   ///
   /// Rows 0 … rows_per_group − 1 are the first group, and so on. The sum of each group is rounded to float or double,
-  /// and the sums are added in order, beginning with 0 or with the contents. So a batch in one call has the bits of the
-  /// same batch in several calls, the later ones accumulating, each with whole groups; with bfloat16 gradients, which
-  /// are rounded at the end of each call, it has fewer roundings.
+  /// and the sums are added in order, beginning with 0 or, if they accumulate, with the contents. A batch in one call
+  /// is therefore bit-identical to the same batch in several accumulating calls, each with whole groups. bfloat16
+  /// gradients are an exception: they are rounded at the end of each call, so one call rounds less often.
   Index rows_per_group = 0;
 };
 

@@ -9,7 +9,7 @@
 ///
 /// - Extents: R rows of the input, I inputs, O outputs.
 /// - The documentation writes X·W with W of shape (I, O), as here. The weight of a PyTorch nn.Linear has shape (O, I):
-///   it is the same matrix with its strides exchanged, see transposed().
+///   it is the same matrix transposed, that is, with its strides swapped; see transposed().
 ///
 /// Read next: multi_head.h, src/layers/linear.cpp.
 #pragma once
@@ -43,8 +43,8 @@ namespace regard::inline v0 {
 /// @throws Cancelled        if a stop is requested.
 ///
 /// @par Bits
-/// Each element is a chain of fused multiply-adds over i, in segments of 256 that are added in order; bias is added
-/// last. The bits are the same for any number of threads and any R.
+/// Each element is computed by a chain of fused multiply-adds over i, in segments of 256 that are added in order; bias
+/// is added last. The bits are the same for any number of threads and any R.
 /// @par
 /// bfloat16 is computed in float, with the bits of the same elements converted to float. The exception is the
 /// instruction set avx512_bf16: it sums products in pairs, within the same error bound, and treats subnormal numbers as
@@ -64,16 +64,16 @@ REGARD_EXPORT void linear_forward(std::type_identity_t<TensorView<const T, 2>> i
                                   std::type_identity_t<TensorView<const T, 1>> bias, TensorView<T, 2> output,
                                   const Runtime& runtime = {});
 
-/// As above, for bfloat16 inputs and a float output, which is not rounded to bfloat16.
+/// Same as linear_forward<bfloat16>(), but with a float output, which is not rounded to bfloat16.
 ///
 /// @param input    (R, I), any strides.
 /// @param weight   (I, O), any strides.
 /// @param bias     (O), any stride, or absent.
 /// @param output   (R, O), any strides. It must not overlap an input.
 /// @param runtime  Threads, scratch memory and cancellation.
-/// @throws InvalidArgument  as above.
-/// @throws std::bad_alloc   as above.
-/// @throws Cancelled        as above.
+/// @throws InvalidArgument  before any work, if an argument is invalid.
+/// @throws std::bad_alloc   if memory cannot be allocated.
+/// @throws Cancelled        if a stop is requested.
 REGARD_EXPORT void linear_forward(TensorView<const bfloat16, 2> input, TensorView<const bfloat16, 2> weight,
                                   TensorView<const bfloat16, 1> bias, TensorView<float, 2> output,
                                   const Runtime& runtime = {});
@@ -175,7 +175,7 @@ REGARD_EXPORT void linear_forward(std::type_identity_t<TensorView<const T, 2>> i
                                   std::type_identity_t<TensorView<const T, 1>> bias, TensorView<T, 2> output,
                                   const LinearOptions& options = {}, const Runtime& runtime = {});
 
-/// As above, for bfloat16 inputs and a float output, which is not rounded to bfloat16.
+/// Same as linear_forward<bfloat16>() with a packed weight, but with a float output, which is not rounded to bfloat16.
 ///
 /// @param input    (R, I), any strides.
 /// @param weight   Packed weight (I, O).
@@ -183,9 +183,9 @@ REGARD_EXPORT void linear_forward(std::type_identity_t<TensorView<const T, 2>> i
 /// @param output   (R, O), any strides. It must not overlap an input.
 /// @param options  Activation.
 /// @param runtime  Threads, scratch memory and cancellation.
-/// @throws InvalidArgument  as above.
-/// @throws std::bad_alloc   as above.
-/// @throws Cancelled        as above.
+/// @throws InvalidArgument  before any work, if an argument is invalid.
+/// @throws std::bad_alloc   if memory cannot be allocated.
+/// @throws Cancelled        if a stop is requested.
 REGARD_EXPORT void linear_forward(TensorView<const bfloat16, 2> input, const PackedLinear<bfloat16>& weight,
                                   TensorView<const bfloat16, 1> bias, TensorView<float, 2> output,
                                   const LinearOptions& options = {}, const Runtime& runtime = {});

@@ -51,10 +51,10 @@ struct LinearGradients {
   /// Number of rows per separately summed group of grad_weight and grad_bias; 0: all rows form one group.
   ///
   /// Rows 0 … rows_per_group − 1 are the first group, and so on. The sum of each group is rounded to float or double,
-  /// and the sums are added in order, beginning with the contents if they accumulate. So a batch in one call has the
-  /// bits of the same batch in several calls that accumulate, each with whole groups; with bfloat16 gradients, which
-  /// are rounded at the end of each call, it has fewer roundings. Groups of an odd number of rows are slower if the
-  /// instruction set multiplies pairs of bfloat16.
+  /// and the sums are added in order, beginning with 0 or, if they accumulate, with the contents. A batch in one call
+  /// is therefore bit-identical to the same batch in several accumulating calls, each with whole groups. bfloat16
+  /// gradients are an exception: they are rounded at the end of each call, so one call rounds less often. Groups of an
+  /// odd number of rows are slower if the instruction set multiplies pairs of bfloat16.
   Index rows_per_group = 0;
 };
 
@@ -92,16 +92,16 @@ REGARD_EXPORT void linear_backward(std::type_identity_t<TensorView<const T, 2>> 
                                    const std::type_identity_t<LinearGradients<T>>& gradients,
                                    const Runtime& runtime = {});
 
-/// As above, for bfloat16 inputs and float gradients, which are not rounded to bfloat16.
+/// Same as linear_backward<bfloat16>(), but with float gradients, which are not rounded to bfloat16.
 ///
 /// @param input        (R, I), any strides; may be absent if grad_weight is absent.
 /// @param weight       (I, O), any strides; may be absent if grad_input is absent.
 /// @param grad_output  (R, O), any strides.
 /// @param gradients    Views to write, and which of them to add to.
 /// @param runtime      Threads, scratch memory and cancellation.
-/// @throws InvalidArgument  as above.
-/// @throws std::bad_alloc   as above.
-/// @throws Cancelled        as above.
+/// @throws InvalidArgument  before any work, if an argument is invalid.
+/// @throws std::bad_alloc   if memory cannot be allocated.
+/// @throws Cancelled        if a stop is requested.
 REGARD_EXPORT void linear_backward(TensorView<const bfloat16, 2> input, TensorView<const bfloat16, 2> weight,
                                    TensorView<const bfloat16, 2> grad_output, const LinearGradients<float>& gradients,
                                    const Runtime& runtime = {});

@@ -9,7 +9,7 @@
 /// @endcode
 ///
 /// - Extents: B batch entries, L queries, S keys, H query heads, Hkv key/value heads, D and Dv head sizes, E width of
-///   the input, E_kv width of the sequence that key and value are made from, E_out width of the output.
+///   the input, E_kv width of the sequence that key and value are computed from, E_out width of the output.
 /// - Heads are split and joined by strides, without copies. Only a requested context whose heads cannot be joined by
 ///   strides is filled by a copy.
 /// - Contract of attention: docs/reference/semantics.md. Source: Vaswani et al., arXiv 1706.03762, section 3.2.2.
@@ -75,7 +75,8 @@ struct MultiHeadOutputs {
   TensorView<T, 3> row_sum{};
   /// Softmax weights, (B, H, L, S).
   TensorView<T, 4> weights{};
-  /// Fingerprint of the options, or nullptr: multi_head_attention_backward() detects options that differ.
+  /// Fingerprint of the options, by which multi_head_attention_backward() detects options that differ; nullptr: not
+  /// written.
   AttentionFingerprint* fingerprint = nullptr;
 };
 
@@ -83,7 +84,7 @@ struct MultiHeadOutputs {
 ///
 /// @tparam T          float or double.
 /// @param input       (B, L, E), any strides.
-/// @param memory      (B, S, E_kv), the sequence that key and value are made from (cross-attention). Absent: input
+/// @param memory      (B, S, E_kv), the sequence that key and value are computed from (cross-attention). Absent: input
 ///                    (self-attention).
 /// @param parameters  Projections and numbers of heads.
 /// @param outputs     Views to write.

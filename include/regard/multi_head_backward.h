@@ -138,8 +138,8 @@ struct MultiHeadGradients {
 /// in the order of the formula. The bits are the same for any number of threads, batch and strides.
 ///
 /// @par Memory
-/// The gradients of query, key, value and context; grad_input or grad_memory if it is a sum that accumulates; and
-/// copies of the tensors (B, L, …) whose strides cannot join B and L.
+/// The gradients of query, key, value and context; a copy of grad_input or grad_memory if it is a sum of several terms
+/// and accumulates; and copies of the tensors (B, L, …) whose strides do not allow B and L to be merged.
 ///
 /// @par Example
 /// @code{.cpp}

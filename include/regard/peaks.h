@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Measures the peak rates of this machine, which benchmarks are compared with: arithmetic on registers and reads from
+/// Measures the peak rates of this machine, the reference for benchmark results: arithmetic on registers and reads from
 /// memory, on a given number of threads, with the vectors of the active instruction set (runtime.h).
 ///
 /// Each call starts its own threads and takes about the number of seconds that it is given. It measures what the

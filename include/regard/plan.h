@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Dry run: what a call would do, without doing it. A Plan holds the instruction set, the code path and the reason for
-/// it, the numbers of operations, bytes and threads, and the exact size of the scratch memory.
+/// it, the number of operations, bytes and threads, and the exact size of the scratch memory.
 ///
 /// @code{.cpp}
 /// const Plan p = plan([&](const Runtime& runtime) {
@@ -11,8 +11,8 @@
 /// p.operators[0].way;           // "8 key heads, packed 8 at a time; …"
 /// @endcode
 ///
-/// The operators themselves make the plan. They check their arguments, choose a code path and allocate scratch memory
-/// exactly as when they compute, and skip everything that reads or writes the elements of a tensor.
+/// The operators themselves produce the plan. They check their arguments, choose a code path and allocate scratch
+/// memory exactly as when they compute, and skip everything that reads or writes the elements of a tensor.
 ///
 /// Read next: src/runtime/plan.cpp.
 #pragma once
@@ -54,7 +54,7 @@ struct Plan {
 /// @return The plan. Nothing else is written: operators that are given the Runtime of the plan write no outputs and
 ///         report no progress.
 /// @throws std::bad_alloc    if a workspace exceeds the address space.
-/// @throws std::logic_error  if a plan is made inside another plan.
+/// @throws std::logic_error  if plan() is called inside another call of plan().
 ///
 /// Also throws what the operators throw for the same arguments.
 ///

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Rotary position embedding: every pair of components of a query or key is rotated by an angle that grows with the
-/// position, so that the product of a query and a key depends on their distance only.
+/// position, so that the dot product of a query and a key depends only on their relative position.
 ///
 /// @code{.unparsed}
 /// angle(p, d) = p · base^(−2d / size)                                  p: position, d = 0 … size / 2 − 1: pair
@@ -104,7 +104,7 @@ REGARD_EXPORT void rotary_forward(std::type_identity_t<TensorView<const T, 4>> i
 /// @throws Cancelled        if a stop is requested.
 ///
 /// @par Bits and error
-/// As rotary_forward().
+/// Those of rotary_forward().
 ///
 /// @par Example
 /// @code{.cpp}

@@ -72,7 +72,7 @@ struct Runtime {
   Executor executor{};
   /// The maximum number of threads. 0: default_num_threads(). Operators throw InvalidArgument for negative numbers.
   int num_threads = 0;
-  /// Source of all scratch memory. nullptr: operator new; up to 64 MiB for every eight processors are kept for
+  /// Source of all scratch memory. nullptr: operator new, of which up to 64 MiB per eight processors are cached for
   /// later calls.
   std::pmr::memory_resource* workspace = nullptr;
   /// Ends the call with Cancelled. Polled at least every 20 ms.
@@ -114,13 +114,14 @@ struct InstructionSet {
 
 /// Lists every instruction set that the library was built for.
 ///
-/// @return The instruction sets, the fastest one last; on Intel's processors, avx512_bf16 is slower than avx512.
+/// @return The instruction sets in ascending order of speed, except that avx512_bf16 is slower than avx512 on Intel
+///         processors.
 /// @throws InvalidArgument  if the environment variable `REGARD_FORCE_ISA` names an instruction set that is unknown or
 ///                          that the processor lacks.
 REGARD_EXPORT std::vector<InstructionSet> instruction_sets();
 /// Returns the name of the instruction set that operators use.
 ///
-/// @return The one that the environment variable `REGARD_FORCE_ISA` names, else the best one that is available.
+/// @return The one that the environment variable `REGARD_FORCE_ISA` names, or else the best available one.
 /// @throws InvalidArgument  as instruction_sets() does.
 REGARD_EXPORT std::string active_instruction_set();
 

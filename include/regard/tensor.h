@@ -452,11 +452,11 @@ class Tensor {
   const Shape& shape() const { return shape_; }
   /// Returns a view to read and write, which must not outlive the tensor.
   TensorView<T, Rank> view() { return {elements_.data(), shape_}; }
-  /// As above, read-only.
+  /// Returns a read-only view, which must not outlive the tensor.
   TensorView<const T, Rank> view() const { return {elements_.data(), shape_}; }
   /// Returns the address of the first element.
   T* data() { return elements_.data(); }
-  /// As above, read-only.
+  /// Returns the address of the first element, read-only.
   const T* data() const { return elements_.data(); }
   /// Returns the number of elements.
   Index size() const { return static_cast<Index>(elements_.size()); }
@@ -469,7 +469,7 @@ class Tensor {
   T& operator()(I... index) {
     return view()(index...);
   }
-  /// As above, read-only.
+  /// Returns element (i, j, …), read-only. Indices are not checked.
   template <class... I>
   const T& operator()(I... index) const {
     return view()(index...);

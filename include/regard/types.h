@@ -266,7 +266,7 @@ template <class T>
 struct ComputeTypeOf {
   using type = float;  ///< float
 };
-/// As above, for double.
+/// The type in which operators compute with elements of type double: double.
 template <>
 struct ComputeTypeOf<double> {
   using type = double;  ///< double
