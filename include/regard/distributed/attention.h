@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Attention over several ranks: the functions of attention.h, attention_statistics.h, attention_backward.h and
-/// kv_cache.h, of which each rank passes its own rows and its own keys.
+/// kv_cache.h, to which each rank passes its own rows and its own keys.
 ///
 /// @verbatim
 ///            rows of query, context        keys of key, value
@@ -13,9 +13,9 @@
 ///   whole call: L and S are the sums over ranks.
 /// - `mask` and `bias` have the rows that the rank holds, and all S keys. All other arrays among the options
 ///   (starts, lengths, segments, block_mask, prefix, slopes, sinks) are those of the whole call, on every rank.
-/// - Results have the bits of one machine, for any number of ranks and any shares. Ranks whose instruction sets would
-///   give other bits are rejected.
-/// - A mistake in the arguments of any rank throws the same InvalidArgument on all ranks, which names the rank.
+/// - Results are bit-identical to those of one machine, for any number of ranks and any division of rows and keys.
+///   Ranks whose instruction sets would give different bits are rejected.
+/// - An invalid argument on any rank throws the same InvalidArgument on all ranks; the message names that rank.
 ///
 /// Derivation: docs/derivations/ranks.md. Read next: shards.h, src/distributed/attention.cpp.
 #pragma once
@@ -47,8 +47,8 @@ namespace regard::inline v0 {
 /// Those of attention_forward() on one machine.
 ///
 /// @par Memory
-/// With the scheme `rows`, the keys and values of two key/value heads. choose_plan() says which scheme is taken; with a
-/// mask or a bias by element it is `rows`, without moving rows.
+/// With the scheme `rows`, the keys and values of two key/value heads. choose_plan() chooses the scheme. With `mask` or
+/// `bias`, it is `rows`, and no rows are moved.
 ///
 /// @par Example
 /// @code{.cpp}
@@ -60,27 +60,27 @@ REGARD_EXPORT void attention_forward(const InputView<4>& query, const InputView<
 
 /// Computes attention_with_statistics() over the rows and keys of all ranks.
 ///
-/// @param query       As above.
-/// @param key         As above.
-/// @param value       As above.
-/// @param outputs     As above.
-/// @param statistics  Statistics of the rows of this rank. Those of heads are written on every rank, of all rows.
-///                    chosen_ranges are those of all L rows.
-/// @param options     As above.
+/// @param query       As in attention_forward() over ranks.
+/// @param key         As in attention_forward() over ranks.
+/// @param value       As in attention_forward() over ranks.
+/// @param outputs     As in attention_forward() over ranks.
+/// @param statistics  Statistics of the rows of this rank. Those of heads, over all rows, are written on every rank.
+///                    chosen_ranges covers all L rows.
+/// @param options     As in attention_forward() over ranks.
 /// @param ranks       The ranks.
-/// @param runtime     As above.
+/// @param runtime     Threads, scratch memory and cancellation of this rank.
 ///
-/// @throws InvalidArgument  as above.
-/// @throws RankError        as above.
-/// @throws std::bad_alloc   as above.
-/// @throws Cancelled        as above.
+/// @throws InvalidArgument  as attention_forward() over ranks does.
+/// @throws RankError        if a rank fails.
+/// @throws std::bad_alloc   if memory cannot be allocated.
+/// @throws Cancelled        if a stop is requested.
 ///
 /// @par Bits
 /// Those of attention_with_statistics() on one machine.
 ///
 /// @par Memory
-/// As attention_forward(). Means of heads also take a number for each row of this rank, for each of them and for the
-/// largest weight, and its top key, unless these are requested.
+/// That of attention_forward() over ranks. For the means of heads, each row of this rank also takes one element per
+/// mean, its largest weight and its top key, except for those that the caller requests anyway.
 ///
 /// @par Example
 /// @code{.cpp}
@@ -94,18 +94,18 @@ REGARD_EXPORT void attention_with_statistics(const InputView<4>& query, const In
 
 /// Computes attention_columns() over the rows and keys of all ranks.
 ///
-/// @param query    As above.
-/// @param key      As above.
+/// @param query    As in attention_forward() over ranks.
+/// @param key      As in attention_forward() over ranks.
 /// @param request  Softmax state of the rows of this rank; keys are those of the whole call.
 /// @param outputs  key_mass of the keys of this rank, (B, H, Sr); pooled_map of the whole call, on every rank.
-/// @param options  As above.
+/// @param options  As in attention_forward() over ranks.
 /// @param ranks    The ranks.
-/// @param runtime  As above.
+/// @param runtime  Threads, scratch memory and cancellation of this rank.
 ///
-/// @throws InvalidArgument  as above.
-/// @throws RankError        as above.
-/// @throws std::bad_alloc   as above.
-/// @throws Cancelled        as above.
+/// @throws InvalidArgument  as attention_forward() over ranks does.
+/// @throws RankError        if a rank fails.
+/// @throws std::bad_alloc   if memory cannot be allocated.
+/// @throws Cancelled        if a stop is requested.
 ///
 /// @par Bits
 /// Those of attention_columns() on one machine.
@@ -114,9 +114,9 @@ REGARD_EXPORT void attention_with_statistics(const InputView<4>& query, const In
 /// The query rows and the softmax state of the query heads of two key/value heads, and the keys of these heads.
 ///
 /// @par Performance
-/// The scheme is `heads`, or if that divides the work less well, `keys`: each rank computes consecutive keys and
-/// receives the rows that see them. With a pooled map, ranks are divided at its strips of columns, and at most as many
-/// ranks as there are strips have work.
+/// The scheme is `heads`, or `keys` if that balances the work better: each rank computes consecutive keys and receives
+/// the rows that can attend to them. With a pooled map, the keys are divided among ranks at its strips of columns, so
+/// at most as many ranks as there are strips have work.
 ///
 /// @par Example
 /// @code{.cpp}
@@ -128,22 +128,22 @@ REGARD_EXPORT void attention_columns(const InputView<4>& query, const InputView<
 
 /// Computes attention_backward() over the rows and keys of all ranks.
 ///
-/// @param query      As above.
-/// @param key        As above.
-/// @param value      As above.
+/// @param query      As in attention_forward() over ranks.
+/// @param key        As in attention_forward() over ranks.
+/// @param value      As in attention_forward() over ranks.
 /// @param saved      Of the rows of this rank. The fingerprint may be missing, and is not compared.
 /// @param gradients  grad_query of the rows, grad_key and grad_value of the keys of this rank; grad_bias with the rows
-///                   of this rank, or summed over rows and then on every rank; grad_sinks of all heads, on every rank.
-///                   With accumulation, each rank adds to its own views. A grad_bias with one row is that of the row,
-///                   not a sum, if every rank has one row.
-/// @param options    As above.
+///                   of this rank or, if it is summed over rows, on every rank; grad_sinks of all heads, on every rank.
+///                   With accumulation, each rank adds to its own views. If every rank has one row, a grad_bias with
+///                   one row is the gradient of that row, not a sum.
+/// @param options    As in attention_forward() over ranks.
 /// @param ranks      The ranks.
-/// @param runtime    As above.
+/// @param runtime    Threads, scratch memory and cancellation of this rank.
 ///
-/// @throws InvalidArgument  as above.
-/// @throws RankError        as above.
-/// @throws std::bad_alloc   as above.
-/// @throws Cancelled        as above.
+/// @throws InvalidArgument  as attention_forward() over ranks does.
+/// @throws RankError        if a rank fails.
+/// @throws std::bad_alloc   if memory cannot be allocated.
+/// @throws Cancelled        if a stop is requested.
 ///
 /// @par Bits
 /// Those of attention_backward() on one machine.
@@ -153,14 +153,14 @@ REGARD_EXPORT void attention_columns(const InputView<4>& query, const InputView<
 /// are being sent.
 ///
 /// @par Performance
-/// The scheme is `heads`, or `rows` if that divides the work better or sends less: sums of grad_key and grad_value
-/// then travel from rank to rank, a range of keys at a time, and a rank holds those of one head, or of two below 8 MiB,
-/// besides two heads of keys and values. Borders between ranks are moved to multiples of kBackwardRows rows. With a
-/// mask or a bias by element it is `rows`, and only the elements of rows that move are sent, unless a block mask
-/// requires `heads`.
+/// The scheme is `heads`, or `rows` if that balances the work better or sends less. With `rows`, the sums of grad_key
+/// and grad_value are passed from rank to rank, a range of keys at a time. A rank holds those of one head (of two if
+/// they take less than 8 MiB) in addition to two heads of keys and values. Boundaries between ranks are moved to
+/// multiples of kBackwardRows rows. With `mask` or `bias`, the scheme is `rows`, and only their elements for rows that
+/// move are sent, unless a block mask requires `heads`.
 ///
-/// grad_bias is a pass of its own. Each rank computes its rows. If it is summed over rows, each rank computes its
-/// heads. If it is summed over both, one rank computes it.
+/// grad_bias is computed in a separate pass: each rank computes its rows. If it is summed over rows, each rank computes
+/// its heads. If it is summed over both, one rank computes all of it.
 ///
 /// @par Example
 /// @code{.cpp}
@@ -174,12 +174,12 @@ REGARD_EXPORT void attention_backward(const InputView<4>& query, const InputView
 
 /// Computes attention_decode() over a cache whose keys are divided among ranks.
 ///
-/// Each sequence is the keys of rank 0, then those of rank 1, …: each rank's number of keys is a multiple of
-/// kAttentionChunkKeys, unless no rank after it has keys of this sequence.
+/// Each sequence consists of the keys of rank 0, then those of rank 1, and so on. Each rank's number of keys must be a
+/// multiple of kAttentionChunkKeys, unless no rank after it has keys of this sequence.
 ///
 /// @tparam K       As in attention_decode().
 /// @param query    (B, H, L, D), the same elements on every rank.
-/// @param cache    The keys and values of this rank; no ring.
+/// @param cache    The keys and values of this rank; must not be a ring.
 /// @param outputs  Views to write, of the whole result, on every rank. The fingerprint becomes kUncheckedFingerprint.
 /// @param options  As in attention_decode(), the same on every rank, for all keys.
 /// @param ranks    The ranks.
@@ -208,11 +208,11 @@ REGARD_EXPORT void attention_decode(const InputView<4>& query, const KvCache<K>&
 
 /// Appends keys and values to all sequences of a cache that is divided among ranks.
 ///
-/// Keys go to the last rank that has keys of the sequence, and when its capacity (rounded down to a multiple of
-/// kAttentionChunkKeys) is full, to the next rank.
+/// Keys go to the last rank that has keys of the sequence and, once its capacity (rounded down to a multiple of
+/// kAttentionChunkKeys) is exhausted, to the next rank.
 ///
 /// @tparam K     As in KvCache.
-/// @param cache  The keys and values of this rank; no ring.
+/// @param cache  The keys and values of this rank; must not be a ring.
 /// @param key    Keys, (B, Hkv, L, D), the same elements on every rank.
 /// @param value  Values, (B, Hkv, L, Dv), the same elements on every rank.
 /// @param ranks  The ranks.

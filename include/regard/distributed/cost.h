@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The time that a plan of attention over several ranks takes, from the rates of a node and of the network.
+/// Predicts the time of an attention call over several ranks from its plan and the rates of the nodes and the network.
 ///
 /// @verbatim
 ///     transfer    in(0)  in(1)         in(2) + out(0)   out(1)         out(2)        in(h): query, key and value
@@ -8,7 +8,7 @@
 ///                ├──────┼─────────────┼────────────────┼──────────────┼──────┤       of key/value head h
 /// @endverbatim
 ///
-/// Pure arithmetic, as shards.h: nothing is measured here. Derivation: docs/derivations/ranks.md, section Time. The
+/// Pure arithmetic, as in shards.h: nothing is measured here. Derivation: docs/derivations/ranks.md, section Time. The
 /// model is that of latency and bandwidth (Hockney 1994), without contention between the links of different nodes.
 ///
 /// Read next: src/distributed/cost.cpp.
@@ -30,7 +30,7 @@ struct NodeRates {
 struct PredictedTime {
   double seconds = 0;   ///< From the start until the slowest rank has finished.
   double compute = 0;   ///< Seconds in which that rank computes.
-  double transfer = 0;  ///< Seconds of its transfers; of these, `seconds − compute` are not hidden behind computing.
+  double transfer = 0;  ///< Seconds of its transfers; of these, `seconds − compute` are not hidden behind computation.
   Index slowest = 0;    ///< The slowest rank.
 };
 
@@ -49,8 +49,8 @@ struct PredictedTime {
 /// @param plan     Its plan.
 /// @param rates    Rates of every node.
 /// @return The time. That of a plan for one rank is the time of one machine that has all rows and keys.
-/// @throws InvalidArgument  if a rate is out of range or not finite, or if plan has another number of ranks than
-///                          problem.
+/// @throws InvalidArgument  if a rate is out of range or not finite, or if plan and problem differ in their
+///                          number of ranks.
 ///
 /// @par Example
 /// @code{.cpp}

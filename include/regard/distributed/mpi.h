@@ -65,7 +65,7 @@ class MpiTransport final : public Transport {
     MPI_Query_thread(&provided);
     may_use_thread_ = provided == MPI_THREAD_MULTIPLE;
   }
-  /// Frees the duplicate, unless messages are under way.
+  /// Frees the duplicate, unless messages are in flight.
   ~MpiTransport() override {
     if (requests_.empty()) MPI_Comm_free(&communicator_);
   }
@@ -147,15 +147,15 @@ class MpiTransport final : public Transport {
   bool may_use_thread_ = false;
   std::vector<MPI_Request> requests_;
   std::vector<Piece> pieces_;                  // of each request
-  std::map<std::uint64_t, Index> num_pieces_;  // of each message, that are under way
+  std::map<std::uint64_t, Index> num_pieces_;  // of each message, that are in flight
   std::vector<int> done_;
   std::vector<MPI_Status> statuses_;
 };
 
 /// Returns the ranks of a communicator: a collective call.
 ///
-/// The communicator is duplicated. With MPI_THREAD_MULTIPLE, a communication thread makes messages travel while the
-/// ranks compute; otherwise they travel while a call waits for them.
+/// The communicator is duplicated. With MPI_THREAD_MULTIPLE, a communication thread progresses messages while the ranks
+/// compute; otherwise they progress only while a call waits for them.
 ///
 /// @param communicator  An intracommunicator, such as MPI_COMM_WORLD.
 /// @param options       How long ranks wait for each other.

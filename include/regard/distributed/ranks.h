@@ -4,13 +4,13 @@
 ///
 /// @verbatim
 ///     caller's thread                      communication thread
-///     attention_forward(…, ranks) ──▶ messages under way ──▶ Transport
-///       waits for its messages   ◀── completed              alive? ──▶ every rank, eight times per timeout
+///     attention_forward(…, ranks) ──▶ messages in flight ──▶ Transport
+///       waits for its messages   ◀── completed              heartbeat ──▶ every rank, eight times per timeout
 /// @endverbatim
 ///
 /// - All ranks make the same calls in the same order. Before any work, they compare their arguments.
-/// - A rank that is silent for the timeout, or that fails, ends the call on all others, with a RankError that names it.
-/// - After an error, messages under way may still read inputs and write outputs: keep them until the program ends.
+/// - If a rank fails, or sends nothing for the timeout, the call ends on all others with a RankError that names it.
+/// - After an error, messages in flight may still read inputs and write outputs: keep them until the program ends.
 /// - With a single rank, no thread is started and nothing is sent.
 ///
 /// Read next: attention.h, src/distributed/ranks.cpp.
@@ -35,13 +35,14 @@ class Messages;
 
 /// How long ranks wait for each other.
 struct RanksOptions {
-  /// Seconds without a sign of life after which a rank counts as failed. Above 0.
+  /// Seconds without a heartbeat after which a rank counts as failed. Above 0.
   ///
-  /// If Transport::may_use_thread() is false, ranks are silent while they compute: choose more than a call takes.
+  /// If Transport::may_use_thread() is false, ranks send no heartbeats while they compute: the timeout must then be
+  /// longer than a call takes.
   std::chrono::duration<double> timeout = std::chrono::seconds(60);
 };
 
-/// The ranks that compute together. One thread at a time uses it.
+/// The ranks that compute together. Only one thread at a time may use the object.
 ///
 /// @par Example
 /// @code{.cpp}
@@ -50,7 +51,7 @@ struct RanksOptions {
 /// @endcode
 class REGARD_EXPORT Ranks {
  public:
-  /// A single rank, which computes alone.
+  /// Creates a single rank, which computes alone.
   Ranks();
   /// Starts the communication thread, if there are several ranks and the transport permits it.
   ///
@@ -58,8 +59,8 @@ class REGARD_EXPORT Ranks {
   /// @param options    How long ranks wait for each other.
   /// @throws InvalidArgument  if the timeout is not above 0.
   explicit Ranks(std::unique_ptr<Transport> transport, const RanksOptions& options = {});
-  /// Waits until all ranks have come here, at most as long as the timeout. While an exception is being handled, it
-  /// tells the other ranks instead, whose calls then end with a RankError.
+  /// Waits until all ranks have reached this point, but no longer than the timeout. During stack unwinding, it notifies
+  /// the other ranks instead, whose calls then end with a RankError.
   ~Ranks();
   /// Moves the ranks. Those moved from can only be assigned to or destroyed.
   Ranks(Ranks&&) noexcept;
@@ -71,17 +72,17 @@ class REGARD_EXPORT Ranks {
   /// Returns N, the number of ranks.
   Index num_ranks() const;
 
-  /// Starts to send bytes, which stay unchanged until the message has been waited for.
+  /// Starts to send bytes, which must stay unchanged until wait() for this message returns.
   ///
   /// @param to     Another rank.
   /// @param bytes  The message. The other rank receives messages in this order, with their sizes.
-  /// @return A number for wait().
+  /// @return The identifier of the message, for wait().
   std::uint64_t start_send(Index to, std::span<const std::byte> bytes);
   /// Starts to receive bytes, in the order in which the other rank sends them.
   ///
   /// @param from   Another rank.
   /// @param bytes  Memory for the message.
-  /// @return A number for wait().
+  /// @return The identifier of the message, for wait().
   std::uint64_t start_receive(Index from, std::span<std::byte> bytes);
   /// Waits until a message has been sent or received.
   ///
@@ -102,10 +103,10 @@ class REGARD_EXPORT Ranks {
   std::unique_ptr<internal::Messages> messages_;
 };
 
-/// Sums the terms of all ranks one after the other: those of rank 0 in their order, then those of rank 1, …
+/// Sums the terms of all ranks one after another: those of rank 0 in their order, then those of rank 1, …
 ///
-/// The sum has the same bits for any number of ranks that the same terms are divided among, which MPI_Allreduce does
-/// not promise. Source: docs/derivations/ranks.md.
+/// The sum has the same bits for any number of ranks among which the same terms are divided, which MPI_Allreduce does
+/// not guarantee. Source: docs/derivations/ranks.md.
 ///
 /// @tparam T     float or double.
 /// @param terms  Terms of this rank, (n, m). n may differ between ranks, and may be 0.
@@ -127,7 +128,7 @@ template <class T>
 REGARD_EXPORT void sum_in_order(const TensorView<const T, 2>& terms, std::span<T> sum, Ranks& ranks,
                                 const std::stop_token& stop = {});
 
-/// Exchanges a number before a call whose arguments need those of all ranks, such as the number of all keys.
+/// Exchanges one number per rank before a call whose arguments depend on all of them, such as the total number of keys.
 ///
 /// @param function  Name of the call, equal on all ranks; may be empty.
 /// @param number    The number of this rank.
@@ -146,7 +147,7 @@ REGARD_EXPORT void sum_in_order(const TensorView<const T, 2>& terms, std::span<T
 REGARD_EXPORT std::vector<Index> exchange_numbers(std::string_view function, Index number, Ranks& ranks,
                                                   const std::stop_token& stop = {});
 
-/// Takes the place of a call on a rank that cannot make it, for example because a file with its arguments is missing.
+/// Replaces a call on a rank that cannot make it, for example because a file with its arguments is missing.
 ///
 /// @param function  Name of the call of the other ranks, such as "attention_forward" or that of exchange_numbers().
 /// @param mistake   What is wrong.

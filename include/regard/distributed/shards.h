@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Attention over several ranks: which rank holds and computes what, and which rows and keys it needs from whom.
+/// Attention over several ranks: what each rank holds and computes, and which rows and keys it needs from which rank.
 ///
 /// @verbatim
 ///     scheme   a rank computes               it receives
-///     heads    some heads, all rows          rows and keys of its heads; context returns to the holder of a row
-///     rows     some rows, all heads          the keys that its rows see, one key/value head at a time
+///     heads    some heads, all rows          rows and keys of its heads; context returns to the owner of a row
+///     rows     some rows, all heads          the keys visible to its rows, one key/value head at a time
 ///     keys     partial results of its keys   query rows; then partial results of its heads, merged in key order
 /// @endverbatim
 ///
@@ -37,7 +37,7 @@ struct IndexRange {
   bool operator==(const IndexRange&) const = default;
 };
 
-/// Which keys a row sees, as far as this is known without the elements of a mask.
+/// Which keys are visible to a row, as far as this is known without the elements of a mask.
 ///
 /// The members have the meaning of those of AttentionOptions. Options that only hide further keys (masks, segments, key
 /// lengths) can be added to a call without changing its plan; a call with `prefix` is planned without `causal`.
@@ -64,7 +64,7 @@ struct DistributedProblem {
   Index value_head_size = 64;       ///< Dv, head size of value.
   Index element_bytes = 4;          ///< Bytes of an element of query, key, value and context.
   Index partial_bytes = 4;          ///< Bytes of an element of a partial result.
-  RowVisibility visibility{};       ///< Which keys a row sees.
+  RowVisibility visibility{};       ///< Which keys are visible to a row.
 };
 
 /// How the work of an attention call is divided.
@@ -98,10 +98,10 @@ struct RankWork {
   std::vector<IndexRange> rows{};  ///< Rows: ascending, not adjacent.
   IndexRange heads{};              ///< Query heads; with `keys`, those whose partial results it merges.
   IndexRange kv_heads{};           ///< Key/value heads that it reads.
-  std::vector<IndexRange> keys{};  ///< Keys that its rows see: ascending, not adjacent.
+  std::vector<IndexRange> keys{};  ///< Keys visible to its rows: ascending, not adjacent.
   /// Number of (row, head, key) triples that it computes, of one batch entry.
   Index pairs = 0;
-  /// Memory for what it receives, in bytes. With `rows`, two key/value heads are in memory at a time.
+  /// Memory for what it receives, in bytes. With `rows`, this is two key/value heads at a time.
   Index buffer_bytes = 0;
 };
 
@@ -123,24 +123,24 @@ struct DistributedPlan {
   REGARD_EXPORT double imbalance() const;
 };
 
-/// Largest imbalance with which choose_plan() takes a scheme for the number of bytes alone.
+/// Largest imbalance up to which choose_plan() compares schemes by the number of bytes alone.
 inline constexpr double kMaxImbalance = 1.05;
 
-/// Returns the keys that a row sees.
+/// Returns the keys that are visible to a row.
 ///
-/// @param visibility  Which keys a row sees.
+/// @param visibility  Which keys are visible to a row.
 /// @param num_rows    L, number of rows.
 /// @param num_keys    S, number of keys.
 /// @param row         The row.
-/// @return The keys, one range; `{0, 0}` if it sees none.
+/// @return The keys, one range; `{0, 0}` if none is visible.
 /// @throws InvalidArgument  as plan_rows() does, and if row is out of range.
 REGARD_EXPORT IndexRange visible_keys(const RowVisibility& visibility, Index num_rows, Index num_keys, Index row);
 
-/// Cuts `length` indices into contiguous ranges of equal length, up to one.
+/// Splits `length` indices into contiguous ranges of nearly equal length.
 ///
 /// @param length  Number of indices.
 /// @param ranks   N, number of ranges.
-/// @param grain   All cuts except the end are multiples of this number, such as kAttentionChunkKeys.
+/// @param grain   All starts except the end are multiples of this number, such as kAttentionChunkKeys.
 /// @return N + 1 starts, from 0 to length: `⌊r · ⌈length / grain⌉ / N⌋ · grain`.
 /// @throws InvalidArgument  if length is negative, or if ranks or grain is below 1.
 ///
@@ -150,14 +150,14 @@ REGARD_EXPORT IndexRange visible_keys(const RowVisibility& visibility, Index num
 /// @endcode
 REGARD_EXPORT std::vector<Index> split_evenly(Index length, Index ranks, Index grain = 1);
 
-/// Cuts the rows into contiguous ranges of equal work, as near as whole rows allow: for a causal mask at about
-/// `L · √(r / N)`. With these as row_starts, plan_rows() moves no row.
+/// Splits the rows into contiguous ranges whose work is as equal as whole rows allow: for a causal mask, range r starts
+/// at about `L · √(r / N)`. With these as row_starts, plan_rows() moves no row.
 ///
-/// @param visibility  Which keys a row sees.
+/// @param visibility  Which keys are visible to a row.
 /// @param num_rows    L, number of rows.
 /// @param num_keys    S, number of keys.
 /// @param ranks       N, number of ranges.
-/// @return N + 1 starts, from 0 to L. The pairs of a range exceed the mean by at most those of one row, and one.
+/// @return N + 1 starts, from 0 to L. The pairs of a range exceed the mean by at most those of one row plus one.
 /// @throws InvalidArgument  as plan_rows() does.
 REGARD_EXPORT std::vector<Index> split_by_work(const RowVisibility& visibility, Index num_rows, Index num_keys,
                                                Index ranks);
@@ -165,11 +165,11 @@ REGARD_EXPORT std::vector<Index> split_by_work(const RowVisibility& visibility, 
 /// Gives each rank about equal work by moving rows from the end of the ranges with more than the mean to ranks with
 /// less. With equal shares and a causal mask, at most about half of a rank's rows move.
 ///
-/// @param visibility  Which keys a row sees.
+/// @param visibility  Which keys are visible to a row.
 /// @param row_starts  First row that each rank holds, N + 1 entries from 0 to L.
 /// @param num_keys    S, number of keys.
 /// @return For each rank the rows that it computes, ascending, not adjacent: for plan_rows(). Its pairs exceed the mean
-///         by at most those of two rows, and N.
+///         by at most those of two rows plus N.
 /// @throws InvalidArgument  as plan_rows() does.
 REGARD_EXPORT std::vector<std::vector<IndexRange>> balance_rows(const RowVisibility& visibility,
                                                                 std::span<const Index> row_starts, Index num_keys);
@@ -185,12 +185,13 @@ REGARD_EXPORT DistributedPlan plan_heads(const DistributedProblem& problem);
 
 /// Plans the scheme `rows`.
 ///
-/// With equal shares of S keys that are all seen, a rank receives `(N − 1) / N · S · Hkv · (D + Dv)` elements of keys.
+/// With equal shares of S keys that are all visible, a rank receives `(N − 1) / N · S · Hkv · (D + Dv)` elements of key
+/// and value.
 ///
-/// @param problem          The call.
-/// @param computed_rows  For each rank the rows that it computes, such as those of balance_rows(); each row once. Those
-///                       that are held elsewhere are sent there, and their context is sent back. Empty: each rank
-///                       computes the rows that it holds.
+/// @param problem        The call.
+/// @param computed_rows  For each rank the rows that it computes, such as those of balance_rows(); each row once. Rows
+///                       that a rank computes but does not hold are sent to it, and their context is sent back.
+///                       Empty: each rank computes the rows that it holds.
 /// @return The plan.
 /// @throws InvalidArgument  in any of these cases:
 ///                          - starts are not ascending from 0, or do not fit together
@@ -210,7 +211,7 @@ REGARD_EXPORT DistributedPlan plan_rows(const DistributedProblem& problem,
                                         std::span<const std::vector<IndexRange>> computed_rows = {});
 
 /// Plans the scheme `keys`, for few rows and many keys (decoding). Rank r merges the partial results of query heads
-/// `⌊r · H / N⌋` to `⌊(r + 1) · H / N⌋` in key order, and sends context to the holders of the rows.
+/// `⌊r · H / N⌋` to `⌊(r + 1) · H / N⌋` in key order, and sends context to the owners of the rows.
 ///
 /// A rank receives `C · L · H / N · (Dv + 2)` elements of partial results, less its own, where C is the number of
 /// chunks of kAttentionChunkKeys keys.

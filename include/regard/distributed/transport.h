@@ -24,11 +24,11 @@
 
 namespace regard::inline v0 {
 
-/// A rank does not answer, has left, or has failed in a call that needs it; or the network has failed.
+/// A rank does not respond, has exited, or has failed in a call that needs it; or the network has failed.
 ///
-/// All ranks that wait in the call, and all later calls on the same Ranks, throw it with the same text. The results of
-/// the call are unspecified. The ranks cannot be used again: a program ends with MPI_Abort(), as MPI_Finalize() may
-/// wait for the missing rank.
+/// It is thrown with the same text on all ranks that wait in the call, and by all later calls on the same Ranks. The
+/// results of the call are unspecified. The ranks cannot be used again: end the program with MPI_Abort(), because
+/// MPI_Finalize() may wait for the missing rank.
 class REGARD_EXPORT RankError : public std::runtime_error, public Error {
  public:
   /// Creates the exception.
@@ -53,10 +53,10 @@ class REGARD_EXPORT RankError : public std::runtime_error, public Error {
 ///
 /// - Messages with the same sender, receiver and tag arrive in the order in which they were sent.
 /// - One thread at a time calls these functions, not always the same one.
-/// - Functions do not wait. start_send() and start_receive() may be called with any number of messages under way.
+/// - Functions do not block. start_send() and start_receive() may be called with any number of messages in flight.
 class REGARD_EXPORT Transport {
  public:
-  /// Destroys the transport. If messages are under way, it must not wait for them.
+  /// Destroys the transport. If messages are in flight, it must not wait for them.
   virtual ~Transport();
   /// Returns the rank of this process, `0 ≤ rank < num_ranks`.
   virtual Index rank() const = 0;
@@ -69,7 +69,7 @@ class REGARD_EXPORT Transport {
   ///
   /// @param to       Another rank.
   /// @param tag      Kind of message: 0 or 1.
-  /// @param message  Bytes, which stay unchanged until the message has been completed.
+  /// @param message  Bytes, which stay unchanged until the message is complete.
   /// @param ticket   Number under which completed() reports it.
   /// @throws RankError  if the rank is known to be dead, or the network has failed.
   virtual void start_send(Index to, int tag, std::span<const std::byte> message, std::uint64_t ticket) = 0;
@@ -81,9 +81,9 @@ class REGARD_EXPORT Transport {
   /// @param ticket   Number under which completed() reports it.
   /// @throws RankError  as start_send() does.
   virtual void start_receive(Index from, int tag, std::span<std::byte> message, std::uint64_t ticket) = 0;
-  /// Makes progress and reports messages that have been completed since the last call.
+  /// Makes progress and reports messages that have completed since the last call.
   ///
-  /// @param tickets  Tickets are appended to it.
+  /// @param tickets  The tickets of these messages are appended to it.
   /// @throws RankError  as start_send() does.
   virtual void completed(std::vector<std::uint64_t>& tickets) = 0;
 
