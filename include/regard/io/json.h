@@ -106,7 +106,7 @@ REGARD_EXPORT std::uint64_t json_memory_bytes(std::string_view text, Index max_d
 
 /// Checks that the memory a JSON text needs is available, before it is allocated.
 ///
-/// Needs of up to 64 KiB always pass.
+/// The check always passes for 64 KiB or less.
 ///
 /// @param source            Name of the text in error messages.
 /// @param needed            Memory needed, in bytes.
@@ -129,8 +129,8 @@ REGARD_EXPORT void check_json_memory(const std::string& source, std::uint64_t ne
 ///                    - a name occurs twice in an object
 ///                    - a number is out of the range of double
 ///                    - brackets are nested deeper than `max_depth`
-/// @throws DataError  "source: needs N bytes of memory; M are available" before any of it is allocated. Needs of up to
-///                    64 KiB are not checked.
+/// @throws DataError  "source: needs N bytes of memory; M are available" before any of it is allocated. 64 KiB or
+///                    less are not checked.
 /// @throws Cancelled  if a stop is requested.
 ///
 /// @par Example

@@ -26,7 +26,7 @@ namespace regard::inline v0 {
 /// @param x  The number.
 /// @return For example "0.1" or "1e-05"; "-inf", "inf" or "nan" for the values that have no digits.
 REGARD_EXPORT std::string shortest_number(double x);
-/// As above, for float: the shortest text that reads back as the same float.
+/// Formats a float as the shortest decimal text that reads back as the same float.
 REGARD_EXPORT std::string shortest_number(float x);
 
 /// How JsonWriter formats a document.
@@ -56,8 +56,8 @@ enum class JsonLayout {
 /// The caller closes every bracket that it opens, names every member of an object and uses no name twice in an object.
 /// None of this is checked.
 ///
-/// @throws Cancelled  from every function that writes a name or a value, if a stop is requested of the token given to
-///                    the constructor.
+/// @throws Cancelled  from every function that writes a name or a value, if a stop is requested through the token given
+///                    to the constructor.
 ///
 /// @par Example
 /// @code{.cpp}
@@ -190,7 +190,7 @@ class REGARD_EXPORT JsonWriter {
   /// @param member  Name of the member.
   /// @param m       The matrix.
   void matrix(std::string_view member, const Matrix& m);
-  /// As above, for a view.
+  /// Writes a member whose value is a matrix, given as a view.
   ///
   /// @param member  Name of the member.
   /// @param m       The matrix, (rows, columns), with any strides.

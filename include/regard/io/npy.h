@@ -63,7 +63,7 @@ struct NpyArray {
 /// Reads one NPY file in two stages: the header on construction, the elements on request.
 ///
 /// A program can therefore check the shape before it reads the elements. Both stages throw DataError
-/// "name: byte N: …" for a file that is malformed, truncated or too long, or whose type is not read here.
+/// "name: byte N: …" for a file that is malformed, truncated or too long, or whose type is not supported.
 ///
 /// @par Example
 /// @code{.cpp}
@@ -77,7 +77,7 @@ class REGARD_EXPORT NpyReader {
   /// @param source     Source of bytes, positioned at the first byte of the file.
   /// @param name       Name of the file in error messages.
   /// @param num_bytes  Length of the whole file in bytes, if it is known.
-  /// @throws DataError  "name: byte N: …" if the header is malformed or truncated, if the type is not read here, or if
+  /// @throws DataError  "name: byte N: …" if the header is malformed or truncated, if the type is not supported, or if
   ///                    num_bytes does not match the header.
   NpyReader(ByteSource source, std::string name, std::optional<std::uint64_t> num_bytes = std::nullopt);
 
@@ -97,7 +97,7 @@ class REGARD_EXPORT NpyReader {
   /// @throws DataError       "name: byte N: …" if the file is truncated or too long.
   /// @throws std::bad_alloc  if memory cannot be allocated.
   NpyArray read();
-  /// Reads some rows only: `first ≤ i < first + count` of the axis before the last, of all matrices. Call it once,
+  /// Reads only some rows: `first ≤ i < first + count` of the axis before the last, of all matrices. Call it once,
   /// instead of read().
   ///
   /// @param first  First row.
@@ -111,7 +111,7 @@ class REGARD_EXPORT NpyReader {
 
  private:
   void read_header();
-  // Brings elements that were read into the byte order and the type of memory.
+  // Converts elements that were read to native byte order and to the type in memory.
   void convert(NpyArray& array, Index count) const;
   Index stored_bytes() const;  // per element of the file
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Files that survive a crash: written under a temporary name, forced to disk, and then renamed.
+/// Crash-safe files: written under a temporary name, flushed to disk, and then renamed.
 ///
 /// @verbatim
 ///     create NAME.temporary ── write ── fsync ── close ── rename to NAME ── fsync of the folder
@@ -21,7 +21,7 @@
 
 namespace regard::inline v0 {
 
-/// A file that did not exist before and that is written from its beginning to its end.
+/// A file that did not exist before and that is written sequentially.
 ///
 /// Every failure throws DataError, "NAME: cannot be written: REASON". The file stays where it is: removing an
 /// incomplete one is left to the caller, see AtomicFile.
@@ -34,7 +34,7 @@ class REGARD_EXPORT NewFile {
   /// @return The file, or nothing if there already is a file of that name.
   /// @throws DataError  if the file cannot be created.
   static std::optional<NewFile> create(const std::string& path, std::string name = {});
-  ~NewFile();                                    ///< Closes the file without forcing it to disk.
+  ~NewFile();                                    ///< Closes the file without flushing it to disk.
   NewFile(NewFile&&) noexcept;                   ///< Moves; the other object can only be destroyed.
   NewFile& operator=(NewFile&& other) noexcept;  ///< Moves; the other object can only be destroyed.
 
@@ -43,7 +43,7 @@ class REGARD_EXPORT NewFile {
   /// @param bytes  The bytes, any number of them.
   /// @throws DataError  if they cannot be written, for example because the disk is full.
   void write(std::span<const std::byte> bytes);
-  /// As above, for text.
+  /// Appends text.
   ///
   /// @param text  The text.
   void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
@@ -51,7 +51,7 @@ class REGARD_EXPORT NewFile {
   ///
   /// @param mode  The permission bits, as for chmod(). Failure is ignored: some file systems have none.
   void set_permissions(unsigned mode);
-  /// Forces the file to disk and closes it.
+  /// Flushes the file to disk and closes it.
   ///
   /// @throws DataError  if that fails.
   void close();
@@ -92,11 +92,11 @@ class REGARD_EXPORT AtomicFile {
   /// @param bytes  The bytes, any number of them.
   /// @throws DataError  if they cannot be written.
   void write(std::span<const std::byte> bytes) { file_->write(bytes); }
-  /// As above, for text.
+  /// Appends text.
   ///
   /// @param text  The text.
   void write(std::string_view text) { file_->write(text); }
-  /// Forces the file to disk, renames it, and forces the folder to disk. Call it once.
+  /// Flushes the file to disk, renames it, and flushes the folder to disk. Call it once.
   ///
   /// @throws DataError  if that fails.
   void commit();
@@ -108,9 +108,9 @@ class REGARD_EXPORT AtomicFile {
   std::optional<NewFile> file_;
 };
 
-/// Forces the entries of a folder to disk: which files it contains, and under which names.
+/// Flushes the entries of a folder to disk: which files it contains, and under which names.
 ///
-/// File systems that cannot do so are ignored.
+/// It does nothing on file systems that do not support this.
 ///
 /// @param path  Path of the folder; empty: the current folder.
 /// @throws DataError  if the folder cannot be opened, or if writing fails.

@@ -6,7 +6,7 @@
 ///     matrix X (R, C)   int8      X.scale[r] = max |X[r, :]| / 127             F32, (R)
 ///                                 X[r, c]    = round(X[r, c] / X.scale[r])     I8,  (R, C)
 ///                       float16   X[r, c]    = round(X[r, c])                  F16, (R, C)
-///     all other         F32, unchanged
+///     all others        F32, unchanged
 /// @endverbatim
 ///
 /// All arithmetic is in float; round() is to nearest, ties to even. A row whose scale would be below 2^-126 has scale 0
@@ -39,8 +39,8 @@ enum class RoundedType {
 /// @throws DataError        as Checkpoint::read_float32() does, and if an element of a matrix is NaN or ±∞, or too
 ///                          large: 65520 or more for float16, 127 · 2^120 (1.7e38) or more for int8. The message names
 ///                          the file, the tensor and the index.
-/// @throws InvalidArgument  as safetensors_header() does: a name with ".scale" is longer than 512 bytes or that of
-///                          another tensor.
+/// @throws InvalidArgument  as safetensors_header() does: a name with ".scale" appended is longer than 512 bytes or is
+///                          the name of another tensor.
 /// @throws Cancelled        if a stop is requested.
 ///
 /// @par Example

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Reads the files of a pretrained model: its tensors (safetensors, one file or shards) and its texts (config.json …).
+/// Reads the files of a pretrained model: tensors (safetensors, one file or shards) and text files (config.json …).
 ///
 /// @verbatim
 ///     8 bytes: N, little-endian · N bytes: {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, …}
@@ -105,10 +105,10 @@ class REGARD_EXPORT Checkpoint {
   /// @return The tensors.
   /// @throws DataError  "path: byte N: …" or "path: …" in any of these cases:
   ///                    - a file that cannot be opened, is not a regular file, or changes while it is read
-  ///                    - a file that breaks the format; if it is in fact a zip or gzip archive, a pickle, an HTML page
-  ///                      or a Git LFS pointer, the message says so
+  ///                    - a file that violates the format; if it is in fact a zip or gzip archive, a pickle, an HTML
+  ///                      page or a Git LFS pointer, the message says so
   ///                    - NaN and ±∞, unless ModelFileOptions::allow_nonfinite is set
-  ///                    - more memory than is available, with both sizes
+  ///                    - tensors that need more memory than is available; the message gives both sizes
   /// @throws Cancelled  if a stop is requested.
   static Checkpoint read_file(const std::string& path, const ModelFileOptions& options = {},
                               const std::stop_token& stop = {});
@@ -151,9 +151,10 @@ class REGARD_EXPORT Checkpoint {
   ///         checkpoint exists.
   const StoredTensor* find(std::string_view name) const;
 
-  /// Finds the scales of a matrix of type I8: one for each row, in a tensor that is called as the matrix and ".scale".
+  /// Finds the scales of a matrix of type I8: one for each row, in a tensor whose name is that of the matrix plus
+  /// ".scale".
   ///
-  /// regard/io/rounding.h makes such matrices.
+  /// regard/io/rounding.h creates such matrices.
   ///
   /// @param tensor  A tensor of this checkpoint.
   /// @return The scales, of type F32 and shape (rows); null if the tensor is not a matrix of type I8 or has no scales

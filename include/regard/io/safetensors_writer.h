@@ -26,12 +26,12 @@ using SafetensorsMetadata = std::pair<std::string, std::string>;
 /// The header is padded with spaces to a multiple of 8 bytes. The data follow it in the order of the header: tensors
 /// with larger elements come first, otherwise in the given order, so that every element is aligned.
 ///
-/// @param tensors   Names, types, shapes and bytes. Of the bytes only their number is used.
+/// @param tensors   Names, types, shapes and bytes. Only the number of bytes is used, not their values.
 /// @param metadata  Entries of `__metadata__`; may be empty.
 /// @return The bytes.
 /// @throws InvalidArgument  if Checkpoint::read_file() would reject the file: a name that occurs twice, is empty, is
 ///                          longer than 512 bytes, is not UTF-8 or contains a control character; more than 8 axes; a
-///                          number of bytes that is not that of type and shape.
+///                          number of bytes that does not match type and shape.
 REGARD_EXPORT std::string safetensors_header(std::span<const StoredTensor> tensors,
                                              std::span<const SafetensorsMetadata> metadata = {});
 
@@ -47,27 +47,27 @@ REGARD_EXPORT std::vector<std::byte> format_safetensors(std::span<const StoredTe
                                                         std::span<const SafetensorsMetadata> metadata = {},
                                                         const std::stop_token& stop = {});
 
-/// Writes the contents of a safetensors file, from where the tensors are, without a copy.
+/// Writes the contents of a safetensors file directly from the tensors, without copying them.
 ///
 /// @param file      The file.
 /// @param tensors   The tensors.
 /// @param metadata  Entries of `__metadata__`; may be empty.
 /// @param stop      Stop token, polled while the data are written.
 /// @throws InvalidArgument  as safetensors_header() does, before anything is written.
-/// @throws DataError        if the file cannot be written. The message names path and reason.
+/// @throws DataError        if the file cannot be written. The message gives the path and the reason.
 /// @throws Cancelled        if a stop is requested.
 REGARD_EXPORT void write_safetensors(NewFile& file, std::span<const StoredTensor> tensors,
                                      std::span<const SafetensorsMetadata> metadata = {},
                                      const std::stop_token& stop = {});
 
-/// As above, for a file that appears complete or not at all (AtomicFile).
+/// Writes a safetensors file that appears complete or not at all (AtomicFile), without copying the tensors.
 ///
 /// @param path      Path of the file.
 /// @param tensors   The tensors.
 /// @param metadata  Entries of `__metadata__`; may be empty.
 /// @param stop      Stop token, polled while the data are written.
 /// @throws InvalidArgument  as safetensors_header() does, before the file is created.
-/// @throws DataError        if the file cannot be written. The message names path and reason.
+/// @throws DataError        if the file cannot be written. The message gives the path and the reason.
 /// @throws Cancelled        if a stop is requested. No file is then left behind.
 ///
 /// @par Example

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// SHA-256 (FIPS 180-4), which identifies the files of models.
+/// SHA-256 (FIPS 180-4), by which model files are identified.
 ///
 /// @verbatim
 ///     bytes ── blocks of 64 ── 64 rounds on eight words each ──▶ 32 bytes, written as 64 hex digits
@@ -34,7 +34,7 @@ class REGARD_EXPORT Sha256 {
   ///
   /// @param bytes  The bytes, any number of them.
   void add(std::span<const std::byte> bytes);
-  /// Ends the sum. Nothing may be added afterwards.
+  /// Finishes the hash. Nothing may be added afterwards.
   ///
   /// @return 64 lower-case hex digits.
   std::string finish();

@@ -26,8 +26,8 @@ namespace regard::inline v0 {
 /// @param max_memory_bytes  Memory that the text may take, in bytes; absent: available_memory_bytes().
 /// @param stop              Stop token, polled while the file is read.
 /// @return The text.
-/// @throws DataError  "path: …" if the file cannot be read or is not UTF-8. For an archive, the message says so. "path:
-///                    needs N bytes of memory; M are available" before any of it is allocated.
+/// @throws DataError  "path: …" if the file cannot be read or is not UTF-8. If it is an archive, the message says so.
+///                    "path: needs N bytes of memory; M are available" before any of it is allocated.
 /// @throws Cancelled  if a stop is requested.
 ///
 /// @par Example

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Text from outside: where its characters end, whether it is UTF-8, and how to show it safely on a terminal and in
-/// JSON.
+/// Handles untrusted text: where its characters end, whether it is UTF-8, and how to show it safely on a terminal and
+/// in JSON.
 ///
 /// All functions accept arbitrary bytes. A character is a code point.
 ///
@@ -17,7 +17,7 @@
 
 namespace regard::inline v0 {
 
-/// Makes text from outside safe to print on a terminal.
+/// Makes untrusted text safe to print on a terminal.
 ///
 /// Control, bidirectional and other invisible characters become `\u{…}`, bytes that are not UTF-8 become `\x{…}`.
 ///
@@ -39,7 +39,7 @@ REGARD_EXPORT std::string escape_for_terminal(std::string_view text);
 /// @return The beginning of the text, at most `max_bytes` long.
 REGARD_EXPORT std::string_view truncate_text(std::string_view text, std::size_t max_bytes);
 
-/// Formats text from outside as error messages quote it: at most its first 80 bytes, escaped for a terminal.
+/// Formats untrusted text as error messages quote it: at most its first 80 bytes, escaped for a terminal.
 ///
 /// @param text  The text.
 /// @return The quotation, without quotation marks.
@@ -78,11 +78,11 @@ REGARD_EXPORT bool has_symbol(std::string_view text);
 /// @return Length in bytes; 1 for a byte that is not UTF-8, 0 for an empty text.
 REGARD_EXPORT std::size_t character_bytes(std::string_view text);
 
-/// Measures how much of the beginning of a text is valid UTF-8.
+/// Returns the length of the longest valid UTF-8 prefix of a text.
 ///
 /// @param text  The text.
 /// @param stop  Stop token, polled at each character.
-/// @return Length of the longest valid beginning, in bytes: text.size() if all of it is valid.
+/// @return Length of the prefix, in bytes: text.size() if the whole text is valid.
 /// @throws Cancelled  if a stop is requested.
 REGARD_EXPORT std::size_t valid_utf8_bytes(std::string_view text, const std::stop_token& stop = {});
 

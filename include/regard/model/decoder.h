@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Decoder-only transformers described by data: the extents and choices of a model, and the names, shapes and order of
+/// Decoder-only transformers described by data: the extents and options of a model, and the names, shapes and order of
 /// its parameters. The same description serves training (regard/train/) and models that are read from a folder.
 ///
 /// @verbatim
 ///     token ids (L) ── table + positions ──▶ x (L, E)
 ///     N layers:   x += attention(norm(x))      causal; rotary positions act on query and key
 ///                 x += feed_forward(norm(x))
-///     logits = norm(x) · tableᵀ                (L, V); an untied model has a table of its own for the output
+///     logits = norm(x) · tableᵀ                (L, V); an untied model has a separate output table
 /// @endverbatim
 ///
 /// Extents: L tokens, E width, H query heads, Hkv key/value heads, D head size, F feed-forward width, V vocabulary,
@@ -32,17 +32,17 @@ enum class NormKind {
   rms     ///< rms_norm_forward(): a gain.
 };
 
-/// Names of NormKind in files, in its order.
+/// Names of the NormKind enumerators in files, in their order.
 inline constexpr std::array<std::string_view, 2> kNormNames{"layer", "rms"};
 
-/// How a model knows the position of a token.
+/// How a model encodes the position of a token.
 enum class PositionKind {
   learned,  ///< A table (P, E) that is added to the embeddings.
   rotary,   ///< rotary_forward() of query and key, with RotaryLayout::halves.
   none      ///< Only the causal mask.
 };
 
-/// Names of PositionKind in files, in its order.
+/// Names of the PositionKind enumerators in files, in their order.
 inline constexpr std::array<std::string_view, 3> kPositionNames{"learned", "rotary", "none"};
 
 /// The feed-forward layer, which maps a normalized row (E) to a row (E).
@@ -54,10 +54,10 @@ enum class FeedForwardKind {
   swiglu      ///< (silu(x · gate) · (x · up)) · down.
 };
 
-/// Names of FeedForwardKind in files, in its order.
+/// Names of the FeedForwardKind enumerators in files, in their order.
 inline constexpr std::array<std::string_view, 5> kFeedForwardNames{"none", "relu", "gelu", "gelu_tanh", "swiglu"};
 
-/// The extents and choices of a decoder.
+/// The extents and options of a decoder.
 struct DecoderConfig {
   Index vocabulary = 0;                                       ///< V, number of token ids.
   Index num_layers = 1;                                       ///< N, number of layers.
@@ -65,7 +65,7 @@ struct DecoderConfig {
   Index num_kv_heads = 0;                                     ///< Hkv, a divisor of H; 0: H.
   Index width = 0;                                            ///< E, size of the residual stream.
   Index head_size = 0;                                        ///< D; 0: E / H.
-  Index feed_forward = 0;                                     ///< F; 0: 4 · E, for swiglu 8/3 · E rounded up to 8.
+  Index feed_forward = 0;                                     ///< F; 0: 4 · E, for swiglu 8 · ⌈E / 3⌉.
   Index max_positions = 0;                                    ///< P, largest number of tokens.
   NormKind norm = NormKind::layer;                            ///< Normalization.
   double norm_epsilon = 1e-5;                                 ///< Added to the variance, or to the mean square.
@@ -77,7 +77,7 @@ struct DecoderConfig {
   bool operator==(const DecoderConfig&) const = default;      ///< Whether all fields are equal.
 };
 
-/// Replaces zeros by the values that they stand for, and checks every field.
+/// Replaces zeros with the values that they stand for, and checks every field.
 ///
 /// @param config  The description.
 /// @return The description without fields that are 0: num_kv_heads, head_size and feed_forward (0 only for
@@ -95,7 +95,7 @@ struct DecoderConfig {
 /// @endcode
 REGARD_EXPORT DecoderConfig completed(DecoderConfig config);
 
-/// What a parameter is, which decides how it is initialized and optimized.
+/// What a parameter is, which determines how it is initialized and optimized.
 enum class ParameterKind {
   table,       ///< Token embeddings, (V, E); also the output of a tied model.
   positions,   ///< Position embeddings, (P, E).
@@ -124,7 +124,7 @@ struct DecoderParameter {
 ///
 /// The names are those of Llama in transformers. Models with learned positions and layer norms add
 /// "model.embed_positions.weight" and biases. query, key and value follow each other, first their matrices, then
-/// their biases, and so do gate and up, so that each group is one matrix with joined rows.
+/// their biases, and so do gate and up, so that each group is one matrix of concatenated rows.
 ///
 /// @param config  The description.
 /// @return The parameters.

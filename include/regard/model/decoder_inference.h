@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A decoder that is read from a folder, and everything that it computes for a text.
+/// A decoder that is loaded from a folder, and everything that it computes for a text.
 ///
 /// @verbatim
 ///     token ids (L) ── token table + positions ──▶ embedded (L, E)
@@ -77,7 +77,7 @@ struct Decoder {
 /// tensors of decoder_parameters().
 ///
 /// Parameters stored in f64, f16 or bf16 are converted to f32, and all arithmetic is in f32. The tensors
-/// `model.layers.N.self_attn.rotary_emb.inv_freq` and, of a tied model, `lm_head.weight` may exist and are not read.
+/// `model.layers.N.self_attn.rotary_emb.inv_freq` and, of a tied model, `lm_head.weight` may exist; they are not read.
 ///
 /// @param folder   Path of the folder.
 /// @param options  How to read the files, and limits.
@@ -86,9 +86,8 @@ struct Decoder {
 /// @throws DataError  in any of these cases; the message names the path:
 ///                    - a config.json that parse_decoder_config() rejects
 ///                    - tensors that are missing, unknown, of the wrong shape or not of a floating-point type; one
-///                    error
-///                      lists them all
-///                    - parameters that do not fit in memory, with both sizes
+///                      error lists them all
+///                    - parameters that do not fit in memory; the message gives both sizes
 ///                    - files that Checkpoint::read_folder() rejects
 /// @throws Cancelled  if a stop is requested.
 ///
@@ -138,8 +137,8 @@ struct DecoderTrace : ModelTrace {
 /// @throws Cancelled        if a stop is requested.
 ///
 /// @par Bits
-/// The result has the same bits for any number of threads, and a row the same bits whatever follows it. The logits have
-/// the bits of DecoderTraining<float> without bf16_products, and those of DecoderSession.
+/// The result has the same bits for any number of threads, and each row has the same bits whatever follows it.
+/// The logits have the bits of DecoderTraining<float> without bf16_products, and those of DecoderSession.
 ///
 /// @par Example
 /// @code{.cpp}

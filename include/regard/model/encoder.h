@@ -102,7 +102,7 @@ struct Encoder {
 ///                      feature that is not implemented; the message gives its byte offset
 ///                    - tensors that are missing, unknown, of the wrong shape, or neither of a floating-point type
 ///                      nor int8 with scales; one error lists them all
-///                    - parameters that do not fit in memory, with both sizes
+///                    - parameters that do not fit in memory; the message gives both sizes
 ///                    - files that Checkpoint::read_folder() rejects
 /// @throws Cancelled  if a stop is requested.
 ///
@@ -127,7 +127,7 @@ REGARD_EXPORT Encoder load_encoder(const std::string& folder, const ModelFileOpt
 REGARD_EXPORT Encoder read_encoder(std::string_view config_json, SharedBytes safetensors, const std::string& name,
                                    const ModelFileOptions& options = {}, const Runtime& runtime = {});
 
-/// Finds the tensors of a checkpoint that an encoder reads: without the pooler and task heads, for example.
+/// Finds the tensors of a checkpoint that an encoder reads: not the pooler or task heads, for example.
 ///
 /// @param config_json  The text of config.json.
 /// @param checkpoint   The checkpoint.
@@ -186,7 +186,7 @@ struct EncoderOptions {
 /// @throws Cancelled        if a stop is requested.
 ///
 /// @par Bits
-/// The result has the same bits for any number of threads, and each row for any last_rows.
+/// The result has the same bits for any number of threads, and each row has the same bits for any last_rows.
 ///
 /// @par Example
 /// @code{.cpp}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Generation of text with a decoder: token by token, over caches of keys and values.
+/// Generates text with a decoder, token by token, with key/value caches.
 ///
 /// @verbatim
 ///     prompt ── DecoderSession::append() ──▶ logits of the last token ── sample_token() ──▶ the next token
@@ -9,7 +9,7 @@
 /// @endverbatim
 ///
 /// The token at a position depends on the tokens before it, the options and the seed, and on nothing else: neither on
-/// the number of threads, nor on how many of those tokens were given and how many generated.
+/// the number of threads, nor on how many of those tokens were given and how many were generated.
 ///
 /// Read next: decoder_inference.h, regard/kv_cache.h, src/model/decoder/generate.cpp.
 #pragma once
@@ -37,7 +37,7 @@ class REGARD_EXPORT DecoderSession {
   /// Creates a session without tokens.
   ///
   /// @param decoder   The model, of which the session keeps a copy that shares its parameters.
-  /// @param capacity  Largest number of tokens, which memory is allocated for; 0: max_positions.
+  /// @param capacity  Largest number of tokens, for which memory is allocated; 0: max_positions.
   /// @throws InvalidArgument  if the capacity is negative or above max_positions.
   /// @throws std::bad_alloc   if memory cannot be allocated.
   explicit DecoderSession(const Decoder& decoder, Index capacity = 0);
@@ -151,8 +151,7 @@ struct Generated {
 /// @param runtime  Threads, scratch memory and cancellation.
 /// @return The generated tokens.
 /// @throws InvalidArgument  before any work, if the prompt is empty, longer than max_positions, or has an id outside
-/// the
-///                          vocabulary, or if an option is out of range.
+///                          the vocabulary, or if an option is out of range.
 /// @throws DataError        if a logit is not finite because parameters of the model are too large or not finite. The
 ///                          message names the file and the position.
 /// @throws std::bad_alloc   if memory cannot be allocated.

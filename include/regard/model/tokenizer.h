@@ -124,7 +124,7 @@ class REGARD_EXPORT Tokenizer {
 
   /// Returns the number of tokens. Ids are 0 … vocabulary_size() − 1.
   Index vocabulary_size() const;
-  /// Returns the id of the unknown token, "[UNK]", which replaces words that the vocabulary has no pieces for.
+  /// Returns the id of the unknown token, "[UNK]", which replaces words for which the vocabulary has no pieces.
   Index unknown_id() const;
   /// Returns the token with a given id.
   ///

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Everything that a model computes for one text, array by array. Encoders (encoder.h) and decoders
-/// (decoder_inference.h) leave the same trace.
+/// (decoder_inference.h) produce the same kind of trace.
 ///
 /// @verbatim
 ///     encoder    input ─────────── attention ─(+)─ norm ──▶ attention_normed ─ feed-forward ─(+)─ norm ──▶ output
@@ -25,10 +25,10 @@ namespace regard::inline v0 {
 /// All intermediate results of one layer.
 struct LayerTrace {
   Tensor<float, 2> input;             ///< Input of the layer, (L, E).
-  Tensor<float, 2> attention_input;   ///< Decoder: norm(input), which is projected, (L, E). Encoder: empty.
-  Tensor<float, 3> query;             ///< Query projection with its bias, (H, L, D); rotated by rotary positions.
-  Tensor<float, 3> key;               ///< Key projection, as query; heads that share a key repeat it.
-  Tensor<float, 3> value;             ///< Value projection with its bias, (H, L, D); heads that share it repeat it.
+  Tensor<float, 2> attention_input;   ///< Decoder: norm(input), the input of the projections, (L, E). Encoder: empty.
+  Tensor<float, 3> query;             ///< Query projection with its bias, (H, L, D); after rotation, if any.
+  Tensor<float, 3> key;               ///< Key projection, as query; repeated for heads that share it.
+  Tensor<float, 3> value;             ///< Value projection with its bias, (H, L, D); repeated likewise.
   Tensor<float, 3> context;           ///< weights · value, (H, L, D).
   Tensor<float, 2> row_max;           ///< Largest score of each row, (H, L).
   Tensor<float, 2> row_sum;           ///< Σ exp(score − row_max), (H, L).
