@@ -29,8 +29,8 @@ namespace regard::inline v0 {
 
 /// The inspection of all heads, with their pooled maps, for inputs of any length.
 ///
-/// Strips of the maps are joined so that the maps of all heads take at most 3 MiB, and no map more than 360 cells each
-/// way.
+/// Strips of the maps are joined so that the maps of all heads take at most 3 MiB, and no map has more than 360 rows or
+/// columns.
 struct AttentionHtmlInspection {
   Inspection heads;                   ///< What is reported about each head.
   std::vector<Index> row_edges{};     ///< Where the strips of queries begin, and where the last one ends.
@@ -101,7 +101,7 @@ REGARD_EXPORT double attention_html_bytes(const std::array<Index, 4>& query, con
 ///                          - only_inspection without an inspection
 ///                          - a row outside 0 … L − 1
 ///                          - no row or no key to show
-///                          - tokens whose number is not that of the queries or keys
+///                          - a number of tokens that is not that of the queries or keys
 ///                          - a result that is missing, or a value whose shape does not match key
 ///                          - a page of more than kMaxAttentionHtmlBytes
 ///

@@ -33,8 +33,8 @@ struct CompareOptions {
   /// A word that occurs in at least two of the sentences. Empty: every such word.
   std::string control;
   bool truncate = false;  ///< Whether to truncate texts that are too long, as in SentenceOptions.
-  /// With words to hide: number of other words that are hidden as well, each by itself, to show what hiding any word
-  /// does.
+  /// With words to hide: largest number of other words that are also hidden, one at a time, to show what hiding any
+  /// word does.
   Index most_others = 32;
 };
 
@@ -84,7 +84,7 @@ struct CompareNumbers {
   std::vector<Tensor<double, 3>> attention;
 };
 
-/// One other word, hidden by itself in all sentences.
+/// Another word that is hidden alone in all sentences.
 struct OtherHidden {
   std::string text;            ///< The word.
   std::vector<double> cosine;  ///< Cosine of the compared word by pair, after the last layer.
@@ -98,7 +98,7 @@ struct Comparison {
   CompareNumbers plain;                     ///< The figures with nothing hidden.
   std::vector<std::string> hide;            ///< CompareOptions::hide, as given.
   std::optional<CompareNumbers> hidden;     ///< The figures with these words hidden.
-  std::vector<OtherHidden> others;          ///< With words to hide: the other words, each hidden by itself.
+  std::vector<OtherHidden> others;          ///< With words to hide: the other words, each hidden alone.
   Index others_left_out = 0;                ///< Number of other words beyond CompareOptions::most_others.
   std::string model_folder;                 ///< The folder of the model.
   std::string model_sha256;                 ///< SHA-256 of its checkpoint.
@@ -142,8 +142,8 @@ struct CompareTextOptions {
   bool color = false;   ///< Whether to use colors.
   bool unicode = true;  ///< Whether to use characters outside ASCII.
   bool full = false;    ///< Whether to print all pairs, controls and heads.
-  /// Whether to print a short form, as the last part of a longer screen: the verdict of the control, the table of the
-  /// pairs with A, and the line of the test.
+  /// Whether to print a short form, as the last part of a longer report: the verdict on the control, the table of the
+  /// pairs with A, and the line on the test.
   bool brief = false;
 };
 /// Renders a comparison as text.
@@ -158,8 +158,8 @@ REGARD_EXPORT std::string render_compare_text(const Comparison& comparison, cons
 
 /// States the findings of a comparison, the verdict first.
 ///
-/// The sentences claim no more than floor, controls and, with words to hide, the other words allow. Text from outside
-/// is escaped for a terminal.
+/// The sentences claim no more than floor, controls and, with words to hide, the other words support. Untrusted text is
+/// escaped for a terminal.
 ///
 /// @param comparison  The comparison.
 /// @return The sentences.

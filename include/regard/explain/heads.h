@@ -5,7 +5,7 @@
 ///
 /// @verbatim
 ///     sentence by sentence:   weights of one layer (H, L, L) → measures of each query → running mean, deviation, n
-///     next to each measure:   its value if the same queries attended to every key alike (uniform)
+///     next to each measure:   its value if the same queries attended to all keys equally (uniform)
 /// @endverbatim
 ///
 /// The weights of one sentence and one layer are in memory at a time. Extents: N layers, H heads, L tokens.
@@ -27,7 +27,7 @@ namespace regard::inline v0 {
 
 /// The measures of one query i with weights p_j on the K keys that it can attend to, in tokens and not in words.
 enum class HeadMeasure {
-  entropy,       ///< `−Σ p ln p / ln K`, from 0 (one key) to 1 (all keys alike); queries with K ≥ 2.
+  entropy,       ///< `−Σ p ln p / ln K`, from 0 (one key) to 1 (uniform); queries with K ≥ 2.
   special,       ///< `Σ p` over the special tokens around the text, [CLS] and [SEP]; encoders only.
   self,          ///< `p_i`; queries that can attend to themselves.
   previous,      ///< `p_(i−1)`; queries whose preceding token exists and is visible.
@@ -76,7 +76,7 @@ struct HeadMeasures {
 
 /// A record of a text that was measured.
 struct MeasuredText {
-  Index line = 0;                  ///< Its line in the input, from 1; 0 for a text given by itself.
+  Index line = 0;                  ///< Its line in the input, from 1; 0 for a single text.
   std::string text;                ///< The whole text, as given.
   std::vector<Index> ids;          ///< Its token ids, after truncation.
   Index num_truncated_tokens = 0;  ///< Number of tokens that truncation removed.
@@ -118,7 +118,7 @@ class REGARD_EXPORT HeadSurveyor {
   /// Adds a sentence.
   ///
   /// @param sentence  Result of read_sentence() with the model.
-  /// @param line      Its line in the input, from 1; 0 for a text given by itself.
+  /// @param line      Its line in the input, from 1; 0 for a single text.
   /// @param runtime   Threads, scratch memory and cancellation.
   /// @throws InvalidArgument  as trace_weights() does.
   /// @throws Cancelled        if a stop is requested.
@@ -144,7 +144,7 @@ class REGARD_EXPORT HeadSurveyor {
   Index num_tokens_ = 0;
 };
 
-/// Which heads are shown, and in which order.
+/// Which heads are shown, and in what order.
 struct HeadFilter {
   std::optional<HeadMeasure> sort{};  ///< Largest mean of this measure first; absent: layer by layer.
   std::optional<Index> layer{};       ///< Only this layer.
@@ -155,7 +155,7 @@ struct HeadFilter {
 /// Chooses and sorts heads.
 ///
 /// @param survey  The survey.
-/// @param filter  Which heads, in which order.
+/// @param filter  Which heads, and in what order.
 /// @return The chosen heads. Heads whose mean is NaN are sorted last.
 /// @throws InvalidArgument  if a layer or head does not exist, or if min or max is given without sort.
 ///
@@ -176,7 +176,7 @@ struct HeadsTextOptions {
 /// Renders a survey as text.
 ///
 /// @param survey   The survey.
-/// @param filter   Which heads, in which order.
+/// @param filter   Which heads, and in what order.
 /// @param options  Format and contents.
 /// @return The text.
 /// @throws InvalidArgument  as chosen_heads() does.
@@ -185,7 +185,7 @@ REGARD_EXPORT std::string render_heads_text(const HeadSurvey& survey, const Head
 /// Renders a survey as JSON, with `"schema": "regard/1"`; docs/guide/compare.md lists the fields.
 ///
 /// @param survey   The survey.
-/// @param filter   Which heads, in which order.
+/// @param filter   Which heads, and in what order.
 /// @param command  The command line, as it was typed.
 /// @return The JSON text.
 /// @throws InvalidArgument  as chosen_heads() does.

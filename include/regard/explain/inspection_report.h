@@ -45,8 +45,7 @@ struct HeavyHitter {
 struct HeadInspection {
   Index batch = 0;  ///< Batch entry.
   Index head = 0;   ///< Query head.
-  /// The heavy hitters by descending mass, equal masses by ascending key. NaN comes first; keys without mass are left
-  /// out.
+  /// The heavy hitters by descending mass, equal masses by ascending key. NaN comes first; keys of mass 0 are omitted.
   std::vector<HeavyHitter> heavy_hitters{};
   std::vector<double> tracked_shares{};  ///< Shares of InspectionOptions::track_keys, in that order.
   /// Mean entropy in nats, over the queries that can attend to a key; absent if it was not given.
@@ -103,8 +102,8 @@ struct InspectionTextOptions {
   bool unicode = true;    ///< Whether to use characters outside ASCII.
   bool one_line = false;  ///< Whether to show, for each head, only the heavy hitters that fit on one line.
 };
-/// Renders the report as text: the finding, then a line for each head, or more lines if its heavy hitters do not fit
-/// the width.
+/// Renders the report as text: the finding, then one line for each head, or several if its heavy hitters do not fit on
+/// one line.
 ///
 /// @param inspection  The report.
 /// @param options     Width and characters.

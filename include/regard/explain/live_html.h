@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Renders a live page: one HTML file with the core as a WebAssembly module, and a model or none, which recomputes
-/// everything that it shows while the reader types.
+/// Renders a live page: one HTML file that contains the core as a WebAssembly module and, optionally, a model. It
+/// recomputes everything that it shows as the reader types.
 ///
 /// @verbatim
 ///     first picture (page data) ─┐
@@ -56,7 +56,7 @@ struct LivePage {
 /// is drawn before the model has been read, and the model is read while the file arrives.
 ///
 /// @param page  The page.
-/// @return The HTML text. The same page gives the same bytes.
+/// @return The HTML text. Equal pages give identical bytes.
 REGARD_EXPORT std::string render_live_html(const LivePage& page);
 
 /// Renders a live page for a web server: as separate files, which the page loads from its own folder.

@@ -78,7 +78,7 @@ class REGARD_EXPORT TorchGenerator {
   /// macOS; Linux builds with MKL draw another mask from the same seed.
   ///
   /// @param count        Number of factors, at least 0.
-  /// @param probability  Probability of a factor 0, in [0, 1).
+  /// @param probability  Probability that a factor is 0, in [0, 1).
   /// @return The factors.
   /// @throws InvalidArgument  if count < 0, or if probability is not in [0, 1).
   std::vector<float> dropout_factors(Index count, double probability);

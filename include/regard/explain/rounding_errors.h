@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// How far all-MiniLM-L6-v2, rounded to int8 or float16 (regard/io/rounding.h), is from itself in float32.
+/// How far all-MiniLM-L6-v2, rounded to int8 or float16 (regard/io/rounding.h), differs from the float32 model.
 ///
 /// The figures are means and extremes over the 30 sentences of tests/encoder/sentences.txt.
 /// tests/model_rounding_check.cpp measures them.
@@ -16,19 +16,19 @@ namespace regard::inline v0 {
 
 /// The differences between a rounded model and the same model in float32.
 struct RoundingErrors {
-  double mean_cosine = 0;             ///< Cosine of the two vectors of a sentence: mean.
+  double mean_cosine = 0;             ///< Mean cosine of the two vectors of a sentence.
   double min_cosine = 0;              ///< The smallest such cosine.
-  double mean_weight_difference = 0;  ///< |Δ weight| over all layers, heads, queries and keys: mean.
+  double mean_weight_difference = 0;  ///< Mean of |Δ weight| over all layers, heads, queries and keys.
   double max_weight_difference = 0;   ///< The largest such difference.
-  /// Weight of "river" for "bank" in layer 0, head 4 of "he sat on the bank of the river", in the rounded model.
+  /// Weight from "bank" to "river" in layer 0, head 4 of "he sat on the bank of the river", in the rounded model.
   double bank_to_river = 0;
-  Index same_findings = 0;  ///< Sentences in which the most informative head, its query and its key are the same.
+  Index same_findings = 0;  ///< Number of sentences with the same most informative head, query and key.
 };
 inline constexpr Index kRoundingSentences = 30;       ///< Number of sentences.
 inline constexpr double kFloat32BankToRiver = 0.713;  ///< RoundingErrors::bank_to_river of the model in float32.
 
 /// Returns the differences of the rounded all-MiniLM-L6-v2: cosines to five decimals, differences of weights to two
-/// digits, the weight of "river" to three.
+/// significant digits, the weight to "river" to three decimals.
 ///
 /// @param type  What its matrices are rounded to.
 /// @return The differences.

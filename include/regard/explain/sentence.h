@@ -4,7 +4,7 @@
 ///
 /// @verbatim
 ///     text ── Tokenizer ──▶ pieces ── encode ──▶ trace                an encoder
-///     text ── Vocabulary ─▶ tokens ── decode_trace ──▶ trace          a decoder that was trained here
+///     text ── Vocabulary ─▶ tokens ── decode_trace ──▶ trace          a decoder trained by Regard
 ///
 ///     "embeddings"  =  em ##bed ##ding ##s      vector: mean over the pieces
 ///                                               attention: sum over the key's pieces, mean over the query's pieces
@@ -42,8 +42,8 @@ struct ModelExtents {
   bool causal = false;      ///< Whether a token attends only to itself and to the tokens before it: a decoder.
 };
 
-/// A model with what splits a text into its tokens: an encoder with a tokenizer, or a decoder with a vocabulary. Copies
-/// share memory.
+/// A model and what splits a text into tokens for it: an encoder with a tokenizer, or a decoder with a vocabulary.
+/// Copies share memory.
 struct SentenceModel {
   std::string folder;                     ///< The folder that the model was loaded from, or its name.
   Encoder encoder{};                      ///< The encoder; without layers if the model is a decoder.
@@ -93,7 +93,7 @@ struct ModelInMemory {
   /// What tokenizer.json contains, if it has been read; the text is not read then.
   std::optional<Tokenizer> tokenizer{};
   SharedBytes safetensors{};  ///< The bytes of model.safetensors.
-  std::string sha256{};       ///< Their SHA-256, if it is known: it is trusted. Empty: computed when it is needed.
+  std::string sha256{};       ///< Their SHA-256 if known, which is trusted. Empty: computed when needed.
 };
 /// Loads an encoder and its tokenizer from memory. No file is opened.
 ///
@@ -198,8 +198,8 @@ REGARD_EXPORT FittedTokens fitted_tokens(const SentenceModel& model, std::string
 /// @param options  Hidden words, and whether to truncate.
 /// @param runtime  Threads, scratch memory and cancellation.
 /// @return The sentence with all intermediate results.
-/// @throws InvalidArgument  as fitted_tokens() and SentenceModel::trace() do, and as word_index() does for a word to
-/// hide.
+/// @throws InvalidArgument  as fitted_tokens() and SentenceModel::trace() do, and as word_index() does for a word
+///                          to hide.
 /// @throws DataError        if a computed value is not finite because parameters of the model are too large or are not
 ///                          finite. The message names the layer, the array and the token.
 /// @throws Cancelled        if a stop is requested.

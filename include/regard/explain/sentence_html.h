@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Renders the analysis of a sentence as an HTML page: every head of every layer, from any word. Also renders a
+/// Renders the analysis of a sentence as an HTML page: every head of every layer, for any query word. Also renders a
 /// comparison, as a separate page or within such a page.
 ///
 /// @verbatim
@@ -54,7 +54,7 @@ struct SentencePageOptions {
   bool gram = true;
   /// Whether to write the sums behind the elements of q, k and v, for the head and the words of the analysis.
   bool sums = true;
-  /// Receives the bytes of the arrays; the data then has "@" and their number in this list in place of base 64.
+  /// Receives the bytes of the arrays; instead of base64, the data then has "@" and the index of an array in this list.
   std::vector<std::vector<std::byte>>* arrays = nullptr;
 };
 /// Renders the data of a page as its script reads them; docs/reference/page.md describes them.

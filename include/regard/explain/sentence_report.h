@@ -102,13 +102,13 @@ struct SentenceAnalysisOptions {
   std::vector<std::string> hide{};  ///< Words to hide, as in SentenceOptions.
   bool truncate = false;            ///< Whether to truncate a text that is too long, as in SentenceOptions.
   bool full = false;                ///< Whether to compute SentenceDetails as well.
-  /// Whether to hide each other word by itself. If false, SentenceAnalysis::alone is empty, and the model runs once.
+  /// Whether to hide each other word alone. If false, SentenceAnalysis::alone is empty, and the model runs once.
   bool hide_each = true;
   /// Whether to leave out the vectors of all words but `query` after the last layer, as SentenceOptions::only does.
   bool only_query = false;
 };
 
-/// How far the query word's vector moves when one other word, and no further one, is hidden in every layer.
+/// How far the query word's vector moves when only one other word is hidden in every layer.
 struct HiddenWord {
   Index word = 0;       ///< Index of the hidden word.
   double cosine = 0.0;  ///< Cosine, after the last layer, with the vector when nothing is hidden.
@@ -128,7 +128,7 @@ struct SentenceAnalysis {
   std::string model;                  ///< "all-MiniLM-L6-v2" for that checkpoint, else the name of the folder.
   ModelExtents extents;               ///< Extents of the model.
   std::string sha256;                 ///< SHA-256 of its checkpoint.
-  Sentence sentence;                  ///< The sentence, with words hidden if asked for.
+  Sentence sentence;                  ///< The sentence, with the requested words hidden.
   RankedHeads ranked_heads;           ///< All heads, with nothing hidden.
   AttentionPair chosen;               ///< The word, head and target that are shown, with nothing hidden.
   bool head_named = false;            ///< Whether the caller named the head.
@@ -138,7 +138,7 @@ struct SentenceAnalysis {
   /// With hidden words: the cosine, after each layer, of the word's vector with the vector when nothing is hidden, (N).
   std::vector<double> kept;
   Tensor<double, 3> attention;    ///< The word's attention in every head with nothing hidden, (N, H, W).
-  std::vector<HiddenWord> alone;  ///< Other words, each hidden by itself, lowest cosine first.
+  std::vector<HiddenWord> alone;  ///< Other words, each hidden alone, lowest cosine first.
   Index not_hidden_alone = 0;     ///< Number of other words beyond kMaxHiddenWords.
   /// The key word that is expanded: the target or, if that is hidden, the visible word with the largest weight. Special
   /// tokens are expanded only if no other word is visible.
@@ -180,7 +180,7 @@ REGARD_EXPORT PairInHeads pair_in_heads(const SentenceAnalysis& analysis);
 
 /// The findings of an analysis, in sentences.
 ///
-/// Text from outside is escaped for a terminal. Screen, page and JSON show the same sentences.
+/// Untrusted text is escaped for a terminal. The text, the page and the JSON show the same sentences.
 struct SentenceFindings {
   std::string finding{};      ///< The finding.
   std::string selection{};    ///< How its head was chosen, and the means over all heads.
@@ -207,7 +207,7 @@ struct SentenceTextOptions {
   bool color = false;               ///< Whether to use colors.
   bool unicode = true;              ///< Whether to use characters outside ASCII.
   bool all_heads = false;           ///< Whether to list every head, with its weight, baseline and salience.
-  bool no_special = false;          ///< Whether to sum up the special tokens in one row.
+  bool no_special = false;          ///< Whether to combine the special tokens into one row.
   RowOrder order = RowOrder::text;  ///< Order of the rows.
   /// Number of rows of the table. Absent: all rows if there are at most 14, else the 12 of largest weight (with
   /// RowOrder::contribution, of largest contribution).

@@ -164,7 +164,7 @@ REGARD_EXPORT void add_distances(const Sentence& sentence, DistanceSums& sums, c
 /// Returns DistanceSums::mean() for all-MiniLM-L6-v2 over the 30 sentences of tests/encoder/sentences.txt, to four
 /// decimals.
 ///
-/// tests/model_distances_check.cpp makes and checks these figures.
+/// tests/model_distances_check.cpp computes and checks these figures.
 ///
 /// @param layer     Layer, from 0.
 /// @param head      Head, from 0.
@@ -180,7 +180,7 @@ REGARD_EXPORT double minilm_mean_weight(Index layer, Index head, Index distance)
 /// @return The baseline.
 /// @throws InvalidArgument  if the layer or head does not exist.
 REGARD_EXPORT double minilm_baseline(Index layer, Index head, Index distance);
-/// Returns the SHA-256 of the checkpoint that the figures of minilm_mean_weight() were made from.
+/// Returns the SHA-256 of the checkpoint from which the figures of minilm_mean_weight() were computed.
 REGARD_EXPORT std::string_view minilm_sha256();
 /// Returns the SHA-256 of the same checkpoint, rounded (rounded_model()).
 ///
@@ -190,7 +190,7 @@ REGARD_EXPORT std::string_view minilm_sha256(RoundedType type);
 
 /// Where the baseline of a head comes from.
 enum class Baseline {
-  test_sentences,  ///< From minilm_baseline(); only for that checkpoint, also rounded.
+  test_sentences,  ///< From minilm_baseline(); only for that checkpoint, rounded or not.
   this_sentence,   ///< From the pairs of this sentence itself; for every other model.
 };
 
@@ -225,16 +225,16 @@ REGARD_EXPORT bool is_content_word(std::string_view word);
 /// Ranks the heads of a model by salience.
 ///
 /// The target is another content word; if there is none, another word that is not special; if there is none, any key.
-/// Hidden words are never targets, nor are words after the query in a causal model, whose tokens all count as content
-/// words except for white space. Without `word`, the query word is chosen as well, again preferably among content
-/// words.
+/// Hidden words are never targets, nor are words after the query in a causal model. All tokens of a causal model count
+/// as content words, except for white space. Without `word`, the query word is chosen as well, again preferably among
+/// content words.
 ///
 /// @code{.unparsed}
 /// salience = weight − baseline(layer, head, target − word)
 /// @endcode
 ///
-/// In a causal model the baseline is at least the uniform weight, 1 / number of visible keys: the first tokens have
-/// few.
+/// In a causal model, the baseline is at least the uniform weight, 1 / number of visible keys, because the first tokens
+/// have few visible keys.
 ///
 /// @param sentence           The sentence.
 /// @param checkpoint_sha256  SHA-256 of the model's checkpoint, which selects the baseline.

@@ -127,9 +127,9 @@ enum class Operation {
   focus_vectors,           ///< A B … → the vectors of the token in focus.
   ranks,                   ///< S → the rank of each key among those of its query, 1 for the largest.
   variance_rule,           ///< Q K S → D·var(Q)·var(K) above var(S).
-  float32_dots,            ///< A → A·Aᵀ, every product and sum rounded to float32 by itself.
+  float32_dots,            ///< A → A·Aᵀ, every product and every sum rounded to float32.
   dot_table,               ///< A S … → a row for each cell of A·Aᵀ: the exact sum, then the values in S …
-  ulp_table,               ///< A S T → the same cells: differences in units of the last place of T's float32.
+  ulp_table,               ///< A S T → the same cells: differences in ULPs of T's float32.
   scale_statistics,        ///< No operands → statistics of random scores, without and with division by √D.
   probabilities,           ///< G → softmax of the logits G over the words.
   cross_entropy,           ///< P Y → −ln P of each next word that Y marks, and their sum.
@@ -338,7 +338,7 @@ struct Explanation {
 
 /// Number of elements of a step up to which the rows of all queries are kept: 8 MiB in memory, about 20 MB of JSON.
 inline constexpr Index kMaxKeptElements = Index{1} << 20;
-/// Which rows of scores, weights and context are kept when a step has more than kMaxKeptElements elements.
+/// Which rows of scores, weights and context are kept if a step has more than kMaxKeptElements elements.
 ///
 /// Unless `all` is set, the rows of these queries are kept: the first 8, the last 8, the one in focus, and those in
 /// `also`. A step of at most 32 queries keeps every row.
@@ -354,12 +354,12 @@ struct Keep {
 /// @param stop   Stop token, polled between steps.
 /// @return The computed steps.
 /// @throws InvalidArgument  in any of these cases:
-///                          - shapes that do not match, with step, matrix, actual and expected shape
+///                          - shapes that do not match; the message gives step, matrix, actual and expected shape
 ///                          - a matrix that is missing, given twice, or used by no step
 ///                          - unknown or ambiguous tokens
 ///                          - settings out of range, and names, expected numbers or notes for a step that does not
 ///                            exist
-///                          - work that does not fit in memory, with both sizes
+///                          - work that does not fit in memory; the message gives both sizes
 /// @throws Cancelled        if a stop is requested.
 ///
 /// @par Example
@@ -369,7 +369,7 @@ struct Keep {
 /// @endcode
 REGARD_EXPORT Explanation explain(const ExplainInput& input, const Keep& keep = {}, const std::stop_token& stop = {});
 
-/// Returns the words of the queries: the tokens given, else the indices from 0 on.
+/// Returns the words of the queries: the given tokens, or else the indices from 0.
 ///
 /// @param input  The input.
 /// @return One word for each query.
@@ -444,7 +444,7 @@ struct TextOptions {
 /// @throws Cancelled        if a stop is requested.
 REGARD_EXPORT std::string render_text(const Explanation& explanation, const TextOptions& options,
                                       const std::stop_token& stop = {});
-/// As render_text(), but one step at a time, for a pause between them.
+/// Renders an explanation as render_text() does, but one page per step, to pause between them.
 ///
 /// @param explanation  The explanation.
 /// @param options      Format and contents.
@@ -506,7 +506,7 @@ REGARD_EXPORT std::string render_html(const Explanation& explanation, const Html
 REGARD_EXPORT std::vector<NamedText> page_data(const Explanation& explanation, const HtmlOptions& options = {},
                                                const std::stop_token& stop = {});
 
-/// Writes an input as JSON. `read_explain_input(write_explain_input(x), source)` explains to the same steps as x.
+/// Writes an input as JSON. explain() of `read_explain_input(write_explain_input(x), source)` gives the steps of x.
 ///
 /// @param input  The input.
 /// @return The JSON text.
@@ -533,19 +533,19 @@ REGARD_EXPORT ExplainInput read_explain_input(std::string_view json, const std::
                                               const std::stop_token& stop = {},
                                               std::optional<std::uint64_t> max_memory_bytes = std::nullopt);
 
-/// Parses a scale as the program and the JSON write it.
+/// Parses a scale as it is written on the command line and in JSON.
 ///
 /// @param text  `none`, `sqrt`, `floor_half` or a finite number.
 /// @return The scale.
 /// @throws InvalidArgument  if the text is anything else. The message lists what is allowed.
 REGARD_EXPORT Scale parse_scale(std::string_view text);
-/// Parses a causal mask as the program and the JSON write it.
+/// Parses a causal mask as it is written on the command line and in JSON.
 ///
 /// @param text  `top_left`, `bottom_right`, `off` or a whole number, the offset.
 /// @return The causal mask.
 /// @throws InvalidArgument  if the text is anything else. The message lists what is allowed.
 REGARD_EXPORT Causal parse_causal(std::string_view text);
-/// Parses a layout as the program and the JSON write it.
+/// Parses a layout as it is written on the command line and in JSON.
 ///
 /// @param text  `rows` or `columns`.
 /// @return The layout.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Renders the record of a watched run (regard/train/record.h): as text for a terminal, as a picture, and as an HTML
-/// page on which one moves through the snapshots.
+/// page for browsing the snapshots.
 ///
 /// @verbatim
 ///     TrainingRecord ── training_text() ──▶ loss curve, best head of each snapshot, events: 30 lines
