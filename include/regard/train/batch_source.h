@@ -46,7 +46,7 @@ class REGARD_EXPORT BatchSource {
   virtual std::vector<CheckpointFile> files() const { return {}; }
 };
 
-/// Draws the examples of a task.
+/// Creates a source of the examples of a task.
 ///
 /// @param task    The task.
 /// @param labels  What the targets are.
@@ -60,7 +60,7 @@ class REGARD_EXPORT BatchSource {
 REGARD_EXPORT std::unique_ptr<const BatchSource> task_source(const TrainingTask& task,
                                                              TaskLabels labels = TaskLabels::correct);
 
-/// Draws windows of a text.
+/// Creates a source of windows of a text.
 ///
 /// @param text  The text.
 /// @param name  Name of the text for display, for example that of its file.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Checkpoints of a training run: everything that a run needs to continue with the bits of a run that was never
+/// Checkpoints of a training run: everything that is needed to continue it bit-identically to a run that was never
 /// interrupted.
 ///
 /// @verbatim
@@ -11,7 +11,7 @@
 ///                         vocabulary.json, …       files that the caller adds
 /// @endverbatim
 ///
-/// - A checkpoint is written under a hidden name, forced to disk and renamed, so a process that ends at any moment
+/// - A checkpoint is written under a hidden name, flushed to disk and renamed, so a process that ends at any moment
 ///   leaves only complete ones. The two newest are kept.
 /// - There is no random state: batches and dropout are functions of the seed and the step.
 /// - The first two files are all that is needed to use the model, for example with transformers.
@@ -33,7 +33,7 @@
 
 namespace regard::inline v0 {
 
-/// Version of the arithmetic of training. It changes whenever the same settings would give other bits.
+/// Version of the arithmetic of training. It changes whenever the same settings would give different bits.
 inline constexpr Index kTrainingNumerics = 1;
 
 /// What a run is trained on.
@@ -54,7 +54,7 @@ struct TrainingStep {
 
 /// A text file that a checkpoint keeps in addition, such as the vocabulary.
 struct CheckpointFile {
-  std::string name;                                        ///< Its name: letters, digits, '_', '-' and '.', not first.
+  std::string name;                                        ///< Its name: letters, digits, '_', '-'; '.' not first.
   std::string text;                                        ///< Its contents.
   bool operator==(const CheckpointFile&) const = default;  ///< Whether both fields are equal.
 };
@@ -86,7 +86,7 @@ struct TrainingArrays {
 /// @return Path of the checkpoint.
 /// @throws InvalidArgument  if sizes do not match, or if a file has an invalid name.
 /// @throws DataError        if a file cannot be written, or if the folder has a checkpoint of a later step. The message
-///                          names path and reason, and earlier checkpoints are unchanged.
+///                          gives path and reason, and earlier checkpoints are unchanged.
 ///
 /// @par Example
 /// @code{.cpp}

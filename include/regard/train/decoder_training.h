@@ -8,7 +8,7 @@
 ///                     activations, kept per layer                     decoder_parameters()
 /// @endverbatim
 ///
-/// - Memory is allocated when the object is created; scratch memory in the first step, and kept for the others.
+/// - Memory is allocated when the object is created, and scratch memory in the first step, for reuse by later steps.
 /// - There is no tape: forward and backward are two plain functions that call the operators of regard::regard.
 /// - Attention never stores the L × L matrix: memory grows with the length, not with its square.
 /// - The gradient of a batch is the sum over its sequences, in order, of the gradient of each sequence. A batch in one
@@ -37,7 +37,7 @@ namespace regard::inline v0 {
 struct DecoderTrainingOptions {
   Index max_sequences = 1;     ///< Largest B of one call.
   Index max_length = 0;        ///< Largest L; 0: max_positions.
-  bool recompute = false;      ///< Whether to keep only the input of each layer and recompute the rest in backward.
+  bool recompute = false;      ///< Whether to keep only each layer's input and recompute the rest in the backward pass.
   bool bf16_products = false;  ///< Whether linear layers multiply operands rounded to bfloat16. T = float only.
 };
 
@@ -45,9 +45,9 @@ struct DecoderTrainingOptions {
 struct TrainingBatch {
   TensorView<const Index, 2> tokens{};   ///< Token ids, (B, L).
   TensorView<const Index, 2> targets{};  ///< The token that follows each token, (B, L); −1: not counted in the loss.
-  Index num_targets = 0;     ///< Number of targets that the mean is over; 0: those of this batch that are not −1.
-  Index first_sequence = 0;  ///< Index of the first sequence in the whole batch, for dropout.
-  double dropout = 0;        ///< Probability of dropping a weight of attention, and an element of what a layer adds.
+  Index num_targets = 0;           ///< Number of targets that the mean is over; 0: those of this batch that are not −1.
+  Index first_sequence = 0;        ///< Index of the first sequence in the whole batch, for dropout.
+  double dropout = 0;              ///< Dropout probability of attention weights, and of elements that a layer adds.
   std::uint64_t dropout_seed = 0;  ///< Seed of dropout: a function of run and step.
 };
 
@@ -77,7 +77,7 @@ using AttentionObserver =
 
 /// Seconds that the parts of forward_backward() and evaluate() took, in wall-clock time, since the model was created.
 struct TrainingProfile {
-  double products = 0;     ///< Linear layers, forward and backward, with rounding to bfloat16.
+  double products = 0;     ///< Linear layers, forward and backward, including rounding to bfloat16.
   double attention = 0;    ///< Attention, forward and backward.
   double norms = 0;        ///< Norms.
   double activations = 0;  ///< Activations of the feed-forward layers.
@@ -85,7 +85,7 @@ struct TrainingProfile {
   double embedding = 0;    ///< Embeddings and their gradients.
   double loss = 0;         ///< Softmax and cross-entropy.
   double residual = 0;     ///< Sums in the residual stream, and dropout.
-  double messages = 0;     ///< Messages of a GradientChain, with waiting for other ranks.
+  double messages = 0;     ///< Messages of a GradientChain, including waiting for other ranks.
 };
 
 /// A decoder, its gradients, and the memory of a training step.
@@ -118,14 +118,14 @@ class REGARD_EXPORT DecoderTraining {
   std::span<const DecoderParameter> description() const;
   /// Returns the elements of all parameters, in the order of description().
   std::span<T> parameters();
-  /// As above, read-only.
+  /// Returns the elements of all parameters, read-only.
   std::span<const T> parameters() const;
   /// Returns the gradients, in the same order.
   std::span<T> gradients();
-  /// Returns the size of everything that was allocated but scratch memory, in bytes.
+  /// Returns the size of everything that was allocated except scratch memory, in bytes.
   std::size_t num_bytes() const;
 
-  /// Returns where the time of all calls so far went.
+  /// Returns how the time of all calls so far was spent.
   const TrainingProfile& profile() const;
 
   /// Computes the loss of a batch and the gradients of all parameters.
@@ -144,10 +144,10 @@ class REGARD_EXPORT DecoderTraining {
   /// pieces before it, which are received and sent layer by layer (gradient_chain.h).
   ///
   /// Afterwards gradients() are the total on the rank of the last piece, which has sent it to the next rank. The other
-  /// ranks receive it by receive_gradients().
+  /// ranks receive it through receive_gradients().
   ///
   /// @param batch    Tokens and targets of the piece, with TrainingBatch::num_targets and first_sequence.
-  /// @param piece    The ranks, and the place of the piece.
+  /// @param piece    The ranks, and the position of the piece.
   /// @param runtime  Threads and scratch memory. A stop would leave other ranks waiting.
   /// @return As forward_backward().
   /// @throws InvalidArgument  before any work, if an argument is invalid.
@@ -184,7 +184,7 @@ class REGARD_EXPORT DecoderTraining {
   /// Calls a function with the arrays of the last forward pass, in the order in which they were computed, to find the
   /// first one that is not finite. With `recompute`, those within layers are only available for the last layer.
   ///
-  /// @param visit  Called with the layer (−1 outside the layers), with what computed the array, for example
+  /// @param visit  Called with the layer (−1 outside the layers), with the name of what computed the array, for example
   ///               "attention", and with its rows, one for each token.
   void visit_activations(const std::function<void(Index layer, std::string_view operation,
                                                   const TensorView<const T, 2>& rows)>& visit) const;

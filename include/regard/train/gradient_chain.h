@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Data-parallel training: ranks that sum their gradients one after the other, with the bits of one machine.
+/// Data-parallel training: ranks that sum their gradients one after another, bit-identical to one machine.
 ///
 /// @verbatim
 ///     sequences of a step   │ piece 0 │ piece 1 │ piece 2 │ …         piece k is computed by rank k mod N
@@ -8,9 +8,9 @@
 ///     total                 the rank of the last piece ─▶ next ─▶ … ─▶ every rank
 /// @endverbatim
 ///
-/// The interface that Trainer and DecoderTraining use; how bytes travel is left to the implementation. Gradients of the
-/// last layer are passed on while those of the layer before it are computed, so that ranks work at the same time.
-/// Derivation: docs/derivations/ranks.md.
+/// The interface that Trainer and DecoderTraining use; how messages are sent is left to the implementation. Gradients
+/// of the last layer are passed on while those of the layer before it are computed, so that ranks work at the same
+/// time. Derivation: docs/derivations/ranks.md.
 ///
 /// Read next: trainer.h, src/train/decoder_training.cpp.
 #pragma once
@@ -25,8 +25,8 @@ namespace regard::inline v0 {
 
 /// N ranks in a ring. Each rank has an object of its own, and calls its functions from one thread.
 ///
-/// Messages from a rank to the next one arrive in the order in which they were sent, and receive() asks for the sizes
-/// that were sent. Every function may throw what the implementation throws if another rank fails.
+/// Messages from a rank to the next one arrive in the order in which they were sent, and receive() is called with the
+/// sizes that were sent. Every function may throw what the implementation throws if another rank fails.
 class REGARD_EXPORT GradientChain {
  public:
   virtual ~GradientChain();  ///< Destroys the object.
@@ -37,8 +37,8 @@ class REGARD_EXPORT GradientChain {
   virtual Index num_ranks() const = 0;
 
   /// Announces a message: the next calls of receive() will have the announced bytes, in the order of the announcements.
-  /// An implementation may write them from now on, after messages of send() have left them, so that messages arrive
-  /// while the rank computes. By default nothing is done.
+  /// From now on, an implementation may write these bytes as soon as no pending send() reads them, so that messages
+  /// arrive while the rank computes. By default nothing is done.
   ///
   /// @param bytes  At least one byte.
   virtual void expect(std::span<std::byte> bytes);
@@ -51,10 +51,10 @@ class REGARD_EXPORT GradientChain {
   /// @param bytes  The message, at least one byte. The caller leaves it unchanged until it announces or receives a
   ///               message into these bytes, or until finish() or abandon() returns.
   virtual void send(std::span<const std::byte> bytes) = 0;
-  /// Waits until every message of send() has left its bytes. Called at the end of each step.
+  /// Waits until no pending send() reads its bytes any more. Called at the end of each step.
   virtual void finish() = 0;
-  /// Gives up: no byte of a message is read or written any more, and other ranks are made to fail instead of waiting.
-  /// Called if a step ends by an exception; the object can then only be destroyed.
+  /// Aborts: no byte of a message is read or written any more, and other ranks fail instead of waiting. Called if a
+  /// step throws; the object can then only be destroyed.
   virtual void abandon() noexcept = 0;
 
   /// Returns the largest of the values of all ranks. Every rank calls it at the same point.
@@ -72,7 +72,7 @@ struct BatchPieces {
   Index first(Index piece) const { return piece * batch / count; }
 };
 
-/// Divides a batch into as few pieces as possible, of which every rank has the same number as far as there are
+/// Divides a batch into as few pieces as possible. Every rank has the same number of pieces, if there are enough
 /// sequences. With N > batch, ranks from `batch` on have none.
 ///
 /// @param batch        Number of sequences, at least 1.

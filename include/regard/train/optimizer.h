@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Optimizers of a model and learning rates as plain functions, and the initial values of parameters.
+/// Optimizers and learning rate schedules as plain functions, and the initialization of parameters.
 ///
 /// @verbatim
 ///     gradients ── global_norm, clip_factor ──▶ scale ─┐
@@ -53,7 +53,7 @@ REGARD_EXPORT double global_norm(std::span<const T> values, const Runtime& runti
 /// @endcode
 REGARD_EXPORT double clip_factor(double norm, double max_norm);
 
-/// Options of a step of Muon.
+/// Options of a Muon step.
 struct MuonOptions {
   double learning_rate = 0.02;  ///< Learning rate of this step, at least 0.
   double momentum = 0.95;       ///< Decay of the momentum, in [0, 1).
@@ -70,7 +70,7 @@ struct MuonOptions {
 /// @return `2 · R · C + 2 · min(R, C)²` elements.
 REGARD_EXPORT Index muon_scratch_size(Index rows, Index columns);
 
-/// Performs a step of Muon: momentum whose singular values are replaced by values near 1.
+/// Performs a Muon step: an update by the momentum, with its singular values replaced by values near 1.
 ///
 /// @code{.unparsed}
 /// g = gradient_scale · gradient
@@ -82,8 +82,8 @@ REGARD_EXPORT Index muon_scratch_size(Index rows, Index columns);
 /// p = (1 − learning_rate · weight_decay) · p − learning_rate · √max(1, R / C) · X
 /// @endcode
 ///
-/// (a, b, c) = (3.4445, −4.7750, 2.0315). They grow small singular values fast and leave the others between about 0.68
-/// and 1.13, instead of converging to 1.
+/// (a, b, c) = (3.4445, −4.7750, 2.0315). They increase small singular values quickly and leave the others between
+/// about 0.68 and 1.13, instead of converging to 1.
 ///
 /// @tparam T        float or double. All arithmetic is in T.
 /// @param matrix    p, (R, C), dense, with rows for outputs as in torch.nn.Linear.
@@ -128,8 +128,8 @@ REGARD_EXPORT void muon_step(TensorView<T, 2> matrix, std::type_identity_t<Tenso
 ///                         begin = max(warmup, steps − ⌊steps / 5⌋)
 /// @endcode
 ///
-/// Warm-up and cosine are those of nanoGPT. The cosine is computed without the mathematical library, so the bits are
-/// the same on every machine.
+/// Warm-up and cosine are those of nanoGPT. The cosine is computed without the math library, so the bits are the
+/// same on every machine.
 ///
 /// @param settings  The schedule: schedule, steps, warmup and the learning rates.
 /// @param step      The step, from 0.
@@ -168,9 +168,10 @@ struct OptimizerStep {
 /// 1. The gradients are scaled by clip_factor() of their global_norm().
 /// 2. OptimizerKind::adamw: adamw_step() of all parameters. OptimizerKind::muon: muon_step() of each matrix of kind
 ///    projection or residual, with its momentum in first_moment; adamw_step() of the others.
-/// 3. The learning rates are learning_rate_at() and muon_learning_rate_at(). Only parameters of rank 2 or more decay.
+/// 3. The learning rates are learning_rate_at() and muon_learning_rate_at(). Weight decay applies only to parameters of
+///    rank 2 or more.
 ///
-/// If the norm is not finite, nothing is written: the parameters are still those of the last good step.
+/// If the norm is not finite, nothing is written: the parameters remain those before the step.
 ///
 /// @tparam T             float or double.
 /// @param settings       Optimizer, schedule, decays and clip.

@@ -59,13 +59,13 @@ struct HeadPattern {
 template <class T>
 REGARD_EXPORT HeadPattern head_pattern(TensorView<const T, 2> weights, std::span<const std::vector<Index>> wanted);
 
-/// As above, for the lower triangle of the weights, row after row: L · (L + 1) / 2 elements.
+/// Computes the scores of a head from the lower triangle of its weights, row by row: L · (L + 1) / 2 elements.
 ///
 /// @tparam T              float or double.
 /// @param lower_triangle  Row i has i + 1 elements.
-/// @param wanted          As above, (L).
-/// @return The scores, with the bits of the other function.
-/// @throws InvalidArgument  as above.
+/// @param wanted          As for the full matrix.
+/// @return The scores, with the same bits as for the full matrix.
+/// @throws InvalidArgument  as for the full matrix, and if lower_triangle does not have L · (L + 1) / 2 elements.
 template <class T>
 REGARD_EXPORT HeadPattern head_pattern(std::span<const T> lower_triangle, std::span<const std::vector<Index>> wanted);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Observes the heads of a decoder in training: what each attends to on fixed sequences, what the loss is without it,
-/// and where the gradient moves the attention of one row.
+/// and in which direction the gradient moves the attention of one row.
 ///
 /// @code{.unparsed}
 /// forward and backward of the probe ─▶ weights P, dP = grad_context · valueᵀ, dS = P ∘ (dP − Σ P dP)
@@ -21,7 +21,7 @@
 
 namespace regard::inline v0 {
 
-/// The sequences of a probe as token ids, with what a record keeps of them.
+/// The sequences of a probe as token ids, and what a record keeps of them.
 struct ProbeSequences {
   TrainingProbe probe;                                  ///< Texts, targets and pattern of the first sequence.
   std::vector<std::vector<std::vector<Index>>> wanted;  ///< Wanted keys of each sequence and row; may be empty.
@@ -62,7 +62,7 @@ REGARD_EXPORT ProbeSequences text_probe(const TextData& text, std::uint64_t seed
 /// and one forward pass for each head.
 ///
 /// @tparam T         float or double.
-/// @param model      The model; its calls must have room for the sequences.
+/// @param model      The model; its max_sequences and max_length must be large enough for the sequences.
 /// @param sequences  The probe.
 /// @param step       Number of optimizer steps before the snapshot.
 /// @param runtime    Threads, scratch memory and cancellation.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The record of a watched run: its loss, and what every head attended to at a number of snapshots. From it, the
-/// moments at which heads formed.
+/// The record of a watched run: its loss, and what every head attended to at a number of snapshots. The moments at
+/// which heads formed are found from it.
 ///
 /// @verbatim
 ///     step     0  1  2  4  8 …  212      235 …     600        snapshot_steps()
@@ -31,12 +31,12 @@ struct CurvePoint {
   double gradient_norm;                       ///< Global L2 norm of the gradient, before clipping.
   double learning_rate;                       ///< Learning rate.
   std::optional<double> held_out_loss{};      ///< Loss of held-out examples, at steps at which it is measured.
-  std::optional<double> accuracy{};           ///< Share of targets of training examples that are predicted, likewise.
-  std::optional<double> held_out_accuracy{};  ///< The same of held-out examples.
+  std::optional<double> accuracy{};           ///< Share of training targets predicted correctly, at the same steps.
+  std::optional<double> held_out_accuracy{};  ///< The same for held-out examples.
   std::optional<double> tokens_per_second{};  ///< Speed.
 };
 
-/// What a head attends to, as means over rows. Rows with a single visible key are left out, except of `pattern`.
+/// What a head attends to, as means over rows. Rows with a single visible key are left out, except for `pattern`.
 struct HeadScores {
   double pattern = 0;   ///< Mean weight on the wanted keys, over the rows that have any; NaN if no row has.
   double previous = 0;  ///< Mean weight on the previous token.
@@ -154,7 +154,7 @@ struct HeadEvent {
   double uniform;       ///< The score of uniform weights.
   Index from_step;      ///< Step of the snapshot before, or of this one if it is the first.
   Index to_step;        ///< Step of the second snapshot after it, or of the last one.
-  double loss_fall;     ///< Share of the probe's loss that was lost from from_step to to_step; negative: it rose.
+  double loss_fall;     ///< Relative decrease of the probe's loss from from_step to to_step; negative: it rose.
   Index ablation_step;  ///< Step of the first later snapshot at which ablation agrees.
   double ablation;      ///< ProbedHead::ablation at that snapshot.
 };
@@ -163,14 +163,14 @@ struct HeadEvent {
 ///
 /// A head has formed if its score and the loss without it agree:
 ///
-/// - **Score:** at two snapshots that follow each other, its score exceeds a threshold: max(½, formed_score) for the
+/// - **Score:** at two consecutive snapshots, its score exceeds a threshold: max(½, formed_score) for the
 ///   pattern, ½ for the previous token.
 /// - **Ablation:** at the second of them, or at a later one while the score stays above the threshold, the probe's loss
 ///   without the head is higher by more than a tenth of what the loss has fallen since the first snapshot. By then, the
 ///   loss must have fallen by more than 5 %: before that, nothing has been learned to which a head could contribute.
 ///
-/// The event is at the first snapshot above the threshold. A head for the previous token is useful before it is sharp:
-/// its event is where its score began to exceed max(0.2, twice the uniform level), below which it did not fall again.
+/// The event is at the first snapshot above the threshold. A previous-token head is useful before its attention is
+/// sharp: its event is at the snapshot from which its score stays above max(0.2, twice the uniform score).
 ///
 /// If the pattern is the previous token, there are only events of kind `pattern`.
 ///

@@ -21,7 +21,7 @@ enum class OptimizerKind {
   muon    ///< Muon for the matrices of the layers, AdamW for the others.
 };
 
-/// Names of OptimizerKind in files, in its order.
+/// Names of the OptimizerKind enumerators in files, in their order.
 inline constexpr std::array<std::string_view, 2> kOptimizerNames{"adamw", "muon"};
 
 /// How the learning rate depends on the step, after the warm-up.
@@ -32,7 +32,7 @@ enum class ScheduleKind {
   warmup_stable_decay  ///< learning_rate, and a line to min_learning_rate over the last fifth of the steps.
 };
 
-/// Names of ScheduleKind in files, in its order.
+/// Names of the ScheduleKind enumerators in files, in their order.
 inline constexpr std::array<std::string_view, 4> kScheduleNames{"constant", "cosine", "linear", "warmup_stable_decay"};
 
 /// Arithmetic of a run.
@@ -42,35 +42,35 @@ enum class TrainingPrecision {
   bf16_products  ///< float, and linear layers multiply operands rounded to bfloat16.
 };
 
-/// Names of TrainingPrecision in files, in its order.
+/// Names of the TrainingPrecision enumerators in files, in their order.
 inline constexpr std::array<std::string_view, 3> kPrecisionNames{"float32", "float64", "bf16_products"};
 
 /// The settings of a run.
 struct TrainingSettings {
   DecoderConfig model;     ///< The description of the model.
   Index steps = 1000;      ///< Number of optimizer steps.
-  Index batch = 16;        ///< Sequences of a step.
-  Index micro_batch = 0;   ///< Sequences of a call of forward_backward(); 0: all. Gives identical bits.
-  Index length = 0;        ///< Tokens of a sequence, L; 0: max_positions of the model.
+  Index batch = 16;        ///< Sequences per step.
+  Index micro_batch = 0;   ///< Sequences per call of forward_backward(); 0: all. Does not change any bit.
+  Index length = 0;        ///< Tokens per sequence, L; 0: max_positions of the model.
   std::uint64_t seed = 0;  ///< Seed of the parameters, the batches and dropout.
   OptimizerKind optimizer = OptimizerKind::adamw;  ///< Optimizer.
   double learning_rate = 1e-3;                     ///< Largest learning rate of AdamW.
   double muon_learning_rate = 0.02;                ///< Largest learning rate of Muon.
   double min_learning_rate = 1e-4;                 ///< Learning rate of AdamW at the end; that of Muon in proportion.
-  Index warmup = 0;                                ///< Steps in which the learning rate rises linearly from 0.
+  Index warmup = 0;                                ///< Steps in which the learning rate rises linearly to its maximum.
   ScheduleKind schedule = ScheduleKind::cosine;    ///< Schedule after the warm-up.
   double beta1 = 0.9;                              ///< Decay of the first moment.
   double beta2 = 0.99;                             ///< Decay of the second moment.
-  double epsilon = 1e-8;                           ///< Added to the root of the second moment.
+  double epsilon = 1e-8;                           ///< Added to the square root of the second moment.
   double weight_decay = 0.1;                       ///< Decoupled decay of matrices and tables.
   double clip = 1;                                 ///< Largest global norm of the gradient; 0: no limit.
   double dropout = 0;                              ///< Dropout probability.
   TrainingPrecision precision = TrainingPrecision::float32;  ///< Arithmetic.
-  bool recompute = false;                                    ///< Recompute activations in backward. Identical bits.
+  bool recompute = false;                                    ///< Recompute activations in the backward pass.
   bool operator==(const TrainingSettings&) const = default;  ///< Whether all fields are equal.
 };
 
-/// Replaces zeros by the values that they stand for, and checks every field.
+/// Replaces zeros with the values that they stand for, and checks every field.
 ///
 /// @param settings  The settings.
 /// @return The settings with a completed() model and without zeros: micro_batch and length.

@@ -9,7 +9,7 @@
 ///                      wanted              2 3 4        for each of these rows: the token after the earlier copy
 /// @endverbatim
 ///
-/// An example is a function of its arguments. Nothing is drawn from a generator with a state, so any batch of a run can
+/// An example is a function of its arguments. Nothing is drawn from a stateful generator, so any batch of a run can
 /// be computed at any time. Sequence b of step s of a run with B sequences per step has the index s · B + b.
 ///
 /// Read next: src/train/tasks.cpp, patterns.h, docs/developer/adding-a-task.md.
@@ -57,7 +57,7 @@ struct TrainingTask {
   std::string_view name;                ///< Its name, such as "induction".
   std::string_view shows;               ///< What it shows, in one sentence.
   std::string_view pattern;             ///< The pattern in a few words, such as "the token after the earlier copy".
-  std::string_view expected;            ///< Expected time on two cores and score, such as "2 s, score .9".
+  std::string_view expected;            ///< Expected time on two cores and expected score, such as "2 s, score .9".
   double formed_score;                  ///< The score at which the pattern counts as formed.
   double held_out;                      ///< Share of all possible sequences that training never sees.
   TrainingSettings recipe;              ///< The measured recipe; the model's vocabulary, max_positions and length set.

@@ -9,8 +9,8 @@
 ///                    targets  t[s + 1] … t[s + L]
 /// @endverbatim
 ///
-/// Window `index` is a function of (seed, split, index), so there is no place in the data to store. Sequence b of step
-/// s of a run with B sequences per step has the index s · B + b.
+/// Window `index` is a function of (seed, split, index), so no position in the data needs to be stored. Sequence b of
+/// step s of a run with B sequences per step has the index s · B + b.
 ///
 /// Read next: src/train/text_data.cpp, vocabulary.h, regard/io/text_file.h.
 #pragma once
@@ -48,7 +48,7 @@ class REGARD_EXPORT TextData {
   ///
   /// @param text        The text, in UTF-8.
   /// @param vocabulary  The vocabulary.
-  /// @param length      L, tokens of a window, at least 1.
+  /// @param length      L, tokens per window, at least 1.
   /// @param source      Name of the text in error messages, usually the path of the file.
   /// @param stop        Stop token, polled during the work.
   /// @throws InvalidArgument  if length < 1.
@@ -71,7 +71,7 @@ class REGARD_EXPORT TextData {
   std::span<const std::uint32_t> tokens(TaskSplit split) const {
     return split == TaskSplit::train ? train_ : held_out_;
   }
-  /// Returns the number of windows of a part, which start at every token that L tokens follow.
+  /// Returns the number of windows of a part: one starts at every token that is followed by at least L tokens.
   ///
   /// @param split  The part.
   /// @return The number of tokens − L.
@@ -79,13 +79,13 @@ class REGARD_EXPORT TextData {
 
   /// Returns where a window starts.
   ///
-  /// With n = num_windows(), the windows with the indices e · n … (e + 1) · n − 1 start at each place exactly once, in
-  /// a pseudo-random order that differs for each e.
+  /// With n = num_windows(), the windows with the indices e · n … (e + 1) · n − 1 start at each position exactly once,
+  /// in a pseudo-random order that differs for each e.
   ///
   /// @param seed   Seed of the run.
   /// @param split  The part.
   /// @param index  Index of the window, at least 0.
-  /// @return The place in tokens(split).
+  /// @return The position in tokens(split).
   /// @throws InvalidArgument  if index < 0.
   Index window_start(std::uint64_t seed, TaskSplit split, Index index) const;
 

@@ -26,13 +26,12 @@ struct TrainedModel {
 
 /// Loads the model of a training run.
 ///
-/// @param path     Path of a run's folder, of which the newest checkpoint is loaded, or of a checkpoint.
+/// @param path     Path of a run's folder, whose newest checkpoint is loaded, or of a checkpoint.
 /// @param options  How to read the files, and limits.
 /// @param runtime  Threads, scratch memory and cancellation.
 /// @return The model.
 /// @throws DataError  as trained_model_folder(), load_decoder() and Vocabulary::read() do, and if the vocabulary does
-/// not
-///                    have as many tokens as the decoder.
+///                    not have as many tokens as the decoder.
 /// @throws Cancelled  if a stop is requested.
 ///
 /// @par Example

@@ -51,9 +51,9 @@ class REGARD_EXPORT TrainingDiverged : public DataError {
 struct Evaluation {
   double loss = 0;              ///< Mean of `−ln p(target)` over all counted targets.
   Index num_targets = 0;        ///< Number of counted targets.
-  Index correct_targets = 0;    ///< Those with the largest logit; of equal logits the first counts.
+  Index correct_targets = 0;    ///< Those that have the largest logit; if several are equal, the first one.
   Index num_sequences = 0;      ///< Number of examples.
-  Index correct_sequences = 0;  ///< Those of which every counted target is correct.
+  Index correct_sequences = 0;  ///< Those in which every counted target is correct.
 };
 
 /// A training run.
@@ -100,14 +100,14 @@ class REGARD_EXPORT Trainer {
 
   /// Performs one optimizer step.
   ///
-  /// @param runtime  Threads, scratch memory and cancellation. A stop is honoured before the parameters change; in a
-  ///                 chain before the step, on every rank if one of them is stopped.
+  /// @param runtime  Threads, scratch memory and cancellation. A stop takes effect before the parameters change; in a
+  ///                 chain, before the step, on every rank if one of them is stopped.
   /// @return Loss, norm and learning rate.
   /// @throws TrainingDiverged  if the loss or a gradient is not finite. The message names step, layer and operation.
   /// @throws Cancelled         if a stop is requested. The run is then as before the call.
   TrainingStep step(const Runtime& runtime = {});
 
-  /// Evaluates the model. The run does not change: examples come from a stream of their own.
+  /// Evaluates the model. The run does not change: examples come from a separate random stream.
   ///
   /// @param split    Which examples are drawn.
   /// @param count    Number of examples, at least 1: those with the indices first … first + count − 1.

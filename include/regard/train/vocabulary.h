@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The vocabulary of a model that is trained here: the tokens, how a text is split into them, and the file in which a
+/// The vocabulary of a model that Regard trains: the tokens, how a text is split into them, and the file in which a
 /// run keeps them.
 ///
 /// @verbatim
@@ -62,8 +62,9 @@ class REGARD_EXPORT Vocabulary {
   /// Learns byte pairs from a text.
   ///
   /// - Tokens 0 to 255 are the bytes. Token 256 + m joins the pair of merge m.
-  /// - The text is cut into words, which tokens never cross: a run of letters, of digits or of other characters, with
-  ///   the space before it; or a run of white space. Bytes from 0x80 count as letters. A word has at most 64 bytes.
+  /// - The text is split into words, whose boundaries no token crosses: a run of letters, of digits or of other
+  ///   characters, with the space before it; or a run of white space. Bytes from 0x80 count as letters. A word has at
+  ///   most 64 bytes.
   /// - Each merge joins the most frequent pair of adjacent tokens; of equally frequent ones the smallest, by the first
   ///   token, then by the second.
   ///
@@ -82,7 +83,7 @@ class REGARD_EXPORT Vocabulary {
                                      const std::stop_token& stop = {},
                                      std::optional<std::uint64_t> max_memory_bytes = std::nullopt);
 
-  /// Creates a vocabulary of given words.
+  /// Creates a vocabulary from given words.
   ///
   /// @param words  The tokens, at least one: different, not empty, in UTF-8, and without white space.
   /// @return The vocabulary. The id of a word is its index.
@@ -143,7 +144,7 @@ class REGARD_EXPORT Vocabulary {
   /// @throws Cancelled        if a stop is requested.
   void append_ids(std::string_view text, std::vector<std::uint32_t>& ids, const std::stop_token& stop = {}) const;
 
-  /// Joins tokens to a text. Words are separated by a space.
+  /// Joins tokens into a text. Words are separated by a space.
   ///
   /// @param ids  The ids.
   /// @return The text. For the ids of encode() it is the encoded text; for words, with single spaces.

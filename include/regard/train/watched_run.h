@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A training run whose heads are observed at a number of snapshots: what `regard train` and regard.train of the Python
-/// package run.
+/// A training run whose heads are observed at a number of snapshots, as used by `regard train` and by regard.train in
+/// Python.
 ///
 /// @verbatim
 ///     task or text, settings ─▶ TrainingSubject ─▶ WatchedRun ── step() … step(), finish() ─▶ TrainingRecord
@@ -34,7 +34,7 @@ struct TrainingSubject {
   REGARD_EXPORT ProbeSequences probe() const;
 };
 
-/// Returns the settings with which a text is trained unless they are replaced: four layers of width 128.
+/// Returns the default settings for training on a text: four layers of width 128.
 ///
 /// @return The settings. The vocabulary and max_positions are 0, because they depend on the text.
 REGARD_EXPORT TrainingSettings text_recipe();
@@ -101,7 +101,7 @@ class REGARD_EXPORT WatchedRun {
   const TrainingSubject& subject() const { return subject_; }
   /// Returns the run itself, for example to save it.
   Trainer& trainer() { return trainer_; }
-  /// As above, read-only.
+  /// Returns the run itself, read-only.
   const Trainer& trainer() const { return trainer_; }
   /// Returns the record so far.
   const TrainingRecord& record() const { return record_; }
