@@ -61,8 +61,8 @@ struct ContinuedGradients {
 /// Those of one attention_backward() call over all rows, if sums are continued in this order:
 /// - key_sums, value_sums: by query head of each key/value head and, within a query head, by row. Each call has one
 ///   query head per key/value head, or all rows. Calls start at multiples of kBackwardRows.
-/// - bias_sums: by batch entry, head and row, as far as these axes are summed. If rows are summed, calls start at
-///   multiples of kBackwardRows.
+/// - bias_sums: by batch entry, head and row, for those of these axes that are summed. If rows are summed, calls start
+///   at multiples of kBackwardRows.
 /// - sink_sums: by batch entry and row.
 ///
 /// @par Example

@@ -62,7 +62,7 @@ enum regard_dtype {
 /// @endcode
 ///
 /// If all fields are zero, the array is not given. It is an error if `data` is NULL and the shape is not empty.
-/// Strides are arbitrary, and elements may be misaligned, also in arrays of options.
+/// Strides are arbitrary, and elements may be misaligned, including those of arrays in options.
 ///
 /// In this header, `(B, H, L, D)` is a shape; f32, f64, bf16, f16, i32, i64, i8, u8 and bool are the enumerators of
 /// `regard_dtype`; and T is the type computed with: f64 if query is f64, else f32.
@@ -131,7 +131,7 @@ typedef struct regard_attention_options {
   /// @endverbatim
   regard_input key_lengths;
   /// i32 or i64 (n + 1), cumulative: n packed sequences of queries. B must be 1, and query is (1, H, total, D). A query
-  /// attends to the keys of its own sequence only. Here both starts are {0, 2, 4}:
+  /// attends only to keys of its own sequence. Here both starts are {0, 2, 4}:
   ///
   /// @verbatim
   ///  1 1 0 0
@@ -141,7 +141,7 @@ typedef struct regard_attention_options {
   /// @endverbatim
   regard_input query_starts;
   regard_input key_starts;  ///< i32 or i64 (n + 1), cumulative over the keys. Both starts or neither.
-  /// i32 or i64 (B, L): a query attends to the keys of its own segment, and to no key if its segment is negative. Here
+  /// i32 or i64 (B, L): a query attends only to keys of its own segment; in a negative segment, to none. Here
   /// query_segments and key_segments are {0, 0, 1, −1}:
   ///
   /// @verbatim

@@ -42,8 +42,8 @@ struct AttentionHtmlInspection {
 ///
 /// @tparam T          float or double, the type of the maps.
 /// @param inspection  Report of inspect_heads() for the same call.
-/// @param pooled_map  Means of weights, (B, H, Ga, Gb), as attention_columns() wrote them for the call whose key masses
-///                    `inspection` was made from.
+/// @param pooled_map  Means of weights, (B, H, Ga, Gb), as attention_columns() wrote them for the call from whose
+///                    key masses `inspection` was computed.
 /// @return The report and the maps, with joined strips where needed.
 template <class T>
 REGARD_EXPORT AttentionHtmlInspection

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Rounds the matrices of a checkpoint to 8 or 16 bits. The result is a safetensors file of its own.
+/// Rounds the matrices of a checkpoint to 8 or 16 bits. The result is a new safetensors file.
 ///
 /// @verbatim
 ///     matrix X (R, C)   int8      X.scale[r] = max |X[r, :]| / 127             F32, (R)

@@ -104,7 +104,7 @@ class REGARD_EXPORT DecoderTraining {
   /// Allocates parameters, gradients and activations, all zero.
   ///
   /// @param config   The description.
-  /// @param options  Extents of a call, and how to compute.
+  /// @param options  Largest extents of a call, and how to compute it.
   /// @throws InvalidArgument  as completed() does, and if an option is out of range.
   /// @throws std::bad_alloc   if memory cannot be allocated.
   explicit DecoderTraining(const DecoderConfig& config, const DecoderTrainingOptions& options = {});
