@@ -42,23 +42,23 @@ struct ArrayOption {
   const char* help;
 };
 constexpr const char* kArrays = "ARRAYS";
-constexpr const char* kSeen = "MASKS (a key is visible to a query if every mask given allows it)";
+constexpr const char* kSeen = "MASKS (a key is visible to a query only if all given masks allow it)";
 constexpr const char* kScores = "SCORES";
 constexpr ArrayOption kArrayOptions[] = {
     {"--query", &AttendText::query, InputKind::matrix, kArrays, "(B, H, L, D)"},
-    {"--key", &AttendText::key, InputKind::matrix, kArrays, "(B, Hkv, S, D); Hkv divides H"},
+    {"--key", &AttendText::key, InputKind::matrix, kArrays, "(B, Hkv, S, D); H is a multiple of Hkv"},
     {"--value", &AttendText::value, InputKind::matrix, kArrays, "(B, Hkv, S, Dv)"},
     {"--mask", &AttendText::mask, InputKind::boolean, kSeen, "bool, broadcast to (B, H, L, S); true = visible"},
     {"--key-lengths", &AttendText::key_lengths, InputKind::indices, kSeen,
      "(B) int32 or int64: the number of visible keys of\neach batch entry; later keys are masked"},
     {"--prefix", &AttendText::prefix, InputKind::indices, kSeen,
-     "(B) integers: with --causal, the first PREFIX keys\nare visible to every query"},
+     "(B) integers: with --causal, the number of leading\nkeys that are visible to every query"},
     {"--query-segments", &AttendText::query_segments, InputKind::segments, kSeen,
      "(B, L) integers: a query attends only to keys of its\nown segment; in a negative segment, to no key"},
     {"--key-segments", &AttendText::key_segments, InputKind::segments, kSeen,
      "(B, S) integers: the segment of each key"},
     {"--query-starts", &AttendText::query_starts, InputKind::indices, kSeen,
-     "packed sequences: n + 1 integers, the first row of\neach sequence in (H, total, D), then the total"},
+     "packed sequences: n + 1 integers, the row at which\neach sequence starts in (H, total, D), then the total"},
     {"--key-starts", &AttendText::key_starts, InputKind::indices, kSeen, "the same for keys"},
     {"--block-mask", &AttendText::block_mask, InputKind::boolean, kSeen,
      "bool (B|1, H|1, blocks of L, blocks of S);\ntrue = visible"},
@@ -67,7 +67,7 @@ constexpr ArrayOption kArrayOptions[] = {
     {"--alibi-slopes", &AttendText::alibi_slopes, InputKind::per_head, kScores,
      "(H): adds -slope * distance to the scores"},
     {"--sinks", &AttendText::sinks, InputKind::per_head, kScores,
-     "(H): an extra score in the softmax of each row,\nwithout a value; -inf = none"},
+     "(H): an extra logit in the softmax of each row that\ncontributes no value; -inf = none"},
 };
 
 constexpr const char* kQueryOffsetValues =
@@ -85,8 +85,7 @@ constexpr OutputOption kOutputOptions[] = {
     {"--row-sum", &AttendText::row_sum, "sum of exp(score - row_max), (B, H, L)"},
     {"--weights", &AttendText::weights, "the attention weights, (B, H, L, S), or only the\nrows that --rows selects"},
     {"--sink-weights", &AttendText::sink_weights, "the sinks' weights, (B, H, L)"},
-    {"--html", &AttendText::html,
-     "an HTML page that shows rows as sums and whole heads\n(one file, which needs no network)"},
+    {"--html", &AttendText::html, "an HTML page that shows rows as weighted sums, and\nwhole heads (self-contained)"},
 };
 
 std::string name_of(const char* option) {
@@ -286,7 +285,7 @@ CLI::App* add_attend_options(CLI::App& app, AttendText& text) {
     return command->add_option(name, text.*member, help)->type_name(type)->group(group);
   };
   add_arrays(kArrays);
-  const char* outputs = "OUTPUTS (either all are written, or none)";
+  const char* outputs = "OUTPUTS (all are written, or none)";
   for (const OutputOption& option : kOutputOptions) add(option.name, option.text, "FILE", outputs, option.help);
   add("--rows", &AttendText::rows, "A:B,C:D", outputs,
       "rows for --weights and --html: from A up to, but not\nincluding, B, counted from 0; one or more ranges");
@@ -295,14 +294,14 @@ CLI::App* add_attend_options(CLI::App& app, AttendText& text) {
       "required if L and S differ")
       ->expected(0, 1);
   add("--query-offset", &AttendText::query_offset, "top_left|bottom_right|N|FILE", kSeen,
-      "top_left: 0; bottom_right: keys - queries; a file:\none number per batch entry");
+      "top_left: 0; bottom_right: keys - queries; FILE: one\noffset per batch entry");
   add("--window", &AttendText::window, "LEFT,RIGHT", kSeen,
-      "keys from i + offset - LEFT to i + offset + RIGHT;\n- means no limit");
+      "only keys from i + offset - LEFT to i + offset +\nRIGHT are visible; - means no limit");
   add_arrays(kSeen);
   add("--block-size", &AttendText::block_size, "BQ,BK", kSeen, "queries and keys per block of --block-mask");
   add("--scale", &AttendText::scale, "sqrt|none|NUMBER", kScores,
       "factor applied to the scores; sqrt: 1/sqrt(D)\n(default); none: 1");
-  add("--soft-cap", &AttendText::soft_cap, "C", kScores, "C * tanh(score / C), C > 0");
+  add("--soft-cap", &AttendText::soft_cap, "C", kScores, "soft-cap the scaled scores: C * tanh(score / C),\nC > 0");
   add_arrays(kScores);
   const char* inspection = "INSPECTION (memory is linear in L and S)";
   command
@@ -315,22 +314,22 @@ CLI::App* add_attend_options(CLI::App& app, AttendText& text) {
   add("--map-size", &AttendText::map_size, "N|ROWS,COLUMNS", inspection,
       "cells of a pooled map (default: up to 512 x 512)");
   add("--map-scale", &AttendText::map_scale, "log|linear", inspection,
-      "colour scale of the pictures; log: four powers of\nten (default); linear: proportional");
+      "color scale of the pictures; log: four decades\n(default); linear: proportional");
   add("--top", &AttendText::top, "N", inspection,
       "number of heavy hitters (the keys with the most\nweight) to list per head, and per query in the\n"
-      "files (default: 5; in the text, those that fit on\none line)");
+      "files (default: 5; as text, as many as fit on one\nline)");
   add("--track-keys", &AttendText::track_keys, "KEY,KEY", inspection,
-      "keys whose share is always listed, counted from 0\n(default: 0)");
+      "keys whose share of the weight is always listed,\ncounted from 0 (default: 0)");
   add("--threads", &AttendText::threads, "N", "RUNNING", "number of threads; 0 (default): one per core");
   add("--max-memory", &AttendText::max_memory, "BYTES", "RUNNING",
-      "memory limit, such as 8G, used instead of the\navailable memory");
+      "memory limit, such as 8G (default: the available\nmemory)");
   command
       ->add_flag("--ranks", text.ranks,
-                 "share rows and keys among the processes that mpirun\nhas started; docs/guide/several-machines.md")
+                 "distribute rows and keys over the processes started\nby mpirun; see docs/guide/several-machines.md")
       ->group("RUNNING");
   add("--timeout", &AttendText::timeout, "SECONDS", "RUNNING",
       "with --ranks: how long to wait for an unresponsive\nprocess (default: 60)");
-  command->add_flag("--json", text.json, "print shapes, plan and time as JSON")->group("RUNNING");
+  command->add_flag("--json", text.json, "print shapes, plan and timing as JSON")->group("RUNNING");
   add_dependencies(*command);
   return command;
 }

@@ -57,8 +57,9 @@ void add_compare(CLI::App& app) {
   auto arguments = std::make_shared<CompareArguments>();
   CLI::App* command = app.add_subcommand("compare", "Compare a word's vectors across sentences, layer by layer");
   command
-      ->add_option("word", arguments->word,
-                   "a word that is in every sentence, or one name per\nsentence, separated by commas: bank,bank#1,@4")
+      ->add_option(
+          "word", arguments->word,
+          "a word that occurs in every sentence, or one name per\nsentence, separated by commas: bank,bank#1,@4")
       ->type_name("WORD");
   command->add_option("sentences", arguments->sentences, "two or more sentences, labelled A, B, …")
       ->type_name("\"TEXT\"");
@@ -68,15 +69,15 @@ void add_compare(CLI::App& app) {
   command
       ->add_option(
           "--hide", arguments->hide,
-          "mask this word in every layer of the sentences that\ncontain it, and show the numbers before and after;\n"
+          "mask this word in every layer of the sentences that\ncontain it, and show the results before and after;\n"
           "repeatable")
       ->type_name("WORD")
       ->allow_extra_args(false);
   add("--control", arguments->control, "WORD",
-      "use only this word as the control (default: every\nother word that two sentences share)");
+      "use only this word as the control (default: every\nother word that occurs in at least two sentences)");
   command->add_flag("--full", arguments->full, "show every pair, control and head");
   command->add_flag("--json", arguments->json, "print the data as JSON");
-  add("--html", arguments->html, "FILE", "also write an HTML page, one file that needs no\nnetwork");
+  add("--html", arguments->html, "FILE", "also write a self-contained HTML page");
   add_color_option(*command, arguments->color);
   add_model_options(*command, arguments->model);
   command->footer(

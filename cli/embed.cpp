@@ -181,7 +181,7 @@ void embed(const EmbedArguments& arguments) {
 
 void add_embed(CLI::App& app) {
   auto arguments = std::make_shared<EmbedArguments>();
-  CLI::App* command = app.add_subcommand("embed", "Compute a sentence vector for each line of a text");
+  CLI::App* command = app.add_subcommand("embed", "Compute an embedding (sentence vector) for each line of a text");
   const auto add = [&](const char* name, std::string& value, const char* type, const char* help) {
     command->add_option(name, value, help)->type_name(type);
   };
@@ -200,7 +200,7 @@ void add_embed(CLI::App& app) {
       "  regard embed --input sentences.txt --output vectors.npy\n"
       "  regard embed --input sentences.txt --output vectors.npy --shard 3/16\n"
       "\n"
-      "Row n of the output belongs to line n, even if that line is empty. The formula\n"
+      "Row n of the output corresponds to line n, even if that line is empty. The formula\n"
       "is in docs/guide/sentence-vectors.md.");
   command->callback([arguments] { embed(*arguments); });
 }

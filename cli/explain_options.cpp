@@ -132,27 +132,25 @@ void add_explain_options(CLI::App& command, ExplainText& text, const char* setti
       "query with the last key (bottom_right). off: no mask")
       ->expected(0, 1);
   add(settings, "--scale", text.scale, "sqrt|none|floor_half|NUMBER",
-      "factor applied to the scores; sqrt: 1/√D; none: 1;\nfloor_half: floor(score / 2) instead of a factor");
-  add(settings, "--layout", text.layout, "rows|columns", "whether a token is a row or a column");
+      "factor applied to the scores; sqrt: 1/√D; none: 1;\nfloor_half: use floor(score / 2)");
+  add(settings, "--layout", text.layout, "rows|columns", "whether tokens are rows or columns");
   add(settings, "--softmax", text.softmax, "shifted|unshifted|ratio",
       "shifted: subtract the largest score first, as the\nlibrary does; ratio: score / sum of scores");
-  add(settings, "--softmax-base", text.softmax_base, "e|NUMBER", "base of the powers, such as 3 (default: e)");
+  add(settings, "--softmax-base", text.softmax_base, "e|NUMBER", "base of the exponentials, such as 3 (default: e)");
   add(settings, "--heads", text.heads, "N", "split the projections, or Q, K and V, into N heads");
-  add(settings, "--dtype", text.dtype, "f64|f32", "element type of all computations");
+  add(settings, "--dtype", text.dtype, "f64|f32", "data type of all computations");
   add(settings, "--tokens", text.tokens, "WORDS", "the words, separated by commas: I,love,coding");
   add(settings, "--query", text.query, "WORD|@INDEX", "the query to show; WORD#1 is the second occurrence\nof WORD");
-  const char* view = "OUTPUT (all counts start at 0)";
+  const char* view = "OUTPUT (all indices start at 0)";
   add(view, "--step", text.step, "N|NAME", "show only this step");
   add(view, "--cell", text.cell, "ROW,COLUMN",
-      "show how this cell is computed, in each step shown:\n1,0 or love,I (with heads: HEAD,ROW,COLUMN)");
-  add(view, "--digits", text.digits, "N", "number of decimals, 0 to 17");
+      "in each step shown, show how this cell is computed:\n1,0 or love,I (with heads: HEAD,ROW,COLUMN)");
+  add(view, "--digits", text.digits, "N", "number of decimal places, 0 to 17");
   command.add_flag("--full", text.full, "show every number; large matrices are otherwise\nabbreviated")->group(view);
-  command.add_flag("--pause", text.pause, "one step at a time: space for the next, b for the\nprevious, q to quit")
-      ->group(view);
+  command.add_flag("--pause", text.pause, "pause after each step: space: next, b: back, q: quit")->group(view);
   command.add_flag("--json", text.json, "print the data as JSON")->group(view);
   excludes(command.get_option("--pause"), command.get_option("--json"), "--pause and --json cannot be combined");
-  add(view, "--html", text.html, "FILE",
-      "write an HTML page, one file that needs no network;\nfor matrices, it replaces the text");
+  add(view, "--html", text.html, "FILE", "write a self-contained HTML page; for matrices,\ninstead of the text");
   add_color_option(command, text.color);
   command.get_option("--color")->group(view);
 }

@@ -98,7 +98,8 @@ void add_sentence_options(CLI::App& command, SentenceTextArguments& arguments) {
   add("--sort", arguments.sort, "text|weight|contribution", "order of the words in the table (default: text)");
   command.add_flag("--no-special", arguments.no_special, "hide special tokens such as [CLS] in the table")
       ->group(group);
-  command.add_flag("--all-heads", arguments.all_heads, "list the most informative pair of every head")->group(group);
+  command.add_flag("--all-heads", arguments.all_heads, "list the most informative query-key pair of every\nhead")
+      ->group(group);
   command
       .add_option("--compare-with", arguments.compare_with,
                   "compare the word's vectors with those in another\nsentence (in full: regard compare); repeatable")

@@ -163,7 +163,7 @@ void run_generate(const GenerateArguments& arguments) {
 
 void add_generate(CLI::App& app) {
   auto arguments = std::make_shared<GenerateArguments>();
-  CLI::App* command = app.add_subcommand("generate", "Continue a text with a decoder that regard train has trained");
+  CLI::App* command = app.add_subcommand("generate", "Continue a text with a decoder trained by regard train");
   command
       ->add_option("run", arguments->run,
                    "the folder of a training run (its newest\ncheckpoint), or one checkpoint of it")
@@ -176,14 +176,13 @@ void add_generate(CLI::App& app) {
     command->add_option(name, value, help)->type_name(type);
   };
   add("--tokens", arguments->tokens, "N",
-      "largest number of tokens to generate (default: 256);\ngeneration also ends when the positions of the model\n"
-      "are used up");
+      "maximum number of tokens to generate (default: 256);\ngeneration also stops at the model's context length");
   add("--temperature", arguments->temperature, "X",
-      "divide the logits by X (default: 1); 0 takes the\nmost probable token each time");
-  add("--top-k", arguments->top_k, "K", "only the K most probable tokens (default: 0, all)");
+      "divide the logits by X (default: 1); 0: greedy,\nalways the most probable token");
+  add("--top-k", arguments->top_k, "K", "sample only from the K most probable tokens\n(default: 0, all)");
   add("--top-p", arguments->top_p, "P",
-      "only the most probable tokens whose probabilities\nsum to at least P (default: 1)");
-  add("--seed", arguments->seed, "N", "seed of the draws (default: 0)");
+      "sample only from the most probable tokens whose\nprobabilities sum to at least P (default: 1)");
+  add("--seed", arguments->seed, "N", "random seed (default: 0)");
   command->add_flag("--json", arguments->json, "print the tokens and the settings as JSON, at the\nend");
   command->add_flag("--mmap", arguments->map, "map the checkpoint instead of reading it");
   command->footer(
@@ -193,8 +192,8 @@ void add_generate(CLI::App& app) {
       "  regard train --task sort --run sort\n"
       "  regard generate sort \"^ 2 0 1 2 1 0 =\" --temperature 0\n"
       "\n"
-      "A token depends on the tokens before it, the options and the seed only, not on\n"
-      "the number of threads. The prompt is printed first.");
+      "Each token depends only on the tokens before it, the options and the seed, not\n"
+      "on the number of threads. The prompt is printed first.");
   command->callback([arguments] { run_generate(*arguments); });
 }
 

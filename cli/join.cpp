@@ -152,7 +152,7 @@ void join(const std::string& output) {
 
 void add_join(CLI::App& app) {
   auto output = std::make_shared<std::string>();
-  CLI::App* command = app.add_subcommand("join", "Join the shards of regard embed into its output");
+  CLI::App* command = app.add_subcommand("join", "Join the shards written by regard embed into one file");
   command->add_option("output", *output, "the --output that was given with every --shard")->type_name("FILE");
   command->footer(
       "EXAMPLES\n"
@@ -160,9 +160,9 @@ void add_join(CLI::App& app) {
       "  regard embed --input sentences.txt --output vectors.npy --shard 1/2\n"
       "  regard join vectors.npy\n"
       "\n"
-      "The file has the bytes of one run without --shard. It is written completely or\n"
-      "not at all: not if a shard is missing or damaged, or was made from another input\n"
-      "or with another model or option. The shards are kept.\n"
+      "The file is byte-identical to that of a run without --shard. Nothing is written\n"
+      "if a shard is missing or damaged, or was computed from a different input, model\n"
+      "or options. The shards are kept.\n"
       "docs/guide/many-documents.md shows how to run them on several machines.");
   command->callback([output] { join(*output); });
 }

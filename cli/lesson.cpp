@@ -117,8 +117,8 @@ void add_lesson(CLI::App& app) {
   command->add_option("NAME", options->name, "the lesson; without it, the lessons are listed")->type_name(names);
   command->add_flag("--list", options->list, "list the lessons and their aliases");
   command->add_flag("--export", options->write_input, "print the lesson as JSON for regard explain --input")
-      ->group("OUTPUT (all counts start at 0)");
-  add_explain_options(*command, options->text, "SETTINGS (changed results are shown next to the lesson's own)");
+      ->group("OUTPUT (all indices start at 0)");
+  add_explain_options(*command, options->text, "SETTINGS (results that change are shown next to the lesson's)");
   command->get_option("--heads")->group("");  // not shown: it is rejected
   command->footer(
       "EXAMPLES\n"
@@ -126,10 +126,10 @@ void add_lesson(CLI::App& app) {
       "  regard lesson three-words                      run one\n"
       "  regard lesson three-words --scale sqrt         the same with scaled scores\n"
       "  regard lesson roles --step weights --cell 1,0  how one weight is computed\n"
-      "  regard lesson by-hand --pause                  one step per key press\n"
+      "  regard lesson by-hand --pause                  one step per keypress\n"
       "  regard lesson from-seed --export | regard explain --input -\n"
       "\n"
-      "The exported JSON can be edited. regard explain then reports how many numbers\n"
+      "The exported JSON can be edited. regard explain then reports how many values\n"
       "still match the document.");
   command->callback([options, command] {
     if (options->list && !options->name.empty())

@@ -25,10 +25,11 @@ constexpr std::array<RoundedModel, 2> kRoundedModels{
 void add_model_options(CLI::App& command, ModelArguments& arguments) {
   const char* group = kModelGroup;
   command
-      .add_option("--model", arguments.folder,
-                  "the model of regard pull minilm (the default), or\nthe same with its matrices rounded to int8 or\n"
-                  "float16; or a folder with config.json,\ntokenizer.json and model.safetensors (./minilm if\n"
-                  "that is its name); for explain and heads also\nthe folder of a training run")
+      .add_option(
+          "--model", arguments.folder,
+          "the model downloaded by regard pull minilm (default),\nor that model with its matrices rounded to int8 or\n"
+          "float16; or a folder with config.json,\ntokenizer.json and model.safetensors (./minilm if\n"
+          "that is its name); explain and heads also accept\nthe folder of a training run")
       ->type_name("minilm|minilm-int8|minilm-f16|FOLDER")
       ->group(group);
   const auto add_flag = [&](const char* name, bool& value, const char* help) {
@@ -36,8 +37,8 @@ void add_model_options(CLI::App& command, ModelArguments& arguments) {
   };
   add_flag("--truncate", arguments.truncate, "truncate texts that are too long for the model");
   add_flag("--mmap", arguments.map,
-           "map the checkpoint instead of reading it: less\nmemory, but if another program changes the file\n"
-           "meanwhile, results change or SIGBUS ends regard");
+           "map the checkpoint instead of reading it: less\nmemory, but if another program modifies the file\n"
+           "meanwhile, results may change or regard may be\nkilled by SIGBUS");
   add_flag("--allow-nonfinite", arguments.allow_nonfinite, "accept a checkpoint that contains NaN or infinities");
 }
 

