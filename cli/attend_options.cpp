@@ -58,7 +58,7 @@ constexpr ArrayOption kArrayOptions[] = {
     {"--key-segments", &AttendText::key_segments, InputKind::segments, kSeen,
      "(B, S) integers: the segment of each key"},
     {"--query-starts", &AttendText::query_starts, InputKind::indices, kSeen,
-     "packed sequences: n + 1 integers, the row at which\neach sequence starts in (H, total, D), then the total"},
+     "packed sequences: n + 1 integers, the row at which\neach sequence starts in (H, total, D), then total"},
     {"--key-starts", &AttendText::key_starts, InputKind::indices, kSeen, "the same for keys"},
     {"--block-mask", &AttendText::block_mask, InputKind::boolean, kSeen,
      "bool (B|1, H|1, blocks of L, blocks of S);\ntrue = visible"},

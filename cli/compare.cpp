@@ -59,7 +59,7 @@ void add_compare(CLI::App& app) {
   command
       ->add_option(
           "word", arguments->word,
-          "a word that occurs in every sentence, or one name per\nsentence, separated by commas: bank,bank#1,@4")
+          "a word that occurs in every sentence, or one name\nper sentence, separated by commas: bank,bank#1,@4")
       ->type_name("WORD");
   command->add_option("sentences", arguments->sentences, "two or more sentences, labelled A, B, …")
       ->type_name("\"TEXT\"");

@@ -200,8 +200,8 @@ void add_embed(CLI::App& app) {
       "  regard embed --input sentences.txt --output vectors.npy\n"
       "  regard embed --input sentences.txt --output vectors.npy --shard 3/16\n"
       "\n"
-      "Row n of the output corresponds to line n, even if that line is empty. The formula\n"
-      "is in docs/guide/sentence-vectors.md.");
+      "Row n of the output corresponds to line n, even if that line is empty. The\n"
+      "formula is in docs/guide/sentence-vectors.md.");
   command->callback([arguments] { embed(*arguments); });
 }
 

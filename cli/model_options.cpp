@@ -27,8 +27,8 @@ void add_model_options(CLI::App& command, ModelArguments& arguments) {
   command
       .add_option(
           "--model", arguments.folder,
-          "the model downloaded by regard pull minilm (default),\nor that model with its matrices rounded to int8 or\n"
-          "float16; or a folder with config.json,\ntokenizer.json and model.safetensors (./minilm if\n"
+          "the model downloaded by regard pull minilm\n(default), or that model with its matrices rounded\n"
+          "to int8 or float16; or a folder with config.json,\ntokenizer.json and model.safetensors (./minilm if\n"
           "that is its name); explain and heads also accept\nthe folder of a training run")
       ->type_name("minilm|minilm-int8|minilm-f16|FOLDER")
       ->group(group);

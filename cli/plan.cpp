@@ -295,7 +295,7 @@ void add_plan(CLI::App& app) {
       "bandwidth of each machine's network link: 10Gb,\n100Gb, 1.25GB/s (b: bits, B: bytes)");
   add("--latency", text->latency, "TIME", machines, "latency per message: 50us (default), 2ms, 0.001s");
   add("--flops", text->flops, "RATE", machines,
-      "attention throughput of each machine, in FLOP/s, such\nas 800G or 5T (default: measured here)");
+      "attention throughput of each machine, in FLOP/s,\nsuch as 800G or 5T (default: measured here)");
   add("--read-rate", text->read_rate, "RATE", machines,
       "memory bandwidth of each machine, such as 50GB/s\n(default: measured here)");
   add("--shares", text->shares, "even|work", machines,

@@ -202,12 +202,12 @@ void add_train(CLI::App& app) {
   };
   const auto flag = [&](const char* name, bool& value, const char* help) { command->add_flag(name, value, help); };
   flag("--list", arguments->list, "list the tasks: what each shows, its size, expected\ntime and pattern");
-  add("--task", arguments->task, "NAME", "train on a built-in task, with settings known to work");
+  add("--task", arguments->task, "NAME", "train on a built-in task, with settings known to\nwork");
   add("--text", arguments->text, "FILE", "train on a text in UTF-8; -: standard input");
   add("--vocabulary", arguments->vocabulary, "characters|N",
       "tokens of a text: characters (default), or at most N\nbyte pairs and bytes, learned from it");
   flag("--shuffled", arguments->shuffled,
-       "replace the solutions of the task with random tokens:\nnothing can be learned");
+       "replace the solutions of the task with random\ntokens: nothing can be learned");
   add("--run", arguments->run, "FOLDER", "keep checkpoints and the model in this folder");
   flag("--resume", arguments->resume, "continue the run in --run, bit-identical to an\nuninterrupted one");
   add("--checkpoint-every", arguments->checkpoint_every, "N",
