@@ -81,7 +81,7 @@ std::optional<Comparison> comparison_of(const SentenceTextArguments& arguments, 
 }  // namespace
 
 void add_sentence_options(CLI::App& command, SentenceTextArguments& arguments) {
-  const char* group = "A SENTENCE IN A MODEL (--query selects the query word)";
+  const char* group = "SENTENCE (--query selects the query word)";
   const auto add = [&](const char* name, std::string& value, const char* type, const char* help) {
     command.add_option(name, value, help)->type_name(type)->group(group);
   };
@@ -96,7 +96,7 @@ void add_sentence_options(CLI::App& command, SentenceTextArguments& arguments) {
       ->group(group);
   add("--top", arguments.top, "K", "number of words in the table");
   add("--sort", arguments.sort, "text|weight|contribution", "order of the words in the table (default: text)");
-  command.add_flag("--no-special", arguments.no_special, "hide special tokens such as [CLS] in the table")
+  command.add_flag("--no-special", arguments.no_special, "combine special tokens such as [CLS] into one row")
       ->group(group);
   command.add_flag("--all-heads", arguments.all_heads, "list the most informative query-key pair of every\nhead")
       ->group(group);

@@ -82,7 +82,7 @@ void add_info(CLI::App& app) {
     bool peaks = false, json = false;
   };
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("info", "Show version, instruction sets, threads, caches and peaks");
+  CLI::App* command = app.add_subcommand("info", "Show version, instruction sets, threads, memory and caches");
   command->add_flag("--peaks", options->peaks, "measure peak FLOP/s and memory bandwidth (takes\nabout two seconds)");
   command->add_flag("--json", options->json, "print the same data as JSON");
   command->footer(

@@ -290,9 +290,9 @@ void add_plan(CLI::App& app) {
     command->add_option(name, value, help)->type_name(type)->group(group);
   };
   const char* machines = "MACHINES";
-  add("--ranks", text->ranks, "N", machines, "number of machines");
+  add("--ranks", text->ranks, "N", machines, "number of machines (required)");
   add("--link", text->link, "RATE", machines,
-      "bandwidth of each machine's network link: 10Gb,\n100Gb, 1.25GB/s (b: bits, B: bytes)");
+      "bandwidth of each machine's network link (required):\n10Gb, 100Gb, 1.25GB/s (b: bits, B: bytes)");
   add("--latency", text->latency, "TIME", machines, "latency per message: 50us (default), 2ms, 0.001s");
   add("--flops", text->flops, "RATE", machines,
       "attention throughput of each machine, in FLOP/s,\nsuch as 800G or 5T (default: measured here)");
@@ -301,17 +301,17 @@ void add_plan(CLI::App& app) {
   add("--shares", text->shares, "even|work", machines,
       "how rows are divided: even: equal counts (default);\nwork: equal work");
   const char* call = "CALL (attention of one layer)";
-  add("--length", text->length, "S", call, "number of keys");
+  add("--length", text->length, "S", call, "number of keys (required)");
   add("--queries", text->queries, "L", call, "number of queries, the last L positions of the\nsequence (default: S)");
-  add("--batch", text->batch, "B", call, "(default: 1)");
-  add("--heads", text->heads, "H", call, "(default: 32)");
-  add("--kv-heads", text->kv_heads, "HKV", call, "H is a multiple of HKV (default: H)");
-  add("--head-size", text->head_size, "D", call, "(default: 128)");
-  add("--value-head-size", text->value_head_size, "DV", call, "(default: D)");
+  add("--batch", text->batch, "B", call, "batch size (default: 1)");
+  add("--heads", text->heads, "H", call, "number of query heads (default: 32)");
+  add("--kv-heads", text->kv_heads, "HKV", call, "number of key/value heads, which must divide H\n(default: H)");
+  add("--head-size", text->head_size, "D", call, "head size of queries and keys (default: 128)");
+  add("--value-head-size", text->value_head_size, "DV", call, "head size of values (default: D)");
   add("--dtype", text->dtype, "f32|f64|bf16|f16", call, "type of the elements (default: f32)");
   command->add_flag("--causal", text->causal, "causal mask: no query attends to later keys")->group(call);
   add("--window", text->window, "LEFT,RIGHT", call,
-      "keys from LEFT before to RIGHT after the position of\na query; - means no limit");
+      "a query attends only to keys from LEFT positions\nbefore its own to RIGHT positions after it; -: no\nlimit");
   command->add_flag("--json", text->json, "print the same data as JSON");
   command->footer(
       "EXAMPLES\n"

@@ -53,8 +53,8 @@ struct MultiHeadParameters {
 
 /// Views that multi_head_attention_forward() writes. Only output is required.
 ///
-/// The others receive the intermediate results, with the bits that are used for output. An output must not overlap an
-/// input or another output.
+/// The others receive the intermediate results, bit-identical to those from which output is computed. An output
+/// must not overlap an input or another output.
 ///
 /// @tparam T  float or double.
 template <class T>

@@ -8,7 +8,7 @@
 ///   attention_forward(query, key, value, outputs, options, runtime);
 /// });
 /// p.workspace_bytes;            // the peak size of Runtime::workspace, exactly
-/// p.operators[0].way;           // "8 key heads, packed 8 at a time; …"
+/// p.operators[0].way;           // "8 key heads, each packed and processed by one thread: …"
 /// @endcode
 ///
 /// The operators themselves produce the plan. They check their arguments, choose a code path and allocate scratch
@@ -49,7 +49,8 @@ struct Plan {
 
 /// Plans a call: runs `call` with operators that check their arguments and compute nothing.
 ///
-/// @param call     Makes the call with the Runtime that it is given. It must call the operators on its own thread.
+/// @param call     Makes the call with the Runtime that it is given. It must call the operators on the thread
+///                 on which it is called.
 /// @param runtime  The Runtime of the real call. Its executor and workspace are not used.
 /// @return The plan. Nothing else is written: operators that are given the Runtime of the plan write no outputs and
 ///         report no progress.

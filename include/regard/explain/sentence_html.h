@@ -8,8 +8,8 @@
 ///     Comparison       ── render_compare_html()  ──▶ one HTML file, which makes no network requests
 /// @endverbatim
 ///
-/// The page rebuilds the rows from query, key and value. With all-MiniLM-L6-v2, 64 tokens take about 3 MB and 512
-/// tokens about 20 MB.
+/// The page's script recomputes rows of weights from query, key and value. With all-MiniLM-L6-v2, 64 tokens take about
+/// 3 MB and 512 tokens about 20 MB.
 ///
 /// Read next: docs/reference/page.md, src/explain/sentence/sentence_html.cpp.
 #pragma once
@@ -27,7 +27,7 @@ namespace regard::inline v0 {
 /// Options of render_sentence_html().
 struct SentenceHtmlOptions {
   std::string command{};  ///< The command line, as it was typed.
-  /// A comparison of the same word in other sentences, shown between the word's path and the head; null: none.
+  /// A comparison of the same word in other sentences, shown below "What it becomes"; nullptr: none.
   const Comparison* comparison = nullptr;
 };
 /// Renders the page of a sentence.
@@ -54,7 +54,8 @@ struct SentencePageOptions {
   bool gram = true;
   /// Whether to write the sums behind the elements of q, k and v, for the head and the words of the analysis.
   bool sums = true;
-  /// Receives the bytes of the arrays; instead of base64, the data then has "@" and the index of an array in this list.
+  /// Receives the bytes of the arrays. The data then contain, instead of base64, "@" and the index of the array in this
+  /// list.
   std::vector<std::vector<std::byte>>* arrays = nullptr;
 };
 /// Renders the data of a page as its script reads them; docs/reference/page.md describes them.
@@ -69,8 +70,8 @@ REGARD_EXPORT std::vector<NamedText> sentence_page_data(const SentenceModel& mod
                                                         const SentencePageOptions& options = {},
                                                         const Runtime& runtime = {});
 
-/// Renders the page of one word in several sentences: its cosines from layer to layer with floor and control, and the
-/// heads.
+/// Renders the page of one word in several sentences: its cosines from layer to layer, with floor and control, and the
+/// share of each head in the difference.
 ///
 /// @param comparison  The comparison.
 /// @param command     The command line, as it was typed.

@@ -4,7 +4,7 @@
 /// page for browsing the snapshots.
 ///
 /// @verbatim
-///     TrainingRecord ── training_text() ──▶ loss curve, best head of each snapshot, events: 30 lines
+///     TrainingRecord ── training_text() ──▶ loss curve, best heads, events: at most 30 lines
 ///                    ── training_svg()  ──▶ loss and scores as SVG
 ///                    ── training_html() ──▶ one HTML file, which makes no network requests
 /// @endverbatim
@@ -22,7 +22,8 @@ namespace regard::inline v0 {
 
 /// States in sentences what was learned: which head formed when, what preceded it, and how far the loss fell.
 ///
-/// A head is named only if it is among find_events(). Text from the record is not escaped.
+/// A head is said to have formed only if find_events() returns an event for it. If there is none, the head with the
+/// highest score is named. Text from the record is not escaped.
 ///
 /// @param record  The record.
 /// @return The sentences; the first one can serve as a title.
@@ -45,7 +46,8 @@ inline constexpr int kMaxTrainingTextLines = 30;
 /// @throws InvalidArgument  as check_record() does.
 REGARD_EXPORT std::string training_text(const TrainingRecord& record, const TrainingTextOptions& options = {});
 
-/// Draws a record as SVG: the loss, and below it the score of each head, over the logarithm of the step.
+/// Draws a record as SVG: the loss, and below it the score of each head, against the step on a
+/// logarithmic axis.
 ///
 /// @param record  The record.
 /// @return The text of the file.
@@ -57,9 +59,9 @@ inline constexpr std::size_t kMaxTrainingHtmlBytes = 4'000'000;
 
 /// Renders a record as an HTML page.
 ///
-/// The page holds all scores and losses, and the weights of the snapshots as bytes. If the weights of all snapshots
-/// exceed kMaxTrainingHtmlBytes, the page has those of fewer snapshots, among them the first, the last and those of
-/// events, and states which. If not even two fit, it has none. Its curves have at most 600 points.
+/// The page holds all scores and losses, and the weights (as bytes) and gradients of the snapshots. If it would exceed
+/// kMaxTrainingHtmlBytes, it keeps the weights and gradients of fewer snapshots, among them the first, the last and
+/// those of events, and states which. If not even two fit, it keeps none. Its curves have at most 600 points.
 ///
 /// @param record  The record.
 /// @return The HTML text.

@@ -30,7 +30,7 @@ struct TrainingSubject {
 
   /// Draws the sequences on which heads are observed: 16 of a task, or the first 48 tokens of a window of a text.
   ///
-  /// @return The probe. It has at most as many sequences as the model computes at once.
+  /// @return The probe. That of a task has at most TrainingSettings::micro_batch sequences.
   REGARD_EXPORT ProbeSequences probe() const;
 };
 
@@ -43,7 +43,7 @@ REGARD_EXPORT TrainingSettings text_recipe();
 ///
 /// @param task      The task.
 /// @param settings  The settings, for example TrainingTask::recipe.
-/// @param labels    What the targets are.
+/// @param labels    Whether the targets are correct or shuffled.
 /// @return The subject.
 /// @throws InvalidArgument  as completed() does.
 REGARD_EXPORT TrainingSubject task_subject(const TrainingTask& task, const TrainingSettings& settings,
@@ -55,9 +55,9 @@ REGARD_EXPORT TrainingSubject task_subject(const TrainingTask& task, const Train
 /// @param vocabulary  Its vocabulary.
 /// @param settings    The settings, for example text_recipe(). The vocabulary of the model is set to that of the text,
 ///                    and max_positions, if it is 0, to the length.
-/// @param source      Name of the text in error messages, usually the path of the file. The part after its last slash
-///                    is shown.
-/// @param stop        Stop token, polled while the text is split.
+/// @param source      Name of the text in error messages, usually the path of the file. The record keeps only the
+///                    part after its last slash.
+/// @param stop        Stop token, polled while the text is tokenized.
 /// @return The subject.
 /// @throws InvalidArgument  as completed() does, and if the length is below 1.
 /// @throws DataError        as TextData does.
@@ -110,18 +110,19 @@ class REGARD_EXPORT WatchedRun {
   /// Returns whether all steps of the settings are done.
   bool done() const { return trainer_.done(); }
 
-  /// Continues the run of a checkpoint, as Trainer::resume() does. The curve is that of the checkpoint; snapshots begin
-  /// with the next step.
+  /// Continues the run of a checkpoint, as Trainer::resume() does. The curve is that of the checkpoint; the next
+  /// snapshot is the next one that is due.
   ///
   /// @param path  Path of the run's folder, or of a checkpoint.
   /// @param stop  Stop token, polled while files are read.
   /// @return The checkpoint.
+  /// @throws InvalidArgument  as Trainer::resume() does.
   /// @throws DataError  as Trainer::resume() does.
   /// @throws Cancelled  if a stop is requested.
   LoadedCheckpoint resume(const std::string& path, const std::stop_token& stop = {});
 
-  /// Performs a step. Before those at which a snapshot is due, all heads are observed, and after these steps, the model
-  /// is evaluated on 32 held-out examples.
+  /// Performs a step. If a snapshot is due, all heads are observed before the step, and after it the model is evaluated
+  /// on training and held-out examples: 32 of each, or more if they are shorter than 32 tokens.
   ///
   /// @param runtime  Threads, scratch memory and cancellation.
   /// @return The point of the curve.
