@@ -147,7 +147,7 @@ void add_explain_options(CLI::App& command, ExplainText& text, const char* setti
       "in each step shown, show how this cell is computed:\n1,0 or love,I (with heads: HEAD,ROW,COLUMN)");
   add(view, "--digits", text.digits, "N", "number of decimal places, 0 to 17");
   command.add_flag("--full", text.full, "show every number; large matrices are otherwise\nabbreviated")->group(view);
-  command.add_flag("--pause", text.pause, "pause after each step (space: next, b: back, q: quit)")->group(view);
+  command.add_flag("--pause", text.pause, "pause after each step (space: next, b: back,\nq: quit)")->group(view);
   command.add_flag("--json", text.json, "print the data as JSON")->group(view);
   excludes(command.get_option("--pause"), command.get_option("--json"), "--pause and --json cannot be combined");
   add(view, "--html", text.html, "FILE", "write a self-contained HTML page; for matrices,\ninstead of the text");
