@@ -90,7 +90,7 @@ else:
 
         __slots__ = ()
 
-        def __init__(self, entries=(), /, **more):  # inspect.signature knows none of dict
+        def __init__(self, entries=(), /, **more):  # dict itself has no signature
             super().__init__(entries, **more)
 
         def __getattr__(self, name):

@@ -119,7 +119,7 @@ def test_every_setting_of_the_program_is_a_keyword():
                   "2 steps of warm-up", "weight decay 0.2", "at most 2", "dropout 0.1", f"seed {2**63}, float64"):
         assert value in stated, value
     program = subprocess.run([os.environ["REGARD_PROGRAM"], "train", "--help"], capture_output=True, text=True, check=True).stdout
-    names = {name.replace("-", "_") for name in re.findall(r"^ +--([a-z0-9-]+)", program.split("Settings (default")[1].split("EXAMPLES")[0], re.MULTILINE)}
+    names = {name.replace("-", "_") for name in re.findall(r"^ +--([a-z0-9-]+)", program.split("SETTINGS (default")[1].split("EXAMPLES")[0], re.MULTILINE)}
     assert len(names) > 25 and names <= set(regard.train.__kwdefaults__), names
 
 
