@@ -192,8 +192,7 @@ void add_dependencies(CLI::App& command) {
     needs(command.get_option(name), command.get_option("--inspect"), name + " needs --inspect");
   needs(command.get_option("--sink-weights"), command.get_option("--sinks"), "--sink-weights needs --sinks");
   needs(command.get_option("--timeout"), command.get_option("--ranks"), "--timeout needs --ranks");
-  for (const std::string name : {"--inspect", "--html", "--rows"})
-    excludes(command.get_option("--ranks"), command.get_option(name), "--ranks and " + name + " cannot be combined");
+  for (const std::string name : {"--inspect", "--html", "--rows"}) excludes(command, "--ranks", name);
 }
 
 }  // namespace
@@ -314,7 +313,7 @@ CLI::App* add_attend_options(CLI::App& app, AttendText& text) {
   add("--map-size", &AttendText::map_size, "N|ROWS,COLUMNS", inspection,
       "cells of a pooled map (default: up to 512 x 512)");
   add("--map-scale", &AttendText::map_scale, "log|linear", inspection,
-      "color scale of the pictures; log: four decades\n(default); linear: proportional");
+      "colour scale of the pictures; log: four decades\n(default); linear: proportional");
   add("--top", &AttendText::top, "N", inspection,
       "number of heavy hitters (the keys with the most\nweight) to list per head, and per query in the\n"
       "files (default: 5; as text, as many as fit on one\nline)");

@@ -149,7 +149,7 @@ void add_explain_options(CLI::App& command, ExplainText& text, const char* setti
   command.add_flag("--full", text.full, "show every number; large matrices are otherwise\nabbreviated")->group(view);
   command.add_flag("--pause", text.pause, "pause after each step (space: next, b: back,\nq: quit)")->group(view);
   command.add_flag("--json", text.json, "print the data as JSON")->group(view);
-  excludes(command.get_option("--pause"), command.get_option("--json"), "--pause and --json cannot be combined");
+  excludes(command, "--pause", "--json");
   add(view, "--html", text.html, "FILE", "write a self-contained HTML page; for matrices,\ninstead of the text");
   add_color_option(command, text.color);
   command.get_option("--color")->group(view);

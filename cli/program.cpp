@@ -195,6 +195,10 @@ void excludes(CLI::Option* option, CLI::Option* other, std::string message) {
   dependency_messages()[CLI::ExcludesError(other->get_name(), option->get_name()).what()] = std::move(message);
 }
 
+void excludes(CLI::App& command, const std::string& option, const std::string& other) {
+  excludes(command.get_option(option), command.get_option(other), option + " and " + other + " cannot be combined");
+}
+
 std::string dependency_message(const CLI::ParseError& error) {
   const auto found = dependency_messages().find(error.what());
   return found == dependency_messages().end() ? "" : found->second;

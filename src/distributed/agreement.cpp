@@ -22,6 +22,10 @@ void write_text(std::string_view text, std::string& to) {
   to += text;
 }
 
+[[noreturn]] void reject_version(Index rank) {
+  throw RankError(rank, "rank " + std::to_string(rank) + " uses another version of this library");
+}
+
 class Reader {
  public:
   Reader(const std::string& bytes, Index rank) : bytes_(bytes), rank_(rank) {}
@@ -36,18 +40,15 @@ class Reader {
   }
   std::int64_t count(std::size_t bytes_each) {
     const std::int64_t count = number();
-    if (count < 0 || static_cast<std::size_t>(count) > (bytes_.size() - at_) / bytes_each) fail();
+    if (count < 0 || static_cast<std::size_t>(count) > (bytes_.size() - at_) / bytes_each) reject_version(rank_);
     return count;
   }
 
  private:
   const char* take(std::size_t size) {
-    if (size > bytes_.size() - at_) fail();
+    if (size > bytes_.size() - at_) reject_version(rank_);
     at_ += size;
     return bytes_.data() + (at_ - size);
-  }
-  [[noreturn]] void fail() const {
-    throw RankError(rank_, "rank " + std::to_string(rank_) + " uses another version of this library");
   }
   const std::string& bytes_;
   std::size_t at_ = 0;
@@ -111,8 +112,7 @@ void Agreement::exchange(Ranks& ranks, const std::stop_token& stop) {
   constexpr std::int64_t kMaxSize = std::int64_t{1} << 24;
   for (std::size_t r = 0; r < num_ranks; ++r) {
     const std::int64_t size = Reader(all_sizes[r], static_cast<Index>(r)).number();
-    if (size < 0 || size > kMaxSize)
-      throw RankError(static_cast<Index>(r), "rank " + std::to_string(r) + " uses another version of this library");
+    if (size < 0 || size > kMaxSize) reject_version(static_cast<Index>(r));
     sizes[r] = static_cast<std::size_t>(size);
   }
   const std::vector<std::string> all = all_messages(own, sizes, ranks, stop);
@@ -135,7 +135,7 @@ void Agreement::exchange(Ranks& ranks, const std::stop_token& stop) {
     for (std::size_t r = 1; r < num_ranks; ++r) {
       const auto& [name, expected] = first.fields[i];
       if (i >= arguments[r].fields.size() || arguments[r].fields[i].first != name)
-        throw RankError(static_cast<Index>(r), rank_text(r) + " uses another version of this library");
+        reject_version(static_cast<Index>(r));
       if (arguments[r].fields[i].second != expected)
         throw InvalidArgument(function_ + ": " + rank_text(r) + ": " + name + " is " + arguments[r].fields[i].second +
                               "; expected " + expected + ", as on rank 0");
