@@ -192,7 +192,7 @@ void add_embed(CLI::App& app) {
       "default: the extension of the output file, or csv on\nstandard output");
   add("--shard", arguments->shard, "I/N",
       "compute only shard I of N, 0 to N-1, of the lines of\nFILE, and write it next to the output file; regard\n"
-      "join then writes that file. A complete shard is not\ncomputed again");
+      "join then writes that file. Complete shards are not\nrecomputed");
   add_model_options(*command, arguments->model);
   command->footer(
       "EXAMPLES\n"

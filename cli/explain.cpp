@@ -92,7 +92,7 @@ void add_explain(CLI::App& app) {
       ->group("MATRICES (--input or --matrix)");
   command
       ->add_option("--max-memory", options->max_memory,
-                   "memory limit for --input, such as 8G, used instead\nof the available memory")
+                   "memory limit for --input, such as 8G (default: the\navailable memory)")
       ->type_name("BYTES")
       ->group("MATRICES (--input or --matrix)");
   command

@@ -90,7 +90,7 @@ void add_sentence_options(CLI::App& command, SentenceTextArguments& arguments) {
   add("--head", arguments.head, "N", "show this head, counted from 0 (with --layer)");
   command
       .add_option("--hide", arguments.hide,
-                  "mask this word in every layer, and show the numbers\nbefore and after; repeatable")
+                  "mask this word in every layer, and show the results\nbefore and after; repeatable")
       ->type_name("WORD")
       ->allow_extra_args(false)
       ->group(group);
