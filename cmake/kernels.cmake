@@ -7,13 +7,13 @@ set(REGARD_KERNEL_OBJECTS)
 set(REGARD_KERNEL_SOURCES
   activation_rows.cpp adamw.cpp attention_pack.cpp attention_pack_pairs.cpp attention_tile.cpp attention_finish.cpp
   attention_weights.cpp attention_backward.cpp cross_entropy_row.cpp dropout.cpp elementwise.cpp
-  layer_table.cpp linear_tile.cpp norm_backward.cpp norm_forward.cpp peak.cpp rotary_rows.cpp table.cpp)
+  layer_table.cpp linear_amx.cpp linear_tile.cpp norm_backward.cpp norm_forward.cpp peak.cpp rotary_rows.cpp table.cpp)
 list(TRANSFORM REGARD_KERNEL_SOURCES PREPEND ${PROJECT_SOURCE_DIR}/src/kernels/)
 
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
   set(regard_known_sets neon)
 else()
-  set(regard_known_sets generic avx2 avx512 avx512_bf16)
+  set(regard_known_sets generic avx2 avx512 avx512_bf16 amx_bf16)
 endif()
 set(REGARD_INSTRUCTION_SETS "${regard_known_sets}" CACHE STRING "Instruction sets that kernels are compiled for")
 set(REGARD_KERNEL_OPTIONS "" CACHE STRING "Additional compiler options for the kernels")
@@ -54,11 +54,16 @@ regard_kernels(generic -march=x86-64 -mtune=generic)
 regard_kernels(avx2 -march=x86-64-v3)
 regard_kernels(avx512 -march=x86-64-v4 -mprefer-vector-width=512)
 
-# avx512 with the bf16 dot-product instruction; its other kernels are those of avx512.
-if(avx512_bf16 IN_LIST REGARD_INSTRUCTION_SETS AND NOT avx512 IN_LIST REGARD_INSTRUCTION_SETS)
-  message(FATAL_ERROR "REGARD_INSTRUCTION_SETS lacks 'avx512', whose kernels avx512_bf16 uses")
-endif()
+# avx512 with the bf16 dot-product instruction, or with the tile registers of AMX; all other kernels are those of avx512.
+foreach(isa IN ITEMS avx512_bf16 amx_bf16)
+  if(isa IN_LIST REGARD_INSTRUCTION_SETS AND NOT avx512 IN_LIST REGARD_INSTRUCTION_SETS)
+    message(FATAL_ERROR "REGARD_INSTRUCTION_SETS lacks 'avx512', whose kernels ${isa} uses")
+  endif()
+endforeach()
 set(REGARD_KERNEL_SOURCES
   attention_pack_pairs.cpp attention_tile.cpp attention_backward.cpp linear_tile.cpp peak_bf16.cpp table.cpp)
 list(TRANSFORM REGARD_KERNEL_SOURCES PREPEND ${PROJECT_SOURCE_DIR}/src/kernels/)
 regard_kernels(avx512_bf16 -march=x86-64-v4 -mprefer-vector-width=512 -mavx512bf16 -DREGARD_ISA_avx512)
+set(REGARD_KERNEL_SOURCES linear_amx.cpp peak_amx.cpp table.cpp)
+list(TRANSFORM REGARD_KERNEL_SOURCES PREPEND ${PROJECT_SOURCE_DIR}/src/kernels/)
+regard_kernels(amx_bf16 -march=x86-64-v4 -mprefer-vector-width=512 -mamx-tile -mamx-bf16 -DREGARD_ISA_avx512)

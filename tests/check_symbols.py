@@ -3,7 +3,7 @@
 
     kernels ISA OBJECT…  the objects of one instruction set define nothing outside regard::kernels::ISA (a weak copy
                          of std::max compiled for it could end up in the whole program) and need nothing from
-                         outside except memcpy and similar functions, and avx512_bf16 what avx512 defines
+                         outside except memcpy and similar functions; avx512_bf16 and amx_bf16 what avx512 defines
     library FILE SAMPLE  a shared library exports only the C interface and namespace regard::v0; SAMPLE, the
                          name of one of its functions, is among them
     paths FOLDER FILE…   no file contains the name of the folder that it was built from
@@ -27,7 +27,7 @@ def kernel_faults(isa, objects):
     def in_namespace(isa):
         return re.compile(rf"_ZZ?N?K?L?N?K?6regard7kernels{len(isa)}{isa}")
 
-    own, shared = in_namespace(isa), in_namespace("avx512" if isa == "avx512_bf16" else isa)
+    own, shared = in_namespace(isa), in_namespace("avx512" if isa in ("avx512_bf16", "amx_bf16") else isa)
     defined = 0
     for path in objects:
         for kind, name in symbols(path):

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// linear_forward of bfloat16: compared with double where pairs are multiplied without conversion (on every table, with
-// its own dot product or its emulation), and bit by bit with the converted call elsewhere; outputs of float and of
-// bfloat16.
+// linear_forward of bfloat16: compared with double where values are multiplied without conversion (on every table, with
+// its own dot product or AMX, or their emulation), and bit by bit with the converted call elsewhere; outputs of float
+// and of bfloat16.
 //
 //   error of a float output ≤ max(2 · error of one chain of products in float,  8u · Σ |input · weight|)
 //   an output of bfloat16 is that of float, rounded once
 //
 // Read next: linear_test.cpp, src/layers/linear.cpp.
+#include <bit>
 #include <limits>
+#include <map>
 
 #include "kernels/layer_table.h"
 #include "regard/linear.h"
@@ -107,11 +109,17 @@ void expect_close(const Inputs& inputs, const std::vector<float>& output) {
   }
 }
 
-// On every table as it is, and with pairs; `pairs` tells whether the dot product is used.
+// How bfloat16 is multiplied: converted to float, by the dot product of pairs, or by AMX.
+enum class Form { converted, pairs, amx };
+
+// On every table as it is, with pairs, and with AMX.
 template <class F>
 void on_every_table(F f) {
-  on_every_instruction_set([&](const kernels::KernelTable& table) { f(table, table.bf16_dot); });
-  on_every_dot_table([&](const kernels::KernelTable& table) { f(table, true); });
+  on_every_instruction_set([&](const kernels::KernelTable& table) {
+    f(table, table.bf16_amx ? Form::amx : table.bf16_dot ? Form::pairs : Form::converted);
+  });
+  on_every_dot_table([&](const kernels::KernelTable& table) { f(table, Form::pairs); });
+  on_every_amx_table([&](const kernels::KernelTable& table) { f(table, Form::amx); });
 }
 
 TEST(LinearBf16, SizesAroundEveryTileEdge) {
@@ -122,23 +130,23 @@ TEST(LinearBf16, SizesAroundEveryTileEdge) {
     shapes.push_back({13, n, 31});
     shapes.push_back({5, 9, n});
   }
-  for (const Index n : {255, 256, 257, 511, 512, 513}) shapes.push_back({13, n, 33});
+  for (const Index n : {255, 256, 257, 511, 512, 513, 8191, 8192, 8193}) shapes.push_back({13, n, 33});
   Random random(20270301);
   for (int n = 0; n < test_size(60, 10); ++n) {
     shapes.push_back({random.integer(1, 70), random.integer(1, 300), random.integer(1, 70)});
   }
   for (const auto& [R, I, O] : shapes) {
     const Inputs inputs = Inputs::normal(static_cast<std::uint64_t>(R * 1'000'000 + I * 1000 + O), R, I, O, R % 2 == 0);
-    std::vector<std::uint64_t> fused;
-    on_every_table([&](const kernels::KernelTable& table, bool pairs) {
+    std::map<Form, std::vector<std::uint64_t>> fused;
+    on_every_table([&](const kernels::KernelTable& table, Form form) {
       const std::vector<float> output = run<float>(inputs);
       expect_close(inputs, output);
       EXPECT_EQ(bits_of(run<float>(inputs, Packed::once)), bits_of(output));
       EXPECT_EQ(bits_of(run<B16>(inputs)), bits_of(rounded(output)));
-      EXPECT_TRUE(pairs || bits_of(output) == bits_of(run_converted(inputs)));
-      if (!pairs || !table.fused_multiply_add) return;
-      if (fused.empty()) fused = bits_of(output);
-      EXPECT_TRUE(fused == bits_of(output)) << R << " " << I << " " << O;
+      EXPECT_TRUE(form != Form::converted || bits_of(output) == bits_of(run_converted(inputs)));
+      if (!table.fused_multiply_add) return;
+      EXPECT_TRUE(fused.try_emplace(form, bits_of(output)).first->second == bits_of(output))
+          << R << " " << I << " " << O;
     });
     if (testing::Test::HasFailure()) return;
   }
@@ -171,6 +179,68 @@ TEST(LinearBf16, ElementsAreChainsOf128PairsWithTheSecondElementFirst) {
   });
 }
 
+// The steps of 32 elements that AMX defines, with 256 steps per segment.
+TEST(LinearBf16, WithAmxElementsAreChainsOfStepsOf32) {
+  for (const auto& [R, I, O] : {std::array<Index, 3>{17, 601, 37}, {3, 8192 + 40, 5}}) {
+    const Inputs inputs = Inputs::normal(20270310, R, I, O);
+    std::vector<float> expected;
+    for (Index r = 0; r < R; ++r) {
+      for (Index o = 0; o < O; ++o) {
+        float sum = 0;
+        for (Index segment = 0; segment < I; segment += 8192) {
+          float chain = 0;
+          for (Index first = segment; first < std::min(I, segment + 8192); first += 32) {
+            float parts[2] = {0, 0};
+            for (Index i = first; i < std::min(I, first + 32); ++i) {
+              parts[i % 2] = std::fma(static_cast<float>(inputs.input.get({r, i})),
+                                      static_cast<float>(inputs.weight.get({i, o})), parts[i % 2]);
+            }
+            chain += parts[0] + parts[1];
+          }
+          sum += chain;
+        }
+        expected.push_back(sum + static_cast<float>(inputs.bias->get({o})));
+      }
+    }
+    on_every_amx_table([&](const kernels::KernelTable& table) {
+      if (!table.fused_multiply_add) return;
+      EXPECT_EQ(bits_of(run<float>(inputs)), bits_of(expected));
+    });
+  }
+}
+
+// Magnitudes from the largest to the subnormal, with infinities, NaN and zeros of both signs.
+TEST(LinearBf16, TheEmulationOfAmxHasTheBitsOfTheInstruction) {
+  Random random(20270311);
+  for (int n = 0; n < 40; ++n) {
+    Inputs inputs = Inputs::normal(1, 33, random.integer(1, 90), 40);
+    const auto any = [&] {
+      B16 x;
+      x.bits = static_cast<std::uint16_t>(random.integer(0, 0xffff));
+      const bool rare = std::isnan(static_cast<float>(x)) || std::isinf(static_cast<float>(x));
+      if (rare && n % 4 != 0) return B16(0x1p-130f);
+      const int size = static_cast<int>(random.integer(-70, 3));
+      return n % 2 == 0 ? x : B16(std::ldexp(1.0f + static_cast<float>(random.integer(-127, 127)) / 128, size));
+    };
+    inputs.input.fill(any);
+    inputs.weight.fill(any);
+    inputs.bias.reset();
+    std::vector<float> first;
+    on_every_amx_table([&](const kernels::KernelTable& table) {
+      if (!table.fused_multiply_add) return;
+      const std::vector<float> output = run<float>(inputs);
+      if (first.empty()) first = output;
+      for (std::size_t at = 0; at < output.size(); ++at) {
+        EXPECT_TRUE(std::isnan(output[at])
+                        ? std::isnan(first[at])
+                        : std::bit_cast<std::uint32_t>(output[at]) == std::bit_cast<std::uint32_t>(first[at]))
+            << n << ": element " << at << " is " << output[at] << ", expected " << first[at];
+      }
+    });
+    if (HasFailure()) return;
+  }
+}
+
 TEST(LinearBf16, LayoutsDoNotChangeBits) {
   Random random(20270303);
   for (int n = 0; n < 60; ++n) {
@@ -181,7 +251,7 @@ TEST(LinearBf16, LayoutsDoNotChangeBits) {
     strided.weight = relaid(dense.weight, random_layout<2>(random, true));
     strided.bias = relaid(*dense.bias, random_layout<1>(random, true));
     const Layout<2> output_layout = random_layout<2>(random, true);
-    on_every_table([&](const kernels::KernelTable&, bool) {
+    on_every_table([&](const kernels::KernelTable&, Form) {
       for (const Packed packed : {Packed::at_the_call, Packed::once}) {
         EXPECT_EQ(bits_of(run<float>(strided, packed, Activation::none, output_layout)), bits_of(run<float>(dense)));
         EXPECT_EQ(bits_of(run<B16>(strided, packed, Activation::none, output_layout)), bits_of(run<B16>(dense)));
@@ -193,7 +263,7 @@ TEST(LinearBf16, LayoutsDoNotChangeBits) {
 TEST(LinearBf16, ActivationIsAppliedBeforeRounding) {
   for (const auto& [R, I, O] : {std::array<Index, 3>{1, 3, 1}, {13, 17, 33}, {61, 300, 65}, {130, 64, 530}}) {
     const Inputs inputs = Inputs::normal(20270304, R, I, O);
-    on_every_table([&](const kernels::KernelTable& table, bool) {
+    on_every_table([&](const kernels::KernelTable& table, Form) {
       const std::vector<float> plain = run<float>(inputs);
       const auto count = static_cast<Index>(plain.size());
       std::vector<float> expected(plain.size());
@@ -215,7 +285,7 @@ TEST(LinearBf16, ActivationIsAppliedBeforeRounding) {
 
 TEST(LinearBf16, ThreadsAndOtherRowsDoNotChangeBits) {
   const Inputs inputs = Inputs::normal(20270305, 130, 91, 530);
-  on_every_table([&](const kernels::KernelTable&, bool) {
+  on_every_table([&](const kernels::KernelTable&, Form) {
     const std::vector<float> whole =
         run<float>(inputs, Packed::once, Activation::gelu, Layout<2>::dense(), {.num_threads = 1});
     for (const int threads : {2, 3, 8}) {
@@ -240,17 +310,17 @@ TEST(LinearBf16, SmallIntegersTimesPowersOfTwoAreExact) {
     inputs.input.fill([&] { return integer(0x1p-20f); });
     inputs.weight.fill([&] { return integer(0x1p+40f); });
     inputs.bias->fill([&] { return integer(0x1p+20f); });
-    on_every_table([&](const kernels::KernelTable&, bool) { EXPECT_EQ(run<float>(inputs), run_converted(inputs)); });
+    on_every_table([&](const kernels::KernelTable&, Form) { EXPECT_EQ(run<float>(inputs), run_converted(inputs)); });
   }
 }
 
-TEST(LinearBf16, SubnormalsAreKeptWhenConvertedAndZeroInPairs) {
+TEST(LinearBf16, SubnormalsAreKeptWhenConvertedAndZeroOtherwise) {
   const B16 tiny(0x1p-133f), one(1.0f);
   const B16 input[] = {tiny, one}, weight[] = {one, B16(0.0f)};
-  on_every_table([&](const kernels::KernelTable&, bool pairs) {
+  on_every_table([&](const kernels::KernelTable&, Form form) {
     float output = 7;
     linear_forward({input, {1, 2}}, {weight, {2, 1}}, {}, TensorView<float, 2>(&output, {1, 1}));
-    EXPECT_EQ(output, pairs ? 0 : 0x1p-133f);
+    EXPECT_EQ(output, form == Form::converted ? 0x1p-133f : 0);
     // A subnormal result in bfloat16 is rounded, not lost.
     B16 narrow(7.0f);
     linear_forward({input + 1, {1, 1}}, {weight + 1, {1, 1}}, {&tiny, {1}}, TensorView<B16, 2>(&narrow, {1, 1}));
@@ -260,7 +330,7 @@ TEST(LinearBf16, SubnormalsAreKeptWhenConvertedAndZeroInPairs) {
 
 TEST(LinearBf16, NonFiniteValuesAffectOnlyTheirRowOrColumn) {
   Inputs inputs = Inputs::normal(20270307, 65, 21, 40);
-  on_every_table([&](const kernels::KernelTable&, bool) {
+  on_every_table([&](const kernels::KernelTable&, Form) {
     inputs = Inputs::normal(20270307, 65, 21, 40);
     const std::vector<float> expected = run<float>(inputs);
     inputs.input.set({61, 20}, B16(std::numeric_limits<float>::quiet_NaN()));
@@ -282,7 +352,7 @@ TEST(LinearBf16, NonFiniteValuesAffectOnlyTheirRowOrColumn) {
 
 TEST(LinearBf16, EmptyInputRowsGiveTheBias) {
   const Inputs inputs = Inputs::normal(20270308, 61, 0, 33);
-  on_every_table([&](const kernels::KernelTable&, bool) {
+  on_every_table([&](const kernels::KernelTable&, Form) {
     const std::vector<B16> output = run<B16>(inputs), packed = run<B16>(inputs, Packed::once);
     for (std::size_t at = 0; at < output.size(); ++at) {
       EXPECT_EQ(output[at].bits, inputs.bias->get({static_cast<Index>(at % 33)}).bits);
@@ -295,7 +365,7 @@ TEST(LinearBf16, EmptyInputRowsGiveTheBias) {
 
 TEST(LinearBf16, PanelsHoldPairsAndAreTheSameOnEveryInstructionSet) {
   const Inputs inputs = Inputs::normal(20270309, 7, 5, 40);
-  on_every_table([&](const kernels::KernelTable&, bool) {
+  on_every_table([&](const kernels::KernelTable&, Form) {
     const PackedLinear<B16> packed(inputs.weight.view());
     EXPECT_EQ(packed.num_bytes(), 6 * 64 * sizeof(B16));
     for (Index o = 0; o < 64; ++o) {

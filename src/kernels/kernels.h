@@ -13,12 +13,21 @@ template <class T>
 struct SwigluBackward;
 }  // namespace regard::kernels
 
-// avx512_bf16 differs from avx512 in the kernels for pairs of bf16 values; the others are those of avx512.
+// avx512_bf16 differs from avx512 in the kernels for pairs of bf16 values, and amx_bf16 in those of AMX; the others are
+// those of avx512.
 #if defined(REGARD_ISA_avx512_bf16)
 #define REGARD_PAIRS_ONLY
 #define REGARD_PLAIN_ISA avx512
+#define REGARD_PAIR_ISA REGARD_ISA
+#define REGARD_AMX_ISA avx512
+#elif defined(REGARD_ISA_amx_bf16)
+#define REGARD_PLAIN_ISA avx512
+#define REGARD_PAIR_ISA avx512
+#define REGARD_AMX_ISA REGARD_ISA
 #else
 #define REGARD_PLAIN_ISA REGARD_ISA
+#define REGARD_PAIR_ISA REGARD_ISA
+#define REGARD_AMX_ISA REGARD_ISA
 #endif
 
 namespace regard::kernels::REGARD_PLAIN_ISA {
@@ -134,10 +143,7 @@ std::int32_t read_loop(const float* data, Index count);
 
 }  // namespace regard::kernels::REGARD_PLAIN_ISA
 
-namespace regard::kernels::REGARD_ISA {
-#if defined(REGARD_PAIRS_ONLY)
-using namespace REGARD_PLAIN_ISA;
-#endif
+namespace regard::kernels::REGARD_PAIR_ISA {
 
 // attention_pack_pairs.cpp
 void pack_query_pairs(Matrix<Bfloat16> source, Index num_rows, Index depth, float* packed);
@@ -161,4 +167,21 @@ void linear_pairs(Index num_rows, Index num_columns, Index depth, const float* p
                   const float* next_panel);
 void narrow(const float* from, Bfloat16* to, Index count);
 
-}  // namespace regard::kernels::REGARD_ISA
+}  // namespace regard::kernels::REGARD_PAIR_ISA
+
+namespace regard::kernels::REGARD_AMX_ISA {
+
+// linear_amx.cpp
+void enter_amx();
+void leave_amx();
+void pack_amx_rows(Matrix<Bfloat16> source, Index num_rows, Index depth, float* packed);
+void linear_amx(Index num_rows, Index num_columns, Index depth, const float* packed_a, const float* panel_b,
+                const float* bias, Activation activation, float* output, Index output_stride);
+
+}  // namespace regard::kernels::REGARD_AMX_ISA
+
+#if defined(REGARD_ISA_avx512_bf16) || defined(REGARD_ISA_amx_bf16)
+namespace regard::kernels::REGARD_ISA {
+using namespace REGARD_PLAIN_ISA;
+}
+#endif

@@ -11,10 +11,10 @@
 //     2. finish       bias and activation, applied while the array is in L1, and stored in the output
 //   or, for whole tiles without either, straight into the output
 //
-// Read next: tile_epilogue.h, simd_activation.h.
+// Read next: tile_epilogue.h, tile_finish.h.
 #include "kernels.h"
-#include "simd_activation.h"
 #include "tile_epilogue.h"
+#include "tile_finish.h"
 
 namespace regard::kernels::REGARD_ISA {
 namespace {
@@ -59,27 +59,6 @@ void written_tile(Index depth, const T* a, const T* b, T* output, Index output_s
   });
 }
 
-// output[r][c] = f(products[r][c] + bias[c]), or with Add output[r][c] + f(…).
-template <class T, bool Add, class F>
-REGARD_INLINE void finish_tile(Index num_rows, Index num_columns, const T* products, const T* bias, T* output,
-                               Index output_stride, F f) {
-  for (Index c = 0; c < num_columns; c += kWidth<T>) {
-    const Index width = num_columns - c;
-    const Vec<T> added = bias ? load_some(bias + c, width) : Vec<T>{};
-    const auto finished = [&](Index r) {
-      const Vec<T> sum = load(products + r * kPanel + c);
-      return f(bias ? sum + added : sum);
-    };
-    T* to = output + c;
-    if (width >= kWidth<T>) {
-      for (Index r = 0; r < num_rows; ++r, to += output_stride) store(to, Add ? load(to) + finished(r) : finished(r));
-    } else {
-      for (Index r = 0; r < num_rows; ++r, to += output_stride)
-        store_some(to, Add ? load_some(to, width) + finished(r) : finished(r), width);
-    }
-  }
-}
-
 template <class T, class Words>
 void tile(Index num_rows, Index num_columns, Index depth, const T* packed_a, const T* panel_b, const T* bias,
           Activation activation, T* output, Index output_stride, const T* next_panel) {
@@ -108,22 +87,7 @@ void tile(Index num_rows, Index num_columns, Index depth, const T* packed_a, con
             part_of_next(next_panel, panel_b, words * kPanel, num_tiles, number));
       });
     }
-    const auto finish = [&]<bool Add = false>(auto f) {
-      finish_tile<T, Add>(count, num_columns, products, bias, output + first * output_stride, output_stride, f);
-    };
-    if (activation == Activation::none) {
-      finish([](Vec<T> x) { return x; });
-    } else if (is_added) {
-      finish.template operator()<true>([](Vec<T> x) { return x; });
-    } else if (activation == Activation::relu) {
-      finish([](Vec<T> x) { return max(Vec<T>{}, x); });
-    } else if (activation == Activation::gelu) {
-      finish([](Vec<T> x) { return gelu<T>(x); });
-    } else if (activation == Activation::gelu_tanh) {
-      finish([](Vec<T> x) { return gelu_tanh<T>(x); });
-    } else {
-      finish([](Vec<T> x) { return silu<T>(x); });
-    }
+    finish_tile<T>(activation, count, num_columns, products, bias, output + first * output_stride, output_stride);
   }
 }
 

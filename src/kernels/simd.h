@@ -10,6 +10,7 @@
 //   avx512   16           8
 //   neon      4           2
 //   avx512_bf16: as avx512, and dot_pairs() is one instruction
+//   amx_bf16: as avx512, and linear_amx.cpp uses tile registers
 //
 // Read next: simd_math.h (exp, tanh, log), tile.h (register tiles).
 #pragma once
@@ -52,6 +53,11 @@ inline constexpr bool kFused = false;
 inline constexpr bool kDotPairs = true;
 #else
 inline constexpr bool kDotPairs = false;
+#endif
+#if defined(REGARD_ISA_amx_bf16)
+inline constexpr bool kAmx = true;
+#else
+inline constexpr bool kAmx = false;
 #endif
 
 template <class T>

@@ -85,6 +85,8 @@ constinit const KernelTable table = {
     kDotPairs,
     {pack_query_pairs, pack_key_pairs, pack_value_pairs, pair_lines, widen_pairs, score_pairs, attention_pairs,
      attention_pairs_wide, grad_scores_pairs, backward_pairs, linear_pairs, narrow},
+    kAmx,
+    {enter_amx, leave_amx, pack_amx_rows, linear_amx},
     {{2 * kPeakChains * kWidth<float>, multiply_add_loop}, {read_loop<1>, read_loop<2>, read_loop<4>}}};
 
 }  // namespace regard::kernels::REGARD_ISA

@@ -30,6 +30,9 @@ inline constexpr Index kRows = 60;           // query rows of a task: five regis
 inline constexpr Index kPaddedRows = 64;     // per-row arrays are read and written in whole vectors
 inline constexpr Index kDepthSegment = 256;  // longest chain of products in a dot product
 inline constexpr Index kLanes = 16;          // virtual lanes of a row sum
+inline constexpr Index kAmxRows = 16;        // rows of a tile register of AMX
+inline constexpr Index kAmxDepth = 32;       // bf16 elements of each of them
+inline constexpr Index kAmxBlockRows = 64;   // rows of a task of a linear layer that uses AMX
 
 // Of the sums of a linear layer. added: none, and they are added to the output.
 enum class Activation { none, relu, gelu, gelu_tanh, silu, added };
@@ -316,6 +319,19 @@ struct PairKernels {
   void (*narrow)(const float* from, Bfloat16* to, Index count);
 };
 
+// bfloat16 values that linear layers multiply with AMX, whose tile registers hold 16 rows of 32 values. The right operand
+// is that of PairKernels. The products treat subnormal values as zero (linear_amx.cpp).
+struct AmxKernels {
+  // Before the first linear_tile of a task, and after the last: the shapes of the thread's tile registers.
+  void (*enter)();
+  void (*leave)();
+  // (rows, depth) → [⌈rows / 16⌉][⌈depth / 32⌉][16][32]; rows and elements past the end are zero.
+  void (*pack_rows)(Matrix<Bfloat16> source, Index num_rows, Index depth, float* packed);
+  // Like that of Kernels<float>, with ≤ kAmxBlockRows rows and without the next panel; depth counts elements.
+  void (*linear_tile)(Index num_rows, Index num_columns, Index depth, const float* packed_a, const float* panel_b,
+                      const float* bias, Activation activation, float* output, Index output_stride);
+};
+
 // Loops that measure the limits of the machine (used by src/runtime/peaks.cpp).
 struct PeakLoop {
   Index operations;  // per iteration; a fused multiply-add counts as two
@@ -340,6 +356,8 @@ struct KernelTable {
   WideningKernels<Float16> f16;
   bool bf16_dot;  // dot_pairs is one instruction: operators use the pairs; tests exercise them with every table
   PairKernels pairs;
+  bool bf16_amx;  // the processor has AMX: linear layers use it; tests exercise its emulation with every table
+  AmxKernels amx;
   PeakLoops peak;
 
   template <class T>
@@ -371,6 +389,10 @@ namespace avx512_bf16 {
 extern const KernelTable table;
 extern const PeakLoop dot_loop;
 }  // namespace avx512_bf16
+namespace amx_bf16 {
+extern const KernelTable table;
+extern const PeakLoop dot_loop;
+}  // namespace amx_bf16
 
 // The table that operators use: the one named by REGARD_FORCE_ISA, or the fastest that the processor supports
 // (src/runtime/isa.cpp).

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // linear_forward: packs the weight into panels of 32 columns, unless it is already packed, then computes tiles of up to
-// 60 rows by groups of panels.
+// 60 rows (AMX: 64) by groups of panels.
 //
 //   phase 1, per panel:                 pack_keys of the transposed weight
 //   phase 2, per up to 60 rows × group: pack_query of the rows, then linear_tile for each panel of the group
 //
-// The bits of an element depend only on its row of input and its column of weight. Panels of bfloat16 hold pairs: if
-// dot products of pairs are a single instruction, rows are also packed as pairs; otherwise rows and panels are
+// The bits of an element depend only on its row of input and its column of weight. Panels of bfloat16 hold pairs, which
+// AMX or a dot product of pairs multiplies as they are if the processor has one of them; otherwise rows and panels are
 // converted to float, one panel at a time.
 // Read next: kernels/linear_tile.cpp.
 #include "regard/linear.h"
@@ -35,6 +35,7 @@ namespace {
 using kernels::kPanel;
 using kernels::kRows;
 
+constexpr Index kTileRows = 12;  // of a register tile, on the sets with the largest
 constexpr const char* kLinearForward = "linear_forward";
 
 template <class T>
@@ -116,24 +117,41 @@ class Operands {
         panels_(panels),
         depth_(input.shape[1]),
         depth_group_(depth_group > 0 ? std::min(depth_group, depth_) : depth_),
-        pairs_(kPairs<T> && table_.bf16_dot && depth_group % 2 == 0) {}
+        form_(!kPairs<T> || depth_group % 2 != 0 ? Form::numbers
+              : table_.bf16_amx                  ? Form::amx
+              : table_.bf16_dot                  ? Form::pairs
+                                                 : Form::numbers) {}
 
   Index num_groups() const { return depth_ == 0 ? 1 : (depth_ + depth_group_ - 1) / depth_group_; }
   Index group_depth(Index group) const { return std::min(depth_group_, depth_ - group * depth_group_); }
 
+  // Rows of the largest task and of a register tile.
+  Index most_rows() const { return form_ == Form::amx ? kernels::kAmxBlockRows : kRows; }
+  Index tile_rows() const { return form_ == Form::amx ? kernels::kAmxRows : kTileRows; }
+
   // Scratch elements per worker.
-  Index row_elements() const { return kRows * words(depth_); }
-  Index panel_elements() const { return kPairs<T> && !pairs_ ? depth_ * kPanel : 0; }
+  Index row_elements() const { return num_groups() * group_elements(); }
+  Index panel_elements() const { return kPairs<T> && form_ == Form::numbers ? depth_ * kPanel : 0; }
+
+  // Called by a thread before its first tile of a task, and after the last.
+  void enter() const {
+    if (form_ == Form::amx) table_.amx.enter();
+  }
+  void leave() const {
+    if (form_ == Form::amx) table_.amx.leave();
+  }
 
   void pack_rows(Index first, Index num_rows, Compute* packed) const {
     for (Index group = 0; group < num_groups(); ++group) {
       const Index begin = group * depth_group_;
       const Index depth = group_depth(group);
       const auto rows = matrix_at(input_.pointer(first, begin), input_.strides[0], input_.strides[1]);
-      Compute* const to = packed + kRows * words(begin);
+      Compute* const to = packed + group * group_elements();
       if constexpr (!kPairs<T>) {
         table_.of<T>().pack_query(rows, num_rows, depth, to);
-      } else if (pairs_) {
+      } else if (form_ == Form::amx) {
+        table_.amx.pack_rows(rows, num_rows, depth, to);
+      } else if (form_ == Form::pairs) {
         table_.pairs.pack_query(rows, num_rows, depth, to);
       } else {
         table_.bf16.pack_query(rows, num_rows, depth, to);
@@ -146,7 +164,7 @@ class Operands {
     const T* const at = panels_ + number * panel_size<T>(depth_);
     if constexpr (kPairs<T>) {
       const float* const pairs = reinterpret_cast<const float*>(at);
-      if (pairs_) return pairs;
+      if (form_ != Form::numbers) return pairs;
       table_.pairs.widen_pairs(pairs, depth_, buffer);
       return buffer;
     } else {
@@ -167,24 +185,51 @@ class Operands {
   void tile(Index group, Index num_rows, Index width, const Compute* packed_rows, const Compute* packed_panel,
             const Compute* bias, kernels::Activation activation, Compute* output, Index output_stride,
             const Compute* next_panel) const {
-    const Index begin = words(group * depth_group_);
+    const Compute* const rows = packed_rows + group * group_elements();
+    const Compute* const panel = packed_panel + kPanel * words(group * depth_group_);
     auto* multiply = table_.of<Compute>().linear_tile;
     if constexpr (kPairs<T>) {
-      if (pairs_) multiply = table_.pairs.linear_tile;
+      if (form_ == Form::amx) {
+        table_.amx.linear_tile(num_rows, width, group_depth(group), rows, panel, bias, activation, output,
+                               output_stride);
+        return;
+      }
+      if (form_ == Form::pairs) multiply = table_.pairs.linear_tile;
     }
-    multiply(num_rows, width, group_depth(group), packed_rows + kRows * begin, packed_panel + kPanel * begin, bias,
-             activation, output, output_stride, next_panel);
+    multiply(num_rows, width, group_depth(group), rows, panel, bias, activation, output, output_stride, next_panel);
   }
 
  private:
-  Index words(Index depth) const { return pairs_ ? (depth + 1) / 2 : depth; }
+  enum class Form { numbers, pairs, amx };
+
+  Index words(Index depth) const { return form_ == Form::numbers ? depth : (depth + 1) / 2; }
+  // Elements that the packed rows of one group take.
+  Index group_elements() const {
+    const Index depth = form_ == Form::amx
+                            ? (depth_group_ + kernels::kAmxDepth - 1) / kernels::kAmxDepth * kernels::kAmxDepth
+                            : depth_group_;
+    return most_rows() * words(depth);
+  }
 
   const kernels::KernelTable& table_;
   const TensorView<const T, 2>& input_;
   const T* panels_;
   Index depth_;
   Index depth_group_;
-  bool pairs_;
+  Form form_;
+};
+
+// Between enter() and leave() of the operands.
+template <class T>
+class TileScope {
+ public:
+  explicit TileScope(const Operands<T>& operands) : operands_(operands) { operands_.enter(); }
+  ~TileScope() { operands_.leave(); }
+  TileScope(const TileScope&) = delete;
+  TileScope& operator=(const TileScope&) = delete;
+
+ private:
+  const Operands<T>& operands_;
 };
 
 // Tasks of up to block_rows rows by group_panels panels.
@@ -192,20 +237,18 @@ struct Division {
   Index block_rows, group_panels;
 };
 
-// The division with which the workers finish first: block_rows is at most kRows and a multiple of the rows of a
-// register tile, group_panels at most `most_panels`. The tasks of a group, one for each block of rows, come before
-// those of the next.
-Division divide(Index rows, Index panels, Index most_panels, int workers) {
-  constexpr Index kTileRows = 12;
+// The division with which the workers finish first: block_rows is at most `most_rows` and a multiple of `tile_rows`,
+// group_panels at most `most_panels`. The tasks of a group, one for each block of rows, come before those of the next.
+Division divide(Index rows, Index most_rows, Index tile_rows, Index panels, Index most_panels, int workers) {
   constexpr double kRowsOfOverhead = 1;   // a task takes as long as this many rows longer
   constexpr double kPanelsOfPacking = 1;  // packing the rows of a task takes as long as this many panels
   const Index fewest_groups = (panels + most_panels - 1) / most_panels;
-  Division best{kRows, panels};
+  Division best{most_rows, panels};
   double least = 0;
   for (Index groups = fewest_groups; groups <= std::min(panels, fewest_groups + 2 * workers); ++groups) {
     const Index group_panels = (panels + groups - 1) / groups;
     if ((panels + group_panels - 1) / group_panels != groups) continue;
-    for (Index size = kRows; size >= 3 * kTileRows; size -= kTileRows) {
+    for (Index size = most_rows; size >= 3 * tile_rows; size -= tile_rows) {
       const Index blocks = (rows + size - 1) / size;
       const Index before = (blocks * groups - 1) / workers;  // tasks of a worker before the last
       const bool last_alone = groups == 1 && (blocks - 1) % workers == 0;
@@ -238,18 +281,21 @@ void multiply(const TensorView<const T, 2>& input, const T* panels, const Tensor
   constexpr Index kGroupBytes = 5 << 19;
   const Index panel_bytes = panel_size<T>(std::max<Index>(depth, 1)) * Index{sizeof(T)};
   const Index count = num_panels(columns);
-  const Index most_blocks = (rows + kRows - 1) / kRows;
+  const Index most_rows = operands.most_rows();
+  const Index most_blocks = (rows + most_rows - 1) / most_rows;
   const bool many_rows = most_blocks >= 8 * num_workers(runtime, most_blocks);
   const Index most_panels = std::max<Index>(16, many_rows ? kGroupBytes / panel_bytes : 0);
   const int most_workers = num_workers(runtime, most_blocks * count, num_products);
-  const auto [block_rows, group_panels] = divide(rows, count, most_panels, most_workers);
+  const auto [block_rows, group_panels] =
+      divide(rows, most_rows, operands.tile_rows(), count, most_panels, most_workers);
   const Index groups = (count + group_panels - 1) / group_panels;
   const Index blocks = (rows + block_rows - 1) / block_rows;
   const int workers = num_workers(runtime, blocks * groups, num_products);
   // Kernels write dense aligned rows; any other output is copied from a tile.
   constexpr bool kSameType = std::same_as<Output, Compute>;
   const bool direct = kSameType && output.strides[1] == 1 && is_aligned(output.data);
-  const Index scratch_elements = operands.row_elements() + operands.panel_elements() + (direct ? 0 : kRows * kPanel);
+  const Index scratch_elements =
+      operands.row_elements() + operands.panel_elements() + (direct ? 0 : most_rows * kPanel);
   const Workspace<Compute> scratch(runtime, workers * scratch_elements);
   if (is_planning()) {
     const double weight = static_cast<double>(columns) * static_cast<double>(depth);
@@ -267,6 +313,7 @@ void multiply(const TensorView<const T, 2>& input, const T* panels, const Tensor
     const Index first = task % blocks * block_rows;
     const Index num_rows = std::min(block_rows, rows - first);
     operands.pack_rows(first, num_rows, packed_rows);
+    const TileScope<T> tiles(operands);
     const Index end_panel = std::min(count, (task / blocks + 1) * group_panels);
     for (Index panel = task / blocks * group_panels; panel < end_panel; ++panel) {
       throw_if_stopped(runtime.stop);

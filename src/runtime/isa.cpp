@@ -6,6 +6,7 @@
 //     -march=x86-64-v3 ("avx2"):   AVX, AVX2, BMI1, BMI2, F16C, FMA, LZCNT, MOVBE and all of SSE
 //     -march=x86-64-v4 ("avx512"): the same and AVX-512 F, BW, CD, DQ, VL
 //     -mavx512bf16 ("avx512_bf16"): the same and AVX512-BF16
+//     -mamx-bf16 ("amx_bf16"):     avx512 and AMX-TILE, AMX-BF16
 //     -march=armv8-a ("neon"):     features of every aarch64 processor
 //     -msimd128 ("simd128"):       features of every engine that can load the module
 //
@@ -16,6 +17,10 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#endif
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
 #endif
 
 #include <array>
@@ -71,6 +76,20 @@ bool has_f16c_movbe_lzcnt() {
          __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
 
+// The processor has the tile registers of AMX, and the system grants them to this process, as Linux does on request. It
+// refuses if the alternate signal stack of a thread is too small to save them.
+[[maybe_unused]] bool has_amx_bf16() {
+#if defined(__linux__)
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  constexpr unsigned kAmxBf16 = 1u << 22, kAmxTile = 1u << 24;
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d & kAmxBf16) == 0 || (d & kAmxTile) == 0) return false;
+  constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+  return has_avx512() && syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+#else
+  return false;
+#endif
+}
+
 }  // namespace
 
 std::span<const Candidate> candidates() {
@@ -89,6 +108,9 @@ std::span<const Candidate> candidates() {
       Candidate{&avx512_bf16::table, has_avx512() && __builtin_cpu_supports("avx512bf16"),
                 __builtin_cpu_is("intel") != 0},
 #endif
+#if defined(REGARD_HAS_amx_bf16)
+      Candidate{&amx_bf16::table, has_amx_bf16()},
+#endif
   };
   return tables;
 }
@@ -98,6 +120,9 @@ std::span<const Candidate> candidates() {
 const PeakLoop* bf16_dot_loop() {
 #if defined(REGARD_HAS_avx512_bf16)
   if (&active() == &avx512_bf16::table) return &avx512_bf16::dot_loop;
+#endif
+#if defined(REGARD_HAS_amx_bf16)
+  if (&active() == &amx_bf16::table) return &amx_bf16::dot_loop;
 #endif
   return nullptr;
 }

@@ -51,17 +51,31 @@ void on_every_instruction_set(F f) {
   }
 }
 
-// The tables that multiply pairs of bf16 values: those of processors that have the instruction, and every other one
-// with an emulation of it, so that packing, tiles and remainders are tested on every host.
+// All tables, changed by f: with the emulation of an instruction that the processor lacks, so that packing, tiles and
+// remainders are tested on every host.
+template <class F>
+std::vector<kernels::KernelTable> changed_tables(F f) {
+  std::vector<kernels::KernelTable> all;
+  for (int i = 0; i < kernels::num_available(); ++i) {
+    all.push_back(kernels::available(i));
+    f(all.back());
+  }
+  return all;
+}
+
+// The tables that multiply pairs of bf16 values.
 inline const std::vector<kernels::KernelTable>& dot_tables() {
-  static const std::vector<kernels::KernelTable> tables = [] {
-    std::vector<kernels::KernelTable> all;
-    for (int i = 0; i < kernels::num_available(); ++i) {
-      all.push_back(kernels::available(i));
-      all.back().bf16_dot = true;
-    }
-    return all;
-  }();
+  static const std::vector<kernels::KernelTable> tables = changed_tables([](kernels::KernelTable& table) {
+    table.bf16_dot = true;
+    table.bf16_amx = false;
+  });
+  return tables;
+}
+
+// The tables whose linear layers use AMX.
+inline const std::vector<kernels::KernelTable>& amx_tables() {
+  static const std::vector<kernels::KernelTable> tables =
+      changed_tables([](kernels::KernelTable& table) { table.bf16_amx = true; });
   return tables;
 }
 
@@ -69,6 +83,15 @@ template <class F>
 void on_every_dot_table(F f) {
   for (const kernels::KernelTable& table : dot_tables()) {
     SCOPED_TRACE(std::string(table.name) + ", pairs");
+    const ActiveTable active(table);
+    f(table);
+  }
+}
+
+template <class F>
+void on_every_amx_table(F f) {
+  for (const kernels::KernelTable& table : amx_tables()) {
+    SCOPED_TRACE(std::string(table.name) + ", AMX");
     const ActiveTable active(table);
     f(table);
   }
