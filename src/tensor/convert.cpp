@@ -39,7 +39,7 @@ void convert(const InputView<2>& input, const OutputView<2>& output, const Runti
   const Index pieces = (width + kBlock - 1) / kBlock;
   const Index rows_of_task = std::max<Index>(1, kBlock / width);
   const Index groups = (rows + rows_of_task - 1) / rows_of_task;
-  constexpr double kElementProducts = 2;  // an element takes as long as this many products
+  constexpr double kElementProducts = 16;  // an element takes as long as this many products
   const int workers = num_workers(runtime, groups * pieces, kElementProducts * static_cast<double>(rows * width));
   const Workspace<float> buffers(runtime, workers * kBlock);
   if (is_planning()) {
