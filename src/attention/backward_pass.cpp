@@ -149,14 +149,15 @@ class Backward {
       if (ranges_) ranges_->before(range);
       list_pieces(range, pieces);
       if (!is_planning()) turns.restart(static_cast<Index>(pieces.size()));
-      for_each_item(call_.runtime, workers, static_cast<Index>(pieces.size()), [&](Index item, int worker) {
+      const auto run = [&](Index item, int worker) {
         try {
           run_piece(pieces, item, turns, scratch.data() + worker * bytes);
         } catch (...) {
           turns.fail();
           throw;
         }
-      });
+      };
+      for_each_item(call_.runtime, workers, static_cast<Index>(pieces.size()), run, ItemOrder::increasing);
       if (ranges_) ranges_->after(range);
     }
     add_up_rows(products);

@@ -48,23 +48,46 @@ struct Loop {
   std::atomic<int> num_inside{0};  // helpers inside the loop
   Loop* next_in_queue = nullptr;
 
-  std::atomic<Index> next_item{0};
+  // As many ranges of items as there are workers. A thread takes the items of its own range first: rows that it has
+  // written are then often read by itself in the next loop, while they are in its cache. One range: items in order.
+  struct alignas(64) Range {
+    std::atomic<Index> next;
+    Index end;
+  };
+  static constexpr int kMaxRanges = 16;
+  const int num_ranges;
+  Range ranges[kMaxRanges];
   std::atomic<bool> failed{false};
   std::exception_ptr exception;  // the first
 
-  Loop(const Runtime& runtime_, const ItemBody& body_, Index num_items_, int workers_, int first_worker)
-      : runtime(runtime_), body(body_), num_items(num_items_), workers(workers_), next_worker(first_worker) {}
+  Loop(const Runtime& runtime_, const ItemBody& body_, Index num_items_, int workers_, ItemOrder order,
+       int first_worker)
+      : runtime(runtime_),
+        body(body_),
+        num_items(num_items_),
+        workers(workers_),
+        next_worker(first_worker),
+        num_ranges(order == ItemOrder::increasing || workers > kMaxRanges ? 1 : workers) {
+    for (int i = 0; i < num_ranges; ++i) {
+      ranges[i].next.store(num_items / num_ranges * i + std::min<Index>(i, num_items % num_ranges),
+                           std::memory_order_relaxed);
+      ranges[i].end = num_items / num_ranges * (i + 1) + std::min<Index>(i + 1, num_items % num_ranges);
+    }
+  }
 
-  // Takes items until none remain or a worker has failed.
-  void run(int worker) noexcept {
-    if (next_item.load(std::memory_order_relaxed) >= num_items) return;
+  // Takes items until none remain or a worker has failed, those of the range of this number first.
+  void run(int worker, int number) noexcept {
     try {
       FloatingPointScope scope;
-      while (!failed.load(std::memory_order_relaxed) && (worker == 0 || !exiting.load(std::memory_order_relaxed))) {
-        const Index item = next_item.fetch_add(1, std::memory_order_relaxed);
-        if (item >= num_items) break;
-        throw_if_stopped(runtime.stop);
-        body(item, worker);
+      for (int i = 0; i < num_ranges; ++i) {
+        Range& range = ranges[(number + i) % num_ranges];
+        while (!failed.load(std::memory_order_relaxed) && (worker == 0 || !exiting.load(std::memory_order_relaxed))) {
+          if (range.next.load(std::memory_order_relaxed) >= range.end) break;
+          const Index item = range.next.fetch_add(1, std::memory_order_relaxed);
+          if (item >= range.end) break;
+          throw_if_stopped(runtime.stop);
+          body(item, worker);
+        }
       }
     } catch (...) {
       if (!failed.exchange(true)) exception = std::current_exception();
@@ -160,6 +183,7 @@ class Pool {
   void after_fork_in_parent() { pthread_mutex_unlock(&mutex_); }
   void after_fork_in_child() {
     num_threads_ = 0;
+    num_numbered_ = 0;
     num_asleep_ = 0;
     for (Place& place : places_) place.clear_of = -1;
     first_ = nullptr;
@@ -177,6 +201,7 @@ class Pool {
 
   void help() {
     Lock lock(&mutex_);
+    const int number = ++num_numbered_;
     while (!exiting.load(std::memory_order_relaxed)) {
       if (first_ == nullptr) {
         pthread_mutex_unlock(&mutex_);
@@ -197,7 +222,7 @@ class Pool {
       const int num_to_wake = std::min({num_wanted, num_asleep_, kWokenAtOnce});
       pthread_mutex_unlock(&mutex_);
       wake(num_to_wake);
-      loop->run(worker);
+      loop->run(worker, number);
       pthread_mutex_lock(&mutex_);
       leave_locked(loop);
     }
@@ -277,6 +302,7 @@ class Pool {
   bool may_start_threads_ = false;
   std::atomic<bool> own_processors_{false};  // no more threads, the caller included, than processors
   int num_threads_ = 0;
+  int num_numbered_ = 0;  // of them, those that run: from 1 in the order in which they started; 0 is a caller
   int num_asleep_ = 0;
   Loop* first_ = nullptr;           // loops that want helpers
   std::atomic<int> num_queued_{0};  // their number, for spinning
@@ -306,7 +332,7 @@ const PoolLifetime pool_lifetime;
 
 void run_with_pool(Loop* loop) {
   if (loop->workers > 1) pool.offer(loop);
-  loop->run(0);
+  loop->run(0, 0);
   if (loop->workers > 1) pool.close(loop);
 }
 
@@ -317,7 +343,7 @@ void run_with_executor(const std::shared_ptr<Loop>& loop, const Executor& execut
     executor(loop->workers, [loop](Index) {
       const int worker = pool.enter(loop.get());
       if (worker < 0) return;
-      loop->run(worker);
+      loop->run(worker, worker);
       pool.leave(loop.get());
     });
   } catch (...) {
@@ -326,7 +352,7 @@ void run_with_executor(const std::shared_ptr<Loop>& loop, const Executor& execut
     throw;
   }
   pool.close(loop.get());
-  loop->run(0);
+  loop->run(0, 0);
 }
 
 // A malformed number of threads is an error in every call, even in one that needs only one thread.
@@ -362,17 +388,17 @@ int num_workers(const Runtime& runtime, Index num_items, double num_products) {
   return static_cast<int>(std::min<double>(num_workers(runtime, num_items), num_products / kProducts));
 }
 
-void for_each_item(const Runtime& runtime, int workers, Index num_items, const ItemBody& body) {
+void for_each_item(const Runtime& runtime, int workers, Index num_items, const ItemBody& body, ItemOrder order) {
   check_threads(runtime);
   if (is_planning()) return plan_threads(workers);
   throw_if_stopped(runtime.stop);
   std::exception_ptr exception;
   if (runtime.executor && workers > 1) {
-    const auto loop = std::make_shared<Loop>(runtime, body, num_items, workers, 0);
+    const auto loop = std::make_shared<Loop>(runtime, body, num_items, workers, order, 0);
     run_with_executor(loop, runtime.executor);
     exception = loop->exception;
   } else {
-    Loop loop(runtime, body, num_items, workers, 1);
+    Loop loop(runtime, body, num_items, workers, order, 1);
     run_with_pool(&loop);
     exception = loop.exception;
   }

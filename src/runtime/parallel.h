@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // How operators use threads: a fixed number of workers, each with an index (so that it can own part of the scratch),
-// take items from one counter until none remain. The result never depends on which worker computes an item.
+// take items until none remain. The result never depends on which worker computes an item.
 //
 //     const int workers = num_workers(runtime, num_items);
 //     for_each_item(runtime, workers, num_items, [&](Index item, int worker) { … });
@@ -58,10 +58,14 @@ class FunctionRef<void(Arguments...)> {
 };
 using ItemBody = FunctionRef<void(Index, int)>;
 
+// increasing: an item is taken after all smaller ones, whichever worker takes them.
+enum class ItemOrder { any, increasing };
+
 // Calls body(item, worker) once for every item, with worker in 0 … workers − 1, never concurrently for the same worker,
 // and each time inside a FloatingPointScope. Rethrows the first exception of a body. Throws Cancelled if a stop was
 // requested. While a plan is being made (plan.h), no body is called.
-void for_each_item(const Runtime& runtime, int workers, Index num_items, const ItemBody& body);
+void for_each_item(const Runtime& runtime, int workers, Index num_items, const ItemBody& body,
+                   ItemOrder order = ItemOrder::any);
 
 // For bodies that wait for other items, all of them smaller than their own: gives the processor to other threads.
 void let_others_run();
