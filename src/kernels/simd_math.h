@@ -60,18 +60,32 @@ struct ExpConstants<double> {
   static constexpr int kFractionBits = 52;
 };
 
+#if defined(REGARD_ISA_avx512)
+// p · 2ⁿ rounded once in the lanes of the mask, 0 in the others; shifted = n + kRound.
+REGARD_INLINE Vec<float> scale_by_power(__mmask16 mask, Vec<float> p, Vec<float> shifted) {
+  return (Vec<float>)_mm512_maskz_scalef_ps(mask, (__m512)p,
+                                            (__m512)(shifted - broadcast(ExpConstants<float>::kRound)));
+}
+REGARD_INLINE Vec<double> scale_by_power(__mmask8 mask, Vec<double> p, Vec<double> shifted) {
+  return (Vec<double>)_mm512_maskz_scalef_pd(mask, (__m512d)p,
+                                             (__m512d)(shifted - broadcast(ExpConstants<double>::kRound)));
+}
+// The lanes in which exp(x) does not round to 0, or x is NaN.
+REGARD_INLINE __mmask16 not_vanishing(Vec<float> x) {
+  return _mm512_cmp_ps_mask((__m512)x, (__m512)broadcast(ExpConstants<float>::kLowest), _CMP_NLT_UQ);
+}
+REGARD_INLINE __mmask8 not_vanishing(Vec<double> x) {
+  return _mm512_cmp_pd_mask((__m512d)x, (__m512d)broadcast(ExpConstants<double>::kLowest), _CMP_NLT_UQ);
+}
+#endif
+
 // p · 2ⁿ rounded once; shifted = n + kRound. The portable version multiplies by two powers of two, the first exactly.
 template <class T>
 REGARD_INLINE Vec<T> scale_by_power(Vec<T> p, Vec<T> shifted) {
-  using C = ExpConstants<T>;
 #if defined(REGARD_ISA_avx512)
-  const Vec<T> n = shifted - broadcast(C::kRound);
-  if constexpr (sizeof(T) == sizeof(float)) {
-    return (Vec<T>)_mm512_maskz_scalef_ps(0xffff, (__m512)p, (__m512)n);
-  } else {
-    return (Vec<T>)_mm512_maskz_scalef_pd(0xff, (__m512d)p, (__m512d)n);
-  }
+  return scale_by_power(static_cast<decltype(not_vanishing(p))>(-1), p, shifted);
 #else
+  using C = ExpConstants<T>;
   const IntVec<T> n = bits_of<T>(shifted) - bits_of<T>(broadcast(C::kRound));
   const IntVec<T> half = n >> 1;
   const IntVec<T> rest = n - half;
@@ -88,7 +102,7 @@ struct Reduced {
   Vec<T> r;
   Vec<T> q;
 };
-// Computes y[i] for x[i] ≥ kLowest, for Count interleaved vectors: a single vector is a chain of dependent operations,
+// Computes y[i], not specified for x[i] < kLowest, for Count interleaved vectors: a single vector is a chain of dependent operations,
 // which would leave the processor idle.
 template <class T, int Count>
 REGARD_INLINE void reduce(const Vec<T>* x, Reduced<T>* y) {
@@ -121,9 +135,9 @@ REGARD_INLINE void one_plus_e(const Reduced<T>* y, Vec<T>* p) {
   for (int i = 0; i < Count; ++i) p[i] = high[i] + fma(y[i].r * y[i].r, y[i].q, low[i]);
 }
 
-// p[i] = exp(x[i]) for Count vectors; p may be x. Results that round to 0 are set directly, because a product too small
-// for a subnormal takes several times as long. If no lane is below kNormal, multiplying by 2ⁿ is exact and takes one
-// step.
+// p[i] = exp(x[i]) for Count vectors; p may be x. Results that round to 0 are set directly, because a product or scaling
+// with a result too small for a subnormal takes several times as long (the latter, on Intel's processors, 140 cycles). If
+// no lane is below kNormal, multiplying by 2ⁿ is exact and takes one step.
 template <class T, int Count>
 REGARD_INLINE void exp(const Vec<T>* x, Vec<T>* p) {
   using C = ExpConstants<T>;
@@ -144,20 +158,29 @@ REGARD_INLINE void exp(const Vec<T>* x, Vec<T>* p) {
       return;
     }
   }
+#if defined(REGARD_ISA_avx512)
+  decltype(not_vanishing(x[0])) mask[Count];
+#pragma GCC unroll 8
+  for (int i = 0; i < Count; ++i) mask[i] = not_vanishing(x[i]);
+  reduce<T, Count>(x, y);
+  one_plus_e<T, Count>(y, p);
+#pragma GCC unroll 8
+  for (int i = 0; i < Count; ++i) p[i] = scale_by_power(mask[i], p[i], y[i].shifted);
+#else
   Vec<T> bounded[Count];
   IntVec<T> vanishes[Count];
 #pragma GCC unroll 8
   for (int i = 0; i < Count; ++i) {
     vanishes[i] = x[i] < broadcast(C::kLowest);
-    bounded[i] = kScales ? max(broadcast(C::kLowest), x[i]) : select<T>(vanishes[i], Vec<T>{}, x[i]);
+    bounded[i] = select<T>(vanishes[i], Vec<T>{}, x[i]);
   }
   reduce<T, Count>(bounded, y);
   one_plus_e<T, Count>(y, p);
 #pragma GCC unroll 8
   for (int i = 0; i < Count; ++i) {
-    p[i] = scale_by_power<T>(p[i], y[i].shifted);
-    if (!kScales) p[i] = select<T>(vanishes[i], Vec<T>{}, p[i]);
+    p[i] = select<T>(vanishes[i], Vec<T>{}, scale_by_power<T>(p[i], y[i].shifted));
   }
+#endif
 }
 template <class T>
 REGARD_INLINE Vec<T> exp(Vec<T> x) {
@@ -171,11 +194,12 @@ REGARD_INLINE Vec<T> shift(Vec<T> x, Vec<T> m) {
   return select<T>(x == m, Vec<T>{}, x - m);
 }
 
-// tanh(x) = −e / (2 + e) with e = exp(−2|x|) − 1, which is exact where it cancels: 2ⁿ·(r + r²q) + (2ⁿ − 1).
+// tanh(x) = −e / (2 + e) with e = exp(−2|x|) − 1, which is exact where it cancels: 2ⁿ·(r + r²q) + (2ⁿ − 1), and −1 from
+// |x| = 32 on.
 template <class T>
 REGARD_INLINE Vec<T> tanh(Vec<T> x) {
   const Vec<T> one = broadcast(static_cast<T>(1));
-  const Vec<T> twice = max(broadcast(ExpConstants<T>::kLowest), absolute<T>(x) * static_cast<T>(-2));
+  const Vec<T> twice = max(broadcast(static_cast<T>(-64)), absolute<T>(x) * static_cast<T>(-2));
   Reduced<T> y;
   reduce<T, 1>(&twice, &y);
   const Vec<T> power = scale_by_power<T>(one, y.shifted);

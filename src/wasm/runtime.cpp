@@ -22,7 +22,7 @@ int num_workers(const Runtime& runtime, Index) {
 }
 int num_workers(const Runtime& runtime, Index num_items, double) { return num_workers(runtime, num_items); }
 
-void for_each_item(const Runtime&, int, Index num_items, const ItemBody& body) {
+void for_each_item(const Runtime&, int, Index num_items, const ItemBody& body, ItemOrder) {
   for (Index item = 0; item < num_items; ++item) body(item, 0);
 }
 
