@@ -150,8 +150,11 @@ TEST(Detection, AgreesWithProcCpuinfo) {
   const bool avx2 = has({"sse4_2", "popcnt", "avx", "avx2", "bmi1", "bmi2", "fma", "f16c", "movbe", "abm"});
   const bool avx512 = avx2 && has({"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"});
   const bool avx512_bf16 = avx512 && has({"avx512_bf16"});
-  const std::map<std::string, bool> expected{
-      {"generic", true}, {"avx2", avx2}, {"avx512", avx512}, {"avx512_bf16", avx512_bf16}};
+  const std::map<std::string, bool> expected{{"generic", true},
+                                             {"avx2", avx2},
+                                             {"avx512", avx512},
+                                             {"avx512_bf16", avx512_bf16},
+                                             {"amx_bf16", avx512 && has({"amx_tile", "amx_bf16"})}};
   const std::vector<std::string> names = built_sets();
   const std::span<const Candidate> candidates = kernels::candidates();
   ASSERT_EQ(candidates.size(), names.size());

@@ -53,8 +53,7 @@ struct LinearGradients {
   /// Rows 0 … rows_per_group − 1 are the first group, and so on. The sum of each group is rounded to float or double,
   /// and the sums are added in order, beginning with 0 or, if they accumulate, with the contents. A batch in one call
   /// is therefore bit-identical to the same batch in several accumulating calls, each with whole groups. bfloat16
-  /// gradients are an exception: they are rounded at the end of each call, so one call rounds less often. Groups of an
-  /// odd number of rows are slower if the instruction set multiplies pairs of bfloat16.
+  /// gradients are an exception: they are rounded at the end of each call, so one call rounds less often.
   Index rows_per_group = 0;
 };
 

@@ -43,15 +43,31 @@ inline constexpr bool kPairs = std::same_as<T, bfloat16>;
 
 Index num_panels(Index columns) { return (columns + kPanel - 1) / kPanel; }
 
+// The dimensions of a product in groups that are summed separately: 0 … length − 1, and so on.
+struct DepthGroups {
+  Index depth, length;
+
+  explicit DepthGroups(Index depth_, Index length_ = 0)
+      : depth(depth_), length(length_ > 0 ? std::min(length_, depth_) : depth_) {}
+  Index count() const { return depth == 0 ? 1 : (depth + length - 1) / length; }
+  Index begin(Index group) const { return group * length; }
+  Index size(Index group) const { return std::min(length, depth - begin(group)); }
+};
+
+// Elements of a group of a panel, and of the whole panel.
 template <class T>
-Index panel_size(Index depth) {
-  return (kPairs<T> ? (depth + 1) / 2 * 2 : depth) * kPanel;
+Index panel_part(const DepthGroups& groups) {
+  return (kPairs<T> ? (groups.length + 1) / 2 * 2 : groups.length) * kPanel;
+}
+template <class T>
+Index panel_size(const DepthGroups& groups) {
+  return groups.count() * panel_part<T>(groups);
 }
 
 // Number of elements of the panels; never 0, so that a panel of depth 0 also has an address.
 template <class T>
-Index panel_elements(Index depth, Index columns) {
-  return num_panels(columns) * panel_size<T>(std::max<Index>(depth, 1));
+Index panel_elements(const DepthGroups& groups, Index columns) {
+  return num_panels(columns) * std::max(panel_size<T>(groups), panel_size<T>(DepthGroups(1)));
 }
 
 // The matrix that a kernel reads, with the element type as the kernels define it.
@@ -66,20 +82,22 @@ auto matrix_at(const T* data, Index row_stride, Index column_stride) {
 }
 
 template <class T>
-void pack(const TensorView<const T, 2>& weight, T* panels, const Runtime& runtime) {
+void pack(const TensorView<const T, 2>& weight, const DepthGroups& groups, T* panels, const Runtime& runtime) {
   constexpr double kElementProducts = 16;  // an element takes as long as this many products
-  const auto [depth, columns] = weight.shape;
+  const Index columns = weight.shape[1];
   const Index count = num_panels(columns);
   const int workers = num_workers(runtime, count, kElementProducts * static_cast<double>(weight.size()));
   for_each_item(runtime, workers, count, [&](Index panel, int) {
     const Index first = panel * kPanel;
-    const auto source = matrix_at(weight.pointer(0, first), weight.strides[1], weight.strides[0]);
-    T* const to = panels + panel * panel_size<T>(depth);
     const Index width = std::min(kPanel, columns - first);
-    if constexpr (kPairs<T>) {
-      kernels::active().pairs.pack_keys(source, width, depth, reinterpret_cast<float*>(to));
-    } else {
-      kernels::active().of<T>().pack_keys(source, width, depth, to);
+    T* to = panels + panel * panel_size<T>(groups);
+    for (Index group = 0; group < groups.count(); ++group, to += panel_part<T>(groups)) {
+      const auto source = matrix_at(weight.pointer(groups.begin(group), first), weight.strides[1], weight.strides[0]);
+      if constexpr (kPairs<T>) {
+        kernels::active().pairs.pack_keys(source, width, groups.size(group), reinterpret_cast<float*>(to));
+      } else {
+        kernels::active().of<T>().pack_keys(source, width, groups.size(group), to);
+      }
     }
   });
 }
@@ -104,34 +122,30 @@ bool is_aligned(const T* pointer) {
   return reinterpret_cast<std::uintptr_t>(pointer) % alignof(T) == 0;
 }
 
-// Rows and panels of one call, in the form in which its tiles multiply them. The products of an element are summed
-// group by group: dimensions 0 … depth_group − 1 first, and so on.
+// Rows and panels of one call, in the form in which its tiles multiply them.
 template <class T>
 class Operands {
  public:
   using Compute = ComputeType<T>;
 
-  Operands(const TensorView<const T, 2>& input, const T* panels, Index depth_group)
+  Operands(const TensorView<const T, 2>& input, const T* panels, const DepthGroups& groups)
       : table_(kernels::active()),
         input_(input),
         panels_(panels),
-        depth_(input.shape[1]),
-        depth_group_(depth_group > 0 ? std::min(depth_group, depth_) : depth_),
-        form_(!kPairs<T> || depth_group % 2 != 0 ? Form::numbers
-              : table_.bf16_amx                  ? Form::amx
-              : table_.bf16_dot                  ? Form::pairs
-                                                 : Form::numbers) {}
+        groups_(groups),
+        form_(kPairs<T> && table_.bf16_amx   ? Form::amx
+              : kPairs<T> && table_.bf16_dot ? Form::pairs
+                                             : Form::numbers) {}
 
-  Index num_groups() const { return depth_ == 0 ? 1 : (depth_ + depth_group_ - 1) / depth_group_; }
-  Index group_depth(Index group) const { return std::min(depth_group_, depth_ - group * depth_group_); }
+  Index num_groups() const { return groups_.count(); }
 
   // Rows of the largest task and of a register tile.
   Index most_rows() const { return form_ == Form::amx ? kernels::kAmxBlockRows : kRows; }
   Index tile_rows() const { return form_ == Form::amx ? kernels::kAmxRows : kTileRows; }
 
   // Scratch elements per worker.
-  Index row_elements() const { return num_groups() * group_elements(); }
-  Index panel_elements() const { return kPairs<T> && form_ == Form::numbers ? depth_ * kPanel : 0; }
+  Index row_elements() const { return num_groups() * row_part(); }
+  Index panel_elements() const { return kPairs<T> && form_ == Form::numbers ? groups_.depth * kPanel : 0; }
 
   // Called by a thread before its first tile of a task, and after the last.
   void enter() const {
@@ -143,10 +157,9 @@ class Operands {
 
   void pack_rows(Index first, Index num_rows, Compute* packed) const {
     for (Index group = 0; group < num_groups(); ++group) {
-      const Index begin = group * depth_group_;
-      const Index depth = group_depth(group);
-      const auto rows = matrix_at(input_.pointer(first, begin), input_.strides[0], input_.strides[1]);
-      Compute* const to = packed + group * group_elements();
+      const Index depth = groups_.size(group);
+      const auto rows = matrix_at(input_.pointer(first, groups_.begin(group)), input_.strides[0], input_.strides[1]);
+      Compute* const to = packed + group * row_part();
       if constexpr (!kPairs<T>) {
         table_.of<T>().pack_query(rows, num_rows, depth, to);
       } else if (form_ == Form::amx) {
@@ -161,11 +174,13 @@ class Operands {
 
   // buffer has panel_elements() elements.
   const Compute* panel(Index number, Compute* buffer) const {
-    const T* const at = panels_ + number * panel_size<T>(depth_);
+    const T* const at = panels_ + number * panel_size<T>(groups_);
     if constexpr (kPairs<T>) {
-      const float* const pairs = reinterpret_cast<const float*>(at);
-      if (form_ != Form::numbers) return pairs;
-      table_.pairs.widen_pairs(pairs, depth_, buffer);
+      if (form_ != Form::numbers) return reinterpret_cast<const float*>(at);
+      for (Index group = 0; group < num_groups(); ++group) {
+        table_.pairs.widen_pairs(reinterpret_cast<const float*>(at + group * panel_part<T>(groups_)),
+                                 groups_.size(group), buffer + kPanel * groups_.begin(group));
+      }
       return buffer;
     } else {
       return at;
@@ -177,7 +192,7 @@ class Operands {
     if constexpr (kPairs<T>) {
       return nullptr;
     } else {
-      return number + 1 < count && num_groups() == 1 ? panels_ + (number + 1) * panel_size<T>(depth_) : nullptr;
+      return number + 1 < count && num_groups() == 1 ? panels_ + (number + 1) * panel_size<T>(groups_) : nullptr;
     }
   }
 
@@ -185,18 +200,18 @@ class Operands {
   void tile(Index group, Index num_rows, Index width, const Compute* packed_rows, const Compute* packed_panel,
             const Compute* bias, kernels::Activation activation, Compute* output, Index output_stride,
             const Compute* next_panel) const {
-    const Compute* const rows = packed_rows + group * group_elements();
-    const Compute* const panel = packed_panel + kPanel * words(group * depth_group_);
+    const Index depth = groups_.size(group);
+    const Compute* const rows = packed_rows + group * row_part();
+    const Compute* const panel = packed_panel + kPanel * group * words(groups_.length);
     auto* multiply = table_.of<Compute>().linear_tile;
     if constexpr (kPairs<T>) {
       if (form_ == Form::amx) {
-        table_.amx.linear_tile(num_rows, width, group_depth(group), rows, panel, bias, activation, output,
-                               output_stride);
+        table_.amx.linear_tile(num_rows, width, depth, rows, panel, bias, activation, output, output_stride);
         return;
       }
       if (form_ == Form::pairs) multiply = table_.pairs.linear_tile;
     }
-    multiply(num_rows, width, group_depth(group), rows, panel, bias, activation, output, output_stride, next_panel);
+    multiply(num_rows, width, depth, rows, panel, bias, activation, output, output_stride, next_panel);
   }
 
  private:
@@ -204,18 +219,15 @@ class Operands {
 
   Index words(Index depth) const { return form_ == Form::numbers ? depth : (depth + 1) / 2; }
   // Elements that the packed rows of one group take.
-  Index group_elements() const {
-    const Index depth = form_ == Form::amx
-                            ? (depth_group_ + kernels::kAmxDepth - 1) / kernels::kAmxDepth * kernels::kAmxDepth
-                            : depth_group_;
-    return most_rows() * words(depth);
+  Index row_part() const {
+    constexpr Index kStep = kernels::kAmxDepth;
+    return most_rows() * words(form_ == Form::amx ? (groups_.length + kStep - 1) / kStep * kStep : groups_.length);
   }
 
   const kernels::KernelTable& table_;
   const TensorView<const T, 2>& input_;
   const T* panels_;
-  Index depth_;
-  Index depth_group_;
+  DepthGroups groups_;
   Form form_;
 };
 
@@ -266,11 +278,11 @@ Division divide(Index rows, Index most_rows, Index tile_rows, Index panels, Inde
 }
 
 template <class T, class Output>
-void multiply(const TensorView<const T, 2>& input, const T* panels, const TensorView<const T, 1>& bias,
-              const TensorView<Output, 2>& output, kernels::Activation activation, const ProductSum& sum,
-              double num_products, const Runtime& runtime) {
+void multiply(const TensorView<const T, 2>& input, const T* panels, const DepthGroups& groups_of_depth,
+              const TensorView<const T, 1>& bias, const TensorView<Output, 2>& output, kernels::Activation activation,
+              bool accumulate, double num_products, const Runtime& runtime) {
   using Compute = ComputeType<T>;
-  const Operands<T> operands(input, panels, sum.depth_group);
+  const Operands<T> operands(input, panels, groups_of_depth);
   const auto [rows, depth] = input.shape;
   const Index columns = output.shape[1];
   const Workspace<Compute> dense_bias(runtime, bias.absent() ? 0 : columns);
@@ -279,7 +291,7 @@ void multiply(const TensorView<const T, 2>& input, const T* panels, const Tensor
   // Up to sixteen panels share one packing of the rows. Groups are larger if there are enough rows for every worker, as
   // long as the panels of a group fit in a cache of 2 to 4 MiB while they are read for one block of rows after another.
   constexpr Index kGroupBytes = 5 << 19;
-  const Index panel_bytes = panel_size<T>(std::max<Index>(depth, 1)) * Index{sizeof(T)};
+  const Index panel_bytes = panel_elements<T>(groups_of_depth, 1) * Index{sizeof(T)};
   const Index count = num_panels(columns);
   const Index most_rows = operands.most_rows();
   const Index most_blocks = (rows + most_rows - 1) / most_rows;
@@ -323,13 +335,13 @@ void multiply(const TensorView<const T, 2>& input, const T* panels, const Tensor
       if constexpr (kSameType) {
         if (direct) to = output.pointer(first, column);
       }
-      for (Index i = 0; i < num_rows && sum.accumulate && !direct; ++i) {
+      for (Index i = 0; i < num_rows && accumulate && !direct; ++i) {
         read_numbers(kElementType<Output>, width, output.pointer(first + i, column), output.strides[1],
                      tile + i * kPanel);
       }
       const Compute* const packed_panel = operands.panel(panel, panel_buffer);
       for (Index group = 0; group < operands.num_groups(); ++group) {
-        const bool added = group > 0 || sum.accumulate;
+        const bool added = group > 0 || accumulate;
         operands.tile(group, num_rows, width, packed_rows, packed_panel,
                       bias.absent() || group > 0 ? nullptr : dense_bias.data() + column,
                       added ? kernels::Activation::added : activation, to, direct ? output.strides[0] : kPanel,
@@ -356,10 +368,11 @@ void forward(const TensorView<const T, 2>& input, const TensorView<const T, 2>& 
   check_shapes(input, weight.shape, bias, output);
   check_overlap(kLinearForward, inputs, written);
   if (output.shape[0] == 0 || output.shape[1] == 0) return;
-  const Workspace<T> panels(runtime, panel_elements<T>(weight.shape[0], weight.shape[1]));
+  const DepthGroups groups(weight.shape[0], sum.depth_group);
+  const Workspace<T> panels(runtime, panel_elements<T>(groups, weight.shape[1]));
   const double products = static_cast<double>(output.shape[0]) * static_cast<double>(weight.size());
-  pack(weight, panels.data(), runtime);
-  multiply(input, panels.data(), bias, output, kernels::Activation::none, sum, products, runtime);
+  pack(weight, groups, panels.data(), runtime);
+  multiply(input, panels.data(), groups, bias, output, kernels::Activation::none, sum.accumulate, products, runtime);
 }
 
 template <class T, class Output>
@@ -368,8 +381,9 @@ void forward(const TensorView<const T, 2>& input, const PackedLinear<T>& weight,
   const FloatingPointScope scope;
   const kernels::Activation activation = kernel_activation(kLinearForward, options.activation);
   const std::array<Index, 2> shape{weight.num_inputs(), weight.num_outputs()};
+  const DepthGroups groups(shape[0]);
   const TensorView<const T, 1> panels(weight.panels(),
-                                      {weight.panels() == nullptr ? 0 : panel_elements<T>(shape[0], shape[1])});
+                                      {weight.panels() == nullptr ? 0 : panel_elements<T>(groups, shape[1])});
   const std::array<Footprint, 3> inputs{footprint(kLinearForward, "input", input),
                                         footprint(kLinearForward, "weight", panels),
                                         footprint(kLinearForward, "bias", bias)};
@@ -378,7 +392,7 @@ void forward(const TensorView<const T, 2>& input, const PackedLinear<T>& weight,
   check_overlap(kLinearForward, inputs, written);
   if (output.shape[0] == 0 || output.shape[1] == 0) return;
   const double products = static_cast<double>(output.shape[0]) * static_cast<double>(shape[0] * shape[1]);
-  multiply(input, weight.panels(), bias, output, activation, {}, products, runtime);
+  multiply(input, weight.panels(), groups, bias, output, activation, false, products, runtime);
 }
 
 }  // namespace
@@ -419,13 +433,14 @@ PackedLinear<T>::PackedLinear(TensorView<const T, 2> weight, const Runtime& runt
   constexpr std::align_val_t kAlignment{64};
   const std::shared_ptr<T> panels(static_cast<T*>(::operator new(num_bytes(), kAlignment)),
                                   [](T* memory) { ::operator delete(memory, kAlignment); });
-  pack(weight, panels.get(), runtime);
+  pack(weight, DepthGroups(num_inputs_), panels.get(), runtime);
   panels_ = panels;
 }
 
 template <class T>
 std::size_t PackedLinear<T>::num_bytes() const {
-  return static_cast<std::size_t>(internal::panel_elements<T>(num_inputs_, num_outputs_)) * sizeof(T);
+  return static_cast<std::size_t>(internal::panel_elements<T>(internal::DepthGroups(num_inputs_), num_outputs_)) *
+         sizeof(T);
 }
 
 template <class T>
