@@ -34,61 +34,63 @@ ReadAhead<T> part_of_next(const T* next_panel, const T* panel, Index size, Index
   return {next_panel + smaller(number * part, size - part), step};
 }
 
-template <class T, int Rows, class Words>
-void product_tile(Index depth, const T* a, const T* b, T* products, [[maybe_unused]] ReadAhead<T> ahead) {
+// The products of a register tile of a depth of one segment, written to `to` or added to it, row by row while the
+// following rows are multiplied.
+template <class T, int Rows, bool Add, class Words>
+void segment_tile(Index depth, const T* a, const T* b, T* to, Index stride, [[maybe_unused]] ReadAhead<T> ahead) {
+  Tile<T, Rows> tile;
+  clear(tile);
+  const auto store_row = [&](int r) __attribute__((always_inline)) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kTileVectors; ++v) {
+      T* const at = to + v * kWidth<T>;
+      store(at, Add ? load(at) + tile.row[r][v] : tile.row[r][v]);
+    }
+    to += stride;
+  };
   if constexpr (kReadsAhead && Rows == kTileRows) {
-    depth_tile<T, Rows, kPanel, false, Words>(depth, 1, a, b, products, ahead);
+    multiply_rows<T, Rows, kTileRows, 1, Words>(depth, a, b, tile, store_row, ahead);
   } else {
-    depth_tile<T, Rows, kPanel, false, Words>(depth, 1, a, b, products);
+    multiply_rows<T, Rows, kTileRows, 1, Words>(depth, a, b, tile, store_row);
   }
 }
 
-// A whole register tile of a depth of one segment, without a bias: written to the output, or added to it, row by row
-// while the following rows are multiplied.
-template <class T, bool Add, class Words>
-void written_tile(Index depth, const T* a, const T* b, T* output, Index output_stride) {
-  Tile<T, kTileRows> tile;
-  clear(tile);
-  multiply_rows<T, kTileRows, kTileRows, 1, Words>(depth, a, b, tile, [&](int r) __attribute__((always_inline)) {
-#pragma GCC unroll 4
-    for (int v = 0; v < kTileVectors; ++v) {
-      T* const to = output + v * kWidth<T>;
-      store(to, Add ? load(to) + tile.row[r][v] : tile.row[r][v]);
-    }
-    output += output_stride;
-  });
-}
-
+// Segment by segment, so that a segment of the panel stays in L1 while all rows are multiplied with it.
 template <class T, class Words>
 void tile(Index num_rows, Index num_columns, Index depth, const T* packed_a, const T* panel_b, const T* bias,
           Activation activation, T* output, Index output_stride, const T* next_panel) {
+  constexpr Index kSegment = kDepthSegment / Words::kPerWord;
   const Index words = words_of<Words>(depth);
   // Tiles of one or two rows do not read ahead.
   const Index num_tiles = larger(1, (num_rows + 1) / kTileRows) * (kPanel / kTileColumns<T>);
   const bool is_added = activation == Activation::added;
-  const bool is_written = !bias && (is_added || activation == Activation::none) && num_columns == kPanel && words > 0 &&
-                          words <= kDepthSegment / Words::kPerWord;
-  for (Index first = 0; first < num_rows; first += kTileRows) {
-    const Index count = smaller(num_rows - first, kTileRows);
-    if (is_written && count == kTileRows) {
-      const auto write = is_added ? written_tile<T, true, Words> : written_tile<T, false, Words>;
-      for (Index column = 0; column < kPanel; column += kTileColumns<T>)
-        write(words, packed_a + first * words, panel_b + column, output + first * output_stride + column,
-              output_stride);
-      continue;
+  const bool is_direct = !bias && num_columns == kPanel && words > 0 &&
+                         (activation == Activation::none || (is_added && words <= kSegment));
+  // Whole register tiles are written to the output if nothing else happens to it; others are finished in this array.
+  const Index direct_rows = is_direct ? num_rows / kTileRows * kTileRows : 0;
+  alignas(64) T products[kRows * kPanel];
+  if (words == 0) std::memset(products, 0, sizeof products);
+  for (Index begin = 0; begin < words; begin += kSegment) {
+    const Index step = smaller(words - begin, kSegment);
+    for (Index first = 0; first < num_rows; first += kTileRows) {
+      const bool direct = first < direct_rows;
+      const bool added = begin > 0 || (direct && is_added);
+      T* const to = direct ? output + first * output_stride : products + first * kPanel;
+      for (Index column = 0; column < num_columns; column += kTileColumns<T>) {
+        ReadAhead<T> ahead = part_of_next(next_panel, panel_b, words * kPanel, num_tiles,
+                                          (first / kTileRows * kPanel + column) / kTileColumns<T>);
+        ahead.at += begin * ahead.step;
+        with_rows(smaller(num_rows - first, kTileRows), [&](auto rows) {
+          constexpr int kCount = decltype(rows)::value;
+          const auto multiply = added ? segment_tile<T, kCount, true, Words> : segment_tile<T, kCount, false, Words>;
+          multiply(step, packed_a + first * words + begin * kTileRows, panel_b + begin * kPanel + column, to + column,
+                   direct ? output_stride : kPanel, ahead);
+        });
+      }
     }
-    alignas(64) T products[kTileRows * kPanel];
-    if (words == 0) std::memset(products, 0, sizeof products);
-    for (Index column = 0; column < num_columns && words > 0; column += kTileColumns<T>) {
-      with_rows(count, [&](auto rows) {
-        const Index number = (first / kTileRows * kPanel + column) / kTileColumns<T>;
-        product_tile<T, decltype(rows)::value, Words>(
-            words, packed_a + first * words, panel_b + column, products + column,
-            part_of_next(next_panel, panel_b, words * kPanel, num_tiles, number));
-      });
-    }
-    finish_tile<T>(activation, count, num_columns, products, bias, output + first * output_stride, output_stride);
   }
+  finish_tile<T>(activation, num_rows - direct_rows, num_columns, products + direct_rows * kPanel, bias,
+                 output + direct_rows * output_stride, output_stride);
 }
 
 }  // namespace
