@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <array>
 #include <new>
+#include <optional>
 #include <stdexcept>
 #include <string>
 
@@ -283,8 +284,7 @@ void multiply(const TensorView<const T, 2>& input, const T* panels, const DepthG
               bool accumulate, double num_products, const Runtime& runtime) {
   using Compute = ComputeType<T>;
   const Operands<T> operands(input, panels, groups_of_depth);
-  const auto [rows, depth] = input.shape;
-  const Index columns = output.shape[1];
+  const auto [rows, columns] = output.shape;
   const Workspace<Compute> dense_bias(runtime, bias.absent() ? 0 : columns);
   if (!bias.absent()) read_numbers(kElementType<T>, columns, bias.data, bias.strides[0], dense_bias.data());
 
@@ -310,13 +310,14 @@ void multiply(const TensorView<const T, 2>& input, const T* panels, const DepthG
       operands.row_elements() + operands.panel_elements() + (direct ? 0 : most_rows * kPanel);
   const Workspace<Compute> scratch(runtime, workers * scratch_elements);
   if (is_planning()) {
-    const double weight = static_cast<double>(columns) * static_cast<double>(depth);
-    plan_operator({.name = kLinearForward,
-                   .way = std::to_string(blocks) + " blocks of rows by " + std::to_string(groups) +
-                          " groups of columns, " + (direct ? "written directly to the output" : "copied to the output"),
-                   .operations = 2 * static_cast<double>(rows) * weight,
-                   .bytes = (static_cast<double>(input.size()) + weight) * sizeof(T) +
-                            static_cast<double>(output.size()) * sizeof(Output)});
+    const double input_size = num_products / static_cast<double>(columns);
+    const double weight_size = num_products / static_cast<double>(rows);
+    plan_operator(
+        {.name = kLinearForward,
+         .way = std::to_string(blocks) + " blocks of rows by " + std::to_string(groups) + " groups of columns, " +
+                (direct ? "written directly to the output" : "copied to the output"),
+         .operations = 2 * num_products,
+         .bytes = (input_size + weight_size) * sizeof(T) + static_cast<double>(output.size()) * sizeof(Output)});
   }
   for_each_item(runtime, workers, blocks * groups, [&](Index task, int worker) {
     Compute* packed_rows = scratch.data() + worker * scratch_elements;
@@ -355,6 +356,23 @@ void multiply(const TensorView<const T, 2>& input, const T* panels, const DepthG
   });
 }
 
+// Products of an element that are one chain (linear_tile.cpp, linear_amx.cpp).
+template <class T>
+Index segment() {
+  return kernels::kDepthSegment * (kPairs<T> && kernels::active().bf16_amx ? kernels::kAmxDepth : 1);
+}
+
+// The dimensions that are multiplied before the next ones are packed: rows and panels of a large depth would not fit in
+// a cache. Parts end where a segment or a group does, so that the sums are added in the same order.
+template <class T, class Output>
+Index depth_part(Index depth, const ProductSum& sum, bool no_bias) {
+  constexpr Index kPart = kPairs<T> ? 8192 : 2048;  // a multiple of every segment
+  const bool sums_are_added = sum.depth_group > 0 || !sum.accumulate;
+  if (depth <= 2 * kPart || !no_bias || !sums_are_added || !std::same_as<Output, ComputeType<T>>)
+    return std::max<Index>(depth, 1);
+  return sum.depth_group > 0 ? std::max<Index>(1, kPart / sum.depth_group) * sum.depth_group : kPart;
+}
+
 // The public functions of linear.h.
 template <class T, class Output>
 void forward(const TensorView<const T, 2>& input, const TensorView<const T, 2>& weight,
@@ -368,11 +386,21 @@ void forward(const TensorView<const T, 2>& input, const TensorView<const T, 2>& 
   check_shapes(input, weight.shape, bias, output);
   check_overlap(kLinearForward, inputs, written);
   if (output.shape[0] == 0 || output.shape[1] == 0) return;
-  const DepthGroups groups(weight.shape[0], sum.depth_group);
-  const Workspace<T> panels(runtime, panel_elements<T>(groups, weight.shape[1]));
+  const Index depth = weight.shape[0];
+  const Index part = depth_part<T, Output>(depth, sum, bias.absent());
+  const Index group = part < depth && sum.depth_group == 0 ? segment<T>() : sum.depth_group;
+  const Workspace<T> panels(runtime, panel_elements<T>(DepthGroups(part, group), weight.shape[1]));
   const double products = static_cast<double>(output.shape[0]) * static_cast<double>(weight.size());
-  pack(weight, groups, panels.data(), runtime);
-  multiply(input, panels.data(), groups, bias, output, kernels::Activation::none, sum.accumulate, products, runtime);
+  for (Index begin = 0; begin == 0 || begin < depth; begin += part) {
+    std::optional<PlanSuspension> in_plan;
+    if (begin > 0) in_plan.emplace();
+    const Index end = std::min(depth, begin + part);
+    const TensorView<const T, 2> rows = sliced(weight, 0, begin, end);
+    const DepthGroups groups(end - begin, group);
+    pack(rows, groups, panels.data(), runtime);
+    multiply(sliced(input, 1, begin, end), panels.data(), groups, bias, output, kernels::Activation::none,
+             sum.accumulate || begin > 0, products, runtime);
+  }
 }
 
 template <class T, class Output>
