@@ -18,21 +18,21 @@ run_test() {
 }
 
 # choose_kernels PRESET: with sanitizers, kernels take longest to compile, and only kernels that this processor can run
-# are useful. The sanitizer builds therefore contain only the narrowest and the widest of them (avx512_bf16 uses kernels
-# of avx512), without the checks of pointer arithmetic (the address sanitizer detects wrong accesses anyway). ./check
-# slow adds the other kernels and these checks. All other builds contain all kernels.
+# are useful. The sanitizer builds therefore contain only the narrowest and the widest of them (avx512_bf16 and amx_bf16
+# use kernels of avx512), without the checks of pointer arithmetic (the address sanitizer detects wrong accesses
+# anyway). ./check slow adds the other kernels and these checks. All other builds contain all kernels.
 choose_kernels() {
   local sets=(generic) set
   kernels=()
   case $1 in address | fuzz) ;; *) return ;; esac
   [ "$(uname -m)" = x86_64 ] || return
-  for set in avx2:avx2 avx512:avx512f avx512_bf16:avx512_bf16; do
+  for set in avx2:avx2 avx512:avx512f avx512_bf16:avx512_bf16 amx_bf16:amx_bf16; do
     if grep -qw "${set#*:}" /proc/cpuinfo; then sets+=("${set%:*}"); fi
   done
   if [ "${sanitized_kernels:-outermost}" = all ]; then
     kernels=(-DREGARD_KERNEL_OPTIONS=)
-  elif [ "${sets[-1]}" = avx512_bf16 ]; then
-    sets=(generic avx512 avx512_bf16)
+  elif [[ ${sets[-1]} == *_bf16 ]]; then
+    sets=(generic avx512 "${sets[-1]}")
   elif [ ${#sets[@]} -gt 2 ]; then
     sets=(generic "${sets[-1]}")
   fi

@@ -99,7 +99,7 @@ def arguments():
     parser.add_argument("--threads", type=int, default=2, help="number of threads; default 2, for which the targets are defined")
     parser.add_argument("--rounds", type=int, default=30, help="maximum number of rounds per case; default 30")
     parser.add_argument("--seconds", type=float, default=7.0, help="time per case; default 7")
-    parser.add_argument("--isa", choices=("generic", "avx2", "avx512", "avx512_bf16"), help="instruction set; default: the best one")
+    parser.add_argument("--isa", choices=("generic", "avx2", "avx512", "avx512_bf16", "amx_bf16"), help="instruction set; default: the best one")
     parser.add_argument("--json", type=pathlib.Path, help="file for the figures of all rounds, written after each case")
     given = parser.parse_args()
     given.rows = given.rows.split(",")

@@ -64,6 +64,6 @@ set(REGARD_KERNEL_SOURCES
   attention_pack_pairs.cpp attention_tile.cpp attention_backward.cpp linear_tile.cpp peak_bf16.cpp table.cpp)
 list(TRANSFORM REGARD_KERNEL_SOURCES PREPEND ${PROJECT_SOURCE_DIR}/src/kernels/)
 regard_kernels(avx512_bf16 -march=x86-64-v4 -mprefer-vector-width=512 -mavx512bf16 -DREGARD_ISA_avx512)
-set(REGARD_KERNEL_SOURCES linear_amx.cpp peak_amx.cpp table.cpp)
+set(REGARD_KERNEL_SOURCES linear_amx.cpp table.cpp)
 list(TRANSFORM REGARD_KERNEL_SOURCES PREPEND ${PROJECT_SOURCE_DIR}/src/kernels/)
 regard_kernels(amx_bf16 -march=x86-64-v4 -mprefer-vector-width=512 -mamx-tile -mamx-bf16 -DREGARD_ISA_avx512)

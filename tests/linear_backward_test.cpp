@@ -207,7 +207,7 @@ void expect_groups_are_summed_in_order(Index rows, Index group) {
 }
 
 TYPED_TEST(LinearBackward, GroupsOfRowsAreSummedInOrder) {
-  for (const auto& [rows, group] : {std::pair<Index, Index>{12, 4}, {130, 64}, {7, 3}, {600, 300}, {5, 9}})
+  for (const auto& [rows, group] : {std::pair<Index, Index>{12, 4}, {130, 64}, {7, 3}, {600, 300}, {4200, 300}, {5, 9}})
     expect_groups_are_summed_in_order<TypeParam>(rows, group);
 }
 

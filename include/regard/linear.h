@@ -46,9 +46,10 @@ namespace regard::inline v0 {
 /// Each element is computed by a chain of fused multiply-adds over i, in segments of 256 that are added in order; bias
 /// is added last. The bits are the same for any number of threads and any R.
 /// @par
-/// bfloat16 is computed in float, with the bits of the same elements converted to float. The exception is the
-/// instruction set avx512_bf16: it sums products in pairs, within the same error bound, and treats subnormal numbers as
-/// zero. A bfloat16 output is the float output rounded once, to nearest even.
+/// bfloat16 is computed in float, with the bits of the same elements converted to float. The exceptions are two
+/// instruction sets that multiply it natively, within the same error bound: avx512_bf16 sums products in pairs,
+/// amx_bf16 in steps of 32 (docs/numerics.md). Both treat subnormal numbers as zero. A bfloat16 output is the float
+/// output rounded once, to nearest even.
 ///
 /// @par Error
 /// With u = 2⁻²⁴ (double: 2⁻⁵³), the error of such a chain, before a bfloat16 output is rounded, is at most

@@ -104,7 +104,7 @@ REGARD_EXPORT std::string_view version();
 
 /// An instruction set that the library was built for.
 struct InstructionSet {
-  std::string name;  ///< "generic", "avx2", "avx512", "avx512_bf16" or "neon".
+  std::string name;  ///< "generic", "avx2", "avx512", "avx512_bf16", "amx_bf16" or "neon".
   bool available;    ///< Whether this processor and its operating system can run it.
   bool active;       ///< Whether operators use it.
   /// Whether it has fused multiply-add. All such sets give bit-identical results; avx512_bf16 is an exception for

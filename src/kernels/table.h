@@ -391,8 +391,7 @@ extern const PeakLoop dot_loop;
 }  // namespace avx512_bf16
 namespace amx_bf16 {
 extern const KernelTable table;
-extern const PeakLoop dot_loop;
-}  // namespace amx_bf16
+}
 
 // The table that operators use: the one named by REGARD_FORCE_ISA, or the fastest that the processor supports
 // (src/runtime/isa.cpp).

@@ -121,9 +121,6 @@ const PeakLoop* bf16_dot_loop() {
 #if defined(REGARD_HAS_avx512_bf16)
   if (&active() == &avx512_bf16::table) return &avx512_bf16::dot_loop;
 #endif
-#if defined(REGARD_HAS_amx_bf16)
-  if (&active() == &amx_bf16::table) return &amx_bf16::dot_loop;
-#endif
   return nullptr;
 }
 

@@ -19,7 +19,7 @@ struct Candidate {
 // Every table in this build (cmake/kernels.cmake), best last unless slower; the first is always available.
 std::span<const Candidate> candidates();
 
-// The loop of bf16 products of the active table; null unless the table is avx512_bf16 or amx_bf16.
+// The bf16 dot product loop of the active table; null unless the table is avx512_bf16.
 const PeakLoop* bf16_dot_loop();
 
 // The table named by `forced`, or if it is null the last available one that is not slower. Throws
