@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A tile of linear_forward for bf16, multiplied by Intel's Advanced Matrix Extensions (AMX) or, in all other sets, by an
-// emulation with the same bits.
+// A tile of linear_forward for bf16, multiplied by Intel's Advanced Matrix Extensions (AMX) or, in all other sets, by
+// an emulation with the same bits.
 //
 //   rows    [⌈rows / 16⌉][⌈D / 32⌉][16][32]     a tile register each; rows and elements past the end are zero
 //   panel   [⌈D / 2⌉][32][2]                    two tile registers for 32 elements of D

@@ -6,9 +6,9 @@
 //   output[r][c] = activation(Σ over segments of 256 of (one chain over the segment) + bias[c])
 //                  or output[r][c] + the same sum
 //
-//   for each register tile of rows
-//     1. products     chains and segments, into an array on the stack (1.5 KiB for 12 rows of float)
-//     2. finish       bias and activation, applied while the array is in L1, and stored in the output
+//   for each segment, for each register tile of rows
+//     1. products     a chain for each element, written or added to an array on the stack (7.5 KiB for 60 rows)
+//   2. finish         bias and activation, applied while the array is in L1, and stored in the output
 //   or, for whole tiles without either, straight into the output
 //
 // Read next: tile_epilogue.h, tile_finish.h.

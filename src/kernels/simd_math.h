@@ -102,8 +102,8 @@ struct Reduced {
   Vec<T> r;
   Vec<T> q;
 };
-// Computes y[i], not specified for x[i] < kLowest, for Count interleaved vectors: a single vector is a chain of dependent operations,
-// which would leave the processor idle.
+// Computes y[i], unspecified if x[i] < kLowest, for Count interleaved vectors: a single vector is a chain of operations
+// that would leave the processor idle.
 template <class T, int Count>
 REGARD_INLINE void reduce(const Vec<T>* x, Reduced<T>* y) {
   using C = ExpConstants<T>;
@@ -135,9 +135,9 @@ REGARD_INLINE void one_plus_e(const Reduced<T>* y, Vec<T>* p) {
   for (int i = 0; i < Count; ++i) p[i] = high[i] + fma(y[i].r * y[i].r, y[i].q, low[i]);
 }
 
-// p[i] = exp(x[i]) for Count vectors; p may be x. Results that round to 0 are set directly, because a product or scaling
-// with a result too small for a subnormal takes several times as long (the latter, on Intel's processors, 140 cycles). If
-// no lane is below kNormal, multiplying by 2ⁿ is exact and takes one step.
+// p[i] = exp(x[i]) for Count vectors; p may be x. Results that round to 0 are set directly, because a product with a
+// result too small for a subnormal takes several times as long, and the scaling instruction of avx512, on Intel's
+// processors, 140 cycles. If no lane is below kNormal, multiplying by 2ⁿ is exact and takes one step.
 template <class T, int Count>
 REGARD_INLINE void exp(const Vec<T>* x, Vec<T>* p) {
   using C = ExpConstants<T>;

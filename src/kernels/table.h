@@ -319,8 +319,8 @@ struct PairKernels {
   void (*narrow)(const float* from, Bfloat16* to, Index count);
 };
 
-// bfloat16 values that linear layers multiply with AMX, whose tile registers hold 16 rows of 32 values. The right operand
-// is that of PairKernels. The products treat subnormal values as zero (linear_amx.cpp).
+// bfloat16 values that linear layers multiply with AMX, whose tile registers hold 16 rows of 32 values. The right
+// operand is that of PairKernels. The products treat subnormal values as zero (linear_amx.cpp).
 struct AmxKernels {
   // Before the first linear_tile of a task, and after the last: the shapes of the thread's tile registers.
   void (*enter)();

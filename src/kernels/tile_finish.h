@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The end of a tile of linear_forward: bias and activation, applied to an array of sums in L1, and stored in the output.
+// The end of a tile of linear_forward: bias and activation, applied to an array of sums in L1, and stored in the
+// output.
 //
 //   output[r][c] = activation(products[r][c] + bias[c])      or output[r][c] + (products[r][c] + bias[c])
 //
