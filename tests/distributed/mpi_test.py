@@ -171,6 +171,15 @@ def test_training_has_the_bits_of_one_process(mpi, plugin, tmp_path):
     assert contents(run) == expected
 
 
+def test_training_rejects_ranks_that_round_differently(mpi, plugin):
+    """Rank 1 has no fused multiply-add."""
+    other = 'if [ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" = 1 ]; then export REGARD_FORCE_ISA=generic; fi; exec "$0" "$@"'
+    done = mpi.start(2, "sh", "-c", other, PROGRAM, "train", "--task", "induction", "--steps", "3", "--ranks", **plugin)
+    assert done.returncode != 0
+    assert "the instruction sets of the ranks round differently, and rank 1 uses generic" in done.stderr
+    assert "step" not in done.stdout
+
+
 def process_of(rank, word):
     """The process of a rank, one of whose arguments is the word."""
     variables = {f"{name}={rank}".encode() for name in ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK")}
