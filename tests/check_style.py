@@ -92,8 +92,8 @@ PHRASES = {
 def phrases(files):
     """Texts use the terms of the field; data written by programs is not checked."""
     pattern = re.compile(r"\b(" + "|".join(PHRASES) + r")\b", re.IGNORECASE)
-    skipped = ("tests/check_style.py", "tests/encoder/", "tests/tokenizer/", "tests/fuzz/corpus/", "docs/notebooks/")
-    texts = CODE + SCRIPTS + (".md", ".js", ".css", ".pyi", ".html")
+    skipped = ("tests/check_style.py", "tests/encoder/", "tests/tokenizer/", "tests/fuzz/corpus/")
+    texts = CODE + SCRIPTS + (".md", ".js", ".css", ".pyi", ".html", ".ipynb")
     for path in files:
         if path.suffix in texts and not str(path).startswith(skipped):
             for place in lines_matching(pattern, [path]):
