@@ -37,7 +37,7 @@ class PanelBlocks {
     if (rest == 0) return;
     std::memcpy(last_, panel + whole_ * kPanelBlock, static_cast<std::size_t>(rest * kPanel) * sizeof(float));
     std::memset(last_ + rest * kPanel, 0, static_cast<std::size_t>((kBlockPairs - rest) * kPanel) * sizeof(float));
-    asm volatile("" ::: "memory");  // tile loads do not tell the compiler what they read
+    asm volatile("" : : "m"(last_));  // tile loads do not tell the compiler what they read
   }
   const float* operator[](Index block) const { return block < whole_ ? panel_ + block * kPanelBlock : last_; }
 
@@ -49,10 +49,11 @@ class PanelBlocks {
 
 #if defined(REGARD_ISA_amx_bf16)
 
-// to[r][c] = the sums over blocks first … end − 1 for 16 rows, or 32 with a second row tile, and 32 columns.
+// to[r][c] = the sums over blocks first … end − 1 for 16 rows, or 32 with a second row tile, and 32 columns. Not
+// inlined: a compiler that saw the array of the caller would believe that nothing is written to it.
 template <bool Two>
-void multiply_blocks(Index first, Index end, const float* rows, const float* more_rows, const PanelBlocks& panel,
-                     float* to, Index stride) {
+__attribute__((noinline)) void multiply_blocks(Index first, Index end, const float* rows, const float* more_rows,
+                                               const PanelBlocks& panel, float* to, Index stride) {
   constexpr int kTileBytes = kBlockPairs * sizeof(float), kPanelBytes = kPanel * sizeof(float);
   _tile_zero(0);
   _tile_zero(1);
@@ -80,7 +81,7 @@ void multiply_blocks(Index first, Index end, const float* rows, const float* mor
     _tile_stored(2, to + kAmxRows * stride, bytes);
     _tile_stored(3, to + kAmxRows * stride + kAmxRows, bytes);
   }
-  asm volatile("" ::: "memory");  // nor what they write
+  asm volatile("" ::: "memory");
 }
 
 struct alignas(64) TileShapes {
