@@ -7,9 +7,24 @@ import subprocess
 
 import pytest
 import regard
+from documents import ROOT, blocks
 from mpi_programs import MPIS
 from rank_cases import FAILURES, RESULTS
 
+BEFORE_THE_GUIDE = """
+import numpy as np
+from mpi4py import MPI
+rank, ranks = MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size
+random = np.random.default_rng(0)
+whole = [random.standard_normal((1, 2, 5 * ranks, 16), np.float32) for _ in range(3)]
+own = slice(5 * rank, 5 * rank + 5)
+query, key, value = (np.ascontiguousarray(x[:, :, own]) for x in whole)
+"""
+AFTER_THE_GUIDE = """
+import regard
+assert np.array_equal(context, regard.attention(*whole, causal=True)[:, :, own])
+print(f"rank {rank} agrees")
+"""
 CASES = pathlib.Path(__file__).resolve().parents[1] / "support" / "rank_cases.py"
 ENVIRONMENT = {"PYTHONPATH": str(pathlib.Path(regard.__file__).parents[1]), "PYTHONDONTWRITEBYTECODE": "1"}
 
@@ -45,6 +60,16 @@ def check_passed(done, ranks, cases):
 @pytest.mark.parametrize("ranks", [1, 2, 3])
 def test_results_have_the_bits_of_one_process(mpi, ranks):
     check_passed(run(mpi, ranks, CASES, *RESULTS), ranks, RESULTS)
+
+
+@mpis
+def test_the_lines_of_the_guide_run_with_its_command(mpi, tmp_path):
+    texts = [text for _, _, text in blocks(ROOT / "docs" / "guide" / "several-machines.md")]
+    lines = next(text for text in texts if "from mpi4py" in text)
+    (tmp_path / "program.py").write_text(BEFORE_THE_GUIDE + lines + AFTER_THE_GUIDE, encoding="utf-8")
+    assert "mpirun -n 4 python -m mpi4py program.py\n" in texts
+    done = run(mpi, 4, "-m", "mpi4py", tmp_path / "program.py")
+    assert done.returncode == 0 and done.stdout.count("agrees") == 4, done.stdout + done.stderr
 
 
 @mpis

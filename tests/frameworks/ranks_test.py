@@ -9,8 +9,29 @@ import subprocess
 import sys
 
 import pytest
+from documents import ROOT, blocks
 from rank_cases import FAILURES, RESULTS
 
+GUIDE = ROOT / "docs" / "guide" / "several-machines.md"
+BEFORE_THE_GUIDE = """
+import os
+import torch
+rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+torch.manual_seed(0)
+whole = [torch.randn(1, 2, 5 * ranks, 16) for _ in range(3)]
+own = slice(5 * rank, 5 * rank + 5)
+query, key, value = (x[:, :, own].clone().requires_grad_() for x in whole)
+def loss(context): return (context**2).sum()
+"""
+AFTER_THE_GUIDE = """
+import regard.torch
+complete = [x.requires_grad_() for x in whole]
+expected = regard.torch.scaled_dot_product_attention(*complete, is_causal=True)
+loss(expected).backward()
+assert torch.equal(context, expected[:, :, own])
+assert all(torch.equal(x.grad, y.grad[:, :, own]) for x, y in zip((query, key, value), complete))
+print(f"rank {rank} agrees")
+"""
 CASES = pathlib.Path(__file__).resolve().parents[1] / "support" / "rank_cases.py"
 
 
@@ -45,6 +66,17 @@ def test_torchrun_over_tcp():
                           capture_output=True, text=True, timeout=110, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"})
     passed = sorted(line for line in done.stdout.split("\n") if " passed: " in line)
     assert (done.returncode, passed) == (0, sorted(f"rank {rank} of 2 passed: {case}" for rank in (0, 1) for case in cases)), done
+
+
+def test_the_lines_of_the_guide_run_with_its_command(tmp_path):
+    texts = [text for _, _, text in blocks(GUIDE)]
+    lines = next(text for text in texts if "init_process_group" in text)
+    (tmp_path / "train.py").write_text(BEFORE_THE_GUIDE + lines + AFTER_THE_GUIDE, encoding="utf-8")
+    command = next(text for text in texts if text.startswith("torchrun --standalone --nproc-per-node 4 train.py")).split("#")[0].split()
+    two = ["2" if word == "4" else word for word in command[1:]]
+    done = subprocess.run([sys.executable, "-m", "torch.distributed.run", *two], cwd=tmp_path, capture_output=True, text=True,
+                          timeout=110, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    assert done.returncode == 0 and done.stdout.count("agrees") == 2, done
 
 
 @pytest.mark.parametrize("case", [case for case in FAILURES if case != "ends"])

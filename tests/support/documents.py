@@ -5,7 +5,8 @@
     cmake     a project with the page's first C++ program as main.cpp, Regard as a subfolder and installed
     sh        run with `regard` on the PATH; commands that install, build or fetch (SKIPPED) are only parsed
     python    executed in one namespace
-    json      parsed; blocks of text and without a language are left alone
+    json      parsed; blocks of text and without a language are left alone, but those of several-machines.md are run on
+              ranks by frameworks/ranks_test.py and distributed/python_test.py
 
 sh and python run in the order of the page. Slurm and Spark are those of stand_ins/. The model of `regard pull minilm` is a small one (sentence_model.py).
 """
