@@ -259,4 +259,5 @@ def main():
     given.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
 
 
-main()
+if __name__ == "__main__":
+    main()
