@@ -15,17 +15,14 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
-#include <string>
 
 #include "program.h"
 #include "progress.h"
 #include "ranks/program_ranks.h"
 #include "ranks/ranks_chain.h"
-#include "regard/error.h"
 #include "regard/explain/training_report.h"
 #include "regard/io/csv.h"
 #include "regard/io/utf8.h"
-#include "regard/runtime.h"
 #include "train_options.h"
 #include "train_report.h"
 
@@ -152,23 +149,6 @@ void check(const TrainArguments& arguments) {
     throw UsageError("--log " + arguments.log + " does not end in .csv or .json");
 }
 
-// Ranks give the bits of one machine only if all of them round alike. Sets with fused multiply-add do, except that some
-// multiply bfloat16 in ways of their own.
-void check_arithmetic(TrainingPrecision precision, GradientChain& chain) {
-  std::string arithmetic = active_instruction_set();
-  for (const InstructionSet& set : instruction_sets()) {
-    const bool own_products = precision == TrainingPrecision::bf16_products && arithmetic.ends_with("_bf16");
-    if (set.active && set.fused_multiply_add && !own_products) arithmetic = "fused";
-  }
-  Index number = 0;
-  for (const char c : arithmetic) number = 31 * number + c;
-  const Index largest = chain.largest(number), smallest = -chain.largest(-number);
-  if (largest == smallest) return;
-  throw InvalidArgument("train --ranks: the instruction sets of the ranks round differently, and rank " +
-                        std::to_string(chain.rank()) + " uses " + active_instruction_set() +
-                        "; set REGARD_FORCE_ISA to one that all processors have");
-}
-
 // chain: the ranks of the run; nullptr: this process alone.
 void train(const TrainArguments& arguments, GradientChain* chain) {
   const auto print = [chain](const std::string& text) {
@@ -183,7 +163,6 @@ void train(const TrainArguments& arguments, GradientChain* chain) {
     stored = read_training_state(checkpoints.back());
   }
   const TrainingSubject subject = subject_of(arguments, stored ? &*stored : nullptr);
-  if (chain != nullptr) check_arithmetic(subject.settings.precision, *chain);
   const Index checkpoint_every = checkpoint_interval(arguments, subject.settings.steps);
   const Index evaluated = evaluated_at_end(arguments);
   if (arguments.dry_run) return print(plan_text(subject));

@@ -23,6 +23,13 @@
 
 namespace regard::inline v0 {
 namespace internal {
+
+bool has_fused_multiply_add() {
+  const std::vector<InstructionSet> sets = instruction_sets();
+  return std::any_of(sets.begin(), sets.end(),
+                     [](const InstructionSet& set) { return set.active && set.fused_multiply_add; });
+}
+
 namespace {
 
 constexpr std::uint64_t kMaxTextBytes = std::uint64_t{1} << 30;
@@ -77,12 +84,6 @@ Checkpoint read_tensors(const std::string& folder, std::string_view file, const 
 }
 
 // ---- training.json
-
-bool has_fused_multiply_add() {
-  const std::vector<InstructionSet> sets = instruction_sets();
-  return std::any_of(sets.begin(), sets.end(),
-                     [](const InstructionSet& set) { return set.active && set.fused_multiply_add; });
-}
 
 using Digests = std::vector<std::pair<std::string, std::string>>;
 

@@ -15,12 +15,16 @@
 #include <algorithm>
 #include <cmath>
 #include <exception>
+#include <string>
+#include <string_view>
 #include <variant>
 
+#include "checkpoint_files.h"
 #include "divergence.h"
 #include "regard/io/json_writer.h"
 #include "regard/io/sha256.h"
 #include "regard/random.h"
+#include "regard/runtime.h"
 #include "regard/train/optimizer.h"
 #include "scratch_memory.h"
 
@@ -91,21 +95,33 @@ double added(double sum, const TensorView<const T, 2>& rows) {
 }
 
 // Throws on every rank if a value is not the same on all.
-void expect_equal(GradientChain& chain, Index value, const char* what) {
+void expect_equal(GradientChain& chain, Index value, std::string_view what) {
   const Index highest = chain.largest(value), lowest = -chain.largest(-value);
   if (highest != lowest)
     throw InvalidArgument(fmt::format("Trainer: {} differ between ranks; expected the same on all", what));
 }
 
-// Almost certainly another number for other settings or other examples.
+// Almost certainly another number for another text.
+Index digest(const std::string& text) {
+  return std::stoll(sha256(std::as_bytes(std::span(text))).substr(0, 15), nullptr, 16);
+}
+
 Index run_digest(const TrainingSettings& settings, const TrainingData& data) {
   JsonWriter json;
   json.begin_object();
   write_training_settings(json, settings);
   for (const auto& [name, value] : data.identity) json.string(name, value);
   json.end_object();
-  const std::string text = decoder_config_json(settings.model) + json.take();
-  return std::stoll(sha256(std::as_bytes(std::span(text))).substr(0, 15), nullptr, 16);
+  return digest(decoder_config_json(settings.model) + json.take());
+}
+
+// Sets with fused multiply-add round alike, except that some multiply bfloat16 in ways of their own.
+void expect_equal_rounding(GradientChain& chain, TrainingPrecision precision) {
+  const std::string set = active_instruction_set();
+  const bool own_products = precision == TrainingPrecision::bf16_products && set.ends_with("_bf16");
+  expect_equal(
+      chain, digest(has_fused_multiply_add() && !own_products ? "fused" : set),
+      fmt::format("the roundings of the instruction sets (this rank: {}; REGARD_FORCE_ISA sets a common one)", set));
 }
 
 using AnyRun = std::variant<std::unique_ptr<Run<float>>, std::unique_ptr<Run<double>>>;
@@ -276,8 +292,10 @@ Trainer::Trainer(const TrainingSettings& settings, std::shared_ptr<const BatchSo
   check("vocabulary", all.model.vocabulary, source->vocabulary());
   check("length", all.length, source->length());
   state_ = std::make_unique<State>(all, std::move(source), chain);
-  if (state_->chain != nullptr)
+  if (state_->chain != nullptr) {
     expect_equal(*chain, run_digest(all, state_->source->data()), "the settings or the examples");
+    expect_equal_rounding(*chain, all.precision);
+  }
   std::visit(
       [&](auto& run) { initialize(run->model.description(), run->model.parameters(), state_->settings.seed, runtime); },
       state_->run);

@@ -80,21 +80,20 @@ inline const std::vector<kernels::KernelTable>& amx_tables() {
 }
 
 template <class F>
-void on_every_dot_table(F f) {
-  for (const kernels::KernelTable& table : dot_tables()) {
-    SCOPED_TRACE(std::string(table.name) + ", pairs");
+void on_every_table_of(const std::vector<kernels::KernelTable>& tables, const std::string& what, F f) {
+  for (const kernels::KernelTable& table : tables) {
+    SCOPED_TRACE(table.name + (", " + what));
     const ActiveTable active(table);
     f(table);
   }
 }
-
+template <class F>
+void on_every_dot_table(F f) {
+  on_every_table_of(dot_tables(), "pairs", f);
+}
 template <class F>
 void on_every_amx_table(F f) {
-  for (const kernels::KernelTable& table : amx_tables()) {
-    SCOPED_TRACE(std::string(table.name) + ", AMX");
-    const ActiveTable active(table);
-    f(table);
-  }
+  on_every_table_of(amx_tables(), "AMX", f);
 }
 
 // The sets that guarantee the same bits as each other.
