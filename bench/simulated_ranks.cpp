@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Forward over many ranks in SimGrid's SMPI: the messages of the plan, one key/value head at a time as in
-// src/distributed/head_exchange.cpp, with computation replaced by its seconds. Rank 0 prints a JSON object. Usage:
+// src/distributed/exchange/head_exchange.cpp, with computation replaced by its seconds. Rank 0 prints a JSON object.
+// Usage:
 //
 //     simulated_ranks TOKENS HEADS KV_HEADS HEAD_SIZE ELEMENT_BYTES CAUSAL FLOPS LINK_BYTES LATENCY
 //

@@ -13,7 +13,8 @@
     -        examples                 only public headers
     -        tests, bench             public headers, kernels/{table,layer_table}.h, headers of level 1; tests also those of cli, web
 
-Public headers follow the same order: regard/*.h includes no folder below it, regard/io/* only io, and so on.
+Public headers follow the same order: regard/*.h includes no folder below it, regard/io/* only io, and so on. The folders of src,
+subfolders included, include each other in one direction only: no chain of folders returns to where it began.
 """
 
 import pathlib
@@ -121,10 +122,28 @@ def allowed(path, bracket, name):
     return False
 
 
+def included_folder(path, name):
+    """The folder of src that a private header is in, or None."""
+    header = ROOT / "src" / name if "/" in name else path.parent / name
+    return header.parent.relative_to(ROOT) if header.is_file() and header.is_relative_to(ROOT / "src") else None
+
+
+def folders_in_cycles(arrows):
+    """The part of {folder: folders it includes} from which no chain of folders leads out, and into which none leads."""
+    left = dict(arrows)
+    while True:
+        included = set().union(*left.values())
+        kept = {folder: left[folder] & left.keys() for folder in left if folder in included and left[folder] & left.keys()}
+        if kept == left:
+            return left
+        left = kept
+
+
 def main():
     files = [path for top in ("include", "src", "cli", "python", "web", "examples", "tests", "bench") for path in sorted((ROOT / top).rglob("*"))
              if path.suffix in (".h", ".cpp", ".c") and "consumers" not in path.parts]
     faults = []
+    arrows = {}
     for path in files:
         text = path.read_text(encoding="utf-8")
         relative = path.relative_to(ROOT)
@@ -132,10 +151,15 @@ def main():
             if not allowed(path, *match.groups()):
                 line = text.count("\n", 0, match.start()) + 1
                 faults.append(f"{relative}:{line}: this layer must not include {match.group(2)}")
+            included = included_folder(path, match.group(2))
+            if relative.parts[0] == "src" and included not in (None, relative.parent):
+                arrows.setdefault(relative.parent, set()).add(included)
         if relative.parts[0] == "src" and relative.parts[1] in THIRD_PARTY:
             for match in INSTRUCTION_SET_WORDS.finditer(text):
                 line = text.count("\n", 0, match.start()) + 1
                 faults.append(f"{relative}:{line}: this layer must not name an instruction set ({match.group()})")
+    for folder, included in sorted(folders_in_cycles(arrows).items()):
+        faults.append(f"{folder}: includes headers of {', '.join(sorted(map(str, included)))}, which lead back to it")
     print("\n".join(faults))
     return 1 if faults or len(files) < 10 else 0
 

@@ -2,7 +2,7 @@
 //
 // Checkpoints of training runs: the same bits come back, two are kept, other runs and changed files are rejected, and a
 // process that is killed at any moment leaves a complete one.
-// Read next: trainer_test.cpp, src/train/checkpoint.cpp, src/train/checkpoint_files.cpp.
+// Read next: trainer_test.cpp, src/train/checkpoint/checkpoint.cpp, src/train/checkpoint/checkpoint_files.cpp.
 #include "regard/train/checkpoint.h"
 
 #include <gtest/gtest.h>

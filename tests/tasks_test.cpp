@@ -2,7 +2,7 @@
 //
 // training_tasks: examples, checked by rules that are written down here independently of the generators; what the two
 // splits share; shuffled labels; recipes.
-// Read next: include/regard/train/tasks.h, src/train/task_generators.cpp.
+// Read next: include/regard/train/tasks.h, src/train/data/task_generators.cpp.
 #include <gtest/gtest.h>
 
 #include <cmath>

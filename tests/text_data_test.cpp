@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // TextData: the division of a text, windows and their permutation, and texts that are too short; read_text_file.
-// Read next: include/regard/train/text_data.h, src/train/permutation.cpp.
+// Read next: include/regard/train/text_data.h, src/train/data/permutation.cpp.
 #include <gtest/gtest.h>
 
 #include <set>

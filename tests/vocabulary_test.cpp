@@ -2,7 +2,7 @@
 //
 // Vocabulary: characters, words and byte pairs; byte pairs against an implementation that counts everything anew for
 // each merge; the JSON file, which is untrusted.
-// Read next: include/regard/train/vocabulary.h, src/train/byte_pairs.cpp.
+// Read next: include/regard/train/vocabulary.h, src/train/data/byte_pairs.cpp.
 #include <gtest/gtest.h>
 
 #include <map>

@@ -2,7 +2,7 @@
 /// @file
 /// Copies elements between float and the 16-bit types.
 ///
-/// Read next: types.h, src/tensor/convert.cpp.
+/// Read next: types.h, src/layers/convert.cpp.
 #pragma once
 
 #include "regard/runtime.h"

@@ -11,8 +11,8 @@
 #include <algorithm>
 
 #include "call_arrays.h"
-#include "head_means.h"
-#include "plan_choice.h"
+#include "distributed/exchange/head_means.h"
+#include "distributed/plan/plan_choice.h"
 
 namespace regard::inline v0 {
 namespace internal {

@@ -10,10 +10,10 @@
 #include <string>
 
 #include "backward_call.h"
-#include "key_gradient_chain.h"
+#include "distributed/exchange/key_gradient_chain.h"
+#include "distributed/plan/row_intervals.h"
 #include "regard/distributed/attention.h"
 #include "regard/error.h"
-#include "row_intervals.h"
 
 namespace regard::inline v0 {
 namespace internal {

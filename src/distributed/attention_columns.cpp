@@ -10,9 +10,9 @@
 #include <algorithm>
 
 #include "call_arrays.h"
+#include "distributed/plan/row_intervals.h"
 #include "regard/distributed/attention.h"
 #include "regard/error.h"
-#include "row_intervals.h"
 
 namespace regard::inline v0 {
 namespace internal {

@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <numeric>
 
-#include "key_gradient_chain.h"
+#include "distributed/exchange/key_gradient_chain.h"
+#include "distributed/plan/row_intervals.h"
 #include "regard/attention_backward_continued.h"
-#include "row_intervals.h"
 
 namespace regard::inline v0::internal {
 namespace {

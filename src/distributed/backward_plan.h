@@ -9,7 +9,7 @@
 // Read next: backward_plan.cpp, attention_backward.cpp.
 #pragma once
 
-#include "whole_call.h"
+#include "distributed/arguments/whole_call.h"
 
 namespace regard::inline v0::internal {
 

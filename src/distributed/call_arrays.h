@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "head_exchange.h"
-#include "whole_call.h"
+#include "distributed/arguments/whole_call.h"
+#include "distributed/exchange/head_exchange.h"
 
 namespace regard::inline v0::internal {
 

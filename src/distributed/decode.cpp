@@ -11,14 +11,14 @@
 #include <cstring>
 #include <exception>
 
-#include "cache_shares.h"
-#include "held_array.h"
-#include "local_options.h"
-#include "messages.h"
+#include "distributed/arguments/cache_shares.h"
+#include "distributed/arguments/local_options.h"
+#include "distributed/arguments/whole_call.h"
+#include "distributed/messages/held_array.h"
+#include "distributed/messages/messages.h"
 #include "regard/convert.h"
 #include "regard/distributed/attention.h"
 #include "regard/plan.h"
-#include "whole_call.h"
 
 namespace regard::inline v0 {
 namespace internal {

@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
-#include "agreement.h"
-#include "messages.h"
+#include "distributed/arguments/agreement.h"
+#include "distributed/messages/messages.h"
 #include "regard/runtime.h"
 
 namespace regard::inline v0 {

@@ -4,7 +4,7 @@
 // Read next: settings_json.cpp.
 #include "regard/train/settings.h"
 
-#include "optimizer_arguments.h"
+#include "train/optimizer/optimizer_arguments.h"
 
 namespace regard::inline v0 {
 

@@ -19,14 +19,14 @@
 #include <string_view>
 #include <variant>
 
-#include "checkpoint_files.h"
 #include "divergence.h"
 #include "regard/io/json_writer.h"
 #include "regard/io/sha256.h"
 #include "regard/random.h"
 #include "regard/runtime.h"
 #include "regard/train/optimizer.h"
-#include "scratch_memory.h"
+#include "train/checkpoint/checkpoint_files.h"
+#include "train/decoder/scratch_memory.h"
 
 namespace regard::inline v0 {
 namespace internal {

@@ -2,7 +2,7 @@
 //
 // libFuzzer target: any text as the training.json of a checkpoint whose other files are valid is rejected with its
 // path, or is the checkpoint of the same run.
-// Read next: src/train/checkpoint_files.cpp, docs/reference/file-formats.md.
+// Read next: src/train/checkpoint/checkpoint_files.cpp, docs/reference/file-formats.md.
 #include <unistd.h>
 
 #include <cstdint>

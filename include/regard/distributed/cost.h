@@ -11,7 +11,7 @@
 /// Pure arithmetic, as in shards.h: nothing is measured here. Derivation: docs/derivations/ranks.md, section Time. The
 /// model is that of latency and bandwidth (Hockney 1994), without contention between the links of different nodes.
 ///
-/// Read next: src/distributed/cost.cpp.
+/// Read next: src/distributed/plan/cost.cpp.
 #pragma once
 
 #include "regard/distributed/shards.h"

@@ -12,7 +12,7 @@
 /// Pure arithmetic: nothing is sent here. All ranks derive the same plan from the same problem. With each scheme, the
 /// results are bit-identical to those of one machine. Derivation of the volumes: docs/derivations/ranks.md.
 ///
-/// Read next: src/distributed/plans.cpp.
+/// Read next: src/distributed/plan/plans.cpp.
 #pragma once
 
 #include <span>

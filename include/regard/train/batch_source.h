@@ -7,7 +7,7 @@
 ///     step s, sequence b of B  ──▶  index s · B + b  ──▶  example(seed, split, index): tokens (L), targets (L)
 /// @endverbatim
 ///
-/// Read next: src/train/batch_source.cpp, tasks.h, text_data.h, trainer.h.
+/// Read next: src/train/data/batch_source.cpp, tasks.h, text_data.h, trainer.h.
 #pragma once
 
 #include <cstdint>

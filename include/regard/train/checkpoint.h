@@ -16,7 +16,7 @@
 /// - There is no random state: batches and dropout are functions of the seed and the step.
 /// - The first two files are all that is needed to use the model, for example with transformers.
 ///
-/// Read next: src/train/checkpoint.cpp, trainer.h, docs/reference/file-formats.md.
+/// Read next: src/train/checkpoint/checkpoint.cpp, trainer.h, docs/reference/file-formats.md.
 #pragma once
 
 #include <optional>

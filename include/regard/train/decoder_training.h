@@ -17,7 +17,7 @@
 ///
 /// Extents: B sequences, L tokens of each, and those of regard/model/decoder.h.
 ///
-/// Read next: src/train/decoder_training.cpp, optimizer.h.
+/// Read next: src/train/decoder/decoder_training.cpp, optimizer.h.
 #pragma once
 
 #include <cstdint>

@@ -12,7 +12,7 @@
 /// of the last layer are passed on while those of the layer before it are computed, so that ranks work at the same
 /// time. Derivation: docs/derivations/ranks.md.
 ///
-/// Read next: trainer.h, src/train/decoder_training.cpp.
+/// Read next: trainer.h, src/train/decoder/decoder_training.cpp.
 #pragma once
 
 #include <cstddef>

@@ -12,7 +12,7 @@
 ///   decoder_parameters(). Nothing else is stored between steps, and the moments are 0 before the first step.
 /// - Any number of threads gives identical bits, and a step allocates nothing beyond Runtime::workspace.
 ///
-/// Read next: src/train/optimizer_step.cpp, decoder_training.h.
+/// Read next: src/train/optimizer/optimizer_step.cpp, decoder_training.h.
 #pragma once
 
 #include <cstdint>

@@ -14,7 +14,7 @@
 /// A head that has nothing else to attend to often puts its weight on the first token, a *sink*. The scores are
 /// therefore also given without the first key.
 ///
-/// Read next: src/train/patterns.cpp, tasks.h.
+/// Read next: src/train/record/patterns.cpp, tasks.h.
 #pragma once
 
 #include <span>

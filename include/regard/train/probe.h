@@ -8,7 +8,7 @@
 /// one forward for each head, whose context is zero ─▶ ablation
 /// @endcode
 ///
-/// Read next: record.h, src/train/probe.cpp.
+/// Read next: record.h, src/train/record/probe.cpp.
 #pragma once
 
 #include <cstdint>

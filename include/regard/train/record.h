@@ -11,7 +11,7 @@
 ///
 /// Extents: L tokens of the probe, N layers, H query heads. Layers, heads, steps and positions count from 0.
 ///
-/// Read next: src/train/record.cpp, regard/explain/training_report.h.
+/// Read next: src/train/record/record.cpp, regard/explain/training_report.h.
 #pragma once
 
 #include <optional>

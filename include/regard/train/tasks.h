@@ -12,7 +12,7 @@
 /// An example is a function of its arguments. Nothing is drawn from a stateful generator, so any batch of a run can
 /// be computed at any time. Sequence b of step s of a run with B sequences per step has the index s · B + b.
 ///
-/// Read next: src/train/tasks.cpp, patterns.h, docs/developer/adding-a-task.md.
+/// Read next: src/train/data/tasks.cpp, patterns.h, docs/developer/adding-a-task.md.
 #pragma once
 
 #include <cstdint>

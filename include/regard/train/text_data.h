@@ -12,7 +12,7 @@
 /// Window `index` is a function of (seed, split, index), so no position in the data needs to be stored. Sequence b of
 /// step s of a run with B sequences per step has the index s · B + b.
 ///
-/// Read next: src/train/text_data.cpp, vocabulary.h, regard/io/text_file.h.
+/// Read next: src/train/data/text_data.cpp, vocabulary.h, regard/io/text_file.h.
 #pragma once
 
 #include <cstdint>

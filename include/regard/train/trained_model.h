@@ -7,7 +7,7 @@
 ///                                                    └─ vocabulary.json ────────────────▶ vocabulary
 /// @endverbatim
 ///
-/// Read next: checkpoint.h, vocabulary.h, regard/model/generate.h, src/train/trained_model.cpp.
+/// Read next: checkpoint.h, vocabulary.h, regard/model/generate.h, src/train/checkpoint/trained_model.cpp.
 #pragma once
 
 #include <string>

@@ -12,7 +12,7 @@
 /// Byte pairs: Sennrich, Haddow and Birch, "Neural machine translation of rare words with subword units", 2016; over
 /// bytes: Radford et al., "Language models are unsupervised multitask learners", 2019.
 ///
-/// Read next: src/train/vocabulary.cpp, src/train/byte_pairs.cpp, text_data.h.
+/// Read next: src/train/data/vocabulary.cpp, src/train/data/byte_pairs.cpp, text_data.h.
 #pragma once
 
 #include <cstdint>

@@ -7,7 +7,7 @@
 ///     task or text, settings ─▶ TrainingSubject ─▶ WatchedRun ── step() … step(), finish() ─▶ TrainingRecord
 /// @endverbatim
 ///
-/// Read next: trainer.h, record.h, src/train/watched_run.cpp.
+/// Read next: trainer.h, record.h, src/train/record/watched_run.cpp.
 #pragma once
 
 #include <memory>

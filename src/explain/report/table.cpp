@@ -13,8 +13,6 @@
 #include <array>
 #include <utility>
 
-#include "explain/steps/expansion.h"
-
 namespace regard::inline v0 {
 namespace {
 
@@ -313,6 +311,17 @@ std::vector<Index> chosen_indices(Index count, Index most, const std::vector<Ind
   std::sort(chosen.begin(), chosen.end());
   chosen.erase(std::unique(chosen.begin(), chosen.end()), chosen.end());
   return chosen;
+}
+
+std::string axis_label(const Axis& axis, Index index) {
+  if (static_cast<std::size_t>(index) < axis.labels.size()) return axis.labels[static_cast<std::size_t>(index)];
+  return std::to_string(index);
+}
+
+Index stored_index(const std::vector<Index>& kept, Index index) {
+  if (kept.empty()) return index;
+  const auto found = std::lower_bound(kept.begin(), kept.end(), index);
+  return found != kept.end() && *found == index ? static_cast<Index>(found - kept.begin()) : -1;
 }
 
 Table make_table(const TableRequest& request, const Paint& paint) { return TableMaker(request, paint).make(); }

@@ -42,6 +42,11 @@ struct Block {
   void add(std::string text, int line_width);
 };
 
+// The label of an index on an axis: the word, else the index.
+std::string axis_label(const Axis& axis, Index index);
+// Where a row or column of the whole matrix is stored, or −1.
+Index stored_index(const std::vector<Index>& kept, Index index);
+
 struct TableRequest {
   const Matrix& matrix;
   Index head = 0;

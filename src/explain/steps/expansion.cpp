@@ -45,19 +45,8 @@ std::string seen_text(const Explanation& explanation, const Step& step, Index qu
 
 }  // namespace
 
-std::string axis_label(const Axis& axis, Index index) {
-  if (static_cast<std::size_t>(index) < axis.labels.size()) return axis.labels[static_cast<std::size_t>(index)];
-  return std::to_string(index);
-}
-
 std::string cell_name(const std::string& symbol, const std::string& row, const std::string& column) {
   return fmt::format("{}[{}, {}]", symbol, row, column);
-}
-
-Index stored_index(const std::vector<Index>& kept, Index index) {
-  if (kept.empty()) return index;
-  const auto found = std::lower_bound(kept.begin(), kept.end(), index);
-  return found != kept.end() && *found == index ? static_cast<Index>(found - kept.begin()) : -1;
 }
 
 double kept_number(const Matrix& m, Index head, Index row, Index column) {

@@ -9,18 +9,15 @@
 #include <string>
 #include <vector>
 
+#include "explain/report/table.h"
 #include "regard/explain/steps.h"
 
 namespace regard::inline v0 {
 
-// The label of an index on an axis: the word, else the index.
-std::string axis_label(const Axis& axis, Index index);
 // "Q[love, 0]".
 std::string cell_name(const std::string& symbol, const std::string& row, const std::string& column);
 // The number at a row and column of the whole matrix. Throws std::invalid_argument if it is not kept.
 double kept_number(const Matrix& m, Index head, Index row, Index column);
-// Where a row or column of the whole matrix is stored, or −1.
-Index stored_index(const std::vector<Index>& kept, Index index);
 
 // Calls visit(index in the result's numbers, the document's number, cell) for each number that the document prints and
 // the result keeps, row by row.

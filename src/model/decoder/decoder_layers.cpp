@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // One layer of a decoder, on packed parameters; see decoder_layers.h. The operators and their order are those of
-// src/train/decoder_training.cpp, so that a model computes the same bits as when it was trained.
+// src/train/decoder/decoder_training.cpp, so that a model computes the same bits as when it was trained.
 // Read next: regard/linear.h, regard/rms_norm.h, regard/rotary.h, regard/attention.h.
 #include "decoder_layers.h"
 

@@ -16,8 +16,8 @@
 #include <memory>
 #include <vector>
 
-#include "local_options.h"
-#include "pieces.h"
+#include "distributed/arguments/local_options.h"
+#include "distributed/messages/pieces.h"
 
 namespace regard::inline v0::internal {
 

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "row_intervals.h"
+#include "distributed/plan/row_intervals.h"
 
 namespace regard::inline v0::internal {
 namespace {

@@ -8,7 +8,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "messages.h"
+#include "distributed/messages/messages.h"
 
 namespace regard::inline v0::internal {
 namespace {

@@ -15,7 +15,7 @@
 #include <memory>
 #include <vector>
 
-#include "pieces.h"
+#include "distributed/messages/pieces.h"
 
 namespace regard::inline v0::internal {
 

@@ -7,11 +7,11 @@
 #include <array>
 #include <string>
 
-#include "checks.h"
-#include "element_types.h"
 #include "runtime/parallel.h"
 #include "runtime/plan.h"
 #include "runtime/workspace.h"
+#include "tensor/checks.h"
+#include "tensor/element_types.h"
 
 namespace regard::inline v0 {
 namespace internal {

@@ -8,7 +8,7 @@
 #include <array>
 #include <cstring>
 
-#include "messages.h"
+#include "distributed/messages/messages.h"
 #include "regard/error.h"
 
 namespace regard::inline v0::internal {
