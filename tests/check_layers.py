@@ -11,6 +11,7 @@
     level 4  src/explain              + regard/explain/*
     level 5  cli, python, web/core    only public headers, their own, and their libraries
     -        examples                 only public headers
+    -        src/instantiate.h        macros only, for every folder of src
     -        tests, bench             public headers, kernels/{table,layer_table}.h, headers of level 1; tests also those of cli, web
 
 Public headers follow the same order: regard/*.h includes no folder below it, regard/io/* only io, and so on. The folders of src,
@@ -84,6 +85,8 @@ def allowed(path, bracket, name):
         folder = relative.parts[2] if len(relative.parts) == 4 else ""
         return standard or is_public(name, PUBLIC[folder]) or (
             (path.name, bracket, name) in (("c_api.h", "<", "stddef.h"), ("c_api.h", "<", "stdint.h"), ("mpi.h", "<", "mpi.h")))
+    if top == "src" and name == ("../instantiate.h" if second == "kernels" else "instantiate.h"):
+        return True
     if top == "src" and second == "kernels":
         if bracket == "<":
             return name in KERNEL_STANDARD or (name in INTRINSICS and path.name == "simd.h")

@@ -12,6 +12,7 @@
 #include <optional>
 #include <utility>
 
+#include "instantiate.h"
 #include "kernels/table.h"
 #include "tensor/element_types.h"
 #include "tensor/strided_copy.h"
@@ -462,9 +463,7 @@ Footprints check_outputs(const char* operator_name, const AttentionOutputs& outp
   return written;
 }
 
-template ResolvedAttention<float> resolve(const AttentionCall&, const AttentionOptions&, const Runtime&);
-template ResolvedAttention<double> resolve(const AttentionCall&, const AttentionOptions&, const Runtime&);
-template List<float> checked_sinks(const char*, const InputView<1>&, Index, const Runtime&);
-template List<double> checked_sinks(const char*, const InputView<1>&, Index, const Runtime&);
+REGARD_INSTANTIATE_COMPUTE(resolve);
+REGARD_INSTANTIATE_COMPUTE(checked_sinks);
 
 }  // namespace regard::inline v0::internal

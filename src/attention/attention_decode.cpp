@@ -11,6 +11,7 @@
 #include "arguments.h"
 #include "few_row_schedule.h"
 #include "fingerprint.h"
+#include "instantiate.h"
 #include "kernels/table.h"
 #include "kv_cache/lock.h"
 #include "kv_panels.h"
@@ -290,16 +291,8 @@ void attention_decode_partials(const InputView<4>& query, const KvCache<K>& cach
   internal::decode_partials<ComputeType<K>>(query, cache, partials, options, runtime);
 }
 
-template decltype(attention_decode<float>) attention_decode<float>;
-template decltype(attention_decode<double>) attention_decode<double>;
-template decltype(attention_decode<bfloat16>) attention_decode<bfloat16>;
-template decltype(attention_decode<float16>) attention_decode<float16>;
-template decltype(attention_decode<std::int8_t>) attention_decode<std::int8_t>;
+REGARD_INSTANTIATE_STORED(attention_decode);
 
-template decltype(attention_decode_partials<float>) attention_decode_partials<float>;
-template decltype(attention_decode_partials<double>) attention_decode_partials<double>;
-template decltype(attention_decode_partials<bfloat16>) attention_decode_partials<bfloat16>;
-template decltype(attention_decode_partials<float16>) attention_decode_partials<float16>;
-template decltype(attention_decode_partials<std::int8_t>) attention_decode_partials<std::int8_t>;
+REGARD_INSTANTIATE_STORED(attention_decode_partials);
 
 }  // namespace regard::inline v0

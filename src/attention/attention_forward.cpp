@@ -23,6 +23,7 @@
 #include "arguments.h"
 #include "fingerprint.h"
 #include "forward_schedule.h"
+#include "instantiate.h"
 #include "kernels/table.h"
 #include "partial_results.h"
 #include "plan.h"
@@ -230,9 +231,7 @@ AttentionResult<T> attention_with_weights(TensorView<const T, 4> query, const In
   return result;
 }
 
-template decltype(attention_with_weights<float>) attention_with_weights<float>;
-template decltype(attention_with_weights<double>) attention_with_weights<double>;
-template decltype(attention_with_weights<bfloat16>) attention_with_weights<bfloat16>;
-template decltype(attention_with_weights<float16>) attention_with_weights<float16>;
+REGARD_INSTANTIATE_LAYER(attention_with_weights);
+REGARD_INSTANTIATE(attention_with_weights, float16);
 
 }  // namespace regard::inline v0

@@ -22,6 +22,7 @@
 #include <limits>
 #include <utility>
 
+#include "instantiate.h"
 #include "kernels/table.h"
 #include "key_pieces.h"
 #include "runtime/parallel.h"
@@ -383,9 +384,7 @@ void run_backward(const BackwardCall<T>& call, const TypedGradients<T>& gradient
   Backward<T>(call, gradients, ranges).run();
 }
 
-template Index round_keys(const BackwardCall<float>&);
-template Index round_keys(const BackwardCall<double>&);
-template void run_backward(const BackwardCall<float>&, const TypedGradients<float>&, const KeyRanges*);
-template void run_backward(const BackwardCall<double>&, const TypedGradients<double>&, const KeyRanges*);
+REGARD_INSTANTIATE_COMPUTE(round_keys);
+REGARD_INSTANTIATE_COMPUTE(run_backward);
 
 }  // namespace regard::inline v0::internal

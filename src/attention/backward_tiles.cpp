@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "dropout.h"
+#include "instantiate.h"
 #include "kernels/table.h"
 #include "tensor/element_types.h"
 
@@ -156,7 +157,6 @@ void BackwardTiles<T>::run_backward_block() const {
   with_kernels([&](const auto& kernels) { kernels.backward_block(block_); });
 }
 
-template class BackwardTiles<float>;
-template class BackwardTiles<double>;
+REGARD_INSTANTIATE_COMPUTE_CLASS(class, BackwardTiles);
 
 }  // namespace regard::inline v0::internal

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "instantiate.h"
 #include "kernels/table.h"
 #include "tensor/element_types.h"
 #include "tensor/strided_copy.h"
@@ -31,7 +32,6 @@ void fill_bias_tile(const ResolvedAttention<T>& r, const Sequence& sequence, con
   with_element_type<T>(r.bias.type, copy);
 }
 
-template void fill_bias_tile(const ResolvedAttention<float>&, const Sequence&, const TaskRows&, Index, Index, float*);
-template void fill_bias_tile(const ResolvedAttention<double>&, const Sequence&, const TaskRows&, Index, Index, double*);
+REGARD_INSTANTIATE_COMPUTE(fill_bias_tile);
 
 }  // namespace regard::inline v0::internal

@@ -16,6 +16,7 @@
 #include <tuple>
 #include <utility>
 
+#include "instantiate.h"
 #include "kernels/table.h"
 #include "plan.h"
 #include "row_task.h"
@@ -289,7 +290,6 @@ void attend_few_rows(const ResolvedAttention<T>& r, const KvPanels<T>& keys, con
   FewRowSchedule<T>(r, keys, options, writer, runtime).run();
 }
 
-template decltype(attend_few_rows<float>) attend_few_rows<float>;
-template decltype(attend_few_rows<double>) attend_few_rows<double>;
+REGARD_INSTANTIATE_COMPUTE(attend_few_rows);
 
 }  // namespace regard::inline v0::internal

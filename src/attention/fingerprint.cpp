@@ -18,6 +18,7 @@
 #include <span>
 #include <string>
 
+#include "instantiate.h"
 #include "runtime/plan.h"
 #include "tensor/element_types.h"
 #include "tensor/strided_copy.h"
@@ -197,9 +198,7 @@ void check_fingerprint(const char* operator_name, const ResolvedAttention<T>& r,
                             " from the forward call that wrote the fingerprint; expected the same options");
 }
 
-template void write_fingerprint(const ResolvedAttention<float>&, AttentionFingerprint*);
-template void write_fingerprint(const ResolvedAttention<double>&, AttentionFingerprint*);
-template void check_fingerprint(const char*, const ResolvedAttention<float>&, const AttentionFingerprint&);
-template void check_fingerprint(const char*, const ResolvedAttention<double>&, const AttentionFingerprint&);
+REGARD_INSTANTIATE_COMPUTE(write_fingerprint);
+REGARD_INSTANTIATE_COMPUTE(check_fingerprint);
 
 }  // namespace regard::inline v0::internal

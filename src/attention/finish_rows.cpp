@@ -5,6 +5,7 @@
 // Read next: kernels/attention_finish.cpp.
 #include <algorithm>
 
+#include "instantiate.h"
 #include "kernels/table.h"
 #include "row_task.h"
 #include "task_rows.h"
@@ -108,7 +109,6 @@ void FinishedRows<T>::write(const RowTask<T>& task, const TypedOutputs<T>& outpu
   });
 }
 
-template struct FinishedRows<float>;
-template struct FinishedRows<double>;
+REGARD_INSTANTIATE_COMPUTE_CLASS(struct, FinishedRows);
 
 }  // namespace regard::inline v0::internal

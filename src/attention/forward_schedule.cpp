@@ -15,6 +15,7 @@
 #include <optional>
 #include <string>
 
+#include "instantiate.h"
 #include "kernels/table.h"
 #include "kv_panels.h"
 #include "packed_kv.h"
@@ -235,7 +236,6 @@ void for_each_row_block(const ResolvedAttention<T>& r, const Runtime& runtime, c
   ForwardSchedule<T>(r, runtime, options, rows_done).run();
 }
 
-template decltype(for_each_row_block<float>) for_each_row_block<float>;
-template decltype(for_each_row_block<double>) for_each_row_block<double>;
+REGARD_INSTANTIATE_COMPUTE(for_each_row_block);
 
 }  // namespace regard::inline v0::internal

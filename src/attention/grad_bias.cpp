@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <array>
 
+#include "instantiate.h"
 #include "kernels/table.h"
 #include "runtime/parallel.h"
 #include "runtime/workspace.h"
@@ -184,9 +185,7 @@ void add_bias_gradient(const BackwardCall<T>& call, const TensorView<double, 4>&
   BiasGradient<T>(call, {}, false, sums).run();
 }
 
-template void write_bias_gradient(const BackwardCall<float>&, const TensorView<float, 4>&, bool);
-template void write_bias_gradient(const BackwardCall<double>&, const TensorView<double, 4>&, bool);
-template void add_bias_gradient(const BackwardCall<float>&, const TensorView<double, 4>&);
-template void add_bias_gradient(const BackwardCall<double>&, const TensorView<double, 4>&);
+REGARD_INSTANTIATE_COMPUTE(write_bias_gradient);
+REGARD_INSTANTIATE_COMPUTE(add_bias_gradient);
 
 }  // namespace regard::inline v0::internal

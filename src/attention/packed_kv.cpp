@@ -4,6 +4,7 @@
 // Read next: row_task.cpp.
 #include "packed_kv.h"
 
+#include "instantiate.h"
 #include "runtime/parallel.h"
 #include "tensor/element_types.h"
 
@@ -128,7 +129,6 @@ void PackedKv<T>::pack_panels(const KvHead& kv_head, Index panel, Index count) c
                });
 }
 
-template class PackedKv<float>;
-template class PackedKv<double>;
+REGARD_INSTANTIATE_COMPUTE_CLASS(class, PackedKv);
 
 }  // namespace regard::inline v0::internal

@@ -8,6 +8,7 @@
 #include <limits>
 #include <string>
 
+#include "instantiate.h"
 #include "plan.h"
 #include "tensor/strided_copy.h"
 
@@ -72,7 +73,6 @@ void TypedPartials<T>::write(const RowTask<T>& task, const ChunkRange& chunks, c
   write_sums(scaled_accumulator);
 }
 
-template struct TypedPartials<float>;
-template struct TypedPartials<double>;
+REGARD_INSTANTIATE_COMPUTE_CLASS(struct, TypedPartials);
 
 }  // namespace regard::inline v0::internal

@@ -3,6 +3,7 @@
 // The rows, keys and values of a worker's next task, and how many of them are prefetched with each register tile.
 // Read next: kernels/table.h (PrefetchPlan).
 #include "prefetch.h"
+#include "instantiate.h"
 
 #include <algorithm>
 
@@ -58,7 +59,6 @@ kernels::PrefetchPlan prefetch_after(const ResolvedAttention<T>& r, const RowBlo
   return ahead;
 }
 
-template decltype(prefetch_after<float>) prefetch_after<float>;
-template decltype(prefetch_after<double>) prefetch_after<double>;
+REGARD_INSTANTIATE_COMPUTE(prefetch_after);
 
 }  // namespace regard::inline v0::internal

@@ -7,6 +7,7 @@
 #include <array>
 #include <limits>
 
+#include "instantiate.h"
 #include "kernels/table.h"
 #include "runtime/parallel.h"
 #include "runtime/workspace.h"
@@ -80,9 +81,7 @@ void add_sink_gradients(const BackwardCall<T>& call, double* sums) {
   });
 }
 
-template void fill_delta(const ResolvedAttention<float>&, const TypedForwardState<float>&, float*, const Runtime&);
-template void fill_delta(const ResolvedAttention<double>&, const TypedForwardState<double>&, double*, const Runtime&);
-template void add_sink_gradients(const BackwardCall<float>&, double*);
-template void add_sink_gradients(const BackwardCall<double>&, double*);
+REGARD_INSTANTIATE_COMPUTE(fill_delta);
+REGARD_INSTANTIATE_COMPUTE(add_sink_gradients);
 
 }  // namespace regard::inline v0::internal

@@ -21,6 +21,7 @@
 #include <string>
 #include <utility>
 
+#include "instantiate.h"
 #include "kernels/table.h"
 #include "runtime/workspace.h"
 #include "tensor/element_types.h"
@@ -413,9 +414,7 @@ void TypedStatistics<T>::check(const char* operator_name, const UntypedAttention
   }
 }
 
-template struct TypedStatistics<float>;
-template struct TypedStatistics<double>;
-template class StatisticsObserver<float>;
-template class StatisticsObserver<double>;
+REGARD_INSTANTIATE_COMPUTE_CLASS(struct, TypedStatistics);
+REGARD_INSTANTIATE_COMPUTE_CLASS(class, StatisticsObserver);
 
 }  // namespace regard::inline v0::internal

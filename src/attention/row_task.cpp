@@ -17,6 +17,7 @@
 
 #include "bias_tile.h"
 #include "dropout.h"
+#include "instantiate.h"
 #include "kernels/table.h"
 #include "tensor/element_types.h"
 #include "tensor/strided_copy.h"
@@ -477,9 +478,7 @@ T* RowTask<T>::context_buffer(const TypedOutputs<T>& outputs) const {
   return same ? static_cast<T*>(first) : scratch.context;
 }
 
-template class RowScratchLayout<float>;
-template class RowScratchLayout<double>;
-template struct RowTask<float>;
-template struct RowTask<double>;
+REGARD_INSTANTIATE_COMPUTE_CLASS(class, RowScratchLayout);
+REGARD_INSTANTIATE_COMPUTE_CLASS(struct, RowTask);
 
 }  // namespace regard::inline v0::internal

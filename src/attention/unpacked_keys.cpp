@@ -10,6 +10,7 @@
 
 #include "dropout.h"
 #include "few_row_schedule.h"
+#include "instantiate.h"
 #include "kernels/table.h"
 #include "kv_panels.h"
 #include "tensor/element_types.h"
@@ -111,7 +112,6 @@ void attend_unpacked(const char* name, const ResolvedAttention<T>& r, const Type
   attend_few_rows<T>(r, keys, how, FinishedRowWriter<T>(outputs), runtime);
 }
 
-template decltype(attend_unpacked<float>) attend_unpacked<float>;
-template decltype(attend_unpacked<double>) attend_unpacked<double>;
+REGARD_INSTANTIATE_COMPUTE(attend_unpacked);
 
 }  // namespace regard::inline v0::internal

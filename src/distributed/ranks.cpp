@@ -16,6 +16,7 @@
 
 #include "distributed/arguments/agreement.h"
 #include "distributed/messages/messages.h"
+#include "instantiate.h"
 #include "regard/runtime.h"
 
 namespace regard::inline v0 {
@@ -91,10 +92,7 @@ void sum_in_order(const TensorView<const T, 2>& terms, std::span<T> sum, Ranks& 
   messages.wait(sent, stop);
 }
 
-template REGARD_EXPORT void sum_in_order(const TensorView<const float, 2>&, std::span<float>, Ranks&,
-                                         const std::stop_token&);
-template REGARD_EXPORT void sum_in_order(const TensorView<const double, 2>&, std::span<double>, Ranks&,
-                                         const std::stop_token&);
+REGARD_INSTANTIATE_COMPUTE(sum_in_order);
 
 std::vector<Index> exchange_numbers(std::string_view function, Index number, Ranks& ranks,
                                     const std::stop_token& stop) {

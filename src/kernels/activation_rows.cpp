@@ -122,7 +122,6 @@ void ActivationKernels<T>::swiglu_backward(const SwigluBackward<T>& s) {
   }
 }
 
-template struct ActivationKernels<float>;
-template struct ActivationKernels<double>;
+REGARD_INSTANTIATE_COMPUTE_CLASS(struct, ActivationKernels);
 
 }  // namespace regard::kernels::REGARD_ISA

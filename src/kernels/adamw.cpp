@@ -44,7 +44,6 @@ void adamw_elements(const AdamwElements<T>& elements, Index first, Index count) 
   if (i < end) update(e, i, end - i);
 }
 
-template void adamw_elements(const AdamwElements<float>&, Index, Index);
-template void adamw_elements(const AdamwElements<double>&, Index, Index);
+REGARD_INSTANTIATE_COMPUTE(adamw_elements);
 
 }  // namespace regard::kernels::REGARD_ISA

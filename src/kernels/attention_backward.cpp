@@ -351,8 +351,7 @@ void BackwardKernels<T>::backward_block(const BackwardBlock<T>& block) {
   add_gradients<T, Singles>(block, nullptr, {block.scores, block.grad_scores, block.grad_scores});
 }
 
-template struct BackwardKernels<float>;
-template struct BackwardKernels<double>;
+REGARD_INSTANTIATE_COMPUTE_CLASS(struct, BackwardKernels);
 #endif
 
 void grad_scores_pairs(const BackwardBlock<float>& block) {

@@ -225,7 +225,6 @@ bool FinishKernels<T>::finish_rows(const FinishRows<T>& rows) {
   return any<T>(overflowed != overflowed);
 }
 
-template struct FinishKernels<float>;
-template struct FinishKernels<double>;
+REGARD_INSTANTIATE_COMPUTE_CLASS(struct, FinishKernels);
 
 }  // namespace regard::kernels::REGARD_ISA

@@ -185,8 +185,7 @@ void PackKernels<T, S>::widen(const S* from, T* to, Index count)
   widen_row(from, to, count);
 }
 
-template struct PackKernels<float>;
-template struct PackKernels<double>;
+REGARD_INSTANTIATE_COMPUTE_CLASS(struct, PackKernels);
 template struct PackKernels<float, Bfloat16>;
 template struct PackKernels<float, Float16>;
 

@@ -346,8 +346,7 @@ void TileKernels<T>::attention_block(const AttentionBlock<T>& block) {
   attend_rows<T, Singles, Singles>(block);
 }
 
-template struct TileKernels<float>;
-template struct TileKernels<double>;
+REGARD_INSTANTIATE_COMPUTE_CLASS(struct, TileKernels);
 #endif
 
 void score_pairs(const ScoreBlock<float>& block) { score_rows<float, Pairs>(block); }

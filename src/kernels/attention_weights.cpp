@@ -36,7 +36,6 @@ void WeightsKernels<T>::add_rows(Index num_rows, const T* weights, double* sums)
   }
 }
 
-template struct WeightsKernels<float>;
-template struct WeightsKernels<double>;
+REGARD_INSTANTIATE_COMPUTE_CLASS(struct, WeightsKernels);
 
 }  // namespace regard::kernels::REGARD_ISA

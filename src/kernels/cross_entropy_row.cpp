@@ -121,7 +121,6 @@ void cross_entropy_row(const T* logits, Index count, Index target, double factor
   gradient[target] = static_cast<T>(of_target);
 }
 
-template void cross_entropy_row(const float*, Index, Index, double, float*, double*, double*);
-template void cross_entropy_row(const double*, Index, Index, double, double*, double*, double*);
+REGARD_INSTANTIATE_COMPUTE(cross_entropy_row);
 
 }  // namespace regard::kernels::REGARD_ISA

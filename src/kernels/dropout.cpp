@@ -53,7 +53,6 @@ void dropout_row(const DropoutRow<T>& row, T* to) {
   }
 }
 
-template void dropout_row(const DropoutRow<float>&, float*);
-template void dropout_row(const DropoutRow<double>&, double*);
+REGARD_INSTANTIATE_COMPUTE(dropout_row);
 
 }  // namespace regard::kernels::REGARD_ISA

@@ -89,7 +89,6 @@ void copy_rows(const RowCopy& rows) {
   }
 }
 
-template struct ElementwiseKernels<float>;
-template struct ElementwiseKernels<double>;
+REGARD_INSTANTIATE_COMPUTE_CLASS(struct, ElementwiseKernels);
 
 }  // namespace regard::kernels::REGARD_ISA

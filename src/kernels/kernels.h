@@ -4,6 +4,7 @@
 // and double in the file named above its declaration.
 #pragma once
 
+#include "../instantiate.h"
 #include "layer_table.h"
 
 namespace regard::kernels {

@@ -26,7 +26,6 @@ constinit const LayerKernels<T> LayerTable<T>::table = {
     .adamw_elements = adamw_elements<T>,
 };
 
-template struct LayerTable<float>;
-template struct LayerTable<double>;
+REGARD_INSTANTIATE_COMPUTE_CLASS(struct, LayerTable);
 
 }  // namespace regard::kernels::REGARD_ISA

@@ -103,10 +103,7 @@ void linear_tile(Index num_rows, Index num_columns, Index depth, const T* packed
                    next_panel);
 }
 
-template void linear_tile(Index, Index, Index, const float*, const float*, const float*, Activation, float*, Index,
-                          const float*);
-template void linear_tile(Index, Index, Index, const double*, const double*, const double*, Activation, double*, Index,
-                          const double*);
+REGARD_INSTANTIATE_COMPUTE(linear_tile);
 #endif
 
 void linear_pairs(Index num_rows, Index num_columns, Index depth, const float* packed_a, const float* panel_b,

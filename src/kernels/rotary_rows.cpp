@@ -151,7 +151,6 @@ void RotaryKernels<T>::rotate_neighbors(const T* x, const T* cosines, const T* s
              : rotate_all_neighbors<false>(x, cosines, sines, pairs, y);
 }
 
-template struct RotaryKernels<float>;
-template struct RotaryKernels<double>;
+REGARD_INSTANTIATE_COMPUTE_CLASS(struct, RotaryKernels);
 
 }  // namespace regard::kernels::REGARD_ISA

@@ -16,6 +16,7 @@
 #include "block.h"
 #include "block_checks.h"
 #include "format.h"
+#include "instantiate.h"
 #include "kernels/table.h"
 #include "lock.h"
 #include "regard/error.h"
@@ -409,10 +410,6 @@ bool KvCache<T>::values_finite(Index sequence, Index key_head, Index panel) cons
   return block.finite(block.table(sequence)[block.entry(panel)])[key_head] != 0;
 }
 
-template class KvCache<float>;
-template class KvCache<double>;
-template class KvCache<bfloat16>;
-template class KvCache<float16>;
-template class KvCache<std::int8_t>;
+REGARD_INSTANTIATE_STORED_CLASS(class, KvCache);
 
 }  // namespace regard::inline v0

@@ -5,6 +5,7 @@
 #include "regard/activation.h"
 
 #include "elementwise.h"
+#include "instantiate.h"
 #include "kernel_activation.h"
 #include "kernels/layer_table.h"
 
@@ -89,17 +90,9 @@ void swiglu_backward(std::type_identity_t<TensorView<const T, 2>> gate, std::typ
   });
 }
 
-template decltype(activation_forward<float>) activation_forward<float>;
-template decltype(activation_forward<double>) activation_forward<double>;
-template decltype(activation_forward<bfloat16>) activation_forward<bfloat16>;
-template decltype(activation_backward<float>) activation_backward<float>;
-template decltype(activation_backward<double>) activation_backward<double>;
-template decltype(activation_backward<bfloat16>) activation_backward<bfloat16>;
-template decltype(swiglu_forward<float>) swiglu_forward<float>;
-template decltype(swiglu_forward<double>) swiglu_forward<double>;
-template decltype(swiglu_forward<bfloat16>) swiglu_forward<bfloat16>;
-template decltype(swiglu_backward<float>) swiglu_backward<float>;
-template decltype(swiglu_backward<double>) swiglu_backward<double>;
-template decltype(swiglu_backward<bfloat16>) swiglu_backward<bfloat16>;
+REGARD_INSTANTIATE_LAYER(activation_forward);
+REGARD_INSTANTIATE_LAYER(activation_backward);
+REGARD_INSTANTIATE_LAYER(swiglu_forward);
+REGARD_INSTANTIATE_LAYER(swiglu_backward);
 
 }  // namespace regard::inline v0

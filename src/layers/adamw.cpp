@@ -10,6 +10,7 @@
 #include <cmath>
 #include <string>
 
+#include "instantiate.h"
 #include "kernels/layer_table.h"
 #include "kernels/table.h"
 #include "runtime/parallel.h"
@@ -109,7 +110,6 @@ void adamw_step(std::span<T> parameters, std::type_identity_t<std::span<const T>
   });
 }
 
-template decltype(adamw_step<float>) adamw_step<float>;
-template decltype(adamw_step<double>) adamw_step<double>;
+REGARD_INSTANTIATE_COMPUTE(adamw_step);
 
 }  // namespace regard::inline v0

@@ -15,6 +15,7 @@
 #include <cstring>
 #include <string>
 
+#include "instantiate.h"
 #include "kernel_rows.h"
 #include "kernels/layer_table.h"
 #include "runtime/parallel.h"
@@ -183,8 +184,6 @@ CrossEntropyResult cross_entropy_forward(std::type_identity_t<TensorView<const T
   return {reduce(losses, rows, options.rows_per_group, divisor), count};
 }
 
-template decltype(cross_entropy_forward<float>) cross_entropy_forward<float>;
-template decltype(cross_entropy_forward<double>) cross_entropy_forward<double>;
-template decltype(cross_entropy_forward<bfloat16>) cross_entropy_forward<bfloat16>;
+REGARD_INSTANTIATE_LAYER(cross_entropy_forward);
 
 }  // namespace regard::inline v0

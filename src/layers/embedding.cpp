@@ -14,6 +14,7 @@
 #include <string>
 #include <utility>
 
+#include "instantiate.h"
 #include "kernel_rows.h"
 #include "kernels/layer_table.h"
 #include "runtime/parallel.h"
@@ -301,11 +302,7 @@ void embedding_backward(TensorView<const Index, 1> indices, std::type_identity_t
   add_gradient<T>(indices, grad_output, gradients, runtime);
 }
 
-template decltype(embedding_forward<float>) embedding_forward<float>;
-template decltype(embedding_forward<double>) embedding_forward<double>;
-template decltype(embedding_forward<bfloat16>) embedding_forward<bfloat16>;
-template decltype(embedding_backward<float>) embedding_backward<float>;
-template decltype(embedding_backward<double>) embedding_backward<double>;
-template decltype(embedding_backward<bfloat16>) embedding_backward<bfloat16>;
+REGARD_INSTANTIATE_LAYER(embedding_forward);
+REGARD_INSTANTIATE_LAYER(embedding_backward);
 
 }  // namespace regard::inline v0

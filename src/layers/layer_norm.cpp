@@ -4,6 +4,7 @@
 // Read next: norm.h.
 #include "regard/layer_norm.h"
 
+#include "instantiate.h"
 #include "norm.h"
 
 namespace regard::inline v0 {
@@ -27,11 +28,7 @@ void layer_norm_backward(std::type_identity_t<TensorView<const T, 2>> input,
                              runtime);
 }
 
-template decltype(layer_norm_forward<float>) layer_norm_forward<float>;
-template decltype(layer_norm_forward<double>) layer_norm_forward<double>;
-template decltype(layer_norm_forward<bfloat16>) layer_norm_forward<bfloat16>;
-template decltype(layer_norm_backward<float>) layer_norm_backward<float>;
-template decltype(layer_norm_backward<double>) layer_norm_backward<double>;
-template decltype(layer_norm_backward<bfloat16>) layer_norm_backward<bfloat16>;
+REGARD_INSTANTIATE_LAYER(layer_norm_forward);
+REGARD_INSTANTIATE_LAYER(layer_norm_backward);
 
 }  // namespace regard::inline v0

@@ -19,6 +19,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "instantiate.h"
 #include "kernel_activation.h"
 #include "kernels/table.h"
 #include "linear_product.h"
@@ -431,9 +432,7 @@ void linear_product(const TensorView<const T, 2>& input, const TensorView<const 
   forward(input, weight, {}, output, sum, runtime);
 }
 
-template decltype(linear_product<float, float>) linear_product<float, float>;
-template decltype(linear_product<double, double>) linear_product<double, double>;
-template decltype(linear_product<bfloat16, bfloat16>) linear_product<bfloat16, bfloat16>;
+REGARD_INSTANTIATE_LAYER(linear_product);
 template decltype(linear_product<bfloat16, float>) linear_product<bfloat16, float>;
 
 }  // namespace internal
@@ -484,23 +483,16 @@ void linear_forward(TensorView<const bfloat16, 2> input, const PackedLinear<bflo
   internal::forward(input, weight, bias, output, options, runtime);
 }
 
-template class PackedLinear<float>;
-template class PackedLinear<double>;
-template class PackedLinear<bfloat16>;
+REGARD_INSTANTIATE_LAYER_CLASS(class, PackedLinear);
 
-template void linear_forward<float>(TensorView<const float, 2>, TensorView<const float, 2>, TensorView<const float, 1>,
-                                    TensorView<float, 2>, const Runtime&);
-template void linear_forward<float>(TensorView<const float, 2>, const PackedLinear<float>&, TensorView<const float, 1>,
-                                    TensorView<float, 2>, const LinearOptions&, const Runtime&);
-template void linear_forward<double>(TensorView<const double, 2>, TensorView<const double, 2>,
-                                     TensorView<const double, 1>, TensorView<double, 2>, const Runtime&);
-template void linear_forward<double>(TensorView<const double, 2>, const PackedLinear<double>&,
-                                     TensorView<const double, 1>, TensorView<double, 2>, const LinearOptions&,
-                                     const Runtime&);
-template void linear_forward<bfloat16>(TensorView<const bfloat16, 2>, TensorView<const bfloat16, 2>,
-                                       TensorView<const bfloat16, 1>, TensorView<bfloat16, 2>, const Runtime&);
-template void linear_forward<bfloat16>(TensorView<const bfloat16, 2>, const PackedLinear<bfloat16>&,
-                                       TensorView<const bfloat16, 1>, TensorView<bfloat16, 2>, const LinearOptions&,
-                                       const Runtime&);
+#define REGARD_LINEAR_FORWARD(T)                                                                          \
+  template void linear_forward<T>(TensorView<const T, 2>, TensorView<const T, 2>, TensorView<const T, 1>, \
+                                  TensorView<T, 2>, const Runtime&);                                      \
+  template void linear_forward<T>(TensorView<const T, 2>, const PackedLinear<T>&, TensorView<const T, 1>, \
+                                  TensorView<T, 2>, const LinearOptions&, const Runtime&)
+REGARD_LINEAR_FORWARD(float);
+REGARD_LINEAR_FORWARD(double);
+REGARD_LINEAR_FORWARD(bfloat16);
+#undef REGARD_LINEAR_FORWARD
 
 }  // namespace regard::inline v0

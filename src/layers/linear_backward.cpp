@@ -11,6 +11,7 @@
 #include <array>
 #include <string>
 
+#include "instantiate.h"
 #include "linear_product.h"
 #include "runtime/parallel.h"
 #include "runtime/workspace.h"
@@ -119,8 +120,6 @@ void linear_backward(TensorView<const bfloat16, 2> input, TensorView<const bfloa
   internal::backward(input, weight, grad_output, gradients, runtime);
 }
 
-template decltype(linear_backward<float>) linear_backward<float>;
-template decltype(linear_backward<double>) linear_backward<double>;
-template decltype(linear_backward<bfloat16>) linear_backward<bfloat16>;
+REGARD_INSTANTIATE_LAYER(linear_backward);
 
 }  // namespace regard::inline v0

@@ -18,7 +18,7 @@ struct ProductSum {
 };
 
 // output = input · weight, or output + input · weight, with the checks, chains and bits of linear_forward.
-template <class T, class Output>
+template <class T, class Output = T>
 void linear_product(const TensorView<const T, 2>& input, const TensorView<const T, 2>& weight,
                     const TensorView<Output, 2>& output, const ProductSum& sum, const Runtime& runtime);
 

@@ -17,6 +17,7 @@
 #include <string>
 
 #include "attention/arguments.h"
+#include "instantiate.h"
 #include "multi_head_arguments.h"
 #include "regard/linear.h"
 #include "runtime/workspace.h"
@@ -178,7 +179,6 @@ void multi_head_attention_forward(std::type_identity_t<TensorView<const T, 3>> i
   }
 }
 
-template decltype(multi_head_attention_forward<float>) multi_head_attention_forward<float>;
-template decltype(multi_head_attention_forward<double>) multi_head_attention_forward<double>;
+REGARD_INSTANTIATE_COMPUTE(multi_head_attention_forward);
 
 }  // namespace regard::inline v0

@@ -19,6 +19,7 @@
 
 #include "attention/arguments.h"
 #include "attention/fingerprint.h"
+#include "instantiate.h"
 #include "multi_head_arguments.h"
 #include "regard/linear_backward.h"
 #include "runtime/workspace.h"
@@ -286,7 +287,6 @@ void multi_head_attention_backward(std::type_identity_t<TensorView<const T, 3>> 
   of_memory.finish(runtime);
 }
 
-template decltype(multi_head_attention_backward<float>) multi_head_attention_backward<float>;
-template decltype(multi_head_attention_backward<double>) multi_head_attention_backward<double>;
+REGARD_INSTANTIATE_COMPUTE(multi_head_attention_backward);
 
 }  // namespace regard::inline v0

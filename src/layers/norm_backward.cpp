@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <string>
 
+#include "instantiate.h"
 #include "norm.h"
 #include "runtime/parallel.h"
 #include "runtime/plan.h"
@@ -224,8 +225,6 @@ void norm_backward(const Norm<T>& norm, const TensorView<const T, 2>& grad_outpu
   if (norm.input.shape[1] > 0) write_gradients(norm, grad_output, gradients, runtime);
 }
 
-template decltype(norm_backward<float>) norm_backward<float>;
-template decltype(norm_backward<double>) norm_backward<double>;
-template decltype(norm_backward<bfloat16>) norm_backward<bfloat16>;
+REGARD_INSTANTIATE_LAYER(norm_backward);
 
 }  // namespace regard::inline v0::internal

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <string>
 
+#include "instantiate.h"
 #include "norm.h"
 #include "runtime/parallel.h"
 #include "runtime/plan.h"
@@ -78,11 +79,7 @@ void norm_forward(const Norm<T>& norm, const TensorView<const T, 1>& bias, const
   });
 }
 
-template decltype(check_norm<float>) check_norm<float>;
-template decltype(check_norm<double>) check_norm<double>;
-template decltype(check_norm<bfloat16>) check_norm<bfloat16>;
-template decltype(norm_forward<float>) norm_forward<float>;
-template decltype(norm_forward<double>) norm_forward<double>;
-template decltype(norm_forward<bfloat16>) norm_forward<bfloat16>;
+REGARD_INSTANTIATE_LAYER(check_norm);
+REGARD_INSTANTIATE_LAYER(norm_forward);
 
 }  // namespace regard::inline v0::internal

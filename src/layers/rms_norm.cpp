@@ -4,6 +4,7 @@
 // Read next: norm.h.
 #include "regard/rms_norm.h"
 
+#include "instantiate.h"
 #include "norm.h"
 
 namespace regard::inline v0 {
@@ -30,11 +31,7 @@ void rms_norm_backward(std::type_identity_t<TensorView<const T, 2>> input,
                              runtime);
 }
 
-template decltype(rms_norm_forward<float>) rms_norm_forward<float>;
-template decltype(rms_norm_forward<double>) rms_norm_forward<double>;
-template decltype(rms_norm_forward<bfloat16>) rms_norm_forward<bfloat16>;
-template decltype(rms_norm_backward<float>) rms_norm_backward<float>;
-template decltype(rms_norm_backward<double>) rms_norm_backward<double>;
-template decltype(rms_norm_backward<bfloat16>) rms_norm_backward<bfloat16>;
+REGARD_INSTANTIATE_LAYER(rms_norm_forward);
+REGARD_INSTANTIATE_LAYER(rms_norm_backward);
 
 }  // namespace regard::inline v0

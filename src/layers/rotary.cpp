@@ -19,6 +19,7 @@
 #include <limits>
 #include <string>
 
+#include "instantiate.h"
 #include "kernels/layer_table.h"
 #include "rotary_frequencies.h"
 #include "runtime/parallel.h"
@@ -234,11 +235,7 @@ void rotary_backward(std::type_identity_t<TensorView<const T, 4>> grad_output, T
       .run(runtime);
 }
 
-template decltype(rotary_forward<float>) rotary_forward<float>;
-template decltype(rotary_forward<double>) rotary_forward<double>;
-template decltype(rotary_forward<bfloat16>) rotary_forward<bfloat16>;
-template decltype(rotary_backward<float>) rotary_backward<float>;
-template decltype(rotary_backward<double>) rotary_backward<double>;
-template decltype(rotary_backward<bfloat16>) rotary_backward<bfloat16>;
+REGARD_INSTANTIATE_LAYER(rotary_forward);
+REGARD_INSTANTIATE_LAYER(rotary_backward);
 
 }  // namespace regard::inline v0

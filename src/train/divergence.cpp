@@ -7,6 +7,7 @@
 //
 // Read next: decoder_training.cpp.
 #include "divergence.h"
+#include "instantiate.h"
 
 #include <fmt/format.h>
 
@@ -103,11 +104,8 @@ void throw_diverged_gradient(DecoderTraining<T>& model, Index step) {
   diverged(step, -1, "gradient", "the norm of all gradients is not finite");
 }
 
-template decltype(check_parameters<float>) check_parameters<float>;
-template decltype(check_parameters<double>) check_parameters<double>;
-template decltype(throw_diverged<float>) throw_diverged<float>;
-template decltype(throw_diverged<double>) throw_diverged<double>;
-template decltype(throw_diverged_gradient<float>) throw_diverged_gradient<float>;
-template decltype(throw_diverged_gradient<double>) throw_diverged_gradient<double>;
+REGARD_INSTANTIATE_COMPUTE(check_parameters);
+REGARD_INSTANTIATE_COMPUTE(throw_diverged);
+REGARD_INSTANTIATE_COMPUTE(throw_diverged_gradient);
 
 }  // namespace regard::inline v0::internal

@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "attention/unpacked_keys.h"
+#include "instantiate.h"
 
 namespace regard::inline v0::internal {
 
@@ -14,7 +15,6 @@ template <class T>
 void attend_unpacked(const char*, const ResolvedAttention<T>&, const TypedOutputs<T>&, double, const Runtime&) {
   throw std::logic_error("this function is not part of the module");
 }
-template decltype(attend_unpacked<float>) attend_unpacked<float>;
-template decltype(attend_unpacked<double>) attend_unpacked<double>;
+REGARD_INSTANTIATE_COMPUTE(attend_unpacked);
 
 }  // namespace regard::inline v0::internal

@@ -23,6 +23,7 @@
 
 #include "explain/report/html_page.h"
 #include "explain/report/json_style.h"
+#include "instantiate.h"
 #include "regard/error.h"
 #include "regard/io/npy.h"
 
@@ -316,9 +317,7 @@ std::string render_attention_html(std::type_identity_t<TensorView<const T, 4>> q
   return page_html("Attention", parts);
 }
 
-template decltype(attention_html_bytes<float>) attention_html_bytes<float>;
-template decltype(attention_html_bytes<double>) attention_html_bytes<double>;
-template decltype(render_attention_html<float>) render_attention_html<float>;
-template decltype(render_attention_html<double>) render_attention_html<double>;
+REGARD_INSTANTIATE_COMPUTE(attention_html_bytes);
+REGARD_INSTANTIATE_COMPUTE(render_attention_html);
 
 }  // namespace regard::inline v0

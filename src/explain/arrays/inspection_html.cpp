@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "instantiate.h"
 #include "regard/explain/attention_html.h"
 
 namespace regard::inline v0 {
@@ -63,7 +64,6 @@ AttentionHtmlInspection attention_html_inspection(const Inspection& inspection,
   return page;
 }
 
-template AttentionHtmlInspection attention_html_inspection<float>(const Inspection&, TensorView<const float, 4>);
-template AttentionHtmlInspection attention_html_inspection<double>(const Inspection&, TensorView<const double, 4>);
+REGARD_INSTANTIATE_COMPUTE(attention_html_inspection);
 
 }  // namespace regard::inline v0

@@ -19,6 +19,7 @@
 #include "explain/report/json_style.h"
 #include "explain/report/table.h"
 #include "explain/report/terminal.h"
+#include "instantiate.h"
 #include "regard/error.h"
 #include "regard/io/npy.h"
 #include "regard/io/utf8.h"
@@ -275,7 +276,6 @@ std::string render_inspection_json(const Inspection& inspection) {
   return json.take();
 }
 
-template decltype(inspect_heads<float>) inspect_heads<float>;
-template decltype(inspect_heads<double>) inspect_heads<double>;
+REGARD_INSTANTIATE_COMPUTE(inspect_heads);
 
 }  // namespace regard::inline v0

@@ -17,6 +17,7 @@
 #include <system_error>
 
 #include "checkpoint_files.h"
+#include "instantiate.h"
 #include "regard/error.h"
 #include "regard/io/output_file.h"
 #include "regard/io/utf8.h"
@@ -163,7 +164,6 @@ std::string save_checkpoint(const std::string& run, const TrainingState& state, 
   return path;
 }
 
-template decltype(save_checkpoint<float>) save_checkpoint<float>;
-template decltype(save_checkpoint<double>) save_checkpoint<double>;
+REGARD_INSTANTIATE_COMPUTE(save_checkpoint);
 
 }  // namespace regard::inline v0

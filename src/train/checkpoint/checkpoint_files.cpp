@@ -16,6 +16,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "instantiate.h"
 #include "regard/error.h"
 #include "regard/io/safetensors_writer.h"
 #include "regard/io/sha256.h"
@@ -373,10 +374,8 @@ void write_checkpoint(const std::string& folder, const TrainingState& state, con
   write_text(kTrainingName, training_json(state, digests));
 }
 
-template decltype(check_to_save<float>) check_to_save<float>;
-template decltype(check_to_save<double>) check_to_save<double>;
-template decltype(write_checkpoint<float>) write_checkpoint<float>;
-template decltype(write_checkpoint<double>) write_checkpoint<double>;
+REGARD_INSTANTIATE_COMPUTE(check_to_save);
+REGARD_INSTANTIATE_COMPUTE(write_checkpoint);
 
 }  // namespace internal
 
@@ -416,7 +415,6 @@ LoadedCheckpoint load_checkpoint(const std::string& checkpoint, const TrainingSe
   return {std::move(saved.state), warning};
 }
 
-template decltype(load_checkpoint<float>) load_checkpoint<float>;
-template decltype(load_checkpoint<double>) load_checkpoint<double>;
+REGARD_INSTANTIATE_COMPUTE(load_checkpoint);
 
 }  // namespace regard::inline v0

@@ -2,6 +2,7 @@
 //
 // See decoder_memory.h.
 #include "decoder_memory.h"
+#include "instantiate.h"
 
 #include <algorithm>
 #include <cassert>
@@ -142,9 +143,7 @@ DecoderActivations<T>::DecoderActivations(const DecoderConfig& config, const Dec
   targets.resize(static_cast<std::size_t>(rows));
 }
 
-template decltype(decoder_views<float>) decoder_views<float>;
-template decltype(decoder_views<double>) decoder_views<double>;
-template struct DecoderActivations<float>;
-template struct DecoderActivations<double>;
+REGARD_INSTANTIATE_COMPUTE(decoder_views);
+REGARD_INSTANTIATE_COMPUTE_CLASS(struct, DecoderActivations);
 
 }  // namespace regard::inline v0::internal

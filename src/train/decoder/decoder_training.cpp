@@ -18,6 +18,7 @@
 #include <string>
 
 #include "decoder_memory.h"
+#include "instantiate.h"
 #include "regard/activation.h"
 #include "regard/attention_backward.h"
 #include "regard/convert.h"
@@ -734,7 +735,6 @@ AttentionRecord<T> DecoderTraining<T>::attention(Index layer) const {
   return s.record(layer);
 }
 
-template class DecoderTraining<float>;
-template class DecoderTraining<double>;
+REGARD_INSTANTIATE_COMPUTE_CLASS(class, DecoderTraining);
 
 }  // namespace regard::inline v0

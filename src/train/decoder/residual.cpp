@@ -7,6 +7,7 @@
 #include <cmath>
 #include <functional>
 
+#include "instantiate.h"
 #include "regard/parallel.h"
 #include "regard/random.h"
 
@@ -63,10 +64,8 @@ void add_bias(const TensorView<T, 2>& rows, const TensorView<T, 1>& bias, const 
   parallel_for(rows.shape[0], std::cref(add_to_row), runtime);
 }
 
-template decltype(drop<float>) drop<float>;
-template decltype(drop<double>) drop<double>;
-template decltype(add<float>) add<float>;
-template decltype(add<double>) add<double>;
-template decltype(add_bias<float>) add_bias<float>;
+REGARD_INSTANTIATE_COMPUTE(drop);
+REGARD_INSTANTIATE_COMPUTE(add);
+REGARD_INSTANTIATE(add_bias, float);
 
 }  // namespace regard::inline v0::internal

@@ -9,6 +9,7 @@
 #include <array>
 #include <cmath>
 
+#include "instantiate.h"
 #include "optimizer_arguments.h"
 #include "ranges.h"
 #include "regard/train/optimizer.h"
@@ -66,7 +67,6 @@ double clip_factor(double norm, double max_norm) {
   return max_norm == 0 ? 1 : std::min(1.0, max_norm / (norm + 1e-6));
 }
 
-template decltype(global_norm<float>) global_norm<float>;
-template decltype(global_norm<double>) global_norm<double>;
+REGARD_INSTANTIATE_COMPUTE(global_norm);
 
 }  // namespace regard::inline v0

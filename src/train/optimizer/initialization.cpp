@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "instantiate.h"
 #include "optimizer_arguments.h"
 #include "ranges.h"
 #include "regard/random.h"
@@ -59,7 +60,6 @@ void initialize(std::span<const DecoderParameter> description, std::span<T> para
   }
 }
 
-template decltype(initialize<float>) initialize<float>;
-template decltype(initialize<double>) initialize<double>;
+REGARD_INSTANTIATE_COMPUTE(initialize);
 
 }  // namespace regard::inline v0

@@ -15,6 +15,7 @@
 #include <string>
 #include <utility>
 
+#include "instantiate.h"
 #include "optimizer_arguments.h"
 #include "ranges.h"
 #include "regard/error.h"
@@ -154,7 +155,6 @@ void muon_step(TensorView<T, 2> matrix, std::type_identity_t<TensorView<const T,
       runtime);
 }
 
-template decltype(muon_step<float>) muon_step<float>;
-template decltype(muon_step<double>) muon_step<double>;
+REGARD_INSTANTIATE_COMPUTE(muon_step);
 
 }  // namespace regard::inline v0

@@ -13,6 +13,7 @@
 #include <cmath>
 #include <functional>
 
+#include "instantiate.h"
 #include "optimizer_arguments.h"
 #include "ranges.h"
 #include "regard/train/optimizer.h"
@@ -185,7 +186,6 @@ OptimizerStep optimizer_step(const TrainingSettings& settings, std::span<const D
   return result;
 }
 
-template decltype(optimizer_step<float>) optimizer_step<float>;
-template decltype(optimizer_step<double>) optimizer_step<double>;
+REGARD_INSTANTIATE_COMPUTE(optimizer_step);
 
 }  // namespace regard::inline v0

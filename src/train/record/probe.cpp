@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <string>
 
+#include "instantiate.h"
 #include "regard/attention.h"
 #include "regard/error.h"
 
@@ -159,7 +160,6 @@ TrainingSnapshot observe_heads(DecoderTraining<T>& model, const ProbeSequences& 
   return snapshot;
 }
 
-template decltype(observe_heads<float>) observe_heads<float>;
-template decltype(observe_heads<double>) observe_heads<double>;
+REGARD_INSTANTIATE_COMPUTE(observe_heads);
 
 }  // namespace regard::inline v0
