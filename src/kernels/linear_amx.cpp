@@ -93,18 +93,6 @@ struct alignas(64) TileShapes {
 
 #else
 
-// x, or a zero of its sign if x is subnormal.
-REGARD_INLINE Vec<float> flushed(Vec<float> x) {
-  const Vec<float> zero = from_bits<float>(bits_of<float>(x) & static_cast<std::int32_t>(0x80000000));
-  return select<float>(absolute<float>(x) < broadcast(0x1p-126f), zero, x);
-}
-
-// Element 0 or 1 of every pair.
-REGARD_INLINE Vec<float> element(Vec<float> pairs, int number) {
-  const IntVec<float> bits = bits_of<float>(pairs);
-  return flushed(from_bits<float>(number == 0 ? bits << 16 : bits & -0x10000));
-}
-
 template <bool Two>
 void multiply_blocks(Index first, Index end, const float* rows, const float* more_rows, const PanelBlocks& panel,
                      float* to, Index stride) {
@@ -117,9 +105,10 @@ void multiply_blocks(Index first, Index end, const float* rows, const float* mor
         for (Index i = 0; i < kBlockPairs; ++i) {
           const Vec<float> factor = broadcast(row[block * kRowTile + i]);
           const Vec<float> column = load(panel[block] + i * kPanel + c);
-          for (int e = 0; e < 2; ++e) sums[e] = flushed(fma(element(factor, e), element(column, e), sums[e]));
+          sums[0] = without_subnormals(fma(element_of_pairs<0>(factor), element_of_pairs<0>(column), sums[0]));
+          sums[1] = without_subnormals(fma(element_of_pairs<1>(factor), element_of_pairs<1>(column), sums[1]));
         }
-        sum = flushed(sum + flushed(sums[0] + sums[1]));
+        sum = without_subnormals(sum + without_subnormals(sums[0] + sums[1]));
       }
       store(to + r * stride + c, sum);
     }

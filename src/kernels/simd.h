@@ -313,12 +313,21 @@ REGARD_INLINE bool any(IntVec<T> mask) {
   return all != 0;
 }
 
-// x, with subnormal values replaced by zero.
+// x, with subnormal values replaced by the zero of their sign.
 REGARD_INLINE Vec<float> without_subnormals(Vec<float> x) {
-  return select<float>(absolute<float>(x) < broadcast(0x1p-126f), Vec<float>{}, x);
+  const Vec<float> zero = from_bits<float>(bits_of<float>(x) & static_cast<std::int32_t>(0x80000000));
+  return select<float>(absolute<float>(x) < broadcast(0x1p-126f), zero, x);
 }
 
-// A pair is two bf16 values in place of a float; the first is the lower half. Computes in every lane
+// Element 0 or 1 of every pair: two bf16 values in place of a float, the first in the lower half. Subnormal values
+// become zero.
+template <int number>
+REGARD_INLINE Vec<float> element_of_pairs(Vec<float> pairs) {
+  const IntVec<float> bits = bits_of<float>(pairs);
+  return without_subnormals(from_bits<float>(number == 0 ? bits << 16 : bits & -0x10000));
+}
+
+// Computes in every lane
 //   sum + a₁ · b₁ + a₀ · b₀
 // from left to right, with both sums rounded to nearest in every rounding mode. Subnormal values are
 // treated as zero: in the bf16 operands, in the sum and in the result.
@@ -326,13 +335,8 @@ REGARD_INLINE Vec<float> dot_pairs(Vec<float> a, Vec<float> b, Vec<float> sum) {
 #if defined(REGARD_ISA_avx512_bf16)
   return (Vec<float>)_mm512_dpbf16_ps((__m512)sum, (__m512bh)a, (__m512bh)b);
 #else
-  const IntVec<float> upper = broadcast_int<float>(-0x10000);
-  const Vec<float> a1 = without_subnormals(from_bits<float>(bits_of<float>(a) & upper));
-  const Vec<float> b1 = without_subnormals(from_bits<float>(bits_of<float>(b) & upper));
-  const Vec<float> a0 = without_subnormals(from_bits<float>(bits_of<float>(a) << 16));
-  const Vec<float> b0 = without_subnormals(from_bits<float>(bits_of<float>(b) << 16));
-  sum = without_subnormals(fma(a1, b1, without_subnormals(sum)));
-  return without_subnormals(fma(a0, b0, sum));
+  sum = without_subnormals(fma(element_of_pairs<1>(a), element_of_pairs<1>(b), without_subnormals(sum)));
+  return without_subnormals(fma(element_of_pairs<0>(a), element_of_pairs<0>(b), sum));
 #endif
 }
 
