@@ -3,7 +3,7 @@
 // The resources that the machine grants this process: processors, a share of their time, and memory. Everything is read
 // from text files under /proc and /sys. `root` is prepended to their paths: "" in the library, a folder of samples in
 // tests.
-// Read next: runtime.cpp.
+// Read next: machine.cpp.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +19,8 @@ inline constexpr int kMaxThreads = 4096;
 // The processors on which the calling thread may run, by number; never empty.
 std::vector<int> affinity_cpus();
 int num_affinity_cpus();
+// A hash of their numbers, without allocating memory.
+std::uint64_t affinity_hash();
 
 // The number of physical cores of these processors, at least 1. A processor whose topology cannot be read counts as a
 // core.
