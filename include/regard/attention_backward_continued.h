@@ -8,9 +8,9 @@
 ///     120 … 299    second call                        ──▶ rows 0 … 299         = attention_backward over all rows
 /// @endverbatim
 ///
-/// A gradient that is a sum over rows is computed in a fixed order. These functions continue such a sum. The
-/// accumulation of attention_backward() instead adds a complete sum to another one, which gives different bits. Ranks
-/// that each compute a subset of the rows use these functions (regard/distributed/attention.h).
+/// A gradient that is a sum over rows is computed in a fixed order. These functions resume the sum where the previous
+/// call stopped. By contrast, the accumulation of attention_backward() adds one complete sum to another, which gives
+/// different bits. Ranks that each compute a subset of the rows use these functions (regard/distributed/attention.h).
 ///
 /// Derivation: docs/derivations/ranks.md. Read next: src/attention/attention_backward_continued.cpp.
 #pragma once
@@ -29,36 +29,36 @@ inline constexpr Index kBackwardRows = 60;
 
 /// Gradients of a subset of the rows. A gradient whose view is absent is not computed.
 struct ContinuedGradients {
-  OutputView<4> grad_query{};     ///< (B, H, L, D), of these rows: complete, of the compute type or the type of query.
-  bool accumulate_query = false;  ///< Whether to add to grad_query, see AttentionAccumulation::grad_query.
-  OutputView<4> key_sums{};       ///< Sums of grad_key, (B, Hkv, S, D), of the compute type: read and written.
-  OutputView<4> value_sums{};     ///< Sums of grad_value, (B, Hkv, S, Dv), of the compute type: read and written.
-  OutputView<4> bias_sums{};      ///< Sums of grad_bias, in double: each extent that of (B, H, L, S), or 1 for a sum.
+  OutputView<4> grad_query{};     ///< (B, H, L, D), complete for these rows; of the compute type or the type of query.
+  bool accumulate_query = false;  ///< Whether to add to grad_query; see AttentionAccumulation::grad_query.
+  OutputView<4> key_sums{};       ///< Sums of grad_key, (B, Hkv, S, D), of the compute type; read and written.
+  OutputView<4> value_sums{};     ///< Sums of grad_value, (B, Hkv, S, Dv), of the compute type; read and written.
+  OutputView<4> bias_sums{};      ///< Sums of grad_bias, (B, H, L, S), in double; the extent of a summed axis is 1.
   OutputView<1> sink_sums{};      ///< Sums of grad_sinks, (H), in double.
-  /// Ranges of keys that are processed one after another, as backward_key_starts() returns them. Empty: all at once.
+  /// Ranges of keys to process one after another, as returned by backward_key_starts(). Empty: all keys at once.
   std::span<const Index> key_starts{};
-  /// Called before the keys of a range are read from key_sums and value_sums; the argument is its number.
+  /// Called before the sums of a range of keys are read from key_sums and value_sums; the argument is its index.
   std::function<void(Index)> before_range{};
-  /// Called when the keys of a range have been written to key_sums and value_sums.
+  /// Called after the sums of a range of keys have been written to key_sums and value_sums.
   std::function<void(Index)> after_range{};
 };
 
-/// Continues the sums of the backward pass with the contributions of a subset of the rows.
+/// Adds the contributions of a subset of the rows to the running sums of the backward pass.
 ///
 /// @param query      (B, H, L, D), these rows.
 /// @param key        As in attention_backward().
 /// @param value      As in attention_backward().
-/// @param saved      Of these rows. The fingerprint is not compared.
-/// @param gradients  Views to write. Sums are zero before the first call, and complete after the last one.
-/// @param options    Of these rows, with their positions. weights_in_float32 is true unless it is given.
+/// @param saved      The saved state of these rows. The fingerprint is not checked.
+/// @param gradients  Views to write. Sums must be zero before the first call; they are complete after the last.
+/// @param options    Options for these rows, including their positions. weights_in_float32 defaults to true.
 /// @param runtime    Threads, scratch memory and cancellation.
 ///
-/// @throws InvalidArgument  as attention_backward() does, and if key_starts are not those of backward_key_starts().
+/// @throws InvalidArgument  as attention_backward() does, and if key_starts does not come from backward_key_starts().
 /// @throws std::bad_alloc   if memory cannot be allocated.
 /// @throws Cancelled        if a stop is requested.
 ///
 /// @par Bits
-/// Those of one attention_backward() call over all rows, if sums are continued in this order:
+/// Identical to those of one attention_backward() call over all rows, if the rows are added in this order:
 /// - key_sums, value_sums: by query head of each key/value head and, within a query head, by row. Each call has one
 ///   query head per key/value head, or all rows. Calls start at multiples of kBackwardRows.
 /// - bias_sums: by batch entry, head and row, for those of these axes that are summed. If rows are summed, calls start
@@ -76,15 +76,15 @@ REGARD_EXPORT void attention_backward_continued(const InputView<4>& query, const
 
 /// Returns ranges of keys that attention_backward_continued() can process one after another.
 ///
-/// The addresses of all views are ignored.
+/// The data pointers of all views are ignored.
 ///
 /// @param query     As in attention_backward_continued(); any rows.
 /// @param key       As in attention_backward_continued().
 /// @param value     As in attention_backward_continued().
 /// @param saved     As in attention_backward_continued(); only its types are used.
 /// @param options   As in attention_backward_continued().
-/// @param min_keys  The least number of keys of a range, except the last one.
-/// @return The first key of each range, and S.
+/// @param min_keys  Minimum number of keys in each range except the last.
+/// @return The first key of each range, followed by S.
 /// @throws InvalidArgument  as attention_backward_continued() does, for query, key, value and options.
 ///
 /// @par Example
@@ -95,9 +95,10 @@ REGARD_EXPORT std::vector<Index> backward_key_starts(const InputView<4>& query, 
                                                      const InputView<4>& value, const AttentionForwardState& saved,
                                                      const AttentionOptions& options, Index min_keys);
 
-/// Writes complete gradients, or adds them to the contents of an output.
+/// Writes a complete gradient, or adds it to the contents of an output.
 ///
-/// @param gradient    (B, H, L, D), any strides; float or double. The double sums of a float call are rounded first.
+/// @param gradient    (B, H, L, D), any strides; float or double. If output is computed as float, double elements
+///                    are rounded to float first.
 /// @param output      Same shape, any strides; of a type that is computed as float or double. It must not overlap
 ///                    gradient.
 /// @param accumulate  Whether to add, as described for AttentionAccumulation.
@@ -105,7 +106,7 @@ REGARD_EXPORT std::vector<Index> backward_key_starts(const InputView<4>& query, 
 /// @throws InvalidArgument  before any work, if an argument is invalid.
 ///
 /// @par Bits
-/// Those of attention_backward() with the same accumulation.
+/// Identical to those of attention_backward() with the same accumulation.
 ///
 /// @par Example
 /// @code{.cpp}

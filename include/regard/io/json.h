@@ -2,10 +2,10 @@
 /// @file
 /// Reads JSON strictly, into a tree that records the offset of each value in the text.
 ///
-/// The input of `regard explain`, config.json, tokenizer.json and the index of a sharded checkpoint are read with it.
+/// It reads the input of `regard explain`, config.json, tokenizer.json and the index of a sharded checkpoint.
 ///
 /// @verbatim
-///     text ── is it UTF-8? ── compute the size of the tree ── is the memory available? ── parse ──▶ JsonValue
+///     text ── check UTF-8 ── compute the size of the tree ── check available memory ── parse ──▶ JsonValue
 /// @endverbatim
 ///
 /// Read next: src/io/json.cpp.
@@ -26,9 +26,9 @@
 
 namespace regard::inline v0 {
 
-/// A value of a JSON text.
+/// A JSON value.
 ///
-/// A JsonValue of any kind takes 48 bytes. Arrays of numbers take 8 bytes per number.
+/// A JsonValue of any kind takes 48 bytes. An array of numbers takes another 8 bytes per number.
 struct REGARD_EXPORT JsonValue {
   /// The kinds of JSON values.
   enum class Kind {
@@ -55,7 +55,7 @@ struct REGARD_EXPORT JsonValue {
 
   /// Returns the kind of the value.
   Kind kind() const;
-  /// Returns the truth value; false for a value of another kind.
+  /// Returns the Boolean; false for a value of another kind.
   bool boolean() const;
   /// Returns the number; 0 for a value of another kind.
   double number() const;
@@ -77,11 +77,11 @@ struct REGARD_EXPORT JsonValue {
   /// This is a linear search over all members. To look up many names, build an index (SortedNames).
   ///
   /// @param name  The name.
-  /// @return The member's value; null if there is no such member, or if this is not an object. The pointer is valid as
-  ///         long as this value is unchanged.
+  /// @return The member's value; nullptr if there is no such member, or if this is not an object. The pointer is valid
+  ///         as long as this value is unchanged.
   const JsonValue* find(std::string_view name) const;
 
-  /// Offset of the value's first byte in the text. For a number, offset of one of its bytes.
+  /// Offset of the value's first byte in the text. For a number, it may be the offset of any of its bytes.
   std::size_t offset = 0;
 
  private:
@@ -111,7 +111,7 @@ REGARD_EXPORT std::uint64_t json_memory_bytes(std::string_view text, Index max_d
 /// @param source            Name of the text in error messages.
 /// @param needed            Memory needed, in bytes.
 /// @param max_memory_bytes  Memory available, in bytes; absent: available_memory_bytes().
-/// @throws DataError  "source: needs N bytes of memory; M are available" if they are not available.
+/// @throws DataError  "source: needs N bytes of memory; M are available" if that is too little.
 REGARD_EXPORT void check_json_memory(const std::string& source, std::uint64_t needed,
                                      std::optional<std::uint64_t> max_memory_bytes);
 
@@ -129,8 +129,8 @@ REGARD_EXPORT void check_json_memory(const std::string& source, std::uint64_t ne
 ///                    - a name occurs twice in an object
 ///                    - a number is out of the range of double
 ///                    - brackets are nested deeper than `max_depth`
-/// @throws DataError  "source: needs N bytes of memory; M are available" before any of it is allocated. 64 KiB or
-///                    less are not checked.
+/// @throws DataError  "source: needs N bytes of memory; M are available" before any of it is allocated. This is not
+///                    checked for 64 KiB or less.
 /// @throws Cancelled  if a stop is requested.
 ///
 /// @par Example

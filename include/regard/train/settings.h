@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The settings of a training run: the model, the batches, the optimizer, the schedule. Together with the task or the
-/// text they determine every bit of a run.
+/// The settings of a training run: the model, the batches, the optimizer and the schedule. Together with the task or
+/// the text, they determine every bit of the result.
 ///
 /// Read next: src/train/settings.cpp, trainer.h.
 #pragma once
@@ -18,7 +18,7 @@ namespace regard::inline v0 {
 /// Optimizer of a run.
 enum class OptimizerKind {
   adamw,  ///< AdamW for all parameters.
-  muon    ///< Muon for the matrices of the layers, AdamW for the others.
+  muon    ///< Muon for the matrices of the layers, AdamW for all other parameters.
 };
 
 /// Names of the OptimizerKind enumerators in files, in their order.
@@ -26,20 +26,20 @@ inline constexpr std::array<std::string_view, 2> kOptimizerNames{"adamw", "muon"
 
 /// How the learning rate depends on the step, after the warm-up.
 enum class ScheduleKind {
-  constant,            ///< learning_rate.
-  cosine,              ///< Half a cosine from learning_rate to min_learning_rate.
-  linear,              ///< A line from learning_rate to min_learning_rate.
-  warmup_stable_decay  ///< learning_rate, and a line to min_learning_rate over the last fifth of the steps.
+  constant,            ///< Always learning_rate.
+  cosine,              ///< Half a cosine wave from learning_rate down to min_learning_rate.
+  linear,              ///< Linear from learning_rate down to min_learning_rate.
+  warmup_stable_decay  ///< learning_rate, then linear down to min_learning_rate over the last fifth of the steps.
 };
 
 /// Names of the ScheduleKind enumerators in files, in their order.
 inline constexpr std::array<std::string_view, 4> kScheduleNames{"constant", "cosine", "linear", "warmup_stable_decay"};
 
-/// Arithmetic of a run.
+/// Precision of the arithmetic of a run.
 enum class TrainingPrecision {
   float32,       ///< float.
   float64,       ///< double.
-  bf16_products  ///< float, and linear layers multiply operands rounded to bfloat16.
+  bf16_products  ///< float, except that linear layers multiply operands rounded to bfloat16.
 };
 
 /// Names of the TrainingPrecision enumerators in files, in their order.
@@ -47,33 +47,33 @@ inline constexpr std::array<std::string_view, 3> kPrecisionNames{"float32", "flo
 
 /// The settings of a run.
 struct TrainingSettings {
-  DecoderConfig model;     ///< The description of the model.
+  DecoderConfig model;     ///< Configuration of the model.
   Index steps = 1000;      ///< Number of optimizer steps.
   Index batch = 16;        ///< Sequences per step.
-  Index micro_batch = 0;   ///< Sequences per call of forward_backward(); 0: all. Does not change any bit.
+  Index micro_batch = 0;   ///< Sequences per call of forward_backward(); 0: the whole batch. Does not change any bit.
   Index length = 0;        ///< Tokens per sequence, L; 0: max_positions of the model.
   std::uint64_t seed = 0;  ///< Seed of the parameters, the batches and dropout.
-  OptimizerKind optimizer = OptimizerKind::adamw;  ///< Optimizer.
-  double learning_rate = 1e-3;                     ///< Largest learning rate of AdamW.
-  double muon_learning_rate = 0.02;                ///< Largest learning rate of Muon.
-  double min_learning_rate = 1e-4;                 ///< Learning rate of AdamW at the end; that of Muon in proportion.
-  Index warmup = 0;                                ///< Steps in which the learning rate rises linearly to its maximum.
+  OptimizerKind optimizer = OptimizerKind::adamw;  ///< The optimizer.
+  double learning_rate = 1e-3;                     ///< Peak learning rate of AdamW.
+  double muon_learning_rate = 0.02;                ///< Peak learning rate of Muon.
+  double min_learning_rate = 1e-4;                 ///< Final learning rate of AdamW; that of Muon is in proportion.
+  Index warmup = 0;                                ///< Steps over which the learning rate rises linearly to its peak.
   ScheduleKind schedule = ScheduleKind::cosine;    ///< Schedule after the warm-up.
-  double beta1 = 0.9;                              ///< Decay of the first moment.
-  double beta2 = 0.99;                             ///< Decay of the second moment.
+  double beta1 = 0.9;                              ///< Decay rate of the first moment.
+  double beta2 = 0.99;                             ///< Decay rate of the second moment.
   double epsilon = 1e-8;                           ///< Added to the square root of the second moment.
-  double weight_decay = 0.1;                       ///< Decoupled decay of matrices and tables.
-  double clip = 1;                                 ///< Largest global norm of the gradient; 0: no limit.
+  double weight_decay = 0.1;                       ///< Decoupled weight decay of matrices and embedding tables.
+  double clip = 1;                                 ///< Maximum global L2 norm of the gradient; 0: no clipping.
   double dropout = 0;                              ///< Dropout probability.
-  TrainingPrecision precision = TrainingPrecision::float32;  ///< Arithmetic.
-  bool recompute = false;                                    ///< Recompute activations in the backward pass.
+  TrainingPrecision precision = TrainingPrecision::float32;  ///< Precision of the arithmetic.
+  bool recompute = false;                                    ///< Whether to recompute activations in the backward pass.
   bool operator==(const TrainingSettings&) const = default;  ///< Whether all fields are equal.
 };
 
 /// Replaces zeros with the values that they stand for, and checks every field.
 ///
 /// @param settings  The settings.
-/// @return The settings with a completed() model and without zeros: micro_batch and length.
+/// @return The settings, with a completed() model, and with micro_batch and length replaced if they are 0.
 /// @throws InvalidArgument  "training: warmup is X; expected …" if a field is out of range, or as completed() of the
 ///                          model does.
 ///
