@@ -299,7 +299,7 @@ void add_plan(CLI::App& app) {
   add("--read-rate", text->read_rate, "RATE", machines,
       "memory bandwidth of each machine, such as 50GB/s\n(default: measured here)");
   add("--shares", text->shares, "even|work", machines,
-      "how rows are divided: even: equal counts (default);\nwork: equal work");
+      "how rows are divided among machines: equal counts\n(even, default) or equal work (work)");
   const char* call = "CALL (attention of one layer)";
   add("--length", text->length, "S", call, "number of keys (required)");
   add("--queries", text->queries, "L", call, "number of queries, the last L positions of the\nsequence (default: S)");
@@ -308,7 +308,7 @@ void add_plan(CLI::App& app) {
   add("--kv-heads", text->kv_heads, "HKV", call, "number of key/value heads, which must divide H\n(default: H)");
   add("--head-size", text->head_size, "D", call, "head size of queries and keys (default: 128)");
   add("--value-head-size", text->value_head_size, "DV", call, "head size of values (default: D)");
-  add("--dtype", text->dtype, "f32|f64|bf16|f16", call, "type of the elements (default: f32)");
+  add("--dtype", text->dtype, "f32|f64|bf16|f16", call, "element type (default: f32)");
   command->add_flag("--causal", text->causal, "causal mask: no query attends to later keys")->group(call);
   add("--window", text->window, "LEFT,RIGHT", call,
       "a query attends only to keys from LEFT positions\nbefore its own to RIGHT positions after it; -: no\nlimit");

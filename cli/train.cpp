@@ -201,23 +201,24 @@ void add_train(CLI::App& app) {
     command->add_option(name, value, help)->type_name(type);
   };
   const auto flag = [&](const char* name, bool& value, const char* help) { command->add_flag(name, value, help); };
-  flag("--list", arguments->list, "list the tasks: what each shows, its size, expected\ntime and pattern");
-  add("--task", arguments->task, "NAME", "train on a built-in task, with settings known to\nwork");
-  add("--text", arguments->text, "FILE", "train on a text in UTF-8; -: standard input");
+  flag("--list", arguments->list, "list the built-in tasks, with model size, expected\ntime and attention pattern");
+  add("--task", arguments->task, "NAME", "train on a built-in task, with tested settings");
+  add("--text", arguments->text, "FILE", "train on a UTF-8 text file; -: standard input");
   add("--vocabulary", arguments->vocabulary, "characters|N",
-      "tokens of a text: characters (default), or at most N\nbyte pairs and bytes, learned from it");
+      "what a token is: a character (default), or one of at\nmost N byte-pair tokens learned from the text");
   flag("--shuffled", arguments->shuffled,
-       "replace the solutions of the task with random\ntokens: nothing can be learned");
-  add("--run", arguments->run, "FOLDER", "keep checkpoints and the model in this folder");
+       "control run: replace the solutions of the task with\nrandom tokens, so that there is nothing to learn");
+  add("--run", arguments->run, "FOLDER", "save checkpoints and the model in this folder");
   flag("--resume", arguments->resume, "continue the run in --run, bit-identical to an\nuninterrupted one");
   add("--checkpoint-every", arguments->checkpoint_every, "N",
       "steps between checkpoints (default: a tenth of\n--steps)");
   add("--watch", arguments->watch, "FILE", "write an HTML page that shows every head at every\nsnapshot");
   add("--snapshots", arguments->snapshots, "N", "maximum number of snapshots (default: 60)");
-  add("--evaluate", arguments->evaluate, "N", "number of held-out sequences to evaluate at the end\n(default: 512)");
+  add("--evaluate", arguments->evaluate, "N",
+      "number of held-out sequences on which to evaluate at\nthe end (default: 512)");
   add("--log", arguments->log, "FILE", "write the loss curve as .csv or .json");
   add("--plot", arguments->plot, "FILE", "write loss and scores as SVG");
-  flag("--json", arguments->json, "print the record of the run, or the --list, as JSON");
+  flag("--json", arguments->json, "print the record of the run, or the list of tasks,\nas JSON");
   flag("--profile", arguments->profile, "print the time spent in each part of a step");
   flag("--dry-run", arguments->dry_run, "print the model and the amount of computation,\nwithout training");
   flag("--ranks", arguments->ranks,

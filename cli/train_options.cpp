@@ -65,8 +65,8 @@ const std::array kSettings = std::to_array<Setting>({
     {"--layers", "N", "number of layers", extent<&DecoderConfig::num_layers>},
     {"--heads", "N", "number of query heads", extent<&DecoderConfig::num_heads>},
     {"--kv-heads", "N", "number of key/value heads", extent<&DecoderConfig::num_kv_heads>},
-    {"--width", "N", "size of the residual stream", extent<&DecoderConfig::width>},
-    {"--head-size", "N", "size of a head", extent<&DecoderConfig::head_size>},
+    {"--width", "N", "width of the residual stream", extent<&DecoderConfig::width>},
+    {"--head-size", "N", "size of each head", extent<&DecoderConfig::head_size>},
     {"--feed-forward-width", "N", "width of the feed-forward layers", extent<&DecoderConfig::feed_forward>},
     {"--feed-forward", "none|relu|gelu|gelu_tanh|swiglu", "kind of feed-forward layer",
      [](TrainingSettings& settings, std::string_view option, std::string_view text) {
@@ -99,7 +99,7 @@ const std::array kSettings = std::to_array<Setting>({
     {"--beta2", "X", "decay rate of the second moment", number<&TrainingSettings::beta2>},
     {"--clip", "X", "clip the gradient to this global L2 norm; 0: no\nclipping", number<&TrainingSettings::clip>},
     {"--dropout", "X", "dropout probability", number<&TrainingSettings::dropout>},
-    {"--precision", "float32|float64|bf16_products", "precision of the arithmetic",
+    {"--precision", "float32|float64|bf16_products", "arithmetic precision",
      [](TrainingSettings& settings, std::string_view option, std::string_view text) {
        settings.precision = chosen<TrainingPrecision>(option, text, kPrecisionNames);
      }},
@@ -146,7 +146,7 @@ std::string_view value_of(const TrainArguments& arguments, std::string_view opti
 
 void add_train_settings(CLI::App& command, TrainArguments& arguments) {
   arguments.settings.resize(kSettings.size());
-  const char* group = "SETTINGS (default: those of the recipe)";
+  const char* group = "SETTINGS (defaults: the recipe of the task or of --text)";
   for (std::size_t i = 0; i < kSettings.size(); ++i) {
     const Setting& setting = kSettings[i];
     command.add_option(setting.option, arguments.settings[i], setting.help)->type_name(setting.type)->group(group);

@@ -384,28 +384,31 @@ TEST(ActivationRejections, NameTheArgumentBeforeAnyWork) {
   const auto forward = [&](const auto& x, const auto& y, Activation f) {
     return rejection([&] { activation_forward<float>(x, y, f); });
   };
-  EXPECT_EQ(forward(a, turned, gelu), "activation_forward: output has shape (4, 3); expected (3, 4) as input");
+  EXPECT_EQ(forward(a, turned, gelu),
+            "activation_forward: output has shape (4, 3); expected (3, 4), the shape of input");
   EXPECT_EQ(forward(a, shifted, gelu), "activation_forward: output overlaps input; expected separate memory");
   EXPECT_EQ(forward(a, TensorView<float, 2>(nullptr, {3, 4}), gelu),
             "activation_forward: output is null; expected memory for shape (3, 4)");
   EXPECT_EQ(forward(a, b, static_cast<Activation>(9)),
             "activation_forward: activation is 9; expected none, relu, gelu, gelu_tanh or silu");
   EXPECT_EQ(forward(a, TensorView<float, 2>{}, gelu),
-            "activation_forward: output has shape (0, 0); expected (3, 4) as input");
+            "activation_forward: output has shape (0, 0); expected (3, 4), the shape of input");
   EXPECT_NE(forward(a, TensorView<float, 2>(at, {3, 4}, {1, 0}), gelu), "accepted");
   const auto backward = [&](const auto& x, const auto& g, const auto& y) {
     return rejection([&] { activation_backward<float>(x, g, {.grad_input = y}, silu); });
   };
-  EXPECT_EQ(backward(a, turned, c), "activation_backward: grad_output has shape (4, 3); expected (3, 4) as input");
-  EXPECT_EQ(backward(a, b, turned), "activation_backward: grad_input has shape (4, 3); expected (3, 4) as input");
+  EXPECT_EQ(backward(a, turned, c),
+            "activation_backward: grad_output has shape (4, 3); expected (3, 4), the shape of input");
+  EXPECT_EQ(backward(a, b, turned),
+            "activation_backward: grad_input has shape (4, 3); expected (3, 4), the shape of input");
   EXPECT_EQ(backward(b, a, shifted), "activation_backward: grad_input overlaps grad_output; expected separate memory");
   EXPECT_EQ(rejection([&] { swiglu_forward<float>(a, turned, c); }),
-            "swiglu_forward: up has shape (4, 3); expected (3, 4) as gate");
+            "swiglu_forward: up has shape (4, 3); expected (3, 4), the shape of gate");
   const auto gradients = [&](const TensorView<float, 2>& gate, const TensorView<float, 2>& up) {
     return rejection([&] { swiglu_backward<float>(a, b, c, {.grad_gate = gate, .grad_up = up}); });
   };
   EXPECT_EQ(gradients(d, d), "swiglu_backward: grad_gate overlaps grad_up; expected separate memory");
-  EXPECT_EQ(gradients(turned, d), "swiglu_backward: grad_gate has shape (4, 3); expected (3, 4) as gate");
+  EXPECT_EQ(gradients(turned, d), "swiglu_backward: grad_gate has shape (4, 3); expected (3, 4), the shape of gate");
   EXPECT_EQ(gradients(d, shifted), "swiglu_backward: grad_up overlaps gate; expected separate memory");
   EXPECT_EQ(memory, std::vector<float>(300, 1));
   EXPECT_EQ(gradients(d, {}), "accepted");

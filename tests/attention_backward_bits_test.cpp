@@ -436,7 +436,7 @@ TEST(BackwardRejections, NameArgumentActualAndExpectedValue) {
               attention_backward(test.call.query.view(), test.call.key.view(), test.call.value.view(), test.saved(),
                                  g.views(), test.call.options);
             }),
-            "attention_backward: grad_query has type bfloat16; expected float32 as query");
+            "attention_backward: grad_query has type bfloat16; expected float32 as in query");
 }
 
 // ---- options of another call

@@ -324,15 +324,16 @@ TEST(Rejections, TypesIncompatibleWithTheQuery) {
       attention_forward(query.view(), query.view(), query.view(), AttentionOutputs{.context = context.view()}, options);
     });
   };
-  EXPECT_EQ(forward(f32, out_b16), begin + "context has type bfloat16; expected float32 as query");
-  EXPECT_EQ(forward(f32, out_f16), begin + "context has type float16; expected float32 as query");
-  EXPECT_EQ(forward(b16, out_f16), begin + "context has type float16; expected float32, or bfloat16 as query");
-  EXPECT_EQ(forward(f16, out_b16), begin + "context has type bfloat16; expected float32, or float16 as query");
-  EXPECT_EQ(forward(f32, out_f32, {.bias = b16.view()}), begin + "bias has type bfloat16; expected float32 as query");
+  EXPECT_EQ(forward(f32, out_b16), begin + "context has type bfloat16; expected float32 as in query");
+  EXPECT_EQ(forward(f32, out_f16), begin + "context has type float16; expected float32 as in query");
+  EXPECT_EQ(forward(b16, out_f16), begin + "context has type float16; expected float32, or bfloat16 as in query");
+  EXPECT_EQ(forward(f16, out_b16), begin + "context has type bfloat16; expected float32, or float16 as in query");
+  EXPECT_EQ(forward(f32, out_f32, {.bias = b16.view()}),
+            begin + "bias has type bfloat16; expected float32 as in query");
   EXPECT_EQ(forward(b16, out_f32, {.bias = f16.view()}),
-            begin + "bias has type float16; expected float32, or bfloat16 as query");
+            begin + "bias has type float16; expected float32, or bfloat16 as in query");
   EXPECT_EQ(forward(f16, out_f32, {.bias = f64.view()}),
-            begin + "bias has type float64; expected float32, or float16 as query");
+            begin + "bias has type float64; expected float32, or float16 as in query");
   EXPECT_EQ(forward(b16, out_b16, {.bias = b16.view()}), "accepted");
   EXPECT_EQ(forward(f16, out_f32, {.bias = f32.view()}), "accepted");
   // Double together with any other type.
@@ -342,7 +343,7 @@ TEST(Rejections, TypesIncompatibleWithTheQuery) {
   EXPECT_EQ(rejection([&] { attention_forward(f64.view(), f64.view(), b16.view(), {.context = out_f64}); }),
             begin + "value has type bfloat16; expected float64");
   EXPECT_EQ(rejection([&] { attention_forward(f32.view(), f32.view(), f32.view(), {.context = out_f64}); }),
-            begin + "context has type float64; expected float32 as query");
+            begin + "context has type float64; expected float32 as in query");
 }
 
 // Ranges of bytes, not of elements: 16-bit elements of one array next to 32-bit elements of another.

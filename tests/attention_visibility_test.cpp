@@ -296,7 +296,7 @@ TEST(VisibilityBias, BiasIsFloatOrHasTheTypeOfQuery) {
   checked_attention(inputs, {.bias = std::as_const(finer).view()});
   const auto floats = AttentionInputs<float>::normal(22, 4, 70, 3);
   EXPECT_EQ(rejection([&] { run_attention(floats, {.bias = std::as_const(same).view()}); }),
-            "attention_forward: bias has type float64; expected float32 as query");
+            "attention_forward: bias has type float64; expected float32 as in query");
 }
 
 TYPED_TEST(VisibilityRules, AlibiSubtractsSlopeTimesDistance) {

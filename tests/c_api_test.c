@@ -108,7 +108,7 @@ static void test_types_of_two_bytes(void) {
   expect(memcmp(context16, ones, sizeof ones) == 0, "the context of f16");
 
   c.outputs.context.dtype = REGARD_BF16;
-  expect_error(forward(&c), "attention_forward: context has type bfloat16; expected float32, or float16 as query");
+  expect_error(forward(&c), "attention_forward: context has type bfloat16; expected float32, or float16 as in query");
   c.key.dtype = REGARD_F64;
   expect_error(forward(&c), "attention_forward: key has type float64; expected float32, bfloat16 or float16");
   c.query.dtype = REGARD_F64;

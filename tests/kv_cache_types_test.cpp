@@ -169,11 +169,12 @@ TYPED_TEST(KvCacheOf16Bits, RejectsUnsupportedContextTypes) {
   KvCache<K> cache(kinds()[0]);
   const auto query = random_numbers<float, 4>(random, {kSequences, 2, 1, kDepth});
   Array<K, 4> context({kSequences, 2, 1, kColumns});
-  EXPECT_EQ(
-      rejection([&] {
-        attention_decode(query.view(), cache, AttentionOutputs{.context = context.view()}, {.query_offset = Index{0}});
-      }),
-      std::string("attention_decode: context has type ") + type_name(kElementType<K>) + "; expected float32 as query");
+  EXPECT_EQ(rejection([&] {
+              attention_decode(query.view(), cache, AttentionOutputs{.context = context.view()},
+                               {.query_offset = Index{0}});
+            }),
+            std::string("attention_decode: context has type ") + type_name(kElementType<K>) +
+                "; expected float32 as in query");
 }
 
 // A cache of any type accepts any type, and stores each element rounded once to nearest even.

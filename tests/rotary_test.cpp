@@ -344,9 +344,9 @@ TEST(RotaryRejections, NameTheArgumentBeforeAnyWork) {
     return rejection([&] { rotary_forward<float>(input, output, options); });
   };
   EXPECT_EQ(rejection([&] { rotary_forward<float>(input, TensorView<float, 4>(out.data(), {1, 2, 3, 7})); }),
-            "rotary_forward: output has shape (1, 2, 3, 7); expected (1, 2, 3, 8) as input");
+            "rotary_forward: output has shape (1, 2, 3, 7); expected (1, 2, 3, 8), the shape of input");
   EXPECT_EQ(rejection([&] { rotary_backward<float>(input, TensorView<float, 4>(out.data(), {1, 3, 2, 8})); }),
-            "rotary_backward: grad_input has shape (1, 3, 2, 8); expected (1, 2, 3, 8) as grad_output");
+            "rotary_backward: grad_input has shape (1, 3, 2, 8); expected (1, 2, 3, 8), the shape of grad_output");
   EXPECT_EQ(rejection([&] { rotary_forward<float>({out.data() + 1, {1, 2, 3, 8}}, output); }),
             "rotary_forward: output overlaps input; expected separate memory");
   EXPECT_EQ(call({.base = 0.5}), "rotary_forward: base is 0.500000; expected a finite number of at least 1");
@@ -372,7 +372,7 @@ TEST(RotaryRejections, NameTheArgumentBeforeAnyWork) {
   EXPECT_EQ(call({.positions = {positions.data(), {3, 1}}}),
             "rotary_forward: positions has shape (3, 1); expected (1, 3)");
   EXPECT_EQ(call({.first_position = 4, .positions = {positions.data(), {1, 3}, {0, 0}}}),
-            "rotary_forward: first_position is 4; expected 0 with positions");
+            "rotary_forward: first_position is 4; expected 0 if positions are given");
   EXPECT_EQ(out, std::vector<float>(200, 7));
   EXPECT_EQ(call({.size = 4, .positions = {positions.data(), {1, 3}, {0, 0}}}), "accepted");
 }

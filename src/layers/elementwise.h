@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Element-wise operators: outputs of the shape of their inputs, an element of which depends only on the inputs'
-// elements at the same place. A kernel computes contiguous elements of float or double.
+// elements at the same position. A kernel computes contiguous elements of float or double.
 //
 //   rows without gaps are joined to one row ─▶ items of 8192 elements, distributed over threads
 //     of each item, a row at a time:
@@ -70,7 +70,7 @@ void Elementwise<T, NumInputs, NumOutputs>::check() const {
     footprint(operator_name, input.name, input.view);
     if (input.view.shape != shape) {
       reject(operator_name, std::string(input.name) + " has shape " + shape_text(input.view.shape) + "; expected " +
-                                shape_text(shape) + " as " + inputs[0].name);
+                                shape_text(shape) + ", the shape of " + inputs[0].name);
     }
   }
   Footprints written;
@@ -79,7 +79,7 @@ void Elementwise<T, NumInputs, NumOutputs>::check() const {
     written.push_back(footprint(operator_name, output.name, output.view));
     if (output.view.shape != shape) {
       reject(operator_name, std::string(output.name) + " has shape " + shape_text(output.view.shape) + "; expected " +
-                                shape_text(shape) + " as " + inputs[0].name);
+                                shape_text(shape) + ", the shape of " + inputs[0].name);
     }
   }
   check_overlap(operator_name, {}, written);

@@ -112,7 +112,7 @@ void RotaryCall<T>::check() const {
   const std::array<Footprint, 1> positions{footprint(name, "positions", options.positions)};
   if (output.shape != shape) {
     reject(name, std::string(output_name) + " has shape " + shape_text(output.shape) + "; expected " +
-                     shape_text(shape) + " as " + input_name);
+                     shape_text(shape) + ", the shape of " + input_name);
   }
   if (!std::isfinite(options.base) || options.base < 1)
     reject(name, "base is " + std::to_string(options.base) + "; expected a finite number of at least 1");
@@ -124,7 +124,7 @@ void RotaryCall<T>::check() const {
   }
   expect_shape(name, "positions", options.positions, {shape[0], shape[2]});
   if (!options.positions.absent() && options.first_position != 0) {
-    reject(name, "first_position is " + std::to_string(options.first_position) + "; expected 0 with positions");
+    reject(name, "first_position is " + std::to_string(options.first_position) + "; expected 0 if positions are given");
   }
   check_overlap(name, positions, written);
   check_overlap(name, is_same_view(input, output) ? std::span<const Footprint>{} : read, written);

@@ -38,7 +38,7 @@ void expect_integers(const char* operator_name, const char* name, ElementType ty
 }
 
 std::string own_or_query(ElementType own, ElementType query) {
-  return type_name(own) + (query == own ? std::string() : std::string(", or ") + type_name(query)) + " as query";
+  return type_name(own) + (query == own ? std::string() : std::string(", or ") + type_name(query)) + " as in query";
 }
 
 Footprint footprint(const char* operator_name, const char* name, const void* data, std::span<const Index> shape,

@@ -36,8 +36,8 @@ namespace regard::inline v0 {
 
 /// Which axis of a matrix counts tokens.
 enum class Layout {
-  rows,    ///< A token is a row: X·W, Q·Kᵀ.
-  columns  ///< A token is a column: W·X, Kᵀ·Q.
+  rows,    ///< Each token is a row: X·W, Q·Kᵀ.
+  columns  ///< Each token is a column: W·X, Kᵀ·Q.
 };
 /// What scores are multiplied by.
 enum class ScaleRule {

@@ -73,8 +73,9 @@ ExplainInput lesson_by_hand() {
        .result = "X",
        .name = "features",
        .document_name = "features",
-       .notes = {"A token is a column here. With tokens as rows, every product below is transposed; the values are the "
-                 "same."}},
+       .notes =
+           {"Each token is a column here. With tokens as rows, every product below is transposed; the values are the "
+            "same."}},
       {.operation = Operation::linear,
        .operands = {"X", "W_Q"},
        .result = "Q",

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Lesson roles: the document names the concepts (query, key, value, three stages, context vector), prints no numbers,
-// and refers to a book's chapter. The six words and the matrices here are from that chapter: first without matrices,
-// then with random ones (seed 123), with the identity, and with two different W_query.
+// and refers to a book's chapter. The six words and the matrices here are from that chapter: first without projections,
+// then with random matrices (seed 123), with the identity, and with two different W_query.
 // Read next: lesson_one_function.cpp.
 #include "lessons.h"
 
@@ -44,7 +44,7 @@ ExplainInput lesson_roles() {
        .name = "plain-scores",
        .document_name = "attention scores",
        .expected = row_of_journey({0.9544, 1.4950, 1.4754, 0.8434, 0.7070, 1.0865}),
-       .notes = {"There are no matrices yet: each word’s vector is its query, key and value at once."}},
+       .notes = {"There are no projections yet: each word’s vector is also its query, key and value."}},
       {.operation = Operation::ratio,
        .operands = {"ω"},
        .result = "r",
@@ -73,7 +73,7 @@ ExplainInput lesson_roles() {
        .name = "w-query",
        .document_name = "W_q",
        .numbers = {123, 3, 2},
-       .notes = {"Training would learn these three matrices; here they are random, drawn from a seed."}},
+       .notes = {"Training would learn these three matrices; here they are random, drawn with a fixed seed."}},
       {.operation = Operation::torch_uniform,
        .operands = {"W_query"},
        .result = "W_key",
@@ -98,13 +98,13 @@ ExplainInput lesson_roles() {
        .result = "K",
        .name = "keys",
        .document_name = "K matrix",
-       .notes = {"Role 2: the key is matched with the queries."}},
+       .notes = {"Role 2: the key is compared with the queries of all words."}},
       {.operation = Operation::linear,
        .operands = {"X", "W_value"},
        .result = "V",
        .name = "values",
        .document_name = "V matrix",
-       .notes = {"Role 3: the value is what the weights mix."}},
+       .notes = {"Role 3: the values are averaged, weighted by the attention weights."}},
       {.operation = Operation::scores,
        .operands = {"Q", "K"},
        .result = "S",
@@ -140,10 +140,10 @@ ExplainInput lesson_roles() {
        .result = "A_I",
        .name = "identity-weights",
        .document_name = "attention weights",
-       .notes = {"Nearly uniform weights: similar words attend to each other, and there are no parameters that could "
-                 "change this."}},
+       .notes = {"The weights are nearly uniform. Similar words attend to each other, and there are no parameters "
+                 "that could change this."}},
 
-      // Another W_query: same words, same keys, other weights. Training changes these matrices.
+      // Another W_query: same words, same keys, different weights. Training changes these matrices.
       {.operation = Operation::torch_normal,
        .result = "W_query′",
        .name = "other-w-query",
@@ -168,7 +168,8 @@ ExplainInput lesson_roles() {
   };
   lesson.errata = {
       "It prints no numbers; this lesson uses those of the chapter that it links to.",
-      "It says that values summarise scores. Scores do not enter V; the weights mix V afterwards.",
+      "It says that values summarise the scores. V does not depend on the scores; the weights average its rows "
+      "afterwards.",
   };
   return lesson;
 }

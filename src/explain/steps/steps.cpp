@@ -301,7 +301,7 @@ void check_tokens(const ExplainInput& input) {
 
 std::vector<std::string> settings_lines(const ExplainSettings& s) {
   std::vector<std::string> lines;
-  lines.push_back(s.layout == Layout::columns ? "a token is a column" : "a token is a row");
+  lines.push_back(s.layout == Layout::columns ? "each token is a column" : "each token is a row");
   switch (s.scale.rule) {
     case ScaleRule::none:
       lines.push_back("scores not scaled");
