@@ -27,7 +27,7 @@ void expect_shape(const char* operator_name, const char* name, const Array& arra
   if (array.shape() == expected.shape()) return;
   const auto text = [](const Array& of) { return shape_text(of.shape().data(), of.rank()); };
   reject(operator_name,
-         std::string(name) + " has shape " + text(array) + "; expected " + text(expected) + ", as " + other);
+         std::string(name) + " has shape " + text(array) + "; expected " + text(expected) + ", the shape of " + other);
 }
 
 void adamw_step_of(nb::handle parameters_object, nb::handle gradients_object, nb::handle first_moment_object,

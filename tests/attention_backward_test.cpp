@@ -317,7 +317,7 @@ TEST(BackwardContinued, MistakesAreRejected) {
               "attention_backward_continued: sink_sums is given without sinks; expected both");
   Tensor<double, 4> wide({1, 1, 90, 8});
   expect_text([&] { write_gradient(sums, wide, false); },
-              "write_gradient: output has type float64; expected one that is computed as float32, as gradient");
+              "write_gradient: output has type float64; expected a type that is computed as float32, like gradient");
 }
 
 }  // namespace

@@ -199,7 +199,7 @@ TEST(Initialize, EachTensorIsNormalAndDiffersFromTheOthers) {
   EXPECT_NE(values.front(), other.front());
   EXPECT_EQ(
       rejection([&] { initialize<double>(description, std::span(values).first(5), 3); }),
-      "initialize: parameters has 5 elements; expected " + std::to_string(values.size()) + ", as the description");
+      "initialize: parameters has 5 elements; expected " + std::to_string(values.size()) + ", as in the description");
 }
 
 template <class T>
@@ -348,7 +348,7 @@ TEST(OptimizerStepRejections, NameTheArgumentAndChangeNothing) {
                                      {&StepCase<float>::first_moment, "first_moment"},
                                      {&StepCase<float>::second_moment, "second_moment"}}) {
     EXPECT_EQ(with([&](auto& r) { (r.*member).resize(3); }),
-              "optimizer_step: " + std::string(name) + " has 3 elements; expected " + n + ", as the description");
+              "optimizer_step: " + std::string(name) + " has 3 elements; expected " + n + ", as in the description");
   }
   EXPECT_EQ(with([](auto& r) { r.scratch.resize(3); }),
             "optimizer_step: the size of scratch is 3; expected 23040 or more");

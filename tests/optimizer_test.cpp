@@ -201,9 +201,12 @@ TEST(AdamwRejections, NameTheArgument) {
   };
   EXPECT_EQ(sizes(four, other, third, fourth), "accepted");
   EXPECT_EQ(sizes({}, {}, {}, {}), "accepted");
-  EXPECT_EQ(sizes(four, three, third, fourth), "adamw_step: gradients has 3 elements; expected 4, as parameters");
-  EXPECT_EQ(sizes(four, other, three, fourth), "adamw_step: first_moment has 3 elements; expected 4, as parameters");
-  EXPECT_EQ(sizes(four, other, third, three), "adamw_step: second_moment has 3 elements; expected 4, as parameters");
+  EXPECT_EQ(sizes(four, three, third, fourth),
+            "adamw_step: gradients has 3 elements; expected 4, the size of parameters");
+  EXPECT_EQ(sizes(four, other, three, fourth),
+            "adamw_step: first_moment has 3 elements; expected 4, the size of parameters");
+  EXPECT_EQ(sizes(four, other, third, three),
+            "adamw_step: second_moment has 3 elements; expected 4, the size of parameters");
   EXPECT_EQ(sizes(four, four, third, fourth), "adamw_step: parameters overlaps gradients; expected separate memory");
   EXPECT_EQ(sizes(four, other, third, third),
             "adamw_step: first_moment overlaps second_moment; expected separate memory");

@@ -110,12 +110,12 @@ TEST(HeadPattern, WrongArgumentsAreRejected) {
     return rejection([&] { head_pattern(TensorView<const double, 2>(weights.data(), {rows, columns}), wanted); });
   };
   EXPECT_EQ(message(3, 2, {{}, {}, {}}),
-            "head_pattern: weights has shape (3, 2); expected (3, 3) as wanted has 3 rows");
+            "head_pattern: weights has shape (3, 2); expected (3, 3) because wanted has 3 rows");
   EXPECT_EQ(message(2, 2, {{}, {2}}), "head_pattern: wanted of row 1 has key 2; expected 0 to 1, ascending");
   EXPECT_EQ(message(2, 2, {{-1}, {}}), "head_pattern: wanted of row 0 has key -1; expected 0 to 0, ascending");
   EXPECT_EQ(message(3, 3, {{}, {}, {1, 1}}), "head_pattern: wanted of row 2 has key 1; expected 2 to 2, ascending");
   EXPECT_EQ(rejection([&] { head_pattern(std::span<const double>(weights), Wanted(3)); }),
-            "head_pattern: lower_triangle has 9 elements; expected 6 as wanted has 3 rows");
+            "head_pattern: lower_triangle has 9 elements; expected 6 because wanted has 3 rows");
 }
 
 }  // namespace

@@ -174,7 +174,7 @@ void write_gradient(const InputView<4>& gradient, const OutputView<4>& output, b
   internal::expect_type(kName, "output", output.type, {float32, float64, bfloat16, float16},
                         "float32, float64, bfloat16 or float16");
   if (gradient.type == float32 && output.type == float64)
-    internal::reject(kName, "output has type float64; expected one that is computed as float32, as gradient");
+    internal::reject(kName, "output has type float64; expected a type that is computed as float32, like gradient");
   internal::expect_shape(kName, "output", output, gradient.shape);
   internal::Footprints inputs, outputs;
   inputs.push_back(internal::footprint(kName, "gradient", gradient));

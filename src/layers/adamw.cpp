@@ -70,7 +70,7 @@ void adamw_step(std::span<T> parameters, std::type_identity_t<std::span<const T>
   const auto memory = [n]<class E>(const char* name, std::span<E> array) {
     if (array.size() != static_cast<std::size_t>(n)) {
       reject(kAdamwStep, name + std::string(" has ") + std::to_string(array.size()) + " elements; expected " +
-                             std::to_string(n) + ", as parameters");
+                             std::to_string(n) + ", the size of parameters");
     }
     return footprint(kAdamwStep, name, TensorView<E, 1>(array.data(), {n}));
   };

@@ -81,7 +81,7 @@ READ_ONLY.flags.writeable = False
 @pytest.mark.parametrize("call, words", [
     (lambda: regard.adamw_step(*np.ones((3, 4)), READ_ONLY), "adamw_step: second_moment is read-only"),
     (lambda: regard.adamw_step(np.ones((4, 2))[:, :1], *np.ones((3, 4, 1))), "parameters has strides (2, 1) in shape (4, 1); expected a contiguous array"),
-    (lambda: regard.adamw_step(np.ones((2, 3)), np.ones((3, 2)), *np.ones((2, 2, 3))), "gradients has shape (3, 2); expected (2, 3), as parameters"),
+    (lambda: regard.adamw_step(np.ones((2, 3)), np.ones((3, 2)), *np.ones((2, 2, 3))), "gradients has shape (3, 2); expected (2, 3), the shape of parameters"),
     (lambda: regard.adamw_step(np.ones(4), np.ones(4, "float32"), *np.ones((2, 4))), "gradients has type float32; expected float64"),
     (lambda: regard.adamw_step(*np.ones((4, 4), "float16")), "parameters has type float16; expected float32 or float64"),
     (lambda: regard.adamw_step(*np.ones((4, 4)), step=0), "adamw_step: step is 0; expected 1 or more"),

@@ -54,7 +54,7 @@ void expect_elements(std::string_view function, std::string_view name, std::size
                      std::string_view as) {
   if (size != static_cast<std::size_t>(expected))
     throw InvalidArgument(
-        fmt::format("{}: {} has {} elements; expected {}, as {}", function, name, size, expected, as));
+        fmt::format("{}: {} has {} elements; expected {}, as in {}", function, name, size, expected, as));
 }
 
 void expect_separate(std::string_view function, std::initializer_list<NamedMemory> arrays) {

@@ -85,7 +85,7 @@ HeadPattern head_pattern(TensorView<const T, 2> weights, std::span<const std::ve
   const auto length = static_cast<Index>(wanted.size());
   if (weights.shape[0] != length || weights.shape[1] != length)
     throw InvalidArgument(
-        fmt::format("head_pattern: weights has shape ({}, {}); expected ({}, {}) as wanted has {} rows",
+        fmt::format("head_pattern: weights has shape ({}, {}); expected ({}, {}) because wanted has {} rows",
                     weights.shape[0], weights.shape[1], length, length, length));
   check_wanted(wanted);
   return pattern_of([&](Index row, Index key) { return static_cast<double>(weights(row, key)); }, wanted);
@@ -95,8 +95,9 @@ template <class T>
 HeadPattern head_pattern(std::span<const T> lower_triangle, std::span<const std::vector<Index>> wanted) {
   const std::size_t count = wanted.size() * (wanted.size() + 1) / 2;
   if (lower_triangle.size() != count)
-    throw InvalidArgument(fmt::format("head_pattern: lower_triangle has {} elements; expected {} as wanted has {} rows",
-                                      lower_triangle.size(), count, wanted.size()));
+    throw InvalidArgument(
+        fmt::format("head_pattern: lower_triangle has {} elements; expected {} because wanted has {} rows",
+                    lower_triangle.size(), count, wanted.size()));
   check_wanted(wanted);
   const auto weight = [&](Index row, Index key) {
     return static_cast<double>(lower_triangle[static_cast<std::size_t>(row * (row + 1) / 2 + key)]);
