@@ -8,7 +8,7 @@
 ///                                              grad_up    = grad_output · silu(gate)
 /// @endcode
 ///
-/// - Extents: R rows, E or F elements of a row.
+/// - Extents: R rows of E or F elements each.
 /// - An output may be the same view as an input. Any other overlap is rejected.
 /// - Elements of type bfloat16 are converted to float, and all arithmetic is in float; results are rounded once.
 /// - The bits are the same for any number of threads and any strides, and on every instruction set with fused
@@ -26,8 +26,8 @@ namespace regard::inline v0 {
 
 /// Activation of a feed-forward layer.
 ///
-/// The bounds hold for every x, even if the result is subnormal. The bounds of derivatives are those of the factor f′.
-/// NaN gives NaN. For x = ∞, the function is ∞ and its derivative 1; for x = −∞, both are 0 (none: −∞ and 1).
+/// The error bounds hold for every x, even if the result is subnormal. The bounds of derivatives apply to the factor
+/// f′. NaN gives NaN. For x = ∞, the function is ∞ and its derivative is 1; for x = −∞, both are 0 (none: −∞ and 1).
 enum class Activation {
   /// The identity, x.
   none,
@@ -39,13 +39,13 @@ enum class Activation {
   gelu,
   /// `½ x (1 + tanh(u))` with `u = √(2/π) (x + 0.044715 x³)`, within 7 ULP.
   ///
-  /// Derivative: `½ (1 + tanh(u)) + ½ x (1 − tanh²(u)) · du/dx`, within 12 ULP. Where it passes through 0
-  /// (−1 < x < −½), the error is at most 2⁻²³ for float and 2⁻⁵² for double instead.
+  /// Derivative: `½ (1 + tanh(u)) + ½ x (1 − tanh²(u)) · du/dx`, within 12 ULP. Near its zero (−1 < x < −½), the
+  /// absolute error is at most 2⁻²³ for float and 2⁻⁵² for double instead.
   gelu_tanh,
   /// `x · σ(x) = x / (1 + exp(−x))`, within 6 ULP.
   ///
-  /// Derivative: `σ(x) · (1 + x · (1 − σ(x)))`, within 8 ULP. Where it passes through 0 (−2 < x < −1), the error is at
-  /// most 2⁻²⁴ for float and 2⁻⁵³ for double instead.
+  /// Derivative: `σ(x) · (1 + x · (1 − σ(x)))`, within 8 ULP. Near its zero (−2 < x < −1), the absolute error is
+  /// at most 2⁻²⁴ for float and 2⁻⁵³ for double instead.
   silu
 };
 
@@ -67,8 +67,8 @@ enum class Activation {
 /// @throws Cancelled        if a stop is requested.
 ///
 /// @par Bits and error
-/// For float and double, the bits are those of linear_forward() with this activation; see also the top of this file and
-/// Activation.
+/// For float and double, the bits are identical to those of linear_forward() with this activation. Activation states
+/// the error; see also the top of this file.
 ///
 /// @par Example
 /// @code{.cpp}
@@ -78,7 +78,7 @@ template <class T>
 REGARD_EXPORT void activation_forward(std::type_identity_t<TensorView<const T, 2>> input, TensorView<T, 2> output,
                                       Activation activation, const Runtime& runtime = {});
 
-/// The view that activation_backward() writes.
+/// The gradient that activation_backward() writes.
 ///
 /// @tparam T  float, double or bfloat16.
 template <class T>
@@ -121,7 +121,7 @@ REGARD_EXPORT void activation_backward(std::type_identity_t<TensorView<const T, 
                                        const std::type_identity_t<ActivationGradients<T>>& gradients,
                                        Activation activation, const Runtime& runtime = {});
 
-/// Computes SwiGLU: a linear unit `up`, gated by silu of `gate`.
+/// Computes SwiGLU: `up`, multiplied element by element by silu of `gate`.
 ///
 /// @code{.unparsed}
 /// output[r, f] = silu(gate[r, f]) · up[r, f]
@@ -139,7 +139,7 @@ REGARD_EXPORT void activation_backward(std::type_identity_t<TensorView<const T, 
 /// @throws Cancelled        if a stop is requested.
 ///
 /// @par Bits and error
-/// silu has the bits and the error of activation_forward(), and the product is rounded once. See also the top of this
+/// silu is computed as in activation_forward(), and its product with `up` is rounded once. See also the top of this
 /// file.
 ///
 /// @par Example
@@ -196,7 +196,7 @@ struct SwigluGradients {
 /// @throws Cancelled        if a stop is requested.
 ///
 /// @par Bits and error
-/// silu and silu′ have the errors stated in Activation, and each product is rounded. See also the top of this file.
+/// silu and silu′ have the errors stated in Activation, and every product is rounded. See also the top of this file.
 ///
 /// @par Example
 /// @code{.cpp}

@@ -134,8 +134,8 @@ struct MultiHeadGradients {
 /// @warning The views of saved are trusted: values from a different forward call silently produce wrong gradients.
 ///
 /// @par Bits and error
-/// Those of linear_backward() and attention_backward(). The three terms of grad_input are rounded one by one and added
-/// in the order of the formula. The bits are the same for any number of threads, batch and strides.
+/// Identical to those of linear_backward() and attention_backward(). The three terms of grad_input are rounded one by
+/// one and added in the order of the formula. The bits are the same for any number of threads, batch size and strides.
 ///
 /// @par Memory
 /// The gradients of query, key, value and context; a copy of grad_input or grad_memory if it is a sum of several terms

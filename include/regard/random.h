@@ -37,7 +37,7 @@ namespace regard::inline v0 {
 /// @return The four words, uniformly distributed.
 ///
 /// @par Bits
-/// Those of philox4x32-10 of the library Random123, and those that dropout of attention uses.
+/// Identical to those of philox4x32-10 in the Random123 library. Attention dropout uses the same generator.
 ///
 /// @par Example
 /// @code{.cpp}

@@ -12,7 +12,7 @@
 /// pair d     (x[d], x[d + size / 2])       (x[2d], x[2d + 1])
 /// @endcode
 ///
-/// Extents: B batch, H heads, L rows of a head, D components of a row. Of the D components, the first `size` are
+/// Extents: B batch entries, H heads, L rows per head, D components per row. The first `size` of the D components are
 /// rotated, and the others are copied.
 ///
 /// Source: Su et al., arXiv 2104.09864.
@@ -35,15 +35,15 @@ enum class RotaryLayout {
 
 /// Options of a rotary position embedding.
 struct RotaryOptions {
-  /// Base of the frequencies; finite and at least 1.
+  /// Base of the frequencies, also called theta; finite and at least 1.
   double base = 10000;
   /// Which components form a pair.
   RotaryLayout layout = RotaryLayout::halves;
   /// The number of components that are rotated, even and at most D. 0: all, and D must be even.
   Index size = 0;
-  /// Position of row 0 if positions is absent: row l has the position first_position + l.
+  /// Position of row 0 if `positions` is absent: row l then has position first_position + l.
   Index first_position = 0;
-  /// Position of each row, (B, L), any strides, or absent. first_position must then be 0.
+  /// Position of each row, (B, L), any strides; may be absent. If it is present, first_position must be 0.
   TensorView<const Index, 2> positions{};
 };
 
@@ -56,7 +56,7 @@ struct RotaryOptions {
 /// @tparam T       float, double or bfloat16.
 /// @param input    (B, H, L, D), any strides.
 /// @param output   (B, H, L, D), any strides. It may be the same view as input; any other overlap is rejected.
-/// @param options  Base, layout, size and positions. Positions must be from −2³¹ to 2³¹.
+/// @param options  Base, layout, size and positions. Positions must be in the range −2³¹ to 2³¹.
 /// @param runtime  Threads, scratch memory and cancellation.
 ///
 /// Writes output.
@@ -66,14 +66,14 @@ struct RotaryOptions {
 /// @throws Cancelled        if a stop is requested.
 ///
 /// @par Bits
-/// No product is fused with a sum: the bits are the same on every instruction set, for any number of threads and any
+/// Multiply-adds are not fused, so the bits are the same on every instruction set, for any number of threads and any
 /// strides. Rows with equal positions are rotated by the same angles.
 ///
 /// @par Error
-/// Angles are computed in double: frequencies within 0.51 ULP, and a rounded product with the position. The cosine and
-/// sine of such an angle have an absolute error of at most 2⁻⁵³ in double and are rounded to float for float and
-/// bfloat16. With u = 2⁻²⁴ (double: 2⁻⁵³), a rotated component a · cos − b · sin has an error of at most
-/// `3.01 u (|a| + |b|)`, before it is rounded to bfloat16.
+/// Angles are computed in double: a frequency has an error of at most 0.51 ULP, and its product with the position is
+/// rounded. The cosine and sine of this angle have an absolute error of at most 2⁻⁵³ in double. For float and bfloat16,
+/// they are then rounded to float. With u = 2⁻²⁴ (double: 2⁻⁵³), a rotated component a · cos − b · sin has an error of
+/// at most `3.01 u (|a| + |b|)`, before it is rounded to bfloat16.
 ///
 /// @par Example
 /// @code{.cpp}
@@ -104,7 +104,7 @@ REGARD_EXPORT void rotary_forward(std::type_identity_t<TensorView<const T, 4>> i
 /// @throws Cancelled        if a stop is requested.
 ///
 /// @par Bits and error
-/// Those of rotary_forward().
+/// Identical to those of rotary_forward().
 ///
 /// @par Example
 /// @code{.cpp}

@@ -5,14 +5,14 @@
 ///
 /// @verbatim
 ///            rows of query, context        keys of key, value
-///   rank 0   0 … 511                       0 … 1023                any number of either, in the order of ranks
+///   rank 0   0 … 511                       0 … 1023                any number of either, in rank order
 ///   rank 1   512 … 2047                    (none)
 /// @endverbatim
 ///
-/// - Every rank makes the same call, with the same options. Tokens are not permuted, and positions are those of the
-///   whole call: L and S are the sums over ranks.
-/// - `mask` and `bias` have the rows that the rank holds, and all S keys. All other arrays among the options
-///   (starts, lengths, segments, block_mask, prefix, slopes, sinks) are those of the whole call, on every rank.
+/// - Every rank makes the same call, with the same options. The order of tokens is unchanged, and positions are those
+///   of the whole call, whose L and S are the sums over all ranks.
+/// - On each rank, `mask` and `bias` contain the rows that the rank holds, for all S keys. All other arrays among the
+///   options (starts, lengths, segments, block_mask, prefix, slopes, sinks) are those of the whole call on every rank.
 /// - Results are bit-identical to those of one machine, for any number of ranks and any division of rows and keys.
 ///   Ranks whose instruction sets would give different bits are rejected.
 /// - An invalid argument on any rank throws the same InvalidArgument on all ranks; the message names that rank.
@@ -34,7 +34,7 @@ namespace regard::inline v0 {
 /// @param key      (B, Hkv, Sr, D), the keys of this rank; `Sr ≥ 0`.
 /// @param value    (B, Hkv, Sr, Dv), the values of this rank.
 /// @param outputs  Views to write, with the Lr rows of this rank; weights are (B, H, Lr, S).
-/// @param options  As in attention_forward(), of the whole call; mask and bias with the rows of this rank.
+/// @param options  As in attention_forward(), for the whole call; mask and bias contain the rows of this rank.
 /// @param ranks    The ranks.
 /// @param runtime  Threads, scratch memory, cancellation and progress of this rank.
 ///
@@ -44,11 +44,11 @@ namespace regard::inline v0 {
 /// @throws Cancelled        if a stop is requested on this rank.
 ///
 /// @par Bits
-/// Those of attention_forward() on one machine.
+/// Identical to those of attention_forward() on one machine.
 ///
 /// @par Memory
-/// With the scheme `rows`, the keys and values of two key/value heads. choose_plan() chooses the scheme. With `mask` or
-/// `bias`, it is `rows`, and no rows are moved.
+/// With the scheme `rows`, each rank stores the keys and values of two key/value heads. choose_plan() chooses the
+/// scheme. With `mask` or `bias`, it is `rows`, and no rows are moved.
 ///
 /// @par Example
 /// @code{.cpp}
@@ -65,7 +65,7 @@ REGARD_EXPORT void attention_forward(const InputView<4>& query, const InputView<
 /// @param value       As in attention_forward() over ranks.
 /// @param outputs     As in attention_forward() over ranks.
 /// @param statistics  Statistics of the rows of this rank. Those of heads, over all rows, are written on every rank.
-///                    chosen_ranges covers all L rows.
+///                    chosen_ranges refers to all L rows.
 /// @param options     As in attention_forward() over ranks.
 /// @param ranks       The ranks.
 /// @param runtime     Threads, scratch memory and cancellation of this rank.
@@ -76,11 +76,11 @@ REGARD_EXPORT void attention_forward(const InputView<4>& query, const InputView<
 /// @throws Cancelled        if a stop is requested.
 ///
 /// @par Bits
-/// Those of attention_with_statistics() on one machine.
+/// Identical to those of attention_with_statistics() on one machine.
 ///
 /// @par Memory
-/// That of attention_forward() over ranks. For the means of heads, each row of this rank also takes one element per
-/// mean, its largest weight and its top key, except for those that the caller requests anyway.
+/// That of attention_forward() over ranks. For statistics of heads, each row of this rank also takes one element per
+/// mean, its largest weight and its top key, except for those that the caller requests as outputs.
 ///
 /// @par Example
 /// @code{.cpp}
@@ -108,15 +108,16 @@ REGARD_EXPORT void attention_with_statistics(const InputView<4>& query, const In
 /// @throws Cancelled        if a stop is requested.
 ///
 /// @par Bits
-/// Those of attention_columns() on one machine.
+/// Identical to those of attention_columns() on one machine.
 ///
 /// @par Memory
-/// The query rows and the softmax state of the query heads of two key/value heads, and the keys of these heads.
+/// Each rank stores the query rows and the softmax state of the query heads of two key/value heads, and the keys of
+/// these heads.
 ///
 /// @par Performance
 /// The scheme is `heads`, or `keys` if that balances the work better: each rank computes consecutive keys and receives
-/// the rows that can attend to them. With a pooled map, the keys are divided among ranks at its strips of columns, so
-/// at most as many ranks as there are strips have work.
+/// the rows that can attend to them. With a pooled map, keys are divided among ranks at the boundaries of its
+/// column strips, so no more ranks have work than there are column strips.
 ///
 /// @par Example
 /// @code{.cpp}
@@ -131,11 +132,11 @@ REGARD_EXPORT void attention_columns(const InputView<4>& query, const InputView<
 /// @param query      As in attention_forward() over ranks.
 /// @param key        As in attention_forward() over ranks.
 /// @param value      As in attention_forward() over ranks.
-/// @param saved      Of the rows of this rank. The fingerprint may be missing, and is not compared.
-/// @param gradients  grad_query of the rows, grad_key and grad_value of the keys of this rank; grad_bias with the rows
-///                   of this rank or, if it is summed over rows, on every rank; grad_sinks of all heads, on every rank.
-///                   With accumulation, each rank adds to its own views. If every rank has one row, a grad_bias with
-///                   one row is the gradient of that row, not a sum.
+/// @param saved      The saved state of the rows of this rank. The fingerprint may be missing and is not checked.
+/// @param gradients  grad_query of the rows of this rank; grad_key and grad_value of its keys; grad_bias of its rows,
+///                   or the complete sum on every rank if it is summed over rows; grad_sinks of all heads, on every
+///                   rank. With accumulation, each rank adds to its own views. If every rank has one row, a grad_bias
+///                   with one row is the gradient of that row, not a sum.
 /// @param options    As in attention_forward() over ranks.
 /// @param ranks      The ranks.
 /// @param runtime    Threads, scratch memory and cancellation of this rank.
@@ -146,21 +147,21 @@ REGARD_EXPORT void attention_columns(const InputView<4>& query, const InputView<
 /// @throws Cancelled        if a stop is requested.
 ///
 /// @par Bits
-/// Those of attention_backward() on one machine.
+/// Identical to those of attention_backward() on one machine.
 ///
 /// @par Memory
-/// With the scheme `rows`, the keys and values of two key/value heads and the sums of their gradients, and sums that
-/// are being sent.
+/// With the scheme `rows`, each rank stores the keys and values of two key/value heads, the sums of their gradients,
+/// and the sums that are being sent.
 ///
 /// @par Performance
 /// The scheme is `heads`, or `rows` if that balances the work better or sends less. With `rows`, the sums of grad_key
-/// and grad_value are passed from rank to rank, a range of keys at a time. A rank holds those of one head (of two if
-/// they take less than 8 MiB) in addition to two heads of keys and values. Boundaries between ranks are moved to
-/// multiples of kBackwardRows rows. With `mask` or `bias`, the scheme is `rows`, and only their elements for rows that
-/// move are sent, unless a block mask requires `heads`.
+/// and grad_value are passed from rank to rank, one range of keys at a time. A rank holds the sums of one head (of two
+/// if they take less than 8 MiB) in addition to two heads of keys and values. Boundaries between ranks are moved to
+/// multiples of kBackwardRows rows. With `mask` or `bias`, the scheme is `rows`, and of these arrays, only the elements
+/// for rows that move are sent. A block mask may require `heads` instead.
 ///
-/// grad_bias is computed in a separate pass: each rank computes its rows. If it is summed over rows, each rank computes
-/// its heads. If it is summed over both, one rank computes all of it.
+/// grad_bias is computed in a separate pass, in which each rank computes its rows. If it is summed over rows, each rank
+/// computes some of the heads. If it is summed over rows and heads, one rank computes all of it.
 ///
 /// @par Example
 /// @code{.cpp}
@@ -180,8 +181,8 @@ REGARD_EXPORT void attention_backward(const InputView<4>& query, const InputView
 /// @tparam K       As in attention_decode().
 /// @param query    (B, H, L, D), the same elements on every rank.
 /// @param cache    The keys and values of this rank; must not be a ring.
-/// @param outputs  Views to write, of the whole result, on every rank. The fingerprint becomes kUncheckedFingerprint.
-/// @param options  As in attention_decode(), the same on every rank, for all keys.
+/// @param outputs  Views of the whole result, written on every rank. The fingerprint becomes kUncheckedFingerprint.
+/// @param options  As in attention_decode(), for all keys, and the same on every rank.
 /// @param ranks    The ranks.
 /// @param runtime  Threads, scratch memory and cancellation of this rank.
 ///
@@ -192,10 +193,10 @@ REGARD_EXPORT void attention_backward(const InputView<4>& query, const InputView
 /// @throws Cancelled        if a stop is requested on this rank.
 ///
 /// @par Bits
-/// Those of attention_decode() over one cache with all keys.
+/// Identical to those of attention_decode() over one cache with all keys.
 ///
 /// @par Performance
-/// Each rank reads its own keys only, and merges the partial results of H / N heads.
+/// Each of the N ranks reads only its own keys, and merges the partial results of H / N heads.
 ///
 /// @par Example
 /// @code{.cpp}
@@ -216,9 +217,9 @@ REGARD_EXPORT void attention_decode(const InputView<4>& query, const KvCache<K>&
 /// @param key    Keys, (B, Hkv, L, D), the same elements on every rank.
 /// @param value  Values, (B, Hkv, L, Dv), the same elements on every rank.
 /// @param ranks  The ranks.
-/// @param stop   Ends the call with Cancelled.
+/// @param stop   Stop token.
 ///
-/// If it throws anything but RankError, no cache has changed.
+/// If this function throws any exception other than RankError, all caches are unchanged.
 ///
 /// @throws InvalidArgument  on all ranks, as KvCache::append() does, if arguments differ between ranks, or if another
 ///                          rank's cache throws.

@@ -7,8 +7,8 @@
 ///     text ── analyze_sentence() ──▶ SentenceAnalysis ── render_sentence_text(), render_sentence_json()
 /// @endverbatim
 ///
-/// Renderers only print: every figure is in the analysis. docs/guide/sentence.md describes each column of the table.
-/// Extents: N layers, H heads, D head size, W words, E width, F feed-forward width.
+/// Renderers compute nothing: every figure is in the analysis. docs/guide/sentence.md describes each column of the
+/// table. Extents: N layers, H heads, D head size, W words, E width, F feed-forward width.
 ///
 /// Read next: sentence_row.h, src/explain/sentence/sentence_report.cpp, src/explain/sentence/sentence_text.cpp.
 #pragma once
@@ -22,17 +22,17 @@
 
 namespace regard::inline v0 {
 
-// ---- everything behind one weight: --full
+// ---- the complete computation of one weight: --full
 
-/// One element of a projection: value = Σ over x · parameter + bias.
+/// One element of a projection: value = Σ x · parameter + bias.
 struct ProjectedElement {
-  /// The three products of largest magnitude. In each, `query` is the element of x and `key` the parameter.
+  /// The three products of largest magnitude. In each, `query` is the element of x, and `key` is the parameter.
   std::vector<DotTerm> largest{};
   double others = 0.0;  ///< The sum of all other products.
   double bias = 0.0;    ///< The bias.
   double value = 0.0;   ///< The element.
 };
-/// What a norm computes for one token: norm(x) = (x − mean) / deviation · gain + bias.
+/// The statistics of a norm for one token: norm(x) = (x − mean) / deviation · gain + bias.
 struct NormDetails {
   double mean = 0.0;       ///< Mean of x; 0 for an RMS norm.
   double deviation = 0.0;  ///< Standard deviation √(variance + ε); for an RMS norm, √(mean of squares + ε).
@@ -41,29 +41,29 @@ struct NormDetails {
 struct FeedForwardUnit {
   Index unit = 0;             ///< Index of the unit.
   double before = 0.0;        ///< Its value before the activation.
-  double gate = 0.0;          ///< With SwiGLU, its gate before the activation; else 0.
-  double after = 0.0;         ///< Its value after the activation: gelu(before), or silu(gate) · before with SwiGLU.
+  double gate = 0.0;          ///< With SwiGLU, its gate before the activation; otherwise 0.
+  double after = 0.0;         ///< Its value after the activation; with SwiGLU, silu(gate) · before.
   double contribution = 0.0;  ///< Its contribution: `‖after · its row of W_down‖₂`.
 };
-/// Everything behind one weight. Vectors have E elements unless stated otherwise.
+/// The complete computation of one weight. Vectors have E elements unless stated otherwise.
 ///
 /// Vectors from the trace are float; vectors computed here are double.
 struct SentenceDetails {
-  Index query = 0;                                 ///< A token: one piece of the query word.
-  Index key = 0;                                   ///< A token: one piece of the key word.
-  bool rms_norm = false;                           ///< Decoder: whether norms are RMS norms.
+  Index query = 0;                                 ///< Index of a token: one piece of the query word.
+  Index key = 0;                                   ///< Index of a token: one piece of the key word.
+  bool rms_norm = false;                           ///< Decoder: whether its norms are RMS norms.
   std::string activation = "gelu";                 ///< Activation: "relu", "gelu", "gelu_tanh", "swiglu" or "none".
   std::vector<float> word{};                       ///< Row of the word embeddings for the query.
   std::vector<float> position{};                   ///< Row of the position embeddings for the query; may be empty.
   std::vector<float> type{};                       ///< Encoder: row of the token type embeddings for the query.
-  std::vector<float> embedded{};                   ///< Their sum; of an encoder, after the layer norm.
+  std::vector<float> embedded{};                   ///< Sum of the embeddings; for an encoder, after the layer norm.
   NormDetails embedding_norm{};                    ///< Encoder: the layer norm after the embeddings.
   NormDetails input_norm{};                        ///< Decoder: the norm of the query's input.
   std::vector<float> attention_input{};            ///< Decoder: row of the query in LayerTrace::attention_input.
-  bool rotated = false;                            ///< Whether q and k are rotated after the elements below.
-  std::vector<ProjectedElement> query_elements{};  ///< Elements of q of the query, (D).
-  std::vector<ProjectedElement> key_elements{};    ///< Elements of k of the key, (D).
-  std::vector<ProjectedElement> value_elements{};  ///< Elements of v of the key, (D).
+  bool rotated = false;                            ///< Whether q and k, whose elements follow, are then rotated.
+  std::vector<ProjectedElement> query_elements{};  ///< Elements of the query's q, (D).
+  std::vector<ProjectedElement> key_elements{};    ///< Elements of the key's k, (D).
+  std::vector<ProjectedElement> value_elements{};  ///< Elements of the key's v, (D).
   std::vector<double> context{};                   ///< Context of the head: Σ weight · v, (D).
   std::vector<double> head_share{};                ///< Output of the head: context · W_output(head).
   std::vector<double> other_heads{};               ///< Output of all other heads together.
@@ -78,7 +78,7 @@ struct SentenceDetails {
   NormDetails output_norm{};                       ///< Encoder: the layer norm after the feed-forward layer.
   std::vector<FeedForwardUnit> units{};            ///< All F units, by descending contribution.
 };
-/// Computes everything behind one weight.
+/// Computes the details of one weight.
 ///
 /// @param model     The model.
 /// @param sentence  The sentence.
@@ -90,68 +90,69 @@ struct SentenceDetails {
 REGARD_EXPORT SentenceDetails sentence_details(const SentenceModel& model, const Sentence& sentence,
                                                const SentenceRow& row, Index query, Index key);
 
-// ---- the whole, and its renderers
+// ---- the analysis and its renderers
 
 /// Options of analyze_sentence().
 struct SentenceAnalysisOptions {
-  /// The query word, named as for word_index(): `WORD`, `WORD#1` or `@INDEX`; empty: the most informative one.
+  /// The query word, as in word_index(): `WORD`, `WORD#1` or `@INDEX`; empty: the most informative word.
   std::string query{};
-  /// Layer of the head to show. Give layer and head, or neither of them for the most informative head.
+  /// Layer of the head to show. Set both layer and head, or neither, which selects the most informative head.
   std::optional<Index> layer{};
-  std::optional<Index> head{};      ///< Head to show, see `layer`.
+  std::optional<Index> head{};      ///< Head to show; see `layer`.
   std::vector<std::string> hide{};  ///< Words to hide, as in SentenceOptions.
   bool truncate = false;            ///< Whether to truncate a text that is too long, as in SentenceOptions.
   bool full = false;                ///< Whether to compute SentenceDetails as well.
-  /// Whether to hide each other word alone. If false, SentenceAnalysis::alone is empty, and the model runs once.
+  /// Whether to hide every other word, one at a time. If false, SentenceAnalysis::alone is empty, and the model runs
+  /// once.
   bool hide_each = true;
-  /// Whether to leave out the vectors of all words but `query` after the last layer, as SentenceOptions::only does.
+  /// Whether to omit the vectors of all words except `query` after the last layer, as SentenceOptions::only does.
   bool only_query = false;
 };
 
 /// How far the query word's vector moves when only one other word is hidden in every layer.
 struct HiddenWord {
   Index word = 0;       ///< Index of the hidden word.
-  double cosine = 0.0;  ///< Cosine, after the last layer, with the vector when nothing is hidden.
+  double cosine = 0.0;  ///< Cosine similarity with the vector when nothing is hidden, after the last layer.
 };
-/// Largest number of words that are hidden one at a time. If there are more, those with the largest weights are hidden.
+/// Maximum number of words that are hidden one at a time. If there are more, those with the largest weights are hidden.
 inline constexpr Index kMaxHiddenWords = 12;
 
-/// The chosen weight in all heads of the model, which shows how much of the weight is due to the choice of the head.
+/// The same weight over all heads of the model. It shows how much of the weight is due to the choice of the head.
 struct PairInHeads {
-  double mean = 0.0;     ///< Mean over all heads of the weight from the word to the target.
-  double special = 0.0;  ///< Mean over all heads of the weight from the word to all special tokens together.
+  double mean = 0.0;     ///< Mean over all heads of the word's weight on the target.
+  double special = 0.0;  ///< Mean over all heads of the word's total weight on special tokens.
   double uniform = 0.0;  ///< Weight of the target if all tokens had the same weight.
 };
 
 /// The analysis of one word of a sentence in one head.
 struct SentenceAnalysis {
-  std::string model;                  ///< "all-MiniLM-L6-v2" for that checkpoint, else the name of the folder.
+  std::string model;                  ///< "all-MiniLM-L6-v2" for that checkpoint, otherwise the name of the folder.
   ModelExtents extents;               ///< Extents of the model.
   std::string sha256;                 ///< SHA-256 of its checkpoint.
   Sentence sentence;                  ///< The sentence, with the requested words hidden.
   RankedHeads ranked_heads;           ///< All heads, with nothing hidden.
   AttentionPair chosen;               ///< The word, head and target that are shown, with nothing hidden.
-  bool head_named = false;            ///< Whether the caller named the head.
-  bool word_named = false;            ///< Whether the caller named the word.
+  bool head_named = false;            ///< Whether the caller selected the head.
+  bool word_named = false;            ///< Whether the caller selected the word.
   SentenceRow row;                    ///< The row of the word in the head.
   std::optional<SentenceRow> before;  ///< With hidden words: the same row with nothing hidden.
-  /// With hidden words: the cosine, after each layer, of the word's vector with the vector when nothing is hidden, (N).
+  /// With hidden words: the cosine similarity of the word's vectors with and without hiding, after each layer, (N).
   std::vector<double> kept;
   Tensor<double, 3> attention;    ///< The word's attention in every head with nothing hidden, (N, H, W).
-  std::vector<HiddenWord> alone;  ///< Other words, each hidden alone, lowest cosine first.
+  std::vector<HiddenWord> alone;  ///< Other words, each hidden on its own, lowest cosine similarity first.
   Index not_hidden_alone = 0;     ///< Number of other words beyond kMaxHiddenWords.
-  /// The key word that is expanded: the target or, if that is hidden, the visible word with the largest weight. Special
-  /// tokens are expanded only if no other word is visible.
+  /// The key word whose weight is computed step by step: the target or, if that is hidden, the visible word with the
+  /// largest weight. It is a special token only if no other word is visible.
   Index attended = 0;
   ExpandedDot dot;   ///< The q·k of the word and `attended`, or of their pieces with the largest weight.
   SoftmaxTerm term;  ///< The weight of the same pair.
-  std::optional<SentenceDetails> details;  ///< With SentenceAnalysisOptions::full: everything behind that weight.
+  std::optional<SentenceDetails> details;  ///< With SentenceAnalysisOptions::full: the details of that weight.
 };
 
 /// Analyzes one word of a sentence.
 ///
-/// The model runs once for each word of SentenceAnalysis::alone, several runs at once. After each, Runtime::progress
-/// is called with the number of runs that are done.
+/// The model runs once for each word of SentenceAnalysis::alone. Several runs are concurrent. After each run,
+/// Runtime::progress is called with the number of completed runs.
 ///
 /// @param model    The model.
 /// @param text     The sentence.
@@ -175,7 +176,7 @@ REGARD_EXPORT SentenceAnalysis analyze_sentence(const SentenceModel& model, std:
 /// Computes the mean weights of the target of an analysis over all heads of the model.
 ///
 /// @param analysis  The analysis.
-/// @return The means over all heads.
+/// @return The mean weights.
 REGARD_EXPORT PairInHeads pair_in_heads(const SentenceAnalysis& analysis);
 
 /// The findings of an analysis, in sentences.
@@ -183,8 +184,8 @@ REGARD_EXPORT PairInHeads pair_in_heads(const SentenceAnalysis& analysis);
 /// Untrusted text is escaped for a terminal. The text, the page and the JSON show the same sentences.
 struct SentenceFindings {
   std::string finding{};      ///< The finding.
-  std::string selection{};    ///< How its head was chosen, and the means over all heads.
-  std::string evidence{};     ///< What hiding each word changes.
+  std::string selection{};    ///< How the head was chosen, and the means over all heads.
+  std::string evidence{};     ///< How hiding each word changes the vector.
   std::string association{};  ///< What a weight does not show.
   std::string warning{};      ///< Result of vocabulary_warning(); empty if it does not apply.
 };
@@ -209,13 +210,13 @@ struct SentenceTextOptions {
   bool all_heads = false;           ///< Whether to list every head, with its weight, baseline and salience.
   bool no_special = false;          ///< Whether to combine the special tokens into one row.
   RowOrder order = RowOrder::text;  ///< Order of the rows.
-  /// Number of rows of the table. Absent: all rows if there are at most 14, else the 12 of largest weight (with
-  /// RowOrder::contribution, of largest contribution).
+  /// Number of rows of the table. Absent: all rows if there are at most 14, otherwise the 12 rows of largest weight
+  /// (with RowOrder::contribution, of largest contribution).
   std::optional<Index> top{};
   std::optional<int> digits{};  ///< Decimals; absent: 2.
-  std::string label{};          ///< Printed before the sentence, as compare names its sentences: "A".
+  std::string label{};          ///< Label printed before the sentence, such as "A" in the output of compare.
 };
-/// Renders an analysis as text. If the analysis has SentenceDetails, they are printed as well.
+/// Renders an analysis as text. If the analysis contains SentenceDetails, they are printed as well.
 ///
 /// @param analysis  The analysis.
 /// @param options   Format and contents.
@@ -227,9 +228,9 @@ REGARD_EXPORT std::string render_sentence_text(const SentenceAnalysis& analysis,
 
 /// Options of render_sentence_json().
 struct SentenceJsonOptions {
-  std::string command{};  ///< The command line, as it was typed.
+  std::string command{};  ///< The command line, as typed.
 };
-/// Renders an analysis as JSON: `"schema": "regard/1"` first; docs/guide/sentence.md lists the fields.
+/// Renders an analysis as JSON, which begins with `"schema": "regard/1"`. docs/guide/sentence.md lists the fields.
 ///
 /// @param analysis  The analysis.
 /// @param options   The command line.

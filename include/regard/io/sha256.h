@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// SHA-256 (FIPS 180-4), by which model files are identified.
+/// SHA-256 (FIPS 180-4), the hash that identifies model files.
 ///
 /// @verbatim
 ///     bytes ── blocks of 64 ── 64 rounds on eight words each ──▶ 32 bytes, written as 64 hex digits
@@ -19,7 +19,7 @@
 
 namespace regard::inline v0 {
 
-/// Computes the SHA-256 of bytes that arrive in parts.
+/// Computes the SHA-256 hash of data that arrives in several parts.
 ///
 /// @par Example
 /// @code{.cpp}
@@ -30,11 +30,11 @@ namespace regard::inline v0 {
 /// @endcode
 class REGARD_EXPORT Sha256 {
  public:
-  /// Appends bytes.
+  /// Adds bytes to the hashed data.
   ///
-  /// @param bytes  The bytes, any number of them.
+  /// @param bytes  The bytes; may be empty.
   void add(std::span<const std::byte> bytes);
-  /// Finishes the hash. Nothing may be added afterwards.
+  /// Finishes the hash. No bytes may be added afterwards.
   ///
   /// @return 64 lower-case hex digits.
   std::string finish();
@@ -48,7 +48,7 @@ class REGARD_EXPORT Sha256 {
   std::uint64_t num_bytes_ = 0;
 };
 
-/// Computes the SHA-256 of bytes that are all in memory.
+/// Computes the SHA-256 hash of an array of bytes.
 ///
 /// @param bytes  The bytes.
 /// @return 64 lower-case hex digits.

@@ -4,13 +4,13 @@
 /// run keeps them.
 ///
 /// @verbatim
-///     characters     "a fox"      ▶  a│ │f│o│x               the characters of a text, in the order of Unicode
-///     byte_pairs     "the fox"    ▶  the│ fo│x               256 bytes and the most frequent pairs, learned
+///     characters     "a fox"      ▶  a│ │f│o│x               the characters of a text, in code point order
+///     byte_pairs     "the fox"    ▶  the│ fo│x               bytes and learned merges of the most frequent pairs
 ///     words          "^ b a ="    ▶  ^│b│a│=                 the symbols of a task (tasks.h), separated by spaces
 /// @endverbatim
 ///
-/// Byte pairs: Sennrich, Haddow and Birch, "Neural machine translation of rare words with subword units", 2016; over
-/// bytes: Radford et al., "Language models are unsupervised multitask learners", 2019.
+/// Byte-pair encoding: Sennrich, Haddow and Birch, "Neural machine translation of rare words with subword units", 2016.
+/// On bytes: Radford et al., "Language models are unsupervised multitask learners", 2019.
 ///
 /// Read next: src/train/data/vocabulary.cpp, src/train/data/byte_pairs.cpp, text_data.h.
 #pragma once
@@ -54,23 +54,23 @@ class REGARD_EXPORT Vocabulary {
   /// @param source  Name of the text in error messages, usually the path of the file.
   /// @param stop    Stop token, polled while the text is read.
   /// @return The vocabulary.
-  /// @throws DataError  if the text is empty or not UTF-8. The message names the byte.
+  /// @throws DataError  if the text is empty or not UTF-8. The message gives the offset of the invalid byte.
   /// @throws Cancelled  if a stop is requested.
   static Vocabulary characters_of(std::string_view text, const std::string& source = "text",
                                   const std::stop_token& stop = {});
 
-  /// Learns byte pairs from a text.
+  /// Learns a byte-pair vocabulary from a text.
   ///
-  /// - Tokens 0 to 255 are the bytes. Token 256 + m joins the pair of merge m.
-  /// - The text is split into words, whose boundaries no token crosses: a run of letters, of digits or of other
-  ///   characters, with the space before it; or a run of white space. Bytes from 0x80 count as letters. A word has at
-  ///   most 64 bytes.
-  /// - Each merge joins the most frequent pair of adjacent tokens; of equally frequent ones the smallest, by the first
-  ///   token, then by the second.
+  /// - Tokens 0 to 255 are the bytes. Token 256 + m is the concatenation of the two tokens of merge m.
+  /// - The text is split into words, and no token crosses a word boundary. A word is a run of letters, of digits or of
+  ///   other characters, together with the space before it, if any; or it is a run of white space. Bytes from 0x80
+  ///   count as letters. A word has at most 64 bytes.
+  /// - Each merge joins the most frequent pair of adjacent tokens. Ties are broken by the smaller first token, then by
+  ///   the smaller second token.
   ///
-  /// Learning ends early when no pair occurs twice. The result depends on the text only.
+  /// Learning ends early when no pair occurs twice. The result depends only on the text and the size.
   ///
-  /// @param text              The text, any bytes.
+  /// @param text              The text; it may contain any bytes.
   /// @param size              Number of tokens, from 256 to 2²⁴.
   /// @param source            Name of the text in error messages.
   /// @param stop              Stop token, polled during the work.
@@ -85,19 +85,19 @@ class REGARD_EXPORT Vocabulary {
 
   /// Creates a vocabulary from given words.
   ///
-  /// @param words  The tokens, at least one: different, not empty, in UTF-8, and without white space.
+  /// @param words  The tokens: at least one, all distinct and not empty, in UTF-8, without white space.
   /// @return The vocabulary. The id of a word is its index.
   /// @throws InvalidArgument  if a word is not valid. The message names it.
   static Vocabulary of_words(std::vector<std::string> words);
 
-  /// Reads the text that json() writes. The text is untrusted.
+  /// Reads the text that json() writes. The text may be untrusted.
   ///
   /// @param json              The JSON text.
   /// @param source            Name of the text in error messages.
   /// @param stop              Stop token, polled while the text is read.
   /// @param max_memory_bytes  Memory that reading may take, in bytes; absent: available_memory_bytes().
   /// @return The vocabulary.
-  /// @throws DataError  "source: byte N: …" if the text holds anything else. "source: needs N bytes of memory; M are
+  /// @throws DataError  "source: byte N: …" if the text is anything else. "source: needs N bytes of memory; M are
   ///                    available" before any of it is allocated.
   /// @throws Cancelled  if a stop is requested.
   static Vocabulary read(std::string_view json, const std::string& source, const std::stop_token& stop = {},
@@ -106,7 +106,7 @@ class REGARD_EXPORT Vocabulary {
   /// Writes the vocabulary as JSON.
   ///
   /// @code{.unparsed}
-  /// {"schema": "regard/1", "kind": "characters", "tokens": ["\n", " ", "a"]}         words likewise
+  /// {"schema": "regard/1", "kind": "characters", "tokens": ["\n", " ", "a"]}         the same for words
   /// {"schema": "regard/1", "kind": "byte_pairs", "merges": [[116, 104], [256, 101]]}
   /// @endcode
   ///
@@ -135,7 +135,7 @@ class REGARD_EXPORT Vocabulary {
   /// @throws Cancelled        if a stop is requested.
   std::vector<Index> encode(std::string_view text, const std::stop_token& stop = {}) const;
 
-  /// Splits a text into tokens, as encode() does, and appends them to 32-bit ids: half the memory, for long texts.
+  /// Splits a text into tokens, as encode() does, and appends 32-bit ids, which take half the memory.
   ///
   /// @param text  The text.
   /// @param ids   The ids are appended to these.
@@ -147,7 +147,7 @@ class REGARD_EXPORT Vocabulary {
   /// Joins tokens into a text. Words are separated by a space.
   ///
   /// @param ids  The ids.
-  /// @return The text. For the ids of encode() it is the encoded text; for words, with single spaces.
+  /// @return The text. For ids from encode(), it is the encoded text; for words, with single spaces between them.
   /// @throws InvalidArgument  if an id is out of range.
   std::string decode(std::span<const Index> ids) const;
 
