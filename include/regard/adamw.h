@@ -20,8 +20,8 @@ namespace regard::inline v0 {
 /// Options of an AdamW step.
 struct AdamwOptions {
   double learning_rate = 1e-3;  ///< Learning rate of this step, at least 0.
-  double beta1 = 0.9;           ///< Decay of the first moment, in [0, 1).
-  double beta2 = 0.999;         ///< Decay of the second moment, in [0, 1).
+  double beta1 = 0.9;           ///< Decay rate of the first moment, in [0, 1).
+  double beta2 = 0.999;         ///< Decay rate of the second moment, in [0, 1).
   double epsilon = 1e-8;        ///< Added to the square root of the second moment; above 0.
   double weight_decay = 0.01;   ///< Decoupled decay, at least 0: a step subtracts learning_rate · weight_decay · p.
   double gradient_scale = 1;    ///< Factor of the gradients, for example clip_factor().

@@ -112,7 +112,7 @@ struct RmsNormGradients {
 /// @throws Cancelled        if a stop is requested.
 ///
 /// @par Bits and error
-/// Identical to those of layer_norm_backward(), without the terms that stem from the mean.
+/// Identical to those of layer_norm_backward(), without the terms that come from the mean.
 ///
 /// @par Example
 /// @code{.cpp}

@@ -121,7 +121,7 @@ struct InstructionSet {
 REGARD_EXPORT std::vector<InstructionSet> instruction_sets();
 /// Returns the name of the instruction set that operators use.
 ///
-/// @return The one that the environment variable `REGARD_FORCE_ISA` names, or else the best available one.
+/// @return The instruction set that the environment variable `REGARD_FORCE_ISA` names, or the best available one.
 /// @throws InvalidArgument  as instruction_sets() does.
 REGARD_EXPORT std::string active_instruction_set();
 

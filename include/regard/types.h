@@ -9,7 +9,7 @@
 /// @endverbatim
 ///
 /// The 16-bit types are for storage: operators convert their elements to float (for the exceptions, avx512_bf16 and
-/// amx_bf16, see section 4 of the contract). The conversion to float is exact. The conversion from float rounds once,
+/// amx_bf16; see section 4 of the contract). The conversion to float is exact. The conversion from float rounds once,
 /// to nearest even, in every rounding mode of the processor. Subnormal numbers are kept, values that round beyond the
 /// largest number become ±∞, and a NaN becomes a quiet NaN with an unspecified payload.
 ///

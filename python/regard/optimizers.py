@@ -178,13 +178,13 @@ def learning_rate_at(
     steps : int
         The number of steps of the run.
     learning_rate : float, default 0.001
-        The largest learning rate.
+        The peak learning rate.
     min_learning_rate : float, default 0.0001
-        The learning rate at the end.
+        The final learning rate.
     warmup : int, default 0
-        The number of steps in which the learning rate rises linearly from 0.
+        The number of steps over which the learning rate rises linearly from 0.
     schedule : {'constant', 'cosine', 'linear', 'warmup_stable_decay'}, default 'cosine'
-        The form of the schedule after the warm-up.
+        The schedule after the warm-up.
 
     Returns
     -------
@@ -217,7 +217,7 @@ def muon_learning_rate_at(
     step, steps : int
         As for :func:`learning_rate_at`.
     muon_learning_rate : float, default 0.02
-        The largest learning rate of Muon.
+        The peak learning rate of Muon.
     learning_rate, min_learning_rate, warmup, schedule
         As for :func:`learning_rate_at`.
 

@@ -74,8 +74,9 @@ def train(
 ) -> Training:
     """Train a small decoder on a task or a text, and observe every head at a number of snapshots.
 
-    The settings are those of the command ``regard train``. A setting of None is that of the recipe of the task. A run is
-    determined by its settings, its seed and its task or text: num_threads, micro_batch and recompute give identical bits.
+    The settings are those of the command ``regard train``. A setting that is None has its value from the recipe of the
+    task or the text. A run is determined by its settings, its seed and its task or text: num_threads, micro_batch and
+    recompute do not change any bit.
 
     Parameters
     ----------
@@ -84,58 +85,58 @@ def train(
     text : str or os.PathLike, optional
         A text, or the path of a file in UTF-8 as a ``pathlib.Path``. Either task or text is required.
     vocabulary : 'characters' or int, optional
-        The tokens of a text: its characters, which is the default, or that many byte pairs, learned from it.
+        The tokens of a text: its characters (default), or at most this number of byte-pair tokens learned from it.
     shuffled : bool, default False
         Whether the solutions of the task are replaced by random tokens, so that nothing can be learned.
     run : str or os.PathLike, optional
-        A folder for checkpoints, as of the command. It must not have any, unless resume is True.
+        A folder for checkpoints, as for ``regard train --run``. It must not contain any, unless resume is True.
     resume : bool, default False
-        Whether to continue the run in that folder, with the bits of an uninterrupted one.
+        Whether to continue the run in that folder. The result is bit-identical to that of an uninterrupted run.
     checkpoint_every : int, optional
-        The number of steps between checkpoints; a tenth of all by default.
+        The number of steps between checkpoints; by default, a tenth of all steps.
     snapshots : int, default 60
-        The largest number of snapshots.
+        The maximum number of snapshots.
     progress : bool, default False
         Whether to print a line of progress to the standard error stream.
     num_threads : int, default 0
         The maximum number of threads; 0 means :func:`default_num_threads`.
     steps, batch, micro_batch : int, optional
-        The number of steps, the sequences of a step, and those that are computed at a time.
+        The number of steps, of sequences per step, and of sequences that are computed at a time.
     length : int, optional
-        The tokens of a sequence of a text. The length of a task is fixed.
+        The number of tokens per sequence of a text. The length of a task is fixed.
     seed : int, optional
         The seed of parameters, batches and dropout.
     layers, heads, kv_heads, width, head_size, feed_forward_width : int, optional
         The extents of the model; width is that of the residual stream.
     feed_forward, norm, positions : str, optional
-        The kinds of the feed-forward layers, of the normalization, and of the positions.
+        The kinds of feed-forward layer, normalization and position encoding.
     optimizer : {'adamw', 'muon'}, optional
-        The optimizer; 'muon' uses AdamW for what is not a matrix of a layer.
+        The optimizer; 'muon' uses AdamW for all parameters except the matrices of the layers.
     learning_rate, muon_learning_rate, min_learning_rate : float, optional
-        The largest learning rates of AdamW and Muon, and the one at the end.
+        The peak learning rates of AdamW and Muon, and the final one of AdamW; that of Muon is in proportion.
     warmup : int, optional
-        The steps in which the learning rate rises.
+        The number of steps over which the learning rate rises to its peak.
     schedule : {'constant', 'cosine', 'linear', 'warmup_stable_decay'}, optional
         The learning rate after the warm-up, as for :func:`learning_rate_at`.
     weight_decay, beta1, beta2, clip, dropout : float, optional
-        The decay of matrices and tables, the decays of the moments, the largest norm of the gradient, and the dropout
-        probability.
+        The weight decay of matrices and embedding tables, the decay rates of the moments, the maximum global L2 norm of the
+        gradient, and the dropout probability.
     precision : {'float32', 'float64', 'bf16_products'}, optional
-        The arithmetic.
+        The arithmetic precision.
     untied, biases, recompute : bool, default False
-        Whether the output has a table of its own, whether linear layers and layer norms have biases, and whether less memory
-        is kept and more is computed.
+        Whether the output has a separate matrix, whether linear layers and layer norms have biases, and whether activations
+        are recomputed in the backward pass to save memory.
 
     Returns
     -------
     Training
-        The log, the snapshots, the events and the model. Ctrl-C, or the interrupt of a notebook, ends the run after the
-        current step: a warning is issued, and what was learned so far is returned.
+        The log, the snapshots, the events and the model. Ctrl-C, or interrupting a notebook, ends the run after the current
+        step: a warning is issued, and the result so far is returned.
 
     Raises
     ------
     ValueError
-        A setting is not valid. The message has its name, its value and what was expected.
+        A setting is invalid. The message states its name, its value and what was expected.
     RuntimeError
         The loss is not finite, or a file cannot be read or written.
 

@@ -104,10 +104,10 @@ REGARD_EXPORT ExpandedDot expand_dot(const Sentence& sentence, const SentenceRow
 /// weight = exponential / sum,  exponential = e^(score − shift),  sum = Σ of the exponentials over all visible keys
 /// @endcode
 ///
-/// The shift is 0 if the exponentials are then easy to read (largest score from −3 to 9), else the largest score.
+/// The shift is 0 if the exponentials are then easy to read (largest score from −3 to 9), otherwise the largest score.
 struct SoftmaxTerm {
   double score = 0.0;        ///< Score of the key.
-  double shift = 0.0;        ///< What is subtracted from every score.
+  double shift = 0.0;        ///< The value subtracted from every score.
   double exponential = 0.0;  ///< Exponential of the key: `e^(score − shift)`.
   double sum = 0.0;          ///< Sum of the exponentials; 0 if every key is hidden.
   double weight = 0.0;       ///< Weight of the key.

@@ -329,7 +329,7 @@ struct Explanation {
   std::string finding;
   std::vector<std::string> settings_text;  ///< The settings in words, one per line: "scores divided by √D".
   ExplainSettings settings;                ///< The settings.
-  std::vector<std::string> tokens;         ///< Words of the queries, see query_tokens().
+  std::vector<std::string> tokens;         ///< Words of the queries; see query_tokens().
   std::vector<std::string> key_tokens;     ///< Words of the keys.
   std::optional<Index> focus;              ///< Index of ExplainSettings::query.
   std::vector<Step> steps;                 ///< The computed steps.
@@ -369,7 +369,7 @@ struct Keep {
 /// @endcode
 REGARD_EXPORT Explanation explain(const ExplainInput& input, const Keep& keep = {}, const std::stop_token& stop = {});
 
-/// Returns the words of the queries: the given tokens, or else the indices from 0.
+/// Returns the words of the queries: the given tokens or, if there are none, the indices from 0.
 ///
 /// @param input  The input.
 /// @return One word for each query.

@@ -121,7 +121,7 @@ REGARD_EXPORT void check_json_memory(const std::string& source, std::uint64_t ne
 /// @param source            Name of the text in error messages, usually the path of the file.
 /// @param max_depth         Largest allowed nesting of brackets.
 /// @param stop              Stop token, polled while the text is read.
-/// @param max_memory_bytes  Memory that reading may take, in bytes, see json_memory_bytes(); absent:
+/// @param max_memory_bytes  Memory that reading may take, in bytes (see json_memory_bytes()); absent:
 ///                          available_memory_bytes().
 /// @return The root of the tree.
 /// @throws DataError  "source: byte N: …" in any of these cases:

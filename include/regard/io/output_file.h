@@ -24,7 +24,7 @@ namespace regard::inline v0 {
 /// A file that did not exist before and that is written sequentially.
 ///
 /// Every failure throws DataError, "NAME: cannot be written: REASON". The file stays where it is: removing an
-/// incomplete one is left to the caller, see AtomicFile.
+/// incomplete one is left to the caller; see AtomicFile.
 class REGARD_EXPORT NewFile {
  public:
   /// Creates an empty file.

@@ -51,7 +51,7 @@ class REGARD_EXPORT BatchSource {
 /// @param task    The task.
 /// @param labels  What the targets are.
 /// @return The source. Its identity is the task's name and the SHA-256 of a few examples. A checkpoint keeps
-///         "vocabulary.json", see Vocabulary::json().
+///         "vocabulary.json"; see Vocabulary::json().
 ///
 /// @par Example
 /// @code{.cpp}

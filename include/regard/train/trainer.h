@@ -120,8 +120,8 @@ class REGARD_EXPORT Trainer {
   Evaluation evaluate(TaskSplit split, Index count, const AblatedHead& ablated = {}, Index first = 0,
                       const Runtime& runtime = {});
 
-  /// Saves a checkpoint, see save_checkpoint(). Without a step since the last save to this folder nothing is written.
-  /// In a chain rank 0 saves it, and the checkpoint does not depend on the number of ranks.
+  /// Saves a checkpoint; see save_checkpoint(). Nothing is written if no step has run since the last save to this
+  /// folder. In a chain, rank 0 saves it, and the checkpoint does not depend on the number of ranks.
   ///
   /// @param run    Path of the run's folder.
   /// @param files  Files to keep in addition to those of the source.
