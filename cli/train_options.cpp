@@ -146,7 +146,7 @@ std::string_view value_of(const TrainArguments& arguments, std::string_view opti
 
 void add_train_settings(CLI::App& command, TrainArguments& arguments) {
   arguments.settings.resize(kSettings.size());
-  const char* group = "SETTINGS (defaults: the recipe of the task or of --text)";
+  const char* group = "SETTINGS (defaults: the recipe of the task or the text)";
   for (std::size_t i = 0; i < kSettings.size(); ++i) {
     const Setting& setting = kSettings[i];
     command.add_option(setting.option, arguments.settings[i], setting.help)->type_name(setting.type)->group(group);

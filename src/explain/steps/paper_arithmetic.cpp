@@ -112,7 +112,7 @@ void compute_divide(Evaluation& e) {
 
 void compute_ratio(Evaluation& e) {
   divide_by(e, key_sums(e, e.operand(0)));
-  e.step.equation = fmt::format("{0} = {1} / its sum, {2} by {2}", e.step.symbol, e.request.operands[0],
+  e.step.equation = fmt::format("{0} = {1} / Σ {1}, {2} by {2}", e.step.symbol, e.request.operands[0],
                                 e.columns() ? "column" : "row");
 }
 
