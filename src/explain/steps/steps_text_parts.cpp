@@ -7,9 +7,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <numeric>
 
 #include "expansion.h"
 #include "findings.h"
@@ -22,38 +20,16 @@ std::string units_text(long long units, const NumberStyle& style) {
   return styled_number(static_cast<double>(units) / std::pow(10.0, style.digits), style);
 }
 
-bool by_columns(const TextContext& context) { return context.explanation.settings.layout == Layout::columns; }
-
-// The numbers of one query in the matrix behind the weights, if it is as large as the weights.
-std::vector<double> origin_row(const TextContext& context, const Step& step, const QueryRow& row) {
-  std::vector<double> numbers;
-  if (step.operands.empty()) return numbers;
-  const Matrix& m = *step.operands[0].matrix;
-  if (m.num_rows != step.result.num_rows || m.num_columns != step.result.num_columns ||
-      m.num_heads != step.result.num_heads)
-    return numbers;
-  for (Index j = 0; j < static_cast<Index>(row.numbers.size()); ++j)
-    numbers.push_back(by_columns(context) ? kept_number(m, row.head, j, row.query)
-                                          : kept_number(m, row.head, row.query, j));
-  return numbers;
-}
-
-// Nothing if the printed digits add up to the printed total.
-std::string rounding_text(long long printed, long long total, const NumberStyle& style) {
-  return printed == total ? "" : fmt::format("rounded figures sum to {}", units_text(printed, style));
-}
-
 Cell example_cell(const TextContext& context, const Step& step) {
   Cell cell{0, 0, 0};
   const Matrix& m = step.result;
-  const bool columns = by_columns(context);
-  const std::vector<Index>& kept = columns ? m.kept_columns : m.kept_rows;
+  const TokensFirst as(context.explanation);
+  const std::vector<Index>& kept = as.by_columns ? m.kept_columns : m.kept_rows;
   Index query = kept.empty() ? 0 : kept[0];
   const std::optional<Index> focus = context.explanation.focus;
-  const Axis& token_axis = columns ? step.column_axis : step.row_axis;
-  const bool of_tokens = token_axis.name == "query" || token_axis.name == "key" || token_axis.name == "token";
-  if (focus && of_tokens && *focus < (columns ? m.num_columns : m.num_rows) && stored_index(kept, *focus) >= 0)
-    query = *focus;
+  const std::string& name = as.token_axis(step).name;
+  const bool of_tokens = name == "query" || name == "key" || name == "token";
+  if (focus && of_tokens && *focus < as.num_tokens(m) && stored_index(kept, *focus) >= 0) query = *focus;
   Index other = 0;
   if (step.sums_to_one != SumAxis::none) {
     // The working of the largest weight is the most informative.
@@ -64,14 +40,16 @@ Cell example_cell(const TextContext& context, const Step& step) {
         if (row->numbers[j] > row->numbers[static_cast<std::size_t>(other)]) other = static_cast<Index>(j);
     }
   }
-  cell.row = columns ? other : query;
-  cell.column = columns ? query : other;
+  cell.row = as.by_columns ? other : query;
+  cell.column = as.by_columns ? query : other;
   return cell;
 }
 
 std::string head_text(const Step& step, const Cell& cell) {
   return step.result.has_heads ? fmt::format(" in head {}", cell.head) : "";
 }
+
+std::string keys_text(Index count) { return count == 1 ? "1 key" : fmt::format("{} keys", count); }
 
 std::string in_sum(const std::string& text) {
   return text.starts_with('-') || text.starts_with("−") ? "(" + text + ")" : text;
@@ -123,9 +101,7 @@ std::string one_line(const TextContext& context, const CellDerivation& work, con
       printed += printed_units(rest, style);
     }
     text += " = " + result;
-    if (work.zero_weights > 0)
-      text += fmt::format("  ({} of weight 0 left out)",
-                          work.zero_weights == 1 ? "1 key" : fmt::format("{} keys", work.zero_weights));
+    if (work.zero_weights > 0) text += fmt::format("  ({} of weight 0 left out)", keys_text(work.zero_weights));
     const std::string rounding = rounding_text(printed, printed_units(work.result, style), style);
     if (!rounding.empty() && !style.scientific) text += "  (" + rounding + ")";
     if (display_width(text) <= context.width || shown <= 1 || num_terms == 2) return text;
@@ -134,101 +110,87 @@ std::string one_line(const TextContext& context, const CellDerivation& work, con
   }
 }
 
+// A term of a sum, or several that are left out, before the columns are padded.
+struct TermLine {
+  std::string label{};
+  std::string factors{};  // "0.5 · 2"
+  std::string product{};
+  std::string sum{};  // with the terms above; empty for terms that are left out
+};
+struct TermLines {
+  std::vector<TermLine> lines{};
+  std::string rounding{};  // what the printed products sum to, if it is not the printed sum
+};
+
+// "0.5 · 2" for a product of several factors.
+std::string factors_text(const CellTerm& term, const NumberStyle& style) {
+  std::string text;
+  for (std::size_t f = 0; f < term.factors.size(); ++f)
+    text += (f == 0 ? "" : style.unicode ? " · " : " * ") + factor_text(term.factors[f], style);
+  return text;
+}
+
+// The terms shown, and one line for each gap between them.
+TermLines term_lines(const TextContext& context, const CellDerivation& work, const NumberStyle& style) {
+  constexpr Index kMaxTerms = 24;
+  const Index num_terms = static_cast<Index>(work.terms.size());
+  const bool products =
+      std::any_of(work.terms.begin(), work.terms.end(), [](const CellTerm& t) { return t.factors.size() > 1; });
+  const auto sum_before = [&](Index i) {
+    return i == 0 ? 0.0 : work.terms[static_cast<std::size_t>(i - 1)].partial_sum;
+  };
+  TermLines result;
+  long long printed = 0;
+  Index next = 0;
+  for (const Index i : chosen_indices(num_terms, context.options.full ? num_terms : kMaxTerms, {})) {
+    if (i > next) {
+      const double rest = sum_before(i) - sum_before(next);
+      printed += printed_units(rest, style);
+      result.lines.push_back({.label = fmt::format("{} more terms", i - next), .product = styled_number(rest, style)});
+    }
+    const CellTerm& term = work.terms[static_cast<std::size_t>(i)];
+    printed += printed_units(term.product, style);
+    result.lines.push_back({.label = context.paint.shown(term.label),
+                            .factors = products ? factors_text(term, style) : "",
+                            .product = styled_number(term.product, style),
+                            .sum = styled_number(term.partial_sum, style)});
+    next = i + 1;
+  }
+  if (num_terms > 0 && !style.scientific)
+    result.rounding = rounding_text(printed, printed_units(sum_before(num_terms) - work.difference, style), style);
+  return result;
+}
+
+// The lines below a header, with their columns padded. Lines of terms left out do not widen a column.
+std::vector<std::string> padded(const std::vector<TermLine>& lines, const TextContext& context) {
+  if (lines.empty()) return {};
+  const TermLine header{.sum = "sum so far"};
+  int label_width = 0, factors_width = 0, product_width = 0, sum_width = display_width(header.sum);
+  for (const TermLine& line : lines) {
+    if (line.sum.empty()) continue;
+    label_width = std::max(label_width, display_width(line.label));
+    factors_width = std::max(factors_width, display_width(line.factors));
+    product_width = std::max(product_width, display_width(line.product));
+    sum_width = std::max(sum_width, display_width(line.sum));
+  }
+  const int factors_gap = factors_width > 0 ? 2 : 0;
+  const int right_width = factors_gap + factors_width + 2 + product_width + 2 + sum_width;
+  label_width = std::max(6, std::min(label_width, context.width - right_width));
+  const auto text_of = [&](const TermLine& line) {
+    const std::string label =
+        line.sum.empty() ? line.label : truncate_to_width(line.label, label_width, context.paint.unicode);
+    return pad_right(label, label_width) + pad_left(line.factors, factors_gap + factors_width) + "  " +
+           pad_left(line.product, product_width) + (line.sum.empty() ? "" : "  " + pad_left(line.sum, sum_width));
+  };
+  std::vector<std::string> texts{context.paint.dim(text_of(header))};
+  for (const TermLine& line : lines) texts.push_back(text_of(line));
+  return texts;
+}
+
 }  // namespace
 
-std::vector<std::string> bar_lines(const TextContext& context, const Step& step, const NumberStyle& style) {
-  constexpr std::size_t kMaxKeys = 12;
-  // Probabilities of words are not attention.
-  if (step.request.operation == Operation::probabilities) return {};
-  const std::optional<QueryRow> row = row_for_finding(step, context.explanation);
-  if (!row || row->numbers.size() < 2 || style.scientific) return {};
-  if (std::any_of(row->numbers.begin(), row->numbers.end(), [](double x) { return !(x >= 0 && x <= 1 + 1e-6); }))
-    return {};
-  const Paint& paint = context.paint;
-  const Axis& query_axis = by_columns(context) ? step.column_axis : step.row_axis;
-  const Axis& key_axis = by_columns(context) ? step.row_axis : step.column_axis;
-  const std::vector<double> origin = origin_row(context, step, *row);
-
-  std::vector<std::size_t> keys(row->numbers.size());
-  std::iota(keys.begin(), keys.end(), std::size_t{0});
-  const std::size_t most = context.options.full ? keys.size() : kMaxKeys;
-  const bool shortened = keys.size() > most;
-  if (shortened) {
-    std::erase_if(keys, [&](std::size_t j) { return row->hidden[j] != 0; });
-    // NaN first: sorting requires an order, and a NaN matters most in the row.
-    const auto rank = [&](std::size_t j) { return std::isnan(row->numbers[j]) ? HUGE_VAL : row->numbers[j]; };
-    std::sort(keys.begin(), keys.end(),
-              [&](std::size_t a, std::size_t b) { return rank(a) != rank(b) ? rank(a) > rank(b) : a < b; });
-    keys.resize(std::min(keys.size(), most - 2));
-    std::sort(keys.begin(), keys.end());
-  }
-  const std::string left_out = fmt::format("{} others", row->numbers.size() - keys.size());
-
-  const int widest = std::clamp(context.width / 4, 6, 20);
-  const std::string query =
-      "query " + truncate_to_width(paint.shown(axis_label(query_axis, row->query)), widest, paint.unicode);
-  std::vector<std::string> labels;
-  int label_width = std::max(display_width(query), shortened ? display_width(left_out) : 0);
-  for (std::size_t j : keys) {
-    labels.push_back(
-        truncate_to_width(paint.shown(axis_label(key_axis, static_cast<Index>(j))), widest, paint.unicode));
-    label_width = std::max(label_width, display_width(labels.back()));
-  }
-  const NumberStyle origin_style =
-      style_for(Matrix{.num_rows = 1, .num_columns = static_cast<Index>(origin.size()), .numbers = origin},
-                context.options.digits, paint.unicode);
-  std::vector<std::string> origins;
-  std::string origin_name =
-      origin.empty() ? "" : truncate_to_width(paint.shown(step.operands[0].name), 12, paint.unicode);
-  int origin_width = display_width(origin_name);
-  for (std::size_t j : keys) {
-    origins.push_back(origin.empty() ? "" : row->hidden[j] != 0 ? "hidden" : styled_number(origin[j], origin_style));
-    origin_width = std::max(origin_width, display_width(origins.back()));
-  }
-  const int number_width = std::max(7, style.digits + 2);
-  const int bar_width = std::max(4, std::min(40, context.width - label_width - origin_width - number_width - 6));
-
-  std::vector<std::string> lines;
-  if (step.result.has_heads) lines.push_back(fmt::format("head {}", row->head));
-  lines.push_back(paint.bold(pad_right(query, label_width) + "  " + pad_left(origin_name, origin_width) + "  " +
-                             pad_left("weight", number_width)));
-  long long printed = 0;
-  double others = std::accumulate(row->numbers.begin(), row->numbers.end(), 0.0);
-  const double total = others;
-  for (std::size_t n = 0; n < keys.size(); ++n) {
-    const double weight = row->numbers[keys[n]];
-    others -= weight;
-    const std::string number = row->hidden[keys[n]] != 0 ? "hidden" : styled_number(weight, style);
-    if (row->hidden[keys[n]] == 0) printed += printed_units(weight, style);
-    std::string padded = pad_left(number, number_width);
-    // A bare 0 is aligned with the digits before the point.
-    if (number == "0" && style.digits > 0) padded = pad_left(pad_right("0", style.digits + 2), number_width);
-    std::string line = pad_right(labels[n], label_width) + "  " + pad_left(origins[n], origin_width) + "  " + padded +
-                       "  " + bar_text(weight, bar_width, paint.unicode);
-    line.erase(line.find_last_not_of(' ') + 1);
-    lines.push_back(row->hidden[keys[n]] != 0 ? paint.dim(line) : line);
-  }
-  if (shortened) {
-    const double rest = std::max(0.0, others);
-    printed += printed_units(rest, style);
-    lines.push_back(pad_right(left_out, label_width) + "  " + pad_left("", origin_width) + "  " +
-                    pad_left(styled_number(rest, style), number_width));
-  }
-  std::string sum_line = pad_right("", label_width) + "  " + pad_left("", origin_width) + "  " +
-                         pad_left(styled_number(total, style), number_width) + "  the sum";
-  const std::string rounding = rounding_text(printed, printed_units(total, style), style);
-  if (rounding.empty()) {
-    lines.push_back(sum_line);
-    return lines;
-  }
-  const int available = context.width - display_width(rounding);
-  if (display_width(sum_line) + 2 <= available) {
-    lines.push_back(sum_line + "; " + rounding);
-  } else {
-    lines.push_back(sum_line + ";");
-    lines.push_back(std::string(static_cast<std::size_t>(std::max(available, 0)), ' ') + rounding);
-  }
-  return lines;
+std::string rounding_text(long long printed, long long total, const NumberStyle& style) {
+  return printed == total ? "" : fmt::format("rounded figures sum to {}", units_text(printed, style));
 }
 
 std::vector<std::string> example_lines(const TextContext& context, const Step& step, const NumberStyle& style) {
@@ -250,65 +212,17 @@ std::vector<std::string> example_lines(const TextContext& context, const Step& s
 }
 
 std::vector<std::string> cell_lines(const TextContext& context, const Step& step, const NumberStyle& style) {
-  constexpr std::size_t kMaxTerms = 24;
   const CellDerivation work = expand_cell(context.explanation, step, *context.options.cell, style.digits);
   const Paint& paint = context.paint;
-  std::vector<std::string> lines;
-  lines.push_back(paint.bold(paint.shown(work.what) + head_text(step, *context.options.cell) + " = " +
-                             styled_number(work.result, style)));
-  const bool sum_of_products =
-      std::any_of(work.terms.begin(), work.terms.end(), [](const CellTerm& t) { return t.factors.size() > 1; });
   const bool weights = step.request.operation == Operation::weights;
   const NumberStyle exponent_style{.digits = std::max(style.digits, 4), .unicode = paint.unicode};
+  const TermLines terms = term_lines(context, work, weights ? exponent_style : style);
 
-  std::vector<Index> shown =
-      chosen_indices(static_cast<Index>(work.terms.size()),
-                     context.options.full ? static_cast<Index>(work.terms.size()) : Index{kMaxTerms}, {});
-  std::vector<std::array<std::string, 4>> cells;
-  std::array<int, 4> widths{0, 0, 0, 10};
-  const NumberStyle& s = weights ? exponent_style : style;
-  for (Index i : shown) {
-    const CellTerm& term = work.terms[static_cast<std::size_t>(i)];
-    std::string factors;
-    if (sum_of_products)
-      for (std::size_t f = 0; f < term.factors.size(); ++f)
-        factors += (f == 0 ? "" : paint.unicode ? " · " : " * ") + factor_text(term.factors[f], s);
-    cells.push_back(
-        {paint.shown(term.label), factors, styled_number(term.product, s), styled_number(term.partial_sum, s)});
-    for (std::size_t c = 0; c < 4; ++c) widths[c] = std::max(widths[c], display_width(cells.back()[c]));
-  }
-  const int numbers_width = widths[2] + widths[3] + 4 + (sum_of_products ? widths[1] + 2 : 0);
-  widths[0] = std::max(6, std::min(widths[0], context.width - numbers_width));
-  if (!cells.empty()) {
-    std::string header = pad_right("", widths[0]);
-    if (sum_of_products) header += "  " + pad_left("", widths[1]);
-    lines.push_back(paint.dim(header + "  " + pad_left("", widths[2]) + "  " + pad_left("sum so far", widths[3])));
-  }
-  long long printed = 0;
-  Index previous = -1;
-  for (std::size_t n = 0; n < cells.size(); ++n) {
-    if (shown[n] != previous + 1) {
-      const double rest = work.terms[static_cast<std::size_t>(shown[n] - 1)].partial_sum -
-                          (previous < 0 ? 0.0 : work.terms[static_cast<std::size_t>(previous)].partial_sum);
-      printed += printed_units(rest, s);
-      lines.push_back(pad_right(fmt::format("{} more terms", shown[n] - previous - 1), widths[0]) +
-                      (sum_of_products ? "  " + pad_left("", widths[1]) : "") + "  " +
-                      pad_left(styled_number(rest, s), widths[2]));
-    }
-    previous = shown[n];
-    printed += printed_units(work.terms[static_cast<std::size_t>(previous)].product, s);
-    lines.push_back(pad_right(truncate_to_width(cells[n][0], widths[0], paint.unicode), widths[0]) +
-                    (sum_of_products ? "  " + pad_left(cells[n][1], widths[1]) : "") + "  " +
-                    pad_left(cells[n][2], widths[2]) + "  " + pad_left(cells[n][3], widths[3]));
-  }
-  if (!work.terms.empty() && !s.scientific) {
-    const double whole = work.terms.back().partial_sum - work.difference;
-    const std::string rounding = rounding_text(printed, printed_units(whole, s), s);
-    if (!rounding.empty()) lines.push_back(rounding);
-  }
-  if (work.zero_weights > 0)
-    lines.push_back(fmt::format("left out: {} of weight 0",
-                                work.zero_weights == 1 ? "1 key" : fmt::format("{} keys", work.zero_weights)));
+  std::vector<std::string> lines = padded(terms.lines, context);
+  lines.insert(lines.begin(), paint.bold(paint.shown(work.what) + head_text(step, *context.options.cell) + " = " +
+                                         styled_number(work.result, style)));
+  if (!terms.rounding.empty()) lines.push_back(terms.rounding);
+  if (work.zero_weights > 0) lines.push_back(fmt::format("left out: {} of weight 0", keys_text(work.zero_weights)));
   if (work.difference != 0 && std::isfinite(work.difference))
     lines.push_back(fmt::format(
         "{} by {}",

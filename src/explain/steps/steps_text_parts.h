@@ -2,7 +2,7 @@
 //
 // Parts of the text of a step: the row of weights with its bars, the working of one cell, the numbers that differ from
 // a document's, and the effect of rounding on printed sums.
-// Read next: steps_text_parts.cpp, steps_text.cpp.
+// Read next: steps_text_parts.cpp, steps_text_weights.cpp, steps_text.cpp.
 #pragma once
 
 #include <string>
@@ -21,6 +21,8 @@ struct TextContext {
   int width;  // of the lines to make
 };
 
+// "rounded figures sum to 1.0001"; empty if the printed figures add up to the printed total, both in printed_units.
+std::string rounding_text(long long printed, long long total, const NumberStyle& style);
 // One query's weights, key by key, with bars. Nothing if there is no such row or only one key.
 std::vector<std::string> bar_lines(const TextContext& context, const Step& step, const NumberStyle& style);
 // "Q[love, 0] = 0·1 + 1·0 + 0·1 = 0": one cell worked in a line, or nothing.
