@@ -120,62 +120,127 @@ Index parse_at_least(std::string_view option, std::string_view text, Index least
   return n;
 }
 
+// --causal and --query-offset, of which only one can set the offset.
 void parse_position(const AttendText& text, AttendSettings& settings) {
   settings.causal = !text.causal.empty();
-  const bool causal_names_offset = settings.causal && text.causal != "true";
-  if (causal_names_offset && !text.query_offset.empty()) {
+  const bool in_causal = settings.causal && text.causal != "true";
+  if (in_causal && !text.query_offset.empty()) {
     throw UsageError("--causal=" + text.causal +
                      " and --query-offset both set the offset; write --causal without a value");
   }
-  if (causal_names_offset) {
-    settings.alignment = parse_alignment(text.causal);
-    if (!settings.alignment) {
-      if (!looks_like_number(text.causal)) {
-        throw UsageError("--causal is \"" + text.causal + "\"; expected top_left, bottom_right or a whole number");
-      }
-      settings.offset = parse_integer("--causal", text.causal);
-    }
-  } else if (looks_like_number(text.query_offset)) {
-    settings.offset = parse_integer("--query-offset", text.query_offset);
-  } else {
-    settings.alignment = parse_alignment(text.query_offset);
-    if (!settings.alignment && is_number(text.query_offset)) {
-      throw UsageError("--query-offset is \"" + text.query_offset + "\"; expected " + kQueryOffsetValues);
-    }
+  const std::string& offset = in_causal ? text.causal : text.query_offset;
+  settings.alignment = parse_alignment(offset);
+  if (settings.alignment) return;
+  if (looks_like_number(offset)) {
+    settings.offset = parse_integer(in_causal ? "--causal" : "--query-offset", offset);
+  } else if (in_causal) {
+    reject_value("--causal", offset, "top_left, bottom_right or a whole number");
+  } else if (is_number(offset)) {
+    reject_value("--query-offset", offset, kQueryOffsetValues);
   }
 }
 
-std::vector<RowRange> parse_rows(std::string_view text) {
+std::vector<RowRange> parse_rows(const AttendText& text) {
+  if (text.rows.empty()) return {};
+  if (text.weights.empty() && text.html.empty()) throw UsageError("--rows needs --weights FILE or --html FILE");
   std::vector<RowRange> rows;
-  for (std::string_view range : split(text, ',')) {
+  for (std::string_view range : split(text.rows, ',')) {
     const auto ends = split(range, ':');
-    if (ends.size() != 2) {
-      throw UsageError("--rows is \"" + std::string(text) +
-                       "\"; expected BEGIN:END such as 0:2 for rows 0 and 1, or several separated by commas");
-    }
+    if (ends.size() != 2)
+      reject_value("--rows", text.rows, "BEGIN:END such as 0:2 for rows 0 and 1, or several separated by commas");
     const Index begin = parse_at_least("--rows", ends[0], 0);
     rows.push_back({begin, parse_at_least("--rows: the end of a range", ends[1], begin)});
   }
   return rows;
 }
 
-void parse_inspect(const AttendText& text, InspectSettings& settings) {
+InspectSettings parse_inspect(const AttendText& text) {
+  InspectSettings settings;
   if (!text.map_size.empty()) {
     const auto sides = split(text.map_size, ',');
-    if (sides.size() > 2) {
-      throw UsageError("--map-size is \"" + text.map_size +
-                       "\"; expected a number such as 512, or rows and columns: 64,512");
-    }
+    if (sides.size() > 2)
+      reject_value("--map-size", text.map_size, "a number such as 512, or rows and columns: 64,512");
     settings.map_size = {parse_at_least("--map-size", sides.front(), 1), parse_at_least("--map-size", sides.back(), 1)};
   }
   if (!text.map_scale.empty() && text.map_scale != "log" && text.map_scale != "linear")
-    throw UsageError("--map-scale is \"" + text.map_scale + "\"; expected log or linear");
+    reject_value("--map-scale", text.map_scale, "log or linear");
   if (text.map_scale == "linear") settings.map_scale = MapScale::linear;
   if (!text.top.empty()) settings.heads.top = parse_at_least("--top", text.top, 0);
   if (!text.track_keys.empty()) {
     settings.heads.track_keys.clear();
     for (std::string_view key : split(text.track_keys, ','))
       settings.heads.track_keys.push_back(parse_at_least("--track-keys", key, 0));
+  }
+  return settings;
+}
+
+std::optional<double> parse_soft_cap(const std::string& text) {
+  if (text.empty()) return std::nullopt;
+  const double cap = parse_number("--soft-cap", text);
+  if (!(cap > 0)) throw UsageError("--soft-cap is " + text + "; expected a number above 0");
+  return cap;
+}
+
+std::optional<double> parse_scale_factor(const std::string& text) {
+  if (text.empty() || text == "sqrt") return std::nullopt;
+  if (text == "none") return 1.0;
+  if (text.find_first_of("0123456789") == std::string::npos)
+    reject_value("--scale", text, "sqrt, none or a finite number");
+  return parse_number("--scale", text);
+}
+
+std::array<Index, 2> parse_block_size(const std::string& text) {
+  if (text.empty()) return {};
+  const auto sides = split(text, ',');
+  if (sides.size() != 2) reject_value("--block-size", text, "BQ,BK such as 16,64");
+  return {parse_at_least("--block-size", sides[0], 1), parse_at_least("--block-size", sides[1], 1)};
+}
+
+// The library reduces a number that is larger than the machine can use.
+int parse_threads(const std::string& text) {
+  if (text.empty()) return 0;
+  return static_cast<int>(std::min<Index>(parse_at_least("--threads", text, 0), std::numeric_limits<int>::max()));
+}
+
+// ---- conditions on several options that CLI11 cannot check: one of several, or only for some values
+
+void check_inputs(const AttendText& text) {
+  for (const ArrayOption& option : kArrayOptions) {
+    if (option.kind == InputKind::matrix && (text.*option.text).empty())
+      throw UsageError(std::string(option.name) + " is missing; attend needs --query, --key and --value, each a file");
+  }
+  for (const NamedPath& input : text.inputs()) {
+    if (text.ranks && input.path == "-")
+      throw UsageError(input.option + " - would be read by every process; with --ranks, name a file");
+  }
+}
+
+void check_outputs(const AttendText& text) {
+  std::vector<NamedPath> written = text.outputs();
+  if (written.empty() && !text.json && !text.inspect) {
+    throw UsageError(
+        "nothing would be written; name an output such as -o context.npy or --html page.html, or give --inspect or "
+        "--json");
+  }
+  for (const NamedPath& file : text.saved()) written.push_back({"--save", file.path});
+  check_paths(text.inputs(), written);
+}
+
+// The files that are given as -.
+void check_standard_streams(const AttendText& text) {
+  for (const NamedPath& input : text.inputs()) {
+    if (input.path == "-" && reads_from_terminal()) {
+      throw UsageError(input.option +
+                       " - would read a binary file from the terminal; name a file, or redirect one to standard input");
+    }
+  }
+  const std::string report = text.json ? "--json" : text.inspect ? "--inspect" : "";
+  for (const auto& [option, path] : text.outputs()) {
+    if (path != "-") continue;
+    if (!report.empty())
+      throw UsageError(option + " - and " + report + " both write to standard output; give " + option + " a file");
+    if (writes_to_terminal() && option != "--html")
+      throw UsageError(option + " - would write binary data to the terminal; name a file, or redirect the output");
   }
 }
 
@@ -200,10 +265,7 @@ void add_dependencies(CLI::App& command) {
 Window parse_window(std::string_view text) {
   Window window;
   const auto sides = split(text, ',');
-  if (sides.size() != 2) {
-    throw UsageError("--window is \"" + std::string(text) +
-                     "\"; expected LEFT,RIGHT such as 127,0 or -,0 (- means no limit)");
-  }
+  if (sides.size() != 2) reject_value("--window", text, "LEFT,RIGHT such as 127,0 or -,0 (- means no limit)");
   if (sides[0] != "-") window.left = parse_at_least("--window: the left side", sides[0], 0);
   if (sides[1] != "-") window.right = parse_at_least("--window: the right side", sides[1], 0);
   return window;
@@ -334,79 +396,19 @@ CLI::App* add_attend_options(CLI::App& app, AttendText& text) {
 }
 
 AttendSettings parse(const AttendText& text) {
-  for (const auto& [name, given] :
-       {std::pair{"--query", &text.query}, std::pair{"--key", &text.key}, std::pair{"--value", &text.value}}) {
-    if (given->empty()) {
-      throw UsageError(std::string(name) + " is missing; attend needs --query, --key and --value, each a file");
-    }
-  }
+  check_inputs(text);
   AttendSettings settings;
-  for (const NamedPath& input : text.inputs()) {
-    if (text.ranks && input.path == "-")
-      throw UsageError(input.option + " - would be read by every process; with --ranks, name a file");
-  }
   parse_position(text, settings);
   if (!text.window.empty()) settings.window = parse_window(text.window);
-  if (!text.rows.empty()) {
-    if (text.weights.empty() && text.html.empty()) throw UsageError("--rows needs --weights FILE or --html FILE");
-    settings.rows = parse_rows(text.rows);
-  }
-  parse_inspect(text, settings.inspect);
-  if (!text.soft_cap.empty()) {
-    settings.soft_cap = parse_number("--soft-cap", text.soft_cap);
-    if (!(*settings.soft_cap > 0)) throw UsageError("--soft-cap is " + text.soft_cap + "; expected a number above 0");
-  }
-  if (text.scale == "none") {
-    settings.scale = 1;
-  } else if (!text.scale.empty() && text.scale != "sqrt") {
-    if (text.scale.find_first_of("0123456789") == std::string::npos) {
-      throw UsageError("--scale is \"" + text.scale + "\"; expected sqrt, none or a finite number");
-    }
-    settings.scale = parse_number("--scale", text.scale);
-  }
-  if (!text.block_size.empty()) {
-    const auto sides = split(text.block_size, ',');
-    if (sides.size() != 2) {
-      throw UsageError("--block-size is \"" + text.block_size + "\"; expected BQ,BK such as 16,64");
-    }
-    settings.block_size = {parse_at_least("--block-size", sides[0], 1), parse_at_least("--block-size", sides[1], 1)};
-  }
-  if (!text.threads.empty()) {
-    // The library reduces a number that is larger than the machine can use.
-    settings.threads = static_cast<int>(
-        std::min<Index>(parse_at_least("--threads", text.threads, 0), std::numeric_limits<int>::max()));
-  }
+  settings.rows = parse_rows(text);
+  settings.inspect = parse_inspect(text);
+  settings.soft_cap = parse_soft_cap(text.soft_cap);
+  settings.scale = parse_scale_factor(text.scale);
+  settings.block_size = parse_block_size(text.block_size);
+  settings.threads = parse_threads(text.threads);
   if (!text.max_memory.empty()) settings.max_memory = parse_bytes("--max-memory", text.max_memory);
-
-  const std::vector<NamedPath> outputs = text.outputs();
-  if (outputs.empty() && !text.json && !text.inspect) {
-    throw UsageError(
-        "nothing would be written; name an output such as -o context.npy or --html page.html, or give --inspect or "
-        "--json");
-  }
-  const std::vector<NamedPath> inputs = text.inputs();
-  std::vector<NamedPath> written = outputs;
-  for (const NamedPath& file : text.saved()) written.push_back({"--save", file.path});
-  check_paths(inputs, written);
-  for (const NamedPath& input : inputs) {
-    if (input.path == "-" && reads_from_terminal()) {
-      throw UsageError(input.option +
-                       " - would read a binary file from the terminal; name a file, or redirect one to standard input");
-    }
-  }
-  for (const NamedPath& output : outputs) {
-    if (output.path != "-") continue;
-    if (text.inspect && !text.json)
-      throw UsageError(output.option + " - and --inspect both write to standard output; give " + output.option +
-                       " a file");
-    if (text.json)
-      throw UsageError(output.option + " - and --json both write to standard output; give " + output.option +
-                       " a file");
-    if (writes_to_terminal() && output.option != "--html") {
-      throw UsageError(output.option +
-                       " - would write binary data to the terminal; name a file, or redirect the output");
-    }
-  }
+  check_outputs(text);
+  check_standard_streams(text);
   return settings;
 }
 

@@ -39,7 +39,7 @@ Format format_of(const EmbedArguments& arguments) {
   };
   if (!arguments.format.empty()) {
     if (const auto format = named(arguments.format)) return *format;
-    throw UsageError("--format is \"" + arguments.format + "\"; expected npy, json or csv");
+    reject_value("--format", arguments.format, "npy, json or csv");
   }
   if (arguments.output.empty() || arguments.output == "-") return Format::csv;
   const std::size_t point = arguments.output.rfind('.');

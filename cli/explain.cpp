@@ -35,7 +35,7 @@ bool is_npy(const std::string& text, const std::string& path) {
 NamedMatrix read_matrix(const std::string& argument) {
   const std::size_t equals = argument.find('=');
   if (equals == std::string::npos || equals == 0 || equals + 1 == argument.size())
-    throw UsageError("--matrix is \"" + argument + "\"; expected NAME=FILE such as W_query=w.csv");
+    reject_value("--matrix", argument, "NAME=FILE such as W_query=w.csv");
   const std::string path = argument.substr(equals + 1);
   const std::string text = read_text(path, kLargestFile, "--matrix");
   const std::string shown = shown_name(path);

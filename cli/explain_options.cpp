@@ -35,7 +35,7 @@ Index parse_cell_part(std::string_view text, const std::vector<std::string>& tok
 Cell parse_cell(const std::string& text, const ExplainInput& input) {
   const std::vector<std::string_view> parts = split(text, ',');
   if (parts.size() != 2 && parts.size() != 3)
-    throw UsageError("--cell is \"" + text + "\"; expected ROW,COLUMN such as 1,0 or love,I, or HEAD,ROW,COLUMN");
+    reject_value("--cell", text, "ROW,COLUMN such as 1,0 or love,I, or HEAD,ROW,COLUMN");
   const std::size_t row = parts.size() - 2;
   std::vector<std::string> rows = query_tokens(input);
   std::vector<std::string> columns = input.key_tokens.empty() ? rows : input.key_tokens;
@@ -163,7 +163,7 @@ void override_settings(const ExplainText& text, ExplainInput& input) {
   if (!text.layout.empty()) settings.layout = usage("--layout", [&] { return parse_layout(text.layout); });
   if (!text.softmax.empty()) {
     if (text.softmax != "shifted" && text.softmax != "unshifted" && text.softmax != "ratio")
-      throw UsageError("--softmax is \"" + text.softmax + "\"; expected shifted, unshifted or ratio");
+      reject_value("--softmax", text.softmax, "shifted, unshifted or ratio");
     settings.softmax = text.softmax == "shifted"     ? SoftmaxRule::shifted
                        : text.softmax == "unshifted" ? SoftmaxRule::unshifted
                                                      : SoftmaxRule::ratio;
@@ -176,8 +176,7 @@ void override_settings(const ExplainText& text, ExplainInput& input) {
   }
   if (!text.heads.empty()) settings.heads = parse_count("--heads", text.heads, 1, 65536);
   if (!text.dtype.empty()) {
-    if (text.dtype != "f64" && text.dtype != "f32")
-      throw UsageError("--dtype is \"" + text.dtype + "\"; expected f64 or f32");
+    if (text.dtype != "f64" && text.dtype != "f32") reject_value("--dtype", text.dtype, "f64 or f32");
     settings.dtype = text.dtype == "f32" ? ElementType::float32 : ElementType::float64;
   }
   if (!text.digits.empty()) settings.digits = static_cast<int>(parse_count("--digits", text.digits, 0, 17));

@@ -36,7 +36,7 @@ RowOrder parse_order(const std::string& text) {
   if (text.empty() || text == "text") return RowOrder::text;
   if (text == "weight") return RowOrder::weight;
   if (text == "contribution") return RowOrder::contribution;
-  throw UsageError("--sort is \"" + text + "\"; expected weight, contribution or text");
+  reject_value("--sort", text, "weight, contribution or text");
 }
 
 // The text as given, or standard input without its final newline.

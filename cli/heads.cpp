@@ -77,7 +77,7 @@ HeadSurvey survey_of(const std::vector<NumberedText>& texts, bool piped, const H
 void heads(const HeadsArguments& arguments) {
   const HeadFilter filter = parse_filter(arguments);
   if (!arguments.by.empty() && arguments.by != "query" && arguments.by != "sentence")
-    throw UsageError("--by is \"" + arguments.by + "\"; expected query or sentence");
+    reject_value("--by", arguments.by, "query or sentence");
   const HeadsTextOptions text{.width = output_width(),
                               .color = use_color(arguments.color),
                               .unicode = terminal_is_unicode(),

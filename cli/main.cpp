@@ -10,6 +10,8 @@
 #include <cstdio>
 #include <memory>
 #include <new>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -48,14 +50,58 @@ std::string version_text() {
          "\n";
 }
 
-bool takes_value(const CLI::Option& option) { return option.get_items_expected_max() > 0; }
+// An option as an argument gives it: "--scale", "--scale=2", "-o", "-oFILE".
+struct GivenOption {
+  const CLI::Option* option = nullptr;  // none if the argument is not an option of the command
+  std::string name{};
+  std::optional<std::string> value{};  // from the same argument
 
-// The option of this command that an argument names: "--scale", "--scale=2", "-o", "-oFILE". length is set to the
-// length of the name in the argument.
-const CLI::Option* find_option(const CLI::App& command, const std::string& argument, std::size_t& length) {
-  length = argument.starts_with("--") ? std::min(argument.find('='), argument.size()) : 2;
-  if (argument.size() < 2 || argument[0] != '-' || argument == "--") return nullptr;
-  return command.get_option_no_throw(argument.substr(0, length));
+  bool takes_value() const { return option->get_items_expected_max() > 0; }
+  bool repeatable() const { return option->get_items_expected_max() > 1; }
+  bool value_is_optional() const { return option->get_items_expected_min() == 0; }
+  bool takes_next() const { return takes_value() && !value && !value_is_optional(); }
+};
+
+GivenOption given_option(const CLI::App& command, const std::string& argument) {
+  if (argument.size() < 2 || argument[0] != '-' || argument == "--") return {};
+  const std::size_t length = argument.starts_with("--") ? std::min(argument.find('='), argument.size()) : 2;
+  GivenOption given{.name = argument.substr(0, length)};
+  given.option = command.get_option_no_throw(given.name);
+  if (length < argument.size()) given.value = argument.substr(length + (argument[length] == '=' ? 1 : 0));
+  return given;
+}
+
+// Throws if an argument that is not an option of the command looks like one; -1 is a number.
+void check_word(const CLI::App& app, const CLI::App& command, const std::string& argument) {
+  if (argument.size() > 1 && argument[0] == '-' && !(argument[1] >= '0' && argument[1] <= '9')) {
+    throw UsageError("unknown option " + argument.substr(0, argument.find('=')) + "; see regard " +
+                     (&command == &app ? "" : command.get_name() + " ") + "--help");
+  }
+}
+
+CLI::App* subcommand(CLI::App& app, const std::string& name) {
+  const auto commands = app.get_subcommands([&](const CLI::App* command) { return command->get_name() == name; });
+  if (commands.empty()) throw UsageError("unknown subcommand \"" + name + "\"; see regard --help");
+  return commands.front();
+}
+
+// The value of an option that takes one. next: the argument after it, or nullptr.
+std::string value_of(const CLI::App& command, const GivenOption& given, const std::string* next) {
+  const std::string& name = given.name;
+  if (given.takes_next()) {
+    if (next == nullptr || *next == "--") throw UsageError(name + " needs a value");
+    if (given_option(command, *next).option != nullptr) {
+      throw UsageError(name + " needs a value, but " + *next + " is an option; to pass it as the value, write " + name +
+                       "=" + *next);
+    }
+  }
+  const std::string value = given.takes_next() ? *next : given.value.value_or("true");
+  // Options are bound to strings, and an empty string means that the option is not given.
+  if (value.empty()) {
+    throw UsageError(name + (given.value_is_optional() ? "= has no value; give one, or leave out the ="
+                                                       : " has an empty value; give a value, or leave out the option"));
+  }
+  return value;
 }
 
 // CLI11 2.1.2 takes the next argument as the value of `--name=` and of options whose value is optional, and takes an
@@ -63,57 +109,28 @@ const CLI::Option* find_option(const CLI::App& command, const std::string& argum
 std::vector<std::string> normalize(CLI::App& app, const std::vector<std::string>& arguments) {
   std::vector<std::string> result;
   const CLI::App* command = &app;
-  std::vector<const CLI::Option*> seen;
-  const std::string help = "; see regard ";
+  std::set<const CLI::Option*> seen;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
-    const std::string& argument = arguments[i];
-    if (argument == "--") {
+    if (arguments[i] == "--") {
       result.insert(result.end(), arguments.begin() + static_cast<std::ptrdiff_t>(i), arguments.end());
       break;
     }
-    std::size_t length = 0;
-    const CLI::Option* option = find_option(*command, argument, length);
-    if (option == nullptr) {
-      const bool in_subcommand = command != &app;
-      if (argument.size() > 1 && argument[0] == '-' && !(argument[1] >= '0' && argument[1] <= '9')) {
-        throw UsageError("unknown option " + argument.substr(0, argument.find('=')) + help +
-                         (in_subcommand ? command->get_name() + " " : "") + "--help");
-      }
-      if (!in_subcommand) {
-        const auto commands = app.get_subcommands([&](const CLI::App* c) { return c->get_name() == argument; });
-        if (commands.empty()) {
-          throw UsageError("unknown subcommand \"" + argument + "\"" + help + "--help");
-        }
-        command = commands.front();
-      }
-      result.push_back(argument);
+    const GivenOption given = given_option(*command, arguments[i]);
+    if (given.option == nullptr) {
+      check_word(app, *command, arguments[i]);
+      if (command == &app) command = subcommand(app, arguments[i]);
+      result.push_back(arguments[i]);
       continue;
     }
-    const std::string name = argument.substr(0, length);
-    result.push_back(name);
-    const bool optional = option->get_items_expected_min() == 0;
-    if (option->get_items_expected_max() <= 1 && std::count(seen.begin(), seen.end(), option) > 0) {
-      throw UsageError(name + " is given twice; give it once");
+    if (!seen.insert(given.option).second && !given.repeatable())
+      throw UsageError(given.name + " is given twice; give it once");
+    result.push_back(given.name);
+    if (!given.takes_value()) {
+      if (given.value) throw UsageError(given.name + " takes no value; write " + given.name + " alone");
+      continue;
     }
-    seen.push_back(option);
-    if (!takes_value(*option)) {
-      if (length != argument.size()) throw UsageError(name + " takes no value; write " + name + " alone");
-    } else if (length != argument.size()) {
-      result.push_back(argument.substr(length + (argument[length] == '=' ? 1 : 0)));
-      if (result.back().empty() && optional) throw UsageError(name + "= has no value; give one, or leave out the =");
-    } else if (optional) {
-      result.push_back("true");
-    } else {
-      std::size_t next_length = 0;
-      if (i + 1 == arguments.size() || arguments[i + 1] == "--") throw UsageError(name + " needs a value");
-      if (find_option(*command, arguments[i + 1], next_length) != nullptr) {
-        throw UsageError(name + " needs a value, but " + arguments[i + 1] +
-                         " is an option; to pass it as the value, write " + name + "=" + arguments[i + 1]);
-      }
-      result.push_back(arguments[++i]);
-    }
-    // Options are bound to strings, and an empty string means that the option is not given.
-    if (result.back().empty()) throw UsageError(name + " has an empty value; give a value, or leave out the option");
+    result.push_back(value_of(*command, given, i + 1 < arguments.size() ? &arguments[i + 1] : nullptr));
+    if (given.takes_next()) ++i;
   }
   return result;
 }

@@ -63,7 +63,7 @@ ElementType parse_dtype(const std::string& text) {
   if (text == "f64") return ElementType::float64;
   if (text == "bf16") return ElementType::bfloat16;
   if (text == "f16") return ElementType::float16;
-  throw UsageError(fmt::format("--dtype is \"{}\"; expected f32, f64, bf16 or f16", text));
+  reject_value("--dtype", text, "f32, f64, bf16 or f16");
 }
 
 PlanSettings settings_of(const PlanText& text) {
@@ -90,7 +90,7 @@ PlanSettings settings_of(const PlanText& text) {
   settings.window = text.window;
   if (!text.window.empty()) p.visibility.window = parse_window(text.window);
   if (!text.shares.empty() && text.shares != "even" && text.shares != "work")
-    throw UsageError(fmt::format("--shares is \"{}\"; expected even or work", text.shares));
+    reject_value("--shares", text.shares, "even or work");
   usage("", [&] {
     p.row_starts = text.shares == "work" ? split_by_work(p.visibility, settings.queries, settings.length, ranks)
                                          : split_evenly(settings.queries, ranks);

@@ -44,7 +44,7 @@ double parse_quantity(std::string_view option, std::string_view text, const std:
     const double value = number * factor * known.factor;
     if (error == std::errc() && unit == known.name && value > 0 && std::isfinite(value)) return value;
   }
-  throw UsageError(fmt::format("{} is \"{}\"; expected {}", option, text, expected));
+  reject_value(option, text, expected);
 }
 
 }  // namespace

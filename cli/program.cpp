@@ -83,10 +83,6 @@ class SignalsHeld {
 
 std::string command_line_text;
 
-[[noreturn]] void reject_value(std::string_view option, std::string_view text, const char* expected) {
-  throw UsageError(fmt::format("{} is \"{}\"; expected {}", option, text, expected));
-}
-
 // The kind of a file that is not regular, for messages.
 const char* kind_of(mode_t mode) {
   if (S_ISDIR(mode)) return "a folder";
@@ -242,6 +238,10 @@ std::string bytes_text(std::uint64_t bytes) {
 }
 
 // ---- values of options
+
+void reject_value(std::string_view option, std::string_view text, std::string_view expected) {
+  throw UsageError(fmt::format("{} is \"{}\"; expected {}", option, text, expected));
+}
 
 double parse_number(std::string_view option, std::string_view text) {
   double x = 0;

@@ -110,6 +110,8 @@ double parse_number(std::string_view option, std::string_view text);  // finite
 Index parse_integer(std::string_view option, std::string_view text);
 std::uint64_t parse_bytes(std::string_view option, std::string_view text);  // 1000, 64K, 8G: powers of 1024
 std::vector<std::string_view> split(std::string_view text, char separator);
+// Throws: --map-scale is "cubic"; expected log or linear.
+[[noreturn]] void reject_value(std::string_view option, std::string_view text, std::string_view expected);
 
 // ---- options that depend on others: CLI11's needs() and excludes() with our error messages
 

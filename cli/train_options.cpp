@@ -36,7 +36,7 @@ template <class Enum, std::size_t N>
 Enum chosen(std::string_view option, std::string_view text, const std::array<std::string_view, N>& names) {
   const auto found = std::find(names.begin(), names.end(), text);
   if (found != names.end()) return static_cast<Enum>(found - names.begin());
-  throw UsageError(fmt::format("{} is \"{}\"; expected {}", option, text, fmt::join(names, ", ")));
+  reject_value(option, text, fmt::format("{}", fmt::join(names, ", ")));
 }
 
 constexpr std::array<std::string_view, 2> kNorms{"layer", "rms"};

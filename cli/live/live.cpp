@@ -50,7 +50,7 @@ constexpr std::array kWeights = {Weights{"int8", "minilm-int8", 110}, Weights{"f
 const Weights& weights_named(const std::string& name) {
   const auto found =
       std::find_if(kWeights.begin(), kWeights.end(), [&](const Weights& one) { return name == one.name; });
-  if (found == kWeights.end()) throw UsageError("--weights is \"" + name + "\"; expected int8, f16, f32 or none");
+  if (found == kWeights.end()) reject_value("--weights", name, "int8, f16, f32 or none");
   return *found;
 }
 
