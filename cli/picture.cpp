@@ -15,15 +15,15 @@ namespace regard::program {
 namespace {
 
 struct PngWriter {
-  std::span<png_byte> room;
+  std::span<png_byte> buffer;
   std::size_t used = 0;
   std::array<char, 128> error{};
 };
 
 void write_bytes(png_structp png, png_bytep bytes, std::size_t count) {
   auto* writer = static_cast<PngWriter*>(png_get_io_ptr(png));
-  if (count > writer->room.size() - writer->used) png_error(png, "the file is larger than expected");
-  std::memcpy(writer->room.data() + writer->used, bytes, count);
+  if (count > writer->buffer.size() - writer->used) png_error(png, "the file is larger than expected");
+  std::memcpy(writer->buffer.data() + writer->used, bytes, count);
   writer->used += count;
 }
 
@@ -72,8 +72,8 @@ std::string png_of(const Picture& picture) {
   for (Index y = 0; y < picture.height; ++y) rows.push_back(pixels.data() + y * picture.width);
 
   // Deflate expands incompressible data by less than a thousandth, and libpng adds a few bytes per 8 KiB.
-  std::vector<png_byte> room(pixels.size() + pixels.size() / 64 + rows.size() + text_bytes + (1 << 14));
-  PngWriter writer{.room = room};
+  std::vector<png_byte> buffer(pixels.size() + pixels.size() / 64 + rows.size() + text_bytes + (1 << 14));
+  PngWriter writer{.buffer = buffer};
   png_structp png = png_create_write_struct(PNG_LIBPNG_VER_STRING, &writer, fail, ignore_warning);
   png_infop info = png == nullptr ? nullptr : png_create_info_struct(png);
   bool whole = false;
@@ -83,7 +83,7 @@ std::string png_of(const Picture& picture) {
   }
   png_destroy_write_struct(&png, &info);
   if (!whole) throw std::runtime_error(std::string("the picture cannot be created: ") + writer.error.data());
-  return {reinterpret_cast<const char*>(room.data()), writer.used};
+  return {reinterpret_cast<const char*>(buffer.data()), writer.used};
 }
 
 }  // namespace regard::program

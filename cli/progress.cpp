@@ -49,7 +49,7 @@ bool is_terminal() {
   return ::isatty(STDERR_FILENO) == 1 && type != nullptr && *type != '\0' && std::string_view(type) != "dumb";
 }
 
-int room() {
+int available_columns() {
   winsize size{};
   const int columns = ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
   return std::clamp(columns - kEcho - 1, 0, kMaxColumns);
@@ -94,7 +94,7 @@ void Progress::draw(milliseconds elapsed) noexcept try {
   if (share > 0) tail += "  " + time_text(static_cast<double>(elapsed.count()) / 1000 * (1 - share) / share);
   if (!note_.empty()) tail += "  " + note_;
 
-  const int columns = room();
+  const int columns = available_columns();
   const int bar = std::min(columns - static_cast<int>(label_.size() + tail.size()) - 3, 40);
   constexpr int kShortestBar = 8;
   std::string line = label_;

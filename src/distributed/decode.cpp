@@ -314,8 +314,8 @@ void append_call(KvCache<K>& cache, const InputView<4>& key, const InputView<4>&
   agreement.exchange(ranks, stop);
   const CacheShares shares = lengths.get(agreement, ranks.num_ranks());
   check_cuts(kName, shares);
-  std::vector<Index> room = agreement.numbers(capacity);
-  for (std::size_t r = 0; r + 1 < room.size(); ++r) room[r] -= room[r] % kAttentionChunkKeys;
+  std::vector<Index> capacities = agreement.numbers(capacity);
+  for (std::size_t r = 0; r + 1 < capacities.size(); ++r) capacities[r] -= capacities[r] % kAttentionChunkKeys;
 
   // Each sequence goes on where it ends, and from a full cache to that of the next rank.
   const Index rank = ranks.rank(), last = ranks.num_ranks() - 1;
@@ -327,7 +327,7 @@ void append_call(KvCache<K>& cache, const InputView<4>& key, const InputView<4>&
     IndexRange own{0, 0};
     for (; r <= last && next < key.shape[2]; ++r) {
       const Index count =
-          std::clamp<Index>(room[static_cast<std::size_t>(r)] - shares.at(r, b), 0, key.shape[2] - next);
+          std::clamp<Index>(capacities[static_cast<std::size_t>(r)] - shares.at(r, b), 0, key.shape[2] - next);
       if (r == rank) own = {next, next + count};
       next += count;
     }

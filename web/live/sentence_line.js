@@ -142,7 +142,7 @@ export function sentence_line({ text, edited, set }) {
     const em = parseFloat(getComputedStyle(words).fontSize);
     const below = parseFloat(getComputedStyle(shares).fontSize) * 1.3 + 3;
     const height = words.scrollHeight;
-    const room = words.clientHeight;
+    const visible_height = words.clientHeight;
     const special_words = words.querySelectorAll(".specials .word");
     const specials = specials_of(picture);
     for (let i = 0; i < a.num_keys; ++i) {
@@ -179,7 +179,7 @@ export function sentence_line({ text, edited, set }) {
     patch(lines, fresh);
     // The query of a long text, unless the reader is typing elsewhere in it.
     const [query, top] = [`${state.query} ${a.num_keys}`, anchors.get(state.query)?.top ?? scrolled];
-    if (query !== query_seen && document.activeElement !== typing && (top < scrolled || top > scrolled + room - 2 * below)) words.scrollTop = top - room / 2;
+    if (query !== query_seen && document.activeElement !== typing && (top < scrolled || top > scrolled + visible_height - 2 * below)) words.scrollTop = top - visible_height / 2;
     query_seen = query;
   };
   /** The special tokens that are drawn. @param {Picture} of */

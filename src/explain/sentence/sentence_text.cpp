@@ -95,14 +95,14 @@ class Screen {
     const std::string extents =
         fmt::format("{} · {} layers × {} heads", s_.model, s_.extents.num_layers, s_.extents.num_heads);
     std::string model = t_.own(fmt::format("{} × {}", extents, s_.extents.head_size));
-    const int room = t_.width - display_width(label) - display_width(word);
+    const int available_width = t_.width - display_width(label) - display_width(word);
     const int sides = display_width(before) + display_width(after);
-    if (sides > room) {
-      const int left = std::max(room / 2, room - display_width(after));
+    if (sides > available_width) {
+      const int left = std::max(available_width / 2, available_width - display_width(after));
       before = last_columns(before, std::max(1, std::min(left, display_width(before))), t_.paint.unicode);
-      after = truncate_to_width(after, std::max(1, room - display_width(before)), t_.paint.unicode);
+      after = truncate_to_width(after, std::max(1, available_width - display_width(before)), t_.paint.unicode);
     }
-    const int used = t_.width - room + display_width(before) + display_width(after);
+    const int used = t_.width - available_width + display_width(before) + display_width(after);
     const int available = t_.width - used - 2;
     if (display_width(model) > available && display_width(t_.own(extents)) <= available) model = t_.own(extents);
     const int gap = t_.width - used - display_width(model);
