@@ -37,7 +37,7 @@ nb::dict plan_of(nb::callable call, nb::args args, nb::kwargs kwargs) {
   for (const PlannedOperator& planned : plan.operators) {
     nb::dict entry;
     entry["name"] = planned.name;
-    entry["way"] = planned.way;
+    entry["strategy"] = planned.strategy;
     entry["operations"] = planned.operations;
     entry["bytes"] = planned.bytes;
     entry["num_threads"] = planned.num_threads;
@@ -110,7 +110,7 @@ NB_MODULE(_regard, module) {
              nb::sig("def plan(call: collections.abc.Callable[..., object], *args: object, **kwargs: object) -> "
                      "dict[str, typing.Any]"),
              "What the operators that call(*args, **kwargs) runs would do, without doing it: instruction_set and\n"
-             "why, operators (name, way, operations, bytes, num_threads), workspace_bytes.");
+             "why, operators (name, strategy, operations, bytes, num_threads), workspace_bytes.");
   module.def("instruction_sets", &instruction_sets_of, nb::sig("def instruction_sets() -> list[dict[str, typing.Any]]"),
              "Every instruction set that the library was built for, the best one last.");
   module.def("active_instruction_set", &regard::active_instruction_set);

@@ -62,12 +62,12 @@ struct Results {
 
 // The description of the only call in a plan.
 template <class Call>
-std::string way_of(const Call& call) {
+std::string strategy_of(const Call& call) {
   const Plan made = plan([&](const Runtime& runtime) { call(runtime); });
-  return made.operators.size() == 1 ? made.operators[0].way : "";
+  return made.operators.size() == 1 ? made.operators[0].strategy : "";
 }
 
-bool is_unpacked(const std::string& way) { return way.starts_with("keys and values read unpacked"); }
+bool is_unpacked(const std::string& strategy) { return strategy.starts_with("keys and values read unpacked"); }
 
 // rows: of a call.
 template <class T, class E>
@@ -91,7 +91,7 @@ void expect_rows_match_rows_among_many(Index key_heads, Index keys, Index head_s
     *key.view.pointer(0, key_heads - 1, keys - 1, 0) = poison;
     *value.view.pointer(0, key_heads - 1, 3, 0) = static_cast<E>(std::numeric_limits<float>::infinity());
   }
-  std::string way;
+  std::string strategy;
   const auto run = [&](Index first, Index rows, int kind) {
     Results<T> results(rows, columns);
     AttentionOptions options;
@@ -113,7 +113,7 @@ void expect_rows_match_rows_among_many(Index key_heads, Index keys, Index head_s
       attention_forward(q, TensorView<const E, 4>(key.view), TensorView<const E, 4>(value.view),
                         results.outputs(rows, columns), options, runtime);
     };
-    way = way_of(call);
+    strategy = strategy_of(call);
     call({.num_threads = static_cast<int>(1 + first % 3)});
     return results;
   };
@@ -121,11 +121,11 @@ void expect_rows_match_rows_among_many(Index key_heads, Index keys, Index head_s
     SCOPED_TRACE(testing::Message() << "S " << keys << " D " << head_size << " Dv " << columns << " Hkv " << key_heads
                                     << " order " << static_cast<int>(order) << " kind " << kind);
     const Results<T> many = run(0, kRows, kind);
-    EXPECT_FALSE(is_unpacked(way)) << way;
+    EXPECT_FALSE(is_unpacked(strategy)) << strategy;
     for (const Index rows : rows_of_calls) {
       for (Index first = kRows - std::max(rows, kLastRows); first <= kRows - rows; first += std::max<Index>(rows, 3)) {
         const Results<T> few = run(first, rows, kind);
-        EXPECT_EQ(is_unpacked(way), unpacked) << way;
+        EXPECT_EQ(is_unpacked(strategy), unpacked) << strategy;
         int different = 0;
         for (Index h = 0; h < kHeads; ++h) {
           for (Index i = 0; i < rows; ++i) {
@@ -219,13 +219,13 @@ TEST(AttentionUnpacked, WorkspaceHoldsNoCopyOfKeysAndValues) {
 }
 
 // why: nullptr: keys are not packed; empty: packed without a reason, because there are many rows.
-void expect_packed(const std::string& way, const char* why) {
+void expect_packed(const std::string& strategy, const char* why) {
   const std::string said = "; few rows, but not read unpacked: ";
-  EXPECT_EQ(is_unpacked(way), why == nullptr) << way;
+  EXPECT_EQ(is_unpacked(strategy), why == nullptr) << strategy;
   if (!why || !*why) {
-    EXPECT_EQ(way.find(said), way.npos) << way;
+    EXPECT_EQ(strategy.find(said), strategy.npos) << strategy;
   } else {
-    EXPECT_TRUE(way.ends_with(said + why)) << way;
+    EXPECT_TRUE(strategy.ends_with(said + why)) << strategy;
   }
 }
 
@@ -244,7 +244,7 @@ TEST(AttentionUnpacked, PlansReportWhyFewRowsArePacked) {
     SCOPED_TRACE(testing::Message() << "Hkv " << c.key_heads << " L " << c.rows << " D " << c.head_size);
     auto inputs = AttentionInputs<float>::normal(1, 1, c.heads, c.key_heads, c.rows, c.keys, c.head_size, c.columns);
     Array<float, 4> context({1, c.heads, c.rows, c.columns});
-    expect_packed(way_of([&](const Runtime& runtime) {
+    expect_packed(strategy_of([&](const Runtime& runtime) {
                     attention_forward(inputs.query.view(), inputs.key.view(), inputs.value.view(),
                                       {.context = context.view()}, {}, runtime);
                   }),
@@ -261,18 +261,19 @@ TEST(AttentionUnpacked, PlansReportWhichOptionOrLayoutRequiresPacking) {
   const TensorView<const float, 4> query(numbers.data(), {1, 1, 1, 64});
   std::vector<float> context(64), entropy(1);
   const AttentionOutputs outputs{.context = {context.data(), {1, 1, 1, 64}}};
-  const auto way = [&](const auto& key, const auto& value, const AttentionOptions& options = {}) {
-    return way_of([&](const Runtime& runtime) { attention_forward(query, key, value, outputs, options, runtime); });
+  const auto strategy = [&](const auto& key, const auto& value, const AttentionOptions& options = {}) {
+    return strategy_of(
+        [&](const Runtime& runtime) { attention_forward(query, key, value, outputs, options, runtime); });
   };
-  expect_packed(way(rows, rows), nullptr);
-  expect_packed(way(strided, rows), "key's last axis is not contiguous");
-  expect_packed(way(rows, strided), "value's last axis is not contiguous");
-  expect_packed(way(one, rows), "key has stride 0 along S");
-  expect_packed(way(rows, one), "value has stride 0 along S");
+  expect_packed(strategy(rows, rows), nullptr);
+  expect_packed(strategy(strided, rows), "key's last axis is not contiguous");
+  expect_packed(strategy(rows, strided), "value's last axis is not contiguous");
+  expect_packed(strategy(one, rows), "key has stride 0 along S");
+  expect_packed(strategy(rows, one), "value has stride 0 along S");
   AttentionOptions dropout;
   dropout.dropout = 0.5;
-  expect_packed(way(rows, rows, dropout), "dropout is enabled");
-  expect_packed(way_of([&](const Runtime& runtime) {
+  expect_packed(strategy(rows, rows, dropout), "dropout is enabled");
+  expect_packed(strategy_of([&](const Runtime& runtime) {
                   attention_with_statistics(query, rows, rows, outputs, {.entropy = {entropy.data(), {1, 1, 1}}}, {},
                                             runtime);
                 }),

@@ -500,7 +500,7 @@ static void test_plan(void) {
   for (i = 0; i < 32; ++i) expect(c.context[i] == 7, "a plan computes nothing");
   expect(plan.operations >= 2.0 * 16 * 16 && plan.bytes > 0 && plan.workspace_bytes > 0, "figures of the plan");
   expect(plan.num_threads == 1 && strlen(plan.instruction_set) > 0 && strlen(plan.why) > 0, "words of the plan");
-  expect(strncmp(plan.way, "attention_forward: ", 19) == 0, "the way");
+  expect(strncmp(plan.strategy, "attention_forward: ", 19) == 0, "the strategy");
   plan.struct_size = 8;
   expect(
       regard_attention_forward(&c.query, &c.key, &c.value, &c.outputs, &c.options, &runtime) == REGARD_INVALID_ARGUMENT,

@@ -121,7 +121,7 @@ TYPED_TEST(Plans, LongHeadsAndManyHeads) {
       EXPECT_EQ(made.operators[0].name, "attention_forward");
       // One row of 5000 keys is 160,000 products, too few for a second thread.
       EXPECT_EQ(made.operators[0].num_threads, s.S == 5000 ? 1 : threads);
-      EXPECT_FALSE(made.operators[0].way.empty());
+      EXPECT_FALSE(made.operators[0].strategy.empty());
       // Row i attends to keys 0 … i + S − L.
       const double pairs = static_cast<double>(s.L) * static_cast<double>(2 * (s.S - s.L) + s.L + 1) / 2;
       EXPECT_EQ(made.operators[0].operations, 2 * pairs * static_cast<double>(s.B * s.H * 32));

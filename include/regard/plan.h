@@ -7,8 +7,8 @@
 /// const Plan p = plan([&](const Runtime& runtime) {
 ///   attention_forward(query, key, value, outputs, options, runtime);
 /// });
-/// p.workspace_bytes;            // the peak size of Runtime::workspace, exactly
-/// p.operators[0].way;           // "8 key heads, each packed and processed by one thread: …"
+/// p.workspace_bytes;        // the peak size of Runtime::workspace, exactly
+/// p.operators[0].strategy;  // "8 key heads, each packed and processed by one thread: …"
 /// @endcode
 ///
 /// The operators themselves produce the plan. They check their arguments, choose a code path and allocate scratch
@@ -28,8 +28,8 @@ namespace regard::inline v0 {
 
 /// What one operator of a planned call would do.
 struct PlannedOperator {
-  std::string name;  ///< The operator, such as "attention_forward".
-  std::string way;   ///< The code path that it takes, and why.
+  std::string name;      ///< The operator, such as "attention_forward".
+  std::string strategy;  ///< The code path that it takes, and why.
   /// Useful floating-point operations. For attention_forward(), 2·(D + Dv) for each pair of a query and a key that
   /// `causal`, `window`, `prefix` and the lengths make visible; `mask`, `block_mask` and segments are not considered.
   double operations = 0;
@@ -62,7 +62,7 @@ struct Plan {
 /// @par Example
 /// @code{.cpp}
 /// const Plan p = plan([&](const Runtime& runtime) { attention_decode(query, cache, outputs, {}, runtime); });
-/// std::printf("%zu bytes, %s\n", p.workspace_bytes, p.operators[0].way.c_str());
+/// std::printf("%zu bytes, %s\n", p.workspace_bytes, p.operators[0].strategy.c_str());
 /// @endcode
 REGARD_EXPORT Plan plan(const std::function<void(const Runtime&)>& call, const Runtime& runtime = {});
 

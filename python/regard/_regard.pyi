@@ -500,7 +500,7 @@ def training_tasks() -> list[dict[str, Any]]:
 def plan(call: Callable[..., object], *args: object, **kwargs: object) -> dict[str, Any]:
     """
     What the operators that call(*args, **kwargs) runs would do, without doing it: instruction_set and
-    why, operators (name, way, operations, bytes, num_threads), workspace_bytes.
+    why, operators (name, strategy, operations, bytes, num_threads), workspace_bytes.
     """
 
 def instruction_sets() -> list[dict[str, Any]]:

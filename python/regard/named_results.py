@@ -355,7 +355,7 @@ class PlannedOperator(Named[object]):
     __slots__ = ()
     if TYPE_CHECKING:
         name: str
-        way: str
+        strategy: str
         operations: float
         bytes: float
         num_threads: int

@@ -27,7 +27,7 @@ def plan(call: Callable[..., object], *args: object, **kwargs: object) -> Plan:
     Returns
     -------
     Plan
-        instruction_set and why it is active; operators, each with name, way (the code path and the reason for it),
+        instruction_set and why it is active; operators, each with name, strategy (the code path and the reason for it),
         operations, bytes and num_threads; workspace_bytes, the peak size of the scratch memory.
 
     Raises

@@ -167,7 +167,7 @@ void merge(const MergeCall<T>& call, const Runtime& runtime) {
   if (is_planning()) {
     const double read = view_bytes(call.accumulator) + view_bytes(call.row_max) + view_bytes(call.row_sum);
     plan_operator({.name = call.name,
-                   .way = std::to_string(partials) + " partials of each row, folded in order",
+                   .strategy = std::to_string(partials) + " partials of each row, folded in order",
                    .operations = 2 * static_cast<double>(call.accumulator.size()),
                    .bytes = read + output_bytes(call.outputs)});
   }

@@ -31,8 +31,8 @@ Seen seen(const UntypedAttention& r) {
 
 }  // namespace
 
-void plan_attention(const char* name, const UntypedAttention& r, Index key_bytes, Index value_bytes, std::string way,
-                    double written_bytes) {
+void plan_attention(const char* name, const UntypedAttention& r, Index key_bytes, Index value_bytes,
+                    std::string strategy, double written_bytes) {
   const auto [pairs, keys] = seen(r);
   const Index columns = value_bytes > 0 ? r.value_head_size : 0;
   const double queries = static_cast<double>(r.batch * r.num_heads * r.num_queries * r.head_size);
@@ -40,7 +40,8 @@ void plan_attention(const char* name, const UntypedAttention& r, Index key_bytes
       queries * static_cast<double>(type_bytes(r.query.type)) +
       keys * static_cast<double>(r.num_kv_heads) * static_cast<double>(r.head_size * key_bytes + columns * value_bytes);
   const double operations = 2 * pairs * static_cast<double>(r.num_heads * (r.head_size + columns));
-  plan_operator({.name = name, .way = std::move(way), .operations = operations, .bytes = bytes + written_bytes});
+  plan_operator(
+      {.name = name, .strategy = std::move(strategy), .operations = operations, .bytes = bytes + written_bytes});
 }
 
 void plan_backward(const char* name, const UntypedAttention& r, double written_bytes) {
@@ -55,8 +56,8 @@ void plan_backward(const char* name, const UntypedAttention& r, double written_b
       keys * static_cast<double>(r.num_kv_heads) *
           static_cast<double>(r.head_size * type_bytes(r.key.type) + r.value_head_size * type_bytes(r.value.type));
   plan_operator({.name = name,
-                 .way = std::to_string(static_cast<Index>(r.sequences.size()) * r.num_kv_heads) +
-                        " key heads, each with up to six partial sums of grad_query",
+                 .strategy = std::to_string(static_cast<Index>(r.sequences.size()) * r.num_kv_heads) +
+                             " key heads, each with up to six partial sums of grad_query",
                  .operations = 2 * pairs * static_cast<double>(r.num_heads * (3 * r.head_size + 2 * r.value_head_size)),
                  .bytes = bytes + written_bytes});
 }

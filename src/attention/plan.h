@@ -30,8 +30,8 @@ double output_bytes(const TypedOutputs<T>& o) {
 
 // Reports the (query, key) pairs visible by causal, window, prefix and lengths: 2·D operations each, and 2·Dv more with
 // values. key_bytes and value_bytes are bytes per element read; value_bytes is 0 without values.
-void plan_attention(const char* name, const UntypedAttention& r, Index key_bytes, Index value_bytes, std::string way,
-                    double written_bytes);
+void plan_attention(const char* name, const UntypedAttention& r, Index key_bytes, Index value_bytes,
+                    std::string strategy, double written_bytes);
 
 // The same pairs in five products: 2·(3·D + 2·Dv) operations per pair.
 void plan_backward(const char* name, const UntypedAttention& r, double written_bytes);

@@ -138,16 +138,16 @@ void write_plan(const Plan& plan, regard_plan& to) {
   to = {};
   to.struct_size = sizeof to;
   to.workspace_bytes = plan.workspace_bytes;
-  std::string ways;
+  std::string strategies;
   for (const PlannedOperator& planned : plan.operators) {
     to.operations += planned.operations;
     to.bytes += planned.bytes;
     to.num_threads = std::max<std::int64_t>(to.num_threads, planned.num_threads);
-    ways += (ways.empty() ? "" : "\n") + planned.name + ": " + planned.way;
+    strategies += (strategies.empty() ? "" : "\n") + planned.name + ": " + planned.strategy;
   }
   copy_text(plan.instruction_set, to.instruction_set);
   copy_text(plan.why, to.why);
-  copy_text(ways, to.way);
+  copy_text(strategies, to.strategy);
 }
 
 void check_accumulate(const char* name, std::int64_t accumulate, std::int64_t allowed) {

@@ -99,7 +99,7 @@ void adamw_step(std::span<T> parameters, std::type_identity_t<std::span<const T>
   const int workers = num_workers(runtime, blocks, kElementProducts * static_cast<double>(n));
   if (is_planning()) {
     plan_operator({.name = kAdamwStep,
-                   .way = std::to_string(blocks) + " blocks of elements",
+                   .strategy = std::to_string(blocks) + " blocks of elements",
                    .operations = 14 * static_cast<double>(n),
                    .bytes = 7 * static_cast<double>(n) * sizeof(T)});
   }

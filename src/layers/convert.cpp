@@ -45,7 +45,7 @@ void convert(const InputView<2>& input, const OutputView<2>& output, const Runti
   if (is_planning()) {
     const double elements = static_cast<double>(rows * width);
     plan_operator({.name = kConvert,
-                   .way = std::to_string(groups * pieces) + " blocks",
+                   .strategy = std::to_string(groups * pieces) + " blocks",
                    .operations = elements,
                    .bytes = elements * static_cast<double>(type_bytes(input.type) + type_bytes(output.type))});
   }

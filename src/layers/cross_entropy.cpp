@@ -143,7 +143,7 @@ CrossEntropyResult cross_entropy_forward(std::type_identity_t<TensorView<const T
   if (planned_only) {
     const double elements = static_cast<double>(logits.size());
     plan_operator({.name = kCrossEntropyForward,
-                   .way = std::to_string(blocks) + " blocks of rows",
+                   .strategy = std::to_string(blocks) + " blocks of rows",
                    .operations = (grad.absent() ? 4 : 5) * elements,
                    .bytes = (grad.absent() ? 1 : 2) * elements * sizeof(T)});
   }

@@ -164,7 +164,7 @@ void Elementwise<T, NumInputs, NumOutputs>::run(const Runtime& runtime, const Ke
     for (const auto& output : outputs) moved += output.view.absent() ? 0 : output.accumulate ? 2 : 1;
     plan_operator(
         {.name = operator_name,
-         .way = std::to_string(items) + (direct ? " items, computed in place" : " items, converted in buffers"),
+         .strategy = std::to_string(items) + (direct ? " items, computed in place" : " items, converted in buffers"),
          .operations = operations * elements,
          .bytes = moved * elements * sizeof(T)});
   }

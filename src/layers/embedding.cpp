@@ -208,7 +208,7 @@ void add_gradient(const TensorView<const Index, 1>& indices, const TensorView<co
   const Workspace<Entry> memory(runtime, 2 * rows);
   if (is_planning()) {
     plan_operator({.name = kEmbeddingBackward,
-                   .way = std::to_string(items) + " blocks of rows",
+                   .strategy = std::to_string(items) + " blocks of rows",
                    .operations = summed,
                    .bytes = (3 * summed + cleared) * sizeof(T)});
   }
@@ -264,7 +264,7 @@ void embedding_forward(std::type_identity_t<TensorView<const T, 2>> table, Tenso
   const int workers = num_workers(runtime, blocks, kElementProducts * elements);
   if (is_planning()) {
     plan_operator({.name = kEmbeddingForward,
-                   .way = std::to_string(blocks) + " blocks of rows",
+                   .strategy = std::to_string(blocks) + " blocks of rows",
                    .operations = options.accumulate ? elements : 0,
                    .bytes = (options.accumulate ? 3 : 2) * elements * sizeof(T)});
   }

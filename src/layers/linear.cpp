@@ -315,8 +315,8 @@ void multiply(const TensorView<const T, 2>& input, const T* panels, const DepthG
     const double weight_size = num_products / static_cast<double>(rows);
     plan_operator(
         {.name = kLinearForward,
-         .way = std::to_string(blocks) + " blocks of rows by " + std::to_string(groups) + " groups of columns, " +
-                (direct ? "written directly to the output" : "copied to the output"),
+         .strategy = std::to_string(blocks) + " blocks of rows by " + std::to_string(groups) + " groups of columns, " +
+                     (direct ? "written directly to the output" : "copied to the output"),
          .operations = 2 * num_products,
          .bytes = (input_size + weight_size) * sizeof(T) + static_cast<double>(output.size()) * sizeof(Output)});
   }

@@ -177,8 +177,8 @@ void write_gradients(const Norm<T>& norm, const TensorView<const T, 2>& grad_out
   if (is_planning()) {
     const double elements = static_cast<double>(norm.input.size());
     plan_operator({.name = norm.operator_name,
-                   .way = std::to_string(blocks.count()) + " blocks of rows in " + std::to_string(blocks.num_groups()) +
-                          " groups",
+                   .strategy = std::to_string(blocks.count()) + " blocks of rows in " +
+                               std::to_string(blocks.num_groups()) + " groups",
                    .operations = (norm.centered ? 19 : 14) * elements,
                    .bytes = (norm.addend.absent() ? 3 : 4) * elements * sizeof(T)});
   } else {

@@ -54,7 +54,7 @@ void norm_forward(const Norm<T>& norm, const TensorView<const T, 1>& bias, const
   if (is_planning()) {
     const double elements = static_cast<double>(norm.input.size());
     plan_operator({.name = norm.operator_name,
-                   .way = std::to_string(blocks) + " blocks of rows",
+                   .strategy = std::to_string(blocks) + " blocks of rows",
                    .operations = (norm.centered ? 7 : 4) * elements,
                    .bytes = (norm.addend.absent() ? 2 : 3) * elements * sizeof(T)});
   } else {

@@ -180,8 +180,8 @@ void RotaryCall<T>::run(const Runtime& runtime) const {
   const Workspace<Compute> scratch(runtime, workers * scratch_elements);
   if (is_planning()) {
     plan_operator({.name = name,
-                   .way = std::to_string(blocks * groups) + " blocks of positions" +
-                          (parts == 1 ? "" : " by " + std::to_string(parts) + " groups of heads"),
+                   .strategy = std::to_string(blocks * groups) + " blocks of positions" +
+                               (parts == 1 ? "" : " by " + std::to_string(parts) + " groups of heads"),
                    .operations = 3 * elements,
                    .bytes = (accumulate ? 3 : 2) * elements * sizeof(T)});
   } else if (pairs > 0) {

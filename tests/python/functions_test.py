@@ -127,7 +127,7 @@ def test_results_in_a_dictionary_are_also_attributes():
     again = pickle.loads(pickle.dumps(found))
     assert type(again) is type(found) and again.keys() == found.keys()
     plan = regard.plan(regard.attention, QUERY, KEY, VALUE)
-    assert plan.operators[0].name == "attention_forward" and plan.workspace_bytes > 0 and "way=" in repr(plan)
+    assert plan.operators[0].name == "attention_forward" and plan.workspace_bytes > 0 and "strategy=" in repr(plan)
 
 
 # ---- ranks 2 to 4
