@@ -65,16 +65,16 @@ void forward(const AttentionCall& call, const ResolvedAttention<T>& r, const Typ
     passes[0].progress = [&](Index done, Index total) { runtime.progress(done, 2 * total); };
     passes[1].progress = [&](Index done, Index total) { runtime.progress(total + done, 2 * total); };
   }
-  const char* why = why_packed(r);
-  if (!why && statistics) why = "statistics are requested";
+  const char* reason = packing_reason(r);
+  if (!reason && statistics) reason = "statistics are requested";
   const ForwardScheduleOptions<T> how{.name = call.name,
                                       .written_bytes = output_bytes(outputs),
-                                      .why_packed = why,
+                                      .packing_reason = reason,
                                       .context = &written.context,
                                       .wants_lse = !written.lse.absent(),
                                       .observer = statistics};
   const Runtime& first_pass = two_passes ? passes[0] : runtime;
-  if (rows > 0 && !why) {
+  if (rows > 0 && !reason) {
     attend_unpacked(call.name, r, written, how.written_bytes, first_pass);
   } else {
     const auto write = [&](const RowTask<T>& task, const FinishedRows<T>& done) {

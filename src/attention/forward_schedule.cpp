@@ -64,7 +64,7 @@ OwnPacking own_packing(const ResolvedAttention<T>& r, const RowBlocks<T>& blocks
 }
 
 // The description of the packing for a plan.
-std::string packing_text(const OwnPacking& own, Index num_kv_heads, const char* why_packed) {
+std::string packing_text(const OwnPacking& own, Index num_kv_heads, const char* packing_reason) {
   std::string text = std::to_string(num_kv_heads) + " key heads, ";
   if (own.by_block) {
     text += "each processed by one thread, which packs 64 keys at a time: few rows";
@@ -74,7 +74,7 @@ std::string packing_text(const OwnPacking& own, Index num_kv_heads, const char* 
     text += "packed in waves of up to " + std::to_string(kWaveBytes >> 20) +
             " MiB or one head, and processed by all threads";
   }
-  if (why_packed && *why_packed) text += std::string("; few rows, but not read unpacked: ") + why_packed;
+  if (packing_reason && *packing_reason) text += std::string("; few rows, but not read unpacked: ") + packing_reason;
   return text;
 }
 
@@ -98,7 +98,7 @@ class ForwardSchedule {
   void run() {
     if (is_planning())
       plan_attention(options_.name, r_, type_bytes(r_.key.type), type_bytes(r_.value.type),
-                     packing_text(own_, packed_.num_kv_heads(), options_.why_packed), options_.written_bytes);
+                     packing_text(own_, packed_.num_kv_heads(), options_.packing_reason), options_.written_bytes);
     if (own_.workers > 0) {
       run_heads();
     } else {

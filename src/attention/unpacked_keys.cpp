@@ -84,7 +84,7 @@ class RowKeys final : public KvPanels<T> {
 
 }  // namespace
 
-const char* why_packed(const UntypedAttention& r) {
+const char* packing_reason(const UntypedAttention& r) {
   const auto fits = [](Index width) { return width >= kernels::kLeastRow && width % kernels::kRowStep == 0; };
   if (r.num_kv_heads == 0 || max_rows(r) > kernels::kRows) return "";
   if (!has_few_rows(r)) return "packing is faster for this number of rows and keys";

@@ -11,7 +11,7 @@ namespace regard::inline v0::internal {
 
 // The reason why keys and values are packed for this call, for a plan; empty if the call has many rows. nullptr:
 // attend_unpacked can handle the call.
-const char* why_packed(const UntypedAttention& r);
+const char* packing_reason(const UntypedAttention& r);
 
 // Writes every output except weights; the bits are the same as those of every other schedule. name: of the operator;
 // written_bytes: the size of its outputs.

@@ -9,7 +9,7 @@
 
 namespace regard::inline v0::internal {
 
-const char* why_packed(const UntypedAttention&) { return "this module always packs"; }
+const char* packing_reason(const UntypedAttention&) { return "this module always packs"; }
 
 template <class T>
 void attend_unpacked(const char*, const ResolvedAttention<T>&, const TypedOutputs<T>&, double, const Runtime&) {
