@@ -247,8 +247,8 @@ template <class T>
 class PartialWriter final : public RowWriter<T> {
  public:
   explicit PartialWriter(const TypedPartials<T>& partials) : partials_(partials) {}
-  void attend(const RowTask<T>& task, const ChunkRange& chunks, const ChunkResults<T>& buffer) const override {
-    task.attend(chunks, buffer);
+  void compute_chunks(const RowTask<T>& task, const ChunkRange& chunks, const ChunkResults<T>& buffer) const override {
+    task.compute_chunks(chunks, buffer);
     write(task, chunks, buffer);
   }
   void write(const RowTask<T>& task, const ChunkRange& chunks, const ChunkResults<T>& results) const override {

@@ -85,8 +85,8 @@ void forward(const AttentionCall& call, const ResolvedAttention<T>& r, const Typ
         r, first_pass, how, [&](std::span<RowTask<T>> tasks, std::span<const ChunkResults<T>> buffers) {
           for (RowTask<T>& task : tasks) task.scratch.context = task.context_buffer(written);
           if (tasks.size() == 1)
-            return write(tasks[0], FinishedRows<T>::attend(tasks[0], tasks[0].visible_chunks(), buffers[0]));
-          const auto chunks = RowTask<T>::attend(tasks, buffers);
+            return write(tasks[0], FinishedRows<T>::compute_chunks(tasks[0], tasks[0].visible_chunks(), buffers[0]));
+          const auto chunks = RowTask<T>::compute_chunks(tasks, buffers);
           for (std::size_t i = 0; i < tasks.size(); ++i)
             write(tasks[i], FinishedRows<T>::of(tasks[i], chunks[i], buffers[i]));
         });
@@ -167,7 +167,7 @@ void partials_call(const AttentionCall& call, const AttentionPartialOutputs& giv
   const ForwardScheduleOptions<T> how{.name = call.name, .written_bytes = partials.bytes()};
   for_each_row_block<T>(r, runtime, how,
                         [&](std::span<const RowTask<T>> tasks, std::span<const ChunkResults<T>> buffers) {
-                          const auto visited = RowTask<T>::attend(tasks, buffers);
+                          const auto visited = RowTask<T>::compute_chunks(tasks, buffers);
                           for (std::size_t i = 0; i < tasks.size(); ++i)
                             partials.write(tasks[i], visited[i], buffers[i]);
                         });

@@ -137,7 +137,7 @@ void merge_rows(const MergeCall<T>& call, Index b, Index h, Index first_row, Ind
       }
     }
     finish(static_cast<T>(kAttentionSumScale), s.scaled_context);
-    take_scaled(num_rows, columns, s.out_row_sum, s.scaled_context, s.context);
+    merge_scaled(num_rows, columns, s.out_row_sum, s.scaled_context, s.context);
   }
   const auto write = [&](const TensorView<T, 3>& output, const T* from) {
     if (!output.absent()) copy_elements(num_rows, from, 1, output.pointer(b, h, first_row), output.strides[2]);

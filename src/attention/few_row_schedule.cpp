@@ -199,7 +199,7 @@ class FewRowSchedule {
       const Index first = worker * max_partials_;
       if (group.num_items == 1) {
         const RowTask<T> task = task_of(items[0], worker * static_cast<Index>(tasks_per_group_));
-        writer_.attend(task, items[0].chunks, partials.at(first));
+        writer_.compute_chunks(task, items[0].chunks, partials.at(first));
         progress_.add(items[0].num_rows);
         return;
       }
@@ -210,7 +210,7 @@ class FewRowSchedule {
           chunks[i] = items[i].chunks;
           buffers[i] = partials.at(first + partials_before(group, i));
         }
-        RowTask<T>::attend(tasks, chunks, buffers);
+        RowTask<T>::compute_chunks(tasks, chunks, buffers);
         for (std::size_t i = 0; i < tasks.size(); ++i) {
           writer_.write(tasks[i], chunks[i], buffers[i]);
           progress_.add(items[i].num_rows);
@@ -240,7 +240,7 @@ class FewRowSchedule {
       };
       if (group.num_items == 1) {
         const WorkItem& item = items_[group.first_item];
-        task_of(item, worker * static_cast<Index>(tasks_per_group_)).attend({chunk, chunk + 1}, buffer(item));
+        task_of(item, worker * static_cast<Index>(tasks_per_group_)).compute_chunks({chunk, chunk + 1}, buffer(item));
         return;
       }
       with_tasks(group, worker, [&](std::span<const RowTask<T>> tasks) {
@@ -252,7 +252,7 @@ class FewRowSchedule {
           chunks[i] = visits ? ChunkRange{chunk, chunk + 1} : ChunkRange{0, 0};
           if (visits) buffers[i] = buffer(item);
         }
-        RowTask<T>::attend(tasks, chunks, buffers);
+        RowTask<T>::compute_chunks(tasks, chunks, buffers);
       });
     });
     for_each_item(runtime_, workers, static_cast<Index>(items_.size()), [&](Index n, int worker) {

@@ -38,7 +38,8 @@ class RowWriter {
   // Called with every task before it computes.
   virtual void prepare(RowTask<T>&) const {}
   // Computes these chunks of a task and writes its rows. buffer: for the results of that many chunks.
-  virtual void attend(const RowTask<T>& task, const ChunkRange& chunks, const ChunkResults<T>& buffer) const = 0;
+  virtual void compute_chunks(const RowTask<T>& task, const ChunkRange& chunks,
+                              const ChunkResults<T>& buffer) const = 0;
   // Writes the rows of a task from the results of all its chunks.
   virtual void write(const RowTask<T>& task, const ChunkRange& chunks, const ChunkResults<T>& results) const = 0;
 
@@ -55,8 +56,8 @@ class FinishedRowWriter final : public RowWriter<T> {
     task.wants_lse = !outputs_.lse.absent();
     task.scratch.context = task.context_buffer(outputs_);
   }
-  void attend(const RowTask<T>& task, const ChunkRange& chunks, const ChunkResults<T>& buffer) const override {
-    FinishedRows<T>::attend(task, chunks, buffer).write(task, outputs_);
+  void compute_chunks(const RowTask<T>& task, const ChunkRange& chunks, const ChunkResults<T>& buffer) const override {
+    FinishedRows<T>::compute_chunks(task, chunks, buffer).write(task, outputs_);
   }
   void write(const RowTask<T>& task, const ChunkRange& chunks, const ChunkResults<T>& results) const override {
     FinishedRows<T>::of(task, chunks, results).write(task, outputs_);

@@ -54,10 +54,10 @@ FinishedRows<T> finished(const RowScratch<T>& s) {
 template <class T>
 void finish_scaled(const RowTask<T>& task, const ChunkRange& chunks, const ChunkResults<T>& results) {
   const RowScratch<T>& s = task.scratch;
-  task.attend_scaled(chunks, results);
+  task.compute_scaled_chunks(chunks, results);
   finish_results(task, chunks.size(), results, task.r.value_head_size, static_cast<T>(kAttentionSumScale),
                  s.scaled_context);
-  take_scaled(task.rows.num_rows, task.r.value_head_size, s.row_sum, s.scaled_context, s.context);
+  merge_scaled(task.rows.num_rows, task.r.value_head_size, s.row_sum, s.scaled_context, s.context);
 }
 
 }  // namespace
@@ -71,17 +71,17 @@ FinishedRows<T> FinishedRows<T>::of(const RowTask<T>& task, const ChunkRange& ch
 }
 
 template <class T>
-FinishedRows<T> FinishedRows<T>::attend(const RowTask<T>& task, const ChunkRange& chunks,
-                                        const ChunkResults<T>& buffer) {
+FinishedRows<T> FinishedRows<T>::compute_chunks(const RowTask<T>& task, const ChunkRange& chunks,
+                                                const ChunkResults<T>& buffer) {
   const RowScratch<T>& s = task.scratch;
   if (chunks.size() > 1) {
-    task.attend(chunks, buffer);
+    task.compute_chunks(chunks, buffer);
     return of(task, chunks, buffer);
   }
   // A single chunk is finished in the scratch, without a copy.
-  if (finish_results(task, chunks.size(), task.attend_one(chunks), s.padded_value_head_size, static_cast<T>(1),
+  if (finish_results(task, chunks.size(), task.compute_one_chunk(chunks), s.padded_value_head_size, static_cast<T>(1),
                      s.context)) {
-    task.keep(0, buffer);
+    task.store_chunk(0, buffer);
     finish_scaled(task, chunks, buffer);
   }
   return finished(s);

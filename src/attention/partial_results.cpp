@@ -69,7 +69,7 @@ void TypedPartials<T>::write(const RowTask<T>& task, const ChunkRange& chunks, c
   });
   write_sums(accumulator);
   if (scaled_accumulator.absent()) return;
-  task.attend_scaled(chunks, results);
+  task.compute_scaled_chunks(chunks, results);
   write_sums(scaled_accumulator);
 }
 

@@ -259,7 +259,7 @@ class ChunkLoop {
   }
 
   // Processes the block of keys that starts at `key`.
-  void attend(Index key) {
+  void process_block(Index key) {
     const Interval& all = task_.scratch.visible_rows->all;
     if (key >= all.end || key + kBlockKeys <= all.begin) return;
     throw_if_stopped(task_.runtime.stop);
@@ -364,7 +364,7 @@ void for_each_chunk(std::span<const RowTask<T>> tasks, std::span<const ChunkRang
     };
     each([&](std::size_t i) { loops[i]->start_chunk(); });
     for (Index key = c * kChunkKeys; key < (c + 1) * kChunkKeys; key += kBlockKeys)
-      each([&](std::size_t i) { loops[i]->attend(key); });
+      each([&](std::size_t i) { loops[i]->process_block(key); });
     each([&](std::size_t i) {
       loops[i]->finish_chunk();
       done(i, c - chunks[i].begin);
@@ -379,7 +379,7 @@ void for_each_chunk(const RowTask<T>& task, const ChunkRange& chunks, Sums sums,
   for (Index c = chunks.begin; c < chunks.end; ++c) {
     loop.start_chunk();
     const Index end = std::min((c + 1) * kChunkKeys, task.scratch.visible_rows->all.end);
-    for (Index key = c * kChunkKeys; key < end; key += kBlockKeys) loop.attend(key);
+    for (Index key = c * kChunkKeys; key < end; key += kBlockKeys) loop.process_block(key);
     loop.finish_chunk();
     done(c - chunks.begin);
   }
@@ -408,7 +408,7 @@ void RowTask<T>::load_softmax_state(const TensorView<const T, 3>& row_max,
 }
 
 template <class T>
-void RowTask<T>::keep(Index number, const ChunkResults<T>& results) const {
+void RowTask<T>::store_chunk(Index number, const ChunkResults<T>& results) const {
   const RowScratch<T>& s = scratch;
   const Index columns = r.value_head_size, num_rows = rows.num_rows;
   for (Index i = 0; i < num_rows; ++i) {
@@ -420,34 +420,34 @@ void RowTask<T>::keep(Index number, const ChunkResults<T>& results) const {
 }
 
 template <class T>
-void RowTask<T>::attend(const ChunkRange& chunks, const ChunkResults<T>& results) const {
-  for_each_chunk(*this, chunks, Sums::plain, [&](Index number) { keep(number, results); });
+void RowTask<T>::compute_chunks(const ChunkRange& chunks, const ChunkResults<T>& results) const {
+  for_each_chunk(*this, chunks, Sums::plain, [&](Index number) { store_chunk(number, results); });
 }
 
 template <class T>
-void RowTask<T>::attend(std::span<const RowTask> tasks, std::span<const ChunkRange> chunks,
-                        std::span<const ChunkResults<T>> results) {
+void RowTask<T>::compute_chunks(std::span<const RowTask> tasks, std::span<const ChunkRange> chunks,
+                                std::span<const ChunkResults<T>> results) {
   for_each_chunk<T>(tasks, chunks, Sums::plain,
-                    [&](std::size_t i, Index number) { tasks[i].keep(number, results[i]); });
+                    [&](std::size_t i, Index number) { tasks[i].store_chunk(number, results[i]); });
 }
 
 template <class T>
-std::array<ChunkRange, kMaxTasksPerGroup> RowTask<T>::attend(std::span<const RowTask> tasks,
-                                                             std::span<const ChunkResults<T>> results) {
+std::array<ChunkRange, kMaxTasksPerGroup> RowTask<T>::compute_chunks(std::span<const RowTask> tasks,
+                                                                     std::span<const ChunkResults<T>> results) {
   std::array<ChunkRange, kMaxTasksPerGroup> chunks{};
   for (std::size_t i = 0; i < tasks.size(); ++i) chunks[i] = tasks[i].visible_chunks();
-  attend(tasks, chunks, results);
+  compute_chunks(tasks, chunks, results);
   return chunks;
 }
 
 template <class T>
-ChunkResults<T> RowTask<T>::attend_one(const ChunkRange& chunks) const {
+ChunkResults<T> RowTask<T>::compute_one_chunk(const ChunkRange& chunks) const {
   for_each_chunk(*this, chunks, Sums::plain, [](Index) {});
   return {scratch.chunk.accumulator, scratch.chunk.row_max, scratch.chunk.row_sum};
 }
 
 template <class T>
-void RowTask<T>::attend_scaled(const ChunkRange& chunks, const ChunkResults<T>& results) const {
+void RowTask<T>::compute_scaled_chunks(const ChunkRange& chunks, const ChunkResults<T>& results) const {
   const RowScratch<T>& s = scratch;
   const Index columns = r.value_head_size;
   const Index elements = rows.num_rows * columns;

@@ -170,19 +170,19 @@ struct RowTask {
   // The chunks that the rows attend to.
   ChunkRange visible_chunks() const { return internal::visible_chunks(r, sequence, rows, *scratch.visible_rows); }
   // Computes these chunks and writes their results.
-  void attend(const ChunkRange& chunks, const ChunkResults<T>& results) const;
+  void compute_chunks(const ChunkRange& chunks, const ChunkResults<T>& results) const;
   // The same for up to kMaxTasksPerGroup tasks.
-  static void attend(std::span<const RowTask> tasks, std::span<const ChunkRange> chunks,
-                     std::span<const ChunkResults<T>> results);
+  static void compute_chunks(std::span<const RowTask> tasks, std::span<const ChunkRange> chunks,
+                             std::span<const ChunkResults<T>> results);
   // The same for all chunks that their rows attend to; returns those chunks.
-  static std::array<ChunkRange, kMaxTasksPerGroup> attend(std::span<const RowTask> tasks,
-                                                          std::span<const ChunkResults<T>> results);
+  static std::array<ChunkRange, kMaxTasksPerGroup> compute_chunks(std::span<const RowTask> tasks,
+                                                                  std::span<const ChunkResults<T>> results);
   // The same for at most one chunk, whose results stay in the scratch.
-  ChunkResults<T> attend_one(const ChunkRange& chunks) const;
+  ChunkResults<T> compute_one_chunk(const ChunkRange& chunks) const;
   // Replaces the sums by sums scaled by kAttentionSumScale: finite sums are multiplied by it, others are recomputed.
-  void attend_scaled(const ChunkRange& chunks, const ChunkResults<T>& results) const;
+  void compute_scaled_chunks(const ChunkRange& chunks, const ChunkResults<T>& results) const;
   // Copies the chunk in the scratch to `results`, as chunk `number`.
-  void keep(Index number, const ChunkResults<T>& results) const;
+  void store_chunk(Index number, const ChunkResults<T>& results) const;
   // Where to compute the context: directly in the caller's rows if they have type T and the same layout as the scratch,
   // which saves a copy; otherwise in the scratch.
   T* context_buffer(const TypedOutputs<T>& outputs) const;
@@ -211,18 +211,18 @@ struct FinishedRows {
   const T* sink_weight;
 
   // Merges these chunks, adds the sink and divides, into the scratch. If a sum overflowed, the results become those of
-  // attend_scaled.
+  // compute_scaled_chunks.
   static FinishedRows of(const RowTask<T>& task, const ChunkRange& chunks, const ChunkResults<T>& results);
   // Computes all chunks that the rows attend to, then merges them as above. buffer: for the results of that many
   // chunks.
-  static FinishedRows attend(const RowTask<T>& task, const ChunkRange& chunks, const ChunkResults<T>& buffer);
+  static FinishedRows compute_chunks(const RowTask<T>& task, const ChunkRange& chunks, const ChunkResults<T>& buffer);
   // Writes the rows to the outputs, except those already computed in place.
   void write(const RowTask<T>& task, const TypedOutputs<T>& outputs) const;
 };
 
 // Replaces non-finite elements of a row of context whose row_sum is finite by the context from scaled sums.
 template <class T>
-void take_scaled(Index num_rows, Index columns, const T* row_sum, const T* scaled_context, T* context) {
+void merge_scaled(Index num_rows, Index columns, const T* row_sum, const T* scaled_context, T* context) {
   for (Index i = 0; i < num_rows * columns; ++i) {
     if (is_finite(row_sum[i / columns]) && !is_finite(context[i])) context[i] = scaled_context[i];
   }
