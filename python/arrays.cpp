@@ -331,9 +331,9 @@ bool Array::borrow_capsule(const char* operator_name, const char* name, PyObject
   };
   const bool versioned = PyCapsule_IsValid(capsule, "dltensor_versioned") != 0;
   if (!versioned && PyCapsule_IsValid(capsule, "dltensor") == 0) {
-    const char* const called = PyCapsule_GetName(capsule);
+    const char* const capsule_name = PyCapsule_GetName(capsule);
     PyErr_Clear();
-    fail(std::string("the capsule is called ") + (called != nullptr ? called : "nothing") +
+    fail(std::string("the capsule is called ") + (capsule_name != nullptr ? capsule_name : "nothing") +
          "; expected an unused dltensor or dltensor_versioned");
   }
   void* const managed = PyCapsule_GetPointer(capsule, versioned ? "dltensor_versioned" : "dltensor");

@@ -61,11 +61,11 @@ std::vector<RowRange> row_ranges(const char* operator_name, const char* name, nb
   }
   std::vector<RowRange> ranges;
   for (const nb::handle pair : nb::iter(given)) {
-    std::string called = name;
-    called += '[';
-    called += std::to_string(ranges.size());
-    called += ']';
-    ranges.push_back(row_range(operator_name, called.c_str(), pair));
+    std::string item_name = name;
+    item_name += '[';
+    item_name += std::to_string(ranges.size());
+    item_name += ']';
+    ranges.push_back(row_range(operator_name, item_name.c_str(), pair));
   }
   // An empty list would mean all rows.
   if (ranges.empty()) reject(operator_name, std::string(name) + " has no pair; expected at least one (begin, end)");

@@ -101,11 +101,11 @@ template <class Take>
 void for_each_item(const char* name, nb::handle sequence, const Take& take) {
   Index i = 0;
   for (const nb::handle item : nb::iter(sequence)) {
-    std::string called = name;
-    called += '[';
-    called += std::to_string(i++);
-    called += ']';
-    take(called, item);
+    std::string item_name = name;
+    item_name += '[';
+    item_name += std::to_string(i++);
+    item_name += ']';
+    take(item_name, item);
   }
 }
 
@@ -143,12 +143,12 @@ nb::object NewArray::hand_out() { return for_jax_ ? jax_array(object_, array.typ
 std::vector<Index> index_list(const char* operator_name, const char* name, nb::handle given) {
   std::vector<Index> numbers;
   if (is_sequence(operator_name, name, given)) {
-    for_each_item(name, given, [&](const std::string& called, nb::handle item) {
+    for_each_item(name, given, [&](const std::string& item_name, nb::handle item) {
       const nb::object index = nb::steal(PyNumber_Index(item.ptr()));
-      if (!index.is_valid()) reject_type(operator_name, called, item, "a whole number");
+      if (!index.is_valid()) reject_type(operator_name, item_name, item, "a whole number");
       int overflow = 0;
       numbers.push_back(PyLong_AsLongLongAndOverflow(index.ptr(), &overflow));
-      if (overflow != 0) reject(operator_name, called + " does not fit into 64 bits");
+      if (overflow != 0) reject(operator_name, item_name + " does not fit into 64 bits");
     });
     return numbers;
   }
@@ -176,9 +176,9 @@ template <class T>
 std::vector<T> number_list(const char* operator_name, const char* name, nb::handle given) {
   std::vector<T> numbers;
   if (is_sequence(operator_name, name, given)) {
-    for_each_item(name, given, [&](const std::string& called, nb::handle item) {
+    for_each_item(name, given, [&](const std::string& item_name, nb::handle item) {
       const double number = PyFloat_AsDouble(item.ptr());
-      if (PyErr_Occurred() != nullptr) reject_type(operator_name, called, item, "a number");
+      if (PyErr_Occurred() != nullptr) reject_type(operator_name, item_name, item, "a number");
       numbers.push_back(static_cast<T>(number));
     });
     return numbers;

@@ -216,13 +216,13 @@ template <class T, class K>
 void attend_cache(const char* name, const ResolvedAttention<T>& r, const KvCache<K>& cache, double written_bytes,
                   const RowWriter<T>& writer, const Runtime& runtime) {
   const CachedKeys<T, K> keys(cache, r);
-  const FewRowOptions how{.name = name,
-                          .source = "a cache",
-                          .key_bytes = sizeof(K),
-                          .value_bytes = sizeof(K),
-                          .written_bytes = written_bytes,
-                          .max_few_rows = kMaxFewRows};
-  attend_few_rows<T>(r, keys, how, writer, runtime);
+  const FewRowOptions schedule{.name = name,
+                               .source = "a cache",
+                               .key_bytes = sizeof(K),
+                               .value_bytes = sizeof(K),
+                               .written_bytes = written_bytes,
+                               .max_few_rows = kMaxFewRows};
+  attend_few_rows<T>(r, keys, schedule, writer, runtime);
 }
 
 template <class T, class K>

@@ -67,22 +67,22 @@ void forward(const AttentionCall& call, const ResolvedAttention<T>& r, const Typ
   }
   const char* reason = packing_reason(r);
   if (!reason && statistics) reason = "statistics are requested";
-  const ForwardScheduleOptions<T> how{.name = call.name,
-                                      .written_bytes = output_bytes(outputs),
-                                      .packing_reason = reason,
-                                      .context = &written.context,
-                                      .wants_lse = !written.lse.absent(),
-                                      .observer = statistics};
+  const ForwardScheduleOptions<T> schedule{.name = call.name,
+                                           .written_bytes = output_bytes(outputs),
+                                           .packing_reason = reason,
+                                           .context = &written.context,
+                                           .wants_lse = !written.lse.absent(),
+                                           .observer = statistics};
   const Runtime& first_pass = two_passes ? passes[0] : runtime;
   if (rows > 0 && !reason) {
-    attend_unpacked(call.name, r, written, how.written_bytes, first_pass);
+    attend_unpacked(call.name, r, written, schedule.written_bytes, first_pass);
   } else {
     const auto write = [&](const RowTask<T>& task, const FinishedRows<T>& done) {
       done.write(task, written);
       if (statistics) statistics->finish(task, done);
     };
     for_each_row_block<T>(
-        r, first_pass, how, [&](std::span<RowTask<T>> tasks, std::span<const ChunkResults<T>> buffers) {
+        r, first_pass, schedule, [&](std::span<RowTask<T>> tasks, std::span<const ChunkResults<T>> buffers) {
           for (RowTask<T>& task : tasks) task.scratch.context = task.context_buffer(written);
           if (tasks.size() == 1)
             return write(tasks[0], FinishedRows<T>::compute_chunks(tasks[0], tasks[0].visible_chunks(), buffers[0]));
@@ -164,8 +164,8 @@ void partials_call(const AttentionCall& call, const AttentionPartialOutputs& giv
   }
   const TypedPartials<T> partials(call.name, given);
   partials.check(call.name, r, input_footprints(call, options));
-  const ForwardScheduleOptions<T> how{.name = call.name, .written_bytes = partials.bytes()};
-  for_each_row_block<T>(r, runtime, how,
+  const ForwardScheduleOptions<T> schedule{.name = call.name, .written_bytes = partials.bytes()};
+  for_each_row_block<T>(r, runtime, schedule,
                         [&](std::span<const RowTask<T>> tasks, std::span<const ChunkResults<T>> buffers) {
                           const auto visited = RowTask<T>::compute_chunks(tasks, buffers);
                           for (std::size_t i = 0; i < tasks.size(); ++i)

@@ -102,14 +102,14 @@ template <class T>
 void attend_unpacked(const char* name, const ResolvedAttention<T>& r, const TypedOutputs<T>& outputs,
                      double written_bytes, const Runtime& runtime) {
   const RowKeys<T> keys(r);
-  const FewRowOptions how{.name = name,
-                          .source = "keys and values read unpacked",
-                          .key_bytes = type_bytes(r.key.type),
-                          .value_bytes = type_bytes(r.value.type),
-                          .written_bytes = written_bytes,
-                          .max_few_rows = kernels::kRows,
-                          .by_chunk = std::abs(r.key.strides[1]) < std::abs(r.key.strides[2])};
-  attend_few_rows<T>(r, keys, how, FinishedRowWriter<T>(outputs), runtime);
+  const FewRowOptions schedule{.name = name,
+                               .source = "keys and values read unpacked",
+                               .key_bytes = type_bytes(r.key.type),
+                               .value_bytes = type_bytes(r.value.type),
+                               .written_bytes = written_bytes,
+                               .max_few_rows = kernels::kRows,
+                               .by_chunk = std::abs(r.key.strides[1]) < std::abs(r.key.strides[2])};
+  attend_few_rows<T>(r, keys, schedule, FinishedRowWriter<T>(outputs), runtime);
 }
 
 REGARD_INSTANTIATE_COMPUTE(attend_unpacked);

@@ -30,9 +30,9 @@ int32_t regard_attention_forward(const regard_input* query, const regard_input* 
     const char* name = "attention_forward";
     const auto q = required<InputView<4>>(name, "query", query);
     with_outputs(name, outputs, [&](const AttentionOutputs& views) {
-      run(name, runtime, [&](const Runtime& how) {
+      run(name, runtime, [&](const Runtime& cpp_runtime) {
         attention_forward(q, required<InputView<4>>(name, "key", key), required<InputView<4>>(name, "value", value),
-                          views, options_of(name, options), how);
+                          views, options_of(name, options), cpp_runtime);
       });
     });
   });
@@ -63,10 +63,10 @@ int32_t regard_attention_with_statistics(const regard_input* query, const regard
         .head_chosen_weight = view_of<OutputView<2>>(name, "head_chosen_weight", s.head_chosen_weight),
         .head_mean_distance = view_of<OutputView<2>>(name, "head_mean_distance", s.head_mean_distance)};
     with_outputs(name, outputs, [&](const AttentionOutputs& views) {
-      run(name, runtime, [&](const Runtime& how) {
+      run(name, runtime, [&](const Runtime& cpp_runtime) {
         attention_with_statistics(q, required<InputView<4>>(name, "key", key),
                                   required<InputView<4>>(name, "value", value), views, asked, options_of(name, options),
-                                  how);
+                                  cpp_runtime);
       });
     });
   });
@@ -98,9 +98,9 @@ int32_t regard_attention_backward(const regard_input* query, const regard_input*
                                                   .grad_value = (g.accumulate & REGARD_GRAD_VALUE) != 0,
                                                   .grad_bias = (g.accumulate & REGARD_GRAD_BIAS) != 0,
                                                   .grad_sinks = (g.accumulate & REGARD_GRAD_SINKS) != 0}};
-    run(name, runtime, [&](const Runtime& how) {
+    run(name, runtime, [&](const Runtime& cpp_runtime) {
       attention_backward(q, required<InputView<4>>(name, "key", key), required<InputView<4>>(name, "value", value),
-                         given, views, options_of(name, options), how);
+                         given, views, options_of(name, options), cpp_runtime);
     });
   });
 }
@@ -120,8 +120,9 @@ int32_t regard_attention_columns(const regard_input* query, const regard_input* 
                                .cells = r.cells == REGARD_SUMS ? MapCells::sums : MapCells::means};
     const AttentionColumns views{.key_mass = view_of<OutputView<3>>(name, "key_mass", o.key_mass),
                                  .pooled_map = view_of<OutputView<4>>(name, "pooled_map", o.pooled_map)};
-    run(name, runtime, [&](const Runtime& how) {
-      attention_columns(q, required<InputView<4>>(name, "key", key), asked, views, options_of(name, options), how);
+    run(name, runtime, [&](const Runtime& cpp_runtime) {
+      attention_columns(q, required<InputView<4>>(name, "key", key), asked, views, options_of(name, options),
+                        cpp_runtime);
     });
   });
 }
@@ -147,9 +148,9 @@ int32_t regard_attention_weights(const regard_input* query, const regard_input* 
                                .row_sum = view_of<InputView<3>>(name, "row_sum", r.row_sum),
                                .rows = rows,
                                .kind = r.kind == REGARD_SCORES ? WeightsKind::scores : WeightsKind::weights};
-    run(name, runtime, [&](const Runtime& how) {
+    run(name, runtime, [&](const Runtime& cpp_runtime) {
       attention_weights(q, required<InputView<4>>(name, "key", key), views,
-                        required<OutputView<4>>(name, "output", output), options_of(name, options), how);
+                        required<OutputView<4>>(name, "output", output), options_of(name, options), cpp_runtime);
     });
   });
 }
@@ -163,9 +164,9 @@ int32_t regard_attention_partials(const regard_input* query, const regard_input*
     const char* name = "attention_partials";
     const auto q = required<InputView<4>>(name, "query", query);
     const AttentionPartialOutputs views = partials_of(name, partials);
-    run(name, runtime, [&](const Runtime& how) {
+    run(name, runtime, [&](const Runtime& cpp_runtime) {
       attention_partials(q, required<InputView<4>>(name, "key", key), required<InputView<4>>(name, "value", value),
-                         views, options_of(name, options), how);
+                         views, options_of(name, options), cpp_runtime);
     });
   });
 }
@@ -182,7 +183,7 @@ int32_t regard_attention_merge(const regard_partial_inputs* partials, const rega
         .scaled_accumulator = view_of<InputView<5>>(name, "scaled_accumulator", p.scaled_accumulator)};
     const auto of_sinks = sinks == nullptr ? InputView<1>() : view_of<InputView<1>>(name, "sinks", *sinks);
     with_outputs(name, outputs, [&](const AttentionOutputs& written) {
-      run(name, runtime, [&](const Runtime& how) { attention_merge(views, of_sinks, written, how); });
+      run(name, runtime, [&](const Runtime& cpp_runtime) { attention_merge(views, of_sinks, written, cpp_runtime); });
     });
   });
 }
@@ -194,7 +195,8 @@ int32_t regard_attention_merge_lse(const regard_input* contexts, const regard_in
     const auto of_contexts = required<InputView<5>>(name, "contexts", contexts);
     const auto of_lse = required<InputView<4>>(name, "lse", lse);
     with_outputs(name, outputs, [&](const AttentionOutputs& written) {
-      run(name, runtime, [&](const Runtime& how) { attention_merge_lse(of_contexts, of_lse, written, how); });
+      run(name, runtime,
+          [&](const Runtime& cpp_runtime) { attention_merge_lse(of_contexts, of_lse, written, cpp_runtime); });
     });
   });
 }

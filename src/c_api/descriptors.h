@@ -6,7 +6,7 @@
 //
 //     return status_of([=] {                                     converts an exception to its code
 //       const auto q = required<InputView<4>>(name, "query", query);
-//       run(name, runtime, [&](const Runtime& how) { … });       runs or plans the call
+//       run(name, runtime, [&](const Runtime& cpp_runtime) { … });  runs or plans the call
 //     });
 //
 // Read next: descriptors.cpp, attention.cpp.

@@ -81,9 +81,9 @@ int32_t regard_kv_cache_create(const regard_kv_cache_shape* shape, int32_t dtype
     expect_not_null(name, "cache", cache);
     with_stored_type(name, dtype, [=]<class K>(K) {
       const KvCacheShape s = shape_of(name, shape);
-      run_unplanned(name, runtime, [&](const Runtime& how) {
-        *cache = new regard_kv_cache{memory == nullptr ? KvCache<K>(s, how.stop)
-                                                       : KvCache<K>(s, span_of(memory, num_bytes), how.stop)};
+      run_unplanned(name, runtime, [&](const Runtime& cpp_runtime) {
+        *cache = new regard_kv_cache{memory == nullptr ? KvCache<K>(s, cpp_runtime.stop)
+                                                       : KvCache<K>(s, span_of(memory, num_bytes), cpp_runtime.stop)};
       });
     });
   });
@@ -96,8 +96,8 @@ int32_t regard_kv_cache_open(void* memory, size_t num_bytes, int32_t dtype, cons
     expect_not_null(name, "cache", cache);
     expect_not_null(name, "memory", memory);
     with_stored_type(name, dtype, [=]<class K>(K) {
-      run_unplanned(name, runtime, [&](const Runtime& how) {
-        *cache = new regard_kv_cache{KvCache<K>::open(span_of(memory, num_bytes), how.stop)};
+      run_unplanned(name, runtime, [&](const Runtime& cpp_runtime) {
+        *cache = new regard_kv_cache{KvCache<K>::open(span_of(memory, num_bytes), cpp_runtime.stop)};
       });
     });
   });
@@ -148,7 +148,7 @@ int32_t regard_kv_cache_append(regard_kv_cache* cache, int64_t sequence, const r
   const char* name = "KvCache::append";
   return with_cache(name, cache, [=](auto& to) {
     const auto k = required<InputView<3>>(name, "key", key), v = required<InputView<3>>(name, "value", value);
-    run_unplanned(name, runtime, [&](const Runtime& how) { to.append(sequence, k, v, how.stop); });
+    run_unplanned(name, runtime, [&](const Runtime& cpp_runtime) { to.append(sequence, k, v, cpp_runtime.stop); });
   });
 }
 
@@ -160,7 +160,7 @@ int32_t regard_kv_cache_append_all(regard_kv_cache* cache, const regard_input* k
     const auto of_counts = counts == nullptr
                                ? std::span<const Index>()
                                : std::span<const Index>(counts, static_cast<std::size_t>(to.shape().num_sequences));
-    run_unplanned(name, runtime, [&](const Runtime& how) { to.append(k, v, of_counts, how.stop); });
+    run_unplanned(name, runtime, [&](const Runtime& cpp_runtime) { to.append(k, v, of_counts, cpp_runtime.stop); });
   });
 }
 
@@ -179,7 +179,8 @@ int32_t regard_attention_decode(const regard_input* query, const regard_kv_cache
   return with_cache(name, cache, [=](const auto& of) {
     const auto q = required<InputView<4>>(name, "query", query);
     with_outputs(name, outputs, [&](const AttentionOutputs& views) {
-      run(name, runtime, [&](const Runtime& how) { attention_decode(q, of, views, options_of(name, options), how); });
+      run(name, runtime,
+          [&](const Runtime& cpp_runtime) { attention_decode(q, of, views, options_of(name, options), cpp_runtime); });
     });
   });
 }
@@ -191,7 +192,8 @@ int32_t regard_attention_decode_partials(const regard_input* query, const regard
   return with_cache(name, cache, [=](const auto& of) {
     const auto q = required<InputView<4>>(name, "query", query);
     const AttentionPartialOutputs views = partials_of(name, partials);
-    run(name, runtime,
-        [&](const Runtime& how) { attention_decode_partials(q, of, views, options_of(name, options), how); });
+    run(name, runtime, [&](const Runtime& cpp_runtime) {
+      attention_decode_partials(q, of, views, options_of(name, options), cpp_runtime);
+    });
   });
 }

@@ -67,9 +67,9 @@ int32_t regard_linear_forward(const regard_input* input, const regard_input* wei
     with_type_of(name, "input", input, [=]<class T>(T) {
       if (weight == nullptr || !is_given(*weight)) reject(name, "weight is missing");
       with_output<T>(name, output, [&](const auto& y) {
-        run(name, runtime, [&](const Runtime& how) {
+        run(name, runtime, [&](const Runtime& cpp_runtime) {
           linear_forward(typed_view<T, 2>(name, "input", input), typed_view<T, 2>(name, "weight", weight),
-                         typed_view<T, 1>(name, "bias", bias), y, how);
+                         typed_view<T, 1>(name, "bias", bias), y, cpp_runtime);
         });
       });
     });
@@ -83,7 +83,7 @@ int32_t regard_linear_backward(const regard_input* input, const regard_input* we
     const regard_linear_gradients g = read_struct(name, "gradients", gradients);
     check_accumulate(name, g.accumulate, REGARD_GRAD_INPUT | REGARD_GRAD_WEIGHT | REGARD_GRAD_BIAS);
     with_type_of(name, "grad_output", grad_output, [&]<class T>(T) {
-      run(name, runtime, [&](const Runtime& how) {
+      run(name, runtime, [&](const Runtime& cpp_runtime) {
         linear_backward<T>(typed_view<T, 2>(name, "input", input), typed_view<T, 2>(name, "weight", weight),
                            typed_view<T, 2>(name, "grad_output", grad_output),
                            {.grad_input = typed_view<T, 2>(name, "grad_input", &g.grad_input),
@@ -92,7 +92,7 @@ int32_t regard_linear_backward(const regard_input* input, const regard_input* we
                             .accumulate = {.grad_input = (g.accumulate & REGARD_GRAD_INPUT) != 0,
                                            .grad_weight = (g.accumulate & REGARD_GRAD_WEIGHT) != 0,
                                            .grad_bias = (g.accumulate & REGARD_GRAD_BIAS) != 0}},
-                           how);
+                           cpp_runtime);
       });
     });
   });
@@ -104,8 +104,8 @@ int32_t regard_packed_linear_create(const regard_input* weight, const regard_run
     const char* name = "packed_linear_create";
     if (packed == nullptr) reject(name, "packed is NULL");
     with_type_of(name, "weight", weight, [=]<class T>(T) {
-      run_unplanned(name, runtime, [&](const Runtime& how) {
-        *packed = new regard_packed_linear{PackedLinear<T>(typed_view<T, 2>(name, "weight", weight), how)};
+      run_unplanned(name, runtime, [&](const Runtime& cpp_runtime) {
+        *packed = new regard_packed_linear{PackedLinear<T>(typed_view<T, 2>(name, "weight", weight), cpp_runtime)};
       });
     });
   });
@@ -125,9 +125,9 @@ int32_t regard_packed_linear_forward(const regard_input* input, const regard_pac
       if (packed == nullptr)
         reject(name, "weight was packed with a different type than that of input; expected the same type");
       with_output<T>(name, output, [&](const auto& y) {
-        run(name, runtime, [&](const Runtime& how) {
+        run(name, runtime, [&](const Runtime& cpp_runtime) {
           linear_forward(typed_view<T, 2>(name, "input", input), *packed, typed_view<T, 1>(name, "bias", bias), y,
-                         options, how);
+                         options, cpp_runtime);
         });
       });
     });

@@ -37,31 +37,31 @@ export function own_panel({ wrong, right, read_file, add, replace, tokens: set_t
     set_tokens(words.value.trim() === "" ? [] : words.value.split(",").map((word) => word.trim()));
   } });
 
-  /** @param {any} json @param {string} called */
-  const take_json = (json, called) => {
+  /** @param {any} json @param {string} matrix_name */
+  const take_json = (json, matrix_name) => {
     if (Array.isArray(json)) {
-      if (!is_matrix(json)) return wrong(`${shown(called)} is not a matrix: a list of rows of equal length, with numbers in them.`);
-      return add(called, json);
+      if (!is_matrix(json)) return wrong(`${shown(matrix_name)} is not a matrix: a list of rows of equal length, with numbers in them.`);
+      return add(matrix_name, json);
     }
-    if (typeof json !== "object" || json === null) return wrong(`${shown(called)} has no matrix.`);
+    if (typeof json !== "object" || json === null) return wrong(`${shown(matrix_name)} has no matrix.`);
     replace(json);
   };
   const take_text = () => {
     right();
-    const called = name.value.trim() || next_name(given);
+    const matrix_name = name.value.trim() || next_name(given);
     if (text.value.trim() === "") return wrong("There are no numbers yet: paste a table.");
     try {
       const read = read_pasted(text.value);
       /** @param {any} matrix */
       const taken = (matrix) => {
         text.value = "";
-        add(called, matrix);
+        add(matrix_name, matrix);
       };
       if ("json" in read) {
-        take_json(read.json, called);
+        take_json(read.json, matrix_name);
         text.value = "";
       } else {
-        read_file("csv", called, read.csv, taken);
+        read_file("csv", matrix_name, read.csv, taken);
       }
     } catch (error) {
       wrong(error instanceof Error ? error.message : String(error));
@@ -72,12 +72,12 @@ export function own_panel({ wrong, right, read_file, add, replace, tokens: set_t
     right();
     if (file.size > most_bytes) return wrong(`${file.name} has ${file.size} bytes, and this page reads at most ${most_bytes}; regard explain reads larger files.`);
     const bytes = new Uint8Array(await file.arrayBuffer());
-    const called = name_of_file(file.name);
-    if (/\.npy$/i.test(file.name) || (bytes[0] === 0x93 && bytes[1] === 0x4e)) return read_file("npy", file.name, bytes, (matrix) => add(called, matrix));
+    const matrix_name = name_of_file(file.name);
+    if (/\.npy$/i.test(file.name) || (bytes[0] === 0x93 && bytes[1] === 0x4e)) return read_file("npy", file.name, bytes, (matrix) => add(matrix_name, matrix));
     const content = new TextDecoder().decode(bytes);
-    if (!/\.json$/i.test(file.name) && !/^\s*[[{]/.test(content)) return read_file("csv", file.name, /\.(tsv|txt)$/i.test(file.name) ? csv_of_table(content) : bytes, (matrix) => add(called, matrix));
+    if (!/\.json$/i.test(file.name) && !/^\s*[[{]/.test(content)) return read_file("csv", file.name, /\.(tsv|txt)$/i.test(file.name) ? csv_of_table(content) : bytes, (matrix) => add(matrix_name, matrix));
     try {
-      take_json(JSON.parse(content), called);
+      take_json(JSON.parse(content), matrix_name);
     } catch {
       wrong(`${file.name} is not valid JSON.`);
     }

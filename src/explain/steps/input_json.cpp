@@ -320,13 +320,13 @@ class InputReader {
         fail(member, fmt::format("a step has no \"{}\"", text_in_message(name)));
       }
     }
-    const std::string called = operation == nullptr ? std::string() : text_of(*operation, "operation");
-    if (called.empty()) fail(value, "a step needs an operation");
-    const std::optional<Operation> known = operation_named(called);
+    const std::string operation_text = operation == nullptr ? std::string() : text_of(*operation, "operation");
+    if (operation_text.empty()) fail(value, "a step needs an operation");
+    const std::optional<Operation> known = operation_named(operation_text);
     if (!known)
       fail(*operation, fmt::format("step {}: operation \"{}\" does not exist; choose one of {}",
-                                   text_in_message(step.name.empty() ? called : step.name), text_in_message(called),
-                                   operation_names()));
+                                   text_in_message(step.name.empty() ? operation_text : step.name),
+                                   text_in_message(operation_text), operation_names()));
     step.operation = *known;
     return step;
   }
