@@ -55,26 +55,26 @@ class Backward {
         tile_bytes_(BackwardTiles<T>::bytes(call, block_keys_)),
         sum_elements_(block_keys_ * (call.padded_head_size() + call.padded_value_head_size())),
         progress_(call.runtime, call.r.batch * call.r.num_heads * call.r.num_queries),
-        units_(workspace_of(call.runtime)) {}
+        wave_heads_(workspace_of(call.runtime)) {}
 
   void run() {
     const Index threads = num_workers(call_.runtime, std::numeric_limits<Index>::max());
     const Index most_bytes = kPartialBytes + std::max<Index>(threads - 2, 0) * kThreadPartialBytes;
     // Waves of about the same size, so that the last is not too small for all threads.
     Index all_elements = 0;
-    for (Index n = 0; n < num_units(); ++n) all_elements += elements_of(unit_at(n, 0));
+    for (Index n = 0; n < total_kv_heads(); ++n) all_elements += elements_of(kv_head_at(n, 0));
     const Index most_elements = ranges_ ? all_elements : most_bytes / static_cast<Index>(sizeof(T));
     const Index num_waves = std::max<Index>(1, (all_elements + most_elements - 1) / std::max<Index>(1, most_elements));
     Index done = 0;
-    for (Index n = 0, wave = 1; n < num_units(); ++wave) {
-      units_.clear();
+    for (Index n = 0, wave = 1; n < total_kv_heads(); ++wave) {
+      wave_heads_.clear();
       Index elements = 0;
-      for (; n < num_units(); ++n) {
-        const WaveUnit unit = unit_at(n, elements);
+      for (; n < total_kv_heads(); ++n) {
+        const WaveHead kv_head = kv_head_at(n, elements);
         const bool full = done + elements >= all_elements / num_waves * wave && wave < num_waves;
-        if (!units_.empty() && (full || elements + elements_of(unit) > most_elements)) break;
-        elements += elements_of(unit);
-        units_.push_back(unit);
+        if (!wave_heads_.empty() && (full || elements + elements_of(kv_head) > most_elements)) break;
+        elements += elements_of(kv_head);
+        wave_heads_.push_back(kv_head);
       }
       done += elements;
       run_wave(elements);
@@ -86,7 +86,7 @@ class Backward {
     Index begin, end;
   };
   // One key head of one sequence.
-  struct WaveUnit {
+  struct WaveHead {
     Index sequence;
     Index key_head;
     Index num_keys;  // that rows may attend to
@@ -94,43 +94,43 @@ class Backward {
     Index first_element;  // of its partial sums
   };
 
-  Index num_units() const { return static_cast<Index>(r_.sequences.size()) * r_.num_kv_heads; }
+  Index total_kv_heads() const { return static_cast<Index>(r_.sequences.size()) * r_.num_kv_heads; }
   static Index row_group() { return kernels::active().template of<T>().row_group; }
   Index group() const { return r_.num_heads / r_.num_kv_heads; }
-  const Sequence& sequence_of(const WaveUnit& unit) const {
-    return r_.sequences[static_cast<std::size_t>(unit.sequence)];
+  const Sequence& sequence_of(const WaveHead& kv_head) const {
+    return r_.sequences[static_cast<std::size_t>(kv_head.sequence)];
   }
-  WaveUnit unit_at(Index n, Index first_element) const {
+  WaveHead kv_head_at(Index n, Index first_element) const {
     const Sequence& sequence = r_.sequences[static_cast<std::size_t>(n / r_.num_kv_heads)];
     const Index keys = sequence.num_queries > 0 && group() > 0 ? sequence.key_limit : 0;
     const Index slots = std::min(kSlots, (keys + block_keys_ - 1) / block_keys_);
     return {n / r_.num_kv_heads, n % r_.num_kv_heads, keys, slots, first_element};
   }
   // Keys of the sequence that are in a range; all keys without ranges.
-  Range keys_in(const WaveUnit& unit, Index range) const {
-    if (!ranges_) return {0, unit.num_keys};
-    const Index first = sequence_of(unit).first_key;
-    const auto within = [&](Index start) { return std::clamp<Index>(start - first, 0, unit.num_keys); };
+  Range keys_in(const WaveHead& kv_head, Index range) const {
+    if (!ranges_) return {0, kv_head.num_keys};
+    const Index first = sequence_of(kv_head).first_key;
+    const auto within = [&](Index start) { return std::clamp<Index>(start - first, 0, kv_head.num_keys); };
     return {within(ranges_->starts[static_cast<std::size_t>(range)]),
             within(ranges_->starts[static_cast<std::size_t>(range) + 1])};
   }
   // The rows of all heads, plus the rows past the last that share its register tile.
-  Index slot_elements(const WaveUnit& unit) const {
-    const Index rows = group() * sequence_of(unit).num_queries;
+  Index slot_elements(const WaveHead& kv_head) const {
+    const Index rows = group() * sequence_of(kv_head).num_queries;
     return (rows + row_group()) * call_.padded_head_size();
   }
-  Index elements_of(const WaveUnit& unit) const { return unit.num_slots * slot_elements(unit); }
-  T* partial(const WaveUnit& unit, Index slot) const {
-    return partials_ + unit.first_element + slot * slot_elements(unit);
+  Index elements_of(const WaveHead& kv_head) const { return kv_head.num_slots * slot_elements(kv_head); }
+  T* partial(const WaveHead& kv_head, Index slot) const {
+    return partials_ + kv_head.first_element + slot * slot_elements(kv_head);
   }
 
   void run_wave(Index elements) {
     const Workspace<T> partials(call_.runtime, gradients_.query.data ? elements : 0);
     partials_ = partials.data();
     double products = 0;
-    for (const WaveUnit& unit : units_) {
-      products += static_cast<double>(group() * sequence_of(unit).num_queries) *
-                  static_cast<double>(unit.num_keys * (3 * r_.head_size + 2 * r_.value_head_size));
+    for (const WaveHead& kv_head : wave_heads_) {
+      products += static_cast<double>(group() * sequence_of(kv_head).num_queries) *
+                  static_cast<double>(kv_head.num_keys * (3 * r_.head_size + 2 * r_.value_head_size));
     }
     const Index num_ranges = ranges_ ? static_cast<Index>(ranges_->starts.size()) - 1 : 1;
     const int most_workers = num_workers(call_.runtime, std::numeric_limits<Index>::max(), products);
@@ -166,76 +166,76 @@ class Backward {
 
   // A block is cut into pieces of piece_keys_, the last of which may be smaller.
   Index pieces_per_block() const { return (block_keys_ + piece_keys_ - 1) / piece_keys_; }
-  bool is_one_piece(const WaveUnit& unit) const {
-    return unit.num_slots == 1 && unit.num_keys <= piece_keys_ && !ranges_;
+  bool is_one_piece(const WaveHead& kv_head) const {
+    return kv_head.num_slots == 1 && kv_head.num_keys <= piece_keys_ && !ranges_;
   }
 
   // At least as many as list_pieces() lists for a range.
   Index num_pieces() const {
     Index number = 0;
-    for (const WaveUnit& unit : units_)
-      number += (unit.num_keys + block_keys_ - 1) / block_keys_ * pieces_per_block() + 1;
+    for (const WaveHead& kv_head : wave_heads_)
+      number += (kv_head.num_keys + block_keys_ - 1) / block_keys_ * pieces_per_block() + 1;
     return number;
   }
 
   // The first pieces of all slots, then the second ones, and so on: those that wait for others come late.
   void list_pieces(Index range, List<KeyPiece>& pieces) const {
     pieces.clear();
-    List<std::array<Index, kSlots>> previous(units_.size(), pieces.get_allocator());
-    for (auto& of_unit : previous) of_unit.fill(-1);
+    List<std::array<Index, kSlots>> previous(wave_heads_.size(), pieces.get_allocator());
+    for (auto& of_head : previous) of_head.fill(-1);
     bool more = true;
-    for (Index depth = 0; more; ++depth) {
+    for (Index round = 0; more; ++round) {
       more = false;
-      for (std::size_t u = 0; u < units_.size(); ++u) {
-        const WaveUnit& unit = units_[u];
-        const Range keys = keys_in(unit, range);
+      for (std::size_t h = 0; h < wave_heads_.size(); ++h) {
+        const WaveHead& kv_head = wave_heads_[h];
+        const Range keys = keys_in(kv_head, range);
         for (Index slot = 0; slot < kSlots; ++slot) {
-          const Index block = keys.begin + (depth / pieces_per_block() * kSlots + slot) * block_keys_;
+          const Index block = keys.begin + (round / pieces_per_block() * kSlots + slot) * block_keys_;
           if (block >= keys.end) break;
           more = true;
-          const Index first = block + depth % pieces_per_block() * piece_keys_;
+          const Index first = block + round % pieces_per_block() * piece_keys_;
           const Index end = std::min({first + piece_keys_, block + block_keys_, keys.end});
           if (first >= end) continue;
-          Index& before = previous[u][static_cast<std::size_t>(slot)];
-          pieces.push_back({static_cast<Index>(u), slot, first, end - first, before});
+          Index& before = previous[h][static_cast<std::size_t>(slot)];
+          pieces.push_back({static_cast<Index>(h), slot, first, end - first, before});
           before = static_cast<Index>(pieces.size()) - 1;
         }
         // Keys that no row may attend to still have gradients to write: zeros.
-        if (depth == 0 && !ranges_ && unit.num_keys < sequence_of(unit).num_keys)
-          pieces.push_back({static_cast<Index>(u), 0, unit.num_keys, 0, -1});
+        if (round == 0 && !ranges_ && kv_head.num_keys < sequence_of(kv_head).num_keys)
+          pieces.push_back({static_cast<Index>(h), 0, kv_head.num_keys, 0, -1});
       }
     }
   }
 
   void run_piece(const List<KeyPiece>& pieces, Index number, KeyTurns& turns, std::byte* memory) {
     const KeyPiece& piece = pieces[static_cast<std::size_t>(number)];
-    const WaveUnit& unit = units_[static_cast<std::size_t>(piece.unit)];
+    const WaveHead& kv_head = wave_heads_[static_cast<std::size_t>(piece.kv_head)];
     T* const sums = reinterpret_cast<T*>(memory + tile_bytes_);
-    if (piece.num_keys == 0) return clear_keys(unit, sums);
+    if (piece.num_keys == 0) return clear_keys(kv_head, sums);
     BackwardTiles<T> tiles(call_, block_keys_, memory);
-    run_keys(unit, piece, number, turns, tiles, sums);
-    const Index rows = group() * sequence_of(unit).num_queries;
-    for (Index row = 0; row < rows && is_one_piece(unit); row += kRows) write_rows(unit, row);
+    run_keys(kv_head, piece, number, turns, tiles, sums);
+    const Index rows = group() * sequence_of(kv_head).num_queries;
+    for (Index row = 0; row < rows && is_one_piece(kv_head); row += kRows) write_rows(kv_head, row);
   }
 
-  void clear_keys(const WaveUnit& unit, T* sums) {
+  void clear_keys(const WaveHead& kv_head, T* sums) {
     clear_sums(block_keys_, sums);
-    const Index end = sequence_of(unit).num_keys;
-    for (Index key = unit.num_keys; key < end; key += block_keys_)
-      write_keys(unit, key, std::min(block_keys_, end - key), sums);
+    const Index end = sequence_of(kv_head).num_keys;
+    for (Index key = kv_head.num_keys; key < end; key += block_keys_)
+      write_keys(kv_head, key, std::min(block_keys_, end - key), sums);
   }
 
   // grad_query of all rows but those that are written with their only piece.
   void add_up_rows(double products) {
-    List<std::pair<const WaveUnit*, Index>> row_blocks(workspace_of(call_.runtime));
-    for (const WaveUnit& unit : units_) {
-      const Index rows = group() * sequence_of(unit).num_queries;
-      for (Index row = 0; row < rows && !is_one_piece(unit); row += kRows) row_blocks.emplace_back(&unit, row);
+    List<std::pair<const WaveHead*, Index>> row_blocks(workspace_of(call_.runtime));
+    for (const WaveHead& kv_head : wave_heads_) {
+      const Index rows = group() * sequence_of(kv_head).num_queries;
+      for (Index row = 0; row < rows && !is_one_piece(kv_head); row += kRows) row_blocks.emplace_back(&kv_head, row);
     }
     const Index blocks = static_cast<Index>(row_blocks.size());
     for_each_item(call_.runtime, num_workers(call_.runtime, blocks, products), blocks, [&](Index item, int) {
-      const auto& [unit, row] = row_blocks[static_cast<std::size_t>(item)];
-      write_rows(*unit, row);
+      const auto& [kv_head, row] = row_blocks[static_cast<std::size_t>(item)];
+      write_rows(*kv_head, row);
     });
   }
 
@@ -247,12 +247,12 @@ class Backward {
   }
 
   // The sums over earlier rows.
-  void load_sums(const WaveUnit& unit, Index first_key, Index num_keys, T* sums) const {
-    const Sequence& sequence = sequence_of(unit);
+  void load_sums(const WaveHead& kv_head, Index first_key, Index num_keys, T* sums) const {
+    const Sequence& sequence = sequence_of(kv_head);
     const auto load = [&](const OutputView<4>& from, Index count, Index padded, T* to) {
       for (Index i = 0; i < num_keys && from.data; ++i) {
         read_numbers(from.type, count,
-                     from.pointer(sequence.batch, unit.key_head, sequence.first_key + first_key + i, 0),
+                     from.pointer(sequence.batch, kv_head.key_head, sequence.first_key + first_key + i, 0),
                      from.strides[3], to + i * padded);
       }
     };
@@ -262,10 +262,10 @@ class Backward {
   }
 
   // All rows that attend to any key of the piece.
-  void run_keys(const WaveUnit& unit, const KeyPiece& piece, Index number, KeyTurns& turns, BackwardTiles<T>& tiles,
+  void run_keys(const WaveHead& kv_head, const KeyPiece& piece, Index number, KeyTurns& turns, BackwardTiles<T>& tiles,
                 T* sums) {
-    const Sequence& sequence = sequence_of(unit);
-    const auto& [of_unit, slot, first_key, num_keys, previous] = piece;
+    const Sequence& sequence = sequence_of(kv_head);
+    const auto& [of_head, slot, first_key, num_keys, previous] = piece;
     clear_sums(num_keys, sums);
     bool taken = false;
     Index row_block = 0;
@@ -273,7 +273,7 @@ class Backward {
       for (Index row = 0; row < sequence.num_queries; row += kRows, ++row_block) {
         const Index num_rows = std::min(kRows, sequence.num_queries - row);
         T* const rows = gradients_.query.data
-                            ? partial(unit, slot) + (g * sequence.num_queries + row) * call_.padded_head_size()
+                            ? partial(kv_head, slot) + (g * sequence.num_queries + row) * call_.padded_head_size()
                             : nullptr;
         // The register tile of a head's last rows reaches into the rows of the next head.
         const bool beyond = num_rows < kRows && g + 1 < group();
@@ -286,16 +286,16 @@ class Backward {
         const Index begin = visible_interval(r_, sequence, row).begin;
         const Index end = visible_interval(r_, sequence, row + num_rows - 1).end;
         if (end > first_key && begin < first_key + num_keys) {
-          if (!taken) tiles.take_keys(unit.sequence, unit.key_head, first_key, num_keys);
-          if (!taken && ranges_) load_sums(unit, first_key, num_keys, sums);
+          if (!taken) tiles.take_keys(kv_head.sequence, kv_head.key_head, first_key, num_keys);
+          if (!taken && ranges_) load_sums(kv_head, first_key, num_keys, sums);
           taken = true;
-          tiles.take_rows(unit.key_head * group() + g, row, num_rows);
+          tiles.take_rows(kv_head.key_head * group() + g, row, num_rows);
           run_rows(first_key, num_keys, tiles, rows, sums);
         }
         turns.finish(number, row_block);
       }
     }
-    if (taken || !ranges_) write_keys(unit, first_key, num_keys, sums);
+    if (taken || !ranges_) write_keys(kv_head, first_key, num_keys, sums);
   }
 
   void run_rows(Index first_key, Index num_keys, BackwardTiles<T>& tiles, T* rows, T* sums) {
@@ -314,12 +314,12 @@ class Backward {
     }
   }
 
-  void write_keys(const WaveUnit& unit, Index first_key, Index num_keys, const T* sums) const {
-    const Sequence& sequence = sequence_of(unit);
+  void write_keys(const WaveHead& kv_head, Index first_key, Index num_keys, const T* sums) const {
+    const Sequence& sequence = sequence_of(kv_head);
     const auto write = [&](const OutputView<4>& output, bool accumulate, Index count, Index padded, const T* from) {
       for (Index i = 0; i < num_keys && output.data; ++i) {
         write_or_add_numbers(accumulate, output.type, count, from + i * padded,
-                             output.pointer(sequence.batch, unit.key_head, sequence.first_key + first_key + i, 0),
+                             output.pointer(sequence.batch, kv_head.key_head, sequence.first_key + first_key + i, 0),
                              output.strides[3]);
       }
     };
@@ -329,20 +329,20 @@ class Backward {
   }
 
   // Up to 60 rows of the key head's query heads from `first` on: adds up their partial sums, in the first slot's sum.
-  void write_rows(const WaveUnit& unit, Index first) {
-    const Sequence& sequence = sequence_of(unit);
+  void write_rows(const WaveHead& kv_head, Index first) {
+    const Sequence& sequence = sequence_of(kv_head);
     const Index num_rows = std::min(kRows, group() * sequence.num_queries - first);
     progress_.add(num_rows);
     if (!gradients_.query.data) return;
     const Index padded = call_.padded_head_size();
-    T* const sum = unit.num_slots > 0 ? partial(unit, 0) + first * padded : nullptr;
-    for (Index slot = 1; slot < unit.num_slots; ++slot) {
-      const T* more = partial(unit, slot) + first * padded;
+    T* const sum = kv_head.num_slots > 0 ? partial(kv_head, 0) + first * padded : nullptr;
+    for (Index slot = 1; slot < kv_head.num_slots; ++slot) {
+      const T* more = partial(kv_head, slot) + first * padded;
       for (Index i = 0; i < num_rows * padded; ++i) sum[i] += more[i];
     }
     const T nothing = 0;
     const OutputView<4>& output = gradients_.query;
-    const TaskRows rows{unit.key_head * group(), first, num_rows, sequence.num_queries};
+    const TaskRows rows{kv_head.key_head * group(), first, num_rows, sequence.num_queries};
     rows.for_each_head([&](Index head, Index first_row, Index begin, Index count) {
       for (Index i = 0; i < count; ++i) {
         const Index row = sequence.first_query + first_row + i;
@@ -350,7 +350,7 @@ class Backward {
           write_or_add_numbers(gradients_.accumulate.grad_query, output.type, n, from,
                                output.pointer(sequence.batch, head, row, d), output.strides[3]);
         };
-        if (unit.num_slots > 0) {
+        if (kv_head.num_slots > 0) {
           write(r_.head_size, sum + (begin + i) * padded, 0);
         } else {
           for (Index d = 0; d < r_.head_size; ++d) write(1, &nothing, d);
@@ -368,7 +368,7 @@ class Backward {
   Index tile_bytes_;
   Index sum_elements_;
   Progress progress_;
-  List<WaveUnit> units_;
+  List<WaveHead> wave_heads_;
   T* partials_ = nullptr;
 };
 

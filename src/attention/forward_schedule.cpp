@@ -37,8 +37,8 @@ namespace {
 // - Otherwise, heads are packed in waves.
 template <class T>
 OwnPacking own_packing(const ResolvedAttention<T>& r, const RowBlocks<T>& blocks, const Runtime& runtime) {
-  constexpr Index kUnitBytes = Index{512} << 10;
-  constexpr Index kEvenUnits = 4, kEnoughUnits = 16;  // per worker
+  constexpr Index kSmallHeadBytes = Index{512} << 10;
+  constexpr Index kEvenHeads = 4, kEnoughHeads = 16;  // per worker
   Index largest = 0, max_tasks = 0;
   double products = 0;
   for (const Sequence& sequence : r.sequences) {
@@ -58,8 +58,8 @@ OwnPacking own_packing(const ResolvedAttention<T>& r, const RowBlocks<T>& blocks
     return one_task && long_kv_head ? OwnPacking{static_cast<int>(kv_heads), true} : OwnPacking{};
   }
   if (one_task) return {workers, true};
-  const bool small = largest * (r.head_size + r.value_head_size) * static_cast<Index>(sizeof(T)) <= kUnitBytes;
-  const bool fair = kv_heads >= kEnoughUnits * workers || (kv_heads % workers == 0 && kv_heads >= kEvenUnits * workers);
+  const bool small = largest * (r.head_size + r.value_head_size) * static_cast<Index>(sizeof(T)) <= kSmallHeadBytes;
+  const bool fair = kv_heads >= kEnoughHeads * workers || (kv_heads % workers == 0 && kv_heads >= kEvenHeads * workers);
   return small && (fair || workers == 1) ? OwnPacking{workers, false} : OwnPacking{};
 }
 
