@@ -14,11 +14,11 @@ namespace {
 
 struct RoundedModel {
   std::string_view name;
-  RoundedType type;
+  ElementType type;
 };
 // Of the pulled model. They are made while they are loaded, by a function whose bytes depend on its input only.
 constexpr std::array<RoundedModel, 2> kRoundedModels{
-    {{"minilm-int8", RoundedType::int8}, {"minilm-f16", RoundedType::float16}}};
+    {{"minilm-int8", ElementType::int8}, {"minilm-f16", ElementType::float16}}};
 
 }  // namespace
 
@@ -42,7 +42,7 @@ void add_model_options(CLI::App& command, ModelArguments& arguments) {
   add_flag("--allow-nonfinite", arguments.allow_nonfinite, "accept a checkpoint that contains NaN or infinities");
 }
 
-std::optional<RoundedType> rounded_type(std::string_view model) {
+std::optional<ElementType> rounded_type(std::string_view model) {
   for (const RoundedModel& rounded : kRoundedModels) {
     if (model == rounded.name) return rounded.type;
   }
@@ -51,7 +51,7 @@ std::optional<RoundedType> rounded_type(std::string_view model) {
 
 SentenceModel load_model(const ModelArguments& arguments) {
   const ModelFileOptions options{.map = arguments.map, .allow_nonfinite = arguments.allow_nonfinite};
-  if (const std::optional<RoundedType> type = rounded_type(arguments.folder))
+  if (const std::optional<ElementType> type = rounded_type(arguments.folder))
     return read_sentence_model(rounded_model(model_folder(kPulledModel), *type, arguments.folder, options), options);
   return load_sentence_model(model_folder(arguments.folder), options);
 }

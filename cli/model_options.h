@@ -28,7 +28,7 @@ inline constexpr const char* kModelGroup = "THE MODEL";
 void add_model_options(CLI::App& command, ModelArguments& arguments);
 
 // How the matrices of the model of this name are rounded, if it is a rounded form of the pulled one.
-std::optional<RoundedType> rounded_type(std::string_view model);
+std::optional<ElementType> rounded_type(std::string_view model);
 
 // Throws std::runtime_error naming `regard pull minilm` if there is no model, and as load_sentence_model does.
 SentenceModel load_model(const ModelArguments& arguments);

@@ -204,7 +204,7 @@ TEST(EncoderLoad, ReadsOtherElementTypes) {
   EXPECT_NE(output_of(halves), expected);
 }
 
-SharedBytes tiny_rounded(RoundedType type) {
+SharedBytes tiny_rounded(ElementType type) {
   const Checkpoint checkpoint = Checkpoint::read_file(kTiny + "/model.safetensors");
   return round_tensors(checkpoint, encoder_tensors(tiny_config(), checkpoint, "tiny"), type);
 }
@@ -224,7 +224,7 @@ TEST(EncoderLoad, RoundedTensorsAreThoseThatTheEncoderReads) {
 TEST(EncoderLoad, ReadsRoundedMatrices) {
   const Encoder exact = load_encoder(kTiny);
   for (const auto& [type, limit] :
-       {std::pair{RoundedType::int8, 0.5f / 127}, std::pair{RoundedType::float16, 0x1p-11f}}) {
+       {std::pair{ElementType::int8, 0.5f / 127}, std::pair{ElementType::float16, 0x1p-11f}}) {
     const Encoder encoder = read_encoder(tiny_config(), tiny_rounded(type), "tiny");
     for (Index o = 0; o < 72; ++o) {  // a row in the file is a column here
       float largest = 0;

@@ -79,7 +79,7 @@ TEST(DistanceWeights, MatchTheMeansOverTheThirtySentences) {
 
 // The rounded models share the table.
 TEST(DistanceWeights, HoldForTheRoundedModels) {
-  for (const auto& [type, limit] : {std::pair{RoundedType::int8, 0.006}, std::pair{RoundedType::float16, 0.0002}}) {
+  for (const auto& [type, limit] : {std::pair{ElementType::int8, 0.006}, std::pair{ElementType::float16, 0.0002}}) {
     const SentenceModel model = read_sentence_model(rounded_model(environment("REGARD_TEST_MODEL"), type, "rounded"));
     ASSERT_EQ(model.sha256(), minilm_sha256(type));
     const DistanceSums sums = sums_of_the_sentences(model);

@@ -109,25 +109,25 @@ TEST(RoundedMinilm, BankAttendsToRiverInFloat32AsTheHeaderSays) {
 }
 
 TEST(RoundedMinilm, Int8IsCloseToFloat32) {
-  const ModelInMemory files = rounded_model(model_folder(), RoundedType::int8, "minilm-int8");
+  const ModelInMemory files = rounded_model(model_folder(), ElementType::int8, "minilm-int8");
   const SentenceModel model = read_sentence_model(files);
   const RoundingErrors errors = measured(model);
   EXPECT_EQ(files.safetensors.count, 22'880'376u);
-  EXPECT_EQ(model.sha256(), minilm_sha256(RoundedType::int8));
+  EXPECT_EQ(model.sha256(), minilm_sha256(ElementType::int8));
   EXPECT_GE(errors.min_cosine, 0.999);
   EXPECT_LE(errors.mean_weight_difference, 0.005);
   EXPECT_GE(errors.same_findings, 28);
-  EXPECT_EQ(shown(errors), shown(minilm_rounding_errors(RoundedType::int8)));
+  EXPECT_EQ(shown(errors), shown(minilm_rounding_errors(ElementType::int8)));
 }
 
 TEST(RoundedMinilm, Float16IsCloseToFloat32) {
-  const ModelInMemory files = rounded_model(model_folder(), RoundedType::float16, "minilm-f16");
+  const ModelInMemory files = rounded_model(model_folder(), ElementType::float16, "minilm-f16");
   const SentenceModel model = read_sentence_model(files);
   const RoundingErrors errors = measured(model);
   EXPECT_EQ(files.safetensors.count, 45'203'384u);
-  EXPECT_EQ(model.sha256(), minilm_sha256(RoundedType::float16));
+  EXPECT_EQ(model.sha256(), minilm_sha256(ElementType::float16));
   EXPECT_LT(errors.mean_weight_difference, 1e-5);
-  EXPECT_EQ(shown(errors), shown(minilm_rounding_errors(RoundedType::float16)));
+  EXPECT_EQ(shown(errors), shown(minilm_rounding_errors(ElementType::float16)));
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "regard/explain/sentence_report.h"
 #include "regard/explain/steps.h"
 #include "regard/io/json.h"
+#include "regard/io/rounding.h"
 #include "support/data_path.h"
 #include "support/model_bytes.h"
 #include "support/sentence_model.h"
@@ -53,7 +54,7 @@ TEST(ModelStop, ReadingTensors) {
   stops("read_float32 of F16",
         [&](const Runtime& r) { EXPECT_EQ(half.read_float32(stored, r.stop), (std::vector<float>{1, -2})); });
   const StoredTensor* matrix = tiny.find("embeddings.word_embeddings.weight");
-  stops("round_tensors", [&](const Runtime& r) { round_tensors(tiny, {&matrix, 1}, RoundedType::int8, r.stop); });
+  stops("round_tensors", [&](const Runtime& r) { round_tensors(tiny, {&matrix, 1}, ElementType::int8, r.stop); });
   stops("share_float32", [&](const Runtime& r) { EXPECT_EQ(half.share_float32(stored, r.stop).get()[1], -2); });
   stops("sha256", [&](const Runtime& r) { EXPECT_EQ(tiny.sha256(r.stop), kHash); });
   EXPECT_EQ(tiny.sha256(stopped().stop), kHash);  // already computed

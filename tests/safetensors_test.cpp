@@ -478,7 +478,7 @@ TEST(Safetensors, RejectsInvalidScales) {
   EXPECT_EQ(reading(with_nan, {.allow_nonfinite = true}), "m: tensor \"w\" has the scale nan at [0]" + expected);
 }
 
-Checkpoint rounded(const std::vector<float>& matrix, const std::string& shape, RoundedType type) {
+Checkpoint rounded(const std::vector<float>& matrix, const std::string& shape, ElementType type) {
   const Checkpoint checkpoint =
       parse(safetensors_bytes(braced(entry("w", "F32", shape, "[0," + std::to_string(4 * matrix.size()) + "]")),
                               bytes_of(matrix)),
@@ -497,7 +497,7 @@ TEST(RoundTensors, Int8IsTheFormulaOfTheHeader) {
   // Of row 0 the scale is 1, so that halves are ties; rows 1 and 2 have the scale 0.
   const float tiny = std::numeric_limits<float>::denorm_min();
   const Checkpoint checkpoint = rounded(
-      {127, 0.5f, -1.5f, 2.5f, 0, -0.0f, 0, 0, tiny, 1e-36f, 0, 0, -10, 5, 4.9f, 0.01f}, "[4,4]", RoundedType::int8);
+      {127, 0.5f, -1.5f, 2.5f, 0, -0.0f, 0, 0, tiny, 1e-36f, 0, 0, -10, 5, 4.9f, 0.01f}, "[4,4]", ElementType::int8);
   EXPECT_EQ(int8_of(checkpoint), (std::vector<int>{127, 0, -2, 2, 0, 0, 0, 0, 0, 0, 0, 0, -127, 64, 62, 0}));
   EXPECT_EQ(checkpoint.read_float32(*checkpoint.find("w.scale")), (std::vector<float>{1, 0, 0, 10.0f / 127}));
   EXPECT_EQ(checkpoint.read_float32(*checkpoint.find("w"))[13], 64 * (10.0f / 127));
@@ -507,25 +507,25 @@ TEST(RoundTensors, Int8IsTheFormulaOfTheHeader) {
 TEST(RoundTensors, LargestElementOfARowBecomes127) {
   std::vector<float> column;
   for (int i = 0; i < 10'000; ++i) column.push_back(std::ldexp(1 + static_cast<float>(i) / 10'000, i % 200 - 100));
-  for (const int element : int8_of(rounded(column, "[10000,1]", RoundedType::int8))) ASSERT_EQ(element, 127);
+  for (const int element : int8_of(rounded(column, "[10000,1]", ElementType::int8))) ASSERT_EQ(element, 127);
 }
 
 TEST(RoundTensors, Float16IsRoundedToEven) {
   const Checkpoint checkpoint =
-      rounded({1, 1 + 0x1p-11f, 1 + 0x3p-11f, 65519, -0.0f, 0x1p-25f, 0x3p-26f, 0.1f}, "[2,4]", RoundedType::float16);
+      rounded({1, 1 + 0x1p-11f, 1 + 0x3p-11f, 65519, -0.0f, 0x1p-25f, 0x3p-26f, 0.1f}, "[2,4]", ElementType::float16);
   EXPECT_EQ(checkpoint.find("w")->type, ElementType::float16);
   EXPECT_EQ(checkpoint.read_float32(*checkpoint.find("w")),
             (std::vector<float>{1, 1, 1 + 0x1p-9f, 65504, -0.0f, 0, 0x1p-24f, 0x1.998p-4f}));
 }
 
 TEST(RoundTensors, VectorsAreKept) {
-  const Checkpoint checkpoint = rounded({0.1f, 0.2f}, "[2]", RoundedType::int8);
+  const Checkpoint checkpoint = rounded({0.1f, 0.2f}, "[2]", ElementType::int8);
   EXPECT_EQ(checkpoint.read_float32(checkpoint.tensors()[0]), (std::vector<float>{0.1f, 0.2f}));
   EXPECT_EQ(checkpoint.tensors().size(), 1u);
 }
 
 TEST(RoundTensors, MatricesMayBeEmpty) {
-  for (const RoundedType type : {RoundedType::int8, RoundedType::float16}) {
+  for (const ElementType type : {ElementType::int8, ElementType::float16}) {
     for (const char* shape : {"[0,4]", "[3,0]", "[0,0]"}) {
       const Checkpoint checkpoint = rounded({}, shape, type);
       EXPECT_TRUE(checkpoint.read_float32(*checkpoint.find("w")).empty()) << shape;
@@ -533,16 +533,25 @@ TEST(RoundTensors, MatricesMayBeEmpty) {
   }
 }
 
+TEST(RoundTensors, RejectsOtherTypes) {
+  for (const ElementType type : {ElementType::float64, ElementType::bfloat16, ElementType::uint8}) {
+    EXPECT_EQ(regard::rejection([&] { rounded({1}, "[1,1]", type); }),
+              std::string("round_tensors: type is ") + type_name(type) + "; expected int8 or float16");
+  }
+  EXPECT_EQ(regard::rejection([] { rounded({1}, "[1,1]", ElementType{}); }),
+            "round_tensors: type is unknown; expected int8 or float16");
+}
+
 TEST(RoundTensors, RejectsWhatCannotBeRounded) {
-  const auto reject = [](float x, RoundedType type) {
+  const auto reject = [](float x, ElementType type) {
     return regard::rejection<std::runtime_error>([&] { rounded({0, 0, x, 0}, "[2,2]", type); });
   };
   const std::string start = "m: tensor \"w\" holds ";
-  EXPECT_EQ(reject(-HUGE_VALF, RoundedType::int8), start + "-inf at [1, 0], which cannot be rounded to int8");
-  EXPECT_EQ(reject(std::nanf(""), RoundedType::float16), start + "nan at [1, 0], which cannot be rounded to float16");
-  EXPECT_EQ(reject(65520, RoundedType::float16), start + "65520 at [1, 0], which cannot be rounded to float16");
-  EXPECT_EQ(reject(2e38f, RoundedType::int8), start + "2e+38 at [1, 0], which cannot be rounded to int8");
-  const Checkpoint large = rounded({1.6e38f, 0}, "[1,2]", RoundedType::int8);
+  EXPECT_EQ(reject(-HUGE_VALF, ElementType::int8), start + "-inf at [1, 0], which cannot be rounded to int8");
+  EXPECT_EQ(reject(std::nanf(""), ElementType::float16), start + "nan at [1, 0], which cannot be rounded to float16");
+  EXPECT_EQ(reject(65520, ElementType::float16), start + "65520 at [1, 0], which cannot be rounded to float16");
+  EXPECT_EQ(reject(2e38f, ElementType::int8), start + "2e+38 at [1, 0], which cannot be rounded to int8");
+  const Checkpoint large = rounded({1.6e38f, 0}, "[1,2]", ElementType::int8);
   EXPECT_EQ(large.read_float32(*large.find("w"))[0], 127 * (1.6e38f / 127));
 }
 

@@ -12,6 +12,8 @@
 #include <limits>
 #include <stdexcept>
 
+#include "regard/explain/rounding_errors.h"
+#include "regard/explain/sentence_row.h"
 #include "support/model_bytes.h"
 #include "support/sentence_model.h"
 
@@ -65,8 +67,8 @@ TEST(RoundedModel, HasTheSameBytesOnEveryMachine) {
   folder.write("model.safetensors",
                {reinterpret_cast<const char*>(files.safetensors.first.get()), files.safetensors.count});
   for (const auto& [type, sha256] :
-       {std::pair{RoundedType::int8, "00e3f9cab955e9afa5c050fcd97a0ce561b35e87fe693d52bf59055dcab96260"},
-        std::pair{RoundedType::float16, "8bb5f9a9698dfb141afdaf0dad6a28035561a2420f2d79dafc9d139042e02162"}}) {
+       {std::pair{ElementType::int8, "00e3f9cab955e9afa5c050fcd97a0ce561b35e87fe693d52bf59055dcab96260"},
+        std::pair{ElementType::float16, "8bb5f9a9698dfb141afdaf0dad6a28035561a2420f2d79dafc9d139042e02162"}}) {
     const ModelInMemory rounded = rounded_model(folder.path(), type, "small");
     const SentenceModel model = read_sentence_model(rounded);
     EXPECT_EQ(model.folder, "small");
@@ -74,6 +76,12 @@ TEST(RoundedModel, HasTheSameBytesOnEveryMachine) {
     EXPECT_EQ(rounded.config_json, files.config_json);
     EXPECT_EQ(rounded.tokenizer_json, files.tokenizer_json);
   }
+}
+
+TEST(RoundedModel, RejectsOtherTypes) {
+  const std::string rest = ": type is float64; expected int8 or float16";
+  EXPECT_EQ(rejection([] { minilm_sha256(ElementType::float64); }), "minilm_sha256" + rest);
+  EXPECT_EQ(rejection([] { minilm_rounding_errors(ElementType::float64); }), "minilm_rounding_errors" + rest);
 }
 
 TEST(ReadSentenceModel, RejectsFilesThatDoNotMatch) {

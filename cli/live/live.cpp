@@ -72,7 +72,7 @@ std::string gzip(std::span<const std::byte> bytes, int level) {
 
 ModelInMemory model_files(const char* model) {
   const std::string folder = model_folder(kPulledModel);
-  if (const std::optional<RoundedType> type = rounded_type(model)) return rounded_model(folder, *type, model);
+  if (const std::optional<ElementType> type = rounded_type(model)) return rounded_model(folder, *type, model);
   const auto file = [&folder](const char* name) { return read_text(folder + "/" + name, kMaxModelBytes); };
   const std::string bytes = file("model.safetensors");
   const std::span<const std::byte> all = std::as_bytes(std::span(bytes));
@@ -143,7 +143,7 @@ void live(const LiveArguments& arguments) {
   ModelInMemory files;
   if (const char* const model = weights_named(arguments.weights).model) {
     files = model_files(model);
-    if (const std::optional<RoundedType> type = rounded_type(model)) page.errors = &minilm_rounding_errors(*type);
+    if (const std::optional<ElementType> type = rounded_type(model)) page.errors = &minilm_rounding_errors(*type);
     add_model(arguments, files, page);
   } else {
     const Explanation lesson = explain(lesson_input(kFirstLesson));

@@ -50,7 +50,7 @@ float round_row(std::span<const float> row, std::int8_t* to) {
 // The tensors of the new file, and the memory that they view.
 class RoundedFile {
  public:
-  RoundedFile(const Checkpoint& checkpoint, RoundedType type, const std::stop_token& stop)
+  RoundedFile(const Checkpoint& checkpoint, ElementType type, const std::stop_token& stop)
       : checkpoint_(checkpoint), type_(type), stop_(stop) {}
   RoundedFile(const RoundedFile&) = delete;
   RoundedFile& operator=(const RoundedFile&) = delete;
@@ -65,7 +65,7 @@ class RoundedFile {
       return;
     }
     reject_out_of_range(tensor, values);
-    type_ == RoundedType::int8 ? add_int8(tensor, values) : add_float16(tensor, values);
+    type_ == ElementType::int8 ? add_int8(tensor, values) : add_float16(tensor, values);
   }
 
   const std::vector<StoredTensor>& tensors() const { return tensors_; }
@@ -97,18 +97,17 @@ class RoundedFile {
   // NaN and ±∞, and what is too large.
   void reject_out_of_range(const StoredTensor& tensor, std::span<const float> values) const {
     // From 65520 on, halfway from the largest float16 to the next power of two, elements are rounded to ∞.
-    const float limit = type_ == RoundedType::int8 ? kMaxInt8 * internal::kMaxScale : 65520;
+    const float limit = type_ == ElementType::int8 ? kMaxInt8 * internal::kMaxScale : 65520;
     const auto found = std::find_if(values.begin(), values.end(), [&](float x) { return !(std::abs(x) < limit); });
     if (found == values.end()) return;
     const Index at = found - values.begin();
     throw DataError(fmt::format("{}: tensor \"{}\" holds {} at [{}, {}], which cannot be rounded to {}",
                                 escape_for_terminal(checkpoint_.name()), text_in_message(tensor.name), *found,
-                                at / tensor.shape[1], at % tensor.shape[1],
-                                type_ == RoundedType::int8 ? "int8" : "float16"));
+                                at / tensor.shape[1], at % tensor.shape[1], type_name(type_)));
   }
 
   const Checkpoint& checkpoint_;
-  RoundedType type_;
+  ElementType type_;
   const std::stop_token& stop_;
   std::vector<std::shared_ptr<const float>> shared_;
   std::list<std::vector<std::byte>> memory_;
@@ -117,8 +116,11 @@ class RoundedFile {
 
 }  // namespace
 
-SharedBytes round_tensors(const Checkpoint& checkpoint, std::span<const StoredTensor* const> tensors, RoundedType type,
+SharedBytes round_tensors(const Checkpoint& checkpoint, std::span<const StoredTensor* const> tensors, ElementType type,
                           const std::stop_token& stop) {
+  if (type != ElementType::int8 && type != ElementType::float16) {
+    throw InvalidArgument(fmt::format("round_tensors: type is {}; expected int8 or float16", type_name(type)));
+  }
   RoundedFile file(checkpoint, type, stop);
   for (const StoredTensor* tensor : tensors) file.add(*tensor);
   return share_bytes(format_safetensors(file.tensors(), {}, stop));

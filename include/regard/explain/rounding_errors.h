@@ -9,7 +9,6 @@
 #pragma once
 
 #include "regard/export.h"
-#include "regard/io/rounding.h"
 #include "regard/types.h"
 
 namespace regard::inline v0 {
@@ -30,8 +29,9 @@ inline constexpr double kFloat32BankToRiver = 0.713;  ///< RoundingErrors::bank_
 /// Returns the differences of the rounded all-MiniLM-L6-v2: cosines to five decimals, differences of weights to two
 /// significant digits, the weight to "river" to three decimals.
 ///
-/// @param type  What its matrices are rounded to.
+/// @param type  What its matrices are rounded to: `int8` or `float16`.
 /// @return The differences.
-REGARD_EXPORT const RoundingErrors& minilm_rounding_errors(RoundedType type);
+/// @throws InvalidArgument  if `type` is neither.
+REGARD_EXPORT const RoundingErrors& minilm_rounding_errors(ElementType type);
 
 }  // namespace regard::inline v0

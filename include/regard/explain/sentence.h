@@ -25,7 +25,6 @@
 #include <string_view>
 #include <vector>
 
-#include "regard/io/rounding.h"
 #include "regard/model/encoder.h"
 #include "regard/model/tokenizer.h"
 #include "regard/train/trained_model.h"
@@ -110,21 +109,22 @@ REGARD_EXPORT SentenceModel read_sentence_model(const ModelInMemory& files, cons
 /// are left out.
 ///
 /// @param folder   Path of the folder.
-/// @param type     What matrices are rounded to.
+/// @param type     What matrices are rounded to: `int8` or `float16`.
 /// @param name     Name of the rounded model.
 /// @param options  How to read the files, and limits.
 /// @param stop     Stop token.
 /// @return The files of the rounded model, for read_sentence_model(). The same folder gives the same bytes on every
 ///         machine.
-/// @throws DataError  as load_sentence_model() does for the files of an encoder, and as round_tensors() does.
-/// @throws Cancelled  if a stop is requested.
+/// @throws DataError        as load_sentence_model() does for the files of an encoder, and as round_tensors() does.
+/// @throws InvalidArgument  as round_tensors() does.
+/// @throws Cancelled        if a stop is requested.
 ///
 /// @par Example
 /// @code{.cpp}
 /// const SentenceModel model =
-///     read_sentence_model(rounded_model("all-MiniLM-L6-v2", RoundedType::int8, "all-MiniLM-L6-v2 in int8"));
+///     read_sentence_model(rounded_model("all-MiniLM-L6-v2", ElementType::int8, "all-MiniLM-L6-v2 in int8"));
 /// @endcode
-REGARD_EXPORT ModelInMemory rounded_model(const std::string& folder, RoundedType type, std::string name,
+REGARD_EXPORT ModelInMemory rounded_model(const std::string& folder, ElementType type, std::string name,
                                           const ModelFileOptions& options = {}, const std::stop_token& stop = {});
 
 /// A word of a sentence.

@@ -184,9 +184,10 @@ REGARD_EXPORT double minilm_baseline(Index layer, Index head, Index distance);
 REGARD_EXPORT std::string_view minilm_sha256();
 /// Returns the SHA-256 of the same checkpoint, rounded (rounded_model()).
 ///
-/// @param type  What its matrices are rounded to.
+/// @param type  What its matrices are rounded to: `int8` or `float16`.
 /// @return 64 hex digits.
-REGARD_EXPORT std::string_view minilm_sha256(RoundedType type);
+/// @throws InvalidArgument  if `type` is neither.
+REGARD_EXPORT std::string_view minilm_sha256(ElementType type);
 
 /// Where the baseline of a head comes from.
 enum class Baseline {

@@ -19,38 +19,34 @@
 
 #include "regard/export.h"
 #include "regard/io/safetensors.h"
+#include "regard/types.h"
 
 namespace regard::inline v0 {
-
-/// What the elements of matrices are rounded to.
-enum class RoundedType {
-  int8,     ///< I8 with one scale per row.
-  float16,  ///< F16.
-};
 
 /// Rounds matrices, and formats the result as a safetensors file.
 ///
 /// @param checkpoint  The checkpoint.
 /// @param tensors     Those of its tensors that the file will hold, in this order. Each is read by
 ///                    Checkpoint::read_float32().
-/// @param type        Type of the elements of matrices, that is, tensors with two axes.
+/// @param type        Type of the elements of matrices, that is, tensors with two axes: `int8`, which is I8 with one
+///                    scale per row, or `float16`, which is F16.
 /// @param stop        Stop token, polled while tensors are rounded.
 /// @return The bytes of the file. They depend on the values only, not on the machine or the instruction set.
 /// @throws DataError        as Checkpoint::read_float32() does, and if an element of a matrix is NaN or ±∞, or too
 ///                          large: 65520 or more for float16, 127 · 2^120 (1.7e38) or more for int8. The message names
 ///                          the file, the tensor and the index.
-/// @throws InvalidArgument  as safetensors_header() does: a name with ".scale" appended is longer than 512 bytes or is
-///                          the name of another tensor.
+/// @throws InvalidArgument  if `type` is neither `int8` nor `float16`, and as safetensors_header() does: a name with
+///                          ".scale" appended is longer than 512 bytes or is the name of another tensor.
 /// @throws Cancelled        if a stop is requested.
 ///
 /// @par Example
 /// @code{.cpp}
 /// const Checkpoint checkpoint = Checkpoint::read_folder("all-MiniLM-L6-v2");
 /// const StoredTensor* table = checkpoint.find("embeddings.word_embeddings.weight");
-/// const SharedBytes file = round_tensors(checkpoint, {&table, 1}, RoundedType::int8);
+/// const SharedBytes file = round_tensors(checkpoint, {&table, 1}, ElementType::int8);
 /// const Checkpoint rounded = Checkpoint::read_memory(file, "word embeddings");
 /// @endcode
 REGARD_EXPORT SharedBytes round_tensors(const Checkpoint& checkpoint, std::span<const StoredTensor* const> tensors,
-                                        RoundedType type, const std::stop_token& stop = {});
+                                        ElementType type, const std::stop_token& stop = {});
 
 }  // namespace regard::inline v0

@@ -185,8 +185,10 @@ double minilm_baseline(Index layer, Index head, Index distance) {
 }
 
 std::string_view minilm_sha256() { return kMinilmSha256; }
-std::string_view minilm_sha256(RoundedType type) {
-  return type == RoundedType::int8 ? kMinilmInt8Sha256 : kMinilmFloat16Sha256;
+std::string_view minilm_sha256(ElementType type) {
+  if (type == ElementType::int8) return kMinilmInt8Sha256;
+  if (type == ElementType::float16) return kMinilmFloat16Sha256;
+  throw InvalidArgument(fmt::format("minilm_sha256: type is {}; expected int8 or float16", type_name(type)));
 }
 
 RankedHeads ranked_heads(const Sentence& sentence, std::string_view checkpoint_sha256, std::optional<Index> word,

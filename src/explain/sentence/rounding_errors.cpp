@@ -3,6 +3,10 @@
 // The figures of rounding_errors.h. Read next: tests/model_rounding_check.cpp.
 #include "regard/explain/rounding_errors.h"
 
+#include <fmt/format.h>
+
+#include "regard/error.h"
+
 namespace regard::inline v0 {
 namespace {
 
@@ -21,6 +25,10 @@ constexpr RoundingErrors kFloat16{.mean_cosine = 1,
 
 }  // namespace
 
-const RoundingErrors& minilm_rounding_errors(RoundedType type) { return type == RoundedType::int8 ? kInt8 : kFloat16; }
+const RoundingErrors& minilm_rounding_errors(ElementType type) {
+  if (type == ElementType::int8) return kInt8;
+  if (type == ElementType::float16) return kFloat16;
+  throw InvalidArgument(fmt::format("minilm_rounding_errors: type is {}; expected int8 or float16", type_name(type)));
+}
 
 }  // namespace regard::inline v0

@@ -8,6 +8,7 @@
 // Read next: sentence_model.cpp, regard/model/encoder.h, regard/train/trained_model.h.
 #include "regard/error.h"
 #include "regard/io/json.h"
+#include "regard/io/rounding.h"
 #include "regard/train/checkpoint.h"
 #include "sentence_model.h"
 
@@ -48,7 +49,7 @@ SentenceModel load_sentence_model(const std::string& folder, const ModelFileOpti
   return model;
 }
 
-ModelInMemory rounded_model(const std::string& folder, RoundedType type, std::string name,
+ModelInMemory rounded_model(const std::string& folder, ElementType type, std::string name,
                             const ModelFileOptions& options, const std::stop_token& stop) {
   ModelInMemory files{.name = std::move(name),
                       .config_json = read_model_text(folder, kConfigFile, kMaxConfigBytes, stop),
