@@ -34,30 +34,31 @@ constexpr std::array<ConfigChoice, 4> kBertChoices{{{"hidden_act", "gelu", true}
                                                     {"add_cross_attention", false, false}}};
 
 constexpr std::array<ParameterName<Encoder>, 5> kBertParameters{
-    {{"embeddings.word_embeddings.weight", "V E", Stored::as_seen, &Encoder::word_table},
-     {"embeddings.position_embeddings.weight", "P E", Stored::as_seen, &Encoder::position_table},
-     {"embeddings.token_type_embeddings.weight", "T E", Stored::as_seen, &Encoder::type_table},
-     {"embeddings.LayerNorm.weight", "E", Stored::as_seen, &Encoder::norm_embedding_gain},
-     {"embeddings.LayerNorm.bias", "E", Stored::as_seen, &Encoder::norm_embedding_bias}}};
+    {{"embeddings.word_embeddings.weight", "V E", MatrixLayout::as_seen, &Encoder::word_table},
+     {"embeddings.position_embeddings.weight", "P E", MatrixLayout::as_seen, &Encoder::position_table},
+     {"embeddings.token_type_embeddings.weight", "T E", MatrixLayout::as_seen, &Encoder::type_table},
+     {"embeddings.LayerNorm.weight", "E", MatrixLayout::as_seen, &Encoder::norm_embedding_gain},
+     {"embeddings.LayerNorm.bias", "E", MatrixLayout::as_seen, &Encoder::norm_embedding_bias}}};
 
 using Layer = EncoderLayer;
 constexpr std::array<ParameterName<Layer>, 16> kBertLayer{
-    {{"encoder.layer.{layer}.attention.self.query.weight", "E E", Stored::out_in, &Layer::w_query},
-     {"encoder.layer.{layer}.attention.self.query.bias", "E", Stored::as_seen, &Layer::b_query},
-     {"encoder.layer.{layer}.attention.self.key.weight", "E E", Stored::out_in, &Layer::w_key},
-     {"encoder.layer.{layer}.attention.self.key.bias", "E", Stored::as_seen, &Layer::b_key},
-     {"encoder.layer.{layer}.attention.self.value.weight", "E E", Stored::out_in, &Layer::w_value},
-     {"encoder.layer.{layer}.attention.self.value.bias", "E", Stored::as_seen, &Layer::b_value},
-     {"encoder.layer.{layer}.attention.output.dense.weight", "E E", Stored::out_in, &Layer::w_output},
-     {"encoder.layer.{layer}.attention.output.dense.bias", "E", Stored::as_seen, &Layer::b_output},
-     {"encoder.layer.{layer}.attention.output.LayerNorm.weight", "E", Stored::as_seen, &Layer::norm_attention_gain},
-     {"encoder.layer.{layer}.attention.output.LayerNorm.bias", "E", Stored::as_seen, &Layer::norm_attention_bias},
-     {"encoder.layer.{layer}.intermediate.dense.weight", "F E", Stored::out_in, &Layer::w_up},
-     {"encoder.layer.{layer}.intermediate.dense.bias", "F", Stored::as_seen, &Layer::b_up},
-     {"encoder.layer.{layer}.output.dense.weight", "E F", Stored::out_in, &Layer::w_down},
-     {"encoder.layer.{layer}.output.dense.bias", "E", Stored::as_seen, &Layer::b_down},
-     {"encoder.layer.{layer}.output.LayerNorm.weight", "E", Stored::as_seen, &Layer::norm_output_gain},
-     {"encoder.layer.{layer}.output.LayerNorm.bias", "E", Stored::as_seen, &Layer::norm_output_bias}}};
+    {{"encoder.layer.{layer}.attention.self.query.weight", "E E", MatrixLayout::out_in, &Layer::w_query},
+     {"encoder.layer.{layer}.attention.self.query.bias", "E", MatrixLayout::as_seen, &Layer::b_query},
+     {"encoder.layer.{layer}.attention.self.key.weight", "E E", MatrixLayout::out_in, &Layer::w_key},
+     {"encoder.layer.{layer}.attention.self.key.bias", "E", MatrixLayout::as_seen, &Layer::b_key},
+     {"encoder.layer.{layer}.attention.self.value.weight", "E E", MatrixLayout::out_in, &Layer::w_value},
+     {"encoder.layer.{layer}.attention.self.value.bias", "E", MatrixLayout::as_seen, &Layer::b_value},
+     {"encoder.layer.{layer}.attention.output.dense.weight", "E E", MatrixLayout::out_in, &Layer::w_output},
+     {"encoder.layer.{layer}.attention.output.dense.bias", "E", MatrixLayout::as_seen, &Layer::b_output},
+     {"encoder.layer.{layer}.attention.output.LayerNorm.weight", "E", MatrixLayout::as_seen,
+      &Layer::norm_attention_gain},
+     {"encoder.layer.{layer}.attention.output.LayerNorm.bias", "E", MatrixLayout::as_seen, &Layer::norm_attention_bias},
+     {"encoder.layer.{layer}.intermediate.dense.weight", "F E", MatrixLayout::out_in, &Layer::w_up},
+     {"encoder.layer.{layer}.intermediate.dense.bias", "F", MatrixLayout::as_seen, &Layer::b_up},
+     {"encoder.layer.{layer}.output.dense.weight", "E F", MatrixLayout::out_in, &Layer::w_down},
+     {"encoder.layer.{layer}.output.dense.bias", "E", MatrixLayout::as_seen, &Layer::b_down},
+     {"encoder.layer.{layer}.output.LayerNorm.weight", "E", MatrixLayout::as_seen, &Layer::norm_output_gain},
+     {"encoder.layer.{layer}.output.LayerNorm.bias", "E", MatrixLayout::as_seen, &Layer::norm_output_bias}}};
 
 // Files that originate from TensorFlow call the gain gamma and the bias beta.
 constexpr std::array<EncoderFamily::Ending, 2> kBertEndings{

@@ -3,8 +3,8 @@
 // A family of encoders as data: the names of its fields in config.json and of its tensors, and the shape of each
 // tensor.
 //
-//     {"encoder.layer.{layer}.intermediate.dense.weight", "F E", Stored::out_in, &EncoderLayer::w_up}
-//      name, {layer} from 0                                |      |               the view that it fills, here (E, F)
+//     {"encoder.layer.{layer}.intermediate.dense.weight", "F E", MatrixLayout::out_in, &EncoderLayer::w_up}
+//      name, {layer} from 0                                |      |                the view that it fills, here (E, F)
 //                                                          shape in the file, by the symbols of the config fields
 //
 // To support another family that computes what encode() computes, add a table in encoder_family.cpp.
@@ -35,7 +35,7 @@ struct ConfigChoice {
   bool required;
 };
 
-enum class Stored {
+enum class MatrixLayout {
   as_seen,  // vectors, tables
   out_in    // a matrix (out, in), as in torch.nn.Linear; viewed as (in, out)
 };
@@ -44,7 +44,7 @@ template <class Owner>
 struct ParameterName {
   std::string_view name;
   std::string_view shape;  // "F E"
-  Stored stored;
+  MatrixLayout layout;
   std::variant<TensorView<const float, 1> Owner::*, TensorView<const float, 2> Owner::*, StoredMatrix Owner::*> view;
 };
 

@@ -146,7 +146,7 @@ class ParameterReader {
     tensors_.expect(name, find(name), shape, fields, [&parameter, &owner, shape](const float* data) {
       if (const auto* vector = std::get_if<0>(&parameter.view)) {
         owner.*(*vector) = TensorView<const float, 1>(data, {shape[0]});
-      } else if (parameter.stored == Stored::as_seen) {
+      } else if (parameter.layout == MatrixLayout::as_seen) {
         owner.*std::get<1>(parameter.view) = TensorView<const float, 2>(data, {shape[0], shape[1]});
       } else {
         owner.*std::get<1>(parameter.view) = TensorView<const float, 2>(data, {shape[1], shape[0]}, {1, shape[1]});
