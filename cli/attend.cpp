@@ -81,7 +81,7 @@ void compute(const AttendText& text, const AttendSettings& settings, Inputs& inp
   const auto make_rows = [&](const std::string& path, bool needed) {
     return path.empty() && !needed ? Tensor<T, 3>() : Tensor<T, 3>(rows);
   };
-  Tensor<T, 4> context({e.batch, e.heads, e.queries, e.columns});
+  Tensor<T, 4> context({e.batch, e.heads, e.queries, e.value_head_size});
   const bool needs_sums = chosen_rows || !text.html.empty() || text.inspect;
   Tensor<T, 3> row_max = make_rows(text.row_max, needs_sums);
   Tensor<T, 3> row_sum = make_rows(text.row_sum, needs_sums);

@@ -118,22 +118,22 @@ double needed_bytes(Inputs& inputs, const Extents& e, const AttendText& text, co
   const auto size = static_cast<double>(type_bytes(inputs.at("--query").file.type()));
   const double query_rows =
       static_cast<double>(e.batch) * static_cast<double>(e.heads) * static_cast<double>(e.queries);
-  double bytes = inputs.bytes() + query_rows * static_cast<double>(e.columns) * size;
+  double bytes = inputs.bytes() + query_rows * static_cast<double>(e.value_head_size) * size;
   bytes += 4 * query_rows * size;  // row_max, row_sum, lse and the sinks' weights, requested or not
   if (!text.weights.empty()) {
     bytes += static_cast<double>(e.batch) * static_cast<double>(e.heads) * static_cast<double>(e.weight_rows) *
              static_cast<double>(e.keys) * size;
   }
   if (text.inspect)
-    bytes += inspect_bytes({e.batch, e.heads, e.queries, e.depth}, e.keys, e.cells,
+    bytes += inspect_bytes({e.batch, e.heads, e.queries, e.head_size}, e.keys, e.cells,
                            type_bytes(inputs.at("--query").file.type()), row_top_keys(settings.inspect, e.keys),
                            !text.save.empty());
   bytes += 6 * page_bytes(inputs, text, settings);  // its arrays, their text, the JSON, the page
   // The library packs a group of heads at a time: 32 MiB, or one head if that is larger.
   constexpr double kWave = 32.0 * (1 << 20);
-  const double head = static_cast<double>(e.keys) * static_cast<double>(e.depth + e.columns) * size;
+  const double head = static_cast<double>(e.keys) * static_cast<double>(e.head_size + e.value_head_size) * size;
   return bytes +
-         std::min(std::max(kWave, head), head * static_cast<double>(e.batch) * static_cast<double>(e.key_heads));
+         std::min(std::max(kWave, head), head * static_cast<double>(e.batch) * static_cast<double>(e.num_kv_heads));
 }
 
 std::uint64_t check_memory(double needed, std::optional<std::uint64_t> allowed) {

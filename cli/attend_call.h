@@ -35,7 +35,7 @@ void read_options(const AttendSettings& settings, Inputs& inputs, Options<T>& o,
                   const std::optional<RowRange>& rows = std::nullopt);
 
 struct Extents {
-  Index batch, heads, key_heads, queries, keys, depth, columns, weight_rows;
+  Index batch, heads, num_kv_heads, queries, keys, head_size, value_head_size, weight_rows;
   std::array<Index, 2> cells;  // of the pooled map, with --inspect
 };
 

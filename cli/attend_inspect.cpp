@@ -119,7 +119,7 @@ template <class T>
 Inspected<T> inspect(const TensorView<const T, 4>& query, const TensorView<const T, 4>& key,
                      const ColumnsRequest& request, const InspectSettings& settings, const std::array<Index, 2>& cells,
                      const AttentionStatistics& statistics, const AttentionOptions& options, const Runtime& runtime) {
-  const auto [batch, heads, queries, depth] = query.shape;
+  const auto [batch, heads, queries, head_size] = query.shape;
   Inspected<T> inspected{
       Tensor<T, 3>({batch, heads, key.shape[2]}), Tensor<T, 4>({batch, heads, cells[0], cells[1]}), {}};
   attention_columns(query, key, request,

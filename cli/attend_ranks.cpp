@@ -115,7 +115,7 @@ void compute(const AttendText& text, const AttendSettings& settings, Inputs& inp
   const auto make_rows = [&](const std::string& path) {
     return path.empty() ? Tensor<T, 3>() : Tensor<T, 3>(row_shape);
   };
-  Tensor<T, 4> context({e.batch, e.heads, count, e.columns}), weights;
+  Tensor<T, 4> context({e.batch, e.heads, count, e.value_head_size}), weights;
   Tensor<T, 3> row_max = make_rows(text.row_max), row_sum = make_rows(text.row_sum), lse = make_rows(text.lse);
   Tensor<T, 3> sink_weights = make_rows(text.sink_weights);
   if (!text.weights.empty()) weights = Tensor<T, 4>({e.batch, e.heads, count, e.keys});

@@ -65,51 +65,51 @@ std::function<double()> timed(double amount, std::function<void()> call) {
   };
 }
 
-Tensor<float, 4> normal(Index heads, Index rows, Index depth, unsigned seed) {
-  Tensor<float, 4> tensor({1, heads, rows, depth});
+Tensor<float, 4> normal(Index heads, Index rows, Index head_size, unsigned seed) {
+  Tensor<float, 4> tensor({1, heads, rows, head_size});
   std::mt19937 random(seed);
   std::normal_distribution<float> number;
   std::generate(tensor.data(), tensor.data() + tensor.size(), [&] { return number(random); });
   return tensor;
 }
 
-Row forward_row(Index length, Index depth, bool causal, const Runtime& runtime) {
+Row forward_row(Index length, Index head_size, bool causal, const Runtime& runtime) {
   constexpr Index kHeads = 8;
   struct Arrays {
     Tensor<float, 4> query, key, value, context;
   };
-  const auto arrays =
-      std::make_shared<Arrays>(Arrays{normal(kHeads, length, depth, 1), normal(kHeads, length, depth, 2),
-                                      normal(kHeads, length, depth, 3), Tensor<float, 4>({1, kHeads, length, depth})});
+  const auto arrays = std::make_shared<Arrays>(
+      Arrays{normal(kHeads, length, head_size, 1), normal(kHeads, length, head_size, 2),
+             normal(kHeads, length, head_size, 3), Tensor<float, 4>({1, kHeads, length, head_size})});
   const Index pairs = causal ? length * (length + 1) / 2 : length * length;
   const auto call = [arrays, causal, runtime] {
     attention_forward(arrays->query.view(), arrays->key.view(), arrays->value.view(),
                       {.context = arrays->context.view()}, {.causal = causal}, runtime);
   };
-  return {fmt::format("{}, S {}, D {}", causal ? "causal" : "full", length, depth), "GFLOP/s", 0,
-          timed(4.0 * static_cast<double>(depth * kHeads * pairs), call)};
+  return {fmt::format("{}, S {}, D {}", causal ? "causal" : "full", length, head_size), "GFLOP/s", 0,
+          timed(4.0 * static_cast<double>(head_size * kHeads * pairs), call)};
 }
 
 template <class K>
 Row decode_row(const std::string& type, Index keys, const Runtime& runtime) {
-  constexpr Index kHeads = 8, kDepth = 128, kPiece = 512;
+  constexpr Index kHeads = 8, kHeadSize = 128, kPiece = 512;
   struct Arrays {
     KvCache<K> cache;
     Tensor<float, 4> query, context;
   };
-  const auto arrays = std::make_shared<Arrays>(
-      Arrays{KvCache<K>({.num_kv_heads = kHeads, .head_size = kDepth, .value_head_size = kDepth, .capacity = keys}),
-             normal(kHeads, 1, kDepth, 1), Tensor<float, 4>({1, kHeads, 1, kDepth})});
-  const Tensor<float, 4> numbers = normal(kHeads, kPiece, kDepth, 2);
-  Tensor<K, 3> piece({kHeads, kPiece, kDepth});
+  const auto arrays = std::make_shared<Arrays>(Arrays{
+      KvCache<K>({.num_kv_heads = kHeads, .head_size = kHeadSize, .value_head_size = kHeadSize, .capacity = keys}),
+      normal(kHeads, 1, kHeadSize, 1), Tensor<float, 4>({1, kHeads, 1, kHeadSize})});
+  const Tensor<float, 4> numbers = normal(kHeads, kPiece, kHeadSize, 2);
+  Tensor<K, 3> piece({kHeads, kPiece, kHeadSize});
   std::transform(numbers.data(), numbers.data() + numbers.size(), piece.data(), [](float x) { return K(x); });
   for (Index done = 0; done < keys; done += kPiece) arrays->cache.append(0, piece.view(), piece.view());
   const auto call = [arrays, runtime] {
     attention_decode(arrays->query.view(), arrays->cache, {.context = arrays->context.view()},
                      {.query_offset = QueryAlignment::bottom_right}, runtime);
   };
-  return {fmt::format("decode, S {}, D {}, {}", keys, kDepth, type), "GB/s", 1,
-          timed(2.0 * static_cast<double>(kHeads * keys * kDepth) * sizeof(K), call)};
+  return {fmt::format("decode, S {}, D {}, {}", keys, kHeadSize, type), "GB/s", 1,
+          timed(2.0 * static_cast<double>(kHeads * keys * kHeadSize) * sizeof(K), call)};
 }
 
 std::vector<Row> rows_of(int threads, bool quick) {
@@ -122,8 +122,8 @@ std::vector<Row> rows_of(int threads, bool quick) {
                   [threads, bytes] { return read_gigabytes_per_second(bytes, threads, kReadSeconds); }});
   const Index length = quick ? 512 : 4096;
   rows.push_back(forward_row(length / 4, 64, false, runtime));
-  for (Index depth : {64, 128}) rows.push_back(forward_row(length, depth, false, runtime));
-  for (Index depth : {64, 128}) rows.push_back(forward_row(length, depth, true, runtime));
+  for (Index head_size : {64, 128}) rows.push_back(forward_row(length, head_size, false, runtime));
+  for (Index head_size : {64, 128}) rows.push_back(forward_row(length, head_size, true, runtime));
   const Index keys = quick ? 2048 : 16384;
   rows.push_back(decode_row<float>("float", keys, runtime));
   rows.push_back(decode_row<bfloat16>("bfloat16", keys, runtime));

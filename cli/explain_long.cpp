@@ -35,11 +35,11 @@ Tensor<T, 4> heads_of(const Explanation& explanation, std::string_view name) {
   const Matrix& matrix = found->result;
   const bool columns = explanation.settings.layout == Layout::columns;
   const Index tokens = columns ? matrix.num_columns : matrix.num_rows;
-  const Index depth = columns ? matrix.num_rows : matrix.num_columns;
-  Tensor<T, 4> heads({1, matrix.num_heads, tokens, depth});
+  const Index head_size = columns ? matrix.num_rows : matrix.num_columns;
+  Tensor<T, 4> heads({1, matrix.num_heads, tokens, head_size});
   for (Index h = 0; h < matrix.num_heads; ++h) {
     for (Index i = 0; i < tokens; ++i) {
-      for (Index d = 0; d < depth; ++d) {
+      for (Index d = 0; d < head_size; ++d) {
         const std::size_t index = columns ? matrix.index(h, d, i) : matrix.index(h, i, d);
         heads(0, h, i, d) = static_cast<T>(matrix.numbers[index]);
       }

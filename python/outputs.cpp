@@ -163,7 +163,7 @@ void ForwardOutputs::expect_context(const char* operator_name, const char* what,
 }
 
 void ForwardOutputs::allocate(const std::array<Index, 4>& query_shape, Index num_keys, Index columns) {
-  const auto& [batch, heads, rows, depth] = query_shape;
+  const auto& [batch, heads, rows, head_size] = query_shape;
   const NumberType compute = context_type_ == number_type<double>() ? number_type<double>() : number_type<float>();
   const auto allocate = [&](const char* name, NumberType type, const std::vector<Index>& shape) {
     outputs_.allocate(name, type, outputs_.without_missing_axes(shape));

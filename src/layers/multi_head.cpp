@@ -94,7 +94,7 @@ void check_outputs(const MultiHeadShapes& s, const MultiHeadOutputs<T>& outputs,
   check_overlap(kMultiHeadAttentionForward, inputs, written);
 }
 
-// The caller's view, or a view of workspace in the layout (B, length, heads · depth).
+// The caller's view, or a view of workspace in the layout (B, length, heads · head_size).
 template <class T>
 class Intermediate {
  public:

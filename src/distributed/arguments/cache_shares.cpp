@@ -62,7 +62,7 @@ ShardOptions shard_options(const AttentionOptions& options, const InputView<4>& 
   ShardOptions shard{.options = options, .offsets = {}, .prefix = {}, .mask = {}, .segments = {}, .bias = {}};
   AttentionOptions& o = shard.options;
   o.sinks = {};
-  const auto [batch, heads, rows, depth] = query.shape;
+  const auto [batch, heads, rows, head_size] = query.shape;
   std::vector<Index> first_keys;
   Index most = 0;
   for (Index b = 0; b < batch; ++b) {
