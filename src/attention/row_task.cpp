@@ -165,7 +165,7 @@ kernels::ScoreBlock<T> RowTask<T>::start_rows() const {
 
   kernels::ScoreBlock<T> block{};
   block.num_rows = rows.num_rows;
-  block.depth = r.head_size;
+  block.head_size = r.head_size;
   block.query = s.query;
   block.scores = s.scores;
   block.rules = {.scale = r.scale,

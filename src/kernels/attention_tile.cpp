@@ -67,7 +67,7 @@ template <class T, class Words>
 void score_tiles(const ScoreBlock<T>& block, Index first, Index count, const LaneRange* ranges, T* group_scores) {
   if (block.multiplied) return;
   if (kReadsStored && block.stored_keys) return few_score_tiles<T, Words>(block, ranges[0]);
-  const Index depth = words_of<Words>(block.depth);
+  const Index depth = words_of<Words>(block.head_size);
   for (Index lane = 0; lane < kBlockKeys; lane += kTileColumns<T>) {
     for (Index row = 0; row < count; row += kTileRows) {
       const LaneRange& range = ranges[row / kTileRows];

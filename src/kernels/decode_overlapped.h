@@ -75,7 +75,7 @@ bool can_overlap(const AttentionBlock<T>& block) {
   const StoredPanels& values = *block.stored_values;
   const StoredPanels& keys = *block.next_score->stored_keys;
   return values.row_stride == 0 && keys.row_stride == 0 && values.type == keys.type &&
-         block.next_score->depth <= kDepthSegment && block.padded_columns <= kMaxSums;
+         block.next_score->head_size <= kDepthSegment && block.padded_columns <= kMaxSums;
 }
 
 // Alternates steps of values and of keys until both are done.
@@ -134,10 +134,10 @@ void decode_overlapped(const AttentionBlock<T>& block, const LaneRange& range, c
   const StoredPanels& values = *block.stored_values;
   const StoredPanels& keys = *next.stored_keys;
   const Index groups = block.padded_columns / kPanel;
-  const Index key_elements = next.depth * kPanel, value_elements = block.padded_columns * kPanel;
+  const Index key_elements = next.head_size * kPanel, value_elements = block.padded_columns * kPanel;
   // The dimensions that are multiplied before group n, in whole words.
-  const Index depth_step = next.depth / groups / Words::kPerWord * Words::kPerWord;
-  const auto depths = [&](Index n) { return n == groups ? next.depth : n * depth_step; };
+  const Index depth_step = next.head_size / groups / Words::kPerWord * Words::kPerWord;
+  const auto depths = [&](Index n) { return n == groups ? next.head_size : n * depth_step; };
   alignas(64) T sums[Rows * kMaxSums];
   alignas(64) T products[Rows * kPanel];
   std::memset(sums, 0, sizeof sums);
@@ -177,7 +177,7 @@ void decode_overlapped(const AttentionBlock<T>& block, const LaneRange& range, c
       Vec<T> scores[Rows][kVectors];
       load_tile<kPanel>(products + part, scores);
       join_even_and_odd<S, Words>(scores, Rows, kVectors);
-      store_scores(next, lane + part, 0, next.depth, scores);
+      store_scores(next, lane + part, 0, next.head_size, scores);
     }
   }
   add_sums_to_context<T, S, Rows, kVectors, Words>(block, alpha, 0, block.padded_columns, sums);

@@ -184,7 +184,7 @@ REGARD_INLINE void multiply_few(Index depth, const T* a, const FewColumns<S, Vec
 template <class T, int Rows, int Vectors>
 REGARD_INLINE void store_scores(const ScoreBlock<T>& block, Index lane, Index done, Index end,
                                 Vec<T> (&tile)[Rows][Vectors]) {
-  const Vec<T> factor = broadcast(end == block.depth ? block.rules.scale : static_cast<T>(1));
+  const Vec<T> factor = broadcast(end == block.head_size ? block.rules.scale : static_cast<T>(1));
 #pragma GCC unroll 4
   for (int r = 0; r < Rows; ++r) {
 #pragma GCC unroll 4
@@ -202,7 +202,7 @@ template <class T, class S, int Rows, class Words>
 void few_scores(const ScoreBlock<T>& block, const LaneRange& range) {
   constexpr int kVectors = kPackedVectors<T, S, Rows>;
   const StoredPanels& keys = *block.stored_keys;
-  for (const void* next : keys.next) fetch_pages<S, Rows>(next, block.depth * kPanel);
+  for (const void* next : keys.next) fetch_pages<S, Rows>(next, block.head_size * kPanel);
   for (Index lane = 0; lane < kBlockKeys; lane += kVectors * kWidth<T>) {
     if (range.end <= lane || range.begin >= lane + kVectors * kWidth<T>) continue;
     FewColumns<S, kVectors> columns{.step = kPanel, .at = {}, .next = {}, .scales = {}};
@@ -211,8 +211,8 @@ void few_scores(const ScoreBlock<T>& block, const LaneRange& range) {
       // Lanes past the last panel are invisible, so any panel may be read for them.
       columns.point(v, keys, keys.panels[at / kPanel] ? at / kPanel : 0, at % kPanel, at % kPanel);
     }
-    for (Index done = 0; done < block.depth; done += kDepthSegment) {
-      const Index step = smaller(block.depth - done, kDepthSegment);
+    for (Index done = 0; done < block.head_size; done += kDepthSegment) {
+      const Index step = smaller(block.head_size - done, kDepthSegment);
       Vec<T> tile[Rows][kVectors]{};
       multiply_few<T, S, Rows, kVectors, kTileRows, 1, true, Words>(
           step, block.query + done / Words::kPerWord * kTileRows, columns, tile);

@@ -198,10 +198,11 @@ void few_row_scores(const ScoreBlock<T>& block, const LaneRange& range) {
     if (range.end <= lane || range.begin >= lane + kKeys) continue;
     const Index count = smaller(kKeys, block.num_keys - lane);
     const S* const here = first + lane * keys.row_stride;
-    LineFetch<S> fetch{.at = next + lane * keys.row_stride, .done = 0, .width = block.depth, .stride = keys.row_stride};
-    if (keys.row_stride == block.depth) fetch_pages<S, Rows>(fetch.at, kKeys * block.depth);
-    for (Index done = 0; done < block.depth; done += kDepthSegment) {
-      const Index end = smaller(block.depth, done + kDepthSegment);
+    LineFetch<S> fetch{
+        .at = next + lane * keys.row_stride, .done = 0, .width = block.head_size, .stride = keys.row_stride};
+    if (keys.row_stride == block.head_size) fetch_pages<S, Rows>(fetch.at, kKeys * block.head_size);
+    for (Index done = 0; done < block.head_size; done += kDepthSegment) {
+      const Index end = smaller(block.head_size, done + kDepthSegment);
       Vec<T> sums[Rows][kSquares]{};
       const bool single = count == 1 && !kTwo;
       for (Index d = done; d < end && single; ++d) {

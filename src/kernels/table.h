@@ -75,7 +75,7 @@ enum class Stored { compute_type, bfloat16, float16, int8 };
 struct StoredPanels {
   Stored type;
   // 0: packed panels. Otherwise the number of elements from a key's row to the next key's: rows have row_width
-  // contiguous elements (depth or columns), a multiple of kRowStep and at least kLeastRow.
+  // contiguous elements (head_size or columns), a multiple of kRowStep and at least kLeastRow.
   Index row_stride;
   Index row_width;
   const void* panels[kBlockPanels];   // nullptr: no keys there
@@ -102,7 +102,7 @@ struct PrefetchPlan {
 template <class T>
 struct ScoreBlock {
   Index num_rows;                     // ≤ kRows
-  Index depth;                        // D
+  Index head_size;                    // D
   const T* query;                     // packed by pack_query
   const T* key_panels[kBlockPanels];  // nullptr: no keys there
   const StoredPanels* stored_keys;    // used instead if not nullptr, for num_rows ≤ kFewRows
