@@ -111,7 +111,7 @@ class ForwardSchedule {
 
   void run_heads() {
     allocate(own_.workers, 1);
-    const bool fetches = exceeds_caches(r_, static_cast<Index>(sizeof(T)));
+    const bool prefetches = exceeds_caches(r_, static_cast<Index>(sizeof(T)));
     for_each_item(runtime_, own_.workers, packed_.num_kv_heads(), [&](Index number, int worker) {
       const KvHead kv_head = packed_.own_kv_head(number, worker);
       // This worker will most likely process head number + workers next.
@@ -119,9 +119,9 @@ class ForwardSchedule {
       const KvHead next = after < packed_.num_kv_heads() ? packed_.kv_head_at(after, 0) : KvHead{};
       for (Index task = 0; task < blocks_.num_tasks(kv_head); ++task) {
         throw_if_stopped(runtime_.stop);
-        kernels::PrefetchPlan ahead;
-        if (fetches) ahead = prefetch_after(r_, blocks_, packed_, options_.context, kv_head, task, next);
-        run_tasks(kv_head, task, worker, fetches ? &ahead : nullptr);
+        kernels::PrefetchPlan prefetch_plan;
+        if (prefetches) prefetch_plan = prefetch_after(r_, blocks_, packed_, options_.context, kv_head, task, next);
+        run_tasks(kv_head, task, worker, prefetches ? &prefetch_plan : nullptr);
       }
     });
   }
@@ -181,7 +181,7 @@ class ForwardSchedule {
   }
 
   // Runs the group of tasks that starts at `first`.
-  void run_tasks(const KvHead& kv_head, Index first, int worker, kernels::PrefetchPlan* ahead = nullptr) {
+  void run_tasks(const KvHead& kv_head, Index first, int worker, kernels::PrefetchPlan* prefetch_plan = nullptr) {
     const Index count = std::min(tasks_per_group_, blocks_.num_tasks(kv_head) - first);
     const Index first_scratch = worker * tasks_per_group_;
     with_task_group<T>(
@@ -196,7 +196,7 @@ class ForwardSchedule {
                             .scratch = (*scratches_)[first_scratch + i],
                             .wants_lse = options_.wants_lse,
                             .observer = options_.observer,
-                            .ahead = ahead};
+                            .prefetch_plan = prefetch_plan};
         },
         [&](std::span<RowTask<T>> tasks) {
           std::array<ChunkResults<T>, kMaxTasksPerGroup> results;

@@ -61,7 +61,7 @@ void PackedKv<T>::prepare(const KvHead& kv_head, Index panel) const {
 }
 
 template <class T>
-void PackedKv<T>::prefetch_next(const KvHead& kv_head, Index panel, kernels::PrefetchPlan& ahead) const {
+void PackedKv<T>::prefetch_next(const KvHead& kv_head, Index panel, kernels::PrefetchPlan& plan) const {
   if (!by_block_) return;
   const Sequence& sequence = r_.sequences[static_cast<std::size_t>(kv_head.sequence)];
   const Index key = std::min((panel + kernels::kBlockPanels) * kernels::kPanel, sequence.key_limit);
@@ -71,8 +71,8 @@ void PackedKv<T>::prefetch_next(const KvHead& kv_head, Index panel, kernels::Pre
         static_cast<const char*>(view.pointer(sequence.batch, kv_head.key_head, sequence.first_key + key, 0)),
         view.strides[2] * type_bytes(view.type), columns * type_bytes(view.type), count};
   };
-  ahead.rows[4] = rows(r_.key, r_.head_size);
-  ahead.rows[5] = rows(r_.value, r_.value_head_size);
+  plan.rows[4] = rows(r_.key, r_.head_size);
+  plan.rows[5] = rows(r_.value, r_.value_head_size);
 }
 
 template <class T>

@@ -47,7 +47,7 @@ class PackedKv final : public KvPanels<T> {
   const List<KvHead>& next_wave(const Runtime& runtime);
 
   void prepare(const KvHead& kv_head, Index panel) const override;
-  void prefetch_next(const KvHead& kv_head, Index panel, kernels::PrefetchPlan& ahead) const override;
+  void prefetch_next(const KvHead& kv_head, Index panel, kernels::PrefetchPlan& plan) const override;
   const T* key_panel(const KvHead& kv_head, Index panel, T*) const override {
     return keys_.data() + index_of(kv_head, panel) * key_panel_elements();
   }

@@ -23,10 +23,10 @@ kernels::PrefetchPlan prefetch_after(const ResolvedAttention<T>& r, const RowBlo
   const Index tasks = blocks.num_tasks(kv_head);
   const bool last = task + 1 == tasks;
   const bool ends = next.num_panels == 0;
-  kernels::PrefetchPlan ahead{};
+  kernels::PrefetchPlan plan{};
   Index max_count = 0;
   const auto take = [&](int i, const void* first, Index stride, Index columns, ElementType type, Index count) {
-    ahead.rows[i] = {static_cast<const char*>(first), stride * type_bytes(type), columns * type_bytes(type), count};
+    plan.rows[i] = {static_cast<const char*>(first), stride * type_bytes(type), columns * type_bytes(type), count};
     max_count = std::max(max_count, count);
   };
   if (!last || !ends) {
@@ -55,8 +55,8 @@ kernels::PrefetchPlan prefetch_after(const ResolvedAttention<T>& r, const RowBlo
       packed.by_block() ? 1 : (blocks.sequence_of(kv_head).key_limit + kernels::kBlockKeys - 1) / kernels::kBlockKeys;
   const Index tiles = (blocks.rows_of(kv_head, task).num_rows + group - 1) / group * key_blocks *
                       (kernels::kBlockPanels + packed.padded_value_head_size() / kernels::kPanel);
-  ahead.rows_a_tile = (max_count + tiles - 1) / std::max<Index>(tiles, 1);
-  return ahead;
+  plan.rows_a_tile = (max_count + tiles - 1) / std::max<Index>(tiles, 1);
+  return plan;
 }
 
 REGARD_INSTANTIATE_COMPUTE(prefetch_after);

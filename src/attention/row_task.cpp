@@ -196,8 +196,8 @@ bool RowTask<T>::start_block(Index key, kernels::ScoreBlock<T>& block, kernels::
     return true;
   }
   packed.prepare(kv_head, key / kPanel);
-  block.ahead = ahead;
-  if (ahead) packed.prefetch_next(kv_head, key / kPanel, *ahead);
+  block.prefetch_plan = prefetch_plan;
+  if (prefetch_plan) packed.prefetch_next(kv_head, key / kPanel, *prefetch_plan);
   for (Index i = 0; i < kernels::kBlockPanels; ++i) {
     const Index panel = key / kPanel + i;
     T* const buffer = s.key_panels + (packed.converted() ? i * kPanel * r.head_size : 0);

@@ -154,7 +154,7 @@ struct RowTask {
   RowScratch<T> scratch;
   bool wants_lse = false;
   const RowObserver<T>* observer = nullptr;
-  kernels::PrefetchPlan* ahead = nullptr;  // what the worker needs after this task
+  kernels::PrefetchPlan* prefetch_plan = nullptr;  // what the worker needs after this task
 
   // Packs the query and determines which keys the rows attend to; the block's rules then point into the scratch.
   kernels::ScoreBlock<T> start_rows() const;

@@ -360,7 +360,7 @@ void grad_scores_pairs(const BackwardBlock<float>& block) {
 void backward_pairs(const BackwardBlock<float>& block) {
   JoinedBlock joined;
   add_gradients<float, Pairs>(block, &joined,
-                              {joined.weights_by_rows, joined.grad_scores_by_rows, joined.grad_scores_by_keys});
+                                  {joined.weights_by_rows, joined.grad_scores_by_rows, joined.grad_scores_by_keys});
 }
 
 }  // namespace regard::kernels::REGARD_ISA

@@ -107,9 +107,10 @@ void pack_groups(Matrix<S> source, Index count, Index depth, T* packed) {
     } else {
       Index done = 0;
       if (source.column_stride == 1) {
-        const Index ahead = smaller(Width, count - first - width);
+        const Index rows_to_prefetch = smaller(Width, count - first - width);
         prefetch_rows(reinterpret_cast<const char*>(group.data + width * group.row_stride),
-                      group.row_stride * static_cast<Index>(sizeof(S)), ahead, depth * static_cast<Index>(sizeof(S)));
+                      group.row_stride * static_cast<Index>(sizeof(S)), rows_to_prefetch,
+                      depth * static_cast<Index>(sizeof(S)));
         done = pack_squares<T, Width>(group, width, depth, packed);
       }
       pack_elements<T, Width>(group, width, done, depth, packed);

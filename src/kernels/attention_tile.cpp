@@ -37,10 +37,10 @@ LaneRange tile_range(const ScoreBlock<T>& block, Index first_row, Index num_rows
 }
 
 // Prefetches what belongs to one register tile, into the second-level cache: the first-level cache is full of operands.
-REGARD_INLINE void fetch(PrefetchPlan* ahead) {
-  if (!ahead) return;
-  for (PrefetchPlan::Rows& rows : ahead->rows) {
-    for (Index n = smaller(rows.count, ahead->rows_a_tile); n > 0; --n) {
+REGARD_INLINE void prefetch(PrefetchPlan* plan) {
+  if (!plan) return;
+  for (PrefetchPlan::Rows& rows : plan->rows) {
+    for (Index n = smaller(rows.count, plan->rows_a_tile); n > 0; --n) {
       for (Index at = 0; at < rows.bytes; at += 64) __builtin_prefetch(rows.next + at, 0, 2);
       rows.next += rows.stride;
       --rows.count;
@@ -72,7 +72,7 @@ void score_tiles(const ScoreBlock<T>& block, Index first, Index count, const Lan
     for (Index row = 0; row < count; row += kTileRows) {
       const LaneRange& range = ranges[row / kTileRows];
       if (range.end <= lane || range.begin >= lane + kTileColumns<T>) continue;
-      fetch(block.ahead);
+      prefetch(block.prefetch_plan);
       const T* keys = block.key_panels[lane / kPanel] + lane % kPanel;
       with_rows(smaller(count - row, kTileRows), [&](auto rows) {
         score_tile<T, decltype(rows)::value, Words>(depth, block.rules.scale, block.query + (first + row) * depth, keys,
@@ -197,7 +197,7 @@ template <class T, class Words>
 void value_tiles(const AttentionBlock<T>& block, const RowGroup<T>& group, const T* alpha) {
   for (Index column = 0; column < block.padded_columns; column += kTileColumns<T>) {
     for (Index row = 0; row < group.count; row += kTileRows) {
-      fetch(block.score.ahead);
+      prefetch(block.score.prefetch_plan);
       with_rows(smaller(group.count - row, kTileRows), [&](auto rows) {
         value_tile<T, decltype(rows)::value, Words>(
             group.ranges[row / kTileRows], group.scores + row * kBlockKeys, block.value_panels,
@@ -297,8 +297,8 @@ void weigh_group(const AttentionBlock<T>& block, const RowGroup<T>& group, const
 template <class T, class KeyWords, class ValueWords>
 void end_group(const AttentionBlock<T>& block, const RowGroup<T>& group, const MaximaOf<T>& maxima) {
   if (kReadsStored && block.next_score) {
-    const LaneRange ahead = tile_range(*block.next_score, 0, block.score.num_rows);
-    few_tiles_overlapped<T, KeyWords, ValueWords>(block, group.ranges[0], ahead, group.contributes, maxima.alpha);
+    const LaneRange next_range = tile_range(*block.next_score, 0, block.score.num_rows);
+    few_tiles_overlapped<T, KeyWords, ValueWords>(block, group.ranges[0], next_range, group.contributes, maxima.alpha);
   } else if (kReadsStored && block.stored_values) {
     few_value_tiles<T, ValueWords>(block, group.ranges[0], group.contributes, maxima.alpha);
   } else if (block.values_finite) {

@@ -46,8 +46,8 @@ struct OverlappedStep {
 };
 #endif
 
-// How far ahead lines are prefetched: close enough that fetches of keys and of values alternate evenly, far enough for
-// the small amount of computation per line of small elements.
+// How far ahead lines are prefetched: close enough that prefetches of keys and of values alternate evenly, far enough
+// for the small amount of computation per line of small elements.
 template <class S>
 inline constexpr Index kBytesAhead = sizeof(S) >= 4 ? 3072 : 8192;
 
@@ -63,10 +63,10 @@ template <class S>
 REGARD_INLINE PanelCursor<S> panel_cursor(const StoredPanels& panels, Index panel, Index elements) {
   static_assert(kBlockPanels == 2);
   const void* const order[] = {panels.panels[0], panels.panels[1], panels.next[0], panels.next[1]};
-  Index ahead = kBytesAhead<S> / static_cast<Index>(sizeof(S)), last = panel;
-  for (; ahead >= elements && last < 3; ++last) ahead -= elements;
+  Index distance = kBytesAhead<S> / static_cast<Index>(sizeof(S)), last = panel;
+  for (; distance >= elements && last < 3; ++last) distance -= elements;
   const S* const here = static_cast<const S*>(order[panel]);
-  return {here, order[last] ? static_cast<const S*>(order[last]) + ahead : here, panels.scales[panel]};
+  return {here, order[last] ? static_cast<const S*>(order[last]) + distance : here, panels.scales[panel]};
 }
 
 // True if the keys of the next block can be multiplied while the values of this one are.
@@ -86,12 +86,12 @@ REGARD_INLINE void multiply_overlapped(Index num_values, const T* weights, const
   Vec<T> value_scales[Vectors]{}, key_scales[Vectors]{};
   if (num_keys > 0) load_scales<T, S, Vectors, true>(keys, key_scales);
   const Index value_steps = words_of<Words>(num_values), key_steps = words_of<Words>(num_keys);
-  const auto value = [&](Index k, bool fetch) __attribute__((always_inline)) {
-    few_step<T, S, Rows, Vectors, 1, kBlockKeys, false, Words>(k, num_values, weights, values, value_scales, fetch,
+  const auto value = [&](Index k, bool prefetch) __attribute__((always_inline)) {
+    few_step<T, S, Rows, Vectors, 1, kBlockKeys, false, Words>(k, num_values, weights, values, value_scales, prefetch,
                                                                context);
   };
-  const auto key = [&](Index k, bool fetch) __attribute__((always_inline)) {
-    few_step<T, S, Rows, Vectors, kTileRows, 1, true, Words>(k, num_keys, query, keys, key_scales, fetch, scores);
+  const auto key = [&](Index k, bool prefetch) __attribute__((always_inline)) {
+    few_step<T, S, Rows, Vectors, kTileRows, 1, true, Words>(k, num_keys, query, keys, key_scales, prefetch, scores);
   };
   Index both = 0;
   if constexpr (Alternates) {
@@ -99,12 +99,12 @@ REGARD_INLINE void multiply_overlapped(Index num_values, const T* weights, const
     for (; both + 2 <= fewer; both += 2) {
       value(both, true);
       key(both, true);
-      value(both + 1, kStepsPerFetch<S> == 1);
-      key(both + 1, kStepsPerFetch<S> == 1);
+      value(both + 1, kStepsPerPrefetch<S> == 1);
+      key(both + 1, kStepsPerPrefetch<S> == 1);
     }
   }
-  for (Index k = both; k < value_steps; ++k) value(k, k % kStepsPerFetch<S> == 0);
-  for (Index k = both; k < key_steps; ++k) key(k, k % kStepsPerFetch<S> == 0);
+  for (Index k = both; k < value_steps; ++k) value(k, k % kStepsPerPrefetch<S> == 0);
+  for (Index k = both; k < key_steps; ++k) key(k, k % kStepsPerPrefetch<S> == 0);
 }
 
 // Points the columns at a panel's lines, from element `offset` on.
@@ -119,14 +119,16 @@ REGARD_INLINE void point_at(const PanelCursor<S>& panel, Index offset, Index fir
   }
 }
 
-// O = α·O + P·V of this block, and scale · Q·Kᵀ of the next one. ahead: the keys of the next block that rows attend to.
+// O = α·O + P·V of this block, and scale · Q·Kᵀ of the next one. next_range: the keys of the next block that rows
+// attend to.
 //
 //   for each panel of 32 keys of both blocks
 //     1. for each 32 columns of the context: their sums, and an equal share of the dimensions of the scores
 //     2. the scores of the next block, times scale
 //   3. O = α·O + the sums
 template <class T, class S, int Rows, class Words>
-void decode_overlapped(const AttentionBlock<T>& block, const LaneRange& range, const LaneRange& ahead, const T* alpha) {
+void decode_overlapped(const AttentionBlock<T>& block, const LaneRange& range, const LaneRange& next_range,
+                       const T* alpha) {
   using Step = OverlappedStep<Rows>;
   constexpr int kVectors = Step::kVectors;
   constexpr Index kPart = kVectors * kWidth<T>;
@@ -145,10 +147,10 @@ void decode_overlapped(const AttentionBlock<T>& block, const LaneRange& range, c
     const Index lane = panel * kPanel;
     const Index begin = larger(range.begin - lane, 0) / Words::kPerWord * Words::kPerWord;
     const Index num_values = larger(smaller(range.end - lane, kPanel) - begin, 0);
-    const bool wanted = ahead.begin < lane + kPanel && ahead.end > lane;
+    const bool wanted = next_range.begin < lane + kPanel && next_range.end > lane;
     if constexpr (sizeof(S) < 4) {
-      fetch_pages<S, Rows>(values.next[panel], value_elements);
-      fetch_pages<S, Rows>(keys.next[panel], key_elements);
+      prefetch_pages<S, Rows>(values.next[panel], value_elements);
+      prefetch_pages<S, Rows>(keys.next[panel], key_elements);
     }
     const PanelCursor<S> value_cursor = panel_cursor<S>(values, panel, value_elements);
     const PanelCursor<S> key_cursor = panel_cursor<S>(keys, panel, key_elements);
@@ -185,7 +187,7 @@ void decode_overlapped(const AttentionBlock<T>& block, const LaneRange& range, c
 
 // few_value_tiles of this block and few_score_tiles of the next one.
 template <class T, class KeyWords, class ValueWords>
-void few_tiles_overlapped(const AttentionBlock<T>& block, const LaneRange& range, const LaneRange& ahead,
+void few_tiles_overlapped(const AttentionBlock<T>& block, const LaneRange& range, const LaneRange& next_range,
                           const std::uint64_t* contributes, const T* alpha) {
   bool done = false;
   if constexpr (KeyWords::kPerWord == ValueWords::kPerWord) {
@@ -194,7 +196,7 @@ void few_tiles_overlapped(const AttentionBlock<T>& block, const LaneRange& range
         using S = decltype(stored);
         constexpr int kNumRows = decltype(rows)::value;
         if constexpr (kOverlaps<S, kNumRows>) {
-          decode_overlapped<T, S, kNumRows, ValueWords>(block, range, ahead, alpha);
+          decode_overlapped<T, S, kNumRows, ValueWords>(block, range, next_range, alpha);
           done = true;
         }
       });
@@ -202,7 +204,7 @@ void few_tiles_overlapped(const AttentionBlock<T>& block, const LaneRange& range
   }
   if (done) return;
   few_value_tiles<T, ValueWords>(block, range, contributes, alpha);
-  few_score_tiles<T, KeyWords>(*block.next_score, ahead);
+  few_score_tiles<T, KeyWords>(*block.next_score, next_range);
 }
 
 }  // namespace

@@ -8,8 +8,8 @@
 // Keys and values are read as they are stored (StoredPanels, table.h) and converted in registers. Panels are read in
 // address order, one line of 32 elements per step. While a block is read, the same location of the next block is
 // prefetched, and before that, the first lines of its pages, so that memory is never idle. (Where the hardware
-// prefetcher alone does better, kFewFetches is false.) Every element has the chain of products that tile.h gives it,
-// and therefore the same bits.
+// prefetcher alone does better, kPrefetchesLines is false.) Every element has the chain of products that tile.h gives
+// it, and therefore the same bits.
 // Read next: decode_unpacked.h.
 #pragma once
 
@@ -48,17 +48,17 @@ inline constexpr int kPackedVectors =
 // consumes too few lines: the hardware prefetcher is ahead, and additional prefetches only slow it down.
 #if defined(REGARD_ISA_avx512) || defined(REGARD_ISA_neon)
 template <class S, int Rows>
-inline constexpr bool kFewFetches = true;
+inline constexpr bool kPrefetchesLines = true;
 #else
 template <class S, int Rows>
-inline constexpr bool kFewFetches = Rows > 1 || sizeof(S) == 1;
+inline constexpr bool kPrefetchesLines = Rows > 1 || sizeof(S) == 1;
 #endif
 
 // Prefetches the first lines of every 4 KiB page that begins within the next `elements` elements: the hardware
 // prefetcher continues within a page, but does not cross into a new one. from may be nullptr.
 template <class S, int Rows>
-REGARD_INLINE void fetch_pages(const void* from, Index elements) {
-  if (!kFewFetches<S, Rows> || !from) return;
+REGARD_INLINE void prefetch_pages(const void* from, Index elements) {
+  if (!kPrefetchesLines<S, Rows> || !from) return;
   constexpr std::uintptr_t kPage = 4096, kLine = 64;
   const auto begin = reinterpret_cast<std::uintptr_t>(from);
   const std::uintptr_t end = begin + static_cast<std::uintptr_t>(elements) * sizeof(S);
@@ -118,18 +118,18 @@ REGARD_INLINE void load_scales(const FewColumns<S, Vectors>& columns, Vec<T> (&s
 
 // Number of steps covered by one prefetch.
 template <class S>
-inline constexpr Index kStepsPerFetch = sizeof(S) == 1 ? 64 / kPanel : 1;
+inline constexpr Index kStepsPerPrefetch = sizeof(S) == 1 ? 64 / kPanel : 1;
 
 // Step k of the chains of multiply() in tile.h: tile[r] += a[k · StepK + r · StepR] · columns[k]. depth counts
-// elements: one per step, or two for a word of pairs, except perhaps the last. fetch: prefetches the same location of
-// columns.next.
+// elements: one per step, or two for a word of pairs, except perhaps the last. prefetch: also prefetches the same
+// location of columns.next.
 template <class T, class S, int Rows, int Vectors, Index StepK, Index StepR, bool ScaledLanes, class Words>
 REGARD_INLINE void few_step(Index k, Index depth, const T* a, const FewColumns<S, Vectors>& columns,
-                            const Vec<T> (&scales)[Vectors], bool fetch, Vec<T> (&tile)[Rows][Vectors]) {
+                            const Vec<T> (&scales)[Vectors], bool prefetch, Vec<T> (&tile)[Rows][Vectors]) {
   constexpr Index kSteps = Words::kPerWord;
   constexpr bool kScaled = sizeof(S) == 1;
   constexpr Index kLine = 64 / static_cast<Index>(sizeof(S));  // elements per prefetch
-  constexpr Index kVectorsPerFetch = larger(smaller(kLine, kPanel) / kWidth<T>, 1);
+  constexpr Index kVectorsPerPrefetch = larger(smaller(kLine, kPanel) / kWidth<T>, 1);
   const Index offset = k * kSteps * columns.step;
   Vec<T> column[Vectors];
 #pragma GCC unroll 8
@@ -152,7 +152,7 @@ REGARD_INLINE void few_step(Index k, Index depth, const T* a, const FewColumns<S
       column[v] = load_stored<T>(from);
       if constexpr (kScaled) column[v] *= ScaledLanes ? scales[v] : broadcast(columns.scales[v][k]);
     }
-    if (kFewFetches<S, Rows> && fetch && v % kVectorsPerFetch == 0) {
+    if (kPrefetchesLines<S, Rows> && prefetch && v % kVectorsPerPrefetch == 0) {
       __builtin_prefetch(columns.next[v] + offset, 0, 2);
       if constexpr (kSteps > 1) __builtin_prefetch(columns.next[v] + offset + columns.step, 0, 2);
     }
@@ -176,7 +176,7 @@ REGARD_INLINE void multiply_few(Index depth, const T* a, const FewColumns<S, Vec
 #pragma GCC unroll 2
   for (Index k = 0; k < count; ++k) {
     few_step<T, S, Rows, Vectors, StepK, StepR, ScaledLanes, Words>(k, depth, a, columns, scales,
-                                                                    k % kStepsPerFetch<S> == 0, tile);
+                                                                    k % kStepsPerPrefetch<S> == 0, tile);
   }
 }
 
@@ -202,7 +202,7 @@ template <class T, class S, int Rows, class Words>
 void few_scores(const ScoreBlock<T>& block, const LaneRange& range) {
   constexpr int kVectors = kPackedVectors<T, S, Rows>;
   const StoredPanels& keys = *block.stored_keys;
-  for (const void* next : keys.next) fetch_pages<S, Rows>(next, block.head_size * kPanel);
+  for (const void* next : keys.next) prefetch_pages<S, Rows>(next, block.head_size * kPanel);
   for (Index lane = 0; lane < kBlockKeys; lane += kVectors * kWidth<T>) {
     if (range.end <= lane || range.begin >= lane + kVectors * kWidth<T>) continue;
     FewColumns<S, kVectors> columns{.step = kPanel, .at = {}, .next = {}, .scales = {}};
@@ -305,7 +305,7 @@ void few_packed_columns(const AttentionBlock<T>& block, const LaneRange& range, 
     std::memset(sums, 0, sizeof sums);
     for (Index panel = 0; panel < kBlockPanels; ++panel) {
       const S* const next = static_cast<const S*>(block.stored_values->next[panel]);
-      if (next) fetch_pages<S, Rows>(next + strip * kPanel, (end - strip) * kPanel);
+      if (next) prefetch_pages<S, Rows>(next + strip * kPanel, (end - strip) * kPanel);
       for (Index column = strip; column < end; column += Vectors * kWidth<T>) {
         T* const to = sums + (column - strip);
         load_tile<kMaxSums>(to, tile);

@@ -89,7 +89,7 @@ void few_context(const AttentionBlock<T>& block, const LaneRange& range, const s
   }
   const StoredPanels& values = *block.stored_values;
   for (const void* next : values.next) {
-    if (values.row_stride == values.row_width) fetch_pages<S, Rows>(next, kPanel * values.row_width);
+    if (values.row_stride == values.row_width) prefetch_pages<S, Rows>(next, kPanel * values.row_width);
   }
   Index column = 0;
   const auto take = [&](auto vectors) {
@@ -125,7 +125,7 @@ void few_context(const AttentionBlock<T>& block, const LaneRange& range, const s
 
 // Prefetches rows of `width` elements, `stride` elements apart, one cache line per call.
 template <class S>
-struct LineFetch {
+struct LinePrefetch {
   const S* at;
   Index done;  // elements of the row that are done
   Index width;
@@ -198,9 +198,9 @@ void few_row_scores(const ScoreBlock<T>& block, const LaneRange& range) {
     if (range.end <= lane || range.begin >= lane + kKeys) continue;
     const Index count = smaller(kKeys, block.num_keys - lane);
     const S* const here = first + lane * keys.row_stride;
-    LineFetch<S> fetch{
+    LinePrefetch<S> prefetch{
         .at = next + lane * keys.row_stride, .done = 0, .width = block.head_size, .stride = keys.row_stride};
-    if (keys.row_stride == block.head_size) fetch_pages<S, Rows>(fetch.at, kKeys * block.head_size);
+    if (keys.row_stride == block.head_size) prefetch_pages<S, Rows>(prefetch.at, kKeys * block.head_size);
     for (Index done = 0; done < block.head_size; done += kDepthSegment) {
       const Index end = smaller(block.head_size, done + kDepthSegment);
       Vec<T> sums[Rows][kSquares]{};
@@ -210,7 +210,7 @@ void few_row_scores(const ScoreBlock<T>& block, const LaneRange& range) {
       }
       for (Index d = done; d < end && !single; d += kDepths) {
         if (d % (64 / static_cast<Index>(sizeof(S))) == 0) {
-          for (Index i = 0; i < kKeys; ++i) fetch.line();
+          for (Index i = 0; i < kKeys; ++i) prefetch.line();
         }
         // If a row ends within the square, the square is moved back to end with the row; words that repeat at its start
         // are ignored.

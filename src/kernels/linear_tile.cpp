@@ -110,7 +110,7 @@ void linear_pairs(Index num_rows, Index num_columns, Index depth, const float* p
                   const float* bias, Activation activation, float* output, Index output_stride,
                   const float* next_panel) {
   tile<float, Pairs>(num_rows, num_columns, depth, packed_a, panel_b, bias, activation, output, output_stride,
-                     next_panel);
+                         next_panel);
 }
 
 void narrow(const float* from, Bfloat16* to, Index count) {

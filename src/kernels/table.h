@@ -109,9 +109,9 @@ struct ScoreBlock {
   Index first_key;                    // index of the block's first key in its sequence
   Index num_keys;                     // ≤ kBlockKeys; lanes from there on are invisible
   ScoreRules<T> rules;
-  T* scores;            // [kRows][kBlockKeys], written: −∞ where invisible
-  PrefetchPlan* ahead;  // nullptr: nothing to prefetch
-  bool multiplied;      // scores already hold scale · Q·Kᵀ, computed as next_score of an AttentionBlock
+  T* scores;                    // [kRows][kBlockKeys], written: −∞ where invisible
+  PrefetchPlan* prefetch_plan;  // nullptr: nothing to prefetch
+  bool multiplied;              // scores already hold scale · Q·Kᵀ, computed as next_score of an AttentionBlock
 };
 
 // Running state of one task within one chunk; after finish_chunk, the result of the chunk.
