@@ -207,18 +207,18 @@ inline void join_elements(const BackwardBlock<float>& block, Index r, const Span
       fill(both ? 2 : 1,
            [](const auto& from, const RowNumbers<float>& row, Index at, Vec<float>& of, Vec<float>& grad) {
              exp_scores<float, 1>(from, row, at, &of);
-             grad_vector<float, Pairs>(from, row, at, of, grad);
+             grad_vector<float, Bf16Pairs>(from, row, at, of, grad);
            });
     }
     Vec<float> by_keys[2];
 #pragma GCC unroll 2
     for (Index i = 0; i < 2; ++i) {
-      by_keys[i] = Pairs::join(ds[i]);
+      by_keys[i] = Bf16Pairs::join(ds[i]);
       store(joined.grad_scores_by_keys + ((r + i) * kBlockKeys + lane) / 2, by_keys[i]);
     }
     const Index at = r / 2 * kBlockKeys + lane;
     store_by_rows(by_keys[0], by_keys[1], joined.grad_scores_by_rows + at);
-    store_by_rows(Pairs::join(p[0]), Pairs::join(p[1]), joined.weights_by_rows + at);
+    store_by_rows(Bf16Pairs::join(p[0]), Bf16Pairs::join(p[1]), joined.weights_by_rows + at);
   }
 }
 
@@ -344,22 +344,22 @@ void add_gradients(const BackwardBlock<T>& block, JoinedBlock* joined, const Fac
 #if !defined(REGARD_PAIRS_ONLY)
 template <class T>
 void BackwardKernels<T>::grad_scores_block(const BackwardBlock<T>& block) {
-  grad_score_rows<T, Singles>(block, seen_tiles(block), nullptr);
+  grad_score_rows<T, Scalars>(block, seen_tiles(block), nullptr);
 }
 template <class T>
 void BackwardKernels<T>::backward_block(const BackwardBlock<T>& block) {
-  add_gradients<T, Singles>(block, nullptr, {block.scores, block.grad_scores, block.grad_scores});
+  add_gradients<T, Scalars>(block, nullptr, {block.scores, block.grad_scores, block.grad_scores});
 }
 
 REGARD_INSTANTIATE_COMPUTE_CLASS(struct, BackwardKernels);
 #endif
 
 void grad_scores_pairs(const BackwardBlock<float>& block) {
-  grad_score_rows<float, Pairs>(block, seen_tiles(block), nullptr);
+  grad_score_rows<float, Bf16Pairs>(block, seen_tiles(block), nullptr);
 }
 void backward_pairs(const BackwardBlock<float>& block) {
   JoinedBlock joined;
-  add_gradients<float, Pairs>(block, &joined,
+  add_gradients<float, Bf16Pairs>(block, &joined,
                                   {joined.weights_by_rows, joined.grad_scores_by_rows, joined.grad_scores_by_keys});
 }
 

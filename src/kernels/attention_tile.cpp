@@ -284,7 +284,7 @@ void begin_group(const AttentionBlock<T>& block, bool plain, RowGroup<T>& group,
 template <class T, class Words>
 void weigh_group(const AttentionBlock<T>& block, const RowGroup<T>& group, const MaximaOf<T>& maxima) {
   if (block.value_scale != 1 || block.dropout) {
-    softmax_rows<T, Singles>(block, group.scores, group.first, group.count, kBlockKeys, maxima);
+    softmax_rows<T, Scalars>(block, group.scores, group.first, group.count, kBlockKeys, maxima);
     scale_rows<T, Words>(block, group.scores, group.first, group.count);
   } else {
     Index end = 0;
@@ -339,18 +339,18 @@ void attend_rows(const AttentionBlock<T>& block) {
 #if !defined(REGARD_PAIRS_ONLY)
 template <class T>
 void TileKernels<T>::score_block(const ScoreBlock<T>& block) {
-  score_rows<T, Singles>(block);
+  score_rows<T, Scalars>(block);
 }
 template <class T>
 void TileKernels<T>::attention_block(const AttentionBlock<T>& block) {
-  attend_rows<T, Singles, Singles>(block);
+  attend_rows<T, Scalars, Scalars>(block);
 }
 
 REGARD_INSTANTIATE_COMPUTE_CLASS(struct, TileKernels);
 #endif
 
-void score_pairs(const ScoreBlock<float>& block) { score_rows<float, Pairs>(block); }
-void attention_pairs(const AttentionBlock<float>& block) { attend_rows<float, Pairs, Pairs>(block); }
-void attention_pairs_wide(const AttentionBlock<float>& block) { attend_rows<float, Pairs, Singles>(block); }
+void score_pairs(const ScoreBlock<float>& block) { score_rows<float, Bf16Pairs>(block); }
+void attention_pairs(const AttentionBlock<float>& block) { attend_rows<float, Bf16Pairs, Bf16Pairs>(block); }
+void attention_pairs_wide(const AttentionBlock<float>& block) { attend_rows<float, Bf16Pairs, Scalars>(block); }
 
 }  // namespace regard::kernels::REGARD_ISA

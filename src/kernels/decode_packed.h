@@ -73,7 +73,7 @@ REGARD_INLINE void prefetch_pages(const void* from, Index elements) {
 template <class S, class Words>
 inline constexpr bool kEvenOdd = false;
 template <>
-inline constexpr bool kEvenOdd<Bfloat16, Singles> = true;
+inline constexpr bool kEvenOdd<Bfloat16, Scalars> = true;
 
 template <class S, class Words, class Row>
 REGARD_INLINE void join_even_and_odd(Row* tile, int rows, int vectors) {

@@ -99,7 +99,7 @@ void tile(Index num_rows, Index num_columns, Index depth, const T* packed_a, con
 template <class T>
 void linear_tile(Index num_rows, Index num_columns, Index depth, const T* packed_a, const T* panel_b, const T* bias,
                  Activation activation, T* output, Index output_stride, const T* next_panel) {
-  tile<T, Singles>(num_rows, num_columns, depth, packed_a, panel_b, bias, activation, output, output_stride,
+  tile<T, Scalars>(num_rows, num_columns, depth, packed_a, panel_b, bias, activation, output, output_stride,
                    next_panel);
 }
 
@@ -109,7 +109,7 @@ REGARD_INSTANTIATE_COMPUTE(linear_tile);
 void linear_pairs(Index num_rows, Index num_columns, Index depth, const float* packed_a, const float* panel_b,
                   const float* bias, Activation activation, float* output, Index output_stride,
                   const float* next_panel) {
-  tile<float, Pairs>(num_rows, num_columns, depth, packed_a, panel_b, bias, activation, output, output_stride,
+  tile<float, Bf16Pairs>(num_rows, num_columns, depth, packed_a, panel_b, bias, activation, output, output_stride,
                          next_panel);
 }
 

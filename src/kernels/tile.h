@@ -59,7 +59,7 @@ struct Tile {
 };
 
 // The words that a tile multiplies: values of T, or pairs of bf16 values if T is float.
-struct Singles {
+struct Scalars {
   static constexpr Index kPerWord = 1;
   template <class V>
   REGARD_INLINE V multiply_add(V a, V b, V sum) {
@@ -70,7 +70,7 @@ struct Singles {
     return numbers[0];
   }
 };
-struct Pairs {
+struct Bf16Pairs {
   static constexpr Index kPerWord = 2;
   REGARD_INLINE Vec<float> multiply_add(Vec<float> a, Vec<float> b, Vec<float> sum) { return dot_pairs(a, b, sum); }
   REGARD_INLINE Vec<float> join(const Vec<float>* numbers) { return round_to_pairs(numbers[0], numbers[1]); }
@@ -111,7 +111,7 @@ struct ReadAhead {
 };
 
 // tile[r] += Σ_k a[k * StepK + r * StepR] · b[k * kPanel …], k in order; depth ≥ 1.
-template <class T, int Rows, Index StepK, Index StepR, class Words = Singles, class Ahead = NoReadAhead>
+template <class T, int Rows, Index StepK, Index StepR, class Words = Scalars, class Ahead = NoReadAhead>
 REGARD_INLINE void multiply(Index depth, const T* a, const T* b, Tile<T, Rows>& tile, Ahead&& ahead = {}) {
   const auto step = [&](Index i) __attribute__((always_inline)) {
     Vec<T> column[kTileVectors];
