@@ -147,7 +147,7 @@ void resolve_sequences(const AttentionCall& call, const AttentionOptions& option
 // One value per sequence, each from `low` to high(sequence).
 template <class High>
 void check_per_sequence(const char* operator_name, const char* name, const Integers& numbers,
-                        const List<Sequence>& sequences, Index low, High high) {
+                        const ScratchVector<Sequence>& sequences, Index low, High high) {
   if (numbers.size() != sequences.size()) {
     reject(operator_name, std::string(name) + " has " + std::to_string(numbers.size()) + " entries; expected " +
                               std::to_string(sequences.size()) + ", one per batch entry or packed sequence");
@@ -298,9 +298,9 @@ void resolve_dense(const AttentionCall& call, const AttentionOptions& options, U
 
 // Converted to T. Throws std::invalid_argument unless the list is empty or has one value per query head.
 template <class T>
-List<T> numbers_per_head(const char* operator_name, const char* name, const InputView<1>& view, Index num_heads,
-                         const Runtime& runtime) {
-  List<T> numbers(workspace_of(runtime));
+ScratchVector<T> numbers_per_head(const char* operator_name, const char* name, const InputView<1>& view,
+                                  Index num_heads, const Runtime& runtime) {
+  ScratchVector<T> numbers(workspace_of(runtime));
   if (view.empty()) return numbers;
   number_footprint<T>(operator_name, name, view);
   if (view.shape[0] != num_heads) {
@@ -316,7 +316,7 @@ template <class T>
 void resolve_numbers(const AttentionCall& call, const AttentionOptions& options, const Runtime& runtime,
                      ResolvedAttention<T>& r) {
   r.alibi_slopes = numbers_per_head<T>(call.name, "alibi_slopes", options.alibi_slopes, r.num_heads, runtime);
-  const List<T>& slopes = r.alibi_slopes;
+  const ScratchVector<T>& slopes = r.alibi_slopes;
   for (std::size_t h = 0; h < slopes.size(); ++h) {
     if (!std::isfinite(slopes[h])) {
       reject(call.name,
@@ -367,9 +367,9 @@ void resolve_numbers(const AttentionCall& call, const AttentionOptions& options,
 
 template <class T>
 ResolvedAttention<T> resolve(const AttentionCall& call, const AttentionOptions& options, const Runtime& runtime) {
-  ResolvedAttention<T> r{{.sequences = List<Sequence>(workspace_of(runtime))},
-                         List<T>(workspace_of(runtime)),
-                         List<T>(workspace_of(runtime))};
+  ResolvedAttention<T> r{{.sequences = ScratchVector<Sequence>(workspace_of(runtime))},
+                         ScratchVector<T>(workspace_of(runtime)),
+                         ScratchVector<T>(workspace_of(runtime))};
   resolve_shapes<T>(call, r);
   resolve_sequences(call, options, r);
   resolve_positions(call, options, r);
@@ -417,8 +417,9 @@ void check_softmax_state(const char* operator_name, const UntypedAttention& r, b
 }
 
 template <class T>
-List<T> checked_sinks(const char* operator_name, const InputView<1>& view, Index num_heads, const Runtime& runtime) {
-  List<T> sinks = numbers_per_head<T>(operator_name, "sinks", view, num_heads, runtime);
+ScratchVector<T> checked_sinks(const char* operator_name, const InputView<1>& view, Index num_heads,
+                               const Runtime& runtime) {
+  ScratchVector<T> sinks = numbers_per_head<T>(operator_name, "sinks", view, num_heads, runtime);
   for (std::size_t h = 0; h < sinks.size(); ++h) {
     if (!(sinks[h] <= std::numeric_limits<T>::max())) {
       reject(operator_name, "sinks[" + std::to_string(h) + "] is " + number_text(sinks[h]) +

@@ -32,7 +32,7 @@ struct Sequence {
 
 // The arguments that do not depend on the compute type: shapes, tensors, and which keys each row attends to.
 struct UntypedAttention {
-  List<Sequence> sequences;
+  ScratchVector<Sequence> sequences;
   Index batch = 0, num_heads = 0, num_kv_heads = 0, num_queries = 0, num_keys = 0, head_size = 0,
         value_head_size = 0;  // B H Hkv L S D Dv
   InputView<4> query{}, key{}, value{};
@@ -58,7 +58,7 @@ struct UntypedAttention {
 // All arguments of a call computed in T, with every default filled in.
 template <class T>
 struct ResolvedAttention : UntypedAttention {
-  List<T> alibi_slopes, sinks;
+  ScratchVector<T> alibi_slopes, sinks;
   T soft_cap = 0;  // 0: off
   T scale = 0;
   T dropout_factor = 0;  // for the weights that are kept
@@ -98,7 +98,8 @@ void check_softmax_state(const char* operator_name, const UntypedAttention& r, b
 // The sinks converted to T. Throws std::invalid_argument unless the list is empty or has one value per head, each
 // finite or −∞.
 template <class T>
-List<T> checked_sinks(const char* operator_name, const InputView<1>& sinks, Index num_heads, const Runtime& runtime);
+ScratchVector<T> checked_sinks(const char* operator_name, const InputView<1>& sinks, Index num_heads,
+                               const Runtime& runtime);
 
 // AttentionOutputs with their types checked, except that of context.
 template <class T>

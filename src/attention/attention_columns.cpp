@@ -120,8 +120,8 @@ class ColumnPass {
     }
   }
 
-  void run_wave(const List<KvHead>& kv_heads) {
-    List<Task> tasks(workspace_of(runtime_));
+  void run_wave(const ScratchVector<KvHead>& kv_heads) {
+    ScratchVector<Task> tasks(workspace_of(runtime_));
     Index cells = 0;
     double products = 0;
     for (const KvHead& kv_head : kv_heads) {

@@ -180,7 +180,7 @@ ResolvedAttention<T> resolve_over_cache(const char* name, const InputView<4>& qu
   if (!options.query_starts.empty() || !options.key_starts.empty())
     reject(name, "query_starts or key_starts is given; expected none: the cache already separates its sequences");
   if (options.dropout != 0) reject(name, "dropout is given; expected none");
-  List<Index> lengths(workspace_of(runtime));
+  ScratchVector<Index> lengths(workspace_of(runtime));
   lengths.reserve(static_cast<std::size_t>(shape.num_sequences));
   Index longest = 0;
   for (Index s = 0; s < shape.num_sequences; ++s) {

@@ -34,7 +34,7 @@ struct MergeCall {
   TensorView<const T, 4> row_max;
   TensorView<const T, 4> row_sum;             // absent: 1
   TensorView<const T, 5> scaled_accumulator;  // absent: accumulator · kAttentionSumScale
-  List<T> sinks;
+  ScratchVector<T> sinks;
   TypedOutputs<T> outputs;
 };
 
@@ -199,8 +199,8 @@ template <class T>
 void merge_lse_call(const char* name, const InputView<5>& contexts, const InputView<4>& lse,
                     const AttentionOutputs& outputs, const Runtime& runtime) {
   typed<T>(name, "context", outputs.context);
-  const MergeCall<T> call{name, typed<T>(name, "contexts", contexts), typed<T>(name, "lse", lse),    {},
-                          {},   List<T>(workspace_of(runtime)),       TypedOutputs<T>(name, outputs)};
+  const MergeCall<T> call{name, typed<T>(name, "contexts", contexts),    typed<T>(name, "lse", lse),    {},
+                          {},   ScratchVector<T>(workspace_of(runtime)), TypedOutputs<T>(name, outputs)};
   for (const auto& [output, view] :
        {std::pair{"row_max", outputs.row_max}, {"row_sum", outputs.row_sum}, {"sink_weights", outputs.sink_weights}}) {
     if (!view.absent()) reject(name, std::string(output) + " is given; expected only context and lse");

@@ -54,8 +54,8 @@ struct TypedRequest {
 };
 
 template <class T>
-List<Piece> pieces_of(const ResolvedAttention<T>& r, std::span<const RowRange> rows, const Runtime& runtime) {
-  List<Piece> pieces(workspace_of(runtime));
+ScratchVector<Piece> pieces_of(const ResolvedAttention<T>& r, std::span<const RowRange> rows, const Runtime& runtime) {
+  ScratchVector<Piece> pieces(workspace_of(runtime));
   for (std::size_t s = 0; s < r.sequences.size(); ++s) {
     const Sequence& sequence = r.sequences[s];
     Index output = 0;
@@ -160,7 +160,7 @@ void weights_call(const AttentionCall& call, const WeightsRequest& request, cons
   check_overlap(call.name, inputs, written);
   if (!needs_rows || shape[3] == 0) return;
 
-  const List<Piece> pieces = pieces_of(r, rows, runtime);
+  const ScratchVector<Piece> pieces = pieces_of(r, rows, runtime);
   PackedKv<T> packed(r, runtime);
   const double products = static_cast<double>(r.batch * r.num_heads * num_rows) * static_cast<double>(shape[3]) *
                           static_cast<double>(r.head_size);
@@ -178,8 +178,8 @@ void weights_call(const AttentionCall& call, const WeightsRequest& request, cons
         view_bytes(output));
   }
   while (!packed.done()) {
-    const List<KvHead>& kv_heads = packed.next_wave(runtime);
-    List<std::pair<const KvHead*, const Piece*>> work(workspace_of(runtime));
+    const ScratchVector<KvHead>& kv_heads = packed.next_wave(runtime);
+    ScratchVector<std::pair<const KvHead*, const Piece*>> work(workspace_of(runtime));
     for (const KvHead& kv_head : kv_heads) {
       for (const Piece& piece : of_sequence(kv_head.sequence)) work.emplace_back(&kv_head, &piece);
     }

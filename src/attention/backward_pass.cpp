@@ -143,7 +143,7 @@ class Backward {
     const int workers = num_workers(call_.runtime, most_pieces, products);
     const Index bytes = tile_bytes_ + sum_elements_ * static_cast<Index>(sizeof(T));
     const Workspace<std::byte> scratch(call_.runtime, workers * bytes);
-    List<KeyPiece> pieces(workspace_of(call_.runtime));
+    ScratchVector<KeyPiece> pieces(workspace_of(call_.runtime));
     pieces.reserve(static_cast<std::size_t>(most_pieces));
     KeyTurns turns(call_.runtime, most_pieces);
     for (Index range = 0; range < num_ranges; ++range) {
@@ -179,9 +179,9 @@ class Backward {
   }
 
   // The first pieces of all slots, then the second ones, and so on: those that wait for others come late.
-  void list_pieces(Index range, List<KeyPiece>& pieces) const {
+  void list_pieces(Index range, ScratchVector<KeyPiece>& pieces) const {
     pieces.clear();
-    List<std::array<Index, kSlots>> previous(wave_heads_.size(), pieces.get_allocator());
+    ScratchVector<std::array<Index, kSlots>> previous(wave_heads_.size(), pieces.get_allocator());
     for (auto& of_head : previous) of_head.fill(-1);
     bool more = true;
     for (Index round = 0; more; ++round) {
@@ -207,7 +207,7 @@ class Backward {
     }
   }
 
-  void run_piece(const List<KeyPiece>& pieces, Index number, KeyTurns& turns, std::byte* memory) {
+  void run_piece(const ScratchVector<KeyPiece>& pieces, Index number, KeyTurns& turns, std::byte* memory) {
     const KeyPiece& piece = pieces[static_cast<std::size_t>(number)];
     const WaveHead& kv_head = wave_heads_[static_cast<std::size_t>(piece.kv_head)];
     T* const sums = reinterpret_cast<T*>(memory + tile_bytes_);
@@ -227,7 +227,7 @@ class Backward {
 
   // grad_query of all rows but those that are written with their only piece.
   void add_up_rows(double products) {
-    List<std::pair<const WaveHead*, Index>> row_blocks(workspace_of(call_.runtime));
+    ScratchVector<std::pair<const WaveHead*, Index>> row_blocks(workspace_of(call_.runtime));
     for (const WaveHead& kv_head : wave_heads_) {
       const Index rows = group() * sequence_of(kv_head).num_queries;
       for (Index row = 0; row < rows && !is_one_piece(kv_head); row += kRows) row_blocks.emplace_back(&kv_head, row);
@@ -368,7 +368,7 @@ class Backward {
   Index tile_bytes_;
   Index sum_elements_;
   Progress progress_;
-  List<WaveHead> wave_heads_;
+  ScratchVector<WaveHead> wave_heads_;
   T* partials_ = nullptr;
 };
 

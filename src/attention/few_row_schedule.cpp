@@ -126,7 +126,7 @@ class FewRowSchedule {
 
   void list_items() {
     VisibleRows seen;
-    List<ChunkRange> chunks(
+    ScratchVector<ChunkRange> chunks(
         workspace_of(runtime_));  // of the kv_head's rows, which are the same for every key head of its sequence
     items_.reserve(kv_heads_.size());
     for (std::size_t u = 0; u < kv_heads_.size(); ++u) {
@@ -221,7 +221,7 @@ class FewRowSchedule {
 
   void run_split(int workers) {
     const Partials<T> partials(runtime_, num_partials_, r_.value_head_size);
-    List<std::pair<std::size_t, Index>> pieces(workspace_of(runtime_));
+    ScratchVector<std::pair<std::size_t, Index>> pieces(workspace_of(runtime_));
     pieces.reserve(static_cast<std::size_t>(num_pieces_));
     for (std::size_t n = 0; n < groups_.size(); ++n) {
       for (Index c = groups_[n].chunks.begin; c < groups_[n].chunks.end; ++c) pieces.emplace_back(n, c);
@@ -272,9 +272,9 @@ class FewRowSchedule {
   Index padded_columns_;
   Progress progress_;
   std::optional<RowScratches<T>> scratches_;
-  List<KvHead> kv_heads_;
-  List<WorkItem> items_;
-  List<TaskGroup> groups_;
+  ScratchVector<KvHead> kv_heads_;
+  ScratchVector<WorkItem> items_;
+  ScratchVector<TaskGroup> groups_;
   bool few_ = true;                  // no task has more than kFewRows rows
   std::size_t tasks_per_group_ = 1;  // tasks of a group
   Index num_partials_ = 0;           // of all items

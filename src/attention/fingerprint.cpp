@@ -144,7 +144,7 @@ AttentionFingerprint fingerprint_of(const ResolvedAttention<T>& r) {
     });
   };
   const auto of = [](const auto&... values) { return word_of([&](Hash& hash) { (hash.add(values), ...); }); };
-  const auto of_list = [](const List<T>& values) {
+  const auto of_list = [](const ScratchVector<T>& values) {
     return word_of([&](Hash& hash) {
       for (const T x : values) hash.add(x);
     });

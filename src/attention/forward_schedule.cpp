@@ -126,7 +126,7 @@ class ForwardSchedule {
     });
   }
 
-  void run_wave(const List<KvHead>& kv_heads) {
+  void run_wave(const ScratchVector<KvHead>& kv_heads) {
     Index all_tasks = 0;
     double products = 0;
     for (const KvHead& kv_head : kv_heads) {
@@ -219,7 +219,7 @@ class ForwardSchedule {
   PackedKv<T> packed_;
   Index max_chunks_;
   Progress progress_;
-  List<Index> first_group_;                   // of each kv_head of a wave, then the total number of groups
+  ScratchVector<Index> first_group_;          // of each kv_head of a wave, then the total number of groups
   std::optional<RowScratches<T>> scratches_;  // of each worker, and of each task of its group
   std::optional<Partials<T>> partials_;
   int num_workers_ = 0;        // that have a buffer

@@ -90,7 +90,8 @@ class BiasGradient {
   }
 
  private:
-  static void append_pieces(List<StoredRange>& pieces, Index max_count, Index sequence, Index first, Index count) {
+  static void append_pieces(ScratchVector<StoredRange>& pieces, Index max_count, Index sequence, Index first,
+                            Index count) {
     for (Index i = 0; i < count; i += max_count)
       pieces.push_back({sequence, i, first + i, std::min(max_count, count - i)});
   }
@@ -102,7 +103,7 @@ class BiasGradient {
                 std::byte* memory) {
     BackwardTiles<T> tiles(call_, kBlockKeys, memory);
     // Along an axis that is not summed, the task is one of its pieces.
-    const auto place = [&](const List<StoredRange>& pieces, std::size_t axis, Index piece) {
+    const auto place = [&](const ScratchVector<StoredRange>& pieces, std::size_t axis, Index piece) {
       return summed(axis) ? StoredRange{0, 0, 0, 1} : pieces[static_cast<std::size_t>(piece)];
     };
     const StoredRange row = place(rows_, 2, rows.begin), key = place(keys_, 3, keys.begin);
@@ -169,8 +170,8 @@ class BiasGradient {
   TensorView<T, 4> output_;
   bool accumulate_;
   TensorView<double, 4> sums_;
-  List<StoredRange> rows_;
-  List<StoredRange> keys_;
+  ScratchVector<StoredRange> rows_;
+  ScratchVector<StoredRange> keys_;
 };
 
 }  // namespace

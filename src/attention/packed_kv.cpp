@@ -42,7 +42,7 @@ KvHead PackedKv<T>::own_kv_head(Index number, int worker) const {
 }
 
 template <class T>
-const List<KvHead>& PackedKv<T>::next_wave(const Runtime& runtime) {
+const ScratchVector<KvHead>& PackedKv<T>::next_wave(const Runtime& runtime) {
   kv_heads_.clear();
   Index panels = 0;
   for (; next_kv_head_ < num_kv_heads(); ++next_kv_head_) {

@@ -44,7 +44,7 @@ class PackedKv final : public KvPanels<T> {
   // With waves: true if every kv_head has been packed.
   bool done() const { return next_kv_head_ == num_kv_heads(); }
   // Packs the next wave and returns its kv_heads.
-  const List<KvHead>& next_wave(const Runtime& runtime);
+  const ScratchVector<KvHead>& next_wave(const Runtime& runtime);
 
   void prepare(const KvHead& kv_head, Index panel) const override;
   void prefetch_next(const KvHead& kv_head, Index panel, kernels::PrefetchPlan& plan) const override;
@@ -78,7 +78,7 @@ class PackedKv final : public KvPanels<T> {
   Workspace<T> keys_;
   Workspace<T> values_;
   Workspace<std::uint8_t> finite_;
-  List<KvHead> kv_heads_;
+  ScratchVector<KvHead> kv_heads_;
   Index next_kv_head_ = 0;
 };
 

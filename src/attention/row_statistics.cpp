@@ -333,8 +333,8 @@ void TypedStatistics<T>::average_heads(Index num_queries, const bool* sees_key) 
 
 namespace {
 
-List<Index> sorted_keys(const char* operator_name, const InputView<1>& chosen, const Runtime& runtime) {
-  List<Index> sorted(workspace_of(runtime));
+ScratchVector<Index> sorted_keys(const char* operator_name, const InputView<1>& chosen, const Runtime& runtime) {
+  ScratchVector<Index> sorted(workspace_of(runtime));
   if (chosen.empty()) return sorted;
   expect_integers(operator_name, "chosen_keys", chosen.type);
   footprint(operator_name, "chosen_keys", chosen);

@@ -21,7 +21,7 @@ namespace regard::inline v0::internal {
 // have.
 template <class T>
 struct TypedStatistics {
-  List<Index> chosen_keys;
+  ScratchVector<Index> chosen_keys;
   InputView<3> chosen_ranges;
   ChosenOrigin chosen_origin;
   TensorView<Index, 4> top_keys;

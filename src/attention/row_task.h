@@ -97,7 +97,7 @@ class RowScratches {
 
  private:
   Workspace<std::byte> memory_;
-  List<RowScratch<T>> scratches_;
+  ScratchVector<RowScratch<T>> scratches_;
 };
 
 // The results of the chunks of a task, chunk after chunk: Dv sums, a maximum and a sum of weights for each row.

@@ -25,7 +25,7 @@ inline std::pmr::memory_resource* workspace_of(const Runtime& runtime) {
 
 // A list in workspace memory: sequences, heads, tasks. Created with workspace_of(runtime).
 template <class T>
-using List = std::pmr::vector<T>;
+using ScratchVector = std::pmr::vector<T>;
 
 // `count` elements, aligned to a cache line and uninitialized.
 template <class T>
