@@ -45,7 +45,7 @@ Cell parse_cell(const std::string& text, const ExplainInput& input) {
           .head = parts.size() == 3 ? parse_integer("--cell", parts[0]) : 0};
 }
 
-enum class Turn { forward, back, stop };
+enum class Navigation { forward, back, stop };
 
 // Reads keys from the controlling terminal, one at a time and without echo; the destructor restores the terminal.
 class KeyReader {
@@ -69,20 +69,20 @@ class KeyReader {
     ::close(terminal_);
   }
   // Waits for a key that has a meaning.
-  Turn next() const {
+  Navigation next() const {
     constexpr unsigned char kEscape = 27, kControlC = 3, kControlD = 4;
     while (true) {
       const int key = read_byte();
-      if (key < 0 || key == 'q' || key == kControlC || key == kControlD) return Turn::stop;
-      if (key == ' ' || key == '\r' || key == '\n') return Turn::forward;
-      if (key == 'b') return Turn::back;
+      if (key < 0 || key == 'q' || key == kControlC || key == kControlD) return Navigation::stop;
+      if (key == ' ' || key == '\r' || key == '\n') return Navigation::forward;
+      if (key == 'b') return Navigation::back;
       if (key != kEscape || !has_more()) continue;
       // ← is ESC [ D or ESC O D, → is C in place of D, Page Up is ESC [ 5 ~, Page Down ESC [ 6 ~.
       std::string sequence;
       do sequence += static_cast<char>(std::max(read_byte(), 0));
       while (sequence.size() < 8 && has_more() && (sequence.size() < 2 || sequence.back() < '@'));
-      if (sequence == "[D" || sequence == "OD" || sequence == "[5~") return Turn::back;
-      if (sequence == "[C" || sequence == "OC" || sequence == "[6~") return Turn::forward;
+      if (sequence == "[D" || sequence == "OD" || sequence == "[5~") return Navigation::back;
+      if (sequence == "[C" || sequence == "OC" || sequence == "[6~") return Navigation::forward;
     }
   }
 
@@ -112,11 +112,11 @@ void write_pages(const std::vector<std::string>& pages) {
     const std::string hint = fmt::format("-- {} of {}; space: {}; b: back; q: quit --", i + 1, pages.size(),
                                          i + 1 < pages.size() ? "next" : "end");
     write_stdout(hint);
-    Turn turn = keys.next();
-    while (turn == Turn::back && i == 0) turn = keys.next();
+    Navigation choice = keys.next();
+    while (choice == Navigation::back && i == 0) choice = keys.next();
     write_stdout("\r" + std::string(hint.size(), ' ') + "\r");
-    if (turn == Turn::stop) break;
-    i = turn == Turn::back ? i - 1 : i + 1;
+    if (choice == Navigation::stop) break;
+    i = choice == Navigation::back ? i - 1 : i + 1;
   }
 }
 

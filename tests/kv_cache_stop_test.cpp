@@ -103,7 +103,7 @@ auto stop_midway(const Make& make, const Append& append, double& seconds) {
     auto cache = make();
     std::stop_source source;
     std::chrono::steady_clock::time_point asked;
-    std::thread asks([&] {
+    std::thread requester([&] {
       std::this_thread::sleep_for(std::chrono::milliseconds(attempt % 4));
       asked = std::chrono::steady_clock::now();
       source.request_stop();
@@ -115,7 +115,7 @@ auto stop_midway(const Make& make, const Append& append, double& seconds) {
       stopped = true;
     }
     const auto ended = std::chrono::steady_clock::now();
-    asks.join();
+    requester.join();
     seconds = std::chrono::duration<double>(ended - asked).count();
     if (stopped || attempt == 200) {
       EXPECT_TRUE(stopped);
@@ -205,7 +205,7 @@ TYPED_TEST(StoppedAppend, WritesAllOrNothingToARing) {
   EXPECT_EQ(seen(cache), before);
   for (int i = 0; i < 50; ++i) {
     std::stop_source later;
-    std::thread asks([&] { later.request_stop(); });
+    std::thread requester([&] { later.request_stop(); });
     const std::vector<std::byte> was = seen(cache);
     try {
       many.append_to(cache, 0, later.get_token());
@@ -214,7 +214,7 @@ TYPED_TEST(StoppedAppend, WritesAllOrNothingToARing) {
     } catch (const Cancelled&) {
       EXPECT_EQ(seen(cache), was);
     }
-    asks.join();
+    requester.join();
   }
 }
 

@@ -99,7 +99,7 @@ class ColumnPass {
  private:
   // The requested keys of one chunk, of one query head. Its part of the map starts at first_cell: row_strips_ rows of
   // num_strips cells.
-  struct Task {
+  struct ColumnTask {
     const KvHead* kv_head;
     Index head;
     Index chunk;      // its first key, within the sequence
@@ -121,7 +121,7 @@ class ColumnPass {
   }
 
   void run_wave(const ScratchVector<KvHead>& kv_heads) {
-    ScratchVector<Task> tasks(workspace_of(runtime_));
+    ScratchVector<ColumnTask> tasks(workspace_of(runtime_));
     Index cells = 0;
     double products = 0;
     for (const KvHead& kv_head : kv_heads) {
@@ -133,7 +133,7 @@ class ColumnPass {
           const Index first = std::max(key, keys_.begin - sequence.first_key);
           const Index end = std::min({key + kChunkKeys, sequence.key_limit, keys_.end - sequence.first_key});
           if (first >= end) continue;
-          Task task{&kv_head, head, key, first, end, 0, 0, cells};
+          ColumnTask task{&kv_head, head, key, first, end, 0, 0, cells};
           if (column_strips_ > 0) {
             task.first_strip = strip_of(sequence.first_key + first, r_.num_keys, column_strips_);
             const Index last = strip_of(sequence.first_key + end - 1, r_.num_keys, column_strips_);
@@ -149,11 +149,11 @@ class ColumnPass {
     const int workers = num_workers(runtime_, static_cast<Index>(tasks.size()), products);
     const RowScratches<T> scratches(runtime_, RowScratchLayout<T>(r_, packed_.padded_value_head_size()), workers);
     for_each_item(runtime_, workers, static_cast<Index>(tasks.size()), [&](Index item, int worker) {
-      const Task& task = tasks[static_cast<std::size_t>(item)];
+      const ColumnTask& task = tasks[static_cast<std::size_t>(item)];
       run_task(task, scratches[worker], strips.data() + task.first_cell);
     });
     if (is_planning()) return;
-    for (const Task& task : tasks) {
+    for (const ColumnTask& task : tasks) {
       const Index b = r_.sequences[static_cast<std::size_t>(task.kv_head->sequence)].batch;
       double* map = map_.data() + (b * r_.num_heads + task.head) * row_strips_ * column_strips_;
       for (Index a = 0; a < row_strips_; ++a) {
@@ -164,7 +164,7 @@ class ColumnPass {
     }
   }
 
-  void run_task(const Task& of, const RowScratch<T>& scratch, double* strips) {
+  void run_task(const ColumnTask& of, const RowScratch<T>& scratch, double* strips) {
     const Sequence& sequence = r_.sequences[static_cast<std::size_t>(of.kv_head->sequence)];
     double mass[kChunkKeys]{};
     for (Index row = 0; row < sequence.num_queries; row += kRows) {
@@ -189,7 +189,7 @@ class ColumnPass {
     }
   }
 
-  void add_weights(const Task& of, const RowTask<T>& task, double* mass, double* strips) const {
+  void add_weights(const ColumnTask& of, const RowTask<T>& task, double* mass, double* strips) const {
     const auto& kernel = kernels::active().template of<T>();
     const RowScratch<T>& s = task.scratch;
     const Interval& seen = s.visible_rows->all;
@@ -209,7 +209,7 @@ class ColumnPass {
   }
 
   // Adds the block's weights to the strips of its rows and of the task's keys.
-  void add_strips(const Task& of, const RowTask<T>& task, Index key, double* strips) const {
+  void add_strips(const ColumnTask& of, const RowTask<T>& task, Index key, double* strips) const {
     const Index first_row = task.sequence.first_query + task.rows.first_row;
     const Index first_column = task.sequence.first_key + key;
     const Index end_key = std::min(of.end_key - key, kBlockKeys);

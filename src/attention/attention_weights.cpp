@@ -33,7 +33,7 @@ using kernels::kBlockKeys;
 using kernels::kRows;
 
 // Consecutive selected rows of one sequence: output rows first_output … are its rows first_row ….
-struct Piece {
+struct RowPiece {
   Index sequence;
   Index first_row;  // within the sequence
   Index num_rows;
@@ -54,8 +54,9 @@ struct TypedRequest {
 };
 
 template <class T>
-ScratchVector<Piece> pieces_of(const ResolvedAttention<T>& r, std::span<const RowRange> rows, const Runtime& runtime) {
-  ScratchVector<Piece> pieces(workspace_of(runtime));
+ScratchVector<RowPiece> row_pieces(const ResolvedAttention<T>& r, std::span<const RowRange> rows,
+                                   const Runtime& runtime) {
+  ScratchVector<RowPiece> pieces(workspace_of(runtime));
   for (std::size_t s = 0; s < r.sequences.size(); ++s) {
     const Sequence& sequence = r.sequences[s];
     Index output = 0;
@@ -160,7 +161,7 @@ void weights_call(const AttentionCall& call, const WeightsRequest& request, cons
   check_overlap(call.name, inputs, written);
   if (!needs_rows || shape[3] == 0) return;
 
-  const ScratchVector<Piece> pieces = pieces_of(r, rows, runtime);
+  const ScratchVector<RowPiece> pieces = row_pieces(r, rows, runtime);
   PackedKv<T> packed(r, runtime);
   const double products = static_cast<double>(r.batch * r.num_heads * num_rows) * static_cast<double>(shape[3]) *
                           static_cast<double>(r.head_size);
@@ -169,7 +170,7 @@ void weights_call(const AttentionCall& call, const WeightsRequest& request, cons
   const Index group = r.num_heads / r.num_kv_heads;
   Progress progress(runtime, r.batch * r.num_heads * num_rows);
   const auto of_sequence = [&](Index sequence) {
-    return std::ranges::equal_range(pieces, sequence, {}, &Piece::sequence);
+    return std::ranges::equal_range(pieces, sequence, {}, &RowPiece::sequence);
   };
   if (is_planning()) {
     plan_attention(
@@ -179,9 +180,9 @@ void weights_call(const AttentionCall& call, const WeightsRequest& request, cons
   }
   while (!packed.done()) {
     const ScratchVector<KvHead>& kv_heads = packed.next_wave(runtime);
-    ScratchVector<std::pair<const KvHead*, const Piece*>> work(workspace_of(runtime));
+    ScratchVector<std::pair<const KvHead*, const RowPiece*>> work(workspace_of(runtime));
     for (const KvHead& kv_head : kv_heads) {
-      for (const Piece& piece : of_sequence(kv_head.sequence)) work.emplace_back(&kv_head, &piece);
+      for (const RowPiece& piece : of_sequence(kv_head.sequence)) work.emplace_back(&kv_head, &piece);
     }
     for_each_item(runtime, workers, static_cast<Index>(work.size()) * group, [&](Index item, int worker) {
       const auto& [kv_head, piece] = work[static_cast<std::size_t>(item / group)];

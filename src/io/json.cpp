@@ -37,7 +37,7 @@ namespace {
 using internal::JsonContainer;
 
 constexpr std::uint32_t kMaxCount = 0x7fffffff;
-constexpr std::size_t kUsualDepth = 128;
+constexpr std::size_t kReservedDepth = 128;
 
 // The information about the tree that one pass over the brackets, commas and strings of a text yields, without parsing.
 // For a text that is not JSON it is still valid up to the offset where the parser stops.
@@ -46,7 +46,7 @@ class Outline {
   Outline(std::string_view text, std::size_t max_depth, const std::stop_token& stop,
           std::vector<JsonContainer>* containers)
       : text_(text), stop_(stop), containers_(containers) {
-    open_.reserve(std::min(max_depth, kUsualDepth));
+    open_.reserve(std::min(max_depth, kReservedDepth));
     scan(max_depth);
   }
 
@@ -203,7 +203,7 @@ class JsonTreeBuilder : public nlohmann::json_sax<nlohmann::json> {
         stop_(stop),
         taken_(text.data()),
         containers_(std::move(containers)) {
-    open_.reserve(std::min(max_depth, kUsualDepth));
+    open_.reserve(std::min(max_depth, kReservedDepth));
   }
 
   const char** taken() { return &taken_; }

@@ -46,8 +46,8 @@ def test_every_figure_follows_from_the_previous_one(folder):
     assert all(term["product"] == term["query"] * term["key"] for term in products)
     assert sum(term["product"] for term in products) == pytest.approx(expanded["q_dot_k"], rel=1e-12)
     assert expanded["exponential"] / expanded["sum"] == pytest.approx(expanded["weight"], rel=1e-12)
-    telling = [head["salience"] for head in d["ranked_heads"]["heads"]]
-    assert telling == sorted(telling, reverse=True) and len(telling) == d["model"]["layers"] * d["model"]["heads"]
+    saliences = [head["salience"] for head in d["ranked_heads"]["heads"]]
+    assert saliences == sorted(saliences, reverse=True) and len(saliences) == d["model"]["layers"] * d["model"]["heads"]
     assert d["ranked_heads"]["baseline"] == "this_sentence"
     assert d["token_ids"] == [2, 5, 6, 7, 8, 9, 10, 8, 11, 3]
     assert re.fullmatch("[0-9a-f]{64}", d["model"]["sha256"])

@@ -57,19 +57,19 @@ export function file_name(name) {
   return name.replace(/[^\p{L}\p{N}_-]+/gu, "-").replace(/^-+|-+$/g, "") || "matrix";
 }
 
-const usual_names = ["X", "W_query", "W_key", "W_value", "W_output", "b_query", "b_key", "b_value", "b_output", "Q", "K", "V"];
+const standard_names = ["X", "W_query", "W_key", "W_value", "W_output", "b_query", "b_key", "b_value", "b_output", "Q", "K", "V"];
 
-/** The matrix that a file's name means: one of the usual names, else the name without its end. @param {string} file */
+/** The matrix that a file's name means: one of the standard names, else the name without its end. @param {string} file */
 export function name_of_file(file) {
   const bare = file.replace(/^.*[\\/]/, "").replace(/\.[^.]*$/, "");
   const short = /** @type {Record<string, string>} */ ({ query: "Q", key: "K", value: "V", wq: "W_query", wk: "W_key", wv: "W_value", wo: "W_output" })[bare.toLowerCase()];
-  return usual_names.find((name) => name.toLowerCase() === bare.toLowerCase()) ?? short ?? (bare.slice(0, 64) || "Q");
+  return standard_names.find((name) => name.toLowerCase() === bare.toLowerCase()) ?? short ?? (bare.slice(0, 64) || "Q");
 }
 
 /** The name that the next matrix gets: what the standard steps still need. @param {string[]} given */
 export function next_name(given) {
   const order = given.some((name) => name === "X" || name.startsWith("W_")) ? ["X", "W_query", "W_key", "W_value", "W_output"] : ["Q", "K", "V"];
-  return order.find((name) => !given.includes(name)) ?? usual_names.find((name) => !given.includes(name)) ?? `M${given.length}`;
+  return order.find((name) => !given.includes(name)) ?? standard_names.find((name) => !given.includes(name)) ?? `M${given.length}`;
 }
 
 /** Whether every element is a number or a word for one, in rows of equal length. @param {any} matrix */

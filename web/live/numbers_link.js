@@ -62,6 +62,6 @@ export function read_numbers_address(hash) {
 }
 
 /** Leaves out the switches that are as in the document. @param {any} base @param {import("./switches.js").Switches} chosen */
-export function without_usual(base, chosen) {
+export function without_defaults(base, chosen) {
   return Object.fromEntries(Object.entries(chosen).filter(([key, value]) => switches.some((one) => one.key === key && setting_of(base, one) !== value)));
 }

@@ -17,7 +17,7 @@ import { draw, is_drawing, show } from "../page.js";
 import { open_answers } from "./answers.js";
 import { copy_of, matrix_names, number_in, seeds_of, set_number } from "./inputs.js";
 import { command_of, data_of_answer, input_of, is_complete, key_of_place, missing_of, own_numbers, told, transposed_edit } from "./numbers.js";
-import { numbers_address, read_numbers_address, without_usual } from "./numbers_link.js";
+import { numbers_address, read_numbers_address, without_defaults } from "./numbers_link.js";
 import { mark_settings, switches_line } from "./switches.js";
 import { make_editable, listen_to_cells } from "./cells.js";
 import { mark_changed } from "./marks.js";
@@ -203,7 +203,7 @@ export function open_numbers(has_sentence) {
     if (!now) return;
     const { layout, ...others } = now.chosen;
     if (now.lesson !== "" && key === "layout") return open_lesson(now.lesson, { edits: [...now.edits.values()].map(transposed_edit), switches: { ...others, layout: value } }, true);
-    const changed = without_usual(now.base, { ...now.chosen, [key]: value });
+    const changed = without_defaults(now.base, { ...now.chosen, [key]: value });
     now.chosen = now.lesson !== "" && layout ? { ...changed, layout } : changed;
     compute();
   }
@@ -292,7 +292,7 @@ export function open_numbers(has_sentence) {
       const base = own_answer.rest.input;
       const drawn = again ? now?.drawn : null;
       const { layout: _, ...others } = link.switches;
-      now = { lesson: name, base, edits: new Map(), chosen: without_usual(base, others), own_answer, own: { explanation, attentions: attentions_of(explanation) }, drawn: null, stale: false };
+      now = { lesson: name, base, edits: new Map(), chosen: without_defaults(base, others), own_answer, own: { explanation, attentions: attentions_of(explanation) }, drawn: null, stale: false };
       if (layout && layout !== own_answer.rest.own_layout) now.chosen.layout = layout;
       opening = "";
       for (const edit of link.edits) if (number_in(base, edit.place) !== null && !Object.is(number_in(base, edit.place), edit.x)) now.edits.set(key_of_place(edit.place), edit);
@@ -332,7 +332,7 @@ export function open_numbers(has_sentence) {
     const link = read_numbers_address(location.hash);
     if (link.input || !kept_matrices) {
       kept_matrices = own_numbers(link.input ?? example_matrices, {});
-      kept_matrices.chosen = without_usual(kept_matrices.base, link.switches);
+      kept_matrices.chosen = without_defaults(kept_matrices.base, link.switches);
     }
     now = kept_matrices;
     now.drawn = null;

@@ -12,7 +12,7 @@ import { el } from "../elements.js";
  * @typedef {object} Switch
  * @property {string} key of the input
  * @property {string} label
- * @property {string} usual the value without the key
+ * @property {string} default_value the value without the key
  * @property {[value: string, text: string][]} choices
  * @property {string} number the label of a number in place of a choice, or ""
  * @property {string} option of the program
@@ -20,13 +20,13 @@ import { el } from "../elements.js";
 
 /** @type {Switch[]} */
 export const switches = [
-  { key: "scale", label: "scale", usual: "sqrt", choices: [["sqrt", "÷ √D"], ["none", "none"], ["floor_half", "⌊x / 2⌋"]], number: "× a number", option: "--scale" },
-  { key: "causal", label: "mask", usual: "off", choices: [["off", "none"], ["top_left", "causal"], ["bottom_right", "causal, bottom right"]], number: "causal + offset", option: "--causal" },
-  { key: "softmax", label: "softmax", usual: "shifted", choices: [["shifted", "e^(x − m)"], ["unshifted", "not shifted"], ["ratio", "x / sum"]], number: "", option: "--softmax" },
-  { key: "softmax_base", label: "base", usual: "e", choices: [["e", "e"], ["2", "2"], ["3", "3"], ["10", "10"]], number: "a number", option: "--softmax-base" },
-  { key: "heads", label: "heads", usual: "1", choices: [["1", "1"], ["2", "2"], ["3", "3"], ["4", "4"]], number: "a number", option: "--heads" },
-  { key: "layout", label: "a token is", usual: "rows", choices: [["rows", "a row"], ["columns", "a column"]], number: "", option: "--layout" },
-  { key: "dtype", label: "type", usual: "f64", choices: [["f64", "float64"], ["f32", "float32"]], number: "", option: "--dtype" }];
+  { key: "scale", label: "scale", default_value: "sqrt", choices: [["sqrt", "÷ √D"], ["none", "none"], ["floor_half", "⌊x / 2⌋"]], number: "× a number", option: "--scale" },
+  { key: "causal", label: "mask", default_value: "off", choices: [["off", "none"], ["top_left", "causal"], ["bottom_right", "causal, bottom right"]], number: "causal + offset", option: "--causal" },
+  { key: "softmax", label: "softmax", default_value: "shifted", choices: [["shifted", "e^(x − m)"], ["unshifted", "not shifted"], ["ratio", "x / sum"]], number: "", option: "--softmax" },
+  { key: "softmax_base", label: "base", default_value: "e", choices: [["e", "e"], ["2", "2"], ["3", "3"], ["10", "10"]], number: "a number", option: "--softmax-base" },
+  { key: "heads", label: "heads", default_value: "1", choices: [["1", "1"], ["2", "2"], ["3", "3"], ["4", "4"]], number: "a number", option: "--heads" },
+  { key: "layout", label: "a token is", default_value: "rows", choices: [["rows", "a row"], ["columns", "a column"]], number: "", option: "--layout" },
+  { key: "dtype", label: "type", default_value: "f64", choices: [["f64", "float64"], ["f32", "float32"]], number: "", option: "--dtype" }];
 
 const reads_scale = ["scaled", "masked", "weights", "context", "training", "trained", "softmax_gradient"];
 const reads_mask = ["mask", "masked", "weights", "context", "hide", "training", "trained"];
@@ -42,9 +42,9 @@ export function switches_of(input) {
 }
 
 /** The value of a setting of an input as text. @param {any} input @param {Switch} of */
-export function setting_of(input, { key, usual }) {
+export function setting_of(input, { key, default_value }) {
   const value = input[key];
-  if (value === undefined) return usual;
+  if (value === undefined) return default_value;
   return key === "causal" && typeof value === "boolean" ? (value ? "top_left" : "off") : String(value);
 }
 
@@ -87,8 +87,8 @@ export function mark_settings(line, chosen) {
 export function switches_line(document, chosen, { choose, wrong, right }) {
   const line = el("p", { class: "settings", role: "group", "aria-label": "settings" });
   for (const one of switches_of(document)) {
-    const usual = setting_of(document, one);
-    const value = chosen[one.key] ?? usual;
+    const document_value = setting_of(document, one);
+    const value = chosen[one.key] ?? document_value;
     const known = one.choices.some(([choice]) => choice === value);
     const number = el("input", { type: "text", inputmode: "decimal", class: "setting-number", autocomplete: "off", "data-focus": `number of ${one.key}`, "aria-label": `${one.label}: a number`, value: known ? "" : value, hidden: known });
     const select = el("select", { "data-focus": `setting ${one.key}`, "aria-label": one.label },

@@ -49,7 +49,7 @@ Messages::Messages(std::unique_ptr<Transport> transport, const RanksOptions& opt
   peers_.resize(static_cast<std::size_t>(num_ranks_));
   const std::lock_guard lock(mutex_);
   for (Index peer = 0; peer < num_ranks_; ++peer) {
-    peers_[static_cast<std::size_t>(peer)].heard = Clock::now();
+    peers_[static_cast<std::size_t>(peer)].last_message = Clock::now();
     if (peer != rank_) receive_control(peer);
   }
   last_alive_ = Clock::now();
@@ -238,7 +238,7 @@ void Messages::finish(Ticket ticket) {
   pending_.erase(found);
   if (!pending.is_control) --num_data_;
   if (pending.is_send) return;
-  peers_[static_cast<std::size_t>(pending.peer)].heard = Clock::now();
+  peers_[static_cast<std::size_t>(pending.peer)].last_message = Clock::now();
   if (pending.is_control) take_control(pending.peer);
 }
 
@@ -290,7 +290,7 @@ void Messages::look_for_silence() {
   for (Index peer = 0; peer < num_ranks_ && !failure_; ++peer) {
     const Peer& other = peers_[static_cast<std::size_t>(peer)];
     if (peer == rank_ || other.left) continue;
-    if (now - std::max(other.heard, wait_began_) > options_.timeout)
+    if (now - std::max(other.last_message, wait_began_) > options_.timeout)
       set_failure(
           peer, name(peer) + " does not answer: it has been silent for " + seconds_text(options_.timeout) + " s", true);
   }

@@ -79,7 +79,7 @@ class Messages {
     std::shared_ptr<const void> keep;
   };
   struct Peer {
-    Clock::time_point heard;
+    Clock::time_point last_message;
     bool left = false;
     bool gone = false;                     // it has left, and waits for nobody
     Index num_sent = 0, num_receives = 0;  // messages with data
