@@ -9,6 +9,7 @@
 #pragma once
 
 #include "regard/export.h"
+#include "regard/tensor.h"
 #include "regard/types.h"
 
 namespace regard::inline v0 {
