@@ -79,19 +79,18 @@ bool can_overlap(const AttentionBlock<T>& block) {
 }
 
 // Alternates steps of values and of keys until both are done.
-template <class T, class S, int Rows, int Vectors, bool Alternates, class Words>
+template <bool Alternates, class Words, class T, class S, int Rows, int Vectors>
 REGARD_INLINE void multiply_overlapped(Index num_values, const T* weights, const FewColumns<S, Vectors>& values,
                                        Vec<T> (&context)[Rows][Vectors], Index num_keys, const T* query,
                                        const FewColumns<S, Vectors>& keys, Vec<T> (&scores)[Rows][Vectors]) {
   Vec<T> value_scales[Vectors]{}, key_scales[Vectors]{};
-  if (num_keys > 0) load_scales<T, S, Vectors, true>(keys, key_scales);
+  if (num_keys > 0) load_scales<QueryKeys, T>(keys, key_scales);
   const Index value_steps = words_of<Words>(num_values), key_steps = words_of<Words>(num_keys);
   const auto value = [&](Index k, bool prefetch) __attribute__((always_inline)) {
-    few_step<T, S, Rows, Vectors, 1, kBlockKeys, false, Words>(k, num_values, weights, values, value_scales, prefetch,
-                                                               context);
+    few_step<WeightsValues, Words>(k, num_values, weights, values, value_scales, prefetch, context);
   };
   const auto key = [&](Index k, bool prefetch) __attribute__((always_inline)) {
-    few_step<T, S, Rows, Vectors, kTileRows, 1, true, Words>(k, num_keys, query, keys, key_scales, prefetch, scores);
+    few_step<QueryKeys, Words>(k, num_keys, query, keys, key_scales, prefetch, scores);
   };
   Index both = 0;
   if constexpr (Alternates) {
@@ -168,7 +167,7 @@ void decode_overlapped(const AttentionBlock<T>& block, const LaneRange& range, c
         T* const sum = sums + group * kPanel + part;
         load_tile<kMaxSums>(sum, context);
         load_tile<kPanel>(products + part, scores);
-        multiply_overlapped<T, S, Rows, kVectors, Step::kAlternates, Words>(
+        multiply_overlapped<Step::kAlternates, Words>(
             num_values, block.score.scores + (lane + begin) / Words::kPerWord, value_columns, context, num_keys,
             next.query + depth / Words::kPerWord * kTileRows, key_columns, scores);
         store_tile<kMaxSums>(context, sum);

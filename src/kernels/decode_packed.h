@@ -107,10 +107,21 @@ struct FewColumns {
   }
 };
 
+// The two products. Row r of the left factor has its element k at a[k · kStep + r · kRow]. With S = int8, each key has
+// a scale: for the scores, keys are lanes; for the context, they are steps.
+struct QueryKeys {
+  static constexpr Index kStep = kTileRows, kRow = 1;
+  static constexpr bool kScaledLanes = true;
+};
+struct WeightsValues {
+  static constexpr Index kStep = 1, kRow = kBlockKeys;
+  static constexpr bool kScaledLanes = false;
+};
+
 // The scales of S = int8 that do not change from step to step.
-template <class T, class S, int Vectors, bool ScaledLanes>
+template <class Product, class T, class S, int Vectors>
 REGARD_INLINE void load_scales(const FewColumns<S, Vectors>& columns, Vec<T> (&scales)[Vectors]) {
-  if constexpr (sizeof(S) == 1 && ScaledLanes) {
+  if constexpr (sizeof(S) == 1 && Product::kScaledLanes) {
 #pragma GCC unroll 8
     for (int v = 0; v < Vectors; ++v) scales[v] = load(columns.scales[v]);
   }
@@ -120,14 +131,14 @@ REGARD_INLINE void load_scales(const FewColumns<S, Vectors>& columns, Vec<T> (&s
 template <class S>
 inline constexpr Index kStepsPerPrefetch = sizeof(S) == 1 ? 64 / kPanel : 1;
 
-// Step k of the chains of multiply() in tile.h: tile[r] += a[k · StepK + r · StepR] · columns[k]. depth counts
-// elements: one per step, or two for a word of pairs, except perhaps the last. prefetch: also prefetches the same
+// Step k of the chains of multiply() in tile.h: tile[r] += (element k of row r of a) · columns[k]. depth counts
+// elements: one per step, or two for a word of pairs, except perhaps the last. prefetch: prefetches the same
 // location of columns.next.
-template <class T, class S, int Rows, int Vectors, Index StepK, Index StepR, bool ScaledLanes, class Words>
+template <class Product, class Words, class T, class S, int Rows, int Vectors>
 REGARD_INLINE void few_step(Index k, Index depth, const T* a, const FewColumns<S, Vectors>& columns,
                             const Vec<T> (&scales)[Vectors], bool prefetch, Vec<T> (&tile)[Rows][Vectors]) {
   constexpr Index kSteps = Words::kPerWord;
-  constexpr bool kScaled = sizeof(S) == 1;
+  constexpr bool kScaled = sizeof(S) == 1, kScaledLanes = Product::kScaledLanes;
   constexpr Index kLine = 64 / static_cast<Index>(sizeof(S));  // elements per prefetch
   constexpr Index kVectorsPerPrefetch = larger(smaller(kLine, kPanel) / kWidth<T>, 1);
   const Index offset = k * kSteps * columns.step;
@@ -144,13 +155,13 @@ REGARD_INLINE void few_step(Index k, Index depth, const T* a, const FewColumns<S
       }
     } else if constexpr (kEvenOdd<S, Words>) {
       if (v % 2 == 0) load_even_odd(from, column[v], column[v + 1]);
-    } else if constexpr (kScaled && Rows == 1 && ScaledLanes) {
-      tile[0][v] = multiply_add_bytes(a + k * StepK, from, scales[v], tile[0][v]);
+    } else if constexpr (kScaled && Rows == 1 && kScaledLanes) {
+      tile[0][v] = multiply_add_bytes(a + k * Product::kStep, from, scales[v], tile[0][v]);
     } else if constexpr (kScaled && Rows == 1) {
-      tile[0][v] = multiply_add_bytes(a + k * StepK, from, columns.scales[v][k], tile[0][v]);
+      tile[0][v] = multiply_add_bytes(a + k * Product::kStep, from, columns.scales[v][k], tile[0][v]);
     } else {
       column[v] = load_stored<T>(from);
-      if constexpr (kScaled) column[v] *= ScaledLanes ? scales[v] : broadcast(columns.scales[v][k]);
+      if constexpr (kScaled) column[v] *= kScaledLanes ? scales[v] : broadcast(columns.scales[v][k]);
     }
     if (kPrefetchesLines<S, Rows> && prefetch && v % kVectorsPerPrefetch == 0) {
       __builtin_prefetch(columns.next[v] + offset, 0, 2);
@@ -160,23 +171,22 @@ REGARD_INLINE void few_step(Index k, Index depth, const T* a, const FewColumns<S
   if constexpr (kScaled && Rows == 1) return;
 #pragma GCC unroll 8
   for (int r = 0; r < Rows; ++r) {
-    const Vec<T> factor = broadcast(a[k * StepK + r * StepR]);
+    const Vec<T> factor = broadcast(a[k * Product::kStep + r * Product::kRow]);
 #pragma GCC unroll 8
     for (int v = 0; v < Vectors; ++v) tile[r][v] = Words::multiply_add(factor, column[v], tile[r][v]);
   }
 }
 
 // All steps of a chain.
-template <class T, class S, int Rows, int Vectors, Index StepK, Index StepR, bool ScaledLanes, class Words>
+template <class Product, class Words, class T, class S, int Rows, int Vectors>
 REGARD_INLINE void multiply_few(Index depth, const T* a, const FewColumns<S, Vectors>& columns,
                                 Vec<T> (&tile)[Rows][Vectors]) {
   Vec<T> scales[Vectors]{};
-  load_scales<T, S, Vectors, ScaledLanes>(columns, scales);
+  load_scales<Product, T>(columns, scales);
   const Index count = words_of<Words>(depth);
 #pragma GCC unroll 2
   for (Index k = 0; k < count; ++k) {
-    few_step<T, S, Rows, Vectors, StepK, StepR, ScaledLanes, Words>(k, depth, a, columns, scales,
-                                                                    k % kStepsPerPrefetch<S> == 0, tile);
+    few_step<Product, Words>(k, depth, a, columns, scales, k % kStepsPerPrefetch<S> == 0, tile);
   }
 }
 
@@ -214,8 +224,7 @@ void few_scores(const ScoreBlock<T>& block, const LaneRange& range) {
     for (Index done = 0; done < block.head_size; done += kDepthSegment) {
       const Index step = smaller(block.head_size - done, kDepthSegment);
       Vec<T> tile[Rows][kVectors]{};
-      multiply_few<T, S, Rows, kVectors, kTileRows, 1, true, Words>(
-          step, block.query + done / Words::kPerWord * kTileRows, columns, tile);
+      multiply_few<QueryKeys, Words>(step, block.query + done / Words::kPerWord * kTileRows, columns, tile);
       join_even_and_odd<S, Words>(tile, Rows, kVectors);
       columns.advance(step);
       store_scores(block, lane, done, done + step, tile);
@@ -225,7 +234,7 @@ void few_scores(const ScoreBlock<T>& block, const LaneRange& range) {
 
 // tile[r] += the products of the weights with `Vectors` vectors of values from `column` on, over the keys of a panel
 // that some row attends to. InRows: values are stored in rows, not in panels.
-template <class T, class S, int Rows, int Vectors, bool InRows, class Words>
+template <class S, bool InRows, class Words, class T, int Rows, int Vectors>
 REGARD_INLINE void add_values(const AttentionBlock<T>& block, const LaneRange& range, Index panel, Index column,
                               Vec<T> (&tile)[Rows][Vectors]) {
   const StoredPanels& values = *block.stored_values;
@@ -243,8 +252,8 @@ REGARD_INLINE void add_values(const AttentionBlock<T>& block, const LaneRange& r
     const Index offset = v * kWidth<T>;
     columns.point(v, values, panel, kContiguous ? place(column) + offset : place(column + offset), begin);
   }
-  multiply_few<T, S, Rows, Vectors, 1, kBlockKeys, false, Words>(
-      end - begin, block.score.scores + (panel * kPanel + begin) / Words::kPerWord, columns, tile);
+  multiply_few<WeightsValues, Words>(end - begin, block.score.scores + (panel * kPanel + begin) / Words::kPerWord,
+                                     columns, tile);
 }
 
 // O = α·O + tile for the columns from `column` on.
@@ -290,7 +299,7 @@ REGARD_INLINE void add_sums_to_context(const AttentionBlock<T>& block, const T* 
     Vec<T> tile[Rows][Vectors];
     load_tile<kMaxSums>(sums + (column - first), tile);
     join_even_and_odd<S, Words>(tile, Rows, Vectors);
-    add_to_context<T, Rows, Vectors>(block, alpha, column, tile);
+    add_to_context(block, alpha, column, tile);
   }
 }
 
@@ -309,7 +318,7 @@ void few_packed_columns(const AttentionBlock<T>& block, const LaneRange& range, 
       for (Index column = strip; column < end; column += Vectors * kWidth<T>) {
         T* const to = sums + (column - strip);
         load_tile<kMaxSums>(to, tile);
-        add_values<T, S, Rows, Vectors, false, Words>(block, range, panel, column, tile);
+        add_values<S, false, Words>(block, range, panel, column, tile);
         store_tile<kMaxSums>(tile, to);
       }
     }

@@ -35,7 +35,7 @@ template <class T, class S, int Rows, int Vectors, class Words>
 bool few_columns(const AttentionBlock<T>& block, const LaneRange& range, const T* alpha, Index column) {
   Vec<T> tile[Rows][Vectors]{};
   for (Index panel = 0; panel < kBlockPanels; ++panel) {
-    add_values<T, S, Rows, Vectors, true, Words>(block, range, panel, column, tile);
+    add_values<S, true, Words>(block, range, panel, column, tile);
   }
   join_even_and_odd<S, Words>(tile, Rows, Vectors);
   Vec<T> poison{};
@@ -43,7 +43,7 @@ bool few_columns(const AttentionBlock<T>& block, const LaneRange& range, const T
     for (int v = 0; v < Vectors; ++v) poison += tile[r][v] * static_cast<T>(0);  // NaN exactly if it is not finite
   }
   if (any<T>(poison != poison)) return false;
-  add_to_context<T, Rows, Vectors>(block, alpha, column, tile);
+  add_to_context(block, alpha, column, tile);
   return true;
 }
 
@@ -145,7 +145,7 @@ template <class S, class Words>
 inline constexpr bool kTwoAWord = Words::kPerWord > 1 || kEvenOdd<S, Words>;
 
 // sums[r][v] += query[r] · keys, for one word of each key, with one key per lane.
-template <class T, int Rows, int Vectors, class Words>
+template <class Words, class T, int Rows, int Vectors>
 REGARD_INLINE void add_depth(const T* query, Vec<T> keys, int v, Vec<T> (&sums)[Rows][Vectors]) {
 #pragma GCC unroll 4
   for (int r = 0; r < Rows; ++r) sums[r][v] = Words::multiply_add(broadcast(query[r]), keys, sums[r][v]);
@@ -154,7 +154,7 @@ REGARD_INLINE void add_depth(const T* query, Vec<T> keys, int v, Vec<T> (&sums)[
 // sums[r][v] += query[r] · keys, for one square: one row of `keys` per lane, and equally many words of each. After
 // transposing in registers, a vector holds one word of all keys. If not Whole, only `count` keys exist, and words
 // before `first` are ignored.
-template <class T, class S, int Rows, int Vectors, bool Whole, class Words>
+template <bool Whole, class Words, class T, class S, int Rows, int Vectors>
 REGARD_INLINE void add_square(const S* keys, Index stride, [[maybe_unused]] Index count, [[maybe_unused]] Index first,
                               const T* query, int v, Vec<T> (&sums)[Rows][Vectors]) {
   Vec<T> square[kWidth<T>];
@@ -174,10 +174,10 @@ REGARD_INLINE void add_square(const S* keys, Index stride, [[maybe_unused]] Inde
     if (!Whole && i < first) continue;
     if constexpr (kEvenOdd<S, Words>) {
       const WideVec both = (WideVec)square[i];
-      add_depth<T, Rows, Vectors, Words>(query + 2 * i * kTileRows, (Vec<T>)(both << 16), v, sums);
-      add_depth<T, Rows, Vectors, Words>(query + (2 * i + 1) * kTileRows, (Vec<T>)(both & 0xffff0000u), v, sums);
+      add_depth<Words>(query + 2 * i * kTileRows, (Vec<T>)(both << 16), v, sums);
+      add_depth<Words>(query + (2 * i + 1) * kTileRows, (Vec<T>)(both & 0xffff0000u), v, sums);
     } else {
-      add_depth<T, Rows, Vectors, Words>(query + i * kTileRows, square[i], v, sums);
+      add_depth<Words>(query + i * kTileRows, square[i], v, sums);
     }
   }
 }
@@ -206,7 +206,7 @@ void few_row_scores(const ScoreBlock<T>& block, const LaneRange& range) {
       Vec<T> sums[Rows][kSquares]{};
       const bool single = count == 1 && !kTwo;
       for (Index d = done; d < end && single; ++d) {
-        add_depth<T, Rows, kSquares, Words>(block.query + d * kTileRows, broadcast(read_as<T>(here + d)), 0, sums);
+        add_depth<Words>(block.query + d * kTileRows, broadcast(read_as<T>(here + d)), 0, sums);
       }
       for (Index d = done; d < end && !single; d += kDepths) {
         if (d % (64 / static_cast<Index>(sizeof(S))) == 0) {
@@ -221,10 +221,9 @@ void few_row_scores(const ScoreBlock<T>& block, const LaneRange& range) {
           const Index there = count - s * kWidth<T>;
           const S* const at = here + s * kWidth<T> * keys.row_stride + (d - again);
           if (there >= kWidth<T> && again == 0) {
-            add_square<T, S, Rows, kSquares, true, Words>(at, keys.row_stride, there, 0, query, s, sums);
+            add_square<true, Words>(at, keys.row_stride, there, 0, query, s, sums);
           } else if (there > 0) {
-            add_square<T, S, Rows, kSquares, false, Words>(at, keys.row_stride, there, again / (kTwo ? 2 : 1), query, s,
-                                                           sums);
+            add_square<false, Words>(at, keys.row_stride, there, again / (kTwo ? 2 : 1), query, s, sums);
           }
         }
       }
