@@ -5,7 +5,7 @@
 //   prefill 70 tokens ── sequence 0 ─┬─ decode 20 tokens
 //                      fork(0, 1)    └─ sequence 1: decode 20 other tokens
 //
-// The model around attention is left out: projection() replaces the query, key or value projection of some tokens.
+// The rest of the model is omitted: projection() replaces the query, key or value projection of some tokens.
 #include <regard/kv_cache.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr regard::Index H = 8, Hkv = 2, D = 64, kPrompt = 70, kSteps = 20;
 
-// (heads, count, D), for `count` tokens from position `first` on.
+// (heads, count, D), for `count` tokens starting at position `first`.
 regard::Tensor<float, 3> projection(float kind, regard::Index heads, regard::Index first, regard::Index count) {
   regard::Tensor<float, 3> rows({heads, count, D});
   for (regard::Index h = 0; h < heads; ++h) {
@@ -69,7 +69,7 @@ int main() {
   std::printf("after %d steps: %d and %d keys, %d free\n", int(kSteps), int(cache.length(0)), int(cache.length(1)),
               int(cache.num_free_pages()));
 
-  // Decoding has the bits of one call over the whole sequence.
+  // Decoding gives the same bits as one call over the whole sequence.
   const regard::Index last = kPrompt + kSteps - 1;
   regard::Tensor<float, 3> expected({H, 1, D});
   regard::attention_forward(projection(kQuery, H, last, 1), projection(kKey, Hkv, 0, last + 1),
@@ -78,7 +78,7 @@ int main() {
       "the last token of sequence 0, compared with attention over all %d tokens: %s\n", int(last + 1),
       std::equal(expected.view().data, expected.view().data + H * D, context.view().data) ? "identical" : "different");
 
-  // A continuation that is no longer needed frees the pages that only it used.
+  // Truncating a continuation that is no longer needed frees the pages that only it used.
   cache.truncate(1, 0);
   std::printf("after truncate(1, 0): %d free\n", int(cache.num_free_pages()));
 }

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Attention statistics of every head of a transformers model, without its (L, L) weights.
 
-A text that repeats with period 64 is read by a small Llama with random weights. For a trained model, load one with
-transformers.AutoModel.from_pretrained(name, attn_implementation="regard").
+A small Llama with random parameters processes a text that repeats with period 64. To inspect a trained model, load it
+with transformers.AutoModel.from_pretrained(name, attn_implementation="regard").
 """
 
 import regard.transformers

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A PyTorch model whose attention is computed by Regard, without a change to the model; gradients included."""
+"""A PyTorch model whose attention and its gradients are computed by Regard, without changes to the model."""
 
 import regard.torch
 import torch
