@@ -26,7 +26,7 @@ namespace regard::inline v0 {
 
 /// Activation of a feed-forward layer.
 ///
-/// The error bounds hold for every x, even if the result is subnormal. The bounds of derivatives apply to the factor
+/// The error bounds hold for every x, even if the result is subnormal. The bounds for derivatives apply to the factor
 /// f′. NaN gives NaN. For x = ∞, the function is ∞ and its derivative is 1; for x = −∞, both are 0 (none: −∞ and 1).
 enum class Activation {
   /// The identity, x.
@@ -67,8 +67,8 @@ enum class Activation {
 /// @throws Cancelled        if a stop is requested.
 ///
 /// @par Bits and error
-/// For float and double, the bits are identical to those of linear_forward() with this activation. Activation states
-/// the error; see also the top of this file.
+/// For float and double, the bits are identical to those of linear_forward() with this activation. The error bounds are
+/// listed under Activation; see also the top of this file.
 ///
 /// @par Example
 /// @code{.cpp}
@@ -85,7 +85,7 @@ template <class T>
 struct ActivationGradients {
   /// Gradient of input, (R, E). It may be the same view as input or grad_output.
   TensorView<T, 2> grad_input{};
-  /// Whether the gradient is added to the contents of grad_input, instead of overwriting them; the sum is computed in
+  /// Whether the gradient is added to the contents of grad_input instead of overwriting them. The sum is computed in
   /// float or double and rounded once to the type of the view.
   bool accumulate = false;
 };
@@ -109,7 +109,7 @@ struct ActivationGradients {
 /// @throws Cancelled        if a stop is requested.
 ///
 /// @par Bits and error
-/// f′ has the error stated in Activation, and the product is rounded once. See also the top of this file.
+/// The error of f′ is listed under Activation, and the product is rounded once. See also the top of this file.
 ///
 /// @par Example
 /// @code{.cpp}
@@ -190,13 +190,14 @@ struct SwigluGradients {
 /// @param gradients    Views to write, and which of them to add to.
 /// @param runtime      Threads and cancellation.
 ///
-/// Writes, or adds to, every view that gradients contains.
+/// Writes, or adds to, every view given in gradients.
 ///
 /// @throws InvalidArgument  before any work, if an argument is invalid.
 /// @throws Cancelled        if a stop is requested.
 ///
 /// @par Bits and error
-/// silu and silu′ have the errors stated in Activation, and every product is rounded. See also the top of this file.
+/// The errors of silu and silu′ are listed under Activation, and every product is rounded. See also the top of this
+/// file.
 ///
 /// @par Example
 /// @code{.cpp}

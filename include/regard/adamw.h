@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// AdamW, the optimizer with adaptive step sizes and decoupled weight decay, as a plain function of arrays.
+/// AdamW, the optimizer with adaptive step sizes and decoupled weight decay, as a plain function on arrays.
 ///
 /// @verbatim
 /// gradients ──▶ first moment, second moment ──▶ parameters          one pass, 28 bytes of memory traffic per float
@@ -24,8 +24,8 @@ struct AdamwOptions {
   double beta2 = 0.999;         ///< Decay rate of the second moment, in [0, 1).
   double epsilon = 1e-8;        ///< Added to the square root of the second moment; above 0.
   double weight_decay = 0.01;   ///< Decoupled decay, at least 0: a step subtracts learning_rate · weight_decay · p.
-  double gradient_scale = 1;    ///< Factor of the gradients, for example clip_factor().
-  Index step = 1;               ///< Number of this step, from 1, for the bias correction.
+  double gradient_scale = 1;    ///< Factor applied to the gradients, for example clip_factor().
+  Index step = 1;               ///< Step number for the bias correction, counted from 1.
 };
 
 /// Performs an AdamW step.
@@ -43,14 +43,14 @@ struct AdamwOptions {
 /// @param gradients      (n).
 /// @param first_moment   m, (n).
 /// @param second_moment  v, (n).
-/// @param options        Rates, decays and the number of the step.
+/// @param options        Learning rate, decay rates and step number.
 /// @param runtime        Threads and cancellation.
 ///
 /// Updates parameters and both moments in one pass. A moment whose magnitude falls below the smallest normal number is
-/// stored as 0: arithmetic with subnormal numbers is several times slower.
+/// stored as 0, because arithmetic on subnormal numbers is several times slower.
 ///
 /// @throws InvalidArgument  before any work, if sizes differ, arrays overlap or an option is out of range.
-/// @throws Cancelled        if a stop is requested. Part of the arrays may then be updated.
+/// @throws Cancelled        if a stop is requested. Parts of the arrays may already have been updated.
 ///
 /// @par Bits
 /// The factors are computed in double and rounded once to T. Each element is computed by a fixed sequence of additions,
@@ -62,7 +62,7 @@ struct AdamwOptions {
 /// adamw_step<float>(parameters, gradients, first_moment, second_moment, {.learning_rate = 1e-3, .step = step});
 /// @endcode
 ///
-/// Source: Loshchilov and Hutter, "Decoupled weight decay regularization", 2019; the order is that of
+/// Source: Loshchilov and Hutter, "Decoupled weight decay regularization", 2019; the order of operations follows
 /// torch.optim.AdamW.
 template <class T>
 REGARD_EXPORT void adamw_step(std::span<T> parameters, std::type_identity_t<std::span<const T>> gradients,

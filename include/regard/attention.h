@@ -10,9 +10,9 @@
 /// @endcode
 /// - Extents: B batch entries, H query heads, Hkv key/value heads, L queries, S keys, D head size of query and key, Dv
 ///   head size of value. Query head h reads key/value head `⌊h / (H / Hkv)⌋`.
-/// - Types: query, key and value are each float, `bfloat16` or `float16`, or all double. 16-bit elements are converted
-///   exactly to the *compute type*, float (for double: double), in which all arithmetic is done; only context may be
-///   rounded, once, to the type of query. For processors that multiply bfloat16 directly, see attention_forward().
+/// - Types: query, key and value are each float, `bfloat16` or `float16`, or all double. All arithmetic is in the
+///   *compute type*: double if query is double, else float. 16-bit elements are converted to it exactly; only context
+///   may be rounded, once, to the type of query. For native bfloat16 products, see attention_forward().
 /// - Contract: docs/reference/semantics.md. Derivation: docs/derivations/attention.md. Sources: Milakov and
 ///   Gimelshein, arXiv 1805.02867, algorithm 3 (running maximum and sum); Dao et al., arXiv 2205.14135, algorithm 1
 ///   (blocks).
@@ -36,7 +36,7 @@ namespace regard::inline v0 {
 ///
 /// Keys are processed in blocks, and blocks in chunks of this many keys, counted from key 0 (of each packed sequence).
 /// If the keys are split at multiples of this number, merging the partial results gives the same bits as one call over
-/// all keys: see attention_merge().
+/// all keys (see attention_merge()).
 inline constexpr Index kAttentionChunkKeys = 1024;
 
 /// How query rows are aligned with the keys.
@@ -63,8 +63,8 @@ enum class QueryAlignment {
 
 /// Position of query row 0, in one of four forms.
 ///
-/// - `std::monostate`, the default: not given; the offset is then 0. If L differs from S (in any packed sequence), or
-///   key_lengths are given, a call that uses causal, window, alibi_slopes or prefix is rejected without an offset.
+/// - `std::monostate`, the default: no offset is given, and 0 is used. A call that uses causal, window, alibi_slopes or
+///   prefix is rejected without an offset if L differs from S (in any packed sequence) or if key_lengths are given.
 /// - `QueryAlignment`: 0 for top_left; key length − L, per batch entry or packed sequence, for bottom_right. The key
 ///   length is that of key_lengths, or S if they are not given.
 /// - `Index`: one offset for the whole call.
@@ -102,13 +102,13 @@ struct Window {
 ///   packed.
 /// - Lengths, starts, offsets, prefixes and segments are int32 or int64.
 /// - Masks are bool or uint8: 0 is false, any other value is true.
-/// - Views do not own memory: what they refer to must stay alive until the call returns.
+/// - Views do not own memory: the memory that they refer to must stay valid until the call returns.
 ///
 /// In the drawings below, rows are queries, columns are keys, and 1 = visible.
 struct AttentionOptions {
-  /// Whether the query at position p attends only to keys `j ≤ p` and to those before prefix.
+  /// Whether the query at position p attends only to keys `j ≤ p` and to the keys before prefix.
   ///
-  /// QueryAlignment shows the two common alignments.
+  /// See QueryAlignment for the two common alignments.
   bool causal = false;
 
   /// Position of query row 0.
@@ -141,7 +141,8 @@ struct AttentionOptions {
   /// First stored key of each packed sequence: n + 1 cumulative entries. Give both starts or neither.
   InputView<1> key_starts{};
 
-  /// Segment of each query, (B, L). A query attends only to keys of its own segment; in a negative segment, to none.
+  /// Segment of each query, (B, L). A query attends only to keys in its own segment. A query in a negative segment
+  /// attends to no key.
   ///
   /// With query_segments = key_segments = {0, 0, 1, −1}:
   /// @verbatim
@@ -151,7 +152,7 @@ struct AttentionOptions {
   /// 0 0 0 0
   /// @endverbatim
   InputView<2> query_segments{};
-  /// Segment of each key, (B, S); negative: invisible. Give both segments or neither.
+  /// Segment of each key, (B, S). Keys in a negative segment are invisible. Give both segments or neither.
   InputView<2> key_segments{};
 
   /// Prefix length of a prefix LM: (B), or one per packed sequence, at least 0. Keys before it are visible even with
@@ -200,21 +201,20 @@ struct AttentionOptions {
 
   /// Attention sinks: one score per query head, (H), of the compute type; −∞ = no sink.
   ///
-  /// A sink is included in row_max and row_sum, and contributes no value.
+  /// A sink is included in row_max and row_sum, but contributes no value.
   InputView<1> sinks{};
 
   /// Soft cap c of the scaled products x: `c · tanh(x / c)`. Finite and above 0; not set: no cap.
   std::optional<double> soft_cap{};
 
-  /// Factor of query · keyᵀ: any finite number. Not set: 1 / √D.
+  /// Factor applied to query · keyᵀ: any finite number. Not set: 1 / √D.
   std::optional<double> scale{};
 
   /// Dropout probability, from 0 to 1.
   ///
-  /// Each weight is dropped with this probability and otherwise divided by 1 − dropout, in the product with value only:
-  /// row_max, row_sum, lse, weights and attention statistics are those without dropout. Which weights are dropped
-  /// depends only on dropout_seed, b, h, i and j, through the generator Philox4x32-10 (docs/reference/semantics.md,
-  /// section 1).
+  /// In the product with value, each weight is dropped with this probability and otherwise divided by 1 − dropout.
+  /// row_max, row_sum, lse, weights and attention statistics are not affected. Which weights are dropped depends only
+  /// on dropout_seed, b, h, i and j, through the generator Philox4x32-10 (docs/reference/semantics.md, section 1).
   double dropout = 0;
   /// Seed of the dropout generator.
   std::uint64_t dropout_seed = 0;
@@ -232,16 +232,17 @@ struct AttentionOptions {
 
 /// Hash of the options of a forward call, one word per option.
 ///
-/// attention_forward() writes it. attention_backward() compares it with its own options, in every build, and throws
-/// InvalidArgument, naming those that differ.
-/// - Covered: the shapes of query, key and value, and every option with its contents, except weights_in_float32. Of a
-///   block_mask, mask or bias with more than 1024 elements, a sample of 1024, spread over the whole array, is covered.
+/// attention_forward() writes it. attention_backward() compares it with the hash of its own options, in every build,
+/// and throws an InvalidArgument that names the options that differ.
+/// - Covered: the shapes of query, key and value, and every option with its contents, except weights_in_float32. A
+///   block_mask, mask or bias with more than 1024 elements is represented by a sample of 1024 elements, spread over the
+///   whole array.
 /// - Not covered: the elements of query, key and value, and element types.
 ///
 /// Options with the same meaning have the same fingerprint in C++, C and Python, whether they are given by default or
 /// explicitly, dense or broadcast.
 struct AttentionFingerprint {
-  /// One hash per option. All zero: missing.
+  /// One hash per option. All zeros mean that the fingerprint is missing.
   std::array<std::uint32_t, 16> words{};
   /// Whether all words are equal.
   bool operator==(const AttentionFingerprint&) const = default;
@@ -249,8 +250,8 @@ struct AttentionFingerprint {
 
 /// Fingerprint that disables the comparison.
 ///
-/// For a backward call without a matching forward call: for example, if row_max and row_sum are merged from partial
-/// results and each call has only some of the keys.
+/// Use it for a backward call without a matching forward call, for example if row_max and row_sum are merged from
+/// partial results and each call has only some of the keys.
 inline constexpr AttentionFingerprint kUncheckedFingerprint = [] {
   AttentionFingerprint fingerprint;
   fingerprint.words.fill(0xffffffff);
@@ -291,7 +292,7 @@ struct AttentionOutputs {
 /// @param options  Visibility, bias, scale and dropout.
 /// @param runtime  Threads, scratch memory, cancellation and progress.
 ///
-/// Writes every view that outputs contains. A query with no visible key gets context +0.
+/// Writes every view given in outputs. A query with no visible key gets context +0.
 ///
 /// @throws InvalidArgument  before any work, if an argument is invalid. The message names the operator, the argument,
 ///                          its value and what was expected.
@@ -299,12 +300,12 @@ struct AttentionOutputs {
 /// @throws Cancelled        if a stop is requested.
 ///
 /// @par Bits
-/// The results have the same bits for any number of threads, executor, batch and strides.
+/// The results have the same bits for any number of threads and any executor, batch and strides.
 /// @par
-/// With 16-bit inputs, all results have the bits of the same call on the elements converted to float, up to the final
-/// rounding of context. The exception is the instruction set avx512_bf16 with bfloat16 query and key:
+/// With 16-bit inputs, all results have the same bits as if the elements had first been converted to float, up to the
+/// final rounding of context. The exception is the instruction set avx512_bf16 with bfloat16 query and key:
 /// - It sums their products in pairs, within the same error bound, and treats subnormal numbers as zero.
-/// - If value is bfloat16 as well, it rounds weights to bfloat16 for the product with value. It does not if
+/// - If value is bfloat16 as well, it rounds weights to bfloat16 for the product with value. It does not do so if
 ///   weights_in_float32 is true, which is the default if context is float.
 ///
 /// @par Error
@@ -312,7 +313,7 @@ struct AttentionOutputs {
 /// @code{.unparsed}
 /// u · (32 + 4√D · max_j(|scale| Σ_d |q_d k_jd| + |bias_j| + |slope · distance|)) · Σ_j p_j |v_j|
 /// @endcode
-/// - Weights rounded to bfloat16 add `2⁻⁸ Σ_j p_j |v_j|`.
+/// - Rounding weights to bfloat16 adds `2⁻⁸ Σ_j p_j |v_j|`.
 /// - A 16-bit context is the float context rounded to nearest even. This adds at most `2⁻⁸ |context|` for bfloat16 and
 ///   `2⁻¹¹ |context|` for float16 where the result is a normal number.
 /// - The bound holds while every partial sum of `Σ_d q_d k_jd` is finite. It is sufficient that `Σ_d |q_d k_jd|` stays
@@ -347,9 +348,9 @@ struct AttentionResult {
 /// @param value    (B, Hkv, S, Dv), as in attention_forward().
 /// @param options  Visibility, bias, scale and dropout.
 /// @param runtime  Threads, scratch memory, cancellation and progress.
-/// @return Context and weights, with the bits of attention_forward().
+/// @return Context and weights, bit-identical to those of attention_forward().
 /// @throws InvalidArgument  as attention_forward() does, and if the weights do not fit in the available memory. The
-///                          message names both sizes.
+///                          message gives both sizes.
 /// @throws std::bad_alloc   if memory cannot be allocated.
 /// @throws Cancelled        if a stop is requested.
 ///
@@ -384,7 +385,7 @@ struct WeightsRequest {
   InputView<3> row_max{};
   /// Sum of exponentials of each row, (B, H, L), as attention_forward() wrote it.
   InputView<3> row_sum{};
-  /// Query rows to compute: the concatenation of these ranges, R rows in total, which may repeat. Empty: all rows.
+  /// Query rows to compute: the concatenation of these ranges, R rows in total. Rows may be repeated. Empty: all rows.
   std::span<const RowRange> rows{};
   /// Weights or scores.
   WeightsKind kind = WeightsKind::weights;
@@ -408,7 +409,7 @@ struct WeightsRequest {
 /// @throws Cancelled        as attention_forward() does.
 ///
 /// @par Bits
-/// The result has the bits of the weights that attention_forward() writes, whichever rows and keys are selected.
+/// The result has the same bits as the weights that attention_forward() writes, whichever rows and keys are selected.
 ///
 /// @par Example
 /// @code{.cpp}
@@ -429,9 +430,9 @@ inline constexpr double kAttentionSumScale = 0x1p-40;
 /// scaled_accumulator = kAttentionSumScale · the same sum
 /// @endcode
 ///
-/// All views are of the compute type. If values are near its largest finite number, their weighted mean is finite even
-/// if this sum overflows. Where accumulator is ±∞ or NaN, the merge therefore reads scaled_accumulator, which can
-/// represent sums of up to 2⁴⁰ times that number. It is optional; without it, such a sum stays ±∞ or NaN.
+/// All views are of the compute type. If values are near the largest finite number of that type, their weighted mean is
+/// finite even if this sum overflows. Where accumulator is ±∞ or NaN, the merge therefore reads scaled_accumulator,
+/// which can represent sums of up to 2⁴⁰ times that number. It is optional; without it, such a sum stays ±∞ or NaN.
 struct AttentionPartials {
   /// Sums, (N, B, H, L, Dv).
   InputView<5> accumulator{};
@@ -443,7 +444,7 @@ struct AttentionPartials {
   InputView<5> scaled_accumulator{};
 };
 
-/// Views that attention_partials() writes; the members are those of AttentionPartials.
+/// Views that attention_partials() writes. The members correspond to those of AttentionPartials.
 struct AttentionPartialOutputs {
   /// Sums, (N, B, H, L, Dv).
   OutputView<5> accumulator{};
@@ -476,7 +477,7 @@ constexpr Index attention_num_chunks(Index num_keys) {
 /// @param key       (B, Hkv, S, D), the keys of the piece.
 /// @param value     (B, Hkv, S, Dv), the values of the piece.
 /// @param partials  Views to write, with N = attention_num_chunks(S). Only scaled_accumulator is optional.
-/// @param options   Visibility, bias and scale; without sinks, which attention_merge() takes.
+/// @param options   Visibility, bias and scale. Pass sinks to attention_merge() instead.
 /// @param runtime   Threads, scratch memory and cancellation.
 ///
 /// Writes every view that partials contains.
@@ -500,7 +501,7 @@ REGARD_EXPORT void attention_partials(const InputView<4>& query, const InputView
 /// @param outputs   Views to write, all of the compute type; weights and fingerprint must be absent.
 /// @param runtime   Threads, scratch memory and cancellation.
 ///
-/// Writes every view that outputs contains.
+/// Writes every view given in outputs.
 ///
 /// @throws InvalidArgument  as attention_forward() does.
 /// @throws std::bad_alloc   as attention_forward() does.
@@ -524,7 +525,7 @@ REGARD_EXPORT void attention_partials(const InputView<4>& query, const InputView
 REGARD_EXPORT void attention_merge(const AttentionPartials& partials, const InputView<1>& sinks,
                                    const AttentionOutputs& outputs, const Runtime& runtime = {});
 
-/// Merges N finished results over disjoint sets of keys by their lse.
+/// Merges the contexts of N attention calls over disjoint sets of keys, using their lse.
 ///
 /// @code{.unparsed}
 /// context = Σ_n exp(lse_n − lse) · context_n

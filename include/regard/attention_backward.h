@@ -11,7 +11,7 @@
 /// grad_key    = scale · grad_scoresᵀ · query
 /// grad_sinks  = − Σ over rows of sink weight · delta
 /// @endcode
-/// - Names and extents are those of attention.h. There are five matrix products; the forward pass has two.
+/// - Names and extents are as in attention.h. There are five matrix products; the forward pass has two.
 /// - Contract: docs/reference/semantics.md. Derivation: docs/derivations/attention_backward.md. Source: Dao, arXiv
 ///   2307.08691, algorithm 2, with partial sums of grad_query instead of atomic additions.
 ///
@@ -22,7 +22,7 @@
 
 namespace regard::inline v0 {
 
-/// What the forward pass wrote, and the gradients of its outputs. All members except grad_lse are required.
+/// Results of the forward pass, and the gradients of its outputs. All members except grad_lse are required.
 ///
 /// context and grad_context may each have any type that query may have: float, bfloat16 or float16, or double if query
 /// is double. The other views are of the compute type (double if query is double, else float).
@@ -48,8 +48,8 @@ struct AttentionForwardState {
 /// @endcode
 ///
 /// The gradient enters this sum before it is rounded to the type of the view, and the sum is rounded once. In a view of
-/// the compute type, the result has the bits of the old element plus the gradient that a call without accumulation
-/// writes.
+/// the compute type, the result has the same bits as the old element plus the gradient that a call without accumulation
+/// would write.
 struct AttentionAccumulation {
   /// Whether to add to AttentionGradients::grad_query.
   bool grad_query = false;
@@ -70,9 +70,9 @@ struct AttentionAccumulation {
 struct AttentionGradients {
   /// Gradient of query, (B, H, L, D).
   OutputView<4> grad_query{};
-  /// Gradient of key, (B, Hkv, S, D): the sum over the query heads that read the key head, in their order.
+  /// Gradient of key, (B, Hkv, S, D): the sum over the query heads that read the key head, in head order.
   OutputView<4> grad_key{};
-  /// Gradient of value, (B, Hkv, S, Dv): the sum over the query heads that read the value head, in their order.
+  /// Gradient of value, (B, Hkv, S, Dv): the sum over the query heads that read the value head, in head order.
   OutputView<4> grad_value{};
   /// Gradient of bias; only if bias is given. Each extent is that of (B, H, L, S), or 1 for the sum over that axis.
   OutputView<4> grad_bias{};
@@ -84,7 +84,7 @@ struct AttentionGradients {
 
 /// Computes the gradients of the call `attention_forward(query, key, value, outputs, options)`.
 ///
-/// The formulas are at the top of this file. Sums are in float or double and are rounded once.
+/// The formulas are at the top of this file. Sums are computed in float or double and rounded once.
 ///
 /// @param query      (B, H, L, D), any strides; types as in attention_forward().
 /// @param key        (B, Hkv, S, D), any strides; types as in attention_forward().
@@ -94,12 +94,12 @@ struct AttentionGradients {
 /// @param options    As in the forward call. This includes dropout: the same weights are dropped.
 /// @param runtime    Threads, scratch memory and cancellation.
 ///
-/// Writes, or adds to, every view that gradients contains. A key that is visible to no query, and a query with no
-/// visible key, have gradients of exactly 0, whatever elements are stored there.
+/// Writes, or adds to, every view given in gradients. A key that is visible to no query, and a query with no visible
+/// key, have gradients of exactly 0, whatever their elements are.
 ///
 /// @throws InvalidArgument  before any work, if an argument is invalid. The message names the operator, the argument,
-///                          its value and what was expected. Options that differ from those of the forward call are
-///                          detected by the fingerprint and named.
+///                          its value and what was expected. The fingerprint detects options that differ from the
+///                          forward call, and the message names them.
 /// @throws std::bad_alloc   if memory cannot be allocated.
 /// @throws Cancelled        if a stop is requested.
 ///
@@ -109,18 +109,19 @@ struct AttentionGradients {
 /// forward pass. NaN in row_max or row_sum gives NaN gradients.
 ///
 /// @par Bits
-/// The gradients have the same bits for any number of threads, executor, batch and strides, and on every instruction
-/// set that has fused multiply-add. With bfloat16 query and key, avx512_bf16 is the exception.
+/// The gradients have the same bits for any number of threads and any executor, batch and strides, and on every
+/// instruction set that has fused multiply-add. With bfloat16 query and key, avx512_bf16 is the exception.
 ///
 /// @par Error
 /// docs/reference/semantics.md, section 4, gives the bound. If query, key, value and grad_context are all bfloat16,
-/// avx512_bf16 rounds weights and the gradients of scores to bfloat16 for the products that are summed. This adds 2⁻⁸
-/// of the summed magnitudes to the error of grad_value, and `2⁻⁷ (1 + 2⁻⁹)` of them to the errors of grad_query and
-/// grad_key. It does not happen if options.weights_in_float32 is true, which is the default if the gradients are float.
+/// avx512_bf16 rounds weights and the gradients of scores to bfloat16 for the three products that accumulate. This adds
+/// 2⁻⁸ times the sum of magnitudes in that bound to the error of grad_value, and `2⁻⁷ (1 + 2⁻⁹)` times that sum to the
+/// errors of grad_query and grad_key. Nothing is rounded in this way if options.weights_in_float32 is true, which is
+/// the default if the gradients are float.
 ///
 /// @par Memory
-/// At most 6 times the elements of grad_query, with D rounded up to a multiple of 32, and a small amount per row and
-/// per thread.
+/// Scratch memory holds at most 6 times the number of elements of grad_query, with D rounded up to a multiple of 32,
+/// plus a small amount per row and per thread.
 ///
 /// @par Example
 /// @code{.cpp}

@@ -23,8 +23,8 @@
 
 namespace regard::inline v0 {
 
-/// Calls of attention_backward_continued() start at a multiple of this number of rows, counted from the first row of
-/// each batch entry or packed sequence.
+/// Granularity of attention_backward_continued(): its calls start at multiples of this number of rows, counted from the
+/// first row of each batch entry or packed sequence.
 inline constexpr Index kBackwardRows = 60;
 
 /// Gradients of a subset of the rows. A gradient whose view is absent is not computed.
@@ -37,7 +37,8 @@ struct ContinuedGradients {
   OutputView<1> sink_sums{};      ///< Sums of grad_sinks, (H), in double.
   /// Ranges of keys to process one after another, as returned by backward_key_starts(). Empty: all keys at once.
   std::span<const Index> key_starts{};
-  /// Called before the sums of a range of keys are read from key_sums and value_sums; the argument is its index.
+  /// Called before the sums of a range of keys are read from key_sums and value_sums. The argument is the index of the
+  /// range.
   std::function<void(Index)> before_range{};
   /// Called after the sums of a range of keys have been written to key_sums and value_sums.
   std::function<void(Index)> after_range{};
@@ -58,11 +59,12 @@ struct ContinuedGradients {
 /// @throws Cancelled        if a stop is requested.
 ///
 /// @par Bits
-/// Identical to those of one attention_backward() call over all rows, if the rows are added in this order:
+/// The results are bit-identical to those of one attention_backward() call over all rows if the rows are added in this
+/// order:
 /// - key_sums, value_sums: by query head of each key/value head and, within a query head, by row. Each call has one
 ///   query head per key/value head, or all rows. Calls start at multiples of kBackwardRows.
-/// - bias_sums: by batch entry, head and row, for those of these axes that are summed. If rows are summed, calls start
-///   at multiples of kBackwardRows.
+/// - bias_sums: by batch entry, head and row, as far as these axes are summed. If rows are summed, calls start at
+///   multiples of kBackwardRows.
 /// - sink_sums: by batch entry and row.
 ///
 /// @par Example
@@ -97,16 +99,16 @@ REGARD_EXPORT std::vector<Index> backward_key_starts(const InputView<4>& query, 
 
 /// Writes a complete gradient, or adds it to the contents of an output.
 ///
-/// @param gradient    (B, H, L, D), any strides; float or double. If output is computed as float, double elements
-///                    are rounded to float first.
-/// @param output      Same shape, any strides; of a type that is computed as float or double. It must not overlap
-///                    gradient.
+/// @param gradient    (B, H, L, D), any strides; float or double. Unless output is double, double elements are rounded
+///                    to float first.
+/// @param output      Same shape, any strides; float, bfloat16 or float16, or double if gradient is double. It must not
+///                    overlap gradient.
 /// @param accumulate  Whether to add, as described for AttentionAccumulation.
 ///
 /// @throws InvalidArgument  before any work, if an argument is invalid.
 ///
 /// @par Bits
-/// Identical to those of attention_backward() with the same accumulation.
+/// The output is bit-identical to that of attention_backward() with the same accumulation.
 ///
 /// @par Example
 /// @code{.cpp}

@@ -14,7 +14,7 @@
 /// - attention_columns() computes the key mass and the pooled map from query, key, row_max and row_sum.
 /// - attention_weights() (attention.h) computes single rows, columns and tiles of the weights.
 ///
-/// Names and extents are those of attention.h. Contract: docs/reference/semantics.md.
+/// Names and extents are as in attention.h. Contract: docs/reference/semantics.md.
 ///
 /// Read next: src/attention/row_statistics.cpp, src/attention/attention_columns.cpp.
 #pragma once
@@ -34,10 +34,10 @@ enum class ChosenOrigin {
   position
 };
 
-/// Attention statistics to compute. A view that is absent is not computed.
+/// Attention statistics to compute. A statistic whose view is absent is not computed.
 ///
-/// - Keys in top_keys are columns of the weights. Chosen keys and distances count from the first key of each packed
-///   sequence.
+/// - Keys in top_keys are columns of the weights. Chosen keys and distances are counted from the first key of each
+///   packed sequence.
 /// - chosen_keys chooses the same keys for every row, chosen_ranges a range of keys for each row. Give at most one.
 /// - Chosen keys outside 0 … S − 1 have weight 0, as does a range whose end is not greater than its begin.
 /// - Outputs other than top_keys are of the compute type (double if query is double, else float).
@@ -59,7 +59,7 @@ struct AttentionStatistics {
   ChosenOrigin chosen_origin = ChosenOrigin::key_zero;
   /// Keys with the largest weights: int64, (B, H, L, k), `1 ≤ k ≤ 63`; missing: −1.
   ///
-  /// They are ordered by decreasing weight, and keys of equal weight by increasing key.
+  /// They are sorted by decreasing weight; keys with equal weights are in increasing order.
   OutputView<4> top_keys{};
   /// Weights of top_keys, (B, H, L, k); only together with top_keys; missing: 0.
   OutputView<4> top_weights{};
@@ -81,7 +81,7 @@ struct AttentionStatistics {
   OutputView<2> head_mean_distance{};
 };
 
-/// Computes attention_forward() and, in the same pass, statistics of its rows.
+/// Computes attention as attention_forward() does and, in the same pass, statistics of its rows.
 ///
 /// @param query       (B, H, L, D), as in attention_forward().
 /// @param key         (B, Hkv, S, D), as in attention_forward().
@@ -91,9 +91,10 @@ struct AttentionStatistics {
 /// @param options     As in attention_forward().
 /// @param runtime     Threads, scratch memory, cancellation and progress.
 ///
-/// Writes every view that outputs and statistics contain.
-/// - A row with no visible key: keys −1, everything else 0.
-/// - A row of NaN: keys −1, everything else NaN (chosen_weight only if keys are chosen).
+/// Writes every view given in outputs and statistics.
+/// - For a row with no visible key, keys are −1 and all other statistics are 0.
+/// - For a row whose weights are NaN, keys are −1 and all other statistics are NaN (chosen_weight only if keys are
+///   chosen).
 /// - A visible key whose score is −∞ counts as missing.
 /// - A sink takes part of the total weight, but is not a key.
 ///
@@ -105,11 +106,11 @@ struct AttentionStatistics {
 /// @throws Cancelled        as attention_forward() does.
 ///
 /// @par Bits
-/// The results have the same bits for any number of threads, executor, batch and strides. Computing statistics does not
-/// change the bits of outputs.
+/// The results have the same bits for any number of threads and any executor, batch and strides. Computing statistics
+/// does not change the bits of outputs.
 /// @par
-/// Weights (top, largest, chosen) have the bits of attention_weights(). Those of the chosen keys are summed in double,
-/// in the order of the keys, and rounded once.
+/// Weights (top, largest, chosen) have the same bits as those of attention_weights(). The weights of the chosen keys
+/// are summed in double, in key order, and the sum is rounded once.
 ///
 /// @par Error
 /// With f = `u · (32 + 4√D · max_j(…))` as in attention_forward(), the error of entropy is at most
@@ -117,7 +118,7 @@ struct AttentionStatistics {
 /// distances.
 ///
 /// @par Memory
-/// O(L) in addition to that of attention_forward(), and 150 KB per thread.
+/// The statistics need O(L) scratch memory in addition to that of attention_forward(), and 150 KB per thread.
 ///
 /// @par Example
 /// @code{.cpp}
@@ -131,9 +132,9 @@ REGARD_EXPORT void attention_with_statistics(const InputView<4>& query, const In
 
 /// What a cell of AttentionColumns::pooled_map contains.
 enum class MapCells {
-  /// Mean of all weights of the cell, including the zeros of invisible keys.
+  /// Mean of all weights in the cell, including the zeros of invisible keys.
   means,
-  /// Sum of all weights of the cell. A row of the map then sums to the number of its queries that have a visible key,
+  /// Sum of all weights in the cell. A row of the map then sums to the number of its queries that have a visible key,
   /// less the weights of sinks.
   sums
 };
@@ -148,12 +149,12 @@ struct ColumnsRequest {
   MapCells cells = MapCells::means;
   /// Keys to compute, `begin` … `end − 1`; all keys if not set.
   ///
-  /// Nothing is written for other keys. Their elements have no effect, nor do rows to which none of these keys is
-  /// visible. With a pooled map, the keys must be whole strips of columns.
+  /// Nothing is written for other keys. Their elements have no effect, and neither do rows to which none of the
+  /// selected keys is visible. With a pooled map, the keys must form whole strips of columns.
   std::optional<std::array<Index, 2>> keys{};
 };
 
-/// Views that attention_columns() writes, of the compute type. A view that is absent is not computed.
+/// Views that attention_columns() writes, of the compute type. A result whose view is absent is not computed.
 struct AttentionColumns {
   /// Sum of the weights of each key over all queries, (B, H, S).
   OutputView<3> key_mass{};
@@ -170,7 +171,7 @@ struct AttentionColumns {
 /// @param options  As in the forward call.
 /// @param runtime  Threads, scratch memory and cancellation.
 ///
-/// Writes every view that outputs contains. NaN weights make their sums NaN.
+/// Writes every view given in outputs. Sums that include a NaN weight are NaN.
 ///
 /// @throws InvalidArgument  as attention_forward() does, if a map has more strips than rows or keys, and if
 ///                          ColumnsRequest::keys is not a valid range of keys or splits a strip.
@@ -178,13 +179,14 @@ struct AttentionColumns {
 /// @throws Cancelled        as attention_forward() does.
 ///
 /// @par Bits
-/// The results have the same bits for any number of threads, executor, batch, strides and ColumnsRequest::keys. The
-/// weights have the bits of attention_weights(). They are summed row by row, in order, in double, and each sum is
-/// rounded once.
+/// The results have the same bits for any number of threads and any executor, batch, strides and ColumnsRequest::keys.
+/// The weights have the same bits as those of attention_weights(). They are summed row by row, in order, in double, and
+/// each sum is rounded once.
 ///
 /// @par Memory
-/// The packed keys, 8 bytes per cell of the map, and a small amount per thread and per chunk of 1024 keys. A map takes
-/// up to `8 · Ga · (Gb + number of chunks)` bytes more per query head. The weights are never stored.
+/// Scratch memory holds the packed keys, 8 bytes per cell of the map, and a small amount per thread and per chunk of
+/// 1024 keys. A map takes up to another `8 · Ga · (Gb + number of chunks)` bytes per query head. The weights are never
+/// stored.
 ///
 /// @par Example
 /// @code{.cpp}
