@@ -11,11 +11,11 @@
 /// if (regard_attention_forward(&q, &k, &v, &outputs, &options, NULL) != REGARD_OK) puts(regard_last_error());
 /// @endcode
 ///
-/// Formulas, extents (B H Hkv L S D Dv) and options are those of the C++ headers, which use the same names. Contract:
+/// Formulas, extents (B H Hkv L S D Dv) and options are as in the C++ headers, which use the same names. Contract:
 /// docs/reference/semantics.md. Within a minor version, the binary interface is stable. Structs that begin with
-/// `struct_size` may grow at their end, so set them to zero first; the values of enumerators never change. Nothing is
-/// thrown and nothing is printed. All functions may be called from any thread, but no thread may use an object that
-/// another one has freed.
+/// `struct_size` may grow at their end, so set them to zero first; the values of enumerators never change. Functions
+/// neither throw nor print. All functions may be called from any thread, but no thread may use an object that another
+/// thread has freed.
 ///
 /// Read next: src/c_api/attention.cpp, tests/c_api_test.c.
 #pragma once
@@ -37,19 +37,19 @@ enum regard_status {
   REGARD_CANCELLED = 3,         ///< A stop was requested. The outputs of an operator are unspecified.
   REGARD_INTERNAL = 4,          ///< Any other error. The outputs of an operator are unspecified.
   REGARD_OUT_OF_PAGES = 5,      ///< The cache has too few free pages. It has not changed.
-  REGARD_CACHE_IN_USE = 6,      ///< Another thread uses the cache. It has not changed.
+  REGARD_CACHE_IN_USE = 6,      ///< Another thread is using the cache. It has not changed.
   REGARD_DATA_ERROR = 7,        ///< The content of a block of memory is not valid.
   REGARD_RANK_FAILED = 8        ///< Another rank of a distributed call has failed; the C interface has no such calls.
 };
 
-/// Element types. The values are those of ElementType in types.h.
+/// Element types. The values match those of ElementType in types.h.
 enum regard_dtype {
   REGARD_F32 = 1,   ///< float
   REGARD_F64 = 2,   ///< double
   REGARD_BOOL = 3,  ///< One byte: 0 is false, any other value is true.
   REGARD_I32 = 4,   ///< int32_t
   REGARD_I64 = 5,   ///< int64_t
-  REGARD_BF16 = 6,  ///< bfloat16: two bytes, the upper half of a float, as a uint16_t holds them.
+  REGARD_BF16 = 6,  ///< bfloat16: the upper half of a float, two bytes, stored as a uint16_t.
   REGARD_F16 = 7,   ///< IEEE 754 binary16: two bytes.
   REGARD_I8 = 8,    ///< int8_t
   REGARD_U8 = 9     ///< uint8_t
@@ -65,7 +65,7 @@ enum regard_dtype {
 /// Strides are arbitrary, and elements may be misaligned, including those of arrays in options.
 ///
 /// In this header, `(B, H, L, D)` is a shape; f32, f64, bf16, f16, i32, i64, i8, u8 and bool are the enumerators of
-/// `regard_dtype`; and T is the type computed with: f64 if query is f64, else f32.
+/// `regard_dtype`; and T is the compute type: f64 if query is f64, else f32.
 typedef struct regard_input {
   const void* data;        ///< The address of element (0, 0, …).
   int32_t dtype;           ///< The element type, a `regard_dtype`.
@@ -74,7 +74,7 @@ typedef struct regard_input {
   const int64_t* strides;  ///< [rank] In elements, not bytes; may be 0 or negative. NULL: dense, last axis contiguous.
 } regard_input;
 
-/// A strided array to write. It must not overlap an input or another output. The fields are those of regard_input.
+/// A strided array to write. It must not overlap an input or another output. The fields are as in regard_input.
 typedef struct regard_output {
   void* data;              ///< The address of element (0, 0, …).
   int32_t dtype;           ///< The element type, a `regard_dtype`.
@@ -97,8 +97,8 @@ enum regard_query_offset_kind {
 /// All options combine: key j is visible to query row i if every option allows it (AttentionOptions in attention.h).
 /// The drawings have a row for each query and a column for each key; 1 means visible.
 typedef struct regard_attention_options {
-  size_t struct_size;  ///< sizeof(regard_attention_options) in the build of the caller.
-  /// Not 0: key j is visible only if j ≤ p, or if it is in the prefix. The alignment follows from the query offset:
+  size_t struct_size;  ///< sizeof(regard_attention_options) in the caller's build.
+  /// If not 0, key j is visible only if j ≤ p or if it is in the prefix. The alignment follows from the query offset:
   ///
   /// @verbatim
   ///  top-left     bottom-right
@@ -112,7 +112,8 @@ typedef struct regard_attention_options {
   regard_input query_offsets;  ///< With REGARD_OFFSET_VALUES: i32 or i64 (B), or one for each packed sequence.
   int32_t has_window_left;     ///< 0: the window has no limit on the left, and `window_left` is not used.
   int32_t has_window_right;    ///< 0: the window has no limit on the right, and `window_right` is not used.
-  /// Key j is visible only if j ≥ p − window_left. At least 0. A window of 2 keys, window_left 1 and window_right 0:
+  /// Key j is visible only if j ≥ p − window_left. At least 0. Here window_left is 1 and window_right is 0, a window of
+  /// 2 keys:
   ///
   /// @verbatim
   ///  1 0 0 0
@@ -122,7 +123,7 @@ typedef struct regard_attention_options {
   /// @endverbatim
   int64_t window_left;
   int64_t window_right;  ///< Key j is visible only if j ≤ p + window_right. At least 0.
-  /// i32 or i64 (B), or one for each packed sequence: keys from this index on are not visible. Here it is 3:
+  /// i32 or i64 (B), or one for each packed sequence: keys from this index on are not visible. Here the length is 3:
   ///
   /// @verbatim
   ///  1 1 1 0
@@ -131,7 +132,7 @@ typedef struct regard_attention_options {
   /// @endverbatim
   regard_input key_lengths;
   /// i32 or i64 (n + 1), cumulative: n packed sequences of queries. B must be 1, and query is (1, H, total, D). A query
-  /// attends only to keys of its own sequence. Here both starts are {0, 2, 4}:
+  /// attends only to keys in its own sequence. Here both starts are {0, 2, 4}:
   ///
   /// @verbatim
   ///  1 1 0 0
@@ -140,9 +141,9 @@ typedef struct regard_attention_options {
   ///  0 0 1 1
   /// @endverbatim
   regard_input query_starts;
-  regard_input key_starts;  ///< i32 or i64 (n + 1), cumulative over the keys. Both starts or neither.
-  /// i32 or i64 (B, L): a query attends only to keys of its own segment; in a negative segment, to none. Here
-  /// query_segments and key_segments are {0, 0, 1, −1}:
+  regard_input key_starts;  ///< i32 or i64 (n + 1), cumulative over the keys. Give both starts or neither.
+  /// i32 or i64 (B, L): a query attends only to keys in its own segment. A query in a negative segment attends to no
+  /// key. Here query_segments and key_segments are {0, 0, 1, −1}:
   ///
   /// @verbatim
   ///  1 1 0 0
@@ -151,7 +152,7 @@ typedef struct regard_attention_options {
   ///  0 0 0 0
   /// @endverbatim
   regard_input query_segments;
-  regard_input key_segments;  ///< i32 or i64 (B, S): keys of a negative segment are not visible. Both or neither.
+  regard_input key_segments;  ///< i32 or i64 (B, S): keys in a negative segment are not visible. Give both or neither.
   /// i32 or i64 (B), or one for each packed sequence: keys before it are visible even if `causal` is set (prefix-LM).
   /// Here the prefix is 2:
   ///
@@ -162,8 +163,8 @@ typedef struct regard_attention_options {
   ///  1 1 1 1
   /// @endverbatim
   regard_input prefix;
-  /// bool or u8 (B|1, H|1, ⌈L / block_size[0]⌉, ⌈S / block_size[1]⌉): true is visible. Here block_size is {2, 2}, and
-  /// block_mask is {{1, 0}, {1, 1}}:
+  /// bool or u8 (B|1, H|1, ⌈L / block_size[0]⌉, ⌈S / block_size[1]⌉): true means visible. Here block_size is {2, 2},
+  /// and block_mask is {{1, 0}, {1, 1}}:
   ///
   /// @verbatim
   ///  1 1 0 0
@@ -172,8 +173,8 @@ typedef struct regard_attention_options {
   ///  1 1 1 1
   /// @endverbatim
   regard_input block_mask;
-  int64_t block_size[2];      ///< The queries and the keys of a block. With `block_mask`.
-  regard_input mask;          ///< bool or u8, broadcastable to (B, H, L, S): true is visible.
+  int64_t block_size[2];      ///< The numbers of queries and keys per block. Only with `block_mask`.
+  regard_input mask;          ///< bool or u8, broadcastable to (B, H, L, S): true means visible.
   regard_input bias;          ///< f32 or the type of query, broadcastable to (B, H, L, S): added to the scores.
   regard_input alibi_slopes;  ///< T (H): adds −slope · |j − p| to the scores.
   regard_input sinks;         ///< T (H): a score that is included in the softmax but has no value. −∞: no sink.
@@ -195,8 +196,8 @@ enum {
   REGARD_FINGERPRINT_WORDS = 16  ///< The number of uint32_t words.
 };
 
-/// What attention writes: `context`, which is required, and the others if given. All are of type T; `context` may also
-/// have the type of query.
+/// The outputs of attention: `context`, which is required, and any others that are given. All are of type T; `context`
+/// may also have the type of query.
 typedef struct regard_attention_outputs {
   size_t struct_size;          ///< sizeof(regard_attention_outputs)
   regard_output context;       ///< (B, H, L, Dv)
@@ -208,7 +209,7 @@ typedef struct regard_attention_outputs {
   uint32_t* fingerprint;       ///< [REGARD_FINGERPRINT_WORDS], or NULL.
 } regard_attention_outputs;
 
-/// What the forward pass wrote, and the gradients of its outputs. All except `grad_lse` are required.
+/// Results of the forward pass, and the gradients of its outputs. All except `grad_lse` are required.
 typedef struct regard_attention_saved {
   size_t struct_size;         ///< sizeof(regard_attention_saved)
   regard_input context;       ///< (B, H, L, Dv), as the forward call wrote it: f64, or f32, bf16 or f16.
@@ -220,7 +221,7 @@ typedef struct regard_attention_saved {
   const uint32_t* fingerprint;
 } regard_attention_saved;
 
-/// Flags for gradients that are added to the contents of their array, instead of overwriting them. Combine them with
+/// Flags for gradients that are added to the contents of their array, instead of overwriting them. Combine flags with
 /// bitwise OR.
 enum regard_gradient {
   REGARD_GRAD_QUERY = 1,   ///< grad_query
@@ -232,13 +233,14 @@ enum regard_gradient {
   REGARD_GRAD_WEIGHT = 64  ///< grad_weight
 };
 
-/// What regard_attention_backward() writes, if given. The first three are of one type: T or the type of query.
+/// The gradients that regard_attention_backward() writes, if given. The first three have the same type: T or the type
+/// of query.
 typedef struct regard_attention_gradients {
   size_t struct_size;        ///< sizeof(regard_attention_gradients)
   regard_output grad_query;  ///< (B, H, L, D)
   regard_output grad_key;    ///< (B, Hkv, S, D)
   regard_output grad_value;  ///< (B, Hkv, S, Dv)
-  regard_output grad_bias;   ///< T, each extent that of (B, H, L, S) or 1: over an extent of 1 it is the sum.
+  regard_output grad_bias;   ///< T. Each extent is that of (B, H, L, S), or 1 for the sum over that axis.
   regard_output grad_sinks;  ///< T (H)
   int64_t accumulate;        ///< `regard_gradient` flags of the five gradients above, combined.
 } regard_attention_gradients;
@@ -264,13 +266,13 @@ enum regard_chosen_origin {
   REGARD_FROM_POSITION = 1   ///< The position of the row.
 };
 
-/// Attention statistics, computed in the same pass as attention. Each output is written if given. Key indices count
-/// from the first key of each packed sequence.
+/// Attention statistics, computed in the same pass as attention. Each output is written if given. Key indices are
+/// counted from the first key of each packed sequence.
 typedef struct regard_attention_statistics {
   size_t struct_size;                 ///< sizeof(regard_attention_statistics)
   regard_input chosen_keys;           ///< i32 or i64 (n), distinct, at least 0.
-  regard_output top_keys;             ///< i64 (B, H, L, k), 1 ≤ k ≤ 63, by weight, then by lower key. Missing ones: −1.
-  regard_output top_weights;          ///< T (B, H, L, k), with `top_keys`: their weights. Missing ones: 0.
+  regard_output top_keys;             ///< i64 (B, H, L, k), 1 ≤ k ≤ 63, by decreasing weight, then key. Missing: −1.
+  regard_output top_weights;          ///< T (B, H, L, k): the weights of `top_keys`. Missing: 0.
   regard_output entropy;              ///< T (B, H, L) The entropy of the weights, in nats.
   regard_output largest_weight;       ///< T (B, H, L) The largest weight of each row.
   regard_output chosen_weight;        ///< T (B, H, L) The sum of the weights of the chosen keys.
@@ -283,13 +285,13 @@ typedef struct regard_attention_statistics {
   int64_t chosen_origin;              ///< A `regard_chosen_origin`: what `chosen_ranges` is relative to.
 } regard_attention_statistics;
 
-/// What a cell of a pooled map holds.
+/// The contents of a cell of a pooled map.
 enum regard_map_cells {
-  REGARD_MEANS = 0,  ///< The mean of its weights, counting keys that are not visible as 0.
+  REGARD_MEANS = 0,  ///< The mean of its weights, in which keys that are not visible count as 0.
   REGARD_SUMS = 1    ///< The sum of its weights.
 };
 
-/// How regard_attention_columns() computes its results.
+/// The softmax state for regard_attention_columns(), and the kind of cells.
 typedef struct regard_columns_request {
   size_t struct_size;    ///< sizeof(regard_columns_request)
   regard_input row_max;  ///< T (B, H, L), as regard_attention_forward() wrote it.
@@ -297,29 +299,30 @@ typedef struct regard_columns_request {
   int64_t cells;         ///< A `regard_map_cells`.
 } regard_columns_request;
 
-/// What regard_attention_columns() writes, if given.
+/// The results that regard_attention_columns() writes, if given.
 typedef struct regard_columns_outputs {
   size_t struct_size;        ///< sizeof(regard_columns_outputs)
   regard_output key_mass;    ///< T (B, H, S) The sum of each key's weights over the rows.
   regard_output pooled_map;  ///< T (B, H, Ga, Gb), 1 ≤ Ga ≤ L, 1 ≤ Gb ≤ S
 } regard_columns_outputs;
 
-/// What a call would do. Strings end with NUL and are truncated to fit.
+/// What a call would do. Strings are NUL-terminated and truncated to fit.
 typedef struct regard_plan {
   size_t struct_size;        ///< sizeof(regard_plan), set by the caller. The call writes the rest.
   uint64_t workspace_bytes;  ///< The peak size of the scratch memory of the call, in bytes.
-  double operations;         ///< Useful floating-point operations.
-  double bytes;              ///< Bytes of inputs and outputs, each counted once.
+  double operations;         ///< The number of useful floating-point operations.
+  double bytes;              ///< The size of inputs and outputs in bytes, each counted once.
   int64_t num_threads;       ///< The maximum number of threads.
   char instruction_set[32];  ///< The active instruction set.
   char why[224];             ///< Why this instruction set is active.
-  char strategy[1024];       ///< The code path and why; one line for each operator if there are several.
+  char strategy[1024];       ///< The code path and the reason for it; one line for each operator if there are several.
 } regard_plan;
 
 /// A stop object, with which one thread can stop calls on other threads.
 ///
-/// Opaque. Functions that end in `_create` or `_open` create objects of opaque types and write them to their last
-/// argument, or write nothing if they fail. The function of the same type that ends in `_free` frees them.
+/// Opaque. Functions whose names end in `_create` or `_open` create an object of an opaque type and write it to their
+/// last argument, or write nothing if they fail. The function for that type whose name ends in `_free` frees the
+/// object.
 typedef struct regard_stop regard_stop;
 
 /// How a call runs: on which threads, with which memory, and when to stop. The default is zero for all fields except
@@ -340,7 +343,7 @@ typedef struct regard_runtime {
   /// All scratch memory comes from it. Give both `allocate` and `deallocate`, or neither. Several threads may call it
   /// concurrently.
   void* (*allocate)(void* workspace_data, size_t num_bytes, size_t alignment);
-  /// Frees what `allocate` returned for the same size and alignment. Several threads may call it concurrently.
+  /// Frees memory that `allocate` returned for the same size and alignment. Several threads may call it concurrently.
   void (*deallocate)(void* workspace_data, void* memory, size_t num_bytes, size_t alignment);
   void* workspace_data;  ///< The first argument of `allocate` and `deallocate`.
 } regard_runtime;
@@ -361,7 +364,7 @@ REGARD_EXPORT void regard_stop_request(regard_stop* stop);
 
 /// Returns the version of the library.
 ///
-/// @return For example `"0.1.0"`.
+/// @return The version, for example `"0.1.0"`.
 REGARD_EXPORT const char* regard_version(void);
 
 /// Returns the error message of the last call that failed on this thread.
@@ -373,7 +376,7 @@ REGARD_EXPORT const char* regard_last_error(void);
 /// Sets every option to its default, and `struct_size` to the argument.
 ///
 /// @param options      The options to write.
-/// @param struct_size  sizeof(regard_attention_options) in the build of the caller.
+/// @param struct_size  sizeof(regard_attention_options) in the caller's build.
 /// @return A `regard_status`.
 REGARD_EXPORT int32_t regard_attention_options_init(regard_attention_options* options, size_t struct_size);
 
@@ -384,10 +387,10 @@ REGARD_EXPORT int32_t regard_attention_options_init(regard_attention_options* op
 /// context = softmax(scores over the visible keys) · value
 /// @endcode
 ///
-/// @param query    (B, H, L, D). All three are f64, or each is f32, bf16 or f16.
+/// @param query    (B, H, L, D). query, key and value are all f64, or each is f32, bf16 or f16.
 /// @param key      (B, Hkv, S, D)
 /// @param value    (B, Hkv, S, Dv)
-/// @param outputs  What to write.
+/// @param outputs  The arrays to write.
 /// @param options  The options, or NULL for the default.
 /// @param runtime  How to run the call, or NULL for the default.
 /// @return A `regard_status`.
@@ -408,14 +411,14 @@ REGARD_EXPORT int32_t regard_attention_weights(const regard_input* query, const 
                                                const regard_weights_request* request, const regard_output* output,
                                                const regard_attention_options* options, const regard_runtime* runtime);
 
-/// Computes the gradients of what regard_attention_forward() wrote for the same arguments, as attention_backward() of
+/// Computes the gradients of regard_attention_forward() for the same arguments, as attention_backward() of
 /// attention_backward.h does.
 ///
 /// @param query      (B, H, L, D), as in the forward call.
 /// @param key        (B, Hkv, S, D), as in the forward call.
 /// @param value      (B, Hkv, S, Dv), as in the forward call.
-/// @param saved      What the forward call wrote, and the gradients of its outputs.
-/// @param gradients  What to write or to add to.
+/// @param saved      Results of the forward call, and the gradients of its outputs.
+/// @param gradients  The arrays to write or to add to.
 /// @param options    The options of the forward call, or NULL.
 /// @param runtime    How to run the call, or NULL.
 /// @return A `regard_status`.
@@ -430,8 +433,8 @@ REGARD_EXPORT int32_t regard_attention_backward(const regard_input* query, const
 /// @param query       (B, H, L, D), as for regard_attention_forward().
 /// @param key         (B, Hkv, S, D)
 /// @param value       (B, Hkv, S, Dv)
-/// @param outputs     What to write.
-/// @param statistics  Which statistics to write.
+/// @param outputs     The arrays to write.
+/// @param statistics  The statistics to compute, and the arrays to write them to.
 /// @param options     The options, or NULL for the default.
 /// @param runtime     How to run the call, or NULL for the default.
 /// @return A `regard_status`.
@@ -447,8 +450,8 @@ REGARD_EXPORT int32_t regard_attention_with_statistics(const regard_input* query
 ///
 /// @param query    (B, H, L, D), as in the forward call.
 /// @param key      (B, Hkv, S, D), as in the forward call.
-/// @param request  The softmax state of the forward call, and what the cells of the map hold.
-/// @param outputs  What to write.
+/// @param request  The softmax state of the forward call, and the kind of cells of the map.
+/// @param outputs  The arrays to write.
 /// @param options  The options of the forward call, or NULL.
 /// @param runtime  How to run the call, or NULL.
 /// @return A `regard_status`.
@@ -471,7 +474,7 @@ REGARD_EXPORT int32_t regard_linear_forward(const regard_input* input, const reg
                                             const regard_input* bias, const regard_output* output,
                                             const regard_runtime* runtime);
 
-/// What regard_linear_backward() writes, if given. All are f32, all are f64, or all are bf16.
+/// The gradients that regard_linear_backward() writes, if given. All are f32, all are f64, or all are bf16.
 typedef struct regard_linear_gradients {
   size_t struct_size;         ///< sizeof(regard_linear_gradients)
   regard_output grad_input;   ///< (R, I)
@@ -485,7 +488,7 @@ typedef struct regard_linear_gradients {
 /// @param input        (R, I). May be NULL if `grad_weight` is not given.
 /// @param weight       (I, O). May be NULL if `grad_input` is not given.
 /// @param grad_output  (R, O)
-/// @param gradients    What to write or to add to.
+/// @param gradients    The arrays to write or to add to.
 /// @param runtime      How to run the call, or NULL.
 /// @return A `regard_status`.
 REGARD_EXPORT int32_t regard_linear_backward(const regard_input* input, const regard_input* weight,
@@ -508,7 +511,7 @@ enum regard_activation {
 /// Packs the weight of a linear layer.
 ///
 /// @param weight   (I, O): f32, f64 or bf16.
-/// @param runtime  How to run the call, or NULL. Its plan must be NULL.
+/// @param runtime  How to run the call, or NULL. The plan of the runtime must be NULL.
 /// @param packed   Receives the packed weight, which regard_packed_linear_free() frees. Not written if the call fails.
 /// @return A `regard_status`.
 REGARD_EXPORT int32_t regard_packed_linear_create(const regard_input* weight, const regard_runtime* runtime,
@@ -518,7 +521,8 @@ REGARD_EXPORT int32_t regard_packed_linear_create(const regard_input* weight, co
 /// @param packed  The packed weight. NULL: nothing happens.
 REGARD_EXPORT void regard_packed_linear_free(regard_packed_linear* packed);
 
-/// Computes output = activation(input · weight + bias), otherwise as regard_linear_forward() does.
+/// Computes output = activation(input · weight + bias) with a packed weight. Otherwise the same as
+/// regard_linear_forward().
 ///
 /// @param input       (R, I), of the type of the packed weight.
 /// @param weight      The packed weight.
@@ -531,7 +535,8 @@ REGARD_EXPORT int32_t regard_packed_linear_forward(const regard_input* input, co
                                                    const regard_input* bias, int32_t activation,
                                                    const regard_output* output, const regard_runtime* runtime);
 
-/// Partial results over N chunks of 1024 keys, to write, all of type T (AttentionPartialOutputs in attention.h).
+/// Arrays to which partial results over N chunks of 1024 keys are written, all of type T (AttentionPartialOutputs in
+/// attention.h).
 typedef struct regard_partial_outputs {
   size_t struct_size;                ///< sizeof(regard_partial_outputs)
   regard_output accumulator;         ///< (N, B, H, L, Dv)
@@ -540,7 +545,8 @@ typedef struct regard_partial_outputs {
   regard_output scaled_accumulator;  ///< (N, B, H, L, Dv), or not given.
 } regard_partial_outputs;
 
-/// Partial results over N chunks of 1024 keys, to read, all of type T (AttentionPartials in attention.h).
+/// Arrays from which partial results over N chunks of 1024 keys are read, all of type T (AttentionPartials in
+/// attention.h).
 typedef struct regard_partial_inputs {
   size_t struct_size;               ///< sizeof(regard_partial_inputs)
   regard_input accumulator;         ///< (N, B, H, L, Dv)
@@ -560,8 +566,8 @@ REGARD_EXPORT int64_t regard_attention_num_chunks(int64_t num_keys);
 /// @param query     (B, H, L, D), as for regard_attention_forward().
 /// @param key       (B, Hkv, S, D)
 /// @param value     (B, Hkv, S, Dv)
-/// @param partials  What to write. N is regard_attention_num_chunks(S).
-/// @param options   The options without sinks, dropout and packed sequences, or NULL.
+/// @param partials  The arrays to write. N is regard_attention_num_chunks(S).
+/// @param options   The options, or NULL. Sinks, dropout and packed sequences must not be given.
 /// @param runtime   How to run the call, or NULL.
 /// @return A `regard_status`.
 REGARD_EXPORT int32_t regard_attention_partials(const regard_input* query, const regard_input* key,
@@ -572,19 +578,20 @@ REGARD_EXPORT int32_t regard_attention_partials(const regard_input* query, const
 ///
 /// @param partials  The partial results of N chunks.
 /// @param sinks     T (H), or NULL.
-/// @param outputs   What to write, all of type T. `weights` and `fingerprint` must not be given.
+/// @param outputs   The arrays to write, all of type T. `weights` and `fingerprint` must not be given.
 /// @param runtime   How to run the call, or NULL.
 /// @return A `regard_status`.
 ///
-/// The partial results of all chunks in key order give the bits of regard_attention_forward() with a context of type T.
+/// Merging the partial results of all chunks in key order gives the same bits as regard_attention_forward() with a
+/// context of type T.
 REGARD_EXPORT int32_t regard_attention_merge(const regard_partial_inputs* partials, const regard_input* sinks,
                                              const regard_attention_outputs* outputs, const regard_runtime* runtime);
 
-/// Merges N finished results over disjoint sets of keys, as attention_merge_lse() of attention.h does.
+/// Merges the contexts of N attention calls over disjoint sets of keys, as attention_merge_lse() of attention.h does.
 ///
 /// @param contexts  T (N, B, H, L, Dv)
 /// @param lse       T (N, B, H, L)
-/// @param outputs   What to write: `context`, of type T, and `lse`. The others must not be given.
+/// @param outputs   The arrays to write: `context`, of type T, and `lse`. The others must not be given.
 /// @param runtime   How to run the call, or NULL.
 /// @return A `regard_status`.
 REGARD_EXPORT int32_t regard_attention_merge_lse(const regard_input* contexts, const regard_input* lse,
@@ -605,12 +612,12 @@ typedef struct regard_kv_cache_shape {
   int64_t head_size;        ///< D
   int64_t value_head_size;  ///< Dv
   int64_t capacity;         ///< The maximum number of keys in a sequence; in a ring, the number of keys that are kept.
-  int64_t page_keys;        ///< The number of keys of a page, a multiple of 32. 0: contiguous.
-  int64_t num_pages;        ///< The number of pages, with `page_keys`.
-  int64_t ring;             ///< 0, or 1 for a ring, with `page_keys` 0.
+  int64_t page_keys;        ///< The number of keys per page, a multiple of 32. 0: contiguous.
+  int64_t num_pages;        ///< The number of pages, only with `page_keys`.
+  int64_t ring;             ///< 1 for a ring, which requires `page_keys` 0; otherwise 0.
 } regard_kv_cache_shape;
 
-/// Computes the size of the memory of a cache, which does not grow.
+/// Computes the size of the memory of a cache. It does not grow.
 ///
 /// @param shape      The shape of the cache.
 /// @param dtype      The type of its elements: f32, f64, bf16, f16 or i8.
@@ -624,23 +631,23 @@ REGARD_EXPORT int32_t regard_kv_cache_bytes(const regard_kv_cache_shape* shape, 
 /// @param memory     NULL: the cache allocates its memory. Otherwise memory of at least regard_kv_cache_bytes() bytes,
 ///                   aligned to 64, which is overwritten and stays in use until the cache is freed.
 /// @param num_bytes  The size of `memory` in bytes.
-/// @param runtime    Only its stop object is used, or NULL. Its plan must be NULL.
+/// @param runtime    NULL, or a runtime whose plan is NULL. Only its stop object is used.
 /// @param cache      Receives the cache, which regard_kv_cache_free() frees. Not written if the call fails.
 /// @return A `regard_status`.
 REGARD_EXPORT int32_t regard_kv_cache_create(const regard_kv_cache_shape* shape, int32_t dtype, void* memory,
                                              size_t num_bytes, const regard_runtime* runtime, regard_kv_cache** cache);
-/// Opens the cache that another one left in memory, without changing it.
+/// Opens the cache that another cache object left in memory, without changing it.
 ///
 /// @param memory     The memory, aligned to 64, in use until the cache is freed. It may be mapped read-only as long as
 ///                   the cache is only read.
 /// @param num_bytes  The size of `memory` in bytes.
 /// @param dtype      The type of the elements of the cache.
-/// @param runtime    Only its stop object is used, or NULL. Its plan must be NULL.
+/// @param runtime    NULL, or a runtime whose plan is NULL. Only its stop object is used.
 /// @param cache      Receives the cache, which regard_kv_cache_free() frees. Not written if the call fails.
 /// @return A `regard_status`; REGARD_DATA_ERROR if the memory does not hold a consistent cache of this type.
 REGARD_EXPORT int32_t regard_kv_cache_open(void* memory, size_t num_bytes, int32_t dtype, const regard_runtime* runtime,
                                            regard_kv_cache** cache);
-/// Frees a cache, but not the memory that the caller gave it.
+/// Frees a cache, but not memory that the caller provided.
 ///
 /// @param cache  The cache. NULL: nothing happens.
 REGARD_EXPORT void regard_kv_cache_free(regard_kv_cache* cache);
@@ -674,23 +681,23 @@ REGARD_EXPORT int32_t regard_kv_cache_get_length(const regard_kv_cache* cache, i
 /// @return A `regard_status`.
 REGARD_EXPORT int32_t regard_kv_cache_get_free_pages(const regard_kv_cache* cache, int64_t* num_pages);
 
-/// Appends keys and values to a sequence. If the call fails, nothing has changed.
+/// Appends keys and values to a sequence. If the call fails, the cache has not changed.
 ///
 /// @param cache     The cache.
 /// @param sequence  The sequence, from 0.
 /// @param key       (Hkv, L, D)
 /// @param value     (Hkv, L, Dv)
-/// @param runtime   Only its stop object is used, or NULL. Its plan must be NULL.
+/// @param runtime   NULL, or a runtime whose plan is NULL. Only its stop object is used.
 /// @return A `regard_status`.
 REGARD_EXPORT int32_t regard_kv_cache_append(regard_kv_cache* cache, int64_t sequence, const regard_input* key,
                                              const regard_input* value, const regard_runtime* runtime);
-/// Appends keys and values to all sequences. If the call fails, nothing has changed.
+/// Appends keys and values to all sequences. If the call fails, the cache has not changed.
 ///
 /// @param cache    The cache.
 /// @param key      (B, Hkv, L, D)
 /// @param value    (B, Hkv, L, Dv)
 /// @param counts   [B] How many of the L keys each sequence receives, from the first one on. NULL: all.
-/// @param runtime  Only its stop object is used, or NULL. Its plan must be NULL.
+/// @param runtime  NULL, or a runtime whose plan is NULL. Only its stop object is used.
 /// @return A `regard_status`.
 REGARD_EXPORT int32_t regard_kv_cache_append_all(regard_kv_cache* cache, const regard_input* key,
                                                  const regard_input* value, const int64_t* counts,
@@ -712,11 +719,11 @@ REGARD_EXPORT int32_t regard_kv_cache_fork(regard_kv_cache* cache, int64_t from,
 
 /// Computes attention over the keys and values of a cache, as attention_decode() of kv_cache.h does.
 ///
-/// @param query    (B, H, L, D), B the number of sequences of the cache.
+/// @param query    (B, H, L, D), where B is the number of sequences in the cache.
 /// @param cache    The cache.
-/// @param outputs  What to write. `weights` must not be given.
-/// @param options  The options without key lengths, dropout and packed sequences, or NULL. The default of the query
-///                 offset is REGARD_OFFSET_BOTTOM_RIGHT.
+/// @param outputs  The arrays to write. `weights` must not be given.
+/// @param options  The options, or NULL. Key lengths, dropout and packed sequences must not be given. The query offset
+///                 defaults to REGARD_OFFSET_BOTTOM_RIGHT.
 /// @param runtime  How to run the call, or NULL.
 /// @return A `regard_status`.
 REGARD_EXPORT int32_t regard_attention_decode(const regard_input* query, const regard_kv_cache* cache,
@@ -725,11 +732,12 @@ REGARD_EXPORT int32_t regard_attention_decode(const regard_input* query, const r
 
 /// Computes the partial results of the keys of a cache, as attention_decode_partials() of kv_cache.h does.
 ///
-/// @param query     (B, H, L, D), B the number of sequences of the cache.
+/// @param query     (B, H, L, D), where B is the number of sequences in the cache.
 /// @param cache     The cache.
-/// @param partials  What to write. N is regard_attention_num_chunks(S), with S the length of the longest sequence.
-/// @param options   The options without sinks, key lengths, dropout and packed sequences, or NULL. The default of the
-///                  query offset is REGARD_OFFSET_BOTTOM_RIGHT.
+/// @param partials  The arrays to write. N is regard_attention_num_chunks(S), with S the length of the longest
+///                  sequence.
+/// @param options   The options, or NULL. Sinks, key lengths, dropout and packed sequences must not be given. The query
+///                  offset defaults to REGARD_OFFSET_BOTTOM_RIGHT.
 /// @param runtime   How to run the call, or NULL.
 /// @return A `regard_status`.
 REGARD_EXPORT int32_t regard_attention_decode_partials(const regard_input* query, const regard_kv_cache* cache,

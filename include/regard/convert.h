@@ -13,7 +13,7 @@ namespace regard::inline v0 {
 /// Copies every element, converted to the type of the output.
 ///
 /// @code{.unparsed}
-/// output[r, e] = round(input[r, e])                                    to nearest even; a wider type is exact
+/// output[r, e] = round(input[r, e])                                    to nearest even; exact for a wider type
 /// @endcode
 ///
 /// @param input    (R, E), any strides; float, bfloat16 or float16.

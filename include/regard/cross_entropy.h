@@ -23,7 +23,7 @@
 
 namespace regard::inline v0 {
 
-/// How the losses of the rows become one loss.
+/// How the row losses are reduced to one loss.
 enum class Reduction {
   /// The sum divided by the number of targets that are not ignored.
   mean,
@@ -33,20 +33,20 @@ enum class Reduction {
 
 /// Options of cross_entropy_forward().
 struct CrossEntropyOptions {
-  /// Rows with this target are ignored. A value from 0 to V − 1 excludes the class of that index.
+  /// Rows with this target are ignored. A value from 0 to V − 1 excludes the class with that index.
   Index ignored_target = -1;
-  /// How the losses of the rows become one loss, and whether gradients are divided by the count.
+  /// How the row losses are reduced to one loss, and whether gradients are divided by the count.
   Reduction reduction = Reduction::mean;
-  /// Factor of grad_logits, for example ∂L / ∂loss. It does not change the loss.
+  /// Factor applied to grad_logits, for example ∂L / ∂loss. It does not change the loss.
   double grad_scale = 1;
-  /// The count by which Reduction::mean divides, for a batch split into several calls: the number of targets of the
-  /// whole batch that are not ignored. 0: the number of such targets of this call.
+  /// The count by which Reduction::mean divides, for a batch split into several calls: the number of targets in the
+  /// whole batch that are not ignored. 0: the number of such targets in this call.
   Index count = 0;
   /// Number of rows per separately summed group of losses; 0: all rows form one group.
   ///
   /// Rows 0 … rows_per_group − 1 are the first group, and so on. The sum of each group is divided by the count, and the
   /// quotients are added in order. The loss of a batch in one call is therefore bit-identical to the sum of the losses
-  /// of several calls, one for each group, with CrossEntropyOptions::count.
+  /// of several calls, one for each group, that set CrossEntropyOptions::count.
   Index rows_per_group = 0;
 };
 
@@ -67,7 +67,7 @@ struct CrossEntropyOutputs {
 struct CrossEntropyResult {
   /// The mean or the sum; 0 if every target is ignored, or if R = 0.
   double loss = 0;
-  /// The number of targets of the call that are not ignored.
+  /// The number of targets in the call that are not ignored.
   Index count = 0;
 };
 
@@ -87,27 +87,28 @@ struct CrossEntropyResult {
 ///
 /// Values that are not finite:
 /// - A logit of −∞ is an impossible class: its softmax and its gradient are 0. If it is the target, the loss is +∞ and
-///   the gradients are those of the formula.
+///   the gradients follow the formula.
 /// - The softmax of a row that contains NaN or +∞, or only −∞, is undefined: the loss and the gradients of the row are
 ///   NaN. Ignored rows are not read.
 ///
-/// @throws InvalidArgument  before any work, if an argument is invalid. A target that is out of range is named with its
-///                          row and its value.
+/// @throws InvalidArgument  before any work, if an argument is invalid. For a target that is out of range, the message
+///                          gives its row and its value.
 /// @throws std::bad_alloc   if memory cannot be allocated.
 /// @throws Cancelled        if a stop is requested.
 ///
 /// @par Bits and error
-/// Exponentials `exp(logit − max)` are within 1 ULP of their rounded argument. They are summed in double, in 16 lanes
-/// (class v in lane v mod 16), which are then reduced by halving. The losses of the rows are added in order, in double.
-/// The bits are the same for any number of threads and on every instruction set that has fused multiply-add.
+/// The argument of each exponential `exp(logit − max)` is rounded, and the result is within 1 ULP of the exponential of
+/// the rounded argument. The exponentials are summed in double, in 16 lanes (class v in lane v mod 16), which are then
+/// reduced by halving. The losses of the rows are added in order, in double. The bits are the same for any number of
+/// threads and on every instruction set that has fused multiply-add.
 /// @par
-/// bfloat16 is computed in float, and its gradient is rounded once. Before that rounding, with u = 2⁻²⁴ (double: 2⁻⁵³)
-/// and p = softmax(logits[r])[v] · |grad_scale| / count, the errors are at most
+/// bfloat16 logits are converted to float, and a bfloat16 gradient is rounded once. Before that rounding, with u = 2⁻²⁴
+/// (double: 2⁻⁵³) and p = softmax(logits[r])[v] · |grad_scale| / count, the errors are at most
 /// @code{.unparsed}
 /// loss(r)            u · (2 + ln V) + 2⁻⁵³ · (V/16 + 12) · (1 + loss(r))
 /// grad_logits[r, v]  u · |grad_logits[r, v]| + (u · (6 + ln V + max − logit) + 2⁻⁵³ · (V/16 + 12)) · p
 /// @endcode
-/// and another `2⁻⁵¹ · |grad_scale| / count` for the gradient of the target's logit.
+/// plus another `2⁻⁵¹ · |grad_scale| / count` for the gradient of the target's logit.
 ///
 /// @par Example
 /// @code{.cpp}

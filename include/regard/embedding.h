@@ -8,7 +8,7 @@
 /// @endcode
 ///
 /// Extents: R rows, for example the tokens of all sequences of a batch; V rows of the table, for example the
-/// vocabulary; E elements of a row.
+/// vocabulary; E elements per row.
 ///
 /// Read next: src/layers/embedding.cpp.
 #pragma once
@@ -38,8 +38,8 @@ struct EmbeddingOptions {
 ///
 /// Writes output, or adds to it.
 ///
-/// @throws InvalidArgument  before any work, if an argument is invalid. An index that is out of range is named with its
-///                          row and its value.
+/// @throws InvalidArgument  before any work, if an argument is invalid. For an index that is out of range, the message
+///                          gives its row and its value.
 /// @throws std::bad_alloc   if memory cannot be allocated.
 /// @throws Cancelled        if a stop is requested.
 ///
@@ -66,9 +66,9 @@ struct EmbeddingGradients {
   /// Number of rows of grad_output per separately summed group; 0: all rows form one group.
   ///
   /// Rows 0 … rows_per_group − 1 are the first group, and so on. The sum of each group is rounded to float or double,
-  /// and the sums are added in order, beginning with 0 or, if they accumulate, with the contents. A batch in one call
-  /// is therefore bit-identical to the same batch in several accumulating calls, each with whole groups. bfloat16
-  /// gradients are an exception: they are rounded at the end of each call, so one call rounds less often.
+  /// and the sums are added in order, starting from 0 or, with accumulate, from the contents of the view. One call over
+  /// a batch is therefore bit-identical to several accumulating calls, each over whole groups. bfloat16 gradients are
+  /// an exception: they are rounded at the end of each call, so one call rounds less often.
   Index rows_per_group = 0;
 };
 
@@ -84,8 +84,8 @@ struct EmbeddingGradients {
 ///
 /// Writes grad_table, or adds to it.
 ///
-/// @throws InvalidArgument  before any work, if an argument is invalid. An index that is out of range is named with its
-///                          row and its value.
+/// @throws InvalidArgument  before any work, if an argument is invalid. For an index that is out of range, the message
+///                          gives its row and its value.
 /// @throws std::bad_alloc   if memory cannot be allocated.
 /// @throws Cancelled        if a stop is requested.
 ///

@@ -28,7 +28,7 @@
 
 namespace regard::inline v0 {
 
-/// What kind of error occurred. The values never change; `regard_status` of the C interface has the same ones.
+/// The kind of an error. The values never change; `regard_status` in the C interface has the same values.
 enum class ErrorCode : std::int32_t {
   invalid_argument = 1,  ///< An argument is invalid. Nothing was written.
   out_of_memory = 2,     ///< Memory could not be allocated.
@@ -61,7 +61,7 @@ class REGARD_EXPORT Error {
   virtual ErrorCode code() const noexcept = 0;
   /// Describes the error: the operator or the position in the data, what was found, and what was expected.
   ///
-  /// @return A string that is valid as long as the exception.
+  /// @return A string that is valid as long as the exception exists.
   virtual const char* what() const noexcept = 0;
 
  protected:
