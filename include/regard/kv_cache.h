@@ -12,9 +12,9 @@
 /// paged        page_keys = 32·n: a sequence takes pages as it grows, and truncate() frees them
 /// ring         the last `capacity` keys of an unbounded sequence; key indices keep counting
 /// @endverbatim
-/// - attention_decode() copies no key or value.
-/// - The block contains the whole cache, at offsets, in the same layout on every instruction set (version
-///   kKvCacheVersion). A block that is written to a file and read or mapped again is the same cache.
+/// - attention_decode() does not copy keys or values.
+/// - The block contains the whole cache and no pointers, in the same layout on every instruction set (version
+///   kKvCacheVersion). A block that is written to a file and later read or mapped is the same cache.
 /// - Contract: docs/reference/semantics.md. Layout of the block: docs/guide/kv-caches.md.
 ///
 /// Read next: docs/guide/kv-caches.md, src/kv_cache/kv_cache.cpp, src/attention/attention_decode.cpp.
@@ -77,9 +77,8 @@ struct KvCacheShape {
 ///
 /// @par Threads
 /// Any number of threads may read a cache at the same time. attention_decode() reads every sequence:
-/// - It throws CacheInUse while another thread changes any sequence (append(), truncate(), fork()).
-/// - A change throws CacheInUse while attention_decode() or another change is running; it has then changed
-///   nothing.
+/// - It throws CacheInUse while another thread is changing any sequence (append(), truncate(), fork()).
+/// - A change throws CacheInUse while attention_decode() or another change is running. The cache is then unchanged.
 /// - Only panels that are read directly (key_panel(), value_panel(), scales()) may be read while another sequence is
 ///   being changed.
 ///
@@ -217,8 +216,8 @@ class REGARD_EXPORT KvCache {
   /// Makes an empty sequence share the keys and values of another one.
   ///
   /// Whole panels are shared; the last, partially filled one is copied. A page is free only when no sequence uses any
-  /// of its panels. In a contiguous cache, there may therefore be no free page for a sequence that is emptied while a
-  /// fork uses its panels, until the fork is emptied as well.
+  /// of its panels. In a contiguous cache, a sequence that is emptied while a fork still uses its panels may therefore
+  /// find no free page until the fork is emptied as well.
   ///
   /// @param from  Index of the sequence to share.
   /// @param to    Index of another sequence, which must be empty.
@@ -239,7 +238,7 @@ class REGARD_EXPORT KvCache {
   /// @return The panel, (D, 32).
   const T* key_panel(Index sequence, Index key_head, Index panel) const;
 
-  /// Returns a panel of 32 values in the layout that the kernels read. Arguments as for key_panel().
+  /// Returns a panel of 32 values in the layout that the kernels read. The arguments are as for key_panel().
   ///
   /// @param sequence  Index of the sequence.
   /// @param key_head  Index of the key/value head.
@@ -247,7 +246,7 @@ class REGARD_EXPORT KvCache {
   /// @return The panel, (⌈Dv / 32⌉, 32 keys, 32 columns).
   const T* value_panel(Index sequence, Index key_head, Index panel) const;
 
-  /// Returns the scales of a panel of a cache of int8. Arguments as for key_panel().
+  /// Returns the scales of a panel in a cache of int8. The arguments are as for key_panel().
   ///
   /// @param sequence  Index of the sequence.
   /// @param key_head  Index of the key/value head.
@@ -255,13 +254,13 @@ class REGARD_EXPORT KvCache {
   /// @return The scales of the panel's 32 keys, followed by those of its 32 values; nullptr for other T.
   const float* scales(Index sequence, Index key_head, Index panel) const;
 
-  /// Returns whether every value of a panel is finite. Arguments as for key_panel().
+  /// Returns whether every value in a panel is finite. The arguments are as for key_panel().
   ///
   /// @param sequence  Index of the sequence.
   /// @param key_head  Index of the key/value head.
   /// @param panel     `key / 32`, for a key that is stored.
-  /// @return True only if all values are finite. False may also be due to a key that is no longer part of the sequence,
-  ///         or that a failed append() did not keep.
+  /// @return True only if all values are finite. The result may also be false because of a value that is no longer part
+  ///         of the sequence, or that a failed append() discarded.
   bool values_finite(Index sequence, Index key_head, Index panel) const;
 
  private:
@@ -277,7 +276,7 @@ class REGARD_EXPORT KvCache {
   friend class internal::CacheReading<T>;
 };
 
-/// Computes attention_forward() over the keys and values of a cache, without copying them.
+/// Computes attention over the keys and values of a cache, as attention_forward() does, without copying them.
 ///
 /// Query row i of sequence b is at position `i + query_offset`. The default is QueryAlignment::bottom_right: the rows
 /// are the newest L positions of the sequence. For a cache of 5 keys, L = 2 and causal (1 = visible):
@@ -287,16 +286,16 @@ class REGARD_EXPORT KvCache {
 /// @endverbatim
 ///
 /// @tparam K       Type of the stored keys and values.
-/// @param query    (B, H, L, D), any strides, B the number of sequences of the cache, any `L ≥ 1`, H a multiple of Hkv.
-///                 double if K is double, else float, bfloat16 or float16.
+/// @param query    (B, H, L, D), any strides, where B is the number of sequences in the cache, `L ≥ 1`, and H is a
+///                 multiple of Hkv; double if K is double, else float, bfloat16 or float16.
 /// @param cache    Keys and values.
-/// @param outputs  Views to write, of types as in attention_forward(); weights must be absent: attention_weights()
-///                 computes them from row_max and row_sum.
-/// @param options  As in attention_forward(), without key_lengths, packed sequences and dropout.
+/// @param outputs  Views to write, with the same types as in attention_forward(). weights must be absent; to compute
+///                 them, pass row_max and row_sum to attention_weights().
+/// @param options  As in attention_forward(), but key_lengths, packed sequences and dropout are not allowed.
 /// @param runtime  Threads, scratch memory and cancellation.
 ///
-/// Writes every view that outputs contains. A sequence without keys gives context +0 and, without a sink, lse −∞, as
-/// does every row with no visible key.
+/// Writes every view given in outputs. A sequence without keys gives context +0 and, without a sink, lse −∞, as does
+/// every row with no visible key.
 ///
 /// @throws InvalidArgument  as attention_forward() does, and if a key that the ring has already overwritten is visible
 ///                          to a query. L queries with a window of w keys need a capacity of w + L − 1.
@@ -305,9 +304,9 @@ class REGARD_EXPORT KvCache {
 /// @throws Cancelled        as attention_forward() does.
 ///
 /// @par Bits
-/// The results have the bits of attention_forward() over the same keys, (B, Hkv, S, D), and values, (B, Hkv, S, Dv),
-/// with key_lengths = the lengths of the sequences and S the longest of them. For a cache of int8, these are the
-/// converted elements. Query and weights are never quantized.
+/// The results have the same bits as those of attention_forward() over the same keys, (B, Hkv, S, D), and values, (B,
+/// Hkv, S, Dv), where key_lengths contains the lengths of the sequences and S is the longest of them. For a cache of
+/// int8, these keys and values are the converted elements. Query and weights are never quantized.
 ///
 /// @par Performance
 /// The query heads that share a key/value head are computed together, so each key and value is read once for all of
@@ -323,10 +322,10 @@ REGARD_EXPORT void attention_decode(const InputView<4>& query, const KvCache<K>&
 
 /// Computes the partial results of attention_decode(), one per chunk of keys, as attention_partials() does.
 ///
-/// For a sequence whose keys are in several caches, for example on several machines: cut it at multiples of
-/// kAttentionChunkKeys, and let f be the index of a cache's first key.
-/// - Positions, and columns of masks, bias and segments, are those of the cache. Give query_offset as a number, the
-///   position of row 0 minus f. It may be negative, or beyond the keys.
+/// If the keys of a sequence are spread over several caches, for example on several machines, split the sequence at
+/// multiples of kAttentionChunkKeys, and let f be the index of a cache's first key.
+/// - Positions, and the columns of masks, bias and segments, are relative to the cache. Give query_offset as a number:
+///   the position of row 0 minus f. It may be negative, or beyond the keys.
 /// - Subtract f from prefix as well, and clamp it to at least 0.
 /// @verbatim
 /// causal, keys 0 … 2499, f = 0, 1024, 2048; L = 1 at position 2499
@@ -340,11 +339,11 @@ REGARD_EXPORT void attention_decode(const InputView<4>& query, const KvCache<K>&
 /// @param cache     Keys and values of the piece. Its sequences may have any lengths, including 0.
 /// @param partials  Views to write, with N = attention_num_chunks(S) and S the length of the longest sequence. Only
 ///                  scaled_accumulator is optional.
-/// @param options   As in attention_decode(), without sinks, which attention_merge() takes.
+/// @param options   As in attention_decode(), except sinks, which are passed to attention_merge() instead.
 /// @param runtime   Threads, scratch memory and cancellation.
 ///
-/// Writes every view that partials contains. A row with no visible key in a chunk gets row_max −∞ and sums 0, as do all
-/// rows of a sequence that has no such chunk.
+/// Writes every view that partials contains. A row with no visible key in a chunk gets row_max −∞ and sums of 0, as do
+/// all rows of a sequence that has no such chunk.
 ///
 /// @throws InvalidArgument  as attention_decode() does, and if sinks are given. A ring must hold all visible keys.
 /// @throws CacheInUse       as attention_decode() does.
@@ -352,9 +351,9 @@ REGARD_EXPORT void attention_decode(const InputView<4>& query, const KvCache<K>&
 /// @throws Cancelled        as attention_forward() does.
 ///
 /// @par Bits
-/// The partial results have the bits of attention_partials() over the same keys and values. attention_merge() over
-/// those of all caches, in key order, gives the bits of attention_decode() over one cache with all keys, under the
-/// conditions that it states.
+/// The partial results have the same bits as those of attention_partials() over the same keys and values. Merging the
+/// partial results of all caches in key order gives the same bits as attention_decode() over one cache with all keys,
+/// under the conditions stated for attention_merge().
 ///
 /// @par Example
 /// @code{.cpp}

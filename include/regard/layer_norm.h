@@ -43,8 +43,8 @@ namespace regard::inline v0 {
 /// @throws Cancelled        if a stop is requested.
 ///
 /// @par Bits and error
-/// Except for x, everything is computed in double, and each element of output is rounded once: to float or double, and
-/// then to bfloat16 if that is T. The bits are the same for any number of threads and any R.
+/// Except for x, everything is computed in double, and each element of output is rounded once to float or double, and
+/// then to bfloat16 if T is bfloat16. The bits are the same for any number of threads and any R.
 ///
 /// @par Example
 /// @code{.cpp}
@@ -80,7 +80,7 @@ struct LayerNormAccumulation {
 /// @tparam T  float, double or bfloat16.
 template <class T>
 struct LayerNormGradients {
-  /// Gradient of x, and so of input and of addend, (R, E).
+  /// Gradient of x, which is also that of input and of addend, (R, E).
   TensorView<T, 2> grad_input{};
   /// Gradient of gain, (E).
   TensorView<T, 1> grad_gain{};
@@ -114,7 +114,7 @@ struct LayerNormGradients {
 /// @param epsilon      As in layer_norm_forward().
 /// @param runtime      Threads, scratch memory and cancellation.
 ///
-/// Writes, or adds to, every view that gradients contains. R = 0 gives grad_gain and grad_bias of zero.
+/// Writes, or adds to, every view given in gradients. If R = 0, grad_gain and grad_bias are 0.
 ///
 /// @throws InvalidArgument  before any work, if an argument is invalid.
 /// @throws std::bad_alloc   if memory cannot be allocated.
@@ -123,9 +123,9 @@ struct LayerNormGradients {
 /// @par Bits and error
 /// Sums are computed in double and in a fixed order: over a row in eight lanes, and over rows in blocks of 64 that
 /// restart with each group. grad_gain and grad_bias are computed in double and rounded once for each group. grad_input
-/// is computed in float (double: in double). With u = 2⁻²⁴, the error of its elements is at most about
-/// `8 · u · (|g| + |Σ g / E| + (1 + |n|) · |Σ (g · n) / E|) / √(variance + epsilon)`. bfloat16 inputs are computed
-/// in float, and each result is rounded once more. The bits are the same for any number of threads.
+/// is computed in float (double: in double). With u = 2⁻²⁴, the error of its elements is at most about `8 · u · (|g| +
+/// |Σ g / E| + (1 + |n|) · |Σ (g · n) / E|) / √(variance + epsilon)`. bfloat16 inputs are converted to float, and each
+/// result is rounded once more. The bits are the same for any number of threads.
 ///
 /// @par Example
 /// @code{.cpp}

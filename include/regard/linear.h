@@ -36,7 +36,7 @@ namespace regard::inline v0 {
 /// @param output   (R, O), any strides. It must not overlap an input.
 /// @param runtime  Threads, scratch memory and cancellation.
 ///
-/// Writes output. I = 0 gives bias, or +0.
+/// Writes output. If I = 0, every row is bias, or +0 without a bias.
 ///
 /// @throws InvalidArgument  before any work, if an argument is invalid.
 /// @throws std::bad_alloc   if memory cannot be allocated.
@@ -46,10 +46,10 @@ namespace regard::inline v0 {
 /// Each element is computed by a chain of fused multiply-adds over i, in segments of 256 that are added in order; bias
 /// is added last. The bits are the same for any number of threads and any R.
 /// @par
-/// bfloat16 is computed in float, with the bits of the same elements converted to float. The exceptions are two
-/// instruction sets that multiply it natively, within the same error bound: avx512_bf16 sums products in pairs,
-/// amx_bf16 in steps of 32 (docs/numerics.md). Both treat subnormal numbers as zero. A bfloat16 output is the float
-/// output rounded once, to nearest even.
+/// bfloat16 inputs give the same bits as if they had first been converted to float. The exceptions are two instruction
+/// sets that multiply bfloat16 natively, within the same error bound: avx512_bf16 sums products in pairs, and amx_bf16
+/// in steps of 32 (docs/numerics.md). Both treat subnormal numbers as zero. A bfloat16 output is the float output
+/// rounded once, to nearest even.
 ///
 /// @par Error
 /// With u = 2⁻²⁴ (double: 2⁻⁵³), the error of such a chain, before a bfloat16 output is rounded, is at most
@@ -125,7 +125,7 @@ class REGARD_EXPORT PackedLinear {
 
   /// Returns the panels, which have the same layout on every instruction set.
   ///
-  /// The element of weight (i, o) has the index
+  /// Element (i, o) of the weight has the index
   /// @code{.unparsed}
   /// (panel ⌊o / 32⌋, i, o modulo 32)                            float and double
   /// (panel ⌊o / 32⌋, ⌊i / 2⌋, o modulo 32, i modulo 2)          bfloat16
@@ -154,8 +154,8 @@ struct LinearOptions {
 /// @endcode
 ///
 /// The activation of an element is computed while the element is in cache and, for bfloat16, before it is rounded from
-/// float. The argument of the activation has the bits of linear_forward() with an unpacked weight; requirements on
-/// shapes, types and strides are also the same.
+/// float. The argument of the activation has the same bits as the output of linear_forward() with an unpacked weight,
+/// and the requirements on shapes, types and strides are the same.
 ///
 /// @tparam T       float, double or bfloat16.
 /// @param input    (R, I), any strides.

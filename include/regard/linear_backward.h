@@ -51,16 +51,16 @@ struct LinearGradients {
   /// Number of rows per separately summed group of grad_weight and grad_bias; 0: all rows form one group.
   ///
   /// Rows 0 … rows_per_group − 1 are the first group, and so on. The sum of each group is rounded to float or double,
-  /// and the sums are added in order, beginning with 0 or, if they accumulate, with the contents. A batch in one call
-  /// is therefore bit-identical to the same batch in several accumulating calls, each with whole groups. bfloat16
-  /// gradients are an exception: they are rounded at the end of each call, so one call rounds less often.
+  /// and the sums are added in order, starting from 0 or, with accumulate, from the contents of the view. One call over
+  /// a batch is therefore bit-identical to several accumulating calls, each over whole groups. bfloat16 gradients are
+  /// an exception: they are rounded at the end of each call, so one call rounds less often.
   Index rows_per_group = 0;
 };
 
 /// Computes the gradients of a linear layer.
 ///
-/// The formulas are at the top of this file. An activation is left to the caller: grad_output is the gradient with
-/// respect to the argument of the activation.
+/// The formulas are at the top of this file. The derivative of an activation is left to the caller: grad_output is the
+/// gradient with respect to the argument of the activation.
 ///
 /// @tparam T           float, double or bfloat16.
 /// @param input        (R, I), any strides; may be absent if grad_weight is absent.
@@ -69,7 +69,7 @@ struct LinearGradients {
 /// @param gradients    Views to write, and which of them to add to.
 /// @param runtime      Threads, scratch memory and cancellation.
 ///
-/// Writes, or adds to, every view that gradients contains. R = 0 gives gradients of zero.
+/// Writes, or adds to, every view given in gradients. If R = 0, grad_weight and grad_bias are 0.
 ///
 /// @throws InvalidArgument  before any work, if an argument is invalid. The message names the operator, the argument,
 ///                          its value and what was expected.
@@ -77,8 +77,9 @@ struct LinearGradients {
 /// @throws Cancelled        if a stop is requested.
 ///
 /// @par Bits and error
-/// The two products are those of linear_forward(), with its chains (over O and over R), bits and error bound. grad_bias
-/// is summed over rows, in order, in double, and rounded once. The bits are the same for any number of threads.
+/// The two products are computed as in linear_forward(), with the same kind of chains (over O and over R), bits and
+/// error bound. grad_bias is summed over rows, in order, in double, and rounded once. The bits are the same for any
+/// number of threads.
 ///
 /// @par Example
 /// @code{.cpp}

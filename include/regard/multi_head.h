@@ -9,9 +9,9 @@
 /// @endcode
 ///
 /// - Extents: B batch entries, L queries, S keys, H query heads, Hkv key/value heads, D and Dv head sizes, E width of
-///   the input, E_kv width of the sequence that key and value are computed from, E_out width of the output.
-/// - Heads are split and joined by strides, without copies. Only a requested context whose heads cannot be joined by
-///   strides is filled by a copy.
+///   the input, E_kv width of the sequence from which key and value are computed, E_out width of the output.
+/// - Heads are split and joined by strides, without copies. The only copy is made for a requested context whose heads
+///   cannot be joined by strides.
 /// - Contract of attention: docs/reference/semantics.md. Source: Vaswani et al., arXiv 1706.03762, section 3.2.2.
 ///
 /// Read next: attention.h, src/layers/multi_head.cpp.
@@ -84,14 +84,14 @@ struct MultiHeadOutputs {
 ///
 /// @tparam T          float or double.
 /// @param input       (B, L, E), any strides.
-/// @param memory      (B, S, E_kv), the sequence that key and value are computed from (cross-attention). Absent: input
+/// @param memory      (B, S, E_kv), the sequence from which key and value are computed (cross-attention). Absent: input
 ///                    (self-attention).
 /// @param parameters  Projections and numbers of heads.
 /// @param outputs     Views to write.
 /// @param options     Visibility, bias, scale and dropout, as in attention_forward().
 /// @param runtime     Threads, scratch memory and cancellation.
 ///
-/// Writes every view that outputs contains.
+/// Writes every view given in outputs.
 ///
 /// @throws InvalidArgument  before any work, if an argument is invalid.
 /// @throws std::bad_alloc   if memory cannot be allocated.

@@ -10,7 +10,7 @@
 /// grad_input             = join(grad_query) · W_queryᵀ + join(grad_key) · W_keyᵀ + join(grad_value) · W_valueᵀ
 /// @endcode
 ///
-/// With memory, the last two terms of grad_input are grad_memory instead. Names and extents are those of multi_head.h.
+/// With memory, the last two terms of grad_input form grad_memory instead. Names and extents are as in multi_head.h.
 ///
 /// Read next: src/layers/multi_head_backward.cpp.
 #pragma once
@@ -20,7 +20,7 @@
 
 namespace regard::inline v0 {
 
-/// What multi_head_attention_forward() wrote. All views are required.
+/// Results of multi_head_attention_forward(). All views are required.
 ///
 /// @tparam T  float or double.
 template <class T>
@@ -47,8 +47,8 @@ struct MultiHeadForwardState {
 /// element = element + gradient
 /// @endcode
 ///
-/// The result has the bits of the old element plus the gradient that a call without accumulation writes, except that
-/// groups of rows are added one by one (MultiHeadGradients::rows_per_group).
+/// The result has the same bits as the old element plus the gradient that a call without accumulation would write,
+/// except that groups of rows are added one by one (MultiHeadGradients::rows_per_group).
 struct MultiHeadAccumulation {
   /// Whether to add to MultiHeadGradients::grad_input.
   bool grad_input = false;
@@ -101,11 +101,12 @@ struct MultiHeadGradients {
   TensorView<T, 1> grad_b_output{};
   /// Which gradients are added to the contents of their view.
   MultiHeadAccumulation accumulate{};
-  /// Number of rows of input per separately summed group of the gradients of parameters, as
+  /// Number of rows of input per separately summed group of the gradients of parameters, as for
   /// LinearGradients::rows_per_group; 0: all rows form one group.
   ///
-  /// Row l of batch entry b has the number b·L + l. With memory, whose parameters sum over its own rows, this must be a
-  /// multiple of L: a group is then a number of batch entries, for these parameters too.
+  /// Row l of batch entry b has the number b·L + l. With memory, the gradients of w_key, w_value and their biases are
+  /// sums over rows of memory. This number must then be a multiple of L, so that a group consists of whole batch
+  /// entries for all parameters.
   Index rows_per_group = 0;
 };
 
@@ -123,23 +124,25 @@ struct MultiHeadGradients {
 /// @param options      As in the forward call.
 /// @param runtime      Threads, scratch memory and cancellation.
 ///
-/// Writes, or adds to, every view that gradients contains. Gradients of a bias or sinks of options are not computed:
+/// Writes, or adds to, every view given in gradients. The gradients of options.bias and options.sinks are not computed:
 /// call attention_backward() for these.
 ///
-/// @throws InvalidArgument  before any gradient is written, if an argument is invalid. Options that differ from those
-///                          of the forward call are detected by the fingerprint, if it is given, and named.
+/// @throws InvalidArgument  before any gradient is written, if an argument is invalid. If the fingerprint is given, it
+///                          detects options that differ from the forward call, and the message names them.
 /// @throws std::bad_alloc   if memory cannot be allocated.
 /// @throws Cancelled        if a stop is requested.
 ///
 /// @warning The views of saved are trusted: values from a different forward call silently produce wrong gradients.
 ///
 /// @par Bits and error
-/// Identical to those of linear_backward() and attention_backward(). The three terms of grad_input are rounded one by
-/// one and added in the order of the formula. The bits are the same for any number of threads, batch size and strides.
+/// The guarantees are the same as for linear_backward() and attention_backward(). The three terms of grad_input are
+/// rounded separately and added in the order of the formula. The bits are the same for any number of threads and any
+/// batch size and strides.
 ///
 /// @par Memory
-/// The gradients of query, key, value and context; a copy of grad_input or grad_memory if it is a sum of several terms
-/// and accumulates; and copies of the tensors (B, L, …) whose strides do not allow B and L to be merged.
+/// Scratch memory holds the gradients of query, key, value and context; a copy of grad_input or grad_memory if it is a
+/// sum of several terms and accumulates; and copies of the tensors (B, L, …) whose strides do not allow B and L to be
+/// merged.
 ///
 /// @par Example
 /// @code{.cpp}

@@ -22,13 +22,13 @@ namespace regard::inline v0 {
 /// @param n        The number of calls.
 /// @param task     Called with an index and with `one`, the Runtime for the operators that the task calls: a copy of
 ///                 `runtime` with one thread. Several threads may call it concurrently.
-/// @param runtime  How to run the loop. It uses as many threads, or tasks of the executor, as an operator would with
-///                 this runtime. Several threads then allocate from Runtime::workspace concurrently.
+/// @param runtime  How to run the loop. The loop uses the same number of threads or executor tasks as an operator would
+///                 with this runtime. Several threads may then allocate from Runtime::workspace concurrently.
 /// @throws InvalidArgument  if Runtime::num_threads or `REGARD_THREADS` is malformed.
 /// @throws Cancelled        if a stop is requested.
 ///
-/// The first exception that a task throws is rethrown to the caller, and no further task is started after it. In a dry
-/// run (plan.h), no task is called.
+/// The first exception that a task throws is rethrown to the caller, and no further tasks are started. In a dry run
+/// (plan.h), no task is called.
 ///
 /// @par Example
 /// @code{.cpp}

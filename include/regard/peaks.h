@@ -3,8 +3,8 @@
 /// Measures the peak rates of this machine, the reference for benchmark results: arithmetic on registers and reads from
 /// memory, on a given number of threads, with the vectors of the active instruction set (runtime.h).
 ///
-/// Each call starts its own threads and takes about the number of seconds that it is given. It measures what the
-/// machine can do at this moment: other load lowers the result.
+/// Each call starts its own threads and takes about the requested number of seconds. It measures what the machine can
+/// do at that moment: other load lowers the result.
 ///
 /// Read next: src/runtime/peaks.cpp, runtime.h.
 #pragma once
@@ -19,7 +19,8 @@ namespace regard::inline v0 {
 
 /// Measures the rate of f32 arithmetic on registers.
 ///
-/// The instruction set "generic" has no fused multiply-add; there a multiplication and an addition are measured.
+/// The instruction set "generic" has no fused multiply-add; a separate multiplication and addition are measured
+/// instead.
 ///
 /// @param num_threads  The number of threads, 1 to 4096.
 /// @param seconds      How long to measure, finite and above 0.
@@ -41,7 +42,7 @@ REGARD_EXPORT double fma_gflops(int num_threads, double seconds, const std::stop
 /// @param num_threads  The number of threads, 1 to 4096.
 /// @param seconds      How long to measure, finite and above 0.
 /// @param stop         Stop token, which ends the measurement.
-/// @return Total rate of all threads, in billions of operations per second, two for each product. Empty if the
+/// @return Total rate of all threads, in billions of operations per second. A product counts as two. Empty if the
 ///         processor lacks AVX512-BF16 or if the active instruction set is not avx512_bf16.
 /// @throws InvalidArgument     if `num_threads` or `seconds` is out of range, or if `REGARD_FORCE_ISA` names an
 ///                             instruction set that cannot be used.
@@ -55,7 +56,7 @@ REGARD_EXPORT std::optional<double> bf16_dot_gflops(int num_threads, double seco
 /// @param num_threads       The number of threads, 1 to 4096.
 /// @param seconds           How long to measure, finite and above 0.
 /// @param stop              Stop token, which ends the measurement.
-/// @return Total rate of all threads, in billions of bytes per second, in the best of several loops.
+/// @return Total rate of all threads, in billions of bytes per second, for the best of several loops.
 /// @throws InvalidArgument     if an argument is out of range, or if `REGARD_FORCE_ISA` names an instruction set that
 ///                             cannot be used.
 /// @throws std::bad_alloc      if the buffers cannot be allocated.

@@ -57,7 +57,7 @@ struct Plan {
 /// @throws std::bad_alloc    if a workspace exceeds the address space.
 /// @throws std::logic_error  if plan() is called inside another call of plan().
 ///
-/// Also throws what the operators throw for the same arguments.
+/// Also throws the exceptions that the operators throw for the same arguments.
 ///
 /// @par Example
 /// @code{.cpp}

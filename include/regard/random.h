@@ -2,9 +2,9 @@
 /// @file
 /// Counter-based random numbers: pure functions of (seed, stream, index), with no generator and no state to store.
 ///
-/// The numbers do not depend on the order of calls or on the number of threads. Any element of a sequence is available
-/// without the elements before it, so that shards, micro-batches and resumed runs reproduce the whole. All functions
-/// give the same bits on every machine and instruction set.
+/// The numbers do not depend on the order of calls or on the number of threads. Any element of a sequence can be
+/// computed without the elements before it, so that shards, micro-batches and resumed runs reproduce the whole. All
+/// functions give the same bits on every machine and instruction set.
 ///
 /// @verbatim
 /// seed ─────────────────────────────┐ key
@@ -33,11 +33,12 @@ namespace regard::inline v0 {
 /// For each key, this is a bijection of the counters, so different counters give different words.
 ///
 /// @param counter  The counter, lowest word first.
-/// @param key      The key, for example a seed. Its low 32 bits are the first word of the key of the paper.
+/// @param key      The key, for example a seed. Its low 32 bits are the first word of the key in the paper.
 /// @return The four words, uniformly distributed.
 ///
 /// @par Bits
-/// Identical to those of philox4x32-10 in the Random123 library. Attention dropout uses the same generator.
+/// The words are identical to those of philox4x32-10 in the Random123 library. Attention dropout uses the same
+/// generator.
 ///
 /// @par Example
 /// @code{.cpp}
@@ -98,7 +99,7 @@ REGARD_EXPORT Index random_below(std::uint64_t seed, std::uint64_t stream, std::
 /// @return The number.
 ///
 /// @par Error
-/// Relative to Φ⁻¹(p), at most 1e-15.
+/// The relative error with respect to Φ⁻¹(p) is at most 1e-15.
 ///
 /// Source: algorithm AS 241 (PPND16): Wichura, "The percentage points of the normal distribution", 1988.
 ///

@@ -40,8 +40,8 @@ namespace regard::inline v0 {
 /// @throws Cancelled        if a stop is requested.
 ///
 /// @par Bits and error
-/// Except for x, everything is computed in double, and each element of output is rounded once: to float or double, and
-/// then to bfloat16 if that is T. The bits are the same for any number of threads and any R.
+/// Except for x, everything is computed in double, and each element of output is rounded once to float or double, and
+/// then to bfloat16 if T is bfloat16. The bits are the same for any number of threads and any R.
 ///
 /// @par Example
 /// @code{.cpp}
@@ -74,7 +74,7 @@ struct RmsNormAccumulation {
 /// @tparam T  float, double or bfloat16.
 template <class T>
 struct RmsNormGradients {
-  /// Gradient of x, and so of input and of addend, (R, E).
+  /// Gradient of x, which is also that of input and of addend, (R, E).
   TensorView<T, 2> grad_input{};
   /// Gradient of gain, (E).
   TensorView<T, 1> grad_gain{};
@@ -105,14 +105,14 @@ struct RmsNormGradients {
 /// @param epsilon      As in rms_norm_forward().
 /// @param runtime      Threads, scratch memory and cancellation.
 ///
-/// Writes, or adds to, every view that gradients contains. R = 0 gives a grad_gain of zero.
+/// Writes, or adds to, every view given in gradients. If R = 0, grad_gain is 0.
 ///
 /// @throws InvalidArgument  before any work, if an argument is invalid.
 /// @throws std::bad_alloc   if memory cannot be allocated.
 /// @throws Cancelled        if a stop is requested.
 ///
 /// @par Bits and error
-/// Identical to those of layer_norm_backward(), without the terms that come from the mean.
+/// The guarantees are the same as for layer_norm_backward(), without the terms that come from the mean.
 ///
 /// @par Example
 /// @code{.cpp}

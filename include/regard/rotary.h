@@ -39,7 +39,7 @@ struct RotaryOptions {
   double base = 10000;
   /// Which components form a pair.
   RotaryLayout layout = RotaryLayout::halves;
-  /// The number of components that are rotated, even and at most D. 0: all, and D must be even.
+  /// The number of components that are rotated, even and at most D. 0: all D, which must then be even.
   Index size = 0;
   /// Position of row 0 if `positions` is absent: row l then has position first_position + l.
   Index first_position = 0;
@@ -93,8 +93,8 @@ REGARD_EXPORT void rotary_forward(std::type_identity_t<TensorView<const T, 4>> i
 /// @param grad_output  (B, H, L, D), any strides.
 /// @param grad_input   (B, H, L, D), any strides. It may be the same view as grad_output.
 /// @param options      As in the forward call.
-/// @param accumulate   Whether the gradient is added to the contents of grad_input, instead of overwriting them; the
-///                     sum is computed in float or double and rounded once to the type of the view.
+/// @param accumulate   Whether the gradient is added to the contents of grad_input instead of overwriting them. The sum
+///                     is computed in float or double and rounded once to the type of the view.
 /// @param runtime      Threads, scratch memory and cancellation.
 ///
 /// Writes, or adds to, grad_input.
@@ -104,7 +104,7 @@ REGARD_EXPORT void rotary_forward(std::type_identity_t<TensorView<const T, 4>> i
 /// @throws Cancelled        if a stop is requested.
 ///
 /// @par Bits and error
-/// Identical to those of rotary_forward().
+/// The guarantees are the same as for rotary_forward().
 ///
 /// @par Example
 /// @code{.cpp}

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The Runtime, the last argument of every operator: which threads compute, where scratch memory comes from, and how to
-/// stop a call. Also the version of the library and the instruction sets that it can use.
+/// stop a call. Also declares functions that return the version of the library and the instruction sets that it can
+/// use.
 ///
 /// No field of a Runtime changes a bit of any result.
 ///
@@ -33,7 +34,7 @@ namespace regard::inline v0 {
 /// Call it in your own loops that run for more than a few milliseconds between operators.
 ///
 /// @param stop       The stop token to check.
-/// @param operation  The operation that the message of the exception names.
+/// @param operation  Name of the operation, for the message of the exception.
 /// @throws Cancelled  if a stop is requested.
 ///
 /// @par Example
@@ -72,10 +73,10 @@ struct Runtime {
   Executor executor{};
   /// The maximum number of threads. 0: default_num_threads(). Operators throw InvalidArgument for negative numbers.
   int num_threads = 0;
-  /// Source of all scratch memory. nullptr: operator new, of which up to 64 MiB per eight processors are cached for
-  /// later calls.
+  /// Source of all scratch memory. nullptr: operator new; up to 64 MiB of its memory per eight processors are cached
+  /// for later calls.
   std::pmr::memory_resource* workspace = nullptr;
-  /// Ends the call with Cancelled. Polled at least every 20 ms.
+  /// Stop token. A call polls it at least every 20 ms and throws Cancelled if a stop is requested.
   std::stop_token stop{};
   /// Receives the number of finished rows of all heads, and the total number of rows.
   ///
@@ -88,18 +89,18 @@ struct Runtime {
 /// Returns the number of threads that operators use when Runtime::num_threads is 0.
 ///
 /// @return The value of the environment variable `REGARD_THREADS` if it is set. Otherwise the number of physical cores
-///         in the affinity mask of the calling thread, at most the CPU quota of the cgroup, and at least 1.
+///         in the affinity mask of the calling thread, limited by the CPU quota of the cgroup, but at least 1.
 /// @throws InvalidArgument  if `REGARD_THREADS` is not a whole number from 1 to 4096.
 REGARD_EXPORT int default_num_threads();
 
 /// Returns how much memory can be allocated now without swapping.
 ///
-/// @return Bytes: the minimum of MemAvailable and the memory that the limits of the cgroup leave.
+/// @return Size in bytes: the minimum of MemAvailable and the memory that the limits of the cgroup leave.
 REGARD_EXPORT std::size_t available_memory_bytes();
 
 /// Returns the version of the library.
 ///
-/// @return For example `"0.1.0"`.
+/// @return The version, for example `"0.1.0"`.
 REGARD_EXPORT std::string_view version();
 
 /// An instruction set that the library was built for.

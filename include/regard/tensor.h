@@ -4,7 +4,7 @@
 ///
 /// - `TensorView<T, Rank>`: a pointer, a shape and strides.
 /// - `InputView<Rank>` and `OutputView<Rank>`: views whose element type is a run-time value. Operators take these.
-/// - `Tensor<T, Rank>`: dense and row-major, owns its memory.
+/// - `Tensor<T, Rank>`: a dense row-major array that owns its memory.
 ///
 /// @code{.unparsed}
 /// element (i, j, …) is at data[i · strides[0] + j · strides[1] + …]
@@ -59,7 +59,7 @@ constexpr std::array<Index, Rank> dense_strides(const std::array<Index, Rank>& s
 /// Copying a view copies no elements, and the memory must outlive the view. A default-constructed view is absent:
 /// operators treat it as an argument that was not given.
 ///
-/// @tparam T     The element type; const for a view that only reads.
+/// @tparam T     The element type; const for a read-only view.
 /// @tparam Rank  The number of axes, at least 1.
 ///
 /// @par Example
@@ -101,7 +101,7 @@ struct TensorView {
   constexpr TensorView(const TensorView<U, Rank>& other)  // NOLINT(google-explicit-constructor)
       : data(other.data), shape(other.shape), strides(other.strides) {}
 
-  /// Returns whether the view is as default-constructed: `data` is null and every extent is 0.
+  /// Returns whether the view is in its default-constructed state: `data` is null and every extent is 0.
   constexpr bool absent() const {
     if (data != nullptr) return false;
     for (Index extent : shape) {  // not shape == Shape{}, which would call memcmp
@@ -242,9 +242,9 @@ struct InputView {
     requires(R <= Rank)
   InputView(const Tensor<T, R>& tensor)  // NOLINT(google-explicit-constructor)
       : InputView(tensor.view()) {}
-  /// Views a contiguous range. Rank is 1.
+  /// Views a contiguous range. Rank must be 1.
   ///
-  /// @tparam Range  A contiguous, sized range of an Element.
+  /// @tparam Range  A contiguous, sized range whose value type is an Element.
   /// @param range   The range, which must outlive the view.
   template <std::ranges::contiguous_range Range>
     requires(Rank == 1 && std::ranges::sized_range<Range> && Element<std::ranges::range_value_t<Range>>)
@@ -278,7 +278,7 @@ struct InputView {
   constexpr InputView(const void* data_, ElementType type_, const Shape& shape_, const Shape& strides_)
       : data(data_), type(type_), shape(shape_), strides(strides_) {}
 
-  /// Returns whether the view is as default-constructed: `data` is null and every extent is 0.
+  /// Returns whether the view is in its default-constructed state: `data` is null and every extent is 0.
   constexpr bool absent() const {
     if (data != nullptr) return false;
     for (Index extent : shape) {  // not shape == Shape{}, which would call memcmp
@@ -286,7 +286,7 @@ struct InputView {
     }
     return true;
   }
-  /// Returns whether the view has no elements: some extent is 0. An absent view is empty.
+  /// Returns whether the view has no elements, that is, whether some extent is 0. An absent view is empty.
   constexpr bool empty() const {
     for (Index extent : shape) {
       if (extent == 0) return true;
@@ -308,7 +308,8 @@ struct InputView {
   }
   /// Reads element (i, j, …) of any type and converts it to T. Indices are not checked.
   ///
-  /// It dispatches on the type at each call, so it suits a few elements but not inner loops. Memory may be misaligned.
+  /// It dispatches on the type at each call, so it suits a few elements but not inner loops. The element may be
+  /// misaligned.
   ///
   /// @tparam T     The type of the result.
   /// @tparam I     Integral types.
@@ -404,7 +405,7 @@ struct OutputView {
   T at(I... index) const {
     return InputView<Rank>(*this).template at<T>(index...);
   }
-  /// Returns whether the view is as default-constructed: `data` is null and every extent is 0.
+  /// Returns whether the view is in its default-constructed state: `data` is null and every extent is 0.
   constexpr bool absent() const { return InputView<Rank>(*this).absent(); }
   /// Returns the address of element (i, j, …). Indices are not checked.
   ///
@@ -486,7 +487,7 @@ class Tensor {
 ///
 /// @tparam View  A TensorView, InputView or OutputView.
 /// @param view   The view.
-/// @param a      An axis; by default the second to last.
+/// @param a      An axis; by default the second-to-last one.
 /// @param b      The other axis; by default the last one.
 /// @return The view with extents and strides of `a` and `b` exchanged.
 ///
@@ -532,7 +533,7 @@ constexpr View sliced(View view, std::size_t axis, Index begin, Index end) {
 
 /// Views (B, L, H·D) as (B, H, L, D). Nothing is copied or checked.
 ///
-/// Head h has the columns h·D … (h + 1)·D − 1.
+/// Head h consists of the columns h·D … (h + 1)·D − 1.
 ///
 /// @tparam T         The element type.
 /// @param view       (B, L, H·D), any strides.

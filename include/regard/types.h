@@ -8,8 +8,8 @@
 ///   float16    1      5          10         65504          2⁻¹⁴              2⁻²⁴
 /// @endverbatim
 ///
-/// The 16-bit types are for storage: operators convert their elements to float (for the exceptions, avx512_bf16 and
-/// amx_bf16; see section 4 of the contract). The conversion to float is exact. The conversion from float rounds once,
+/// The 16-bit types are for storage: operators convert their elements to float (avx512_bf16 and amx_bf16 are
+/// exceptions; see section 4 of the contract). The conversion to float is exact. The conversion from float rounds once,
 /// to nearest even, in every rounding mode of the processor. Subnormal numbers are kept, values that round beyond the
 /// largest number become ±∞, and a NaN becomes a quiet NaN with an unspecified payload.
 ///
@@ -195,7 +195,7 @@ constexpr ElementType element_type_of() {
 }
 }  // namespace internal
 
-/// A type that the elements of a view can have: one that ElementType names.
+/// A type that the elements of a view can have: any type that ElementType names.
 ///
 /// Integral types of at most 8 bytes map to the ElementType of their size and signedness, and `bool` to
 /// `ElementType::boolean`.
