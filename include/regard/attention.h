@@ -480,7 +480,7 @@ constexpr Index attention_num_chunks(Index num_keys) {
 /// @param options   Visibility, bias and scale. Pass sinks to attention_merge() instead.
 /// @param runtime   Threads, scratch memory and cancellation.
 ///
-/// Writes every view that partials contains.
+/// Writes every view given in partials.
 ///
 /// @throws InvalidArgument  as attention_forward() does, and if sinks, dropout or packed sequences are given.
 /// @throws std::bad_alloc   as attention_forward() does.

@@ -287,7 +287,7 @@ typedef struct regard_attention_statistics {
 
 /// The contents of a cell of a pooled map.
 enum regard_map_cells {
-  REGARD_MEANS = 0,  ///< The mean of its weights, in which keys that are not visible count as 0.
+  REGARD_MEANS = 0,  ///< The mean of its weights, including the zeros of keys that are not visible.
   REGARD_SUMS = 1    ///< The sum of its weights.
 };
 

@@ -83,7 +83,7 @@ struct CrossEntropyResult {
 /// @param runtime  Threads, scratch memory and cancellation.
 /// @return The loss and the number of targets that are not ignored. Both are 0 in a dry run (plan.h).
 ///
-/// Writes every view that outputs contains.
+/// Writes every view given in outputs.
 ///
 /// Values that are not finite:
 /// - A logit of −∞ is an impossible class: its softmax and its gradient are 0. If it is the target, the loss is +∞ and

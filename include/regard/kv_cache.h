@@ -204,7 +204,7 @@ class REGARD_EXPORT KvCache {
   void append(const InputView<4>& key, const InputView<4>& value, std::span<const Index> counts = {},
               const std::stop_token& stop = {});
 
-  /// Keeps only the first keys of a sequence. Pages that no sequence uses any more become free.
+  /// Keeps only the first keys of a sequence. Pages that are no longer used by any sequence become free.
   ///
   /// @param sequence  Index of the sequence.
   /// @param length    Number of keys to keep. 0 empties the sequence.
@@ -304,9 +304,9 @@ class REGARD_EXPORT KvCache {
 /// @throws Cancelled        as attention_forward() does.
 ///
 /// @par Bits
-/// The results have the same bits as those of attention_forward() over the same keys, (B, Hkv, S, D), and values, (B,
-/// Hkv, S, Dv), where key_lengths contains the lengths of the sequences and S is the longest of them. For a cache of
-/// int8, these keys and values are the converted elements. Query and weights are never quantized.
+/// The results have the same bits as those of attention_forward() over the same keys, (B, Hkv, S, D), and values,
+/// (B, Hkv, S, Dv), where key_lengths contains the lengths of the sequences and S is the longest of them. For a cache
+/// of int8, these keys and values are the converted elements. Query and weights are never quantized.
 ///
 /// @par Performance
 /// The query heads that share a key/value head are computed together, so each key and value is read once for all of
@@ -342,8 +342,8 @@ REGARD_EXPORT void attention_decode(const InputView<4>& query, const KvCache<K>&
 /// @param options   As in attention_decode(), except sinks, which are passed to attention_merge() instead.
 /// @param runtime   Threads, scratch memory and cancellation.
 ///
-/// Writes every view that partials contains. A row with no visible key in a chunk gets row_max −∞ and sums of 0, as do
-/// all rows of a sequence that has no such chunk.
+/// Writes every view given in partials. A row with no visible key in a chunk gets row_max −∞ and sums of 0, as do all
+/// rows of a sequence that has no such chunk.
 ///
 /// @throws InvalidArgument  as attention_decode() does, and if sinks are given. A ring must hold all visible keys.
 /// @throws CacheInUse       as attention_decode() does.

@@ -42,7 +42,7 @@ REGARD_EXPORT double fma_gflops(int num_threads, double seconds, const std::stop
 /// @param num_threads  The number of threads, 1 to 4096.
 /// @param seconds      How long to measure, finite and above 0.
 /// @param stop         Stop token, which ends the measurement.
-/// @return Total rate of all threads, in billions of operations per second. A product counts as two. Empty if the
+/// @return Total rate of all threads, in billions of operations per second. Each product counts as two. Empty if the
 ///         processor lacks AVX512-BF16 or if the active instruction set is not avx512_bf16.
 /// @throws InvalidArgument     if `num_threads` or `seconds` is out of range, or if `REGARD_FORCE_ISA` names an
 ///                             instruction set that cannot be used.

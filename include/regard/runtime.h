@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The Runtime, the last argument of every operator: which threads compute, where scratch memory comes from, and how to
-/// stop a call. Also declares functions that return the version of the library and the instruction sets that it can
-/// use.
+/// stop a call. This header also provides the version of the library and the instruction sets that it can use.
 ///
 /// No field of a Runtime changes a bit of any result.
 ///

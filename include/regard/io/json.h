@@ -55,7 +55,7 @@ struct REGARD_EXPORT JsonValue {
 
   /// Returns the kind of the value.
   Kind kind() const;
-  /// Returns the Boolean; false for a value of another kind.
+  /// Returns the Boolean value; false for a value of another kind.
   bool boolean() const;
   /// Returns the number; 0 for a value of another kind.
   double number() const;
@@ -63,7 +63,7 @@ struct REGARD_EXPORT JsonValue {
   const std::string& text() const;
   /// Returns the elements of an array that holds only numbers; empty for any other value.
   ///
-  /// Such an array has no items().
+  /// For such an array, items() is empty.
   const std::vector<double>& numbers() const;
   /// Returns the elements of an array that holds anything other than numbers; empty for any other value.
   const std::vector<JsonValue>& items() const;
@@ -111,7 +111,7 @@ REGARD_EXPORT std::uint64_t json_memory_bytes(std::string_view text, Index max_d
 /// @param source            Name of the text in error messages.
 /// @param needed            Memory needed, in bytes.
 /// @param max_memory_bytes  Memory available, in bytes; absent: available_memory_bytes().
-/// @throws DataError  "source: needs N bytes of memory; M are available" if that is too little.
+/// @throws DataError  "source: needs N bytes of memory; M are available" if N exceeds M.
 REGARD_EXPORT void check_json_memory(const std::string& source, std::uint64_t needed,
                                      std::optional<std::uint64_t> max_memory_bytes);
 
@@ -129,7 +129,7 @@ REGARD_EXPORT void check_json_memory(const std::string& source, std::uint64_t ne
 ///                    - a name occurs twice in an object
 ///                    - a number is out of the range of double
 ///                    - brackets are nested deeper than `max_depth`
-/// @throws DataError  "source: needs N bytes of memory; M are available" before any of it is allocated. This is not
+/// @throws DataError  "source: needs N bytes of memory; M are available", before any memory is allocated. This is not
 ///                    checked for 64 KiB or less.
 /// @throws Cancelled  if a stop is requested.
 ///

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Reads the members of a JSON object with checks: a member that is missing, of another kind or out of range is an
-/// error that names the member, its value and its offset in the text.
+/// Reads the members of a JSON object with checks: a member that is missing, of the wrong kind or out of range is an
+/// error whose message gives the member, its value and its offset in the text.
 ///
 /// @verbatim
 ///     config.json: byte 31: width is -4; expected a whole number from 1 to 4096
 /// @endverbatim
 ///
-/// config.json and the files of training runs are read with it.
+/// JsonFields is used to read config.json and the files of training runs.
 ///
 /// Read next: src/io/json_fields.cpp.
 #pragma once
@@ -25,7 +25,8 @@ namespace regard::inline v0 {
 
 /// The members of a JSON object from an untrusted text.
 ///
-/// Every function throws DataError, "source: byte N: …" or, for a missing member, "source: NAME is missing".
+/// If a check fails, every function throws DataError: "source: byte N: …" or, for a missing member, "source: NAME is
+/// missing".
 ///
 /// @par Example
 /// @code{.cpp}
@@ -35,17 +36,17 @@ namespace regard::inline v0 {
 /// @endcode
 class REGARD_EXPORT JsonFields {
  public:
-  /// Refers to an object.
+  /// Creates a reader of the members of an object.
   ///
   /// @param source  Name of the text in error messages.
-  /// @param object  The object, which must outlive this one.
-  /// @throws DataError  if it is not an object.
+  /// @param object  The object, which must outlive the reader.
+  /// @throws DataError  if the value is not an object.
   JsonFields(std::string source, const JsonValue& object);
 
   /// Finds a member.
   ///
   /// @param name  Its name.
-  /// @return The member, or null if there is none of that name.
+  /// @return The member, or null if there is none with that name.
   const JsonValue* find(std::string_view name) const { return object_.find(name); }
   /// Finds a member that must exist.
   ///
@@ -55,7 +56,7 @@ class REGARD_EXPORT JsonFields {
   /// Reads a member that is itself an object.
   ///
   /// @param name  Its name.
-  /// @return Its members, valid as long as this object's.
+  /// @return Its members, valid as long as the members of the enclosing object.
   JsonFields object(std::string_view name) const;
   /// Reads a whole number.
   ///
@@ -93,10 +94,10 @@ class REGARD_EXPORT JsonFields {
 
   /// Reads a string that names an enumerator.
   ///
-  /// @tparam Enum   An enumeration that counts from 0.
+  /// @tparam Enum   An enumeration whose enumerators are numbered from 0.
   /// @tparam Count  Number of its enumerators.
   /// @param name    Name of the member.
-  /// @param names   The names of all enumerators, in their order.
+  /// @param names   The names of all enumerators, in order.
   /// @return The enumerator.
   template <class Enum, std::size_t Count>
   Enum enumerator(std::string_view name, const std::array<std::string_view, Count>& names) const {

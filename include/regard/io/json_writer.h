@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Writes JSON: commas, line breaks, indentation, escapes and shortest numbers.
+/// Writes JSON, including commas, line breaks, indentation, escapes and numbers in their shortest form.
 ///
-/// All JSON that Regard writes comes from here. JSON is read by json.h.
+/// Regard writes all of its JSON with JsonWriter. For reading JSON, see json.h.
 ///
 /// Read next: src/io/json_writer.cpp.
 #pragma once
@@ -24,7 +24,7 @@ namespace regard::inline v0 {
 /// Formats a double as the shortest decimal text that reads back as the same double.
 ///
 /// @param x  The number.
-/// @return For example "0.1" or "1e-05"; "-inf", "inf" or "nan" for the values that have no digits.
+/// @return For example "0.1" or "1e-05"; "-inf", "inf" or "nan" for infinities and NaN.
 REGARD_EXPORT std::string shortest_number(double x);
 /// Formats a float as the shortest decimal text that reads back as the same float.
 REGARD_EXPORT std::string shortest_number(float x);
@@ -86,7 +86,7 @@ class REGARD_EXPORT JsonWriter {
   /// @param stop   Stop token, polled before each value.
   explicit JsonWriter(JsonStyle style = {}, std::stop_token stop = {});
 
-  /// Sets the style of what is written from now on. Open brackets keep their indentation.
+  /// Sets the style of everything that is written from now on. Open brackets keep their indentation.
   ///
   /// @param style  The new style.
   void set_style(const JsonStyle& style) { style_ = style; }
@@ -115,7 +115,7 @@ class REGARD_EXPORT JsonWriter {
   ///
   /// @param text  The string, escaped as described for the class.
   void string(std::string_view text);
-  /// Writes a number: shortest as double, or as float if JsonStyle::float32 is set.
+  /// Writes a number in its shortest form as a double, or as a float if JsonStyle::float32 is set.
   ///
   /// @param x  The number. Infinities and NaN become strings.
   void number(double x);
@@ -195,7 +195,7 @@ class REGARD_EXPORT JsonWriter {
   /// @param member  Name of the member.
   /// @param m       The matrix, (rows, columns), with any strides.
   void matrix(std::string_view member, const TensorView<const double, 2>& m);
-  /// Writes a member whose value is finished JSON, which is copied as it is.
+  /// Writes a member whose value is given as JSON text, which is copied verbatim.
   ///
   /// @param member  Name of the member.
   /// @param value   One JSON value, for example the text of another writer. It is not checked.
@@ -253,7 +253,7 @@ class REGARD_EXPORT JsonWriter {
 
   /// Writes the members that most documents begin with: `schema`, `command`, `version` and `instruction_set`.
   ///
-  /// @param command  The command line, as it was typed.
+  /// @param command  The command line as the user typed it.
   void source(std::string_view command);
   /// @}
 

@@ -36,7 +36,7 @@ struct Matrix {
   Index stored_rows() const { return kept_rows.empty() ? num_rows : static_cast<Index>(kept_rows.size()); }
   /// Returns the number of columns that are stored.
   Index stored_columns() const { return kept_columns.empty() ? num_columns : static_cast<Index>(kept_columns.size()); }
-  /// Computes where an element is in `numbers`.
+  /// Computes the index of an element in `numbers`.
   ///
   /// @param head           Head, from 0.
   /// @param stored_row     Index among the stored rows, which differs from the row's index in the whole matrix if

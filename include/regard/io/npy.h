@@ -83,7 +83,7 @@ class REGARD_EXPORT NpyReader {
 
   /// Returns the name given to the constructor.
   const std::string& name() const { return name_; }
-  /// Returns the type of the elements in memory: float32 also for a file of float16.
+  /// Returns the type of the elements in memory: float32 also if the file stores float16.
   ElementType type() const { return type_; }
   /// Returns the extents.
   const std::vector<Index>& shape() const { return shape_; }
@@ -91,18 +91,18 @@ class REGARD_EXPORT NpyReader {
   Index num_elements() const { return num_elements_; }
   /// Reads the elements. Call it once.
   ///
-  /// If the length of the file is unknown, memory grows with the bytes that arrive.
+  /// If the length of the file is unknown, the buffer grows as bytes arrive.
   ///
   /// @return The array.
   /// @throws DataError       "name: byte N: …" if the file is truncated or too long.
   /// @throws std::bad_alloc  if memory cannot be allocated.
   NpyArray read();
-  /// Reads only some rows: `first ≤ i < first + count` of the axis before the last, of all matrices. Call it once,
+  /// Reads only some rows: `first ≤ i < first + count` along the second-to-last axis, in all matrices. Call it once,
   /// instead of read().
   ///
   /// @param first  First row.
   /// @param count  Number of rows; with first, at most the extent of the axis.
-  /// @param seek   Moves the source to a byte of the file.
+  /// @param seek   Moves the source to a byte offset in the file.
   /// @return The rows, in the order of the file: row-major or column-major.
   /// @throws DataError        as read() does.
   /// @throws InvalidArgument  if there are fewer than two axes, or no such rows.
@@ -132,7 +132,7 @@ class REGARD_EXPORT NpyReader {
 /// @param type   Type of the elements: float32, float64, int32, int64 or boolean.
 /// @param shape  Extents.
 /// @return The bytes.
-/// @throws InvalidArgument  if the type is none of these.
+/// @throws InvalidArgument  if the type is not one of these.
 ///
 /// @par Example
 /// @code{.cpp}
@@ -146,7 +146,7 @@ REGARD_EXPORT std::string npy_header(ElementType type, std::span<const Index> sh
 /// @param bytes   The file: an array with 1 to 3 axes, (columns), (rows, columns) or (heads, rows, columns).
 /// @param source  Name of the file in error messages.
 /// @return The matrix; its elements are converted to double.
-/// @throws DataError  as NpyReader does, or if the array has another number of axes. The message names `source`.
+/// @throws DataError  as NpyReader does, or if the array has a different number of axes. The message names `source`.
 ///
 /// @par Example
 /// @code{.cpp}

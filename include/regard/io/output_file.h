@@ -6,7 +6,7 @@
 ///     create NAME.temporary ── write ── fsync ── close ── rename to NAME ── fsync of the folder
 /// @endverbatim
 ///
-/// A process that ends at any moment leaves either the previous file or the complete new one under NAME.
+/// Even if the process ends at an arbitrary moment, NAME is either the previous file or the complete new one.
 ///
 /// Read next: src/io/output_file.cpp.
 #pragma once
@@ -31,7 +31,7 @@ class REGARD_EXPORT NewFile {
   ///
   /// @param path  Path of the file.
   /// @param name  Name of the file in error messages; empty: the path.
-  /// @return The file, or nothing if there already is a file of that name.
+  /// @return The file, or std::nullopt if a file with that name already exists.
   /// @throws DataError  if the file cannot be created.
   static std::optional<NewFile> create(const std::string& path, std::string name = {});
   ~NewFile();                                    ///< Closes the file without flushing it to disk.
@@ -40,7 +40,7 @@ class REGARD_EXPORT NewFile {
 
   /// Appends bytes.
   ///
-  /// @param bytes  The bytes, any number of them.
+  /// @param bytes  The bytes; may be empty.
   /// @throws DataError  if they cannot be written, for example because the disk is full.
   void write(std::span<const std::byte> bytes);
   /// Appends text.
@@ -65,8 +65,8 @@ class REGARD_EXPORT NewFile {
 
 /// A file that appears complete or not at all.
 ///
-/// Its contents are written to a temporary file in the same folder. If there already is a file of that name, it is
-/// replaced and its permissions are kept. If it is a symbolic link, its target is replaced.
+/// Its contents are written to a temporary file in the same folder. If a file with that name already exists, it is
+/// replaced and its permissions are kept. If the name is a symbolic link, its target is replaced.
 ///
 /// Every failure throws DataError with the path and the reason.
 ///
@@ -81,7 +81,7 @@ class REGARD_EXPORT AtomicFile {
   /// Creates the temporary file.
   ///
   /// @param path  Path of the file that will appear.
-  /// @throws DataError  if there is something other than a regular file, or if the temporary file cannot be created.
+  /// @throws DataError  if the path exists and is not a regular file, or if the temporary file cannot be created.
   explicit AtomicFile(const std::string& path);
   ~AtomicFile();  ///< Removes the temporary file, unless commit() has renamed it.
   AtomicFile(const AtomicFile&) = delete;
@@ -89,7 +89,7 @@ class REGARD_EXPORT AtomicFile {
 
   /// Appends bytes.
   ///
-  /// @param bytes  The bytes, any number of them.
+  /// @param bytes  The bytes; may be empty.
   /// @throws DataError  if they cannot be written.
   void write(std::span<const std::byte> bytes) { file_->write(bytes); }
   /// Appends text.
@@ -108,7 +108,7 @@ class REGARD_EXPORT AtomicFile {
   std::optional<NewFile> file_;
 };
 
-/// Flushes the entries of a folder to disk: which files it contains, and under which names.
+/// Flushes the entries of a folder to disk, that is, the names of the files that it contains.
 ///
 /// It does nothing on file systems that do not support this.
 ///

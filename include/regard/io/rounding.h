@@ -10,7 +10,7 @@
 /// @endverbatim
 ///
 /// All arithmetic is in float; round() is to nearest, ties to even. A row whose scale would be below 2^-126 has scale 0
-/// and elements 0. Checkpoint::read_float32() reads an element of I8 as float(X[r, c]) · X.scale[r], rounded once.
+/// and elements 0. Checkpoint::read_float32() reads an I8 element as float(X[r, c]) · X.scale[r], rounded once.
 ///
 /// Read next: src/io/rounding.cpp, safetensors.h.
 #pragma once
@@ -26,7 +26,7 @@ namespace regard::inline v0 {
 /// Rounds matrices, and formats the result as a safetensors file.
 ///
 /// @param checkpoint  The checkpoint.
-/// @param tensors     Those of its tensors that the file will hold, in this order. Each is read by
+/// @param tensors     The tensors of the checkpoint that the file will contain, in this order. Each is read with
 ///                    Checkpoint::read_float32().
 /// @param type        Type of the elements of matrices, that is, tensors with two axes: `int8`, which is I8 with one
 ///                    scale per row, or `float16`, which is F16.

@@ -4,14 +4,15 @@
 ///
 /// @verbatim
 ///     8 bytes: N, little-endian · N bytes: {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, …}
-///     then the data, one tensor after the other
+///     then the data, one tensor after another
 /// @endverbatim
 ///
 /// Files are untrusted. The header is read and checked before memory for the data is allocated. Its offsets must cover
 /// the data without gaps or overlaps, and the file must end with the last tensor.
 ///
-/// Format: the README of safetensors. This reader is stricter than the original: no duplicate name, no unknown field,
-/// names of 1 to 512 bytes without control characters, at most 8 axes, extents of at most 2^48, at most 4096 shards.
+/// Format: the README of safetensors. This reader is stricter than the original: it accepts no duplicate names and no
+/// unknown fields, and requires names of 1 to 512 bytes without control characters, at most 8 axes, extents of at most
+/// 2^48, and at most 4096 shards.
 ///
 /// Read next: src/io/safetensors.cpp, src/io/safetensors_file.cpp, src/io/model_folder.cpp.
 #pragma once
@@ -45,11 +46,11 @@ struct StoredTensor {
   std::span<const std::byte> bytes;         ///< The elements, in memory that the Checkpoint owns.
 };
 
-/// A matrix of a file, (rows, columns), whose elements are read as float. Copies share its memory.
+/// A matrix in a file, (rows, columns), whose elements are read as float. Copies share its memory.
 ///
 /// Elements of type I8 are converted when they are read, to float(element) · scale of the row, rounded to nearest.
 struct StoredMatrix {
-  std::shared_ptr<const float> values;  ///< The elements, row-major; of a matrix of type I8, one scale per row.
+  std::shared_ptr<const float> values;  ///< The elements, row-major; for a matrix of type I8, one scale per row.
   const std::int8_t* int8 = nullptr;    ///< The elements of a matrix of type I8; null for other types.
   Index columns = 0;                    ///< Number of columns.
   /// Returns an element.
@@ -59,32 +60,32 @@ struct StoredMatrix {
   }
 };
 
-/// Bytes in memory, and what keeps them alive. Copies share the bytes.
+/// Bytes in memory with shared ownership. Copies share the bytes.
 struct SharedBytes {
   std::shared_ptr<const std::byte> first;  ///< The first byte; null if there are none.
   std::size_t count = 0;                   ///< Number of bytes.
   /// Returns the bytes.
   std::span<const std::byte> span() const { return {first.get(), count}; }
 };
-/// Returns bytes that own their memory.
+/// Makes a buffer of bytes shareable.
 ///
 /// @param bytes  The bytes.
-/// @return The same bytes, not copied.
+/// @return The same bytes, without a copy.
 REGARD_EXPORT SharedBytes share_bytes(std::vector<std::byte> bytes);
 
-/// How files of a model are read, and the limits for them.
+/// How the files of a model are read, and their limits.
 struct ModelFileOptions {
   /// Whether to map the file instead of reading it, which takes less memory.
   ///
-  /// If another process truncates the file in the meantime, access to it ends this process (SIGBUS). If another process
-  /// writes to the file, the values change.
+  /// If another process truncates the file in the meantime, accessing it terminates this process (SIGBUS). If another
+  /// process writes to the file, the values change.
   bool map = false;
   /// Whether to accept NaN and ±∞ in floating-point tensors, which are otherwise rejected.
   bool allow_nonfinite = false;
   std::uint64_t max_header_bytes = 100'000'000;  ///< Largest size of a header, in bytes.
   Index max_tensors = 1 << 20;                   ///< Largest number of tensors in one file.
-  /// Memory that a model may take, in bytes. It is also the limit for each JSON text while that is read.
-  /// Absent: available_memory_bytes().
+  /// Memory that a model may take, in bytes. It is also the limit for reading each JSON text. Absent:
+  /// available_memory_bytes().
   std::optional<std::uint64_t> max_memory_bytes{};
 };
 
@@ -142,7 +143,7 @@ class REGARD_EXPORT Checkpoint {
 
   /// Returns the path of the file or of the index, or the name given to read_memory().
   const std::string& name() const;
-  /// Returns all tensors, in ascending order of the bytes of their names.
+  /// Returns all tensors, sorted by the bytes of their names.
   const std::vector<StoredTensor>& tensors() const;
   /// Finds a tensor by its name.
   ///
@@ -171,7 +172,7 @@ class REGARD_EXPORT Checkpoint {
   ///                    of float, or if a scale is NaN, ±∞ or above 2^120. The message names the file and the tensor.
   /// @throws Cancelled  if a stop is requested.
   std::vector<float> read_float32(const StoredTensor& tensor, const std::stop_token& stop = {}) const;
-  /// As read_float32(), but without copying F32: the elements of an F32 tensor are those in the file's bytes.
+  /// Same as read_float32(), but an F32 tensor is not copied: the result points into the bytes of the file.
   ///
   /// F32 elements are copied only if their address is not aligned for float. All other types are converted.
   ///
@@ -201,7 +202,8 @@ class REGARD_EXPORT Checkpoint {
   ///            sha256sum model-*.safetensors | sha256sum
   /// @endcode
   ///
-  /// The first call that is not stopped reads every byte, about 0.3 s for 100 MB. Later calls return the same result.
+  /// The first call that is not stopped reads every byte, which takes about 0.3 s for 100 MB. Later calls return the
+  /// same result.
   ///
   /// @param stop  Stop token, polled while the bytes are read.
   /// @return 64 hex digits.
@@ -228,19 +230,19 @@ struct ShardedTensor {
 /// @return One entry per tensor, in the order of the text.
 /// @throws DataError  "source: byte N: …" if the text is not JSON, has no weight_map, or names a shard by anything
 ///                    other than the plain name of a .safetensors file. "source: needs N bytes of memory; M are
-///                    available" before any of it is allocated.
+///                    available" if there is too little memory, before any is allocated.
 /// @throws Cancelled  if a stop is requested.
 REGARD_EXPORT std::vector<ShardedTensor> read_shard_index(std::string_view text, const std::string& source,
                                                           const std::stop_token& stop = {},
                                                           std::optional<std::uint64_t> max_memory_bytes = std::nullopt);
 
-/// Reads a text file of a model folder, such as config.json.
+/// Reads a text file from a model folder, such as config.json.
 ///
 /// The file must be a regular file in UTF-8. Opening it never blocks.
 ///
 /// @param folder     Path of the folder.
 /// @param file       Name of the file.
-/// @param max_bytes  Largest size of the file that is read, in bytes.
+/// @param max_bytes  Largest allowed size of the file, in bytes.
 /// @param stop       Stop token, polled while the file is read.
 /// @return The text.
 /// @throws DataError  if the file cannot be read, is larger than `max_bytes` or is not UTF-8. The message names the

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Writes tensors to a safetensors file, or to one in memory. Files are read by safetensors.h, whose drawing shows the
+/// Writes tensors in the safetensors format, to a file or to memory. safetensors.h reads such files and describes the
 /// format.
 ///
 /// Read next: src/io/safetensors_writer.cpp, output_file.h.
@@ -24,7 +24,8 @@ using SafetensorsMetadata = std::pair<std::string, std::string>;
 /// Formats the beginning of a safetensors file: the length of the header, and the header.
 ///
 /// The header is padded with spaces to a multiple of 8 bytes. The data follow it in the order of the header: tensors
-/// with larger elements come first, otherwise in the given order, so that every element is aligned.
+/// with larger elements come first, so that every element is aligned, and tensors with elements of the same size keep
+/// the given order.
 ///
 /// @param tensors   Names, types, shapes and bytes. Only the number of bytes is used, not their values.
 /// @param metadata  Entries of `__metadata__`; may be empty.

@@ -62,7 +62,7 @@ class SortedNames {
 
   /// Finds the first duplicate: the smallest position whose name also occurs at a smaller position.
   ///
-  /// @return The position; nothing if all names differ.
+  /// @return The position; std::nullopt if all names are distinct.
   std::optional<std::size_t> first_repeated() const {
     std::optional<std::size_t> first;
     for (std::size_t i = 1; i < names_.size(); ++i) {
@@ -80,7 +80,7 @@ class SortedNames {
   /// Finds a name by binary search.
   ///
   /// @param text  The name.
-  /// @return The first position of the name; nothing if it does not occur.
+  /// @return The first position of the name; std::nullopt if it does not occur.
   std::optional<std::size_t> find(std::string_view text) const {
     const auto at = std::lower_bound(names_.begin(), names_.end(), text,
                                      [](const Name& name, std::string_view other) { return name.text < other; });
@@ -89,7 +89,7 @@ class SortedNames {
   }
 
  private:
-  // A name shorter than 8 bytes is padded with zeros. Names with equal fronts, such as one that itself ends in zeros,
+  // A name shorter than 8 bytes is padded with zeros. Names with equal fronts (one may itself end in zeros)
   // are compared as a whole.
   static std::uint64_t front_of(std::string_view name) {
     std::uint64_t front = 0;

@@ -27,7 +27,8 @@ namespace regard::inline v0 {
 /// @param stop              Stop token, polled while the file is read.
 /// @return The text.
 /// @throws DataError  "path: …" if the file cannot be read or is not UTF-8. If it is an archive, the message says so.
-///                    "path: needs N bytes of memory; M are available" before any of it is allocated.
+///                    "path: needs N bytes of memory; M are available" if the text does not fit, before any memory is
+///                    allocated.
 /// @throws Cancelled  if a stop is requested.
 ///
 /// @par Example

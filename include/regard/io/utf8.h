@@ -3,7 +3,7 @@
 /// Handles untrusted text: where its characters end, whether it is UTF-8, and how to show it safely on a terminal and
 /// in JSON.
 ///
-/// All functions accept arbitrary bytes. A character is a code point.
+/// All functions accept arbitrary bytes. In this header, a character is a code point.
 ///
 /// Read next: src/io/utf8.cpp.
 #pragma once
@@ -19,7 +19,7 @@ namespace regard::inline v0 {
 
 /// Makes untrusted text safe to print on a terminal.
 ///
-/// Control, bidirectional and other invisible characters become `\u{…}`, bytes that are not UTF-8 become `\x{…}`.
+/// Control, bidirectional and other invisible characters become `\u{…}`, and bytes that are not UTF-8 become `\x{…}`.
 ///
 /// @param text  The text.
 /// @return The escaped text, in UTF-8.
@@ -60,7 +60,7 @@ REGARD_EXPORT int display_width(std::string_view text);
 /// @return The JSON string.
 REGARD_EXPORT std::string json_string(std::string_view text);
 
-/// Returns whether a text contains a letter or a digit of any script: whether it is a word rather than punctuation.
+/// Returns whether a text contains a letter or a digit of any script, and is therefore a word rather than punctuation.
 ///
 /// @param text  The text.
 /// @return True if it does.

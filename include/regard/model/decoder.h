@@ -10,8 +10,8 @@
 ///     logits = norm(x) · tableᵀ                (L, V); an untied model has a separate output table
 /// @endverbatim
 ///
-/// Extents: L tokens, E width, H query heads, Hkv key/value heads, D head size, F feed-forward width, V vocabulary,
-/// P positions, N layers. Layers, heads and positions count from 0.
+/// Extents: L tokens, E width, H query heads, Hkv key/value heads, D head size, F feed-forward width, V vocabulary, P
+/// positions, N layers. Layers, heads and positions are numbered from 0.
 ///
 /// Read next: src/model/decoder/decoder_config.cpp, decoder_json.cpp, regard/train/decoder_training.h.
 #pragma once
@@ -28,21 +28,21 @@ namespace regard::inline v0 {
 
 /// Normalization before attention, before the feed-forward layer and before the output.
 enum class NormKind {
-  layer,  ///< layer_norm_forward(): a gain, and a bias if DecoderConfig::biases.
+  layer,  ///< layer_norm_forward(): a gain, and a bias if DecoderConfig::biases is set.
   rms     ///< rms_norm_forward(): a gain.
 };
 
-/// Names of the NormKind enumerators in files, in their order.
+/// Names of the NormKind enumerators in files, in order.
 inline constexpr std::array<std::string_view, 2> kNormNames{"layer", "rms"};
 
 /// How a model encodes the position of a token.
 enum class PositionKind {
   learned,  ///< A table (P, E) that is added to the embeddings.
   rotary,   ///< rotary_forward() of query and key, with RotaryLayout::halves.
-  none      ///< Only the causal mask.
+  none      ///< No position encoding, only the causal mask.
 };
 
-/// Names of the PositionKind enumerators in files, in their order.
+/// Names of the PositionKind enumerators in files, in order.
 inline constexpr std::array<std::string_view, 3> kPositionNames{"learned", "rotary", "none"};
 
 /// The feed-forward layer, which maps a normalized row (E) to a row (E).
@@ -54,7 +54,7 @@ enum class FeedForwardKind {
   swiglu      ///< (silu(x · gate) · (x · up)) · down.
 };
 
-/// Names of the FeedForwardKind enumerators in files, in their order.
+/// Names of the FeedForwardKind enumerators in files, in order.
 inline constexpr std::array<std::string_view, 5> kFeedForwardNames{"none", "relu", "gelu", "gelu_tanh", "swiglu"};
 
 /// The extents and options of a decoder.
@@ -67,11 +67,11 @@ struct DecoderConfig {
   Index head_size = 0;                                        ///< D; 0: E / H.
   Index feed_forward = 0;                                     ///< F; 0: 4 · E, for swiglu 8 · ⌈E / 3⌉.
   Index max_positions = 0;                                    ///< P, largest number of tokens.
-  NormKind norm = NormKind::layer;                            ///< Normalization.
+  NormKind norm = NormKind::layer;                            ///< Kind of normalization.
   double norm_epsilon = 1e-5;                                 ///< Added to the variance, or to the mean square.
-  PositionKind positions = PositionKind::learned;             ///< Positions.
+  PositionKind positions = PositionKind::learned;             ///< Kind of position encoding.
   double rotary_base = 10000;                                 ///< Base of the rotary angles.
-  FeedForwardKind feed_forward_kind = FeedForwardKind::gelu;  ///< Feed-forward layer.
+  FeedForwardKind feed_forward_kind = FeedForwardKind::gelu;  ///< Kind of feed-forward layer.
   bool tied = true;                                           ///< Whether the output uses the embedding table.
   bool biases = false;                                        ///< Whether linear layers and layer norms have biases.
   bool operator==(const DecoderConfig&) const = default;      ///< Whether all fields are equal.
@@ -80,11 +80,11 @@ struct DecoderConfig {
 /// Replaces zeros with the values that they stand for, and checks every field.
 ///
 /// @param config  The description.
-/// @return The description without fields that are 0: num_kv_heads, head_size and feed_forward (0 only for
+/// @return The description, in which num_kv_heads, head_size and feed_forward are no longer 0 (except feed_forward for
 ///         FeedForwardKind::none).
 /// @throws InvalidArgument  "decoder: width is X; expected …" if a field is out of range: an extent below 1 or above
-///                          2²⁴ (num_layers: 4096), num_heads not divisible by num_kv_heads, a width that the heads do
-///                          not divide while head_size is 0, an odd head size with rotary positions, a feed_forward
+///                          2²⁴ (num_layers: 4096), num_heads not divisible by num_kv_heads, a width not divisible by
+///                          num_heads while head_size is 0, an odd head size with rotary positions, a feed_forward
 ///                          other than 0 with FeedForwardKind::none, a negative or non-finite norm_epsilon, a
 ///                          rotary_base that is not above 0, or more than 2⁴⁰ parameters.
 ///
@@ -95,7 +95,7 @@ struct DecoderConfig {
 /// @endcode
 REGARD_EXPORT DecoderConfig completed(DecoderConfig config);
 
-/// What a parameter is, which determines how it is initialized and optimized.
+/// The kind of a parameter, which determines how it is initialized and optimized.
 enum class ParameterKind {
   table,       ///< Token embeddings, (V, E); also the output of a tied model.
   positions,   ///< Position embeddings, (P, E).
@@ -110,7 +110,7 @@ enum class ParameterKind {
 struct DecoderParameter {
   std::string name;          ///< Its name in files, for example "model.layers.0.self_attn.q_proj.weight".
   std::vector<Index> shape;  ///< Its extents; a matrix is (out, in), as in torch.nn.Linear.
-  ParameterKind kind;        ///< What it is.
+  ParameterKind kind;        ///< Its kind.
   Index layer;               ///< Its layer; −1 outside the layers.
   /// Returns the number of elements.
   Index size() const {
@@ -122,9 +122,9 @@ struct DecoderParameter {
 
 /// Lists the parameters of a decoder in the order in which training stores them.
 ///
-/// The names are those of Llama in transformers. Models with learned positions and layer norms add
-/// "model.embed_positions.weight" and biases. query, key and value follow each other, first their matrices, then
-/// their biases, and so do gate and up, so that each group is one matrix of concatenated rows.
+/// The names are those of Llama in transformers. Learned positions add "model.embed_positions.weight", and
+/// DecoderConfig::biases adds biases. query, key and value are stored consecutively, first their matrices and then
+/// their biases, and so are gate and up. Each group is therefore one matrix of concatenated rows.
 ///
 /// @param config  The description.
 /// @return The parameters.
@@ -146,9 +146,9 @@ REGARD_EXPORT Index decoder_size(const DecoderConfig& config);
 /// Writes the description of a decoder as the text of a config.json.
 ///
 /// The field names are those of Llama in transformers. A model with RMS norms, rotary positions, SwiGLU and no biases
-/// has the model_type "llama", and transformers reads the folder as LlamaForCausalLM. Any other has the model_type
-/// "regard_decoder" and the fields norm, positions, feed_forward and biases in addition. The epsilon of layer norms is
-/// layer_norm_eps.
+/// has the model_type "llama", and transformers reads the folder as LlamaForCausalLM. Any other model has the
+/// model_type "regard_decoder" and the additional fields norm, positions, feed_forward and biases. The epsilon of layer
+/// norms is stored as layer_norm_eps.
 ///
 /// @param config  The description.
 /// @return The JSON text, which parse_decoder_config() reads as completed(config).
@@ -162,8 +162,8 @@ REGARD_EXPORT std::string decoder_config_json(const DecoderConfig& config);
 /// @param text    The text, in UTF-8.
 /// @param source  Name of the text in error messages, usually the path of the file.
 /// @return The description, completed().
-/// @throws DataError  "source: byte N: …" if the text is not JSON, or if a field is missing, of another type, or has a
-///                    value that is out of range or not supported.
+/// @throws DataError  "source: byte N: …" if the text is not JSON, or if a field is missing, has the wrong type, or has
+///                    a value that is out of range or not supported.
 ///
 /// @par Example
 /// @code{.cpp}

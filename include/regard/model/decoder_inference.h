@@ -8,7 +8,7 @@
 ///     logits = norm(output) · tableᵀ                                                                    (L, V)
 /// @endverbatim
 ///
-/// Extents: those of decoder.h. Layers, heads and tokens count from 0. All formulas: docs/reference/model.md.
+/// Extents are as in decoder.h. Layers, heads and tokens are numbered from 0. All formulas: docs/reference/model.md.
 ///
 /// Read next: generate.h, trace.h, src/model/decoder/decoder_layers.cpp.
 #pragma once
@@ -63,11 +63,11 @@ struct DecoderLayer {
 struct Decoder {
   DecoderConfig config;                              ///< The description, completed().
   TensorView<const float, 2> token_table;            ///< Token embeddings, (V, E).
-  TensorView<const float, 2> position_table;         ///< Position embeddings, (P, E), of learned positions.
+  TensorView<const float, 2> position_table;         ///< Position embeddings, (P, E), if positions are learned.
   std::vector<DecoderLayer> layers;                  ///< The N layers.
   TensorView<const float, 1> norm_gain;              ///< Gain of the norm before the output, (E).
   TensorView<const float, 1> norm_bias;              ///< Its bias, (E).
-  TensorView<const float, 2> w_logits;               ///< The output, (E, V): the token table of a tied model.
+  TensorView<const float, 2> w_logits;               ///< Output matrix, (E, V): in a tied model, the token table.
   PackedLinear<float> packed_logits;                 ///< Packed copy of w_logits.
   std::shared_ptr<const Checkpoint> checkpoint;      ///< The file or files; its sha256() identifies the model.
   std::vector<std::shared_ptr<const float>> memory;  ///< The memory that the views refer to.
@@ -77,7 +77,8 @@ struct Decoder {
 /// tensors of decoder_parameters().
 ///
 /// Parameters stored in f64, f16 or bf16 are converted to f32, and all arithmetic is in f32. The tensors
-/// `model.layers.N.self_attn.rotary_emb.inv_freq` and, of a tied model, `lm_head.weight` may exist; they are not read.
+/// `model.layers.N.self_attn.rotary_emb.inv_freq` and, in a tied model, `lm_head.weight` may be present; they are not
+/// read.
 ///
 /// @param folder   Path of the folder.
 /// @param options  How to read the files, and limits.
@@ -137,8 +138,8 @@ struct DecoderTrace : ModelTrace {
 /// @throws Cancelled        if a stop is requested.
 ///
 /// @par Bits
-/// The result has the same bits for any number of threads, and each row has the same bits whatever follows it.
-/// The logits have the bits of DecoderTraining<float> without bf16_products, and those of DecoderSession.
+/// The result has the same bits for any number of threads, and each row has the same bits whatever follows it. The
+/// logits are bit-identical to those of DecoderTraining<float> without bf16_products and to those of DecoderSession.
 ///
 /// @par Example
 /// @code{.cpp}
@@ -148,29 +149,29 @@ struct DecoderTrace : ModelTrace {
 REGARD_EXPORT DecoderTrace decode_trace(const Decoder& decoder, std::span<const Index> ids,
                                         const DecodeOptions& options = {}, const Runtime& runtime = {});
 
-/// Computes the output of one head: its context · its rows of W_output, without bias.
+/// Computes the output of one head: its context times its rows of W_output, without the bias.
 ///
-/// Summed over all heads, and with b_output, the outputs give attention_output, up to rounding.
+/// The sum of the outputs of all heads and b_output equals attention_output, up to rounding.
 ///
 /// @param decoder  The model.
-/// @param trace    Result of decode_trace() with that model.
+/// @param trace    Result of decode_trace() with this model.
 /// @param layer    Layer, from 0.
 /// @param head     Query head, from 0.
 /// @param runtime  Threads, scratch memory and cancellation.
 /// @return One row per token, (L, E).
-/// @throws InvalidArgument  if the layer or head does not exist, or if the trace is that of another model.
+/// @throws InvalidArgument  if the layer or head does not exist, or if the trace is from another model.
 /// @throws Cancelled        if a stop is requested.
 REGARD_EXPORT Tensor<float, 2> head_output(const Decoder& decoder, const ModelTrace& trace, Index layer, Index head,
                                            const Runtime& runtime = {});
 
-/// Computes the L2 norm of what each key contributes at weight 1: `‖v_key · W_output(head)‖₂`.
+/// Computes the L2 norm of the contribution of each key at weight 1: `‖v_key · W_output(head)‖₂`.
 ///
 /// @param decoder  The model.
-/// @param trace    Result of decode_trace() with that model.
+/// @param trace    Result of decode_trace() with this model.
 /// @param layer    Layer, from 0.
 /// @param runtime  Threads, scratch memory and cancellation.
 /// @return The norm for each query head and key, (H, L).
-/// @throws InvalidArgument  if the layer does not exist, or if the trace is that of another model.
+/// @throws InvalidArgument  if the layer does not exist, or if the trace is from another model.
 /// @throws Cancelled        if a stop is requested.
 REGARD_EXPORT Tensor<double, 2> value_norms(const Decoder& decoder, const ModelTrace& trace, Index layer,
                                             const Runtime& runtime = {});

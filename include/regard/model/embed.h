@@ -42,7 +42,7 @@ namespace regard::inline v0 {
 /// @throws Cancelled        if a stop is requested.
 ///
 /// @par Bits
-/// Row i has the bits of `mean_pooled_normalized(encode(encoder, texts[i]))`, independent of the other texts.
+/// Row i is bit-identical to `mean_pooled_normalized(encode(encoder, texts[i]))`, whatever the other texts are.
 ///
 /// @par Example
 /// @code{.cpp}

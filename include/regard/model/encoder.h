@@ -9,7 +9,7 @@
 /// @endverbatim
 ///
 /// Extents: L tokens, E width, H heads of size D = E / H, F feed-forward width, V vocabulary, P positions, T token
-/// types, N layers. Layers, heads and tokens count from 0.
+/// types, N layers. Layers, heads and tokens are numbered from 0.
 ///
 /// All formulas, the names of the tensors, and how to add another family of models: docs/reference/model.md.
 ///
@@ -127,15 +127,14 @@ REGARD_EXPORT Encoder load_encoder(const std::string& folder, const ModelFileOpt
 REGARD_EXPORT Encoder read_encoder(std::string_view config_json, SharedBytes safetensors, const std::string& name,
                                    const ModelFileOptions& options = {}, const Runtime& runtime = {});
 
-/// Finds the tensors of a checkpoint that an encoder reads: not the pooler or task heads, for example.
+/// Finds the tensors of a checkpoint that an encoder reads. These exclude, for example, the pooler and task heads.
 ///
 /// @param config_json  The text of config.json.
 /// @param checkpoint   The checkpoint.
 /// @param name         Name of the model in error messages, for example its folder.
 /// @param options      Limits.
 /// @param stop         Stop token.
-/// @return The tensors, first those of the embeddings, then those of the layers in their order. Scales of int8 are not
-///         listed.
+/// @return The tensors: first the embeddings, then the layers in order. The scales of int8 matrices are not listed.
 /// @throws DataError  as load_encoder() does.
 /// @throws Cancelled  if a stop is requested.
 ///
@@ -166,8 +165,8 @@ struct EncoderOptions {
   std::vector<Index> hidden_keys{};
   /// Indices of the tokens whose vectors after the last layer are needed; empty: all.
   ///
-  /// From attention_output on, the last layer is computed for these tokens only, and the rows of the others are 0. The
-  /// order does not matter, and an index may be repeated.
+  /// From attention_output on, the last layer is computed for these tokens only, and the rows of all other tokens are
+  /// 0. The order does not matter, and an index may be repeated.
   std::vector<Index> last_rows{};
 };
 
@@ -177,7 +176,7 @@ struct EncoderOptions {
 ///
 /// @param encoder  The model.
 /// @param ids      All token ids of the text, [CLS] and [SEP] included, (L).
-/// @param options  Hidden keys, and the tokens that the last layer is computed for.
+/// @param options  Hidden keys, and the tokens for which the last layer is computed.
 /// @param runtime  Threads, scratch memory and cancellation.
 /// @return All intermediate results.
 /// @throws InvalidArgument  before any work, if there are more than max_positions ids, if an id is outside the
@@ -186,7 +185,7 @@ struct EncoderOptions {
 /// @throws Cancelled        if a stop is requested.
 ///
 /// @par Bits
-/// The result has the same bits for any number of threads, and each row has the same bits for any last_rows.
+/// The result has the same bits for any number of threads, and each row has the same bits whatever last_rows is.
 ///
 /// @par Example
 /// @code{.cpp}
@@ -196,17 +195,17 @@ struct EncoderOptions {
 REGARD_EXPORT ModelTrace encode(const Encoder& encoder, std::span<const Index> ids, const EncoderOptions& options = {},
                                 const Runtime& runtime = {});
 
-/// Computes the output of one head: its context · its rows of W_output, without bias.
+/// Computes the output of one head: its context times its rows of W_output, without the bias.
 ///
-/// Summed over all heads, and with b_output, the outputs give attention_output, up to rounding.
+/// The sum of the outputs of all heads and b_output equals attention_output, up to rounding.
 ///
 /// @param encoder  The model.
-/// @param trace    Result of encode() with that model.
+/// @param trace    Result of encode() with this model.
 /// @param layer    Layer, from 0.
 /// @param head     Head, from 0.
 /// @param runtime  Threads, scratch memory and cancellation.
 /// @return One row per token, (L, E).
-/// @throws InvalidArgument  if the layer or head does not exist, or if the trace is that of another encoder.
+/// @throws InvalidArgument  if the layer or head does not exist, or if the trace is from another encoder.
 /// @throws Cancelled        if a stop is requested.
 ///
 /// @par Example
@@ -216,14 +215,14 @@ REGARD_EXPORT ModelTrace encode(const Encoder& encoder, std::span<const Index> i
 REGARD_EXPORT Tensor<float, 2> head_output(const Encoder& encoder, const ModelTrace& trace, Index layer, Index head,
                                            const Runtime& runtime = {});
 
-/// Computes the L2 norm of what each key contributes at weight 1: `‖v_key · W_output(head)‖₂`.
+/// Computes the L2 norm of the contribution of each key at weight 1: `‖v_key · W_output(head)‖₂`.
 ///
 /// @param encoder  The model.
-/// @param trace    Result of encode() with that model.
+/// @param trace    Result of encode() with this model.
 /// @param layer    Layer, from 0.
 /// @param runtime  Threads, scratch memory and cancellation.
 /// @return The norm for each head and key, (H, L).
-/// @throws InvalidArgument  if the layer does not exist, or if the trace is that of another encoder.
+/// @throws InvalidArgument  if the layer does not exist, or if the trace is from another encoder.
 /// @throws Cancelled        if a stop is requested.
 REGARD_EXPORT Tensor<double, 2> value_norms(const Encoder& encoder, const ModelTrace& trace, Index layer,
                                             const Runtime& runtime = {});
@@ -231,13 +230,13 @@ REGARD_EXPORT Tensor<double, 2> value_norms(const Encoder& encoder, const ModelT
 /// Computes the contribution of each key to one query: `‖weight · v_key · W_output(head)‖₂`.
 ///
 /// @param encoder  The model.
-/// @param trace    Result of encode() with that model.
+/// @param trace    Result of encode() with this model.
 /// @param layer    Layer, from 0.
 /// @param head     Head, from 0.
 /// @param query    Index of the query's token.
 /// @param runtime  Threads, scratch memory and cancellation.
 /// @return The contribution of each key, (L).
-/// @throws InvalidArgument  if the layer, head or query does not exist, or if the trace is that of another encoder.
+/// @throws InvalidArgument  if the layer, head or query does not exist, or if the trace is from another encoder.
 /// @throws Cancelled        if a stop is requested.
 REGARD_EXPORT std::vector<double> contribution_norms(const Encoder& encoder, const ModelTrace& trace, Index layer,
                                                      Index head, Index query, const Runtime& runtime = {});

@@ -8,8 +8,8 @@
 ///                       └───────────────────── one token at a time ──────────────────────────────┘
 /// @endverbatim
 ///
-/// The token at a position depends on the tokens before it, the options and the seed, and on nothing else: neither on
-/// the number of threads, nor on how many of those tokens were given and how many were generated.
+/// The token at a position depends only on the tokens before it, the options and the seed. It depends neither on the
+/// number of threads nor on how many of those tokens belong to the prompt and how many were generated.
 ///
 /// Read next: decoder_inference.h, regard/kv_cache.h, src/model/decoder/generate.cpp.
 #pragma once
@@ -50,21 +50,21 @@ class REGARD_EXPORT DecoderSession {
   /// Returns the largest number of tokens.
   Index capacity() const;
 
-  /// Appends tokens and computes the logits that follow the last one.
+  /// Appends tokens and computes the logits after the last one.
   ///
   /// If it throws, the session has not changed.
   ///
   /// @param ids      Token ids, at least one.
   /// @param runtime  Threads, scratch memory and cancellation.
   /// @return The logits, (V), valid until the next call.
-  /// @throws InvalidArgument  before any work, if there are no ids, more than capacity() allows, or if one is outside
-  ///                          the vocabulary.
+  /// @throws InvalidArgument  before any work, if there are no ids or more than capacity() allows, or if an id is
+  ///                          outside the vocabulary.
   /// @throws std::bad_alloc   if memory cannot be allocated.
   /// @throws Cancelled        if a stop is requested.
   ///
   /// @par Bits
-  /// The logits have the same bits for any number of threads, and for any division of the tokens into calls: those of
-  /// DecoderTrace::logits.
+  /// The logits are bit-identical to DecoderTrace::logits for any number of threads and any division of the tokens into
+  /// calls.
   std::span<const float> append(std::span<const Index> ids, const Runtime& runtime = {});
 
   /// Keeps only the first tokens.
@@ -80,13 +80,14 @@ class REGARD_EXPORT DecoderSession {
 
 /// How the next token is chosen. By default it is drawn from the model's distribution.
 struct SamplingOptions {
-  double temperature = 1;  ///< Divides the logits; finite and at least 0. 0: the largest logit (greedy).
-  Index top_k = 0;         ///< Only the k tokens with the largest logits; at least 0. 0: all.
-  /// Only the smallest set of most probable tokens whose probabilities sum to at least this; above 0, at most 1.
+  double temperature = 1;  ///< Divisor of the logits; finite and at least 0. 0 chooses the largest logit (greedy).
+  Index top_k = 0;         ///< Keeps only the k tokens with the largest logits; at least 0. 0 keeps all.
+  /// Keeps only the smallest set of most probable tokens whose probabilities sum to at least this value; above 0, at
+  /// most 1.
   ///
-  /// The probabilities are those after temperature and top_k. At least one token is kept.
+  /// The probabilities are computed after temperature and top_k have been applied. At least one token is kept.
   double top_p = 1;
-  std::uint64_t seed = 0;  ///< Seed of the draw.
+  std::uint64_t seed = 0;  ///< Seed of the random draw.
 };
 
 /// Chooses a token from its logits.
@@ -96,10 +97,10 @@ struct SamplingOptions {
 /// token       = the first one for which Σ probability > random_uniform(seed, kSamplingStream, position)
 /// @endcode
 ///
-/// Tokens are in descending order of their logits, equal ones in the order of their ids, here and for top_k, top_p and
-/// the largest logit.
+/// Here, and for top_k, top_p and the largest logit, tokens are sorted by descending logit, and tokens with equal
+/// logits by id.
 ///
-/// @param logits    Logits, (V); −∞ is never chosen unless all are.
+/// @param logits    Logits, (V); a token with logit −∞ is never chosen unless all logits are −∞.
 /// @param options   Temperature, filters and seed.
 /// @param position  Index of the token in the text.
 /// @return Its id.
@@ -143,7 +144,7 @@ struct Generated {
 
 /// Continues a prompt.
 ///
-/// A prompt of max_positions tokens is continued by one token, because a token that nothing follows needs no position.
+/// A prompt of max_positions tokens is continued by one token, because the last token of a text needs no position.
 ///
 /// @param decoder  The model.
 /// @param prompt   Token ids, at least one.

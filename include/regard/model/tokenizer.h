@@ -44,7 +44,7 @@ struct TokenizedText {
   ///
   /// A [MASK] or [SEP] that is part of the text is one of its words.
   std::vector<Index> word;
-  /// For each token, the bytes [begin, end) of the text that it was made from; {0, 0} where `word` is −1.
+  /// For each token, the bytes [begin, end) of the text from which it was made; {0, 0} where `word` is −1.
   ///
   /// Accents belong to the range of their letter, even if they are not in the token. Tokens that come from the same
   /// character have the same range.
@@ -77,27 +77,27 @@ class REGARD_EXPORT Tokenizer {
  public:
   /// Reads the text of a tokenizer.json.
   ///
-  /// It must have
-  /// - model WordPiece, normalizer BertNormalizer and pre_tokenizer BertPreTokenizer,
-  /// - post_processor TemplateProcessing, BertProcessing or null,
-  /// - any added_tokens.
+  /// It must contain
+  /// - the model WordPiece, the normalizer BertNormalizer and the pre_tokenizer BertPreTokenizer,
+  /// - the post_processor TemplateProcessing, BertProcessing or null.
   ///
-  /// Ids must run from 0 without gaps. Padding, truncation and decoder are not used.
+  /// It may contain any added_tokens. Ids must run from 0 without gaps. The fields padding, truncation and decoder are
+  /// not used.
   ///
   /// @param tokenizer_json  The JSON text.
   /// @param source          Name of the text in error messages.
   /// @param options         Limits.
   /// @param stop            Stop token, polled while the text is read.
   /// @return The tokenizer.
-  /// @throws DataError        "source: byte N: …" if the text holds anything else. "source: needs N bytes of memory; M
-  ///                          are available" before any of it is allocated.
+  /// @throws DataError        "source: byte N: …" if the text contains anything else. "source: needs N bytes of memory;
+  ///                          M are available" if there is too little memory, before any is allocated.
   /// @throws InvalidArgument  if an option is out of range.
   /// @throws Cancelled        if a stop is requested.
   static Tokenizer read(std::string_view tokenizer_json, const std::string& source,
                         const TokenizerOptions& options = {}, const std::stop_token& stop = {});
   /// Reads the file tokenizer.json of a model folder.
   ///
-  /// The file is opened as read_model_text() (safetensors.h) opens it.
+  /// The file is opened in the same way as by read_model_text() (safetensors.h).
   ///
   /// @param folder   Path of the folder.
   /// @param options  Limits.
@@ -122,7 +122,7 @@ class REGARD_EXPORT Tokenizer {
   /// @throws Cancelled        if a stop is requested.
   TokenizedText encode(std::string_view text, const std::stop_token& stop = {}) const;
 
-  /// Returns the number of tokens. Ids are 0 … vocabulary_size() − 1.
+  /// Returns the number of tokens in the vocabulary. Ids are 0 … vocabulary_size() − 1.
   Index vocabulary_size() const;
   /// Returns the id of the unknown token, "[UNK]", which replaces words for which the vocabulary has no pieces.
   Index unknown_id() const;

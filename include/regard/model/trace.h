@@ -10,7 +10,7 @@
 ///                  └────────────────────────────────────────────┘        └─────────────────────────────┘
 /// @endverbatim
 ///
-/// Extents: L tokens, E width, H heads of size D, N layers. Layers, heads and tokens count from 0.
+/// Extents: L tokens, E width, H heads of size D, N layers. Layers, heads and tokens are numbered from 0.
 ///
 /// Read next: encoder.h, decoder_inference.h, src/model/trace.cpp.
 #pragma once
@@ -27,7 +27,7 @@ struct LayerTrace {
   Tensor<float, 2> input;             ///< Input of the layer, (L, E).
   Tensor<float, 2> attention_input;   ///< Decoder: norm(input), the input of the projections, (L, E). Encoder: empty.
   Tensor<float, 3> query;             ///< Query projection with its bias, (H, L, D); after rotation, if any.
-  Tensor<float, 3> key;               ///< Key projection, as query; repeated for heads that share it.
+  Tensor<float, 3> key;               ///< Key projection, like query; repeated for heads that share it.
   Tensor<float, 3> value;             ///< Value projection with its bias, (H, L, D); repeated likewise.
   Tensor<float, 3> context;           ///< weights · value, (H, L, D).
   Tensor<float, 2> row_max;           ///< Largest score of each row, (H, L).
@@ -35,7 +35,7 @@ struct LayerTrace {
   Tensor<float, 2> attention_output;  ///< Joined context · W_output + b_output, (L, E).
   Tensor<float, 2> residual;          ///< Decoder: input + attention_output, (L, E). Encoder: empty.
   Tensor<float, 2> attention_normed;  ///< norm(input + attention_output), (L, E); empty without feed-forward layers.
-  Tensor<float, 2> feed_forward;      ///< Feed-forward layer of attention_normed, (L, E); empty if there is none.
+  Tensor<float, 2> feed_forward;      ///< Output of the feed-forward layer, (L, E); empty if there is none.
   Tensor<float, 2>
       output;  ///< Encoder: norm(attention_normed + feed_forward). Decoder: residual + feed_forward. (L, E)
 };
@@ -45,9 +45,9 @@ struct ModelTrace {
   std::vector<Index> ids;          ///< Token ids, (L).
   std::vector<Index> hidden_keys;  ///< Tokens that no query attends to, as given.
   bool causal = false;             ///< Whether a query attends only to its own token and those before it (decoders).
-  Tensor<float, 2> word;           ///< Rows of the word or token table: the token's id, (L, E).
-  Tensor<float, 2> position;       ///< Rows of the position table: position i for token i, (L, E); empty if none.
-  Tensor<float, 2> type;           ///< Encoder: rows of the type table: type 0, (L, E). Decoder: empty.
+  Tensor<float, 2> word;           ///< Rows of the word or token table, one per token, (L, E).
+  Tensor<float, 2> position;       ///< Rows of the position table, row i for token i, (L, E); empty if none.
+  Tensor<float, 2> type;           ///< Encoder: row 0 of the type table for every token, (L, E). Decoder: empty.
   Tensor<float, 2> embedded;       ///< Encoder: norm(word + position + type). Decoder: word + position. (L, E)
   std::vector<LayerTrace> layers;  ///< The N layers.
 
@@ -66,7 +66,7 @@ struct ModelTrace {
 /// @throws Cancelled        if a stop is requested.
 ///
 /// @par Bits
-/// The result is exact: it has the bits of the weights that attention_forward() would write.
+/// The result is exact: it has the same bits as the weights that attention_forward() would write.
 ///
 /// @par Example
 /// @code{.cpp}
@@ -75,10 +75,10 @@ struct ModelTrace {
 REGARD_EXPORT Tensor<float, 3> trace_weights(const ModelTrace& trace, Index layer,
                                              WeightsKind kind = WeightsKind::weights, const Runtime& runtime = {});
 
-/// Computes the mean of some rows: the vector of a word is the mean of the vectors of its pieces.
+/// Computes the mean of some rows, for example of the vectors of the pieces of a word.
 ///
 /// @param states  States of the tokens, (L, E).
-/// @param rows    Indices of the rows. Without any, the result is zeros.
+/// @param rows    Indices of the rows. If there are none, the mean is 0.
 /// @return The mean, (E).
 /// @throws InvalidArgument  if a row does not exist.
 REGARD_EXPORT std::vector<float> mean_rows(const Tensor<float, 2>& states, std::span<const Index> rows);
