@@ -49,7 +49,7 @@ def attention_weights(
     out : array, shape (B, H, R, K), optional
         The array to write to: float32 (float64 if query is float64).
     rows : sequence of (begin, end), optional
-        Ranges of query rows, R rows in total, which may repeat; all rows by default.
+        Ranges of query rows, R rows in total. Rows may be repeated. All rows by default.
     keys : tuple (begin, end), optional
         A range of K keys; all keys by default.
     kind : {'weights', 'scores'}, default 'weights'
@@ -66,7 +66,7 @@ def attention_weights(
     Returns
     -------
     weights : array, shape (B, H, R, K)
-        With the bits of the weights of :func:`attention`, for any choice of rows and keys.
+        Bit-identical to the weights of :func:`attention`, whichever rows and keys are selected.
 
     Raises
     ------

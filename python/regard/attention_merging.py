@@ -2,7 +2,7 @@
 """Attention over pieces of the keys, and the merge of the pieces: attention_partials, attention_merge, attention_merge_lse.
 
     attention_partials   per chunk of 1024 keys, before the division by row_sum; merged by attention_merge to the same bits
-    attention            per piece, finished; merged by attention_merge_lse
+    attention            per piece, complete; merged by attention_merge_lse
 
 Read next: attention_operators.py.
 """
@@ -41,8 +41,8 @@ def attention_partials(
     query : array, shape (B, H, L, D)
         As in :func:`attention`, of rank 4.
     key, value : array, shapes (B, Hkv, S, D) and (B, Hkv, S, Dv)
-        All keys, or a piece that is cut at multiples of 1024. For a piece, give query_offset as a number, and subtract
-        the index of the first key of the piece from query_offset, prefix and key_lengths.
+        All keys, or a piece that is split off at multiples of 1024. For a piece, give query_offset as a number, and
+        subtract the index of the first key of the piece from query_offset, prefix and key_lengths.
     causal, query_offset, window, key_lengths, query_starts, key_starts, prefix : optional
         Which keys each query attends to, by position and length, as in :func:`attention`.
     query_segments, key_segments, block_mask, block_size, mask, bias : optional
@@ -91,7 +91,7 @@ def attention_merge(
     Parameters
     ----------
     accumulator : array, shape (N, B, H, L, Dv)
-        The partial results, as :func:`attention_partials` returned them. Those of several pieces are concatenated.
+        The partial results, as :func:`attention_partials` returned them. Concatenate those of several pieces in key order.
     row_max, row_sum : array, shape (N, B, H, L)
         The softmax state of the partial results.
     scaled_accumulator : array, shape (N, B, H, L, Dv), optional
@@ -112,7 +112,7 @@ def attention_merge(
     Returns
     -------
     context : array, shape (B, H, L, Dv)
-        With the bits of :func:`attention` if the partial results are those of all chunks in order.
+        Bit-identical to that of :func:`attention` if the partial results of all chunks are given in order.
     result : AttentionResult
         If any ``return_`` option is set, a named tuple instead.
 
@@ -147,7 +147,7 @@ def attention_merge(
 def attention_merge_lse(
     contexts: AnyArray, lse: AnyArray, *, out: AnyArray | None = None, return_lse: bool = False, num_threads: int = 0,
 ) -> Any:
-    """Merge finished results over disjoint sets of keys by their lse.
+    """Merge the contexts of several attention calls over disjoint sets of keys, using their lse.
 
     The context is ``Σ_n exp(lse_n − lse) · context_n``.
 

@@ -144,9 +144,10 @@ def attention(
         Number of valid keys per batch entry or packed sequence. Keys from this index on are invisible.
     query_starts, key_starts : sequence of int, optional
         The first row and the first key of each packed sequence, n + 1 cumulative entries each. B is then 1, and a query
-        attends only to keys of its own sequence.
+        attends only to keys in its own sequence.
     query_segments, key_segments : array of int, shapes (B, L) and (B, S), optional
-        A query attends only to keys of its own segment. A negative segment is invisible.
+        A query attends only to keys in its own segment. A query in a negative
+        segment attends to no key, and keys in a negative segment are invisible.
     prefix : sequence of int, shape (B,), optional
         Keys before it are visible even with causal (prefix LM).
     block_mask : array of bool, shape (B or 1, H or 1, ⌈L / bq⌉, ⌈S / bk⌉), optional
@@ -160,11 +161,11 @@ def attention(
     alibi_slopes : sequence of float, shape (H,), optional
         ALiBi: adds ``−slope · |j − p|`` to the scores.
     sinks : sequence of float, shape (H,), optional
-        Attention sinks: a score per head that takes part in the softmax and contributes no value.
+        Attention sinks: a score per head that is included in the softmax but contributes no value.
     soft_cap : float, optional
         The soft cap c of the scaled products x: ``c · tanh(x / c)``.
     scale : float, optional
-        The factor of ``query · keyᵀ``; ``1 / √D`` by default.
+        The factor applied to ``query · keyᵀ``; ``1 / √D`` by default.
     dropout : float, default 0.0
         The probability with which each weight is dropped in the product with value.
     dropout_seed : int, default 0
@@ -183,8 +184,8 @@ def attention(
     context : array, shape (B, H, L, Dv)
         An array of query's library, or out. A query without a visible key gets +0.
     result : AttentionResult
-        If any ``return_`` option is set, a named tuple instead: context and those of row_max, row_sum, lse, weights,
-        sink_weights and fingerprint that are requested, in this order.
+        If any ``return_`` option is set, a named tuple instead: context, followed by the requested results in the order
+        row_max, row_sum, lse, weights, sink_weights, fingerprint.
 
     Raises
     ------

@@ -76,9 +76,9 @@ def embedding_backward(
     grad_table : array, shape (V, E), optional
         The array to write to.
     accumulate : bool, default False
-        Whether the gradient is added to grad_table; rows that no index names are then not touched.
+        Whether the gradient is added to grad_table; rows to which no index refers are then unchanged.
     rows_per_group : int, default 0
-        Rows of grad_output that are summed by themselves, before the sums are added in order; 0 is all rows.
+        Number of rows of grad_output per separately summed group; the sums are added in order. 0: all rows form one group.
     num_threads : int, default 0
         The maximum number of threads; 0 means :func:`default_num_threads`.
 
@@ -227,14 +227,14 @@ def cross_entropy_forward(
     ignored_target : int, default -1
         Rows with this target have no loss and no gradient.
     reduction : {'mean', 'sum'}, default 'mean'
-        How the losses of the rows become one.
+        How the row losses are reduced to one loss.
     grad_scale : float, default 1.0
-        A factor of the gradient.
+        The factor applied to the gradient.
     count : int, default 0
-        What the mean divides by, for a batch in several calls; 0 is the number of targets of this call that are not
-        ignored.
+        The count by which the mean divides, for a batch split into several calls; 0 is the number of targets in this call
+        that are not ignored.
     rows_per_group : int, default 0
-        Rows whose losses are summed by themselves, before the sums are added in order; 0 is all rows.
+        Number of rows per separately summed group of losses; the sums are added in order. 0: all rows form one group.
     num_threads : int, default 0
         The maximum number of threads; 0 means :func:`default_num_threads`.
 

@@ -100,7 +100,7 @@ class KvCache:
         Raises
         ------
         RuntimeError
-            The block is not a consistent cache; the message has the byte offset.
+            The block is not a consistent cache; the message gives the byte offset.
         ValueError
             The block is not aligned or not contiguous.
         """
@@ -155,7 +155,7 @@ class KvCache:
         self._cache.fork(from_sequence, to_sequence)
 
     def length(self, sequence: int = 0) -> int:
-        """Return the number of keys that were appended and not truncated; in a ring, including those it dropped.
+        """Return the number of keys that were appended and not truncated; in a ring, including those no longer stored.
 
         Parameters
         ----------
@@ -184,7 +184,7 @@ class KvCache:
 
     @property
     def memory(self) -> memoryview:
-        """The block, read-only. If it is written to a file and read or mapped again, :meth:`open` opens it."""
+        """The block, read-only. :meth:`open` opens a block that was written to a file and later read or mapped."""
         return self._cache.memory
 
     @property
@@ -276,7 +276,7 @@ def attention_decode(
     scale: float | None = None, dropout: float = 0.0, dropout_seed: int = 0, dropout_first: Integers = (0, 0, 0),
     weights_in_float32: bool | None = None, num_threads: int = 0,
 ) -> Any:
-    """Compute attention over the keys and values of a cache, with the bits of :func:`attention`.
+    """Compute attention over the keys and values of a cache, bit-identical to :func:`attention`.
 
     Parameters
     ----------
@@ -349,7 +349,7 @@ def attention_decode_partials(
 ) -> AttentionPartials[Array]:
     """Compute partial results of :func:`attention_decode`, one per chunk of 1024 keys of a cache.
 
-    A sequence can then be kept in several caches: cut it at multiples of 1024 keys, and merge the partial results of all
+    A sequence can then be kept in several caches: split it at multiples of 1024 keys, and merge the partial results of all
     caches in key order with :func:`attention_merge`.
 
     Parameters
@@ -373,7 +373,7 @@ def attention_decode_partials(
     -------
     AttentionPartials
         accumulator and scaled_accumulator, (N, B, H, L, Dv), and row_max and row_sum, (N, B, H, L), for N = ⌈S / 1024⌉
-        chunks, S the length of the longest sequence.
+        chunks, where S is the length of the longest sequence.
 
     Raises
     ------

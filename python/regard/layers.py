@@ -131,8 +131,9 @@ def linear_backward(
     accumulate : sequence of str, default ()
         The names of given arrays to which the gradient is added, instead of overwriting them.
     rows_per_group : int, default 0
-        Rows that grad_weight and grad_bias sum by themselves, before the sums are added in order; 0 is all rows. A batch
-        in one call then has the bits of several calls that accumulate, each with whole groups.
+        Number of rows per separately summed group of grad_weight and grad_bias; the sums are added in order. 0: all rows
+        form one group. One call over a batch is then bit-identical to several accumulating calls, each over whole
+        groups.
     num_threads : int, default 0
         The maximum number of threads; 0 means :func:`default_num_threads`.
 

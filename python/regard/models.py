@@ -272,7 +272,7 @@ def load_model(folder: str | os.PathLike[str], map: bool = False) -> Model:
     Raises
     ------
     RuntimeError
-        A file cannot be read or is not valid; the message has its path.
+        A file cannot be read or is not valid; the message gives its path.
     """
     return Model(_regard.load_model(folder, map))
 

@@ -41,7 +41,7 @@ def multi_head_attention_forward(
     Parameters
     ----------
     input : array, shape (B, L, E)
-        float32 or float64. The queries are made from it, and without memory also the keys and values.
+        float32 or float64. The queries are computed from it and, without memory, the keys and values as well.
     w_query : array, shape (E, H · D)
         Projection to query. Head h uses the columns ``h · D`` to ``(h + 1) · D − 1``.
     w_key, w_value : array, shapes (E_kv, Hkv · D) and (E_kv, Hkv · Dv)
@@ -49,7 +49,7 @@ def multi_head_attention_forward(
     w_output : array, shape (H · Dv, E_out), optional
         Projection of the joined context; without it, the joined context is the output.
     memory : array, shape (B, S, E_kv), optional
-        The sequence that keys and values are made from (cross-attention).
+        The sequence from which keys and values are computed (cross-attention).
     b_query, b_key, b_value, b_output : array, optional
         Biases of the projections, one element per column.
     num_heads : int, default 1
@@ -136,7 +136,7 @@ def multi_head_attention_backward(
     w_query, w_key, w_value : array
         As in the forward call.
     state : MultiHeadForwardState
-        That of the forward call, with ``return_state=True``. Another state silently gives wrong gradients.
+        The state that the forward call returned with ``return_state=True``. Any other state silently gives wrong gradients.
     grad_output : array, shape (B, L, E_out)
         The gradient of the loss with respect to the output.
     w_output, memory : array, optional
@@ -154,8 +154,8 @@ def multi_head_attention_backward(
     accumulate : sequence of str, default ()
         The names of given arrays to which the gradient is added, instead of overwriting them.
     rows_per_group : int, default 0
-        Rows of input that the gradients of parameters sum by themselves, before the sums are added in order; 0 is all
-        rows. Row l of batch entry b has the number ``b · L + l``.
+        Number of rows of input per separately summed group of the gradients of parameters; the sums are added in order.
+        0: all rows form one group. Row l of batch entry b has the number ``b · L + l``.
     causal, query_offset, window, key_lengths, query_starts, key_starts, prefix : optional
         Which keys each query attends to, by position and length, as in :func:`attention`.
     query_segments, key_segments, block_mask, block_size, mask, bias : optional
@@ -168,14 +168,14 @@ def multi_head_attention_backward(
     Returns
     -------
     MultiHeadGradients
-        The gradients by name; grad_memory only with memory, grad_w_output and grad_b_output only with w_output. Gradients
-        of a bias of the scores or of sinks are not computed: call :func:`attention_backward` for these.
+        The gradients by name; grad_memory only with memory, grad_w_output and grad_b_output only with w_output. The
+        gradients of ``bias`` and ``sinks`` are not computed: call :func:`attention_backward` for these.
 
     Raises
     ------
     ValueError
-        Before any gradient is written, with the argument, its value and what was expected. Options that differ from
-        those of the forward call are named.
+        Before any gradient is written, with the argument, its value and what was expected. The message names
+        options that differ from those of the forward call.
 
     Examples
     --------

@@ -70,7 +70,7 @@ def layer_norm_backward(
     grad_input: AnyArray | None = None, grad_gain: AnyArray | None = None, grad_bias: AnyArray | None = None,
     accumulate: Sequence[LayerNormGradient] = (), rows_per_group: int = 0, num_threads: int = 0,
 ) -> LayerNormGradients[Array]:
-    """Compute the gradients of :func:`layer_norm_forward`. Mean and variance are computed again.
+    """Compute the gradients of :func:`layer_norm_forward`. Mean and variance are recomputed.
 
     Parameters
     ----------
@@ -89,7 +89,8 @@ def layer_norm_backward(
     accumulate : sequence of str, default ()
         The names of given arrays to which the gradient is added, instead of overwriting them.
     rows_per_group : int, default 0
-        Rows that grad_gain and grad_bias sum by themselves, before the sums are added in order; 0 is all rows.
+        Number of rows per separately summed group of grad_gain and grad_bias; the sums are added in order. 0: all rows
+        form one group.
     num_threads : int, default 0
         The maximum number of threads; 0 means :func:`default_num_threads`.
 
@@ -162,7 +163,7 @@ def rms_norm_backward(
     grad_input: AnyArray | None = None, grad_gain: AnyArray | None = None, accumulate: Sequence[RmsNormGradient] = (),
     rows_per_group: int = 0, num_threads: int = 0,
 ) -> RmsNormGradients[Array]:
-    """Compute the gradients of :func:`rms_norm_forward`. The mean square is computed again.
+    """Compute the gradients of :func:`rms_norm_forward`. The mean square is recomputed.
 
     Parameters
     ----------
@@ -181,7 +182,7 @@ def rms_norm_backward(
     accumulate : sequence of str, default ()
         The names of given arrays to which the gradient is added, instead of overwriting them.
     rows_per_group : int, default 0
-        Rows that grad_gain sums by themselves, before the sums are added in order; 0 is all rows.
+        Number of rows per separately summed group of grad_gain; the sums are added in order. 0: all rows form one group.
     num_threads : int, default 0
         The maximum number of threads; 0 means :func:`default_num_threads`.
 

@@ -45,9 +45,9 @@ def adamw_step(
     weight_decay : float, default 0.01
         The decoupled decay: a step subtracts this times learning_rate.
     gradient_scale : float, default 1.0
-        A factor of the gradients, for example :func:`clip_factor`.
+        The factor applied to the gradients, for example :func:`clip_factor`.
     step : int, default 1
-        The number of this step, from 1, for the bias correction.
+        The step number for the bias correction, counted from 1.
     num_threads : int, default 0
         The maximum number of threads; 0 means :func:`default_num_threads`.
 
@@ -93,7 +93,7 @@ def muon_step(
     weight_decay : float, default 0.0
         The decoupled decay: a step subtracts this times learning_rate.
     gradient_scale : float, default 1.0
-        A factor of the gradient, for example :func:`clip_factor`.
+        The factor applied to the gradient, for example :func:`clip_factor`.
     iterations : int, default 5
         The number of Newton–Schulz iterations, 1 to 100.
     num_threads : int, default 0

@@ -88,7 +88,7 @@ def default_num_threads() -> int:
     -------
     int
         The value of the environment variable ``REGARD_THREADS`` if it is set. Otherwise the number of physical cores in
-        the affinity mask, at most the CPU quota of the cgroup.
+        the affinity mask, limited by the CPU quota of the cgroup.
     """
     return _regard.default_num_threads()
 

@@ -404,7 +404,7 @@ class TrainedModel:
         return self._native.parameters()
 
     def encode(self, text: str) -> list[int]:
-        """Split a text into tokens. Those of a task are separated by spaces.
+        """Split a text into tokens. The tokens of a task are separated by spaces.
 
         Parameters
         ----------
@@ -481,20 +481,20 @@ class TrainedModel:
         prompt : str or sequence of int
             The beginning: a text or token ids, at least one token.
         tokens : int, default 256
-            The largest number of tokens. Generation also ends when the positions of the model are used up.
+            The largest number of tokens. Generation also ends when the model has no more positions.
         temperature : float, default 1.0
-            Divides the logits; 0 takes the most probable token each time.
+            Divisor of the logits; 0 chooses the most probable token each time.
         top_k : int, default 0
-            Only the k most probable tokens; 0 is all.
+            Keeps only the k most probable tokens; 0 keeps all.
         top_p : float, default 1.0
-            Only the most probable tokens whose probabilities sum to at least this.
+            Keeps only the most probable tokens whose probabilities sum to at least this value.
         seed : int, default 0
-            The seed of the draws.
+            The seed of the random draws.
 
         Returns
         -------
         str or list of int
-            What follows the prompt, of its type.
+            The continuation of the prompt, of the same type.
 
         Raises
         ------

@@ -89,8 +89,8 @@ class SortedNames {
   }
 
  private:
-  // A name shorter than 8 bytes is padded with zeros. Names with equal fronts (one may itself end in zeros)
-  // are compared as a whole.
+  // A name shorter than 8 bytes is padded with zeros. Names with equal fronts (one may itself end in zeros) are
+  // compared as a whole.
   static std::uint64_t front_of(std::string_view name) {
     std::uint64_t front = 0;
     for (std::size_t i = 0; i < sizeof front; ++i)
