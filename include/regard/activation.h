@@ -121,7 +121,7 @@ REGARD_EXPORT void activation_backward(std::type_identity_t<TensorView<const T, 
                                        const std::type_identity_t<ActivationGradients<T>>& gradients,
                                        Activation activation, const Runtime& runtime = {});
 
-/// Computes SwiGLU: `up`, multiplied element by element by silu of `gate`.
+/// Computes SwiGLU: the element-wise product of silu(`gate`) and `up`.
 ///
 /// @code{.unparsed}
 /// output[r, f] = silu(gate[r, f]) · up[r, f]

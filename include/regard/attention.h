@@ -66,7 +66,7 @@ enum class QueryAlignment {
 /// - `std::monostate`, the default: no offset is given, and 0 is used. A call that uses causal, window, alibi_slopes or
 ///   prefix is rejected without an offset if L differs from S (in any packed sequence) or if key_lengths are given.
 /// - `QueryAlignment`: 0 for top_left; key length − L, per batch entry or packed sequence, for bottom_right. The key
-///   length is that of key_lengths, or S if they are not given.
+///   length is taken from key_lengths, or is S if they are not given.
 /// - `Index`: one offset for the whole call.
 /// - `InputView<1>`: one offset per batch entry or packed sequence, int32 or int64.
 ///
@@ -371,7 +371,7 @@ struct RowRange {
   Index end;
 };
 
-/// What attention_weights() computes.
+/// Kind of values that attention_weights() computes.
 enum class WeightsKind {
   /// `exp(score − row_max) / row_sum`; 0 at invisible keys.
   weights,

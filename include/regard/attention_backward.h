@@ -3,7 +3,7 @@
 /// Scaled dot-product attention, backward: the gradients of a loss with respect to every input of the forward pass.
 ///
 /// @code{.unparsed}
-/// weights     = exp(scores − row_max) / row_sum            recomputed, with the bits of the forward pass
+/// weights     = exp(scores − row_max) / row_sum            recomputed, bit-identical to the forward pass
 /// delta       = Σ over Dv of context · grad_context − grad_lse
 /// grad_value  = weightsᵀ · grad_context
 /// grad_scores = weights · (grad_context · valueᵀ − delta)  elementwise; this is also grad_bias
@@ -103,10 +103,10 @@ struct AttentionGradients {
 /// @throws std::bad_alloc   if memory cannot be allocated.
 /// @throws Cancelled        if a stop is requested.
 ///
-/// @warning row_max and row_sum are trusted: values from other queries or keys silently produce wrong gradients.
-/// A library built without `NDEBUG` recomputes them and throws InvalidArgument if they make the weights of a row
-/// sum to more than 1, beyond a tolerance of 1/16. Sums below 1 are valid: the keys may be a subset of those of the
-/// forward pass. NaN in row_max or row_sum gives NaN gradients.
+/// @warning row_max and row_sum are trusted: values from other queries or keys silently produce wrong gradients. A
+/// library built without `NDEBUG` recomputes them and throws InvalidArgument if they make the weights of a row sum to
+/// more than 1, beyond a tolerance of 1/16. Sums below 1 are valid: the keys may be a subset of the keys in the forward
+/// pass. NaN in row_max or row_sum gives NaN gradients.
 ///
 /// @par Bits
 /// The gradients have the same bits for any number of threads and any executor, batch and strides, and on every

@@ -5,7 +5,7 @@
 /// @code{.unparsed}
 /// entropy[i]         = −Σ_j p ln p               in nats, p = weights[i, j]
 /// mean_distance[i]   = Σ_j p · |p_i − j|         p_i the position of the row
-/// chosen_weight[i]   = Σ_j p over the chosen keys, either the same for all rows or those of row i
+/// chosen_weight[i]   = Σ_j p over the chosen keys, either the same for all rows or specific to row i
 /// key_mass[j]        = Σ_i weights[i, j]         heavy hitters are its largest entries
 /// pooled_map[a, b]   = mean (or sum) of weights[i, j] over the rows i of strip a and the columns j of strip b
 /// strip a of G over L = ⌊a·L/G⌋ … ⌊(a+1)·L/G⌋ − 1
@@ -130,7 +130,7 @@ REGARD_EXPORT void attention_with_statistics(const InputView<4>& query, const In
                                              const AttentionStatistics& statistics,
                                              const AttentionOptions& options = {}, const Runtime& runtime = {});
 
-/// What a cell of AttentionColumns::pooled_map contains.
+/// Contents of a cell of AttentionColumns::pooled_map.
 enum class MapCells {
   /// Mean of all weights in the cell, including the zeros of invisible keys.
   means,

@@ -85,8 +85,8 @@ typedef struct regard_output {
 
 /// How the offset of the query rows is given. Query row i has position p = i + offset.
 enum regard_query_offset_kind {
-  REGARD_OFFSET_NOT_GIVEN = 0,     ///< 0. Options that use positions then require L = S and no key lengths.
-  REGARD_OFFSET_TOP_LEFT = 1,      ///< 0.
+  REGARD_OFFSET_NOT_GIVEN = 0,     ///< The offset is 0. Options that use positions then need L = S and no key lengths.
+  REGARD_OFFSET_TOP_LEFT = 1,      ///< The offset is 0.
   REGARD_OFFSET_BOTTOM_RIGHT = 2,  ///< Key length − L, for each batch entry or packed sequence.
   REGARD_OFFSET_VALUE = 3,         ///< The value of `query_offset`.
   REGARD_OFFSET_VALUES = 4         ///< The elements of `query_offsets`.
@@ -191,7 +191,7 @@ typedef struct regard_attention_options {
 } regard_attention_options;
 
 /// The size of a fingerprint (AttentionFingerprint in attention.h): a hash of the options of a forward call, which
-/// regard_attention_backward() compares with the options that it is given.
+/// regard_attention_backward() compares with the hash of its own options.
 enum {
   REGARD_FINGERPRINT_WORDS = 16  ///< The number of uint32_t words.
 };
@@ -245,7 +245,7 @@ typedef struct regard_attention_gradients {
   int64_t accumulate;        ///< `regard_gradient` flags of the five gradients above, combined.
 } regard_attention_gradients;
 
-/// What regard_attention_weights() computes.
+/// The kind of values that regard_attention_weights() computes.
 enum regard_weights_kind {
   REGARD_WEIGHTS = 0,  ///< The softmax weights, 0 where a key is not visible.
   REGARD_SCORES = 1    ///< The scores before softmax, −∞ where a key is not visible.
@@ -260,7 +260,7 @@ typedef struct regard_weights_request {
   int64_t kind;          ///< A `regard_weights_kind`.
 } regard_weights_request;
 
-/// What the key ranges of `regard_attention_statistics::chosen_ranges` are relative to.
+/// The origin from which `regard_attention_statistics::chosen_ranges` are counted.
 enum regard_chosen_origin {
   REGARD_FROM_KEY_ZERO = 0,  ///< Key 0.
   REGARD_FROM_POSITION = 1   ///< The position of the row.
@@ -282,7 +282,7 @@ typedef struct regard_attention_statistics {
   regard_output head_chosen_weight;   ///< T (B, H) The mean of `chosen_weight` over the same rows.
   regard_output head_mean_distance;   ///< T (B, H) The mean of `mean_distance` over the same rows.
   regard_input chosen_ranges;         ///< i32 or i64 (B|1, L|1, 2): begin, end of each row, instead of `chosen_keys`.
-  int64_t chosen_origin;              ///< A `regard_chosen_origin`: what `chosen_ranges` is relative to.
+  int64_t chosen_origin;              ///< A `regard_chosen_origin`: the origin of `chosen_ranges`.
 } regard_attention_statistics;
 
 /// The contents of a cell of a pooled map.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The cross-entropy loss of classification and language models, fused with its softmax, and its gradient.
+/// The cross-entropy loss for classification and language models, fused with softmax, and its gradient.
 ///
 /// @code{.unparsed}
 /// loss(r)           = ln Σ_v exp(logits[r, v]) − logits[r, targets[r]]
@@ -63,7 +63,7 @@ struct CrossEntropyOutputs {
   TensorView<T, 2> grad_logits{};
 };
 
-/// What cross_entropy_forward() returns.
+/// Result of cross_entropy_forward().
 struct CrossEntropyResult {
   /// The mean or the sum; 0 if every target is ignored, or if R = 0.
   double loss = 0;

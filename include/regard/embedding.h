@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Embedding lookup, which gathers rows of a table by index, for tokens and positions, and the gradient of the table.
+/// Embedding lookup for tokens and positions, which gathers rows of a table by index, and the gradient of the table.
 ///
 /// @code{.unparsed}
 /// output[r]     = table[indices[r]]

@@ -177,7 +177,7 @@ class REGARD_EXPORT KvCache {
   /// @param value     Values, (Hkv, L, Dv), any strides.
   /// @param stop      Stop token. A ring ignores it once it has started to write.
   ///
-  /// If it throws, the cache has not changed.
+  /// If the call throws, the cache is unchanged.
   ///
   /// @throws InvalidArgument  if a shape, type or sequence is wrong, if the capacity is too small, or if an element for
   ///                          a cache of int8 is not finite.
@@ -194,7 +194,7 @@ class REGARD_EXPORT KvCache {
   /// @param counts  Number of keys to append to each sequence: the first `counts[b]` of L. Empty: all L for each.
   /// @param stop    Stop token. A ring ignores it once it has started to write.
   ///
-  /// If it throws, the cache has not changed.
+  /// If the call throws, the cache is unchanged.
   ///
   /// @throws InvalidArgument  as append(Index, …) does, and if counts has the wrong size or an element outside 0 … L.
   /// @throws OutOfPages       as append(Index, …) does.

@@ -52,7 +52,7 @@ namespace regard::inline v0 {
 /// rounded once, to nearest even.
 ///
 /// @par Error
-/// With u = 2⁻²⁴ (double: 2⁻⁵³), the error of such a chain, before a bfloat16 output is rounded, is at most
+/// With u = 2⁻²⁴ (double: 2⁻⁵³), the error of a chain, before a bfloat16 output is rounded, is at most
 /// `u · (min(I, 256) + I / 256 + 1) · (Σ_i |input · weight| + |bias|)`.
 ///
 /// @par Example

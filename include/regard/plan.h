@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Dry run: what a call would do, without doing it. A Plan holds the instruction set, the code path and the reason for
-/// it, the number of operations, bytes and threads, and the exact size of the scratch memory.
+/// it, the numbers of operations, bytes and threads, and the exact size of the scratch memory.
 ///
 /// @code{.cpp}
 /// const Plan p = plan([&](const Runtime& runtime) {

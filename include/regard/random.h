@@ -66,7 +66,7 @@ REGARD_EXPORT double random_uniform(std::uint64_t seed, std::uint64_t stream, st
 /// Draws an integer from 0 to n − 1.
 ///
 /// @code{.unparsed}
-/// ⌊bits · n / 2⁶⁴⌋, with the bits of random_uniform()
+/// ⌊bits · n / 2⁶⁴⌋, with bits as in random_uniform()
 /// @endcode
 ///
 /// Each integer has a probability within 2⁻⁶⁴ of 1/n. The relative error n · 2⁻⁶⁴ cannot be observed for practical n:
@@ -88,7 +88,7 @@ REGARD_EXPORT Index random_below(std::uint64_t seed, std::uint64_t stream, std::
 /// Draws from the standard normal distribution.
 ///
 /// @code{.unparsed}
-/// Φ⁻¹(p),  p = (⌊bits / 2¹²⌋ + ½) · 2⁻⁵², with the bits of random_uniform()
+/// Φ⁻¹(p),  p = (⌊bits / 2¹²⌋ + ½) · 2⁻⁵², with bits as in random_uniform()
 /// @endcode
 ///
 /// The magnitude is at most 8.21, which is −Φ⁻¹(2⁻⁵³). The distribution is exactly symmetric.

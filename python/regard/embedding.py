@@ -208,7 +208,7 @@ def cross_entropy_forward(
     reduction: Literal["mean", "sum"] = "mean", grad_scale: float = 1.0, count: int = 0, rows_per_group: int = 0,
     num_threads: int = 0,
 ) -> Any:
-    """Compute the cross-entropy loss, fused with its softmax, and on request its gradient.
+    """Compute the cross-entropy loss, fused with softmax, and, if requested, its gradient.
 
     The loss of a row is ``ln Σ exp(logits) − logits[target]``, and its gradient ``(softmax(logits) − onehot(target)) / count``.
 

@@ -32,7 +32,8 @@ REGARD_EXPORT std::string shortest_number(float x);
 /// How JsonWriter formats a document.
 struct JsonStyle {
   int indent = 2;  ///< Spaces for each level.
-  /// Whether number() is given float values: the shortest text is then the one that reads back as the same float.
+  /// Whether the values given to number() are floats: each is then written as the shortest text that reads back as the
+  /// same float.
   bool float32 = false;
 };
 

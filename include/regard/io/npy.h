@@ -105,7 +105,7 @@ class REGARD_EXPORT NpyReader {
   /// @param seek   Moves the source to a byte offset in the file.
   /// @return The rows, in the order of the file: row-major or column-major.
   /// @throws DataError        as read() does.
-  /// @throws InvalidArgument  if there are fewer than two axes, or no such rows.
+  /// @throws InvalidArgument  if there are fewer than two axes, or if the rows do not exist.
   /// @throws std::bad_alloc   if memory cannot be allocated.
   NpyArray read_rows(Index first, Index count, const std::function<void(std::uint64_t)>& seek);
 

@@ -7,8 +7,8 @@
 ///     positions    0  1  2  3      sorted: 1 (a)  0 (b)  2 (b)  3 (c)
 /// @endverbatim
 ///
-/// A hash table takes quadratic time for names chosen to have equal hashes. Sorting takes n log n comparisons for any
-/// names. For this reason, neither the library nor the program uses a hash table.
+/// A hash table takes quadratic time for names chosen to have equal hashes. Sorting takes O(n log n) comparisons for
+/// any names. For this reason, neither the library nor the program uses a hash table.
 ///
 /// Read next: src/io/json.cpp, src/model/tokenizer/tokenizer_json.cpp.
 #pragma once

@@ -32,7 +32,7 @@ REGARD_EXPORT std::string escape_for_terminal(std::string_view text);
 
 /// Truncates a text at the end of a character.
 ///
-/// Bytes that are not UTF-8 may be truncated anywhere.
+/// A sequence of bytes that is not UTF-8 may be truncated anywhere.
 ///
 /// @param text       The text.
 /// @param max_bytes  Largest length of the result, in bytes.

@@ -122,7 +122,7 @@ struct DecoderParameter {
 
 /// Lists the parameters of a decoder in the order in which training stores them.
 ///
-/// The names are those of Llama in transformers. Learned positions add "model.embed_positions.weight", and
+/// The names follow Llama in transformers. Learned positions add "model.embed_positions.weight", and
 /// DecoderConfig::biases adds biases. query, key and value are stored consecutively, first their matrices and then
 /// their biases, and so are gate and up. Each group is therefore one matrix of concatenated rows.
 ///
@@ -145,10 +145,10 @@ REGARD_EXPORT Index decoder_size(const DecoderConfig& config);
 
 /// Writes the description of a decoder as the text of a config.json.
 ///
-/// The field names are those of Llama in transformers. A model with RMS norms, rotary positions, SwiGLU and no biases
-/// has the model_type "llama", and transformers reads the folder as LlamaForCausalLM. Any other model has the
-/// model_type "regard_decoder" and the additional fields norm, positions, feed_forward and biases. The epsilon of layer
-/// norms is stored as layer_norm_eps.
+/// The field names follow Llama in transformers. A model with RMS norms, rotary positions, SwiGLU and no biases has the
+/// model_type "llama", and transformers reads the folder as LlamaForCausalLM. Any other model has the model_type
+/// "regard_decoder" and the additional fields norm, positions, feed_forward and biases. The epsilon of layer norms is
+/// stored as layer_norm_eps.
 ///
 /// @param config  The description.
 /// @return The JSON text, which parse_decoder_config() reads as completed(config).

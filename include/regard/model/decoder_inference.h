@@ -151,7 +151,7 @@ REGARD_EXPORT DecoderTrace decode_trace(const Decoder& decoder, std::span<const 
 
 /// Computes the output of one head: its context times its rows of W_output, without the bias.
 ///
-/// The sum of the outputs of all heads and b_output equals attention_output, up to rounding.
+/// The sum of these outputs over all heads, plus b_output, equals attention_output up to rounding.
 ///
 /// @param decoder  The model.
 /// @param trace    Result of decode_trace() with this model.

@@ -197,7 +197,7 @@ REGARD_EXPORT ModelTrace encode(const Encoder& encoder, std::span<const Index> i
 
 /// Computes the output of one head: its context times its rows of W_output, without the bias.
 ///
-/// The sum of the outputs of all heads and b_output equals attention_output, up to rounding.
+/// The sum of these outputs over all heads, plus b_output, equals attention_output up to rounding.
 ///
 /// @param encoder  The model.
 /// @param trace    Result of encode() with this model.

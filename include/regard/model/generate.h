@@ -52,7 +52,7 @@ class REGARD_EXPORT DecoderSession {
 
   /// Appends tokens and computes the logits after the last one.
   ///
-  /// If it throws, the session has not changed.
+  /// If the call throws, the session is unchanged.
   ///
   /// @param ids      Token ids, at least one.
   /// @param runtime  Threads, scratch memory and cancellation.
@@ -125,7 +125,7 @@ REGARD_EXPORT void check_sampling(const SamplingOptions& options);
 struct GenerateOptions {
   Index max_tokens = 256;      ///< Largest number of tokens to generate, at least 0.
   SamplingOptions sampling{};  ///< How each token is chosen.
-  /// Called with each generated token as soon as it is known; generation ends when it returns false. May be empty.
+  /// Called with each token as soon as it is generated. Generation ends when the function returns false. May be empty.
   std::function<bool(Index id)> on_token{};
 };
 

@@ -11,8 +11,8 @@
 ///     word    −1     0      1      2      3      3      4      −1
 /// @endverbatim
 ///
-/// The ids are those of Hugging Face's tokenizers 0.23. The rules and their corner cases: docs/reference/tokenizer.md.
-/// WordPiece: Devlin et al., BERT, 2018 (arXiv:1810.04805).
+/// The ids are identical to those of Hugging Face's tokenizers 0.23. The rules and their corner cases:
+/// docs/reference/tokenizer.md. WordPiece: Devlin et al., BERT, 2018 (arXiv:1810.04805).
 ///
 /// Read next: src/model/tokenizer/tokenizer.cpp, include/regard/model/encoder.h.
 #pragma once
@@ -77,7 +77,7 @@ class REGARD_EXPORT Tokenizer {
  public:
   /// Reads the text of a tokenizer.json.
   ///
-  /// It must contain
+  /// The text must contain
   /// - the model WordPiece, the normalizer BertNormalizer and the pre_tokenizer BertPreTokenizer,
   /// - the post_processor TemplateProcessing, BertProcessing or null.
   ///
