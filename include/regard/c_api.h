@@ -315,7 +315,7 @@ typedef struct regard_plan {
   int64_t num_threads;       ///< The maximum number of threads.
   char instruction_set[32];  ///< The active instruction set.
   char why[224];             ///< Why this instruction set is active.
-  char strategy[1024];       ///< The code path and the reason for it; one line for each operator if there are several.
+  char strategy[1024];       ///< The code path and why it was chosen; one line for each operator.
 } regard_plan;
 
 /// A stop object, with which one thread can stop calls on other threads.
