@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Where the examples of a training run come from: a task, a text, or anything that can compute an example from its
-/// index.
+/// Sources of training examples: a task, a text, or anything that can compute an example from its index.
 ///
 /// @verbatim
 ///     step s, sequence b of B  ──▶  index s · B + b  ──▶  example(seed, split, index): tokens (L), targets (L)
@@ -27,13 +26,13 @@ class REGARD_EXPORT BatchSource {
  public:
   virtual ~BatchSource();  ///< Destroys the source.
 
-  /// Returns what the examples are made of. A run can resume only with a source of the same identity.
+  /// Returns the name and identity of the data. A run can be resumed only with a source of the same identity.
   virtual const TrainingData& data() const = 0;
   /// Returns the vocabulary size; every token and target is less than it.
   virtual Index vocabulary() const = 0;
-  /// Returns the number of tokens of every example.
+  /// Returns the number of tokens in every example.
   virtual Index length() const = 0;
-  /// Computes an example, a function of its arguments.
+  /// Computes an example. The result depends only on the arguments.
   ///
   /// @param seed     Seed of the run.
   /// @param split    Training or held-out examples.
@@ -42,16 +41,16 @@ class REGARD_EXPORT BatchSource {
   /// @param targets  Set to the token to predict after each token, (L); −1: ignored in the loss.
   virtual void example(std::uint64_t seed, TaskSplit split, Index index, std::span<Index> tokens,
                        std::span<Index> targets) const = 0;
-  /// Returns files that every checkpoint keeps, such as the vocabulary.
+  /// Returns the files to store in every checkpoint, such as the vocabulary.
   virtual std::vector<CheckpointFile> files() const { return {}; }
 };
 
-/// Creates a source of the examples of a task.
+/// Creates a source of examples of a task.
 ///
 /// @param task    The task.
-/// @param labels  What the targets are.
-/// @return The source. Its identity is the task's name and the SHA-256 of a few examples. A checkpoint keeps
-///         "vocabulary.json"; see Vocabulary::json().
+/// @param labels  Whether the targets are correct or shuffled.
+/// @return The source. Its identity is the task's name and the SHA-256 of a few examples. Every checkpoint
+///         contains "vocabulary.json"; see Vocabulary::json().
 ///
 /// @par Example
 /// @code{.cpp}
@@ -60,12 +59,12 @@ class REGARD_EXPORT BatchSource {
 REGARD_EXPORT std::unique_ptr<const BatchSource> task_source(const TrainingTask& task,
                                                              TaskLabels labels = TaskLabels::correct);
 
-/// Creates a source of windows of a text.
+/// Creates a source whose examples are windows of a text.
 ///
 /// @param text  The text.
-/// @param name  Name of the text for display, for example that of its file.
-/// @return The source. Its identity is the SHA-256 of the text and of the vocabulary. A checkpoint keeps
-///         "vocabulary.json".
+/// @param name  Name of the text for display, for example its file name.
+/// @return The source. Its identity is the SHA-256 of the text and of the vocabulary. Every checkpoint
+///         contains "vocabulary.json".
 ///
 /// @par Example
 /// @code{.cpp}

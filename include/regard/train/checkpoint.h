@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Checkpoints of a training run: everything that is needed to continue it bit-identically to a run that was never
-/// interrupted.
+/// Checkpoints of a training run: everything needed to continue it with results bit-identical to those of an
+/// uninterrupted run.
 ///
 /// @verbatim
 ///     RUN/step-00001500/  config.json              the model: decoder_config_json()
@@ -11,9 +11,9 @@
 ///                         vocabulary.json, …       files that the caller adds
 /// @endverbatim
 ///
-/// - A checkpoint is written under a hidden name, flushed to disk and renamed, so a process that ends at any moment
-///   leaves only complete ones. The two newest are kept.
-/// - There is no random state: batches and dropout are functions of the seed and the step.
+/// - A checkpoint is written under a hidden name, flushed to disk and renamed. If the process ends at any point, only
+///   complete checkpoints are left. The two newest are kept.
+/// - There is no random state to save: batches and dropout are functions of the seed and the step.
 /// - The first two files are all that is needed to use the model, for example with transformers.
 ///
 /// Read next: src/train/checkpoint/checkpoint.cpp, trainer.h, docs/reference/file-formats.md.
@@ -36,10 +36,10 @@ namespace regard::inline v0 {
 /// Version of the arithmetic of training. It changes whenever the same settings would give different bits.
 inline constexpr Index kTrainingNumerics = 1;
 
-/// What a run is trained on.
+/// The data that a run is trained on.
 struct TrainingData {
   std::string name;  ///< Name of the task or of the text file, for display.
-  /// Names and values that must be equal when a run is resumed, for example {"text", its SHA-256}.
+  /// Names and values that must match when a run is resumed, for example {"text", its SHA-256}.
   std::vector<std::pair<std::string, std::string>> identity;
 };
 
@@ -52,24 +52,24 @@ struct TrainingStep {
   bool operator==(const TrainingStep&) const = default;  ///< Whether all fields are equal.
 };
 
-/// A text file that a checkpoint keeps in addition, such as the vocabulary.
+/// An additional text file in a checkpoint, such as the vocabulary.
 struct CheckpointFile {
-  std::string name;                                        ///< Its name: letters, digits, '_', '-'; '.' not first.
+  std::string name;                                        ///< Letters, digits, '_', '-' and, except first, '.'.
   std::string text;                                        ///< Its contents.
   bool operator==(const CheckpointFile&) const = default;  ///< Whether both fields are equal.
 };
 
-/// A run between two steps, apart from its arrays.
+/// The state of a run between two steps, except for its arrays.
 struct TrainingState {
   TrainingSettings settings;          ///< The settings, completed().
-  TrainingData data;                  ///< What it is trained on.
-  std::vector<TrainingStep> history;  ///< All steps so far, in order from step 0: their number is the step of the run.
-  std::vector<CheckpointFile> files;  ///< Files that the caller adds.
+  TrainingData data;                  ///< The data that it is trained on.
+  std::vector<TrainingStep> history;  ///< All steps so far, from step 0; its size is the step of the run.
+  std::vector<CheckpointFile> files;  ///< Files added by the caller.
 };
 
 /// The arrays of a run, in the order of decoder_parameters().
 ///
-/// @tparam T  float or double, const or not.
+/// @tparam T  float or double, possibly const.
 template <class T>
 struct TrainingArrays {
   std::span<T> parameters;     ///< The parameters.
@@ -86,7 +86,7 @@ struct TrainingArrays {
 /// @return Path of the checkpoint.
 /// @throws InvalidArgument  if sizes do not match, or if a file has an invalid name.
 /// @throws DataError        if a file cannot be written, or if the folder has a checkpoint of a later step. The message
-///                          gives path and reason, and earlier checkpoints are unchanged.
+///                          gives the path and the reason. Earlier checkpoints are unchanged.
 ///
 /// @par Example
 /// @code{.cpp}
@@ -96,18 +96,18 @@ template <class T>
 REGARD_EXPORT std::string save_checkpoint(const std::string& run, const TrainingState& state,
                                           const TrainingArrays<const T>& arrays);
 
-/// Lists the checkpoints of a run by the names of its folders.
+/// Lists the checkpoints of a run, which it finds by the names of their folders.
 ///
 /// @param run  Path of the run's folder.
 /// @return Paths of the checkpoints, the newest last; none if the folder does not exist.
 /// @throws DataError  if the folder cannot be read.
 REGARD_EXPORT std::vector<std::string> list_checkpoints(const std::string& run);
 
-/// Returns the folder that holds the model of a run.
+/// Returns the folder that contains the model of a run.
 ///
-/// @param path  Path of a run's folder, or of a folder that has a config.json itself.
+/// @param path  Path of a run's folder, or of a folder that itself contains config.json.
 /// @return The newest checkpoint, or the path itself.
-/// @throws DataError  if there is neither.
+/// @throws DataError  if the folder contains neither a checkpoint nor config.json.
 ///
 /// @par Example
 /// @code{.cpp}
@@ -115,19 +115,20 @@ REGARD_EXPORT std::vector<std::string> list_checkpoints(const std::string& run);
 /// @endcode
 REGARD_EXPORT std::string trained_model_folder(const std::string& path);
 
-/// A checkpoint as it was read.
+/// A checkpoint that was read.
 struct LoadedCheckpoint {
   TrainingState state;  ///< The run.
-  /// Why the run will not have the bits of an uninterrupted one, for example another instruction set; empty: it will.
+  /// Why the results will not be bit-identical to those of an uninterrupted run, for example a different instruction
+  /// set; empty if they will be.
   std::string warning;
 };
 
-/// Reads a checkpoint except for its arrays.
+/// Reads a checkpoint, except for its arrays.
 ///
 /// @param checkpoint  Path of the checkpoint.
 /// @return The run as it was saved.
-/// @throws DataError  "path: …" if a file is missing, is not valid, or has been changed. Of files with tensors, only
-///                    the headers are checked.
+/// @throws DataError  "path: …" if a file is missing, is not valid, or has been changed. Only the
+///                    headers of tensor files are checked.
 ///
 /// @par Example
 /// @code{.cpp}
@@ -140,15 +141,15 @@ REGARD_EXPORT TrainingState read_training_state(const std::string& checkpoint);
 /// @tparam T          float or double.
 /// @param checkpoint  Path of the checkpoint.
 /// @param settings    The settings of the run, completed().
-/// @param data        What it is trained on.
+/// @param data        The data that it is trained on.
 /// @param arrays      Set to the arrays of the checkpoint, unless an exception is thrown.
 /// @param stop        Stop token, polled while files are read.
 /// @return The run as it was saved.
-/// @throws DataError  "path: was saved with NAME A; this run has B" if the version of the numerics, what the run is
-///                    trained on, the model or a setting differs. micro_batch and recompute give identical bits and may
-///                    differ, and so may the number of steps with a constant schedule.
+/// @throws DataError  "path: was saved with NAME A; this run has B" if the version of the numerics, the data, the
+///                    model or a setting differs. micro_batch and recompute do not affect the bits and may differ; so
+///                    may the number of steps if the schedule is constant.
 /// @throws DataError  "path: …" if a file is missing, is not valid, or has been changed.
-/// @throws InvalidArgument  if the size of an array is not that of the model.
+/// @throws InvalidArgument  if the size of an array does not match the model.
 /// @throws Cancelled  if a stop is requested.
 ///
 /// @par Example
@@ -161,7 +162,7 @@ REGARD_EXPORT LoadedCheckpoint load_checkpoint(const std::string& checkpoint, co
                                                const TrainingData& data, const TrainingArrays<T>& arrays,
                                                const std::stop_token& stop = {});
 
-/// Writes settings as members of the open object, except for the model.
+/// Writes settings, except for the model, as members of the open JSON object.
 ///
 /// @param json      The writer.
 /// @param settings  The settings.
@@ -174,12 +175,12 @@ REGARD_EXPORT LoadedCheckpoint load_checkpoint(const std::string& checkpoint, co
 /// @endcode
 REGARD_EXPORT void write_training_settings(JsonWriter& json, const TrainingSettings& settings);
 
-/// Reads what write_training_settings() writes. The text is untrusted.
+/// Reads settings that write_training_settings() has written. The text may be untrusted.
 ///
 /// @param fields  The object.
-/// @param model   The description of the model.
+/// @param model   The configuration of the model.
 /// @return The settings; completed() checks their ranges.
-/// @throws DataError  if a member is missing, is of another type, or is not a known name.
+/// @throws DataError  if a member is missing, has the wrong type, or holds an unknown name.
 ///
 /// @par Example
 /// @code{.cpp}
@@ -193,11 +194,11 @@ struct SettingDifference {
   std::string first;   ///< Its value in the first settings.
   std::string second;  ///< Its value in the second settings.
 };
-/// Finds the first field that would change the bits of a run: see load_checkpoint().
+/// Finds the first field in which a difference would change the bits of a run; see load_checkpoint().
 ///
 /// @param first   Settings, completed().
 /// @param second  Other settings, completed().
-/// @return The difference, or nothing.
+/// @return The difference, or std::nullopt if there is none.
 ///
 /// @par Example
 /// @code{.cpp}

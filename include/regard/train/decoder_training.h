@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A decoder (regard/model/decoder.h) with its gradients: the loss of a batch, and the gradient of every parameter.
+/// A decoder (regard/model/decoder.h) with gradients: computes the loss of a batch and the gradient of every parameter.
 ///
 /// @verbatim
 ///     parameters ─┐
@@ -8,14 +8,14 @@
 ///                     activations, kept per layer                     decoder_parameters()
 /// @endverbatim
 ///
-/// - Memory is allocated when the object is created, and scratch memory in the first step, for reuse by later steps.
-/// - There is no tape: forward and backward are two plain functions that call the operators of regard::regard.
+/// - Memory is allocated when the object is created. Scratch memory is allocated in the first step and then reused.
+/// - There is no autograd tape: forward and backward are two plain functions that call the operators of regard::regard.
 /// - Attention never stores the L × L matrix: memory grows with the length, not with its square.
-/// - The gradient of a batch is the sum over its sequences, in order, of the gradient of each sequence. A batch in one
-///   call and the same batch in several calls that accumulate give the same bits, as do any number of threads and
-///   `recompute`.
+/// - The gradient of a batch is the sum of the gradients of its sequences, added in order. Its bits do not depend on
+///   the number of threads, on `recompute`, or on whether the batch is computed in one call or in several that
+///   accumulate.
 ///
-/// Extents: B sequences, L tokens of each, and those of regard/model/decoder.h.
+/// Extents: B sequences, L tokens per sequence; regard/model/decoder.h defines the others.
 ///
 /// Read next: src/train/decoder/decoder_training.cpp, optimizer.h.
 #pragma once
@@ -33,7 +33,7 @@
 
 namespace regard::inline v0 {
 
-/// How a decoder is trained, apart from its description.
+/// Options for training a decoder, in addition to its configuration.
 struct DecoderTrainingOptions {
   Index max_sequences = 1;     ///< Largest B of one call.
   Index max_length = 0;        ///< Largest L; 0: max_positions.
@@ -41,14 +41,14 @@ struct DecoderTrainingOptions {
   bool bf16_products = false;  ///< Whether linear layers multiply operands rounded to bfloat16. T = float only.
 };
 
-/// A batch: B sequences of L tokens, and for each token the one to predict.
+/// A batch: B sequences of L tokens, and the token to predict after each of them.
 struct TrainingBatch {
   TensorView<const Index, 2> tokens{};   ///< Token ids, (B, L).
   TensorView<const Index, 2> targets{};  ///< The token that follows each token, (B, L); −1: not counted in the loss.
-  Index num_targets = 0;           ///< Number of targets that the mean is over; 0: those of this batch that are not −1.
-  Index first_sequence = 0;        ///< Index of the first sequence in the whole batch, for dropout.
-  double dropout = 0;              ///< Dropout probability of attention weights, and of elements that a layer adds.
-  std::uint64_t dropout_seed = 0;  ///< Seed of dropout: a function of run and step.
+  Index num_targets = 0;           ///< Number of targets in the mean; 0: the number in this batch that are not −1.
+  Index first_sequence = 0;        ///< Index of the first sequence within the whole batch, for dropout.
+  double dropout = 0;              ///< Dropout probability for attention weights, embeddings and residual branches.
+  std::uint64_t dropout_seed = 0;  ///< Seed for dropout, a function of the run's seed and the step.
 };
 
 /// A head whose context is replaced by zeros.
@@ -75,7 +75,7 @@ template <class T>
 using AttentionObserver =
     std::function<void(Index layer, const AttentionRecord<T>& record, TensorView<const T, 4> grad_context)>;
 
-/// Seconds that the parts of forward_backward() and evaluate() took, in wall-clock time, since the model was created.
+/// Wall-clock time of each part of forward_backward() and evaluate() since the model was created, in seconds.
 struct TrainingProfile {
   double products = 0;     ///< Linear layers, forward and backward, including rounding to bfloat16.
   double attention = 0;    ///< Attention, forward and backward.
@@ -84,11 +84,11 @@ struct TrainingProfile {
   double rotation = 0;     ///< Rotary position embedding.
   double embedding = 0;    ///< Embeddings and their gradients.
   double loss = 0;         ///< Softmax and cross-entropy.
-  double residual = 0;     ///< Sums in the residual stream, and dropout.
-  double messages = 0;     ///< Messages of a GradientChain, including waiting for other ranks.
+  double residual = 0;     ///< Residual additions and dropout.
+  double messages = 0;     ///< Messages of a GradientChain, including time spent waiting for other ranks.
 };
 
-/// A decoder, its gradients, and the memory of a training step.
+/// A decoder, its gradients, and the memory for a training step.
 ///
 /// @tparam T  float or double.
 ///
@@ -101,20 +101,20 @@ struct TrainingProfile {
 template <class T>
 class REGARD_EXPORT DecoderTraining {
  public:
-  /// Allocates parameters, gradients and activations, all zero.
+  /// Allocates parameters, gradients and activations, and sets them to zero.
   ///
-  /// @param config   The description.
-  /// @param options  Largest extents of a call, and how to compute it.
+  /// @param config   The configuration.
+  /// @param options  Largest extents of a call, recomputation and precision.
   /// @throws InvalidArgument  as completed() does, and if an option is out of range.
   /// @throws std::bad_alloc   if memory cannot be allocated.
   explicit DecoderTraining(const DecoderConfig& config, const DecoderTrainingOptions& options = {});
   ~DecoderTraining();
-  DecoderTraining(DecoderTraining&&) noexcept;             ///< Moves; the other object can only be destroyed.
-  DecoderTraining& operator=(DecoderTraining&&) noexcept;  ///< Moves; the other object can only be destroyed.
+  DecoderTraining(DecoderTraining&&) noexcept;             ///< Moves; the moved-from object can only be destroyed.
+  DecoderTraining& operator=(DecoderTraining&&) noexcept;  ///< Moves; the moved-from object can only be destroyed.
 
-  /// Returns the description, completed().
+  /// Returns the configuration, completed().
   const DecoderConfig& config() const;
-  /// Returns decoder_parameters() of the description.
+  /// Returns decoder_parameters() of the configuration.
   std::span<const DecoderParameter> description() const;
   /// Returns the elements of all parameters, in the order of description().
   std::span<T> parameters();
@@ -122,10 +122,10 @@ class REGARD_EXPORT DecoderTraining {
   std::span<const T> parameters() const;
   /// Returns the gradients, in the same order.
   std::span<T> gradients();
-  /// Returns the size of everything that was allocated except scratch memory, in bytes.
+  /// Returns the number of bytes allocated, excluding scratch memory.
   std::size_t num_bytes() const;
 
-  /// Returns how the time of all calls so far was spent.
+  /// Returns the time spent in each part of all calls so far.
   const TrainingProfile& profile() const;
 
   /// Computes the loss of a batch and the gradients of all parameters.
@@ -134,66 +134,65 @@ class REGARD_EXPORT DecoderTraining {
   /// @param accumulate  Whether to add to the gradients of earlier calls instead of overwriting them.
   /// @param observer    Called for each layer in the backward pass; may be empty.
   /// @param runtime     Threads, scratch memory and cancellation.
-  /// @return `Σ −ln p(target) / num_targets` over the targets of this batch. Without any, 0.
+  /// @return `Σ −ln p(target) / num_targets` over the targets of this batch; 0 if there are none.
   /// @throws InvalidArgument  before any work, if an argument is invalid.
   /// @throws Cancelled        if a stop is requested. The gradients are then undefined.
   double forward_backward(const TrainingBatch& batch, bool accumulate = false,
                           const AttentionObserver<T>& observer = {}, const Runtime& runtime = {});
 
-  /// Computes the loss of one piece of a batch that several ranks compute, and adds its gradients to the sums of the
-  /// pieces before it, which are received and sent layer by layer (gradient_chain.h).
+  /// Computes the loss of one piece of a batch that is divided among ranks. Layer by layer, receives the gradient sums
+  /// of the preceding pieces, adds the gradients of this piece, and sends the result on (gradient_chain.h).
   ///
-  /// Afterwards gradients() are the total on the rank of the last piece, which has sent it to the next rank. The other
-  /// ranks receive it through receive_gradients().
+  /// On return, gradients() holds the total on the rank of the last piece, which has also sent it to the next rank. The
+  /// other ranks receive the total through receive_gradients().
   ///
-  /// @param batch    Tokens and targets of the piece, with TrainingBatch::num_targets and first_sequence.
-  /// @param piece    The ranks, and the position of the piece.
-  /// @param runtime  Threads and scratch memory. A stop would leave other ranks waiting.
-  /// @return As forward_backward().
+  /// @param batch    Tokens and targets of the piece; num_targets and first_sequence must be set.
+  /// @param piece    The ranks, and whether the piece is the first or the last.
+  /// @param runtime  Threads and scratch memory. Do not request a stop: it would leave other ranks waiting.
+  /// @return The loss, as forward_backward() returns it.
   /// @throws InvalidArgument  before any work, if an argument is invalid.
   double forward_backward_in_chain(const TrainingBatch& batch, const ChainedPiece& piece, const Runtime& runtime = {});
 
-  /// Receives the total of forward_backward_in_chain(), on a rank that has not computed the last piece.
+  /// Receives the total of forward_backward_in_chain(), on a rank that did not compute the last piece.
   ///
   /// @param chain      The ranks.
-  /// @param passes_on  Whether to send it to the next rank: unless that rank has computed the last piece.
+  /// @param passes_on  Whether to send the total to the next rank; false if that rank computed the last piece.
   void receive_gradients(GradientChain& chain, bool passes_on);
 
   /// Computes the loss of a batch, without gradients.
   ///
   /// @param batch     Tokens and targets.
   /// @param ablated   A head whose context is replaced by zeros.
-  /// @param row_loss  `−ln p(target)` of each token, (B, L), 0 where it is not counted; or absent.
-  /// @param correct   Set to the number of targets with the largest logit, the first one if several are equal; or
-  ///                  nullptr.
+  /// @param row_loss  Set to `−ln p(target)` of each token, (B, L), or to 0 where it is not counted; may be absent.
+  /// @param correct   Set to the number of correctly predicted targets, where the prediction is the first token with
+  ///                  the largest logit; may be nullptr.
   /// @param runtime   Threads, scratch memory and cancellation.
-  /// @return The loss, as forward_backward() does.
+  /// @return The loss, as forward_backward() returns it.
   /// @throws InvalidArgument  before any work, if an argument is invalid.
   /// @throws Cancelled        if a stop is requested.
   double evaluate(const TrainingBatch& batch, const AblatedHead& ablated = {}, TensorView<T, 2> row_loss = {},
                   Index* correct = nullptr, const Runtime& runtime = {});
 
-  /// Returns the logits of the last evaluate(), (B · L, V), valid until the next call of any function.
+  /// Returns the logits of the last evaluate(), (B · L, V), valid until the next call of any member function.
   TensorView<const T, 2> logits() const;
 
-  /// Returns `−ln p(target)` of each token of the last call, (B, L), 0 where it is not counted.
+  /// Returns `−ln p(target)` of each token of the last call, (B, L), or 0 where it is not counted.
   ///
   /// @return A view that is valid until the next call.
   TensorView<const T, 2> row_losses() const;
 
-  /// Calls a function with the arrays of the last forward pass, in the order in which they were computed, to find the
-  /// first one that is not finite. With `recompute`, those within layers are only available for the last layer.
+  /// Calls a function with each array of the last forward pass, in the order of computation, for example to find the
+  /// first value that is not finite. With `recompute`, arrays within layers are available only for the last layer.
   ///
-  /// @param visit  Called with the layer (−1 outside the layers), with the name of what computed the array, for example
-  ///               "attention", and with its rows, one for each token.
+  /// @param visit  Called with the layer (−1 outside the layers), the name of the operation that computed the array,
+  ///               for example "attention", and the rows of the array, one per token.
   void visit_activations(const std::function<void(Index layer, std::string_view operation,
                                                   const TensorView<const T, 2>& rows)>& visit) const;
 
   /// Returns the attention of a layer in the last evaluate(), valid until the next call.
   ///
   /// @param layer  Layer, from 0.
-  /// @throws InvalidArgument  if the layer does not exist, or if `recompute` keeps only the last layer and this is not
-  ///                          it.
+  /// @throws InvalidArgument  if the layer does not exist or, with `recompute`, if it is not the last layer.
   AttentionRecord<T> attention(Index layer) const;
 
  private:

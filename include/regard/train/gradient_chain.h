@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Data-parallel training: ranks that sum their gradients one after another, bit-identical to one machine.
+/// Data-parallel training: ranks add their gradients one after another, with bits identical to those of one machine.
 ///
 /// @verbatim
 ///     sequences of a step   │ piece 0 │ piece 1 │ piece 2 │ …         piece k is computed by rank k mod N
@@ -8,9 +8,9 @@
 ///     total                 the rank of the last piece ─▶ next ─▶ … ─▶ every rank
 /// @endverbatim
 ///
-/// The interface that Trainer and DecoderTraining use; how messages are sent is left to the implementation. Gradients
-/// of the last layer are passed on while those of the layer before it are computed, so that ranks work at the same
-/// time. Derivation: docs/derivations/ranks.md.
+/// Trainer and DecoderTraining use this interface; the implementation decides how messages are sent. The gradients of a
+/// layer are passed on while those of the layer before it are computed, so that ranks work concurrently.
+/// Derivation: docs/derivations/ranks.md.
 ///
 /// Read next: trainer.h, src/train/decoder/decoder_training.cpp.
 #pragma once
@@ -23,10 +23,10 @@
 
 namespace regard::inline v0 {
 
-/// N ranks in a ring. Each rank has an object of its own, and calls its functions from one thread.
+/// N ranks in a ring. Each rank has its own object, and calls its functions from one thread.
 ///
 /// Messages from a rank to the next one arrive in the order in which they were sent, and receive() is called with the
-/// sizes that were sent. Every function may throw what the implementation throws if another rank fails.
+/// sizes that were sent. If another rank fails, any function may throw an exception of the implementation.
 class REGARD_EXPORT GradientChain {
  public:
   virtual ~GradientChain();  ///< Destroys the object.
@@ -36,13 +36,13 @@ class REGARD_EXPORT GradientChain {
   /// Returns N, the number of ranks.
   virtual Index num_ranks() const = 0;
 
-  /// Announces a message: the next calls of receive() will have the announced bytes, in the order of the announcements.
-  /// From now on, an implementation may write these bytes as soon as no pending send() reads them, so that messages
-  /// arrive while the rank computes. By default nothing is done.
+  /// Announces the buffer of a later receive(). Buffers are passed to receive() in the order of their announcements.
+  /// After this call, the implementation may write to the buffer as soon as no pending send() reads it, so that
+  /// messages arrive while the rank computes. The default implementation does nothing.
   ///
-  /// @param bytes  At least one byte.
+  /// @param bytes  The buffer, at least one byte.
   virtual void expect(std::span<std::byte> bytes);
-  /// Receives the next message of the rank before this one, (rank − 1) mod N.
+  /// Receives the next message from the rank before this one, (rank − 1) mod N.
   ///
   /// @param bytes  Set to the message; at least one byte.
   virtual void receive(std::span<std::byte> bytes) = 0;
@@ -51,29 +51,29 @@ class REGARD_EXPORT GradientChain {
   /// @param bytes  The message, at least one byte. The caller leaves it unchanged until it announces or receives a
   ///               message into these bytes, or until finish() or abandon() returns.
   virtual void send(std::span<const std::byte> bytes) = 0;
-  /// Waits until no pending send() reads its bytes any more. Called at the end of each step.
+  /// Waits until every pending send() has finished reading its bytes. Called at the end of each step.
   virtual void finish() = 0;
-  /// Aborts: no byte of a message is read or written any more, and other ranks fail instead of waiting. Called if a
-  /// step throws; the object can then only be destroyed.
+  /// Aborts communication: buffers of messages are no longer read or written, and other ranks fail instead of waiting.
+  /// Called if a step throws; the object can then only be destroyed.
   virtual void abandon() noexcept = 0;
 
-  /// Returns the largest of the values of all ranks. Every rank calls it at the same point.
+  /// Returns the largest value over all ranks. Every rank calls this function at the same point.
   ///
   /// @param value  The value of this rank.
   /// @return The largest value, on every rank.
   virtual Index largest(Index value) = 0;
 };
 
-/// The sequences of a step as contiguous pieces, which ranks compute in turn.
+/// The sequences of a step, divided into contiguous pieces that the ranks compute in turn.
 struct BatchPieces {
   Index batch = 0;  ///< Number of sequences.
-  Index count = 0;  ///< Number of pieces. None is empty, and their sizes differ by at most one.
-  /// Returns the first sequence of a piece; for `piece = count` the number of sequences.
+  Index count = 0;  ///< Number of pieces. No piece is empty, and sizes differ by at most one.
+  /// Returns the first sequence of a piece or, if `piece` is `count`, the number of sequences.
   Index first(Index piece) const { return piece * batch / count; }
 };
 
-/// Divides a batch into as few pieces as possible. Every rank has the same number of pieces, if there are enough
-/// sequences. With N > batch, ranks from `batch` on have none.
+/// Divides a batch into the smallest possible number of pieces. If there are enough sequences, all ranks compute the
+/// same number of pieces. If N > batch, the ranks from `batch` on compute none.
 ///
 /// @param batch        Number of sequences, at least 1.
 /// @param micro_batch  Largest number of sequences of a piece, at least 1.
@@ -86,7 +86,7 @@ struct BatchPieces {
 /// @endcode
 REGARD_EXPORT BatchPieces batch_pieces(Index batch, Index micro_batch, Index num_ranks);
 
-/// A call of DecoderTraining::forward_backward_in_chain() for one piece.
+/// Arguments of DecoderTraining::forward_backward_in_chain() for one piece.
 struct ChainedPiece {
   GradientChain* chain = nullptr;  ///< The ranks, at least two; not nullptr.
   bool is_first = false;           ///< Whether it is the first piece, for which no sum is received.

@@ -10,7 +10,7 @@
 ///
 /// - Parameters, gradients and moments are dense arrays of equal size, one arena each, in the order of
 ///   decoder_parameters(). Nothing else is stored between steps, and the moments are 0 before the first step.
-/// - Any number of threads gives identical bits, and a step allocates nothing beyond Runtime::workspace.
+/// - Results are bit-identical for any number of threads, and a step allocates nothing beyond Runtime::workspace.
 ///
 /// Read next: src/train/optimizer/optimizer_step.cpp, decoder_training.h.
 #pragma once
@@ -35,8 +35,8 @@ namespace regard::inline v0 {
 /// @throws Cancelled  if a stop is requested.
 ///
 /// @par Bits
-/// The array is divided into at most 256 blocks that depend only on its size. Each is summed in a fixed order, and the
-/// blocks are added in order, so the bits are the same for any number of threads and on every machine.
+/// The array is divided into at most 256 blocks that depend only on its size. Each block is summed in a fixed order,
+/// and these sums are added in order, so the bits are the same for any number of threads and on every machine.
 template <class T>
 REGARD_EXPORT double global_norm(std::span<const T> values, const Runtime& runtime = {});
 
@@ -57,9 +57,9 @@ REGARD_EXPORT double clip_factor(double norm, double max_norm);
 struct MuonOptions {
   double learning_rate = 0.02;  ///< Learning rate of this step, at least 0.
   double momentum = 0.95;       ///< Decay of the momentum, in [0, 1).
-  bool nesterov = true;         ///< Whether the update looks ahead by one step of momentum.
+  bool nesterov = true;         ///< Whether to use Nesterov momentum.
   double weight_decay = 0;      ///< Decoupled decay, at least 0.
-  double gradient_scale = 1;    ///< Factor of the gradient, for example clip_factor().
+  double gradient_scale = 1;    ///< Factor applied to the gradient, for example clip_factor().
   int iterations = 5;           ///< Number of Newton–Schulz iterations, 1 to 100.
 };
 
@@ -70,7 +70,7 @@ struct MuonOptions {
 /// @return `2 · R · C + 2 · min(R, C)²` elements.
 REGARD_EXPORT Index muon_scratch_size(Index rows, Index columns);
 
-/// Performs a Muon step: an update by the momentum, with its singular values replaced by values near 1.
+/// Performs a Muon step: updates a matrix by its momentum, with the singular values replaced by values near 1.
 ///
 /// @code{.unparsed}
 /// g = gradient_scale · gradient
@@ -82,25 +82,25 @@ REGARD_EXPORT Index muon_scratch_size(Index rows, Index columns);
 /// p = (1 − learning_rate · weight_decay) · p − learning_rate · √max(1, R / C) · X
 /// @endcode
 ///
-/// (a, b, c) = (3.4445, −4.7750, 2.0315). They increase small singular values quickly and leave the others between
-/// about 0.68 and 1.13, instead of converging to 1.
+/// (a, b, c) = (3.4445, −4.7750, 2.0315). The iteration increases small singular values quickly and
+/// leaves the others between about 0.68 and 1.13, instead of converging to 1.
 ///
 /// @tparam T        float or double. All arithmetic is in T.
-/// @param matrix    p, (R, C), dense, with rows for outputs as in torch.nn.Linear.
+/// @param matrix    p, (R, C), dense, with one row per output, as in torch.nn.Linear.
 /// @param gradient  (R, C), dense.
 /// @param momentum  m, (R, C), dense.
-/// @param options   Rates and decays.
+/// @param options   Options of this step.
 /// @param scratch   At least muon_scratch_size() elements. Its contents are undefined afterwards.
 /// @param runtime   Threads, scratch memory of linear_forward(), and cancellation.
 ///
 /// Updates matrix and momentum.
 ///
 /// @throws InvalidArgument  before any work, if shapes differ, arrays overlap or an option is out of range.
-/// @throws std::bad_alloc   if memory cannot be allocated. momentum may then be updated.
-/// @throws Cancelled        if a stop is requested. momentum and part of matrix may then be updated.
+/// @throws std::bad_alloc   if memory cannot be allocated. momentum may already have been updated.
+/// @throws Cancelled        if a stop is requested. momentum and part of matrix may already have been updated.
 ///
 /// @par Bits
-/// The products are those of linear_forward(), and the norm is global_norm().
+/// linear_forward() computes the matrix products, and global_norm() the norm.
 ///
 /// @par Example
 /// @code{.cpp}
@@ -124,18 +124,18 @@ REGARD_EXPORT void muon_step(TensorView<T, 2> matrix, std::type_identity_t<Tenso
 ///   constant              learning_rate
 ///   cosine                min_learning_rate + ½ · (1 + cos(π · r)) · (learning_rate − min_learning_rate)
 ///   linear                min_learning_rate + (1 − r) · (learning_rate − min_learning_rate)
-///   warmup_stable_decay   learning_rate, then the line from begin to steps,
+///   warmup_stable_decay   learning_rate, then from step `begin` linear down to min_learning_rate,
 ///                         begin = max(warmup, steps − ⌊steps / 5⌋)
 /// @endcode
 ///
-/// Warm-up and cosine are those of nanoGPT. The cosine is computed without the math library, so the bits are the
-/// same on every machine.
+/// The warm-up and the cosine schedule are those of nanoGPT. The cosine is computed without the math
+/// library, so the bits are the same on every machine.
 ///
 /// @param settings  The schedule: schedule, steps, warmup and the learning rates.
 /// @param step      The step, from 0.
 /// @return The learning rate of this step.
-/// @throws InvalidArgument  if step is negative, or if a setting that the schedule uses is out of range:
-///                          min_learning_rate may be at most learning_rate.
+/// @throws InvalidArgument  if step is negative, or if a setting that the schedule uses is out of range.
+///                          min_learning_rate must not exceed learning_rate.
 REGARD_EXPORT double learning_rate_at(const TrainingSettings& settings, Index step);
 
 /// Returns the learning rate of Muon.
@@ -150,31 +150,31 @@ REGARD_EXPORT double muon_learning_rate_at(const TrainingSettings& settings, Ind
 ///
 /// @param settings     The optimizer.
 /// @param description  decoder_parameters() of the model.
-/// @param num_threads  Number of matrices that Muon may process at once; 0: default_num_threads(). With less memory a
-///                     step is slower on many threads, with the same bits.
+/// @param num_threads  Number of matrices that Muon may process at once; 0: default_num_threads(). With less
+///                     scratch memory, a step on many threads is slower but gives the same bits.
 /// @return The number of elements; 0 for OptimizerKind::adamw.
 /// @throws InvalidArgument  if num_threads is negative.
 REGARD_EXPORT Index optimizer_scratch_size(const TrainingSettings& settings,
                                            std::span<const DecoderParameter> description, int num_threads = 0);
 
-/// What a step of the optimizer used.
+/// The gradient norm and the learning rate of an optimizer step.
 struct OptimizerStep {
   double gradient_norm = 0;  ///< Norm of all gradients, before clipping.
   double learning_rate = 0;  ///< Learning rate of AdamW.
 };
 
-/// Performs a step of the optimizer of a run on all parameters of a model.
+/// Performs one optimizer step of a run on all parameters of a model.
 ///
 /// 1. The gradients are scaled by clip_factor() of their global_norm().
-/// 2. OptimizerKind::adamw: adamw_step() of all parameters. OptimizerKind::muon: muon_step() of each matrix of kind
-///    projection or residual, with its momentum in first_moment; adamw_step() of the others.
+/// 2. OptimizerKind::adamw: adamw_step() updates all parameters. OptimizerKind::muon: muon_step() updates each matrix
+///    of kind projection or residual, with its momentum in first_moment, and adamw_step() updates the others.
 /// 3. The learning rates are learning_rate_at() and muon_learning_rate_at(). Weight decay applies only to parameters of
 ///    rank 2 or more.
 ///
-/// If the norm is not finite, nothing is written: the parameters remain those before the step.
+/// If the norm is not finite, nothing is written, and the parameters keep their values.
 ///
 /// @tparam T             float or double.
-/// @param settings       Optimizer, schedule, decays and clip.
+/// @param settings       Optimizer, schedule, decay rates and clipping.
 /// @param description    decoder_parameters() of the model.
 /// @param parameters     All parameters.
 /// @param gradients      Their gradients.
@@ -186,8 +186,8 @@ struct OptimizerStep {
 /// @param runtime        Threads, scratch memory of linear_forward(), and cancellation.
 /// @return The norm and the learning rate.
 /// @throws InvalidArgument  before any work, if a size, a setting or the step is out of range.
-/// @throws std::bad_alloc   if memory cannot be allocated. Part of the arrays may then be updated.
-/// @throws Cancelled        if a stop is requested. Part of the arrays may then be updated.
+/// @throws std::bad_alloc   if memory cannot be allocated. Part of the arrays may already have been updated.
+/// @throws Cancelled        if a stop is requested. Part of the arrays may already have been updated.
 ///
 /// @par Example
 /// @code{.cpp}
@@ -203,7 +203,7 @@ REGARD_EXPORT OptimizerStep optimizer_step(const TrainingSettings& settings,
                                            std::type_identity_t<std::span<T>> second_moment, Index step,
                                            std::type_identity_t<std::span<T>> scratch, const Runtime& runtime = {});
 
-/// Sets the initial values of the parameters of a model, as GPT-2 does.
+/// Initializes the parameters of a model, as GPT-2 does.
 ///
 /// @code{.unparsed}
 /// table, positions, projection, output    0.02 · normal
@@ -218,10 +218,10 @@ REGARD_EXPORT OptimizerStep optimizer_step(const TrainingSettings& settings,
 /// @param seed         Seed of the run.
 /// @param runtime      Threads and cancellation.
 ///
-/// Element e of parameter k is drawn by random_normal() with stream 2³² + k and index e. The values are those of double
-/// rounded once to T, and are the same for any number of threads and on every machine.
+/// Element e of parameter k is drawn by random_normal() with stream 2³² + k and index e. The values are computed in
+/// double and rounded once to T. They are the same for any number of threads and on every machine.
 ///
-/// @throws InvalidArgument  before any work, if the size is not that of the description.
+/// @throws InvalidArgument  before any work, if the size does not match the description.
 /// @throws Cancelled        if a stop is requested.
 template <class T>
 REGARD_EXPORT void initialize(std::span<const DecoderParameter> description, std::span<T> parameters,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Scores of one attention head on one probe sequence: how much of its weight is on the keys that a task expects, on
-/// the previous token and on the first token, and how spread out it is.
+/// the previous token and on the first token, and how spread out the weight is.
 ///
 /// @verbatim
 ///                   keys 0 1 2 3                    wanted of row 2: {1}, of row 3: {0, 2}
@@ -30,12 +30,12 @@ struct HeadPattern {
   double score = 0;    ///< Weight on the wanted keys, over the rows that have any.
   double uniform = 0;  ///< The same for uniform weights over the visible keys.
   /// As `score`, with key 0 left out and each row divided by the sum of its other weights, over the rows with a wanted
-  /// key other than 0. A row without other weight counts as 0.
+  /// key other than 0. A row that has no other weight counts as 0.
   double score_without_first = 0;
   double uniform_without_first = 0;  ///< The same for uniform weights.
   double previous_token = 0;         ///< Weight on the key before the row's own, over all rows but row 0.
   double first_token = 0;            ///< Weight on key 0, over all rows but row 0.
-  double one_key_uniform = 0;        ///< previous_token and first_token of uniform weights.
+  double one_key_uniform = 0;        ///< previous_token and first_token for uniform weights.
   /// Entropy −Σ w ln w of a row, divided by the logarithm of its number of visible keys, over all rows but row 0: 0 for
   /// a row with a single key, 1 for uniform weights.
   double entropy = 0;
@@ -45,11 +45,11 @@ struct HeadPattern {
 ///
 /// @tparam T       float or double.
 /// @param weights  Weights of the head, (L, L), any strides. Elements above the diagonal are not read.
-/// @param wanted   For each row the keys that are expected, ascending; empty where nothing is expected
+/// @param wanted   The expected keys of each row, ascending; empty where the pattern is not defined
 ///                 (TaskExample::wanted).
 /// @return The scores, computed in double in the order of rows and keys.
-/// @throws InvalidArgument  if weights is not square or wanted does not have L entries, or if a wanted key is not
-///                          visible or not in ascending order.
+/// @throws InvalidArgument  if weights is not square, if wanted does not have L entries, if a wanted key is not
+///                          visible, or if the keys of a row are not ascending.
 ///
 /// @par Example
 /// @code{.cpp}
@@ -64,7 +64,7 @@ REGARD_EXPORT HeadPattern head_pattern(TensorView<const T, 2> weights, std::span
 /// @tparam T              float or double.
 /// @param lower_triangle  Row i has i + 1 elements.
 /// @param wanted          As for the full matrix.
-/// @return The scores, with the same bits as for the full matrix.
+/// @return The scores, bit-identical to those for the full matrix.
 /// @throws InvalidArgument  as for the full matrix, and if lower_triangle does not have L · (L + 1) / 2 elements.
 template <class T>
 REGARD_EXPORT HeadPattern head_pattern(std::span<const T> lower_triangle, std::span<const std::vector<Index>> wanted);
