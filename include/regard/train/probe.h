@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Observes the heads of a decoder in training: what each attends to on fixed sequences, what the loss is without it,
-/// and in which direction the gradient moves the attention of one row.
+/// Observes the heads of a decoder during training: what each head attends to on fixed sequences, the loss without that
+/// head, and the direction in which the gradient moves the attention of one row.
 ///
 /// @code{.unparsed}
 /// forward and backward of the probe ─▶ weights P, dP = grad_context · valueᵀ, dS = P ∘ (dP − Σ P dP)
-/// one forward for each head, whose context is zero ─▶ ablation
+/// one forward per head, with its context set to 0  ─▶ ablation
 /// @endcode
 ///
 /// Read next: record.h, src/train/record/probe.cpp.
@@ -21,7 +21,7 @@
 
 namespace regard::inline v0 {
 
-/// The sequences of a probe as token ids, and what a record keeps of them.
+/// The sequences of a probe as token ids, and the part of them that a record keeps.
 struct ProbeSequences {
   TrainingProbe probe;                                  ///< Texts, targets and pattern of the first sequence.
   std::vector<std::vector<std::vector<Index>>> wanted;  ///< Wanted keys of each sequence and row; may be empty.
@@ -43,7 +43,7 @@ struct ProbeSequences {
 /// @endcode
 REGARD_EXPORT ProbeSequences task_probe(const TrainingTask& task, std::uint64_t seed, Index num_sequences);
 
-/// Draws the probe of a text: the beginning of a window of its held-out part.
+/// Draws the probe of a text: the beginning of a window from its held-out part.
 ///
 /// @param text    The text.
 /// @param seed    Seed of the run.
@@ -58,8 +58,8 @@ REGARD_EXPORT ProbeSequences text_probe(const TextData& text, std::uint64_t seed
 
 /// Observes all heads.
 ///
-/// Overwrites the gradients of the model, and leaves its parameters as they are. Costs one forward and backward pass
-/// and one forward pass for each head.
+/// Overwrites the gradients of the model and leaves its parameters unchanged. The cost is one forward and backward
+/// pass, plus one forward pass per head.
 ///
 /// @tparam T         float or double.
 /// @param model      The model; its max_sequences and max_length must be large enough for the sequences.

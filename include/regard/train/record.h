@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The record of a watched run: its loss, and what every head attended to at a number of snapshots. The moments at
-/// which heads formed are found from it.
+/// The record of a watched run: its loss, and what every head attended to at a number of snapshots. find_events()
+/// determines from it when each head formed.
 ///
 /// @verbatim
 ///     step     0  1  2  4  8 …  212      235 …     600        snapshot_steps()
@@ -9,7 +9,7 @@
 ///     head     weights (L, L)      scores      loss without it  ─▶ find_events() ─▶ "step 212: layer 1, head 0 …"
 /// @endverbatim
 ///
-/// Extents: L tokens of the probe, N layers, H query heads. Layers, heads, steps and positions count from 0.
+/// Extents: L tokens of the probe, N layers, H query heads. Layers, heads, steps and positions are counted from 0.
 ///
 /// Read next: src/train/record/record.cpp, regard/explain/training_report.h.
 #pragma once
@@ -24,35 +24,35 @@
 
 namespace regard::inline v0 {
 
-/// One step of the curve of a run.
+/// One point of the curve of a run.
 struct CurvePoint {
   Index step;                                 ///< Number of optimizer steps before this one.
   double loss;                                ///< Loss of the batch of this step.
   double gradient_norm;                       ///< Global L2 norm of the gradient, before clipping.
   double learning_rate;                       ///< Learning rate.
-  std::optional<double> held_out_loss{};      ///< Loss of held-out examples, at steps at which it is measured.
+  std::optional<double> held_out_loss{};      ///< Loss of held-out examples, at the steps at which it is measured.
   std::optional<double> accuracy{};           ///< Share of training targets predicted correctly, at the same steps.
   std::optional<double> held_out_accuracy{};  ///< The same for held-out examples.
-  std::optional<double> tokens_per_second{};  ///< Speed.
+  std::optional<double> tokens_per_second{};  ///< Training throughput.
 };
 
-/// What a head attends to, as means over rows. Rows with a single visible key are left out, except for `pattern`.
+/// What a head attends to, as means over rows. Rows with a single visible key are excluded, except for `pattern`.
 struct HeadScores {
-  double pattern = 0;   ///< Mean weight on the wanted keys, over the rows that have any; NaN if no row has.
+  double pattern = 0;   ///< Mean weight on the wanted keys, over the rows that have any; NaN if no row has any.
   double previous = 0;  ///< Mean weight on the previous token.
   double sink = 0;      ///< Mean weight on the first token.
-  double entropy = 0;   ///< Mean entropy of a row divided by its largest value, ln(i + 1) for row i: 1 if uniform.
+  double entropy = 0;   ///< Mean of each row's entropy divided by its maximum, ln(i + 1) for row i; 1 if uniform.
 };
 
 /// Computes the scores of causal weights.
 ///
 /// @param weights  The lower triangle, row by row: L (L + 1) / 2 weights.
-/// @param wanted   For each of the L rows, the keys of the pattern; empty: the pattern does not define this row.
+/// @param wanted   For each of the L rows, the keys of the pattern; empty: the pattern is not defined for this row.
 /// @return The scores.
-/// @throws InvalidArgument  if the number of weights is not L (L + 1) / 2, or if a wanted key is hidden from its row.
+/// @throws InvalidArgument  if the number of weights is not L (L + 1) / 2, or if a wanted key is not visible.
 REGARD_EXPORT HeadScores head_scores(std::span<const float> weights, const std::vector<std::vector<Index>>& wanted);
 
-/// Computes the scores of uniform weights over the visible keys, to compare other scores with.
+/// Computes the scores of uniform weights over the visible keys, for comparison with other scores.
 ///
 /// @param wanted  As for head_scores().
 /// @return The scores; `entropy` is 1.
@@ -71,7 +71,7 @@ struct TrainingProbe {
   std::vector<std::vector<Index>> wanted;  ///< The keys of the pattern for each row, (L); all empty: no pattern.
   HeadScores uniform;                      ///< Scores of uniform weights.
   Index num_sequences = 1;                 ///< Number of sequences.
-  Index query = -1;                        ///< The row whose gradient is kept; −1: none.
+  Index query = -1;                        ///< Row whose gradient is kept; −1: none.
 };
 
 /// A head at a snapshot.
@@ -87,26 +87,26 @@ struct ProbedHead {
 
 /// All heads at a step.
 struct TrainingSnapshot {
-  Index step;                     ///< Number of optimizer steps before it.
+  Index step;                     ///< Number of optimizer steps before the snapshot.
   double loss;                    ///< Loss of the probe.
-  std::vector<ProbedHead> heads;  ///< All heads: layer · H + head.
+  std::vector<ProbedHead> heads;  ///< All heads, each at index layer · H + head.
 };
 
-/// What a watched run keeps.
+/// The record of a watched run.
 struct TrainingRecord {
   std::string command;        ///< The command line, as it was typed.
   std::string name;           ///< Name of the task, or of the text file.
   bool is_text = false;       ///< Whether the run learns a text rather than a task.
   std::string shows;          ///< What the task shows, in one sentence; may be empty.
   std::string pattern;        ///< The pattern in a few words, such as "the token after the earlier copy"; may be empty.
-  double formed_score = 0.5;  ///< The task's score at which the pattern counts as formed.
+  double formed_score = 0.5;  ///< The score from which on the task's pattern counts as formed.
   TrainingSettings settings;  ///< The settings.
   TrainingProbe probe;        ///< The probe.
   std::vector<CurvePoint> curve;            ///< The curve, by ascending step.
   std::vector<TrainingSnapshot> snapshots;  ///< The snapshots, by ascending step.
 };
 
-/// Returns whether the probe of a record has a pattern: whether any row has a wanted key.
+/// Returns whether the probe of a record has a pattern, that is, whether any row has a wanted key.
 ///
 /// @param record  The record.
 /// @return True if so.
@@ -116,7 +116,7 @@ REGARD_EXPORT bool has_pattern(const TrainingRecord& record);
 ///
 /// @param record  The record.
 /// @throws InvalidArgument  "training record: …" if the probe is empty, if a list does not have the extent that its
-///                          comment states, or if steps do not ascend.
+///                          comment states, or if steps are not ascending.
 REGARD_EXPORT void check_record(const TrainingRecord& record);
 
 /// Chooses the steps of the snapshots of a run.
@@ -152,31 +152,31 @@ struct HeadEvent {
   double score;         ///< Its score at this snapshot.
   double peak;          ///< Its largest score from this snapshot on.
   double uniform;       ///< The score of uniform weights.
-  Index from_step;      ///< Step of the snapshot before, or of this one if it is the first.
+  Index from_step;      ///< Step of the preceding snapshot, or of this one if it is the first.
   Index to_step;        ///< Step of the second snapshot after it, or of the last one.
-  double loss_fall;     ///< Relative decrease of the probe's loss from from_step to to_step; negative: it rose.
-  Index ablation_step;  ///< Step of the first later snapshot at which ablation agrees.
+  double loss_fall;     ///< Relative decrease of the probe's loss from from_step to to_step; negative if it rose.
+  Index ablation_step;  ///< Step of the first later snapshot that meets the ablation criterion.
   double ablation;      ///< ProbedHead::ablation at that snapshot.
 };
 
 /// Finds the moments at which heads formed.
 ///
-/// A head has formed if its score and the loss without it agree:
+/// A head has formed if it meets both of these criteria:
 ///
 /// - **Score:** at two consecutive snapshots, its score exceeds a threshold: max(½, formed_score) for the
 ///   pattern, ½ for the previous token.
-/// - **Ablation:** at the second of them, or at a later one while the score stays above the threshold, the probe's loss
-///   without the head is higher by more than a tenth of what the loss has fallen since the first snapshot. By then, the
+/// - **Ablation:** at the second of them, or at a later one while the score stays above the threshold, ablating the
+///   head raises the probe's loss by more than a tenth of the decrease in loss since the first snapshot. By then, the
 ///   loss must have fallen by more than 5 %: before that, nothing has been learned to which a head could contribute.
 ///
 /// The event is at the first snapshot above the threshold. A previous-token head is useful before its attention is
-/// sharp: its event is at the snapshot from which its score stays above max(0.2, twice the uniform score).
+/// sharp, so its event is at the snapshot from which on its score stays above max(0.2, twice the uniform score).
 ///
-/// If the pattern is the previous token, there are only events of kind `pattern`.
+/// If the pattern itself is the previous token, only events of kind `pattern` are returned.
 ///
 /// @param record  The record.
-/// @return The first such moment of each head and kind, by ascending step, then previous_token before pattern, then by
-///         layer and head.
+/// @return The first event of each head and kind, sorted by step, then by kind (previous_token first), then by layer
+///         and head.
 /// @throws InvalidArgument  as check_record() does.
 REGARD_EXPORT std::vector<HeadEvent> find_events(const TrainingRecord& record);
 
@@ -193,14 +193,14 @@ REGARD_EXPORT std::vector<HeadEvent> find_events(const TrainingRecord& record);
 /// @endcode
 REGARD_EXPORT std::string event_text(const TrainingRecord& record, const HeadEvent& event);
 
-/// Contents of training_record_json().
+/// Options of training_record_json().
 struct TrainingJsonOptions {
   bool curve = true;  ///< Whether to include the curve.
   bool heads = true;  ///< Whether to include the scores, weights and gradients of heads.
 };
-/// Writes a record as JSON with `"schema": "regard/1"`, events included.
+/// Writes a record as JSON with `"schema": "regard/1"`, including its events.
 ///
-/// Every number reads back as the same value: weights and gradients as float, the others as double.
+/// Every number reads back as the same value: weights and gradients as float, all others as double.
 ///
 /// @param record   The record.
 /// @param options  Contents.
@@ -213,10 +213,10 @@ struct TrainingJsonOptions {
 /// @endcode
 REGARD_EXPORT std::string training_record_json(const TrainingRecord& record, const TrainingJsonOptions& options = {});
 
-/// Describes settings in a few lines: the model, the batches, the optimizer, seed and arithmetic.
+/// Describes settings in a few lines: the model, the batches, the optimizer, the seed and the arithmetic.
 ///
 /// @param settings  The settings.
-/// @return One string for each line.
+/// @return One string per line.
 REGARD_EXPORT std::vector<std::string> settings_summary(const TrainingSettings& settings);
 
 }  // namespace regard::inline v0

@@ -21,7 +21,7 @@ enum class OptimizerKind {
   muon    ///< Muon for the matrices of the layers, AdamW for all other parameters.
 };
 
-/// Names of the OptimizerKind enumerators in files, in their order.
+/// Names of the OptimizerKind enumerators in files, in the order of the enumerators.
 inline constexpr std::array<std::string_view, 2> kOptimizerNames{"adamw", "muon"};
 
 /// How the learning rate depends on the step, after the warm-up.
@@ -32,7 +32,7 @@ enum class ScheduleKind {
   warmup_stable_decay  ///< learning_rate, then linear down to min_learning_rate over the last fifth of the steps.
 };
 
-/// Names of the ScheduleKind enumerators in files, in their order.
+/// Names of the ScheduleKind enumerators in files, in the order of the enumerators.
 inline constexpr std::array<std::string_view, 4> kScheduleNames{"constant", "cosine", "linear", "warmup_stable_decay"};
 
 /// Precision of the arithmetic of a run.
@@ -42,7 +42,7 @@ enum class TrainingPrecision {
   bf16_products  ///< float, except that linear layers multiply operands rounded to bfloat16.
 };
 
-/// Names of the TrainingPrecision enumerators in files, in their order.
+/// Names of the TrainingPrecision enumerators in files, in the order of the enumerators.
 inline constexpr std::array<std::string_view, 3> kPrecisionNames{"float32", "float64", "bf16_products"};
 
 /// The settings of a run.
@@ -50,13 +50,13 @@ struct TrainingSettings {
   DecoderConfig model;     ///< Configuration of the model.
   Index steps = 1000;      ///< Number of optimizer steps.
   Index batch = 16;        ///< Sequences per step.
-  Index micro_batch = 0;   ///< Sequences per call of forward_backward(); 0: the whole batch. Does not change any bit.
+  Index micro_batch = 0;   ///< Sequences per call of forward_backward(); 0: the whole batch. Does not affect the bits.
   Index length = 0;        ///< Tokens per sequence, L; 0: max_positions of the model.
   std::uint64_t seed = 0;  ///< Seed of the parameters, the batches and dropout.
   OptimizerKind optimizer = OptimizerKind::adamw;  ///< The optimizer.
   double learning_rate = 1e-3;                     ///< Peak learning rate of AdamW.
   double muon_learning_rate = 0.02;                ///< Peak learning rate of Muon.
-  double min_learning_rate = 1e-4;                 ///< Final learning rate of AdamW; that of Muon is in proportion.
+  double min_learning_rate = 1e-4;                 ///< Final learning rate of AdamW; Muon's is in proportion.
   Index warmup = 0;                                ///< Steps over which the learning rate rises linearly to its peak.
   ScheduleKind schedule = ScheduleKind::cosine;    ///< Schedule after the warm-up.
   double beta1 = 0.9;                              ///< Decay rate of the first moment.
@@ -74,8 +74,8 @@ struct TrainingSettings {
 ///
 /// @param settings  The settings.
 /// @return The settings, with a completed() model, and with micro_batch and length replaced if they are 0.
-/// @throws InvalidArgument  "training: warmup is X; expected …" if a field is out of range, or as completed() of the
-///                          model does.
+/// @throws InvalidArgument  "training: warmup is X; expected …" if a field is out of range, or as completed() does
+///                          for the model.
 ///
 /// @par Example
 /// @code{.cpp}

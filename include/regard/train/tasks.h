@@ -4,13 +4,14 @@
 /// trained head is expected to attend to, and a recipe that is known to work.
 ///
 /// @verbatim
-///     induction        tokens    ^ d k b q d k b        a random sequence, of which a part is repeated
+///     induction        tokens    ^ d k b q d k b        a random sequence, part of which is repeated
 ///                      targets             k b q        counted only where the next token is determined
 ///                      wanted              2 3 4        for each of these rows: the token after the earlier copy
 /// @endverbatim
 ///
-/// An example is a function of its arguments. Nothing is drawn from a stateful generator, so any batch of a run can
-/// be computed at any time. Sequence b of step s of a run with B sequences per step has the index s · B + b.
+/// An example depends only on the arguments of TrainingTask::example(), and not on the state of a generator, so any
+/// batch of a run can be computed at any time. Sequence b of step s of a run with B sequences per step has the index
+/// s · B + b.
 ///
 /// Read next: src/train/data/tasks.cpp, patterns.h, docs/developer/adding-a-task.md.
 #pragma once
@@ -30,17 +31,17 @@ namespace regard::inline v0 {
 struct TaskExample {
   std::vector<Index> tokens;   ///< Token ids, (L).
   std::vector<Index> targets;  ///< The token to predict after each token, (L); −1: ignored in the loss.
-  /// For each row, the keys that the wanted pattern attends to, ascending; empty: the pattern does not define this row.
+  /// For each row, the keys that the wanted pattern attends to, ascending; empty: it is not defined for this row.
   std::vector<std::vector<Index>> wanted;
 };
 
 /// Training or held-out examples.
 enum class TaskSplit {
   train,    ///< Examples that training sees.
-  held_out  ///< Examples that training never sees, with any seed.
+  held_out  ///< Examples that training never sees, whatever its seed.
 };
 
-/// What the targets of an example are.
+/// Which targets an example has.
 enum class TaskLabels {
   correct,  ///< The solution of the task.
   shuffled  ///< Independent random tokens in place of the solution: nothing can be learned, so no pattern may appear.
@@ -60,18 +61,18 @@ struct TrainingTask {
   std::string_view expected;            ///< Expected time on two cores and expected score, such as "2 s, score .9".
   double formed_score;                  ///< The score at which the pattern counts as formed.
   double held_out;                      ///< Share of all possible sequences that training never sees.
-  TrainingSettings recipe;              ///< The measured recipe; the model's vocabulary, max_positions and length set.
+  TrainingSettings recipe;              ///< The measured recipe, with the model's vocabulary, max_positions and length.
   std::vector<std::string> vocabulary;  ///< The text of each token, without white space.
-  TaskExample (*generate)(std::uint64_t seed);  ///< Computes any example, of either split, from its own seed.
+  TaskExample (*generate)(std::uint64_t seed);  ///< Computes an example, of either split, from a seed of its own.
 
   /// Computes an example. All examples of a task have the same length, recipe.length.
   ///
-  /// Candidates are generated until one belongs to the split, which a hash of its tokens decides.
+  /// Candidates are generated until one belongs to the split. A hash of its tokens determines the split.
   ///
   /// @param seed    Seed of the run.
   /// @param split   Training or held-out examples.
   /// @param index   Index of the example, at least 0.
-  /// @param labels  What the targets are.
+  /// @param labels  Whether the targets are correct or shuffled.
   /// @return The example.
   /// @throws InvalidArgument  if index < 0.
   REGARD_EXPORT TaskExample example(std::uint64_t seed, TaskSplit split, Index index,
@@ -80,7 +81,7 @@ struct TrainingTask {
 
 /// Lists all tasks in a fixed order.
 ///
-/// @return The tasks, which live as long as the program.
+/// @return The tasks, valid until the program ends.
 REGARD_EXPORT std::span<const TrainingTask> training_tasks();
 
 /// Finds a task by its name.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A text as training data: its tokens, the part that is held out, and the windows that batches consist of.
+/// A text as training data: its tokens, its held-out part, and the windows that make up batches.
 ///
 /// @verbatim
 ///     text      The first nine tenths …                                       │ the last tenth
@@ -60,9 +60,9 @@ class REGARD_EXPORT TextData {
 
   /// Returns the vocabulary.
   const Vocabulary& vocabulary() const { return vocabulary_; }
-  /// Returns the SHA-256 of the text, 64 hex digits.
+  /// Returns the SHA-256 of the text, as 64 hex digits.
   const std::string& sha256() const { return sha256_; }
-  /// Returns the number of tokens of a window.
+  /// Returns the number of tokens per window.
   Index length() const { return length_; }
   /// Returns the tokens of a part.
   ///
@@ -71,7 +71,7 @@ class REGARD_EXPORT TextData {
   std::span<const std::uint32_t> tokens(TaskSplit split) const {
     return split == TaskSplit::train ? train_ : held_out_;
   }
-  /// Returns the number of windows of a part: one starts at every token that is followed by at least L tokens.
+  /// Returns the number of windows in a part. A window starts at every token that is followed by at least L tokens.
   ///
   /// @param split  The part.
   /// @return The number of tokens − L.
@@ -79,8 +79,8 @@ class REGARD_EXPORT TextData {
 
   /// Returns where a window starts.
   ///
-  /// With n = num_windows(), the windows with the indices e · n … (e + 1) · n − 1 start at each position exactly once,
-  /// in a pseudo-random order that differs for each e.
+  /// With n = num_windows(), exactly one of the windows with indices e · n … (e + 1) · n − 1 starts at each position.
+  /// Their order is pseudo-random and differs for each e.
   ///
   /// @param seed   Seed of the run.
   /// @param split  The part.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a training run leaves: a decoder with its vocabulary.
+/// The result of a training run: a decoder with its vocabulary.
 ///
 /// @verbatim
 ///     RUN ── newest checkpoint ──▶ RUN/step-00002000 ── config.json, model.safetensors ──▶ decoder
@@ -30,8 +30,8 @@ struct TrainedModel {
 /// @param options  How to read the files, and limits.
 /// @param runtime  Threads, scratch memory and cancellation.
 /// @return The model.
-/// @throws DataError  as trained_model_folder(), load_decoder() and Vocabulary::read() do, and if the vocabulary does
-///                    not have as many tokens as the decoder.
+/// @throws DataError  as trained_model_folder(), load_decoder() and Vocabulary::read() do, and if vocabulary and
+///                    decoder differ in their number of tokens.
 /// @throws Cancelled  if a stop is requested.
 ///
 /// @par Example

@@ -8,8 +8,8 @@
 ///                                                    └─▶ TrainingDiverged             └─◀ resume
 /// @endverbatim
 ///
-/// The settings and the source determine every bit of a run: the number of threads, the number of ranks, micro_batch,
-/// recompute, evaluation, saving and resuming change none.
+/// The settings and the source determine every bit of a run. The number of threads, the number of ranks, micro_batch,
+/// recompute, evaluation, saving and resuming do not affect the result.
 ///
 /// Read next: src/train/trainer.cpp, batch_source.h, checkpoint.h, decoder_training.h.
 #pragma once
@@ -29,38 +29,38 @@
 
 namespace regard::inline v0 {
 
-/// A value of a run is not finite. The parameters are those before the step.
+/// A value of a run is not finite. The parameters have their values from before the step.
 class REGARD_EXPORT TrainingDiverged : public DataError {
  public:
   /// Creates the exception.
   ///
   /// @param message       The message.
   /// @param at_step       Number of optimizer steps before the failed one.
-  /// @param in_layer      Layer, −1 outside the layers.
-  /// @param in_operation  What computed the value, for example "attention".
+  /// @param in_layer      Layer of the value; −1: outside the layers.
+  /// @param in_operation  Operation that computed the value, for example "attention".
   TrainingDiverged(const std::string& message, Index at_step, Index in_layer, std::string in_operation);
   ~TrainingDiverged() override;                         ///< Destroys the exception.
-  TrainingDiverged(const TrainingDiverged&) = default;  ///< Copies.
+  TrainingDiverged(const TrainingDiverged&) = default;  ///< Copies the exception.
 
   Index step;             ///< Number of optimizer steps before the failed one.
-  Index layer;            ///< Layer of the first value that is not finite, −1 outside the layers.
-  std::string operation;  ///< What computed it, for example "attention".
+  Index layer;            ///< Layer of the first value that is not finite; −1: outside the layers.
+  std::string operation;  ///< Operation that computed this value, for example "attention".
 };
 
 /// How well a model predicts a set of examples.
 struct Evaluation {
   double loss = 0;              ///< Mean of `−ln p(target)` over all counted targets.
   Index num_targets = 0;        ///< Number of counted targets.
-  Index correct_targets = 0;    ///< Those that have the largest logit; if several are equal, the first one.
+  Index correct_targets = 0;    ///< Number of counted targets that are the first token with the largest logit.
   Index num_sequences = 0;      ///< Number of examples.
-  Index correct_sequences = 0;  ///< Those in which every counted target is correct.
+  Index correct_sequences = 0;  ///< Number of examples in which every counted target is correct.
 };
 
 /// A training run.
 ///
 /// With a GradientChain, each rank has a Trainer with the same settings and examples, and every rank calls step(),
-/// save() and resume() at the same points. All ranks have equal parameters after each step, those of a run without a
-/// chain; only rank 0 writes files.
+/// save() and resume() at the same points. After each step, all ranks have the same parameters as a run
+/// without a chain. Only rank 0 writes files.
 ///
 /// @par Example
 /// @code{.cpp}
@@ -73,19 +73,19 @@ class REGARD_EXPORT Trainer {
  public:
   /// Allocates everything and initializes the parameters.
   ///
-  /// @param settings  The settings; zeros stand for the values of completed().
+  /// @param settings  The settings; zeros are replaced as completed() does.
   /// @param source    Source of the examples.
-  /// @param runtime   Threads and cancellation, here only for the initialization.
-  /// @param chain     The ranks that compute each step together, which must outlive the trainer; nullptr: one machine.
-  /// @throws InvalidArgument  if a setting is out of range, if vocabulary or length are not those of the source, or, on
+  /// @param runtime   Threads and cancellation, for the initialization only.
+  /// @param chain     The ranks that compute each step together; must outlive the trainer. nullptr: one machine.
+  /// @throws InvalidArgument  if a setting is out of range, if vocabulary or length does not match the source, or, on
   ///                          every rank, if settings or examples differ between ranks.
   /// @throws std::bad_alloc   if memory cannot be allocated.
   /// @throws Cancelled        if a stop is requested.
   Trainer(const TrainingSettings& settings, std::shared_ptr<const BatchSource> source, const Runtime& runtime = {},
           GradientChain* chain = nullptr);
   ~Trainer();
-  Trainer(Trainer&&) noexcept;             ///< Moves; the other object can only be destroyed.
-  Trainer& operator=(Trainer&&) noexcept;  ///< Moves; the other object can only be destroyed.
+  Trainer(Trainer&&) noexcept;             ///< Moves; the moved-from object can only be destroyed.
+  Trainer& operator=(Trainer&&) noexcept;  ///< Moves; the moved-from object can only be destroyed.
 
   /// Returns the settings, completed().
   const TrainingSettings& settings() const;
@@ -95,22 +95,22 @@ class REGARD_EXPORT Trainer {
   const std::vector<TrainingStep>& history() const;
   /// Returns whether all steps of the settings are done.
   bool done() const;
-  /// Returns the size of everything that was allocated, in bytes.
+  /// Returns the number of bytes allocated.
   std::size_t num_bytes() const;
 
   /// Performs one optimizer step.
   ///
-  /// @param runtime  Threads, scratch memory and cancellation. A stop takes effect before the parameters change; in a
-  ///                 chain, before the step, on every rank if one of them is stopped.
+  /// @param runtime  Threads, scratch memory and cancellation. A stop takes effect before the parameters change. In a
+  ///                 chain, it takes effect before the step, on every rank if one of them is stopped.
   /// @return Loss, norm and learning rate.
   /// @throws TrainingDiverged  if the loss or a gradient is not finite. The message names step, layer and operation.
-  /// @throws Cancelled         if a stop is requested. The run is then as before the call.
+  /// @throws Cancelled         if a stop is requested. The run is then unchanged.
   TrainingStep step(const Runtime& runtime = {});
 
-  /// Evaluates the model. The run does not change: examples come from a separate random stream.
+  /// Evaluates the model without changing the run: the examples come from a separate random stream.
   ///
-  /// @param split    Which examples are drawn.
-  /// @param count    Number of examples, at least 1: those with the indices first … first + count − 1.
+  /// @param split    Whether to use training or held-out examples.
+  /// @param count    Number of examples, at least 1. Their indices are first … first + count − 1.
   /// @param ablated  A head whose context is replaced by zeros.
   /// @param first    Index of the first example, at least 0.
   /// @param runtime  Threads, scratch memory and cancellation.
@@ -121,7 +121,7 @@ class REGARD_EXPORT Trainer {
                       const Runtime& runtime = {});
 
   /// Saves a checkpoint; see save_checkpoint(). Nothing is written if no step has run since the last save to this
-  /// folder. In a chain, rank 0 saves it, and the checkpoint does not depend on the number of ranks.
+  /// folder. In a chain, only rank 0 saves, and the checkpoint does not depend on the number of ranks.
   ///
   /// @param run    Path of the run's folder.
   /// @param files  Files to keep in addition to those of the source.
@@ -130,20 +130,20 @@ class REGARD_EXPORT Trainer {
   /// @throws DataError         as save_checkpoint() does, and on the other ranks if rank 0 throws.
   std::string save(const std::string& run, const std::vector<CheckpointFile>& files = {});
 
-  /// Continues the run of a checkpoint.
+  /// Continues a run from a checkpoint.
   ///
   /// @param path  Path of the run's folder, whose newest checkpoint is read, or of a checkpoint.
   /// @param stop  Stop token, polled while files are read.
-  /// @return The checkpoint: its files, and a warning if the bits will not be those of an uninterrupted run.
-  /// @throws DataError  as load_checkpoint() does. The run is then as before the call.
+  /// @return The checkpoint, with a warning if the results will not have the bits of an uninterrupted run.
+  /// @throws DataError  as load_checkpoint() does. The run is then unchanged.
   /// @throws InvalidArgument  on every rank, if ranks find checkpoints of different steps.
   /// @throws Cancelled  if a stop is requested.
   LoadedCheckpoint resume(const std::string& path, const std::stop_token& stop = {});
 
-  /// Returns whether the parameters are double: whether model<double>() exists rather than model<float>().
+  /// Returns whether the parameters are double, so that model() must be called with T = double instead of float.
   bool is_float64() const;
-  /// Returns the model, for example to observe its attention. Calls of its functions do not change the run, except that
-  /// parameters() may be written.
+  /// Returns the model, for example to observe its attention. Calling its functions does not change the run, except
+  /// that the caller may write to parameters().
   ///
   /// @tparam T  float or double.
   /// @throws InvalidArgument  if the run has the other precision.
@@ -153,7 +153,7 @@ class REGARD_EXPORT Trainer {
   ///
   /// @tparam Visit  A callable that takes a DecoderTraining<float>& or a DecoderTraining<double>&.
   /// @param visit   The function.
-  /// @return What it returns.
+  /// @return The return value of the function.
   template <class Visit>
   auto visit_model(Visit&& visit) {
     return is_float64() ? visit(model<double>()) : visit(model<float>());

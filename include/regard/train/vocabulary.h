@@ -10,7 +10,7 @@
 /// @endverbatim
 ///
 /// Byte-pair encoding: Sennrich, Haddow and Birch, "Neural machine translation of rare words with subword units", 2016.
-/// On bytes: Radford et al., "Language models are unsupervised multitask learners", 2019.
+/// Byte-level encoding: Radford et al., "Language models are unsupervised multitask learners", 2019.
 ///
 /// Read next: src/train/data/vocabulary.cpp, src/train/data/byte_pairs.cpp, text_data.h.
 #pragma once
@@ -36,7 +36,7 @@ enum class VocabularyKind {
   words        ///< Tokens are separated by white space.
 };
 
-/// A vocabulary. Copies share their data, and any number of threads may use them at once.
+/// A vocabulary. Copies share their data, and any number of threads may use them concurrently.
 ///
 /// Tokens may contain anything: print them only through escape_for_terminal() (regard/io/utf8.h) or a similar function.
 ///
@@ -48,7 +48,7 @@ enum class VocabularyKind {
 /// @endcode
 class REGARD_EXPORT Vocabulary {
  public:
-  /// Collects the characters of a text, sorted by code point.
+  /// Creates a vocabulary of the characters of a text, sorted by code point.
   ///
   /// @param text    The text, in UTF-8.
   /// @param source  Name of the text in error messages, usually the path of the file.
@@ -74,31 +74,31 @@ class REGARD_EXPORT Vocabulary {
   /// @param size              Number of tokens, from 256 to 2²⁴.
   /// @param source            Name of the text in error messages.
   /// @param stop              Stop token, polled during the work.
-  /// @param max_memory_bytes  Memory that learning may take, in bytes; absent: available_memory_bytes().
-  /// @return The vocabulary, of at most `size` tokens.
+  /// @param max_memory_bytes  Memory limit for learning, in bytes; absent: available_memory_bytes().
+  /// @return The vocabulary, with at most `size` tokens.
   /// @throws InvalidArgument  if size is out of range.
-  /// @throws DataError        "source: needs N bytes of memory; M are available" before any of it is allocated.
+  /// @throws DataError        "source: needs N bytes of memory; M are available", before any of them is allocated.
   /// @throws Cancelled        if a stop is requested.
   static Vocabulary learn_byte_pairs(std::string_view text, Index size, const std::string& source = "text",
                                      const std::stop_token& stop = {},
                                      std::optional<std::uint64_t> max_memory_bytes = std::nullopt);
 
-  /// Creates a vocabulary from given words.
+  /// Creates a vocabulary from a list of words.
   ///
   /// @param words  The tokens: at least one, all distinct and not empty, in UTF-8, without white space.
   /// @return The vocabulary. The id of a word is its index.
   /// @throws InvalidArgument  if a word is not valid. The message names it.
   static Vocabulary of_words(std::vector<std::string> words);
 
-  /// Reads the text that json() writes. The text may be untrusted.
+  /// Reads a vocabulary from the text that json() writes. The text may be untrusted.
   ///
   /// @param json              The JSON text.
   /// @param source            Name of the text in error messages.
   /// @param stop              Stop token, polled while the text is read.
-  /// @param max_memory_bytes  Memory that reading may take, in bytes; absent: available_memory_bytes().
+  /// @param max_memory_bytes  Memory limit for reading, in bytes; absent: available_memory_bytes().
   /// @return The vocabulary.
-  /// @throws DataError  "source: byte N: …" if the text is anything else. "source: needs N bytes of memory; M are
-  ///                    available" before any of it is allocated.
+  /// @throws DataError  "source: byte N: …" if the text is invalid; "source: needs N bytes of memory; M are available",
+  ///                    before any of them is allocated.
   /// @throws Cancelled  if a stop is requested.
   static Vocabulary read(std::string_view json, const std::string& source, const std::stop_token& stop = {},
                          std::optional<std::uint64_t> max_memory_bytes = std::nullopt);
@@ -126,7 +126,7 @@ class REGARD_EXPORT Vocabulary {
 
   /// Splits a text into tokens.
   ///
-  /// Byte pairs are merged within each word in the order in which they were learned. Every text can be encoded.
+  /// Byte pairs are merged within each word in the order in which they were learned. They can encode any text.
   ///
   /// @param text  The text, in UTF-8; for byte_pairs any bytes.
   /// @param stop  Stop token, polled while the text is split.
@@ -138,7 +138,7 @@ class REGARD_EXPORT Vocabulary {
   /// Splits a text into tokens, as encode() does, and appends 32-bit ids, which take half the memory.
   ///
   /// @param text  The text.
-  /// @param ids   The ids are appended to these.
+  /// @param ids   Vector to which the ids are appended.
   /// @param stop  Stop token, polled while the text is split.
   /// @throws InvalidArgument  as encode() does.
   /// @throws Cancelled        if a stop is requested.
@@ -147,7 +147,8 @@ class REGARD_EXPORT Vocabulary {
   /// Joins tokens into a text. Words are separated by a space.
   ///
   /// @param ids  The ids.
-  /// @return The text. For ids from encode(), it is the encoded text; for words, with single spaces between them.
+  /// @return The text. For ids from encode(), it is the original text or, for words, the words separated by single
+  ///         spaces.
   /// @throws InvalidArgument  if an id is out of range.
   std::string decode(std::span<const Index> ids) const;
 

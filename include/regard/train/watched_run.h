@@ -21,16 +21,16 @@
 
 namespace regard::inline v0 {
 
-/// What a run is trained on, a task or a text, and with which settings.
+/// The task or text that a run is trained on, and the settings of the run.
 struct TrainingSubject {
   TrainingSettings settings;                  ///< The settings, completed().
-  std::shared_ptr<const BatchSource> source;  ///< Where the examples come from.
-  const TrainingTask* task = nullptr;         ///< The task; nullptr: a text.
-  std::optional<TextData> text{};             ///< The text.
+  std::shared_ptr<const BatchSource> source;  ///< Source of the examples.
+  const TrainingTask* task = nullptr;         ///< The task; nullptr for a text.
+  std::optional<TextData> text{};             ///< The text; absent for a task.
 
   /// Draws the sequences on which heads are observed: 16 of a task, or the first 48 tokens of a window of a text.
   ///
-  /// @return The probe. That of a task has at most TrainingSettings::micro_batch sequences.
+  /// @return The probe. For a task, it has at most TrainingSettings::micro_batch sequences.
   REGARD_EXPORT ProbeSequences probe() const;
 };
 
@@ -71,8 +71,8 @@ REGARD_EXPORT TrainingSubject text_subject(std::string_view text, const Vocabula
                                            TrainingSettings settings, const std::string& source = "text",
                                            const std::stop_token& stop = {});
 
-/// A training run with its record. In a chain of ranks, heads are observed and the model is evaluated by rank 0, whose
-/// record is that of a run without a chain.
+/// A training run with its record. In a chain of ranks, only rank 0 observes heads and evaluates the model. Its record
+/// is identical to that of a run without a chain.
 ///
 /// @par Example
 /// @code{.cpp}
@@ -86,8 +86,8 @@ class REGARD_EXPORT WatchedRun {
  public:
   /// Creates the run and draws its probe.
   ///
-  /// @param subject        What it is trained on.
-  /// @param command        The command that the record states.
+  /// @param subject        The task or text, and the settings.
+  /// @param command        Command line to store in the record.
   /// @param max_snapshots  Largest number of snapshots, as for snapshot_steps().
   /// @param runtime        Threads and cancellation.
   /// @param chain          The ranks, as for Trainer; nullptr: one machine.
@@ -97,7 +97,7 @@ class REGARD_EXPORT WatchedRun {
   explicit WatchedRun(TrainingSubject subject, std::string command = "", Index max_snapshots = 60,
                       const Runtime& runtime = {}, GradientChain* chain = nullptr);
 
-  /// Returns what it is trained on.
+  /// Returns the task or text that the run is trained on, and its settings.
   const TrainingSubject& subject() const { return subject_; }
   /// Returns the run itself, for example to save it.
   Trainer& trainer() { return trainer_; }
@@ -105,13 +105,13 @@ class REGARD_EXPORT WatchedRun {
   const Trainer& trainer() const { return trainer_; }
   /// Returns the record so far.
   const TrainingRecord& record() const { return record_; }
-  /// Returns the time that the steps took, without observation and evaluation.
+  /// Returns the time spent in steps, in seconds, excluding observation and evaluation.
   double step_seconds() const { return step_seconds_; }
   /// Returns whether all steps of the settings are done.
   bool done() const { return trainer_.done(); }
 
-  /// Continues the run of a checkpoint, as Trainer::resume() does. The curve is that of the checkpoint; the next
-  /// snapshot is the next one that is due.
+  /// Continues a run from a checkpoint, as Trainer::resume() does. The curve is restored from the checkpoint, and
+  /// snapshots continue with the next one that is due.
   ///
   /// @param path  Path of the run's folder, or of a checkpoint.
   /// @param stop  Stop token, polled while files are read.
@@ -121,7 +121,7 @@ class REGARD_EXPORT WatchedRun {
   /// @throws Cancelled  if a stop is requested.
   LoadedCheckpoint resume(const std::string& path, const std::stop_token& stop = {});
 
-  /// Performs a step. If a snapshot is due, all heads are observed before the step, and after it the model is evaluated
+  /// Performs a step. If a snapshot is due, all heads are observed before the step. After it, the model is evaluated
   /// on training and held-out examples: 32 of each, or more if they are shorter than 32 tokens.
   ///
   /// @param runtime  Threads, scratch memory and cancellation.
@@ -130,7 +130,7 @@ class REGARD_EXPORT WatchedRun {
   /// @throws Cancelled         if a stop is requested. The run can be continued.
   const CurvePoint& step(const Runtime& runtime = {});
 
-  /// Observes all heads after the last step, unless it has been done: the last snapshot.
+  /// Takes the last snapshot: observes all heads after the last step, unless this has already been done.
   ///
   /// @param runtime  Threads, scratch memory and cancellation.
   /// @throws Cancelled  if a stop is requested.
