@@ -64,8 +64,8 @@ REGARD_EXPORT void attention_forward(const InputView<4>& query, const InputView<
 /// @param key         As in attention_forward() over ranks.
 /// @param value       As in attention_forward() over ranks.
 /// @param outputs     As in attention_forward() over ranks.
-/// @param statistics  Statistics of the rows of this rank. Those of heads, over all rows, are written on every rank.
-///                    chosen_ranges refers to all L rows.
+/// @param statistics  Statistics of the rows of this rank. Statistics of heads cover all rows and are written on
+///                    every rank. chosen_ranges refers to all L rows.
 /// @param options     As in attention_forward() over ranks.
 /// @param ranks       The ranks.
 /// @param runtime     Threads, scratch memory and cancellation of this rank.
@@ -79,8 +79,8 @@ REGARD_EXPORT void attention_forward(const InputView<4>& query, const InputView<
 /// Identical to those of attention_with_statistics() on one machine.
 ///
 /// @par Memory
-/// That of attention_forward() over ranks. For statistics of heads, each row of this rank also takes one element per
-/// mean, its largest weight and its top key, except for those that the caller requests as outputs.
+/// The same as for attention_forward() over ranks. Statistics of heads also require, for each row of this rank, one
+/// element per mean, its largest weight and its top key, except for those that the caller requests as outputs.
 ///
 /// @par Example
 /// @code{.cpp}
@@ -96,7 +96,7 @@ REGARD_EXPORT void attention_with_statistics(const InputView<4>& query, const In
 ///
 /// @param query    As in attention_forward() over ranks.
 /// @param key      As in attention_forward() over ranks.
-/// @param request  Softmax state of the rows of this rank; keys are those of the whole call.
+/// @param request  Softmax state of the rows of this rank; `keys` refers to the keys of the whole call.
 /// @param outputs  key_mass of the keys of this rank, (B, H, Sr); pooled_map of the whole call, on every rank.
 /// @param options  As in attention_forward() over ranks.
 /// @param ranks    The ranks.
@@ -115,9 +115,9 @@ REGARD_EXPORT void attention_with_statistics(const InputView<4>& query, const In
 /// these heads.
 ///
 /// @par Performance
-/// The scheme is `heads`, or `keys` if that balances the work better: each rank computes consecutive keys and receives
-/// the rows that can attend to them. With a pooled map, keys are divided among ranks at the boundaries of its
-/// column strips, so no more ranks have work than there are column strips.
+/// The scheme is `heads`, or `keys` if that balances the work better. With `keys`, each rank computes consecutive keys
+/// and receives the rows that can attend to them. With a pooled map, keys are divided among ranks at the boundaries of
+/// its column strips, so the number of ranks that have work is at most the number of strips.
 ///
 /// @par Example
 /// @code{.cpp}
@@ -154,8 +154,8 @@ REGARD_EXPORT void attention_columns(const InputView<4>& query, const InputView<
 /// and the sums that are being sent.
 ///
 /// @par Performance
-/// The scheme is `heads`, or `rows` if that balances the work better or sends less. With `rows`, the sums of grad_key
-/// and grad_value are passed from rank to rank, one range of keys at a time. A rank holds the sums of one head (of two
+/// The scheme is `heads`, or `rows` if that balances the work better or sends less data. With `rows`, the sums of
+/// grad_key and grad_value are passed from rank to rank, one range of keys at a time. A rank holds the sums of one head (of two
 /// if they take less than 8 MiB) in addition to two heads of keys and values. Boundaries between ranks are moved to
 /// multiples of kBackwardRows rows. With `mask` or `bias`, the scheme is `rows`, and of these arrays, only the elements
 /// for rows that move are sent. A block mask may require `heads` instead.

@@ -8,8 +8,9 @@
 ///                ├──────┼─────────────┼────────────────┼──────────────┼──────┤       of key/value head h
 /// @endverbatim
 ///
-/// Pure arithmetic, as in shards.h: nothing is measured here. Derivation: docs/derivations/ranks.md, section Time. The
-/// model is that of latency and bandwidth (Hockney 1994), without contention between the links of different nodes.
+/// This is pure arithmetic, as in shards.h: nothing is measured here. Derivation: docs/derivations/ranks.md, section
+/// Time. The model is the latency-bandwidth model (Hockney 1994), without contention between the links of different
+/// nodes.
 ///
 /// Read next: src/distributed/plan/cost.cpp.
 #pragma once
@@ -18,19 +19,19 @@
 
 namespace regard::inline v0 {
 
-/// Rates of a node, one per rank, and of its link to the others.
+/// Rates of a node and of its network link. Each rank runs on its own node.
 struct NodeRates {
   double flops = 0;            ///< Floating-point operations per second of attention, above 0.
   double read_bytes = 0;       ///< Bytes per second at which keys and values are read from memory, above 0.
-  double link_bytes = 0;       ///< Bytes per second that a node sends, and receives at the same time, above 0.
+  double link_bytes = 0;       ///< Bytes per second that a node can send and, at the same time, receive, above 0.
   double message_latency = 0;  ///< Seconds per message, at least 0.
 };
 
 /// The predicted time of a plan.
 struct PredictedTime {
-  double seconds = 0;   ///< From the start until the slowest rank has finished.
-  double compute = 0;   ///< Seconds in which that rank computes.
-  double transfer = 0;  ///< Seconds of its transfers; of these, `seconds − compute` are not hidden behind computation.
+  double seconds = 0;   ///< Time from the start until the slowest rank has finished.
+  double compute = 0;   ///< Seconds that this rank spends computing.
+  double transfer = 0;  ///< Seconds of its transfers, of which `seconds − compute` are not hidden behind computation.
   Index slowest = 0;    ///< The slowest rank.
 };
 
@@ -38,8 +39,8 @@ struct PredictedTime {
 ///
 /// @code{.unparsed}
 /// heads, rows   in(0) + Σ_h max(compute(h), in(h + 1) + out(h − 1)) + out(last)       of the slowest rank
-/// keys          query + compute + partial results + merge + context                  each of the slowest rank
-/// transfer      message_latency · messages + bytes / link_bytes       the larger of sent and received, of each
+/// keys          query + compute + partial results + merge + context                  each term of its slowest rank
+/// transfer      message_latency · messages + bytes / link_bytes       sent or received, whichever is larger
 /// compute(h)    max(2 · pairs · (D + Dv) / flops, bytes of keys and values / read_bytes)
 /// @endcode
 /// With `heads` and `rows`, a rank processes one key/value head at a time: while it computes one, the next one is
@@ -48,7 +49,7 @@ struct PredictedTime {
 /// @param problem  The call.
 /// @param plan     Its plan.
 /// @param rates    Rates of every node.
-/// @return The time. That of a plan for one rank is the time of one machine that has all rows and keys.
+/// @return The time. For a plan with one rank, this is the time on one machine that has all rows and keys.
 /// @throws InvalidArgument  if a rate is out of range or not finite, or if plan and problem differ in their
 ///                          number of ranks.
 ///

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Ranks of an MPI communicator. This header includes <mpi.h>; the libraries of Regard do not depend on MPI, so that a
-/// program uses the MPI that it is compiled with.
+/// Ranks of an MPI communicator. This header includes <mpi.h>; the libraries of Regard do not depend on MPI, so a
+/// program uses whichever MPI it is compiled with.
 ///
 /// @code{.cpp}
 /// int provided = 0;
@@ -45,11 +45,10 @@ namespace regard::inline v0 {
 
 /// Messages over a duplicate of an MPI communicator.
 ///
-/// Messages above 1 GiB are sent in pieces. Errors of MPI are returned instead of ending the program, and become
-/// RankError.
+/// Messages above 1 GiB are sent in pieces. MPI errors are thrown as RankError instead of ending the program.
 class MpiTransport final : public Transport {
  public:
-  /// Duplicates the communicator: a collective call.
+  /// Duplicates the communicator. This is a collective call.
   ///
   /// @param communicator  An intracommunicator.
   /// @throws InvalidArgument  if MPI is not initialized.
@@ -152,7 +151,7 @@ class MpiTransport final : public Transport {
   std::vector<MPI_Status> statuses_;
 };
 
-/// Returns the ranks of a communicator: a collective call.
+/// Returns the ranks of a communicator. This is a collective call.
 ///
 /// The communicator is duplicated. With MPI_THREAD_MULTIPLE, a communication thread progresses messages while the ranks
 /// compute; otherwise they progress only while a call waits for them.

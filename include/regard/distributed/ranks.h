@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The ranks that compute together, and sums over them that have the same bits for any number of ranks.
+/// The ranks that compute together, and sums over ranks that have the same bits for any number of ranks.
 ///
 /// @verbatim
 ///     caller's thread                      communication thread
@@ -9,8 +9,10 @@
 /// @endverbatim
 ///
 /// - All ranks make the same calls in the same order. Before any work, they compare their arguments.
-/// - If a rank fails, or sends nothing for the timeout, the call ends on all others with a RankError that names it.
-/// - After an error, messages in flight may still read inputs and write outputs: keep them until the program ends.
+/// - If a rank fails or sends nothing within the timeout, the call ends on all other ranks with a RankError that names
+///   the failed rank.
+/// - After an error, messages in flight may still read inputs and write outputs: keep these arrays until the program
+///   ends.
 /// - With a single rank, no thread is started and nothing is sent.
 ///
 /// Read next: attention.h, src/distributed/ranks.cpp.
@@ -62,9 +64,9 @@ class REGARD_EXPORT Ranks {
   /// Waits until all ranks have reached this point, but no longer than the timeout. During stack unwinding, it notifies
   /// the other ranks instead, whose calls then end with a RankError.
   ~Ranks();
-  /// Moves the ranks. Those moved from can only be assigned to or destroyed.
+  /// Moves the ranks. A moved-from object can only be assigned to or destroyed.
   Ranks(Ranks&&) noexcept;
-  /// Moves the ranks. Those moved from can only be assigned to or destroyed.
+  /// Moves the ranks. A moved-from object can only be assigned to or destroyed.
   Ranks& operator=(Ranks&&) noexcept;
 
   /// Returns the rank of this process.
@@ -72,31 +74,31 @@ class REGARD_EXPORT Ranks {
   /// Returns N, the number of ranks.
   Index num_ranks() const;
 
-  /// Starts to send bytes, which must stay unchanged until wait() for this message returns.
+  /// Starts sending bytes, which must stay unchanged until wait() for this message returns.
   ///
   /// @param to     Another rank.
-  /// @param bytes  The message. The other rank receives messages in this order, with their sizes.
+  /// @param bytes  The message. The other rank must receive messages in the same order, with the same sizes.
   /// @return The identifier of the message, for wait().
   std::uint64_t start_send(Index to, std::span<const std::byte> bytes);
-  /// Starts to receive bytes, in the order in which the other rank sends them.
+  /// Starts receiving bytes, in the order in which the other rank sends them.
   ///
   /// @param from   Another rank.
-  /// @param bytes  Memory for the message.
+  /// @param bytes  Buffer for the message.
   /// @return The identifier of the message, for wait().
   std::uint64_t start_receive(Index from, std::span<std::byte> bytes);
   /// Waits until a message has been sent or received.
   ///
-  /// @param message  What start_send() or start_receive() has returned.
-  /// @param stop     Ends the call with Cancelled.
+  /// @param message  Identifier that start_send() or start_receive() returned.
+  /// @param stop     Stop token; a stop ends the call with Cancelled.
   /// @throws RankError  if a rank fails.
   /// @throws Cancelled  if a stop is requested.
   void wait(std::uint64_t message, const std::stop_token& stop = {});
   /// Ends the current call on all other ranks.
   ///
-  /// @param text  Why: they throw RankError, "rank 2 of 8 failed: text".
+  /// @param text  The reason. The other ranks throw RankError, "rank 2 of 8 failed: text".
   void fail(std::string_view text) noexcept;
 
-  /// Used by the functions of this library.
+  /// For use by the functions of this library only.
   internal::Messages& messages();
 
  private:
@@ -105,16 +107,16 @@ class REGARD_EXPORT Ranks {
 
 /// Sums the terms of all ranks one after another: those of rank 0 in their order, then those of rank 1, …
 ///
-/// The sum has the same bits for any number of ranks among which the same terms are divided, which MPI_Allreduce does
-/// not guarantee. Source: docs/derivations/ranks.md.
+/// The sum has the same bits regardless of how the same terms are divided among ranks, which MPI_Allreduce does not
+/// guarantee. Source: docs/derivations/ranks.md.
 ///
 /// @tparam T     float or double.
 /// @param terms  Terms of this rank, (n, m). n may differ between ranks, and may be 0.
 /// @param sum    The sum on every rank, (m): `((0 + x₀) + x₁) + …`. Must not overlap terms.
 /// @param ranks  The ranks.
-/// @param stop   Ends the call with Cancelled.
+/// @param stop   Stop token; a stop ends the call with Cancelled.
 ///
-/// Each rank receives `2m` elements at most: the sum so far, and the total.
+/// Each rank receives at most `2m` elements: the sum so far, and the total.
 ///
 /// @throws InvalidArgument  on all ranks, if sizes differ.
 /// @throws RankError        if a rank fails.
@@ -133,8 +135,8 @@ REGARD_EXPORT void sum_in_order(const TensorView<const T, 2>& terms, std::span<T
 /// @param function  Name of the call, equal on all ranks; may be empty.
 /// @param number    The number of this rank.
 /// @param ranks     The ranks.
-/// @param stop      Ends the call with Cancelled.
-/// @return The numbers of all ranks, in the order of ranks.
+/// @param stop      Stop token; a stop ends the call with Cancelled.
+/// @return The numbers of all ranks, in rank order.
 ///
 /// @throws InvalidArgument  on all ranks, if names differ, or a rank calls reject_call().
 /// @throws RankError        if a rank fails.
@@ -149,12 +151,13 @@ REGARD_EXPORT std::vector<Index> exchange_numbers(std::string_view function, Ind
 
 /// Replaces a call on a rank that cannot make it, for example because a file with its arguments is missing.
 ///
-/// @param function  Name of the call of the other ranks, such as "attention_forward" or that of exchange_numbers().
+/// @param function  Name of the function that the other ranks call, such as "attention_forward", or the name that they
+///                  pass to exchange_numbers().
 /// @param mistake   What is wrong.
-/// @param ranks     The ranks, which can be used again.
-/// @param stop      Ends the call with Cancelled.
+/// @param ranks     The ranks, which can still be used afterwards.
+/// @param stop      Stop token; a stop ends the call with Cancelled.
 ///
-/// @throws InvalidArgument  always, and the same in the call of the other ranks: "attention_forward: rank 2: mistake".
+/// @throws InvalidArgument  always, and also in the call on the other ranks: "attention_forward: rank 2: mistake".
 /// @throws RankError        if a rank fails.
 /// @throws Cancelled        if a stop is requested.
 ///

@@ -9,8 +9,9 @@
 ///     keys     partial results of its keys   query rows; then partial results of its heads, merged in key order
 /// @endverbatim
 ///
-/// Pure arithmetic: nothing is sent here. All ranks derive the same plan from the same problem. With each scheme, the
-/// results are bit-identical to those of one machine. Derivation of the volumes: docs/derivations/ranks.md.
+/// This is pure arithmetic: nothing is sent here. All ranks derive the same plan from the same problem. With each
+/// scheme, the results are bit-identical to those of one machine. docs/derivations/ranks.md derives the communication
+/// volumes.
 ///
 /// Read next: src/distributed/plan/plans.cpp.
 #pragma once
@@ -39,7 +40,7 @@ struct IndexRange {
 
 /// Which keys are visible to a row, as far as this is known without the elements of a mask.
 ///
-/// The members have the meaning of those of AttentionOptions. Options that only hide further keys (masks, segments, key
+/// Members have the same meaning as in AttentionOptions. Options that only hide further keys (masks, segments, key
 /// lengths) can be added to a call without changing its plan; a call with `prefix` is planned without `causal`.
 struct RowVisibility {
   bool causal = false;  ///< Whether the query at position p attends only to keys `j ≤ p`.
@@ -78,7 +79,7 @@ enum class DistributedScheme {
 enum class TransferContent {
   query,     ///< Rows of query.
   keys,      ///< Rows of key and value.
-  partials,  ///< Partial results of rows: for each chunk of keys row_max, row_sum and Dv sums.
+  partials,  ///< Partial results of rows: for each chunk of keys, row_max, row_sum and Dv sums.
   context    ///< Rows of context.
 };
 
@@ -87,29 +88,29 @@ struct RankTransfer {
   TransferContent content = TransferContent::query;  ///< What is sent.
   Index from = 0;                                    ///< Rank that sends.
   Index to = 0;                                      ///< Rank that receives.
-  std::vector<IndexRange> indices{};                 ///< Rows, or with `keys` keys: ascending, not adjacent.
-  IndexRange heads{};                                ///< Query heads, or with `keys` key/value heads.
-  Index chunks = 1;                                  ///< With `partials`, number of chunks of each row; otherwise 1.
+  std::vector<IndexRange> indices{};                 ///< Rows (with `keys`: keys), ascending and not adjacent.
+  IndexRange heads{};                                ///< Query heads (with `keys`: key/value heads).
+  Index chunks = 1;                                  ///< With `partials`, the number of chunks per row; otherwise 1.
   Index bytes = 0;                                   ///< Size, in bytes.
 };
 
 /// What one rank computes.
 struct RankWork {
-  std::vector<IndexRange> rows{};  ///< Rows: ascending, not adjacent.
+  std::vector<IndexRange> rows{};  ///< Rows, ascending and not adjacent.
   IndexRange heads{};              ///< Query heads; with `keys`, those whose partial results it merges.
   IndexRange kv_heads{};           ///< Key/value heads that it reads.
-  std::vector<IndexRange> keys{};  ///< Keys visible to its rows: ascending, not adjacent.
-  /// Number of (row, head, key) triples that it computes, of one batch entry.
+  std::vector<IndexRange> keys{};  ///< Keys visible to its rows, ascending and not adjacent.
+  /// Number of (row, head, key) triples that it computes, per batch entry.
   Index pairs = 0;
-  /// Memory for what it receives, in bytes. With `rows`, this is two key/value heads at a time.
+  /// Memory for the data that it receives, in bytes. With `rows`, this holds two key/value heads at a time.
   Index buffer_bytes = 0;
 };
 
-/// The division of an attention call.
+/// A division of an attention call among ranks.
 struct DistributedPlan {
   DistributedScheme scheme = DistributedScheme::rows;  ///< How the work is divided.
   std::vector<RankWork> ranks{};                       ///< What each rank computes.
-  /// What is sent, in the order of content, receiver and sender. Nothing is sent twice, or from a rank to itself.
+  /// The transfers, sorted by content, receiver and sender. Nothing is sent twice, or from a rank to itself.
   std::vector<RankTransfer> transfers{};
 
   /// Returns the number of bytes that a rank receives.
@@ -123,7 +124,7 @@ struct DistributedPlan {
   REGARD_EXPORT double imbalance() const;
 };
 
-/// Largest imbalance up to which choose_plan() compares schemes by the number of bytes alone.
+/// Largest imbalance of the plans that choose_plan() compares by the number of bytes alone.
 inline constexpr double kMaxImbalance = 1.05;
 
 /// Returns the keys that are visible to a row.
@@ -140,7 +141,7 @@ REGARD_EXPORT IndexRange visible_keys(const RowVisibility& visibility, Index num
 ///
 /// @param length  Number of indices.
 /// @param ranks   N, number of ranges.
-/// @param grain   All starts except the end are multiples of this number, such as kAttentionChunkKeys.
+/// @param grain   All starts except the last are multiples of this number, for example of kAttentionChunkKeys.
 /// @return N + 1 starts, from 0 to length: `⌊r · ⌈length / grain⌉ / N⌋ · grain`.
 /// @throws InvalidArgument  if length is negative, or if ranks or grain is below 1.
 ///
@@ -151,13 +152,13 @@ REGARD_EXPORT IndexRange visible_keys(const RowVisibility& visibility, Index num
 REGARD_EXPORT std::vector<Index> split_evenly(Index length, Index ranks, Index grain = 1);
 
 /// Splits the rows into contiguous ranges whose work is as equal as whole rows allow: for a causal mask, range r starts
-/// at about `L · √(r / N)`. With these as row_starts, plan_rows() moves no row.
+/// at about `L · √(r / N)`. With these as row_starts, plan_rows() moves no rows.
 ///
 /// @param visibility  Which keys are visible to a row.
 /// @param num_rows    L, number of rows.
 /// @param num_keys    S, number of keys.
 /// @param ranks       N, number of ranges.
-/// @return N + 1 starts, from 0 to L. The pairs of a range exceed the mean by at most those of one row plus one.
+/// @return N + 1 starts, from 0 to L. Each range exceeds the mean number of pairs by at most those of one row plus 1.
 /// @throws InvalidArgument  as plan_rows() does.
 REGARD_EXPORT std::vector<Index> split_by_work(const RowVisibility& visibility, Index num_rows, Index num_keys,
                                                Index ranks);
@@ -168,8 +169,8 @@ REGARD_EXPORT std::vector<Index> split_by_work(const RowVisibility& visibility, 
 /// @param visibility  Which keys are visible to a row.
 /// @param row_starts  First row that each rank holds, N + 1 entries from 0 to L.
 /// @param num_keys    S, number of keys.
-/// @return For each rank the rows that it computes, ascending, not adjacent: for plan_rows(). Its pairs exceed the mean
-///         by at most those of two rows plus N.
+/// @return For each rank, the rows that it computes, ascending and not adjacent, for plan_rows(). Each rank exceeds the
+///         mean number of pairs by at most those of two rows plus N.
 /// @throws InvalidArgument  as plan_rows() does.
 REGARD_EXPORT std::vector<std::vector<IndexRange>> balance_rows(const RowVisibility& visibility,
                                                                 std::span<const Index> row_starts, Index num_keys);
@@ -189,13 +190,14 @@ REGARD_EXPORT DistributedPlan plan_heads(const DistributedProblem& problem);
 /// and value.
 ///
 /// @param problem        The call.
-/// @param computed_rows  For each rank the rows that it computes, such as those of balance_rows(); each row once. Rows
-///                       that a rank computes but does not hold are sent to it, and their context is sent back.
+/// @param computed_rows  For each rank, the rows that it computes, for example from balance_rows(). Each row must occur
+///                       exactly once. Rows that a rank computes but does not hold are sent to it, and their context
+///                       is sent back.
 ///                       Empty: each rank computes the rows that it holds.
 /// @return The plan.
 /// @throws InvalidArgument  in any of these cases:
-///                          - starts are not ascending from 0, or do not fit together
-///                          - computed_rows does not have each row once
+///                          - starts are not ascending from 0, or are not consistent with each other
+///                          - computed_rows does not contain each row exactly once
 ///                          - an extent is below 1, num_kv_heads does not divide num_heads, or a product of extents
 ///                            exceeds 2⁶²
 ///                          - a window is negative or an offset exceeds 2⁶⁰
@@ -224,9 +226,9 @@ REGARD_EXPORT DistributedPlan plan_keys(const DistributedProblem& problem);
 
 /// Chooses the plan in which the busiest receiver receives the fewest bytes.
 ///
-/// Candidates are plan_heads() if N ≤ Hkv, plan_rows() with the rows that are held and with those of balance_rows(),
-/// and plan_keys() if its conditions hold. Those with an imbalance above kMaxImbalance are left out; if that leaves
-/// none, the one of the lowest imbalance is taken.
+/// Candidates are plan_heads() if N ≤ Hkv, plan_rows() with the rows that each rank holds and with the result of
+/// balance_rows(), and plan_keys() if its conditions hold. Candidates with an imbalance above kMaxImbalance are
+/// excluded; if none remains, the one with the lowest imbalance is chosen.
 ///
 /// @param problem  The call.
 /// @return The plan.
@@ -245,7 +247,7 @@ REGARD_EXPORT DistributedPlan choose_plan(const DistributedProblem& problem);
 /// @return "heads", "rows" or "keys".
 REGARD_EXPORT std::string_view scheme_name(DistributedScheme scheme);
 
-/// Formats a plan: for each rank what it holds, computes, needs, receives and sends, and the imbalance.
+/// Formats a plan: what each rank holds, computes, needs, receives and sends, and the imbalance.
 ///
 /// @param problem  The call.
 /// @param plan     Its plan.

@@ -34,7 +34,7 @@ class REGARD_EXPORT RankError : public std::runtime_error, public Error {
   /// Creates the exception.
   ///
   /// @param rank  Rank that failed; −1: unknown.
-  /// @param text  One sentence that names it.
+  /// @param text  One sentence that names this rank.
   RankError(Index rank, const std::string& text) : std::runtime_error(text), rank_(rank) {}
   /// Destroys the exception.
   ~RankError() override;
@@ -49,10 +49,10 @@ class REGARD_EXPORT RankError : public std::runtime_error, public Error {
   Index rank_;
 };
 
-/// Messages between ranks, which start and complete separately.
+/// Asynchronous messages between ranks: a message is started by one call, and its completion is reported by another.
 ///
 /// - Messages with the same sender, receiver and tag arrive in the order in which they were sent.
-/// - One thread at a time calls these functions, not always the same one.
+/// - Only one thread at a time calls these functions, but not always the same one.
 /// - Functions do not block. start_send() and start_receive() may be called with any number of messages in flight.
 class REGARD_EXPORT Transport {
  public:
@@ -65,25 +65,25 @@ class REGARD_EXPORT Transport {
   /// Returns whether functions may be called from a thread that the transport has not seen before, while the program's
   /// threads use the same message-passing library.
   virtual bool may_use_thread() const = 0;
-  /// Starts to send a message.
+  /// Starts sending a message.
   ///
   /// @param to       Another rank.
   /// @param tag      Kind of message: 0 or 1.
   /// @param message  Bytes, which stay unchanged until the message is complete.
-  /// @param ticket   Number under which completed() reports it.
+  /// @param ticket   Identifier with which completed() reports the message.
   /// @throws RankError  if the rank is known to be dead, or the network has failed.
   virtual void start_send(Index to, int tag, std::span<const std::byte> message, std::uint64_t ticket) = 0;
-  /// Starts to receive a message of known size.
+  /// Starts receiving a message of known size.
   ///
   /// @param from     Another rank.
   /// @param tag      Kind of message.
-  /// @param message  Where to write it; its size is that of the message.
-  /// @param ticket   Number under which completed() reports it.
+  /// @param message  Buffer with exactly the size of the message.
+  /// @param ticket   Identifier with which completed() reports the message.
   /// @throws RankError  as start_send() does.
   virtual void start_receive(Index from, int tag, std::span<std::byte> message, std::uint64_t ticket) = 0;
   /// Makes progress and reports messages that have completed since the last call.
   ///
-  /// @param tickets  The tickets of these messages are appended to it.
+  /// @param tickets  Vector to which the tickets of these messages are appended.
   /// @throws RankError  as start_send() does.
   virtual void completed(std::vector<std::uint64_t>& tickets) = 0;
 
