@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Renders attention over the caller's arrays as an HTML page: any row as a sum, its context, and the whole head.
+/// Renders attention over the caller's arrays as an HTML page: rows as weighted sums, their context, and whole heads.
 ///
 /// @verbatim
 ///     query, key, value ── attention_forward() ──▶ context, row_max, row_sum
@@ -8,7 +8,7 @@
 ///                        render_attention_html() ──▶ one HTML file, which makes no network requests
 /// @endverbatim
 ///
-/// Scores and weights on the page are those of the kernel, in its type. Only q · k is computed in the page, in double.
+/// The page shows the scores and weights of the kernel, in its type. It computes only q · k itself, in double.
 ///
 /// Extents are those of attention.h; the page is described in docs/reference/page.md.
 ///
@@ -29,10 +29,10 @@ namespace regard::inline v0 {
 
 /// The inspection of all heads, with their pooled maps, for inputs of any length.
 ///
-/// Strips of the maps are joined so that the maps of all heads take at most 3 MiB, and no map has more than 360 rows or
+/// Strips of the maps are merged so that the maps of all heads take at most 3 MiB, and no map has more than 360 rows or
 /// columns.
 struct AttentionHtmlInspection {
-  Inspection heads;                   ///< What is reported about each head.
+  Inspection heads;                   ///< The report on each head.
   std::vector<Index> row_edges{};     ///< Where the strips of queries begin, and where the last one ends.
   std::vector<Index> column_edges{};  ///< Where the strips of keys begin, and where the last one ends.
   std::vector<float> maps{};          ///< Mean weight of each cell, (B · H, rows, columns).
@@ -42,16 +42,16 @@ struct AttentionHtmlInspection {
 ///
 /// @tparam T          float or double, the type of the maps.
 /// @param inspection  Report of inspect_heads() for the same call.
-/// @param pooled_map  Means of weights, (B, H, Ga, Gb), as attention_columns() wrote them for the call from whose
-///                    key masses `inspection` was computed.
-/// @return The report and the maps, with joined strips where needed.
+/// @param pooled_map  Means of weights, (B, H, Ga, Gb), as attention_columns() wrote them in the call whose key
+///                    masses `inspection` was computed from.
+/// @return The report and the maps, with strips merged where needed.
 template <class T>
 REGARD_EXPORT AttentionHtmlInspection
 attention_html_inspection(const Inspection& inspection, std::type_identity_t<TensorView<const T, 4>> pooled_map);
 
 /// Options of render_attention_html().
 struct AttentionHtmlOptions {
-  std::vector<RowRange> rows{};  ///< Queries whose rows the page holds, each once; empty: all.
+  std::vector<RowRange> rows{};  ///< Queries whose rows the page contains, each once; empty: all.
   std::string command{};         ///< The command line, as it was typed.
   /// The query that the page opens with, one of `rows`. Absent: the page chooses.
   std::optional<Index> focus{};
@@ -68,7 +68,7 @@ inline constexpr double kMaxAttentionHtmlBytes = 24.0 * (1 << 20);
 /// Estimates the size of the page from shapes alone.
 ///
 /// @code{.unparsed}
-/// about 200 kB for script, style and texts + 4/3 of the size of the arrays that the page carries
+/// about 200 kB for script, style and texts + 4/3 of the size of the arrays that the page contains
 /// @endcode
 ///
 /// @tparam T             float or double, the type of the arrays.
@@ -101,11 +101,11 @@ REGARD_EXPORT double attention_html_bytes(const std::array<Index, 4>& query, con
 ///                          - only_inspection without an inspection
 ///                          - a row outside 0 … L − 1
 ///                          - no row or no key to show
-///                          - a number of tokens that is not that of the queries or keys
-///                          - a result that is missing, or a value whose shape does not match key
+///                          - a number of tokens that differs from the number of queries or keys
+///                          - a missing result, or a value whose shape does not match key
 ///                          - a page of more than kMaxAttentionHtmlBytes
 ///
-/// Other exceptions are those of attention_weights().
+/// Also throws the exceptions of attention_weights().
 ///
 /// @par Example
 /// @code{.cpp}

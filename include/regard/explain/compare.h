@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Compares one word in several sentences: how far its vectors differ from layer to layer, how far those of any other
-/// word differ there, and which heads make them differ.
+/// Compares one word in several sentences: how much its vectors differ at each layer, how much the vectors of other
+/// words differ there, and which heads cause the difference.
 ///
 /// @verbatim
 ///     A  he sat on the [bank] …  ─┐  a vector at every stage        cosine of each pair, next to floor and controls
@@ -28,13 +28,14 @@ inline constexpr Index kMaxCompared = 26;
 
 /// Options of compare_word().
 struct CompareOptions {
-  /// Words to hide, named as for word_index(), in every sentence in which they occur. Each must occur in at least one.
+  /// Words to hide, named as for word_index(), in every sentence in which they occur. Each must occur in at least
+  /// one sentence.
   std::vector<std::string> hide;
   /// A word that occurs in at least two of the sentences. Empty: every such word.
   std::string control;
   bool truncate = false;  ///< Whether to truncate texts that are too long, as in SentenceOptions.
-  /// With words to hide: largest number of other words that are also hidden, one at a time, to show what hiding any
-  /// word does.
+  /// With words to hide: largest number of other words that are also hidden, one at a time, to show the effect of
+  /// hiding any word.
   Index most_others = 32;
 };
 
@@ -44,7 +45,7 @@ struct ComparedSentence {
   std::string text;                 ///< The whole text, as given.
   TokenizedText tokens;             ///< The tokens, after truncation.
   std::vector<SentenceWord> words;  ///< The words.
-  Index word = 0;                   ///< Index of the word that is compared.
+  Index word = 0;                   ///< Index of the compared word.
   std::vector<Index> hidden;        ///< Indices of the words hidden by CompareOptions::hide, ascending.
   Index num_truncated_tokens = 0;   ///< Number of tokens that truncation removed.
 };
@@ -52,10 +53,10 @@ struct ComparedSentence {
 /// A control: another word that both sentences of a pair contain.
 ///
 /// There are N + 2 stages: the row of the embedding table, that row with position and type added and normalized, and
-/// the output of each layer. A word of several pieces is the mean of its pieces, at every stage and in every head.
+/// the output of each layer. A word of several pieces is represented by their mean, at every stage and in every head.
 struct ControlWord {
   std::string text;  ///< The word, as the first sentence spells it.
-  /// Cosine by stage, (N + 2): the mean over its occurrences in one sentence × those in the other.
+  /// Cosine by stage, (N + 2): the mean over all pairs of an occurrence in one sentence and one in the other.
   std::vector<double> cosine;
 };
 
@@ -66,15 +67,15 @@ struct ComparedPair {
   std::vector<double> cosine;         ///< Cosine by stage, (N + 2).
   std::vector<double> above_floor;    ///< By stage, (N + 2): (cosine − floor) / (1 − floor).
   std::vector<ControlWord> controls;  ///< Words of both sentences, in the order of sentence `first`.
-  /// What attention adds to the word in `first` minus what it adds in `second`: `‖δ‖₂` by layer, (N).
+  /// `‖δ‖₂` by layer, (N), where δ is the output of attention for the word in `first` minus that in `second`.
   ///
-  /// δ is the sum over the heads of δ_h, the difference of the outputs of head h.
+  /// δ is the sum over all heads h of δ_h, the difference of the outputs of head h.
   std::vector<double> difference;
   /// The share of each head, δ_h · δ / `‖δ‖²`, (N, H). The shares of a layer sum to 1. NaN where δ is 0.
   Tensor<double, 2> share;
 };
 
-/// All figures that hiding a word changes.
+/// All figures that change when words are hidden.
 struct CompareNumbers {
   /// Floor by stage, (N + 2): the mean cosine over all pairs of different words; NaN if there are none.
   std::vector<double> floor;
@@ -84,7 +85,7 @@ struct CompareNumbers {
   std::vector<Tensor<double, 3>> attention;
 };
 
-/// Another word that is hidden alone in all sentences.
+/// Another word, hidden on its own in all sentences.
 struct OtherHidden {
   std::string text;            ///< The word.
   std::vector<double> cosine;  ///< Cosine of the compared word by pair, after the last layer.
@@ -98,7 +99,7 @@ struct Comparison {
   CompareNumbers plain;                     ///< The figures with nothing hidden.
   std::vector<std::string> hide;            ///< CompareOptions::hide, as given.
   std::optional<CompareNumbers> hidden;     ///< The figures with these words hidden.
-  std::vector<OtherHidden> others;          ///< With words to hide: the other words, each hidden alone.
+  std::vector<OtherHidden> others;          ///< With words to hide: the other words, each hidden on its own.
   Index others_left_out = 0;                ///< Number of other words beyond CompareOptions::most_others.
   std::string model_folder;                 ///< The folder of the model.
   std::string model_sha256;                 ///< SHA-256 of its checkpoint.
@@ -110,7 +111,7 @@ struct Comparison {
 ///
 /// @param model      The model.
 /// @param word       One name for all sentences, as word_index() accepts it, or one for each sentence, separated by
-///                   commas: `bank`, `bank#1`, `bank,bank#1,@4`. All must name the same word, that is, a word of the
+///                   commas: `bank`, `bank#1`, `bank,bank#1,@4`. All must name the same word, that is, a word with the
 ///                   same pieces.
 /// @param sentences  2 to kMaxCompared sentences.
 /// @param options    Words to hide, control, and whether to truncate.
@@ -122,7 +123,7 @@ struct Comparison {
 ///                            of different words
 ///                          - a word to hide that occurs in no sentence
 ///                          - a control that does not occur in two sentences, or that is the word itself
-///                          - a text without words, and a text that read_sentence() rejects
+///                          - a text without words, or a text that read_sentence() rejects
 /// @throws DataError        as read_sentence() does.
 /// @throws Cancelled        if a stop is requested.
 ///
@@ -143,7 +144,7 @@ struct CompareTextOptions {
   bool unicode = true;  ///< Whether to use characters outside ASCII.
   bool full = false;    ///< Whether to print all pairs, controls and heads.
   /// Whether to print a short form, as the last part of a longer report: the verdict on the control, the table of the
-  /// pairs with A, and the line on the test.
+  /// pairs with A, and the effect of hiding the words.
   bool brief = false;
 };
 /// Renders a comparison as text.
@@ -158,8 +159,8 @@ REGARD_EXPORT std::string render_compare_text(const Comparison& comparison, cons
 
 /// States the findings of a comparison, the verdict first.
 ///
-/// The sentences claim no more than floor, controls and, with words to hide, the other words support. Untrusted text is
-/// escaped for a terminal.
+/// The sentences claim only what the floor, the controls and, with words to hide, the other words support. Untrusted
+/// text is escaped for a terminal.
 ///
 /// @param comparison  The comparison.
 /// @return The sentences.

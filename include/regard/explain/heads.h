@@ -8,7 +8,7 @@
 ///     next to each measure:   its value if the same queries attended to all keys equally (uniform)
 /// @endverbatim
 ///
-/// The weights of one sentence and one layer are in memory at a time. Extents: N layers, H heads, L tokens.
+/// Only the weights of one layer of one sentence are in memory at a time. Extents: N layers, H heads, L tokens.
 /// The formulas: docs/reference/notation.md, "Measures of heads".
 ///
 /// Read next: sentence.h, src/explain/sentence/heads.cpp, src/explain/sentence/heads_text.cpp.
@@ -25,7 +25,8 @@
 
 namespace regard::inline v0 {
 
-/// The measures of one query i with weights p_j on the K keys that it can attend to, in tokens and not in words.
+/// The measures of one query i with weights p_j on the K keys that it can attend to. Queries and keys are tokens, not
+/// words.
 enum class HeadMeasure {
   entropy,       ///< `−Σ p ln p / ln K`, from 0 (one key) to 1 (uniform); queries with K ≥ 2.
   special,       ///< `Σ p` over the special tokens around the text, [CLS] and [SEP]; encoders only.
@@ -55,7 +56,7 @@ REGARD_EXPORT HeadMeasure parse_head_measure(std::string_view name);
 
 /// The statistic of one measure in one head, over n queries or, with `by_sentence`, over the means of n sentences.
 struct HeadStatistic {
-  Index n = 0;           ///< Number of queries or sentences that can have the measure.
+  Index n = 0;           ///< Number of queries or sentences for which the measure is defined.
   double mean = 0;       ///< Mean; NaN for n = 0.
   double deviation = 0;  ///< Standard deviation, √(Σ (x − mean)² / (n − 1)); NaN for n < 2.
   double uniform = 0;    ///< Mean of the measure with every p = 1 / K, over the same n; NaN for n = 0.
@@ -74,7 +75,7 @@ struct HeadMeasures {
   const HeadStatistic& of(HeadMeasure measure) const { return statistics[static_cast<std::size_t>(measure)]; }
 };
 
-/// A record of a text that was measured.
+/// A measured text.
 struct MeasuredText {
   Index line = 0;                  ///< Its line in the input, from 1; 0 for a single text.
   std::string text;                ///< The whole text, as given.
@@ -100,7 +101,7 @@ struct HeadSurvey {
 
 /// Collects the measures of all heads, sentence by sentence.
 ///
-/// The survey is the same for the same sentences in the same order, for any number of threads.
+/// The survey depends only on the sentences and their order, not on the number of threads.
 ///
 /// @par Example
 /// @code{.cpp}
@@ -171,7 +172,7 @@ struct HeadsTextOptions {
   int width = 80;       ///< Columns of the terminal; at least 40 are used.
   bool color = false;   ///< Whether to use colors.
   bool unicode = true;  ///< Whether to use characters outside ASCII.
-  bool full = false;    ///< Whether to print four decimals, and uniform next to every figure.
+  bool full = false;    ///< Whether to print four decimals, and the uniform value next to every figure.
 };
 /// Renders a survey as text.
 ///

@@ -29,7 +29,7 @@ namespace regard::inline v0 {
 /// Options of inspect_heads().
 struct InspectionOptions {
   Index top = 5;                        ///< Largest number of heavy hitters per head.
-  std::vector<Index> track_keys = {0};  ///< Keys whose shares are reported in any case.
+  std::vector<Index> track_keys = {0};  ///< Keys whose shares are always reported.
 };
 
 /// A key that receives much of a head's attention.
@@ -45,7 +45,8 @@ struct HeavyHitter {
 struct HeadInspection {
   Index batch = 0;  ///< Batch entry.
   Index head = 0;   ///< Query head.
-  /// The heavy hitters by descending mass, equal masses by ascending key. NaN comes first; keys of mass 0 are omitted.
+  /// The heavy hitters by descending mass, and by ascending key if masses are equal. NaN comes first; keys of mass 0
+  /// are omitted.
   std::vector<HeavyHitter> heavy_hitters{};
   std::vector<double> tracked_shares{};  ///< Shares of InspectionOptions::track_keys, in that order.
   /// Mean entropy in nats, over the queries that can attend to a key; absent if it was not given.
@@ -113,7 +114,7 @@ REGARD_EXPORT std::string render_inspection_text(const Inspection& inspection,
 /// Renders the report as a JSON object; docs/guide/inspection.md lists its fields.
 ///
 /// @param inspection  The report.
-/// @return The JSON text. Numbers are the shortest that read back the same in the type of the masses.
+/// @return The JSON text. Each number has the fewest digits that read back as the same value in the type of the masses.
 REGARD_EXPORT std::string render_inspection_json(const Inspection& inspection);
 /// Writes the object of render_inspection_json() as the next value of a document.
 ///

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Five documents that explain attention, as lessons. Two more lessons go beyond them: why-scale measures what division
-/// by √D does, and learning trains the matrices of the first.
+/// by √D does, and learning trains the matrices of the first lesson.
 ///
 /// A lesson is an ExplainInput. It holds
 /// - the document's matrices,

@@ -23,29 +23,29 @@
 
 namespace regard::inline v0 {
 
-/// A part of a file of the model, as one HTML file contains it.
+/// A part of a model file, as it is embedded in an HTML file.
 struct LivePiece {
-  std::span<const std::byte> bytes{};  ///< What the HTML file contains.
+  std::span<const std::byte> bytes{};  ///< The embedded bytes.
   bool is_compressed = false;          ///< Whether it is compressed with gzip.
 };
 
-/// A file of the model in a live page.
+/// A model file in a live page.
 struct LiveFile {
   std::string name;                    ///< Its name, such as "model.safetensors".
   std::span<const std::byte> bytes{};  ///< Its contents.
-  std::vector<LivePiece> pieces{};     ///< The same in pieces, which the page hands over while the HTML file arrives.
+  std::vector<LivePiece> pieces{};     ///< The contents in pieces, which the page reads while the HTML file is loading.
 };
 
-/// What a live page consists of, apart from its script and its style.
+/// The contents of a live page, except for its script and its style.
 struct LivePage {
   std::string title{};                     ///< Title of the document.
-  std::string heading{};                   ///< The finding, which is painted before the script runs.
+  std::string heading{};                   ///< The finding, which is displayed before the script runs.
   std::vector<NamedText> first{};          ///< The first picture: the texts of sentence_page_data() or page_data().
   std::span<const std::byte> core{};       ///< The WebAssembly module, compressed with gzip.
   std::string model{};                     ///< Name of the model; empty: the page has lessons and matrices only.
   std::string weights{};                   ///< "int8", "f16", "f32" or "none".
   std::string sha256{};                    ///< SHA-256 of model.safetensors, which the page trusts.
-  const RoundingErrors* errors = nullptr;  ///< What rounding changes; null: nothing is rounded.
+  const RoundingErrors* errors = nullptr;  ///< Effects of rounding; null: nothing is rounded.
   /// The files of the model: config.json, tokenizer.json, model.safetensors.
   std::vector<LiveFile> files{};
 };
@@ -53,7 +53,7 @@ struct LivePage {
 /// Renders a live page as one HTML file.
 ///
 /// The heading and the data of the first picture come before the script, and the files come last, in pieces: the page
-/// is drawn before the model has been read, and the model is read while the file arrives.
+/// is drawn before the model has been read, and the model is read while the file is loading.
 ///
 /// @param page  The page.
 /// @return The HTML text. Equal pages give identical bytes.
@@ -62,7 +62,7 @@ REGARD_EXPORT std::string render_live_html(const LivePage& page);
 /// Renders a live page for a web server: as separate files, which the page loads from its own folder.
 ///
 /// @param page  The page.
-/// @return The text of index.html. The core belongs next to it as core.wasm.gz, and each file of the model by its name.
+/// @return The text of index.html. Place the core next to it as core.wasm.gz, and each model file under its name.
 REGARD_EXPORT std::string render_live_site(const LivePage& page);
 
 }  // namespace regard::inline v0

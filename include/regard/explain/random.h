@@ -4,12 +4,13 @@
 /// numpy.random.RandomState, without either library.
 ///
 /// Both draw 32-bit words from the Mersenne Twister (Matsumoto and Nishimura 1998, ACM TOMACS 8(1)). This is
-/// std::mt19937, which gives the same bits in every standard library. They differ in how they convert words to numbers.
+/// std::mt19937, which gives the same bits in every standard library. The two generators
+/// differ in how they convert words to numbers.
 ///
 /// The same seed gives the same numbers on every system, to the last bit, with one exception. Where 16 or more normals
 /// are drawn at once, PyTorch's vectorized code differs from this by one or two units in the last place of a float.
 ///
-/// Read next: src/explain/lessons/random.cpp, and lesson.h for what they are used for.
+/// Read next: src/explain/lessons/random.cpp, and lesson.h, whose lessons use these generators.
 #pragma once
 
 #include <cstdint>

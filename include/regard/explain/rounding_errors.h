@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// How far all-MiniLM-L6-v2, rounded to int8 or float16 (regard/io/rounding.h), differs from the float32 model.
+/// How much all-MiniLM-L6-v2, rounded to int8 or float16 (regard/io/rounding.h), differs from the float32 model.
 ///
 /// The figures are means and extremes over the 30 sentences of tests/encoder/sentences.txt.
 /// tests/model_rounding_check.cpp measures them.
@@ -30,7 +30,7 @@ inline constexpr double kFloat32BankToRiver = 0.713;  ///< RoundingErrors::bank_
 /// Returns the differences of the rounded all-MiniLM-L6-v2: cosines to five decimals, differences of weights to two
 /// significant digits, the weight to "river" to three decimals.
 ///
-/// @param type  What its matrices are rounded to: `int8` or `float16`.
+/// @param type  Type to which its matrices are rounded: `int8` or `float16`.
 /// @return The differences.
 /// @throws InvalidArgument  if `type` is neither.
 REGARD_EXPORT const RoundingErrors& minilm_rounding_errors(ElementType type);

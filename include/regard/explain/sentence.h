@@ -13,7 +13,7 @@
 /// For a decoder, each token is a word of its own, there are no special tokens, and a token attends only to itself and
 /// to the tokens before it.
 ///
-/// Words and tokens count from 0, [CLS] included. L tokens, W words, N layers, H heads, E width.
+/// Words and tokens are counted from 0, including [CLS]. L tokens, W words, N layers, H heads, E width.
 /// Contract: docs/guide/sentence.md; the models: docs/reference/model.md.
 ///
 /// Read next: encoder.h, tokenizer.h, src/explain/sentence/sentence.cpp.
@@ -41,14 +41,14 @@ struct ModelExtents {
   bool causal = false;      ///< Whether a token attends only to itself and to the tokens before it: a decoder.
 };
 
-/// A model and what splits a text into tokens for it: an encoder with a tokenizer, or a decoder with a vocabulary.
-/// Copies share memory.
+/// A model with its tokenizer or vocabulary: an encoder with a tokenizer, or a decoder with a vocabulary. Copies share
+/// memory.
 struct SentenceModel {
   std::string folder;                     ///< The folder that the model was loaded from, or its name.
   Encoder encoder{};                      ///< The encoder; without layers if the model is a decoder.
   std::optional<Tokenizer> tokenizer{};   ///< The tokenizer of the encoder.
   std::optional<TrainedModel> trained{};  ///< The decoder with its vocabulary.
-  std::string known_sha256{};             ///< Result of sha256(), if it is known: ModelInMemory::sha256.
+  std::string known_sha256{};             ///< Result of sha256(), if it is known; see ModelInMemory::sha256.
 
   /// Returns the extents of the encoder or of the decoder.
   REGARD_EXPORT ModelExtents extents() const;
@@ -79,7 +79,7 @@ struct SentenceModel {
 /// @param runtime  Threads, scratch memory and cancellation.
 /// @return The model.
 /// @throws DataError  as load_encoder(), Tokenizer::read_folder() and load_trained_model() do, and if the tokenizer has
-///                    more tokens than the encoder's word table has rows.
+///                    more tokens than the encoder's word embedding table has rows.
 /// @throws Cancelled  if a stop is requested.
 REGARD_EXPORT SentenceModel load_sentence_model(const std::string& folder, const ModelFileOptions& options = {},
                                                 const Runtime& runtime = {});
@@ -89,10 +89,10 @@ struct ModelInMemory {
   std::string name;            ///< Name of the model, shown in place of a folder.
   std::string config_json;     ///< The text of config.json.
   std::string tokenizer_json;  ///< The text of tokenizer.json.
-  /// What tokenizer.json contains, if it has been read; the text is not read then.
+  /// The tokenizer, if tokenizer.json has already been read; tokenizer_json is then not used.
   std::optional<Tokenizer> tokenizer{};
   SharedBytes safetensors{};  ///< The bytes of model.safetensors.
-  std::string sha256{};       ///< Their SHA-256 if known, which is trusted. Empty: computed when needed.
+  std::string sha256{};       ///< Their SHA-256 if known, which is trusted; empty: computed when needed.
 };
 /// Loads an encoder and its tokenizer from memory. No file is opened.
 ///
@@ -109,7 +109,7 @@ REGARD_EXPORT SentenceModel read_sentence_model(const ModelInMemory& files, cons
 /// are left out.
 ///
 /// @param folder   Path of the folder.
-/// @param type     What matrices are rounded to: `int8` or `float16`.
+/// @param type     Type to which matrices are rounded: `int8` or `float16`.
 /// @param name     Name of the rounded model.
 /// @param options  How to read the files, and limits.
 /// @param stop     Stop token.
@@ -250,7 +250,7 @@ REGARD_EXPORT std::string_view word_mark(const SentenceWord& word);
 /// Checks that a model is an encoder.
 ///
 /// @param model  The model.
-/// @param what   What needs it, for example "compare".
+/// @param what   Name of the function that requires an encoder, for example "compare".
 /// @throws InvalidArgument  if it is a decoder. The message names its folder.
 REGARD_EXPORT void check_is_encoder(const SentenceModel& model, std::string_view what);
 

@@ -8,8 +8,8 @@
 ///     Comparison       ── render_compare_html()  ──▶ one HTML file, which makes no network requests
 /// @endverbatim
 ///
-/// The page's script recomputes rows of weights from query, key and value. With all-MiniLM-L6-v2, 64 tokens take about
-/// 3 MB and 512 tokens about 20 MB.
+/// The page's script recomputes rows of weights from query, key and value. With all-MiniLM-L6-v2, a page of 64 tokens
+/// takes about 3 MB, and a page of 512 tokens about 20 MB.
 ///
 /// Read next: docs/reference/page.md, src/explain/sentence/sentence_html.cpp.
 #pragma once
@@ -32,7 +32,7 @@ struct SentenceHtmlOptions {
 };
 /// Renders the page of a sentence.
 ///
-/// @param model     The model that the analysis was made with; it must be the same one.
+/// @param model     The model with which the analysis was computed.
 /// @param analysis  The analysis.
 /// @param options   Options of the page.
 /// @param runtime   Threads, scratch memory and cancellation.
@@ -52,15 +52,15 @@ struct SentencePageOptions {
   std::string command{};  ///< The command line, as it was typed.
   /// Whether to write the matrix from which contributions are computed. It depends only on the model.
   bool gram = true;
-  /// Whether to write the sums behind the elements of q, k and v, for the head and the words of the analysis.
+  /// Whether to write the sums that form the elements of q, k and v, for the head and the words of the analysis.
   bool sums = true;
-  /// Receives the bytes of the arrays. The data then contain, instead of base64, "@" and the index of the array in this
-  /// list.
+  /// If not null, receives the bytes of the arrays. Instead of base64, the data then contain "@" and the index of the
+  /// array in this list.
   std::vector<std::vector<std::byte>>* arrays = nullptr;
 };
 /// Renders the data of a page as its script reads them; docs/reference/page.md describes them.
 ///
-/// @param model     The model that the analysis was made with; it must be the same one.
+/// @param model     The model with which the analysis was computed.
 /// @param analysis  The analysis.
 /// @param options   What to write.
 /// @param runtime   Threads, scratch memory and cancellation.

@@ -117,7 +117,7 @@ struct HiddenWord {
 /// Maximum number of words that are hidden one at a time. If there are more, those with the largest weights are hidden.
 inline constexpr Index kMaxHiddenWords = 12;
 
-/// The same weight over all heads of the model. It shows how much of the weight is due to the choice of the head.
+/// The mean of the same weight over all heads of the model, which shows how much of it is due to the choice of head.
 struct PairInHeads {
   double mean = 0.0;     ///< Mean over all heads of the word's weight on the target.
   double special = 0.0;  ///< Mean over all heads of the word's total weight on special tokens.
@@ -151,7 +151,7 @@ struct SentenceAnalysis {
 
 /// Analyzes one word of a sentence.
 ///
-/// The model runs once for each word of SentenceAnalysis::alone. Several runs are concurrent. After each run,
+/// The model runs once for each word of SentenceAnalysis::alone. Several runs execute concurrently. After each run,
 /// Runtime::progress is called with the number of completed runs.
 ///
 /// @param model    The model.

@@ -10,7 +10,7 @@
 /// Every value is a sum in double over the trace's float values. A word of several pieces is treated as a whole:
 /// - Its attention is the sum over the key's pieces and the mean over the query's pieces.
 /// - Its vector is the mean of the pieces' vectors.
-/// - q·k belongs to two pieces and has no such mean: the softmax of a mean is not the mean of the softmaxes.
+/// - q·k belongs to two pieces and is not averaged: the softmax of a mean is not the mean of the softmaxes.
 ///
 /// The formulas: docs/guide/sentence.md. N layers, H heads, D head size, L tokens, W words.
 ///
@@ -52,7 +52,7 @@ struct SentenceRow {
   Tensor<double, 2> weights{};      ///< The softmax of each row of scores, (Q, L).
   std::vector<double> context{};    ///< Context of the head: Σ weight · v, mean over the pieces, (D).
   double head_contribution = 0.0;   ///< Contribution of the head: `‖context · W_output(head)‖₂`.
-  double heads_contribution = 0.0;  ///< The L2 norm of the output of all heads together, with b_output.
+  double heads_contribution = 0.0;  ///< The L2 norm of the output of all heads together, including b_output.
   double input_norm = 0.0;          ///< The L2 norm of the word's vector before this layer.
 };
 
@@ -127,8 +127,8 @@ REGARD_EXPORT SoftmaxTerm softmax_term(const SentenceRow& row, Index query, Inde
 inline constexpr Index kFarthest = 16;
 /// The mean weight of each head by signed distance, key − query in words, kept as sums and counts.
 ///
-/// The mean is over all pairs of words, in a causal model only those whose key does not follow the query. A word
-/// paired with itself counts; [CLS] and [SEP] do not. Distances of kFarthest words and more form one class.
+/// The mean is over all pairs of words; in a causal model, only over pairs whose key does not follow the query. A word
+/// paired with itself counts; [CLS] and [SEP] do not. Distances of kFarthest words or more form one class.
 struct DistanceSums {
   Index num_layers = 0;  ///< N, number of layers.
   Index num_heads = 0;   ///< H, number of heads per layer.
@@ -158,7 +158,7 @@ struct DistanceSums {
 /// @param sentence  The sentence.
 /// @param sums      The sums to add to. Empty sums take their extents from the sentence.
 /// @param runtime   Threads, scratch memory and cancellation.
-/// @throws InvalidArgument  if the sums are those of a model with other extents.
+/// @throws InvalidArgument  if the sums belong to a model with other extents.
 REGARD_EXPORT void add_distances(const Sentence& sentence, DistanceSums& sums, const Runtime& runtime = {});
 
 /// Returns DistanceSums::mean() for all-MiniLM-L6-v2 over the 30 sentences of tests/encoder/sentences.txt, to four
@@ -184,7 +184,7 @@ REGARD_EXPORT double minilm_baseline(Index layer, Index head, Index distance);
 REGARD_EXPORT std::string_view minilm_sha256();
 /// Returns the SHA-256 of the same checkpoint, rounded (rounded_model()).
 ///
-/// @param type  What its matrices are rounded to: `int8` or `float16`.
+/// @param type  Type to which its matrices are rounded: `int8` or `float16`.
 /// @return 64 hex digits.
 /// @throws InvalidArgument  if `type` is neither.
 REGARD_EXPORT std::string_view minilm_sha256(ElementType type);
@@ -203,7 +203,7 @@ struct AttentionPair {
   Index target = 0;       ///< Index of the key word.
   double weight = 0.0;    ///< The weight.
   double baseline = 0.0;  ///< Baseline of this head at the distance target − word.
-  /// Number of pairs of words that the baseline is a mean over; 0 with Baseline::test_sentences.
+  /// Number of pairs of words over which the baseline is a mean; 0 with Baseline::test_sentences.
   Index pairs = 0;
   /// Returns the salience, weight − baseline.
   double salience() const { return weight - baseline; }
@@ -211,7 +211,7 @@ struct AttentionPair {
 /// All heads, ranked by how informative they are.
 struct RankedHeads {
   Baseline baseline = Baseline::this_sentence;  ///< Where the baselines come from.
-  std::vector<AttentionPair> heads{};           ///< The pair of highest salience of each head, by descending salience.
+  std::vector<AttentionPair> heads{};           ///< The most salient pair of each head, by descending salience.
 };
 
 /// Returns whether a word is a content word.

@@ -10,7 +10,7 @@
 /// @endverbatim
 ///
 /// A lesson is an ExplainInput; so is a file given to `regard explain`. Products, softmax, weights and context come
-/// from attention.h and linear.h. Steps that the library lacks are marked Step::outside_library.
+/// from attention.h and linear.h. Steps that the library does not provide are marked Step::outside_library.
 /// Extents: L queries, S keys, D head size, Dv value head size, E width, H heads.
 ///
 /// Read next: docs/guide/own-matrices.md (the same as JSON), src/explain/steps/operations.h (the operations).
@@ -34,17 +34,17 @@
 
 namespace regard::inline v0 {
 
-/// Which axis of a matrix counts tokens.
+/// Which axis of a matrix is indexed by tokens.
 enum class Layout {
   rows,    ///< Each token is a row: X·W, Q·Kᵀ.
   columns  ///< Each token is a column: W·X, Kᵀ·Q.
 };
-/// What scores are multiplied by.
+/// How scores are scaled.
 enum class ScaleRule {
   none,       ///< By 1.
   sqrt,       ///< By 1/√D.
   number,     ///< By Scale::number.
-  floor_half  ///< Scores are replaced by floor(score / 2), as done by hand.
+  floor_half  ///< Scores are replaced by floor(score / 2), as in a calculation by hand.
 };
 /// The scale of the scores.
 struct Scale {
@@ -93,7 +93,7 @@ struct Expected {
   std::vector<Index> columns{};  ///< Columns of the result that the document prints; empty: all.
 };
 
-/// What a step computes, as operands → result. In JSON each operation has the name that it has here.
+/// What a step computes, as operands → result. In JSON, operations have the same names.
 ///
 /// docs/guide/own-matrices.md lists operands and results in full. Where a formula depends on the layout, the one for
 /// rows is given.
@@ -120,14 +120,14 @@ enum class Operation {
   add,                     ///< A B → A + B.
   normalize,               ///< A → each token's vector minus its mean, divided by its standard deviation.
   relu,                    ///< A → max(0, A).
-  torch_normal,            ///< What the generator drew before → a matrix as torch.randn draws it.
-  torch_uniform,           ///< What the generator drew before → a matrix as torch.rand draws it.
+  torch_normal,            ///< Earlier draws of the generator → a matrix as torch.randn draws it.
+  torch_uniform,           ///< Earlier draws of the generator → a matrix as torch.rand draws it.
   softmax,                 ///< S → the library's softmax of given scores.
   difference,              ///< A B → A − B; StepRequest::transpose "right": A − Bᵀ.
   focus_vectors,           ///< A B … → the vectors of the token in focus.
   ranks,                   ///< S → the rank of each key among those of its query, 1 for the largest.
   variance_rule,           ///< Q K S → D·var(Q)·var(K) above var(S).
-  float32_dots,            ///< A → A·Aᵀ, every product and every sum rounded to float32.
+  float32_dots,            ///< A → A·Aᵀ, with every product and every sum rounded to float32.
   dot_table,               ///< A S … → a row for each cell of A·Aᵀ: the exact sum, then the values in S …
   ulp_table,               ///< A S T → the same cells: differences in ULPs of T's float32.
   scale_statistics,        ///< No operands → statistics of random scores, without and with division by √D.
@@ -139,7 +139,7 @@ enum class Operation {
   training,  ///< X Y W_query W_key W_value → loss, probabilities and weights after given numbers of steps.
   trained    ///< The same → one of the three matrices after training.
 };
-/// Number of operations. Their values count from 0.
+/// Number of operations. Their values start at 0.
 inline constexpr int kNumOperations = static_cast<int>(Operation::trained) + 1;
 /// Returns the name of an operation: "show", …
 ///
@@ -149,7 +149,7 @@ REGARD_EXPORT std::string_view operation_name(Operation operation);
 /// Finds an operation by its name.
 ///
 /// @param name  The name.
-/// @return The operation; nothing if no operation has that name.
+/// @return The operation, or std::nullopt if no operation has that name.
 REGARD_EXPORT std::optional<Operation> operation_named(std::string_view name);
 
 /// A step to compute.
@@ -171,16 +171,16 @@ struct StepRequest {
   std::vector<std::string> column_labels{};  ///< Labels of the columns, if they are not tokens.
   std::optional<int> digits{};               ///< Decimals shown, if they differ from those of the input.
   bool fractions = false;                    ///< Whether to show exact fractions as well.
-  std::optional<Expected> expected{};        ///< What the document prints for it.
+  std::optional<Expected> expected{};        ///< What the document prints for this step.
   std::string finding{};                     ///< The sentence before the numbers; empty: the operation's own.
   std::vector<std::string> notes{};          ///< Sentences after the numbers.
-  std::vector<std::string> errata{};         ///< Errors of the document in this step, one per line.
+  std::vector<std::string> errata{};         ///< Errata of the document for this step, one per line.
 };
 
 /// The settings of a computation.
 struct ExplainSettings {
-  Layout layout = Layout::rows;                ///< Which axis counts tokens.
-  Scale scale;                                 ///< What scores are multiplied by.
+  Layout layout = Layout::rows;                ///< Which axis is indexed by tokens.
+  Scale scale;                                 ///< How scores are scaled.
   Causal causal;                               ///< The causal mask.
   SoftmaxRule softmax = SoftmaxRule::shifted;  ///< How scores become weights.
   std::optional<double> softmax_base;          ///< Base of the exponentials; absent: e.
@@ -217,7 +217,7 @@ struct ExplainInput {
   /// The name of the lesson; empty for other inputs. It is not part of the input's JSON.
   std::string lesson{};
   std::string title{};                    ///< Title of the document.
-  std::string citation{};                 ///< Where the document is from.
+  std::string citation{};                 ///< Source of the document.
   std::vector<std::string> tokens{};      ///< Words of the queries, and of the keys unless key_tokens is given.
   std::vector<std::string> key_tokens{};  ///< Words of the keys.
   std::vector<NamedMatrix> matrices{};    ///< The matrices, in the order given.
@@ -236,7 +236,7 @@ struct ExplainInput {
 ///
 /// - Projections if there are X, W_query, W_key and W_value (and biases b_query …), otherwise Q, K, V.
 /// - scores, scaled (unless the scale is none), masked (if causal), weights, context.
-/// - Heads joined, and W_output (and b_output), if given.
+/// - Concatenation of the heads, and W_output (and b_output), if given.
 ///
 /// @param input  The input. Its own steps are ignored.
 /// @return The steps.
@@ -246,7 +246,7 @@ REGARD_EXPORT std::vector<StepRequest> standard_steps(const ExplainInput& input)
 /// An axis of a result.
 struct Axis {
   std::string extent;                 ///< Letter of its extent: "L", "S", "D", "E", …
-  std::string name;                   ///< What it counts: "query", "key", "dimension", …
+  std::string name;                   ///< What it indexes: "query", "key", "dimension", …
   std::vector<std::string> labels{};  ///< A label for each index, or none.
 };
 
@@ -277,7 +277,7 @@ struct ScoreSample {
   double high = 0.0;            ///< Upper end of the histogram.
   std::vector<Index> counts{};  ///< Number of scores in each bin of equal width, low ≤ score < high.
   Index below = 0;              ///< Number of scores below low.
-  Index above = 0;              ///< Number of scores of at least high.
+  Index above = 0;              ///< Number of scores at or above high.
   /// Mean weight of the key of rank 1 (the largest), 2, … of a query.
   std::vector<double> ranked_weights{};
 };
@@ -293,10 +293,10 @@ struct Step {
   StepRequest request;              ///< The request.
   std::string name;                 ///< Unique name: "weights", "weights#1" for the second.
   std::string term;                 ///< Regard's term: "attention weights".
-  std::string document_name;        ///< The document's own name, "new V", or nothing.
+  std::string document_name;        ///< The document's own name, such as "new V"; may be empty.
   std::string symbol;               ///< Symbol of the result: "A".
   std::string equation;             ///< Its equation: "A = softmax(S / √D), row by row".
-  std::vector<Operand> operands{};  ///< What the step computed from.
+  std::vector<Operand> operands{};  ///< The matrices from which the step was computed.
   /// The operands that the request names. In attention steps, they differ from `operands`.
   std::vector<Operand> requested_operands{};
   Matrix result{};                        ///< The result.
@@ -304,17 +304,17 @@ struct Step {
   Axis column_axis{};                     ///< What its columns are.
   SumAxis sums_to_one = SumAxis::none;    ///< Along which axis it sums to 1.
   std::vector<double> sums{};             ///< Sums along that axis, (heads, rows) or (heads, columns), as stored.
-  std::vector<std::string> exact{};       ///< The fraction of each element, or nothing.
-  std::vector<std::uint8_t> differs{};    ///< 1 for each element that the document prints differently, or nothing.
+  std::vector<std::string> exact{};       ///< Each element as a fraction; may be empty.
+  std::vector<std::uint8_t> differs{};    ///< 1 for each element that the document prints differently; may be empty.
   std::string finding{};                  ///< The sentence before the numbers.
   std::vector<std::string> notes{};       ///< Sentences after the numbers.
-  std::vector<std::string> errata{};      ///< Errors of the document in this step.
+  std::vector<std::string> errata{};      ///< Errata of the document for this step.
   std::vector<VariantResult> variants{};  ///< Results of the variants in which they differ.
   std::vector<ScalePicture> pictures{};   ///< Operation scale_statistics: one for each head size D.
   /// Whether plain loops compute this step instead of the library: src/explain/steps/paper_arithmetic.cpp or, for
   /// lessons, a file of src/explain/lessons.
   bool outside_library = false;
-  /// Attention steps: what the scores were multiplied by. Operation power: the base, 0 for e.
+  /// Attention steps: the factor applied to the scores. Operation power: the base, 0 for e.
   double factor = 1.0;
   /// Masked steps: key j is visible to query i if j ≤ i + causal_offset.
   Index causal_offset = 0;
@@ -336,7 +336,7 @@ struct Explanation {
   std::vector<std::string> errata;         ///< As in ExplainInput.
 };
 
-/// Number of elements of a step up to which the rows of all queries are kept: 8 MiB in memory, about 20 MB of JSON.
+/// Largest number of elements of a step whose rows are all kept: 8 MiB in memory, about 20 MB of JSON.
 inline constexpr Index kMaxKeptElements = Index{1} << 20;
 /// Which rows of scores, weights and context are kept if a step has more than kMaxKeptElements elements.
 ///
@@ -398,7 +398,8 @@ struct CellDerivation {
   std::vector<NamedText> lines{};  ///< Further lines: "exponential", "e^(1 − 1) = 1".
   std::string brief{};             ///< The lines in brief: "2 / √3 = 1.1547"; empty: the last line.
   double result = 0.0;             ///< The value of the cell.
-  /// Sum of the terms as listed minus what they sum to: the result or, for weights, the sum of the exponentials.
+  /// The terms summed in the order listed, minus the sum that the step computed: the result or, for weights, the sum of
+  /// the exponentials.
   double difference = 0.0;
   Index zero_weights = 0;  ///< Number of keys whose term is left out because their weight is 0.
 };
@@ -432,7 +433,7 @@ struct TextOptions {
   bool full = false;            ///< Whether to print all numbers.
   std::optional<int> digits{};  ///< Decimals; absent: those of the step or the settings.
   std::string step{};           ///< The step to print: its name or its number from 0; empty: all.
-  std::optional<Cell> cell{};   ///< A cell to derive in the steps shown that have it.
+  std::optional<Cell> cell{};   ///< A cell to derive in each step shown that contains it.
 };
 /// Renders an explanation as text.
 ///
@@ -444,12 +445,13 @@ struct TextOptions {
 /// @throws Cancelled        if a stop is requested.
 REGARD_EXPORT std::string render_text(const Explanation& explanation, const TextOptions& options,
                                       const std::stop_token& stop = {});
-/// Renders an explanation as render_text() does, but one page per step, to pause between them.
+/// Renders an explanation as render_text() does, but as one page per step, so that the caller can pause between pages.
 ///
 /// @param explanation  The explanation.
 /// @param options      Format and contents.
 /// @param stop         Stop token.
-/// @return The pages: without TextOptions::step also an introduction and the errata. Each ends with a newline.
+/// @return The pages. Unless TextOptions::step is set, they include an introduction and the errata. Each page ends with
+///         a newline.
 /// @throws InvalidArgument  as render_text() does.
 /// @throws Cancelled        if a stop is requested.
 REGARD_EXPORT std::vector<std::string> render_text_pages(const Explanation& explanation, const TextOptions& options,
@@ -459,11 +461,12 @@ REGARD_EXPORT std::vector<std::string> render_text_pages(const Explanation& expl
 struct JsonOptions {
   std::string command{};       ///< The command line, as it was typed.
   std::string step{};          ///< The step to write: its name or its number from 0; empty: all.
-  std::optional<Cell> cell{};  ///< A cell to derive in the steps written that have it.
+  std::optional<Cell> cell{};  ///< A cell to derive in each step written that contains it.
 };
-/// Renders an explanation as JSON: `"schema": "regard/1"` first; docs/guide/own-matrices.md lists the fields.
+/// Renders an explanation as JSON with `"schema": "regard/1"`; docs/guide/own-matrices.md lists the fields.
 ///
-/// Numbers are the shortest that read back the same; those that are not finite are "-inf", "inf" and "nan".
+/// Each number has the fewest digits that read back as the same value. Infinities and NaN are written as "-inf", "inf"
+/// and "nan".
 ///
 /// @param explanation  The explanation.
 /// @param options      Contents.
@@ -506,17 +509,18 @@ REGARD_EXPORT std::string render_html(const Explanation& explanation, const Html
 REGARD_EXPORT std::vector<NamedText> page_data(const Explanation& explanation, const HtmlOptions& options = {},
                                                const std::stop_token& stop = {});
 
-/// Writes an input as JSON. explain() of `read_explain_input(write_explain_input(x), source)` gives the steps of x.
+/// Writes an input x as JSON. For `read_explain_input(write_explain_input(x), source)`, explain() gives the same steps
+/// as for x.
 ///
 /// @param input  The input.
 /// @return The JSON text.
 REGARD_EXPORT std::string write_explain_input(const ExplainInput& input);
-/// Reads an input from JSON; docs/guide/own-matrices.md describes it.
+/// Reads an input from JSON; docs/guide/own-matrices.md describes the format.
 ///
 /// @param json              The JSON text.
 /// @param source            Name of the text in error messages.
 /// @param stop              Stop token, polled while the text is read.
-/// @param max_memory_bytes  Memory that reading may take, in bytes; absent: available_memory_bytes().
+/// @param max_memory_bytes  Memory limit for reading, in bytes; absent: available_memory_bytes().
 /// @return The input.
 /// @throws DataError  in any of these cases; the message names `source`, the byte offset and the key:
 ///                    - invalid JSON, duplicate keys, or nesting deeper than 64

@@ -42,7 +42,7 @@ inline constexpr int kMaxTrainingTextLines = 30;
 ///
 /// @param record   The record.
 /// @param options  Format.
-/// @return The text, of at most kMaxTrainingTextLines lines unless `width` is below 60.
+/// @return The text, with at most kMaxTrainingTextLines lines unless `width` is below 60.
 /// @throws InvalidArgument  as check_record() does.
 REGARD_EXPORT std::string training_text(const TrainingRecord& record, const TrainingTextOptions& options = {});
 
@@ -59,9 +59,9 @@ inline constexpr std::size_t kMaxTrainingHtmlBytes = 4'000'000;
 
 /// Renders a record as an HTML page.
 ///
-/// The page holds all scores and losses, and the weights (as bytes) and gradients of the snapshots. If it would exceed
-/// kMaxTrainingHtmlBytes, it keeps the weights and gradients of fewer snapshots, among them the first, the last and
-/// those of events, and states which. If not even two fit, it keeps none. Its curves have at most 600 points.
+/// The page contains all scores and losses, and the weights (as bytes) and gradients of the snapshots. If it would
+/// exceed kMaxTrainingHtmlBytes, it keeps the weights and gradients of fewer snapshots, among them the first, the last
+/// and those of events, and states which. If not even two fit, it keeps none. Its curves have at most 600 points.
 ///
 /// @param record  The record.
 /// @return The HTML text.
