@@ -20,7 +20,7 @@ constexpr const char* kExamples =
     "  B: batch; H, Hkv: heads; L: queries; S: keys; D, Dv: head sizes. B can be\n"
     "  omitted, or B and H; outputs have the same number of axes as --query. All\n"
     "  three have the same type, float32 or float64. Files are NumPy files (.npy);\n"
-    "  as an input, - is standard input, and as an output, standard output.\n"
+    "  - stands for standard input or standard output.\n"
     "\n"
     "EXAMPLES\n"
     "  regard attend --query q.npy --key k.npy --value v.npy -o context.npy\n"
@@ -54,11 +54,11 @@ constexpr ArrayOption kArrayOptions[] = {
     {"--prefix", &AttendText::prefix, InputKind::indices, kSeen,
      "(B) integers: with --causal, the number of leading\nkeys that are visible to every query"},
     {"--query-segments", &AttendText::query_segments, InputKind::segments, kSeen,
-     "(B, L) integers: a query attends only to keys of its\nown segment; in a negative segment, to no key"},
+     "(B, L) integers: a query attends only to keys of its\nown segment, and to no key if its own is negative"},
     {"--key-segments", &AttendText::key_segments, InputKind::segments, kSeen,
      "(B, S) integers: the segment of each key"},
     {"--query-starts", &AttendText::query_starts, InputKind::indices, kSeen,
-     "packed sequences: n + 1 integers, the row at which\neach sequence starts in (H, total, D), then total"},
+     "packed sequences: n + 1 integers, the start row of\neach sequence in (H, total, D), then total"},
     {"--key-starts", &AttendText::key_starts, InputKind::indices, kSeen, "the same for keys"},
     {"--block-mask", &AttendText::block_mask, InputKind::boolean, kSeen,
      "bool (B|1, H|1, blocks of L, blocks of S);\ntrue = visible"},
@@ -85,7 +85,7 @@ constexpr OutputOption kOutputOptions[] = {
     {"--row-sum", &AttendText::row_sum, "sum of exp(score - row_max), (B, H, L)"},
     {"--weights", &AttendText::weights, "the attention weights, (B, H, L, S), or only the\nrows that --rows selects"},
     {"--sink-weights", &AttendText::sink_weights, "the sinks' weights, (B, H, L)"},
-    {"--html", &AttendText::html, "an HTML page that shows rows as weighted sums, and\nwhole heads (self-contained)"},
+    {"--html", &AttendText::html, "a self-contained HTML page that shows rows as\nweighted sums, and whole heads"},
 };
 
 std::string name_of(const char* option) {
@@ -346,7 +346,7 @@ CLI::App* add_attend_options(CLI::App& app, AttendText& text) {
     return command->add_option(name, text.*member, help)->type_name(type)->group(group);
   };
   add_arrays(kArrays);
-  const char* outputs = "OUTPUTS (all are written, or none)";
+  const char* outputs = "OUTPUTS (either all or none are written)";
   for (const OutputOption& option : kOutputOptions) add(option.name, option.text, "FILE", outputs, option.help);
   add("--rows", &AttendText::rows, "A:B,C:D", outputs,
       "rows for --weights and --html: from A up to, but not\nincluding, B, counted from 0; one or more ranges");
@@ -375,10 +375,10 @@ CLI::App* add_attend_options(CLI::App& app, AttendText& text) {
   add("--map-size", &AttendText::map_size, "N|ROWS,COLUMNS", inspection,
       "cells of a pooled map (default: up to 512 x 512)");
   add("--map-scale", &AttendText::map_scale, "log|linear", inspection,
-      "colour scale of the pictures; log: four decades\n(default); linear: proportional");
+      "colour scale of the pictures; log (default): four\ndecades; linear: proportional");
   add("--top", &AttendText::top, "N", inspection,
       "number of heavy hitters (the keys with the most\nweight) to list per head, and per query in the\n"
-      "files (default: 5; as text, as many as fit on one\nline)");
+      "files (default: 5; printed as text, those that fit\non one line)");
   add("--track-keys", &AttendText::track_keys, "KEY,KEY", inspection,
       "keys whose share of the weight is always listed,\ncounted from 0 (default: 0)");
   add("--threads", &AttendText::threads, "N", "RUNNING", "number of threads; 0 (default): one per core");

@@ -189,10 +189,10 @@ void add_embed(CLI::App& app) {
   add("-o,--output", arguments->output, "FILE",
       "output file, written completely or not at all;\nwithout it, or with -, standard output");
   add("--format", arguments->format, "npy|json|csv",
-      "default: the extension of the output file, or csv on\nstandard output");
+      "output format (default: the extension of the output\nfile; csv on standard output)");
   add("--shard", arguments->shard, "I/N",
       "compute only shard I of N, 0 to N-1, of the lines of\nFILE, and write it next to the output file; regard\n"
-      "join then writes that file. Complete shards are not\nrecomputed");
+      "join then combines the shards. Complete shards are\nnot recomputed");
   add_model_options(*command, arguments->model);
   command->footer(
       "EXAMPLES\n"
@@ -200,8 +200,8 @@ void add_embed(CLI::App& app) {
       "  regard embed --input sentences.txt --output vectors.npy\n"
       "  regard embed --input sentences.txt --output vectors.npy --shard 3/16\n"
       "\n"
-      "Row n of the output corresponds to line n, even if that line is empty. The\n"
-      "formula is in docs/guide/sentence-vectors.md.");
+      "Row n of the output corresponds to line n, even if that line is empty.\n"
+      "docs/guide/sentence-vectors.md gives the formula.");
   command->callback([arguments] { embed(*arguments); });
 }
 

@@ -103,7 +103,7 @@ void add_explain(CLI::App& app) {
       ->allow_extra_args(false)
       ->group("MATRICES (--input or --matrix)");
   add_sentence_options(*command, options->sentence);
-  add_explain_options(*command, options->text, "SETTINGS (they override those of the input)");
+  add_explain_options(*command, options->text, "SETTINGS (override the settings of the input)");
   exclude_options_of_matrices(*command);
   needs(command->get_option("--max-memory"), command->get_option("--input"), "--max-memory requires --input");
   excludes(command->get_option("--input"), command->get_option("--matrix"),
@@ -118,8 +118,8 @@ void add_explain(CLI::App& app) {
       "  regard lesson three-words --export | regard explain --input - --scale sqrt\n"
       "\n"
       "The JSON has the form {\"tokens\": [\"I\", \"love\"], \"X\": [[1, 0], [0, 1]],\n"
-      "\"W_query\": …, \"W_key\": …, \"W_value\": …, \"scale\": \"none\"}; all members are\n"
-      "described in docs/guide/own-matrices.md. Defaults: scale sqrt, no mask, layout\n"
+      "\"W_query\": …, \"W_key\": …, \"W_value\": …, \"scale\": \"none\"}; docs/guide/\n"
+      "own-matrices.md describes all members. Defaults: scale sqrt, no mask, layout\n"
       "rows, softmax shifted, dtype f64.");
   command->callback([options, sentence] {
     if (sentence->count() > 0) {

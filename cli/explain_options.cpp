@@ -144,7 +144,7 @@ void add_explain_options(CLI::App& command, ExplainText& text, const char* setti
   const char* view = "OUTPUT (all indices start at 0)";
   add(view, "--step", text.step, "N|NAME", "show only this step");
   add(view, "--cell", text.cell, "ROW,COLUMN",
-      "in each step shown, show how this cell is computed:\n1,0 or love,I (with heads: HEAD,ROW,COLUMN)");
+      "show how this cell is computed in each step:\n1,0 or love,I (with heads: HEAD,ROW,COLUMN)");
   add(view, "--digits", text.digits, "N", "number of decimal places, 0 to 17");
   command.add_flag("--full", text.full, "show every number; large matrices are otherwise\nabbreviated")->group(view);
   command.add_flag("--pause", text.pause, "pause after each step (space: next, b: back,\nq: quit)")->group(view);

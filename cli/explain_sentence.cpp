@@ -108,7 +108,7 @@ void add_sentence_options(CLI::App& command, SentenceTextArguments& arguments) {
       ->group(group);
   add("--save", arguments.save, "FOLDER", "write the arrays as NPY files, and tokens.json");
   add("--arrays", arguments.arrays, "NAMES",
-      "arrays that --save writes, separated by commas:\nweights, scores, query, key, value, context,\n"
+      "comma-separated arrays for --save to write:\nweights, scores, query, key, value, context,\n"
       "hidden_states (default: all)");
   add_model_options(command, arguments.model);
   for (CLI::Option* option : command.get_options()) {

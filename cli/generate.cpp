@@ -166,7 +166,7 @@ void add_generate(CLI::App& app) {
   CLI::App* command = app.add_subcommand("generate", "Continue a text with a decoder trained by regard train");
   command
       ->add_option("run", arguments->run,
-                   "the folder of a training run (its newest\ncheckpoint), or one checkpoint of it")
+                   "the folder of a training run, whose newest\ncheckpoint is used, or a checkpoint")
       ->type_name("RUN")
       ->required();
   command->add_option("prompt", arguments->prompt, "the beginning of the text; -: standard input")
@@ -179,12 +179,12 @@ void add_generate(CLI::App& app) {
       "maximum number of tokens to generate (default: 256);\ngeneration also stops at the model's context length");
   add("--temperature", arguments->temperature, "X",
       "divide the logits by X (default: 1); 0: greedy,\nalways the most probable token");
-  add("--top-k", arguments->top_k, "K", "sample only from the K most probable tokens\n(default: 0, all)");
+  add("--top-k", arguments->top_k, "K", "sample only from the K most probable tokens; 0\n(default): from all");
   add("--top-p", arguments->top_p, "P",
       "sample only from the most probable tokens whose\nprobabilities sum to at least P (default: 1)");
   add("--seed", arguments->seed, "N", "random seed (default: 0)");
-  command->add_flag("--json", arguments->json, "print the tokens and the settings as JSON, at the\nend");
-  command->add_flag("--mmap", arguments->map, "map the checkpoint instead of reading it");
+  command->add_flag("--json", arguments->json, "at the end, print the tokens and the settings as\nJSON");
+  command->add_flag("--mmap", arguments->map, "memory-map the checkpoint instead of reading it");
   command->footer(
       "EXAMPLES\n"
       "  regard train --text book.txt --run book\n"

@@ -111,14 +111,14 @@ void add_heads(CLI::App& app) {
     command->add_option(name, value, help)->type_name(type);
   };
   add("--by", arguments->by, "query|sentence",
-      "mean over all queries (default), or first over the\nqueries of each text, then over texts");
+      "average over all queries (default), or first over\nthe queries of each text, then over texts");
   add("--sort", arguments->sort, "entropy|special|self|previous|next|distance|contribution",
       "sort by the mean of this measure, largest first");
   add("--min", arguments->min, "X", "only heads whose mean of the --sort measure is at\nleast X");
   add("--max", arguments->max, "X", "only heads whose mean of the --sort measure is at\nmost X");
   add("--layer", arguments->layer, "N", "only this layer, counted from 0");
   add("--head", arguments->head, "N", "only this head of each layer, counted from 0");
-  command->add_flag("--full", arguments->full, "four decimals, and the values of uniform attention");
+  command->add_flag("--full", arguments->full, "print four decimals, and the values for uniform\nattention");
   command->add_flag("--json", arguments->json, "print the data as JSON");
   add_color_option(*command, arguments->color);
   add_model_options(*command, arguments->model);

@@ -88,7 +88,7 @@ void add_info(CLI::App& app) {
   command->footer(
       "ENVIRONMENT\n"
       "  REGARD_THREADS    number of threads\n"
-      "  REGARD_FORCE_ISA  instruction set to use, one that is listed as available\n"
+      "  REGARD_FORCE_ISA  instruction set to use; must be listed as available\n"
       "\n"
       "EXAMPLES\n"
       "  regard info\n"

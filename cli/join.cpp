@@ -153,17 +153,17 @@ void join(const std::string& output) {
 void add_join(CLI::App& app) {
   auto output = std::make_shared<std::string>();
   CLI::App* command = app.add_subcommand("join", "Join the shards written by regard embed into one file");
-  command->add_option("output", *output, "the --output that was given with every --shard")->type_name("FILE");
+  command->add_option("output", *output, "the --output file given with every --shard")->type_name("FILE");
   command->footer(
       "EXAMPLES\n"
       "  regard embed --input sentences.txt --output vectors.npy --shard 0/2\n"
       "  regard embed --input sentences.txt --output vectors.npy --shard 1/2\n"
       "  regard join vectors.npy\n"
       "\n"
-      "The file is byte-identical to that of a run without --shard. Nothing is written\n"
-      "if a shard is missing or damaged, or was computed from a different input, model\n"
-      "or options. The shards are kept.\n"
-      "docs/guide/many-documents.md shows how to run them on several machines.");
+      "The file is byte-identical to the output of a run without --shard. No file is\n"
+      "written if a shard is missing or damaged, or was computed with a different\n"
+      "input, model or options. The shards are kept. docs/guide/many-documents.md\n"
+      "shows how to compute them on several machines.");
   command->callback([output] { join(*output); });
 }
 

@@ -118,7 +118,7 @@ void add_lesson(CLI::App& app) {
   command->add_flag("--list", options->list, "list the lessons and their aliases");
   command->add_flag("--export", options->write_input, "print the lesson as JSON for regard explain --input")
       ->group("OUTPUT (all indices start at 0)");
-  add_explain_options(*command, options->text, "SETTINGS (results that change are shown next to the lesson's)");
+  add_explain_options(*command, options->text, "SETTINGS (changed results are shown next to the lesson's)");
   command->get_option("--heads")->group("");  // not shown: it is rejected
   command->footer(
       "EXAMPLES\n"

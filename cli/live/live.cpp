@@ -165,9 +165,9 @@ void add_live(CLI::App& app) {
   command->add_option("text", arguments->text, "the sentence shown when the page opens")->type_name("\"TEXT\"");
   command->add_option("--query", arguments->query, "the query word selected when the page opens")->type_name("WORD");
   command
-      ->add_option("-o,--output", arguments->output, "write one HTML file, which needs no network; -:\nstandard output")
+      ->add_option("-o,--output", arguments->output, "write one HTML file that needs no network; -:\nstandard output")
       ->type_name("FILE");
-  command->add_option("--site", arguments->site, "write the same as files for a web server")->type_name("FOLDER");
+  command->add_option("--site", arguments->site, "write the same page as files for a web server")->type_name("FOLDER");
   command
       ->add_option("--weights", arguments->weights,
                    "the model in the page: minilm-int8 (31 MB,\nthe default), minilm-f16 (58 MB), minilm (113 MB),\n"

