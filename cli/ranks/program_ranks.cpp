@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Loads regard-mpi.so: the file that $REGARD_MPI_PLUGIN names, else the one next to the program, else the installed one.
+// Loads regard-mpi.so: the file that $REGARD_MPI_PLUGIN names, else one next to the program, else the installed one.
 // Read next: program_ranks.h.
 #include "ranks/program_ranks.h"
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attention over several processes, each with its own rows and its own keys, with the bits of one machine.
+"""Attention over several processes, each with its own rows and its own keys, bit-identical to one machine.
 
     import torch.distributed as dist
     import regard.distributed
@@ -16,8 +16,8 @@ Every call has the parameter
 
 and raises
 
-    ValueError    on all ranks, if an argument of any rank is wrong; the text names the rank
-    RankError     on all other ranks, if a rank fails, leaves or falls silent
+    ValueError    on all ranks, if an argument on any rank is invalid; the message names the rank
+    RankError     on all other ranks, if a rank fails, exits or stops responding
 
 Read next: distributed_transports.py, docs/guide/several-machines.md.
 """
@@ -52,10 +52,10 @@ _DIFFERENTIABLE = ("query", "key", "value", "bias", "sinks")
 
 
 class RankError(RuntimeError):
-    """A rank has failed, has left or does not answer, or the network has failed.
+    """A rank has failed, has exited or does not respond, or the network has failed.
 
-    All ranks that wait for it raise the same sentence, and so do later calls. The ranks cannot be used again: close() them
-    and end the program, with mpi4py by ``MPI.COMM_WORLD.Abort()``.
+    All ranks that wait for it raise the exception with the same message, and so do later calls. The ranks cannot be used
+    again: close() them and end the program, with mpi4py by ``MPI.COMM_WORLD.Abort()``.
 
     Attributes
     ----------
@@ -114,17 +114,17 @@ def _group(comm: Any) -> _regard.RankGroup:
 
 
 def connect(comm: Any = None, *, timeout: float = 60.0) -> None:
-    """Connect the ranks of a communicator. The first call does so by itself, with the default timeout.
+    """Connect the ranks of a communicator. The first distributed call connects them with the default timeout if needed.
 
-    This is a collective call: all ranks of the communicator make it.
+    This is a collective call: all ranks of the communicator must make it.
 
     Parameters
     ----------
     comm : mpi4py.MPI.Intracomm or torch.distributed.ProcessGroup, optional
-        The ranks. A communicator of mpi4py is duplicated; in a process group, messages have tags of their own.
+        The ranks. A communicator of mpi4py is duplicated; in a process group, messages have their own tags.
     timeout : float, default 60.0
-        Seconds without a sign of life after which a rank counts as failed. A rank sends these signs from a thread, also
-        while it computes; with mpi4py only at the thread level ``THREAD_MULTIPLE``, which is mpi4py's default.
+        Seconds without a heartbeat after which a rank counts as failed. A thread of each rank sends heartbeats even while
+        the rank computes; with mpi4py, only at the thread level ``THREAD_MULTIPLE``, which is mpi4py's default.
 
     Raises
     ------
@@ -142,7 +142,7 @@ def connect(comm: Any = None, *, timeout: float = 60.0) -> None:
 
 
 def close(comm: Any = None) -> None:
-    """Disconnect the ranks of a communicator. It waits until all ranks have come here.
+    """Disconnect the ranks of a communicator. Waits until all ranks have reached this call.
 
     Ranks are also disconnected when the interpreter exits. Call it before ``MPI.Finalize()``, ``comm.Free()`` or
     ``torch.distributed.destroy_process_group()``, if the program calls these.
@@ -191,8 +191,8 @@ def attention(query: Array, key: AnyArray, value: AnyArray, *, comm: Any = None,
     value : array, shape (B, Hkv, Sr, Dv)
         The values of this rank.
     **options
-        The options of :func:`regard.attention`, those of results included, with equal values on all ranks. mask and bias
-        have the rows of this rank and all keys. All other arrays are those of the whole call: key_lengths, query_starts,
+        The options of :func:`regard.attention`, including those for results, with equal values on all ranks. mask and bias
+        contain the rows of this rank and all keys. All other arrays are those of the whole call: key_lengths, query_starts,
         key_starts, segments, block_mask, prefix, slopes and sinks.
 
     Returns
@@ -204,11 +204,12 @@ def attention(query: Array, key: AnyArray, value: AnyArray, *, comm: Any = None,
 
     Notes
     -----
-    The bits are those of :func:`regard.attention` in one process, for any number of ranks and any shares.
+    Results are bit-identical to those of :func:`regard.attention` in one process, for any number of ranks and any division
+    of rows and keys.
 
     If query, key, value, bias or sinks is a tensor of PyTorch that requires a gradient, context is differentiable, once.
-    Tensors must then require gradients on all ranks, and all ranks call ``backward()``. Gradients of sinks, and of a bias
-    with one row for all, are those of the whole call on every rank: they are not to be summed over ranks.
+    Tensors must then require gradients on all ranks, and all ranks call ``backward()``. On every rank, gradients
+    of sinks, and of a bias with one row for all, are those of the whole call: do not sum them over ranks.
 
     Examples
     --------
@@ -239,9 +240,9 @@ def attention_backward(
     query, key, value : array
         As in the forward call.
     context, row_max, row_sum, grad_context : array
-        Those of the rows of this rank.
+        The arrays for the rows of this rank.
     **options
-        Those of :func:`regard.attention_backward`. The fingerprint is not compared and may be absent. With accumulate,
+        The options of :func:`regard.attention_backward`. The fingerprint is not compared and may be absent. With accumulate,
         each rank adds to its own arrays.
 
     Returns
@@ -264,13 +265,13 @@ def attention_with_statistics(
     Parameters
     ----------
     query, key, value, **options
-        As in :func:`attention`, with the options of :func:`regard.attention_with_statistics`. chosen_ranges are those of all
+        As in :func:`attention`, with the options of :func:`regard.attention_with_statistics`. chosen_ranges refers to all
         L rows.
 
     Returns
     -------
     AttentionStatistics
-        Those of the rows of this rank. Statistics of heads are those of all rows, on every rank.
+        Statistics of the rows of this rank. Statistics of heads cover all rows and are returned on every rank.
     """
     found: AttentionStatistics[Array] = _group(comm).call(
         "attention_with_statistics", _attention_with_statistics, query, key, value, **options)
@@ -302,21 +303,21 @@ def attention_columns(
 def attention_decode(query: Array, cache: KvCache, *, comm: Any = None, **options: Any) -> Any:
     """Compute :func:`regard.attention_decode` over a cache whose keys are divided among ranks.
 
-    Each sequence is the keys of rank 0, then those of rank 1, and so on: :func:`append` divides them so.
+    Each sequence consists of the keys of rank 0, then those of rank 1, and so on; :func:`append` divides keys in this way.
 
     Parameters
     ----------
     query : array, shape (B, H, L, D)
         The same elements on every rank.
     cache : KvCache
-        The keys and values of this rank; no ring.
+        The keys and values of this rank; must not be a ring.
     **options
-        Those of :func:`regard.attention_decode`, for all keys.
+        The options of :func:`regard.attention_decode`, for all keys.
 
     Returns
     -------
     context : array, shape (B, H, L, Dv)
-        The whole result, on every rank, with the bits of one cache with all keys.
+        The whole result, on every rank, bit-identical to that of one cache with all keys.
     result : AttentionResult
         If any ``return_`` option is set, a named tuple instead.
     """
@@ -326,13 +327,13 @@ def attention_decode(query: Array, cache: KvCache, *, comm: Any = None, **option
 def append(cache: KvCache, key: AnyArray, value: AnyArray, *, comm: Any = None) -> None:
     """Append keys and values to all sequences of a cache that is divided among ranks.
 
-    Keys go to the last rank that has keys of the sequence. When its capacity, rounded down to a multiple of 1024, is full,
-    they go to the next rank.
+    Keys go to the last rank that has keys of the sequence. Once its capacity, rounded down to a multiple of 1024, is
+    exhausted, they go to the next rank.
 
     Parameters
     ----------
     cache : KvCache
-        The keys and values of this rank; no ring.
+        The keys and values of this rank; must not be a ring.
     key, value : array, shapes (B, Hkv, L, D) and (B, Hkv, L, Dv)
         The same elements on every rank.
     """
@@ -340,9 +341,9 @@ def append(cache: KvCache, key: AnyArray, value: AnyArray, *, comm: Any = None) 
 
 
 def sum_in_order(terms: Array, *, comm: Any = None) -> Array:
-    """Sum the terms of all ranks one after the other: those of rank 0 in their order, then those of rank 1, and so on.
+    """Sum the terms of all ranks one after another: those of rank 0 in their order, then those of rank 1, and so on.
 
-    The sum has the same bits for any number of ranks that the same terms are divided among.
+    The sum has the same bits regardless of how the same terms are divided among ranks.
 
     Parameters
     ----------

@@ -4,8 +4,8 @@
     gradients ── global_norm, clip_factor ──▶ gradient_scale ─┐
     step ─────── learning_rate_at ──────────▶ learning_rate ──┴─▶ adamw_step or muon_step ──▶ parameters, moments
 
-Nothing is stored between steps but the moments, which are 0 before the first. All but adamw_step are absent if the package
-was built without regard::explain. Read next: training.py.
+Nothing but the moments is stored between steps; they are 0 before the first step. Only adamw_step is available if the
+package was built without regard::explain. Read next: training.py.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def adamw_step(
     beta1, beta2 : float, default 0.9 and 0.999
         The decay of the moments.
     epsilon : float, default 1e-08
-        Added to the root of the second moment.
+        Added to the square root of the second moment.
     weight_decay : float, default 0.01
         The decoupled decay: a step subtracts this times learning_rate.
     gradient_scale : float, default 1.0
@@ -74,12 +74,12 @@ def muon_step(
     nesterov: bool = True, weight_decay: float = 0.0, gradient_scale: float = 1.0, iterations: int = 5,
     num_threads: int = 0,
 ) -> None:
-    """Perform a step of Muon, in place: momentum whose singular values are replaced by values near 1.
+    """Perform a step of Muon, in place: an update by the momentum, with its singular values replaced by values near 1.
 
     Parameters
     ----------
     matrix : array, shape (R, C)
-        float32 or float64, contiguous, with rows for outputs as in a PyTorch ``nn.Linear``. It is updated.
+        float32 or float64, contiguous, with one row per output, as in PyTorch's ``nn.Linear``. It is updated.
     gradient : array, shape (R, C)
         The gradient, of the type of matrix.
     first_moment : array, shape (R, C)
@@ -89,7 +89,7 @@ def muon_step(
     momentum : float, default 0.95
         The decay of first_moment.
     nesterov : bool, default True
-        Whether the update looks ahead by one step of momentum.
+        Whether to use Nesterov momentum.
     weight_decay : float, default 0.0
         The decoupled decay: a step subtracts this times learning_rate.
     gradient_scale : float, default 1.0
@@ -149,7 +149,7 @@ def clip_factor(norm: float, max_norm: float) -> float:
     norm : float
         The norm, as :func:`global_norm` returns it.
     max_norm : float
-        The limit; 0 is no limit.
+        The limit; 0 means no limit.
 
     Returns
     -------

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training a small decoder, and watching which of its heads learns what: train, Training, TrainedModel.
+"""Training a small decoder, and watching what each of its heads learns: train, Training, TrainedModel.
 
     training = regard.train("induction")      task, text and settings as in the command `regard train`
     training                                  the story; in a notebook the page, with every head at every snapshot
@@ -9,7 +9,7 @@
     training.evaluate(ablate=(1, 0)).loss     the loss without that head
     training.model("^ d k b q d")             logits; training.model.parameters, training.model.generate(…)
 
-Absent if the package was built without regard::explain. Read next: results.py, docs/guide/training.md.
+Not available if the package was built without regard::explain. Read next: results.py, docs/guide/training.md.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def training_tasks() -> list[TrainingTask]:
     Returns
     -------
     list of TrainingTask
-        Each with name, shows (what it shows), pattern, expected (time and score) and parameters (their number).
+        Each with name, shows (what it shows), pattern, expected (time and score) and parameters (number of parameters).
 
     Examples
     --------
@@ -74,9 +74,9 @@ def train(
 ) -> Training:
     """Train a small decoder on a task or a text, and observe every head at a number of snapshots.
 
-    The settings are those of the command ``regard train``. A setting that is None has its value from the recipe of the
-    task or the text. A run is determined by its settings, its seed and its task or text: num_threads, micro_batch and
-    recompute do not change any bit.
+    The settings are those of the command ``regard train``. A setting that is None takes its value from the recipe of
+    the task or the text. A run is determined by its settings, its seed and its task or text. num_threads, micro_batch and
+    recompute do not affect the bits.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ def train(
     shuffled : bool, default False
         Whether the solutions of the task are replaced by random tokens, so that nothing can be learned.
     run : str or os.PathLike, optional
-        A folder for checkpoints, as for ``regard train --run``. It must not contain any, unless resume is True.
+        A folder for checkpoints, as for ``regard train --run``. It must not contain checkpoints unless resume is True.
     resume : bool, default False
         Whether to continue the run in that folder. The result is bit-identical to that of an uninterrupted run.
     checkpoint_every : int, optional
@@ -101,9 +101,9 @@ def train(
     num_threads : int, default 0
         The maximum number of threads; 0 means :func:`default_num_threads`.
     steps, batch, micro_batch : int, optional
-        The number of steps, of sequences per step, and of sequences that are computed at a time.
+        The number of steps, of sequences per step, and of sequences computed at a time.
     length : int, optional
-        The number of tokens per sequence of a text. The length of a task is fixed.
+        The number of tokens per sequence, for a text. The length of a task is fixed.
     seed : int, optional
         The seed of parameters, batches and dropout.
     layers, heads, kv_heads, width, head_size, feed_forward_width : int, optional
@@ -113,7 +113,7 @@ def train(
     optimizer : {'adamw', 'muon'}, optional
         The optimizer; 'muon' uses AdamW for all parameters except the matrices of the layers.
     learning_rate, muon_learning_rate, min_learning_rate : float, optional
-        The peak learning rates of AdamW and Muon, and the final one of AdamW; that of Muon is in proportion.
+        The peak learning rates of AdamW and Muon, and the final learning rate of AdamW; Muon's is in proportion.
     warmup : int, optional
         The number of steps over which the learning rate rises to its peak.
     schedule : {'constant', 'cosine', 'linear', 'warmup_stable_decay'}, optional
@@ -233,8 +233,8 @@ class Training:
     def log(self) -> TrainingLog:
         """The curve, an array for each column.
 
-        step, loss, held_out_loss (NaN at steps at which it was not measured), gradient_norm (before clipping), learning_rate and
-        tokens_per_second (NaN in the part of a resumed run that was loaded).
+        step, loss, held_out_loss (NaN where it was not measured), gradient_norm (before clipping), learning_rate and
+        tokens_per_second (NaN for steps loaded from a checkpoint).
         """
         return TrainingLog(self._native.log())
 
@@ -245,9 +245,9 @@ class Training:
         - step and loss, (S,): the number of steps before the snapshot, and the loss of the probe
         - weights, (S, N, H, L, L): the weights on the first sequence of the probe
         - pattern, previous, sink, entropy, (S, N, H): the mean weight on the wanted keys, on the previous token and on the first
-          token, and the entropy in relation to uniform weights
-        - ablation, (S, N, H): how much higher the loss of the probe is without the head
-        - grad_weights and grad_scores, (S, N, H, query + 1): the gradient with respect to the weights and the scores of the row
+          token, and the entropy relative to that of uniform weights
+        - ablation, (S, N, H): the increase in the loss of the probe without the head
+        - grad_weights and grad_scores, (S, N, H, query + 1): the gradients with respect to the weights and the scores of row
           probe.query
         """
         return TrainingSnapshots(self._native.snapshots())
@@ -263,7 +263,7 @@ class Training:
 
     @functools.cached_property
     def events(self) -> list[HeadEvent]:
-        """The moments at which heads formed, in words: only those on which score and ablation agree.
+        """The moments at which heads formed, in words. A head counts as formed only if score and ablation agree.
 
         Each has the attributes text, kind ('pattern' or 'previous_token'), layer, head, step, score, uniform, loss_fall and
         ablation.
@@ -287,7 +287,7 @@ class Training:
 
     @property
     def seconds(self) -> float:
-        """The time that the steps took, without observation."""
+        """The time spent in steps, in seconds, excluding observation."""
         return self._native.seconds
 
     def evaluate(
@@ -300,14 +300,14 @@ class Training:
         count : int, default 512
             The number of examples.
         split : {'held_out', 'train'}, default 'held_out'
-            Which examples.
+            Whether to use held-out or training examples.
         ablate : tuple of (layer, head), optional
             A head whose context is replaced by zeros.
 
         Returns
         -------
         Evaluation
-            loss, num_targets, correct_targets, num_sequences and correct_sequences (those without an error).
+            loss, num_targets, correct_targets, num_sequences and correct_sequences (sequences without an error).
 
         Raises
         ------
@@ -393,7 +393,7 @@ class Training:
 
 
 class TrainedModel:
-    """The model of a run, as it is after the last step."""
+    """The model of a run after its last step."""
 
     def __init__(self, native: _regard.Training) -> None:
         self._native = native
@@ -404,7 +404,7 @@ class TrainedModel:
         return self._native.parameters()
 
     def encode(self, text: str) -> list[int]:
-        """Split a text into tokens. The tokens of a task are separated by spaces.
+        """Split a text into tokens. For a task, tokens are separated by spaces.
 
         Parameters
         ----------
@@ -424,7 +424,7 @@ class TrainedModel:
         return self._native.encode(text)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Join tokens to a text.
+        """Join tokens into a text.
 
         Parameters
         ----------
@@ -479,22 +479,22 @@ class TrainedModel:
         Parameters
         ----------
         prompt : str or sequence of int
-            The beginning: a text or token ids, at least one token.
+            The beginning of the text, as a string or token ids; at least one token.
         tokens : int, default 256
-            The largest number of tokens. Generation also ends when the model has no more positions.
+            The maximum number of tokens. Generation also stops at the model's context length.
         temperature : float, default 1.0
-            Divisor of the logits; 0 chooses the most probable token each time.
+            Divides the logits; 0: greedy, always the most probable token.
         top_k : int, default 0
-            Keeps only the k most probable tokens; 0 keeps all.
+            Sample only from the k most probable tokens; 0: from all.
         top_p : float, default 1.0
-            Keeps only the most probable tokens whose probabilities sum to at least this value.
+            Sample only from the most probable tokens whose probabilities sum to at least this value.
         seed : int, default 0
-            The seed of the random draws.
+            The random seed.
 
         Returns
         -------
         str or list of int
-            The continuation of the prompt, of the same type.
+            The continuation, of the same type as prompt.
 
         Raises
         ------
