@@ -378,7 +378,7 @@ CLI::App* add_attend_options(CLI::App& app, AttendText& text) {
       "colour scale of the pictures; log (default): four\ndecades; linear: proportional");
   add("--top", &AttendText::top, "N", inspection,
       "number of heavy hitters (the keys with the most\nweight) to list per head, and per query in the\n"
-      "files (default: 5; printed as text, those that fit\non one line)");
+      "files (default: 5; in text output, those that fit\non one line)");
   add("--track-keys", &AttendText::track_keys, "KEY,KEY", inspection,
       "keys whose share of the weight is always listed,\ncounted from 0 (default: 0)");
   add("--threads", &AttendText::threads, "N", "RUNNING", "number of threads; 0 (default): one per core");

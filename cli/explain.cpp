@@ -118,9 +118,9 @@ void add_explain(CLI::App& app) {
       "  regard lesson three-words --export | regard explain --input - --scale sqrt\n"
       "\n"
       "The JSON has the form {\"tokens\": [\"I\", \"love\"], \"X\": [[1, 0], [0, 1]],\n"
-      "\"W_query\": …, \"W_key\": …, \"W_value\": …, \"scale\": \"none\"}; docs/guide/\n"
-      "own-matrices.md describes all members. Defaults: scale sqrt, no mask, layout\n"
-      "rows, softmax shifted, dtype f64.");
+      "\"W_query\": …, \"W_key\": …, \"W_value\": …, \"scale\": \"none\"};\n"
+      "docs/guide/own-matrices.md describes all members. Defaults: scale sqrt, no\n"
+      "mask, layout rows, softmax shifted, dtype f64.");
   command->callback([options, sentence] {
     if (sentence->count() > 0) {
       explain_sentence(options->sentence, options->text);

@@ -95,7 +95,7 @@ class REGARD_EXPORT Ranks {
   void wait(std::uint64_t message, const std::stop_token& stop = {});
   /// Ends the current call on all other ranks.
   ///
-  /// @param text  The reason. The other ranks throw RankError, "rank 2 of 8 failed: text".
+  /// @param text  The reason. The other ranks throw RankError with the message "rank 2 of 8 failed: text".
   void fail(std::string_view text) noexcept;
 
   /// For use by the functions of this library only.

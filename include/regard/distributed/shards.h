@@ -141,7 +141,7 @@ REGARD_EXPORT IndexRange visible_keys(const RowVisibility& visibility, Index num
 ///
 /// @param length  Number of indices.
 /// @param ranks   N, number of ranges.
-/// @param grain   All starts except the last are multiples of this number, for example of kAttentionChunkKeys.
+/// @param grain   All starts except the last are multiples of this number, such as kAttentionChunkKeys.
 /// @return N + 1 starts, from 0 to length: `⌊r · ⌈length / grain⌉ / N⌋ · grain`.
 /// @throws InvalidArgument  if length is negative, or if ranks or grain is below 1.
 ///
@@ -158,7 +158,8 @@ REGARD_EXPORT std::vector<Index> split_evenly(Index length, Index ranks, Index g
 /// @param num_rows    L, number of rows.
 /// @param num_keys    S, number of keys.
 /// @param ranks       N, number of ranges.
-/// @return N + 1 starts, from 0 to L. Each range exceeds the mean number of pairs by at most those of one row plus 1.
+/// @return N + 1 starts, from 0 to L. The number of pairs of a range exceeds the mean by at most the number of pairs of
+///         one row plus 1.
 /// @throws InvalidArgument  as plan_rows() does.
 REGARD_EXPORT std::vector<Index> split_by_work(const RowVisibility& visibility, Index num_rows, Index num_keys,
                                                Index ranks);
@@ -169,8 +170,8 @@ REGARD_EXPORT std::vector<Index> split_by_work(const RowVisibility& visibility, 
 /// @param visibility  Which keys are visible to a row.
 /// @param row_starts  First row that each rank holds, N + 1 entries from 0 to L.
 /// @param num_keys    S, number of keys.
-/// @return For each rank, the rows that it computes, ascending and not adjacent, for plan_rows(). Each rank exceeds the
-///         mean number of pairs by at most those of two rows plus N.
+/// @return For each rank, the rows that it computes, ascending and not adjacent, for plan_rows(). The number of pairs
+///         of a rank exceeds the mean by at most the number of pairs of two rows plus N.
 /// @throws InvalidArgument  as plan_rows() does.
 REGARD_EXPORT std::vector<std::vector<IndexRange>> balance_rows(const RowVisibility& visibility,
                                                                 std::span<const Index> row_starts, Index num_keys);

@@ -49,7 +49,7 @@ class REGARD_EXPORT RankError : public std::runtime_error, public Error {
   Index rank_;
 };
 
-/// Asynchronous messages between ranks: a message is started by one call, and its completion is reported by another.
+/// Asynchronous messages between ranks: one call starts a message, and a later call reports its completion.
 ///
 /// - Messages with the same sender, receiver and tag arrive in the order in which they were sent.
 /// - Only one thread at a time calls these functions, but not always the same one.

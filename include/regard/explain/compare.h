@@ -53,7 +53,8 @@ struct ComparedSentence {
 /// A control: another word that both sentences of a pair contain.
 ///
 /// There are N + 2 stages: the row of the embedding table, that row with position and type added and normalized, and
-/// the output of each layer. A word of several pieces is represented by their mean, at every stage and in every head.
+/// the output of each layer. A word of several pieces is represented by the mean of its pieces, at every
+/// stage and in every head.
 struct ControlWord {
   std::string text;  ///< The word, as the first sentence spells it.
   /// Cosine by stage, (N + 2): the mean over all pairs of an occurrence in one sentence and one in the other.

@@ -58,7 +58,7 @@ struct SentencePageOptions {
   /// array in this list.
   std::vector<std::vector<std::byte>>* arrays = nullptr;
 };
-/// Renders the data of a page as its script reads them; docs/reference/page.md describes them.
+/// Renders the data of a page in the form that its script reads; docs/reference/page.md describes them.
 ///
 /// @param model     The model with which the analysis was computed.
 /// @param analysis  The analysis.

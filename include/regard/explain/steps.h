@@ -499,7 +499,7 @@ struct HtmlOptions {
 REGARD_EXPORT std::string render_html(const Explanation& explanation, const HtmlOptions& options,
                                       const std::stop_token& stop = {});
 
-/// Renders the data of a page as its script reads them; docs/reference/page.md describes them.
+/// Renders the data of a page in the form that its script reads; docs/reference/page.md describes them.
 ///
 /// @param explanation  The explanation.
 /// @param options      Options of the page.

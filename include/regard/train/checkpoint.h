@@ -54,7 +54,7 @@ struct TrainingStep {
 
 /// An additional text file in a checkpoint, such as the vocabulary.
 struct CheckpointFile {
-  std::string name;                                        ///< Letters, digits, '_', '-' and, except first, '.'.
+  std::string name;                                        ///< Letters, digits, '_', '-', '.'; must not begin with '.'.
   std::string text;                                        ///< Its contents.
   bool operator==(const CheckpointFile&) const = default;  ///< Whether both fields are equal.
 };
@@ -63,7 +63,7 @@ struct CheckpointFile {
 struct TrainingState {
   TrainingSettings settings;          ///< The settings, completed().
   TrainingData data;                  ///< The data that it is trained on.
-  std::vector<TrainingStep> history;  ///< All steps so far, from step 0; its size is the step of the run.
+  std::vector<TrainingStep> history;  ///< All steps so far, from step 0; its size is the current step of the run.
   std::vector<CheckpointFile> files;  ///< Files added by the caller.
 };
 
@@ -96,7 +96,7 @@ template <class T>
 REGARD_EXPORT std::string save_checkpoint(const std::string& run, const TrainingState& state,
                                           const TrainingArrays<const T>& arrays);
 
-/// Lists the checkpoints of a run, which it finds by the names of their folders.
+/// Lists the checkpoints of a run, which are identified by the names of their folders.
 ///
 /// @param run  Path of the run's folder.
 /// @return Paths of the checkpoints, the newest last; none if the folder does not exist.

@@ -31,7 +31,7 @@ namespace regard::inline v0 {
 struct TaskExample {
   std::vector<Index> tokens;   ///< Token ids, (L).
   std::vector<Index> targets;  ///< The token to predict after each token, (L); −1: ignored in the loss.
-  /// For each row, the keys that the wanted pattern attends to, ascending; empty: it is not defined for this row.
+  /// For each row, the keys of the wanted pattern, ascending; empty: the pattern is not defined for this row.
   std::vector<std::vector<Index>> wanted;
 };
 
@@ -41,7 +41,7 @@ enum class TaskSplit {
   held_out  ///< Examples that training never sees, whatever its seed.
 };
 
-/// Which targets an example has.
+/// The kind of targets in an example.
 enum class TaskLabels {
   correct,  ///< The solution of the task.
   shuffled  ///< Independent random tokens in place of the solution: nothing can be learned, so no pattern may appear.

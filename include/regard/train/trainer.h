@@ -29,7 +29,7 @@
 
 namespace regard::inline v0 {
 
-/// A value of a run is not finite. The parameters have their values from before the step.
+/// A value of a run is not finite. The parameters keep the values that they had before the step.
 class REGARD_EXPORT TrainingDiverged : public DataError {
  public:
   /// Creates the exception.
@@ -73,7 +73,7 @@ class REGARD_EXPORT Trainer {
  public:
   /// Allocates everything and initializes the parameters.
   ///
-  /// @param settings  The settings; zeros are replaced as completed() does.
+  /// @param settings  The settings, to which completed() is applied.
   /// @param source    Source of the examples.
   /// @param runtime   Threads and cancellation, for the initialization only.
   /// @param chain     The ranks that compute each step together; must outlive the trainer. nullptr: one machine.
