@@ -44,7 +44,7 @@ namespace regard::inline v0 {
 /// @throws Cancelled        if a stop is requested on this rank.
 ///
 /// @par Bits
-/// Identical to those of attention_forward() on one machine.
+/// The results are bit-identical to those of attention_forward() on one machine.
 ///
 /// @par Memory
 /// With the scheme `rows`, each rank stores the keys and values of two key/value heads. choose_plan() chooses the
@@ -76,7 +76,7 @@ REGARD_EXPORT void attention_forward(const InputView<4>& query, const InputView<
 /// @throws Cancelled        if a stop is requested.
 ///
 /// @par Bits
-/// Identical to those of attention_with_statistics() on one machine.
+/// The results are bit-identical to those of attention_with_statistics() on one machine.
 ///
 /// @par Memory
 /// The same as for attention_forward() over ranks. Statistics of heads also require, for each row of this rank, one
@@ -108,7 +108,7 @@ REGARD_EXPORT void attention_with_statistics(const InputView<4>& query, const In
 /// @throws Cancelled        if a stop is requested.
 ///
 /// @par Bits
-/// Identical to those of attention_columns() on one machine.
+/// The results are bit-identical to those of attention_columns() on one machine.
 ///
 /// @par Memory
 /// Each rank stores the query rows and the softmax state of the query heads of two key/value heads, and the keys of
@@ -147,7 +147,7 @@ REGARD_EXPORT void attention_columns(const InputView<4>& query, const InputView<
 /// @throws Cancelled        if a stop is requested.
 ///
 /// @par Bits
-/// Identical to those of attention_backward() on one machine.
+/// The results are bit-identical to those of attention_backward() on one machine.
 ///
 /// @par Memory
 /// With the scheme `rows`, each rank stores the keys and values of two key/value heads, the sums of their gradients,
@@ -193,7 +193,7 @@ REGARD_EXPORT void attention_backward(const InputView<4>& query, const InputView
 /// @throws Cancelled        if a stop is requested on this rank.
 ///
 /// @par Bits
-/// Identical to those of attention_decode() over one cache with all keys.
+/// The results are bit-identical to those of attention_decode() over one cache with all keys.
 ///
 /// @par Performance
 /// Each of the N ranks reads only its own keys, and merges the partial results of H / N heads.

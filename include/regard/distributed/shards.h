@@ -38,7 +38,7 @@ struct IndexRange {
   bool operator==(const IndexRange&) const = default;
 };
 
-/// Which keys are visible to a row, as far as this is known without the elements of a mask.
+/// The keys that are visible to a row, as far as they are known without the elements of a mask.
 ///
 /// Members have the same meaning as in AttentionOptions. Options that only hide further keys (masks, segments, key
 /// lengths) can be added to a call without changing its plan; a call with `prefix` is planned without `causal`.
@@ -75,7 +75,7 @@ enum class DistributedScheme {
   keys    ///< Each rank computes partial results over its own keys (tree attention, arXiv 2408.04093).
 };
 
-/// What a transfer contains.
+/// The content of a transfer.
 enum class TransferContent {
   query,     ///< Rows of query.
   keys,      ///< Rows of key and value.
@@ -83,9 +83,9 @@ enum class TransferContent {
   context    ///< Rows of context.
 };
 
-/// What one rank sends to another.
+/// A transfer from one rank to another.
 struct RankTransfer {
-  TransferContent content = TransferContent::query;  ///< What is sent.
+  TransferContent content = TransferContent::query;  ///< Content.
   Index from = 0;                                    ///< Rank that sends.
   Index to = 0;                                      ///< Rank that receives.
   std::vector<IndexRange> indices{};                 ///< Rows (with `keys`: keys), ascending and not adjacent.
@@ -94,7 +94,7 @@ struct RankTransfer {
   Index bytes = 0;                                   ///< Size, in bytes.
 };
 
-/// What one rank computes.
+/// The work of one rank.
 struct RankWork {
   std::vector<IndexRange> rows{};  ///< Rows, ascending and not adjacent.
   IndexRange heads{};              ///< Query heads; with `keys`, those whose partial results it merges.
@@ -109,7 +109,7 @@ struct RankWork {
 /// A division of an attention call among ranks.
 struct DistributedPlan {
   DistributedScheme scheme = DistributedScheme::rows;  ///< How the work is divided.
-  std::vector<RankWork> ranks{};                       ///< What each rank computes.
+  std::vector<RankWork> ranks{};                       ///< Work of each rank.
   /// The transfers, sorted by content, receiver and sender. Nothing is sent twice, or from a rank to itself.
   std::vector<RankTransfer> transfers{};
 

@@ -33,8 +33,8 @@ namespace regard::inline v0 {
 /// columns.
 struct AttentionHtmlInspection {
   Inspection heads;                   ///< The report on each head.
-  std::vector<Index> row_edges{};     ///< Where the strips of queries begin, and where the last one ends.
-  std::vector<Index> column_edges{};  ///< Where the strips of keys begin, and where the last one ends.
+  std::vector<Index> row_edges{};     ///< Start of each strip of queries, and the end of the last one.
+  std::vector<Index> column_edges{};  ///< Start of each strip of keys, and the end of the last one.
   std::vector<float> maps{};          ///< Mean weight of each cell, (B · H, rows, columns).
 };
 

@@ -64,7 +64,7 @@ struct ControlWord {
 /// The word in two of the sentences.
 struct ComparedPair {
   Index first = 0;                    ///< Index of one sentence.
-  Index second = 0;                   ///< Index of the other one, greater than first.
+  Index second = 0;                   ///< Index of the other sentence, greater than first.
   std::vector<double> cosine;         ///< Cosine by stage, (N + 2).
   std::vector<double> above_floor;    ///< By stage, (N + 2): (cosine − floor) / (1 − floor).
   std::vector<ControlWord> controls;  ///< Words of both sentences, in the order of sentence `first`.

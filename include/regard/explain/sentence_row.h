@@ -189,7 +189,7 @@ REGARD_EXPORT std::string_view minilm_sha256();
 /// @throws InvalidArgument  if `type` is neither.
 REGARD_EXPORT std::string_view minilm_sha256(ElementType type);
 
-/// Where the baseline of a head comes from.
+/// The source of a head's baselines.
 enum class Baseline {
   test_sentences,  ///< From minilm_baseline(); only for that checkpoint, rounded or not.
   this_sentence,   ///< From the pairs of this sentence itself; for every other model.
@@ -210,7 +210,7 @@ struct AttentionPair {
 };
 /// All heads, ranked by how informative they are.
 struct RankedHeads {
-  Baseline baseline = Baseline::this_sentence;  ///< Where the baselines come from.
+  Baseline baseline = Baseline::this_sentence;  ///< Source of the baselines.
   std::vector<AttentionPair> heads{};           ///< The most salient pair of each head, by descending salience.
 };
 

@@ -125,7 +125,7 @@ enum class Operation {
   softmax,                 ///< S → the library's softmax of given scores.
   difference,              ///< A B → A − B; StepRequest::transpose "right": A − Bᵀ.
   focus_vectors,           ///< A B … → the vectors of the token in focus.
-  ranks,                   ///< S → the rank of each key among those of its query, 1 for the largest.
+  ranks,                   ///< S → the rank of each key among all keys of its query, 1 for the largest.
   variance_rule,           ///< Q K S → D·var(Q)·var(K) above var(S).
   float32_dots,            ///< A → A·Aᵀ, with every product and every sum rounded to float32.
   dot_table,               ///< A S … → a row for each cell of A·Aᵀ: the exact sum, then the values in S …
@@ -161,10 +161,10 @@ struct StepRequest {
   std::string name{};
   std::string document_name{};               ///< The document's own name for it: "new V".
   std::string equation{};                    ///< The equation shown; empty: the operation's own.
-  std::optional<Scale> scale{};              ///< The scale; absent: that of the input.
-  std::optional<Causal> causal{};            ///< The causal mask; absent: that of the input.
+  std::optional<Scale> scale{};              ///< The scale; absent: as in the input.
+  std::optional<Causal> causal{};            ///< The causal mask; absent: as in the input.
   std::optional<Index> heads{};              ///< Operations linear and show: the number of heads to split into.
-  std::optional<double> base{};              ///< Operation power: the base; absent: that of the input.
+  std::optional<double> base{};              ///< Operation power: the base; absent: as in the input.
   std::string transpose{};                   ///< Operations product and difference: "left", "right" or nothing.
   std::vector<double> numbers{};             ///< Operations that take plain numbers: the numbers.
   std::vector<std::string> labels{};         ///< Labels of the rows, if they are not tokens.
@@ -247,7 +247,7 @@ REGARD_EXPORT std::vector<StepRequest> standard_steps(const ExplainInput& input)
 struct Axis {
   std::string extent;                 ///< Letter of its extent: "L", "S", "D", "E", …
   std::string name;                   ///< What it indexes: "query", "key", "dimension", …
-  std::vector<std::string> labels{};  ///< A label for each index, or none.
+  std::vector<std::string> labels{};  ///< One label per index; may be empty.
 };
 
 /// Along which axis the elements of a result sum to 1.
@@ -300,8 +300,8 @@ struct Step {
   /// The operands that the request names. In attention steps, they differ from `operands`.
   std::vector<Operand> requested_operands{};
   Matrix result{};                        ///< The result.
-  Axis row_axis{};                        ///< What its rows are.
-  Axis column_axis{};                     ///< What its columns are.
+  Axis row_axis{};                        ///< Axis of the rows.
+  Axis column_axis{};                     ///< Axis of the columns.
   SumAxis sums_to_one = SumAxis::none;    ///< Along which axis it sums to 1.
   std::vector<double> sums{};             ///< Sums along that axis, (heads, rows) or (heads, columns), as stored.
   std::vector<std::string> exact{};       ///< Each element as a fraction; may be empty.
@@ -431,7 +431,7 @@ struct TextOptions {
   bool color = false;           ///< Whether to use colors.
   bool unicode = true;          ///< Whether to use characters outside ASCII.
   bool full = false;            ///< Whether to print all numbers.
-  std::optional<int> digits{};  ///< Decimals; absent: those of the step or the settings.
+  std::optional<int> digits{};  ///< Decimals; absent: as in the step or the settings.
   std::string step{};           ///< The step to print: its name or its number from 0; empty: all.
   std::optional<Cell> cell{};   ///< A cell to derive in each step shown that contains it.
 };
@@ -480,7 +480,7 @@ REGARD_EXPORT std::string render_json(const Explanation& explanation, const Json
 /// Options of render_html().
 struct HtmlOptions {
   std::string command{};        ///< The command line, as it was typed.
-  std::optional<int> digits{};  ///< Decimals; absent: those of the step or the settings.
+  std::optional<int> digits{};  ///< Decimals; absent: as in the step or the settings.
 };
 /// Renders an explanation as one self-contained HTML page, which makes no network requests (docs/reference/page.md).
 ///

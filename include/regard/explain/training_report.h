@@ -61,7 +61,8 @@ inline constexpr std::size_t kMaxTrainingHtmlBytes = 4'000'000;
 ///
 /// The page contains all scores and losses, and the weights (as bytes) and gradients of the snapshots. If it would
 /// exceed kMaxTrainingHtmlBytes, it keeps the weights and gradients of fewer snapshots, among them the first, the last
-/// and those of events, and states which. If not even two fit, it keeps none. Its curves have at most 600 points.
+/// and the snapshots of events, and states which. If fewer than two fit, it keeps none. Its curves have at most
+/// 600 points.
 ///
 /// @param record  The record.
 /// @return The HTML text.

@@ -179,7 +179,7 @@ struct OptimizerStep {
 /// @param parameters     All parameters.
 /// @param gradients      Their gradients.
 /// @param first_moment   First moments.
-/// @param second_moment  Second moments; those of matrices that Muon updates are not used.
+/// @param second_moment  Second moments; not used for matrices that Muon updates.
 /// @param step           The step, from 0.
 /// @param scratch        At least optimizer_scratch_size() elements for one thread. Its contents are undefined
 ///                       afterwards.
