@@ -8,7 +8,7 @@
 /// output = (x − mean) / √(variance + epsilon) · gain + bias
 /// @endcode
 ///
-/// Extents: R rows, E width of a row. Source: Ba, Kiros and Hinton, arXiv 1607.06450.
+/// Extents: R rows of E elements each. Source: Ba, Kiros and Hinton, arXiv 1607.06450.
 ///
 /// Read next: rms_norm.h, src/layers/norm.h.
 #pragma once
@@ -88,8 +88,8 @@ struct LayerNormGradients {
   TensorView<T, 1> grad_bias{};
   /// Which gradients are added to the contents of their view.
   LayerNormAccumulation accumulate{};
-  /// Number of rows per separately summed group of grad_gain and grad_bias; 0: all rows form one group. See
-  /// LinearGradients::rows_per_group.
+  /// Number of rows per group; grad_gain and grad_bias are summed separately over each group. 0: all rows form one
+  /// group. See LinearGradients::rows_per_group.
   Index rows_per_group = 0;
 };
 

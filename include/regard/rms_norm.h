@@ -8,7 +8,7 @@
 /// output = x / √(Σ x² / E + epsilon) · gain
 /// @endcode
 ///
-/// Extents: R rows, E width of a row. Source: Zhang and Sennrich, arXiv 1910.07467.
+/// Extents: R rows of E elements each. Source: Zhang and Sennrich, arXiv 1910.07467.
 ///
 /// Read next: layer_norm.h, src/layers/norm.h.
 #pragma once
@@ -80,7 +80,7 @@ struct RmsNormGradients {
   TensorView<T, 1> grad_gain{};
   /// Which gradients are added to the contents of their view.
   RmsNormAccumulation accumulate{};
-  /// Number of rows per separately summed group of grad_gain; 0: all rows form one group. See
+  /// Number of rows per group; grad_gain is summed separately over each group. 0: all rows form one group. See
   /// LinearGradients::rows_per_group.
   Index rows_per_group = 0;
 };
@@ -112,7 +112,7 @@ struct RmsNormGradients {
 /// @throws Cancelled        if a stop is requested.
 ///
 /// @par Bits and error
-/// The guarantees are the same as for layer_norm_backward(), without the terms that come from the mean.
+/// The guarantees are those of layer_norm_backward(), except that the terms due to the mean are absent.
 ///
 /// @par Example
 /// @code{.cpp}

@@ -142,7 +142,7 @@ REGARD_EXPORT Comparison compare_word(const SentenceModel& model, std::string_vi
 struct CompareTextOptions {
   int width = 80;       ///< Columns of the terminal; at least 40 are used.
   bool color = false;   ///< Whether to use colors.
-  bool unicode = true;  ///< Whether to use characters outside ASCII.
+  bool unicode = true;  ///< Whether to use non-ASCII characters.
   bool full = false;    ///< Whether to print all pairs, controls and heads.
   /// Whether to print a short form, as the last part of a longer report: the verdict on the control, the table of the
   /// pairs with A, and the effect of hiding the words.

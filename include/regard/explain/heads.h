@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Measures all heads of a model on texts: how concentrated their weights are, what they attend to, and how much they
-/// contribute.
+/// Measures all heads of a model over a set of texts: how concentrated their weights are, what they attend to, and how
+/// much they contribute.
 ///
 /// @verbatim
 ///     sentence by sentence:   weights of one layer (H, L, L) → measures of each query → running mean, deviation, n
@@ -9,7 +9,7 @@
 /// @endverbatim
 ///
 /// Only the weights of one layer of one sentence are in memory at a time. Extents: N layers, H heads, L tokens.
-/// The formulas: docs/reference/notation.md, "Measures of heads".
+/// Formulas: docs/reference/notation.md, "Measures of heads".
 ///
 /// Read next: sentence.h, src/explain/sentence/heads.cpp, src/explain/sentence/heads_text.cpp.
 #pragma once
@@ -54,7 +54,7 @@ REGARD_EXPORT std::string_view head_measure_name(HeadMeasure measure);
 /// @throws InvalidArgument  if no measure has that name. The message lists all names.
 REGARD_EXPORT HeadMeasure parse_head_measure(std::string_view name);
 
-/// The statistic of one measure in one head, over n queries or, with `by_sentence`, over the means of n sentences.
+/// Statistics of one measure in one head, over n queries or, with `by_sentence`, over the means of n sentences.
 struct HeadStatistic {
   Index n = 0;           ///< Number of queries or sentences for which the measure is defined.
   double mean = 0;       ///< Mean; NaN for n = 0.
@@ -66,18 +66,18 @@ struct HeadStatistic {
 struct HeadMeasures {
   Index layer = 0;  ///< Layer.
   Index head = 0;   ///< Head.
-  /// One statistic for each measure, in the order of kHeadMeasures.
+  /// The statistics of each measure, in the order of kHeadMeasures.
   std::array<HeadStatistic, kNumHeadMeasures> statistics{};
-  /// Returns the statistic of a measure.
+  /// Returns the statistics of a measure.
   ///
   /// @param measure  The measure.
-  /// @return Its statistic.
+  /// @return Its statistics.
   const HeadStatistic& of(HeadMeasure measure) const { return statistics[static_cast<std::size_t>(measure)]; }
 };
 
 /// A measured text.
 struct MeasuredText {
-  Index line = 0;                  ///< Its line in the input, from 1; 0 for a single text.
+  Index line = 0;                  ///< Its line in the input, counted from 1; 0 for a single text.
   std::string text;                ///< The whole text, as given.
   std::vector<Index> ids;          ///< Its token ids, after truncation.
   Index num_truncated_tokens = 0;  ///< Number of tokens that truncation removed.
@@ -90,11 +90,11 @@ struct MeasuredText {
 struct HeadSurvey {
   std::vector<HeadMeasures> heads;  ///< All heads, layer by layer, (N · H).
   std::vector<MeasuredText> texts;  ///< The texts, in the order in which they were added.
-  bool by_sentence = false;         ///< Whether statistics are over the means of sentences instead of over queries.
+  bool by_sentence = false;         ///< Whether statistics are over sentence means rather than over individual queries.
   Index num_layers = 0;             ///< N, number of layers.
   Index num_heads = 0;              ///< H, number of heads per layer.
-  Index num_tokens = 0;             ///< Number of tokens of all texts.
-  bool causal = false;              ///< Whether the model is a decoder, whose queries attend to no later key.
+  Index num_tokens = 0;             ///< Total number of tokens in all texts.
+  bool causal = false;              ///< Whether the model is a decoder, whose queries cannot attend to later keys.
   std::string model_folder;         ///< The folder of the model.
   std::string model_sha256;         ///< SHA-256 of its checkpoint.
 };
@@ -111,15 +111,15 @@ struct HeadSurvey {
 /// @endcode
 class REGARD_EXPORT HeadSurveyor {
  public:
-  /// Creates a surveyor without sentences.
+  /// Creates an empty surveyor.
   ///
   /// @param model        The model, which must outlive the surveyor.
-  /// @param by_sentence  Whether statistics are over the means of sentences instead of over queries.
+  /// @param by_sentence  Whether statistics are over sentence means rather than over individual queries.
   HeadSurveyor(const SentenceModel& model, bool by_sentence);
   /// Adds a sentence.
   ///
   /// @param sentence  Result of read_sentence() with the model.
-  /// @param line      Its line in the input, from 1; 0 for a single text.
+  /// @param line      Its line in the input, counted from 1; 0 for a single text.
   /// @param runtime   Threads, scratch memory and cancellation.
   /// @throws InvalidArgument  as trace_weights() does.
   /// @throws Cancelled        if a stop is requested.
@@ -150,8 +150,8 @@ struct HeadFilter {
   std::optional<HeadMeasure> sort{};  ///< Largest mean of this measure first; absent: layer by layer.
   std::optional<Index> layer{};       ///< Only this layer.
   std::optional<Index> head{};        ///< Only the heads with this index.
-  std::optional<double> min{};        ///< Minimum of the mean of `sort`, inclusive.
-  std::optional<double> max{};        ///< Maximum of the mean of `sort`, inclusive.
+  std::optional<double> min{};        ///< Lower bound on the mean of `sort`, inclusive.
+  std::optional<double> max{};        ///< Upper bound on the mean of `sort`, inclusive.
 };
 /// Chooses and sorts heads.
 ///
@@ -171,8 +171,8 @@ REGARD_EXPORT std::vector<HeadMeasures> chosen_heads(const HeadSurvey& survey, c
 struct HeadsTextOptions {
   int width = 80;       ///< Columns of the terminal; at least 40 are used.
   bool color = false;   ///< Whether to use colors.
-  bool unicode = true;  ///< Whether to use characters outside ASCII.
-  bool full = false;    ///< Whether to print four decimals, and the uniform value next to every figure.
+  bool unicode = true;  ///< Whether to use non-ASCII characters.
+  bool full = false;    ///< Whether to print four decimal places, and the uniform value next to every figure.
 };
 /// Renders a survey as text.
 ///

@@ -100,7 +100,7 @@ REGARD_EXPORT Inspection inspect_heads(std::type_identity_t<TensorView<const T, 
 /// Options of render_inspection_text().
 struct InspectionTextOptions {
   int width = 80;         ///< Columns of the terminal; at least 40 are used.
-  bool unicode = true;    ///< Whether to use characters outside ASCII.
+  bool unicode = true;    ///< Whether to use non-ASCII characters.
   bool one_line = false;  ///< Whether to show, for each head, only the heavy hitters that fit on one line.
 };
 /// Renders the report as text: the finding, then one line for each head, or several if its heavy hitters do not fit on

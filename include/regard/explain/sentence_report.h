@@ -206,7 +206,7 @@ enum class RowOrder {
 struct SentenceTextOptions {
   int width = 80;                   ///< Columns of the terminal; 40 to 120 are used.
   bool color = false;               ///< Whether to use colors.
-  bool unicode = true;              ///< Whether to use characters outside ASCII.
+  bool unicode = true;              ///< Whether to use non-ASCII characters.
   bool all_heads = false;           ///< Whether to list every head, with its weight, baseline and salience.
   bool no_special = false;          ///< Whether to combine the special tokens into one row.
   RowOrder order = RowOrder::text;  ///< Order of the rows.

@@ -429,7 +429,7 @@ REGARD_EXPORT CellDerivation expand_cell(const Explanation& explanation, const S
 struct TextOptions {
   int width = 80;               ///< Columns of the terminal; 40 to 400 are used.
   bool color = false;           ///< Whether to use colors.
-  bool unicode = true;          ///< Whether to use characters outside ASCII.
+  bool unicode = true;          ///< Whether to use non-ASCII characters.
   bool full = false;            ///< Whether to print all numbers.
   std::optional<int> digits{};  ///< Decimals; absent: as in the step or the settings.
   std::string step{};           ///< The step to print: its name or its number from 0; empty: all.

@@ -34,7 +34,7 @@ REGARD_EXPORT std::vector<std::string> training_findings(const TrainingRecord& r
 struct TrainingTextOptions {
   int width = 80;       ///< Columns of the terminal; at least 40 are used.
   bool color = false;   ///< Whether to use colors.
-  bool unicode = true;  ///< Whether to use characters outside ASCII.
+  bool unicode = true;  ///< Whether to use non-ASCII characters.
 };
 /// Largest number of lines of training_text() at 60 or more columns.
 inline constexpr int kMaxTrainingTextLines = 30;

@@ -28,10 +28,10 @@ namespace regard::inline v0 {
 /// @throws DataError  in any of these cases; the message names `source`, line and column (both counted from 1):
 ///                    - an empty file or an empty cell
 ///                    - a row whose length differs from that of the first row
-///                    - a cell that is not a number, or whose number is out of the range of double
+///                    - a cell that is not a number, or whose value is out of range for double
 ///                    - a decimal comma
 ///                    - text after a closing quote, or a quote that is not closed
-///                    - bytes that are not UTF-8
+///                    - bytes that are not valid UTF-8
 ///
 /// @par Example
 /// @code{.cpp}
