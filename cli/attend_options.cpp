@@ -17,10 +17,10 @@ namespace {
 constexpr const char* kExamples =
     "SHAPES\n"
     "  --query (B, H, L, D), --key (B, Hkv, S, D), --value (B, Hkv, S, Dv)\n"
-    "  B: batch; H, Hkv: heads; L: queries; S: keys; D, Dv: head sizes. B can be\n"
-    "  omitted, or B and H; outputs have the same number of axes as --query. All\n"
-    "  three have the same type, float32 or float64. Files are NumPy files (.npy);\n"
-    "  - stands for standard input or standard output.\n"
+    "  B: batch; H, Hkv: heads; L: queries; S: keys; D, Dv: head sizes. B, or\n"
+    "  both B and H, can be omitted; outputs have as many axes as --query. All three\n"
+    "  inputs must have the same type, float32 or float64. Files are NumPy files\n"
+    "  (.npy); - stands for standard input or standard output.\n"
     "\n"
     "EXAMPLES\n"
     "  regard attend --query q.npy --key k.npy --value v.npy -o context.npy\n"
@@ -54,7 +54,7 @@ constexpr ArrayOption kArrayOptions[] = {
     {"--prefix", &AttendText::prefix, InputKind::indices, kSeen,
      "(B) integers: with --causal, the number of leading\nkeys that are visible to every query"},
     {"--query-segments", &AttendText::query_segments, InputKind::segments, kSeen,
-     "(B, L) integers: a query attends only to keys of its\nown segment, and to no key if its own is negative"},
+     "(B, L) integers: a query attends only to keys of its\nown segment, or to none if its segment is negative"},
     {"--key-segments", &AttendText::key_segments, InputKind::segments, kSeen,
      "(B, S) integers: the segment of each key"},
     {"--query-starts", &AttendText::query_starts, InputKind::indices, kSeen,
@@ -67,7 +67,7 @@ constexpr ArrayOption kArrayOptions[] = {
     {"--alibi-slopes", &AttendText::alibi_slopes, InputKind::per_head, kScores,
      "(H): adds -slope * distance to the scores"},
     {"--sinks", &AttendText::sinks, InputKind::per_head, kScores,
-     "(H): an extra logit in the softmax of each row that\ncontributes no value; -inf = none"},
+     "(H): an extra logit, without a value, in the softmax\nof each row; -inf = none"},
 };
 
 constexpr const char* kQueryOffsetValues =
@@ -207,7 +207,8 @@ int parse_threads(const std::string& text) {
 void check_inputs(const AttendText& text) {
   for (const ArrayOption& option : kArrayOptions) {
     if (option.kind == InputKind::matrix && (text.*option.text).empty())
-      throw UsageError(std::string(option.name) + " is missing; attend needs --query, --key and --value, each a file");
+      throw UsageError(std::string(option.name) +
+                       " is missing; attend needs a file for each of --query, --key and --value");
   }
   for (const NamedPath& input : text.inputs()) {
     if (text.ranks && input.path == "-")
@@ -247,8 +248,8 @@ void check_standard_streams(const AttendText& text) {
 // The dependencies between options, which CLI11 checks.
 void add_dependencies(CLI::App& command) {
   const auto each_needs_other = [&](const std::string& a, const std::string& b) {
-    needs(command.get_option(a), command.get_option(b), a + " needs " + b + " too");
-    needs(command.get_option(b), command.get_option(a), b + " needs " + a + " too");
+    needs(command.get_option(a), command.get_option(b), a + " needs " + b);
+    needs(command.get_option(b), command.get_option(a), b + " needs " + a);
   };
   each_needs_other("--query-starts", "--key-starts");
   each_needs_other("--query-segments", "--key-segments");

@@ -78,7 +78,7 @@ void check_options(const ExplainText& text, bool write_input) {
                                       {"--pause", text.pause}}) {
     if (given)
       throw UsageError(fmt::format(
-          "--export prints the lesson's input as JSON, and {} controls how results are shown; give one of them",
+          "--export prints the lesson's input as JSON, and {} controls how results are shown; give only one of them",
           option));
   }
 }
@@ -132,15 +132,14 @@ void add_lesson(CLI::App& app) {
       "The exported JSON can be edited. regard explain then reports how many values\n"
       "still match the document.");
   command->callback([options, command] {
-    if (options->list && !options->name.empty())
-      throw UsageError("--list lists every lesson; give it without the name of a lesson");
+    if (options->list && !options->name.empty()) throw UsageError("--list lists every lesson; omit the lesson name");
     // A lesson itself is valid, so every error is in the command line.
     if (!options->name.empty())
       return usage("", [&] { run_lesson(options->name, options->write_input, options->text); });
     for (const CLI::Option* option : command->get_options())
       if (option->count() > 0 && option->get_name() != "--json" && option->get_name() != "--color" &&
           option->get_name() != "--list")
-        throw UsageError(option->get_name() + " needs the name of a lesson; regard lesson lists them");
+        throw UsageError(option->get_name() + " needs the name of a lesson; regard lesson lists all names");
     write_stdout(options->text.json ? list_json() : list_text());
   });
 }

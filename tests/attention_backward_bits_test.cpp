@@ -411,8 +411,8 @@ TEST(BackwardRejections, NameArgumentActualAndExpectedValue) {
   EXPECT_EQ(message([](Saved&, Views& v, Call&) { v.grad_key.shape[2] = 6; }),
             "attention_backward: grad_key has shape (1, 2, 6, 8); expected (1, 2, 5, 8)");
   EXPECT_EQ(message([](Saved&, Views& v, Call&) { v.grad_query.strides[0] = v.grad_query.strides[1] = 0; }),
-            "attention_backward: grad_query overlaps itself (strides in bytes (32, 4, 0) over extents (3, 8, 4)); "
-            "expected distinct elements");
+            "attention_backward: grad_query overlaps itself (byte strides (32, 4, 0), extents (3, 8, 4)); "
+            "expected non-overlapping elements");
   float number = 0;
   EXPECT_EQ(message([&](Saved&, Views& v, Call&) { v.grad_bias = {&number, {1, 1, 1, 1}}; }),
             "attention_backward: grad_bias is given without bias; expected both");

@@ -242,8 +242,8 @@ TEST(EmbeddingErrors, AreReportedBeforeAnythingIsWritten) {
   EXPECT_EQ(backward({0, 1, 2}, {3, 4}, {.grad_table = table, .rows_per_group = -1}),
             "embedding_backward: rows_per_group is -1; expected at least 0");
   EXPECT_EQ(backward({0, 1, 2}, {3, 4}, {{output.data(), {5, 4}, {0, 1}}}),
-            "embedding_backward: grad_table overlaps itself (strides in bytes (4, 0) over extents (4, 5)); "
-            "expected distinct elements");
+            "embedding_backward: grad_table overlaps itself (byte strides (4, 0), extents (4, 5)); "
+            "expected non-overlapping elements");
   EXPECT_EQ(backward({0, 1, 2}, {3, 4}, {table}), "accepted");
 }
 

@@ -686,7 +686,7 @@ TEST(PredictedTimes, RejectRatesOutOfRange) {
   DistributedProblem other = problem;
   other.row_starts = other.key_starts = {0, 8};
   EXPECT_EQ(rejection([&] { predict_time(other, plan, kSlowNode); }),
-            "predict_time: plan has 2 ranks; expected those of problem, 1");
+            "predict_time: plan has 2 ranks; expected 1, as in problem");
 }
 
 }  // namespace

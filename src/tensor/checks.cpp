@@ -132,8 +132,8 @@ void check_overlap(const char* operator_name, std::span<const Footprint> inputs,
     const Footprint& out = outputs[i];
     if (out.begin == out.end) continue;
     if (overlaps_itself(out)) {
-      reject(operator_name, std::string(out.name) + " overlaps itself (strides in bytes " + shape_text(out.strides()) +
-                                " over extents " + shape_text(out.extents()) + "); expected distinct elements");
+      reject(operator_name, std::string(out.name) + " overlaps itself (byte strides " + shape_text(out.strides()) +
+                                ", extents " + shape_text(out.extents()) + "); expected non-overlapping elements");
     }
     for (const Footprint& in : inputs) {
       if (overlap(out, in))

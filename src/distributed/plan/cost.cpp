@@ -163,8 +163,8 @@ PredictedTime predict_time(const DistributedProblem& problem, const DistributedP
     reject("message_latency is " + std::to_string(rates.message_latency) +
            "; expected a finite number of seconds, at least 0");
   if (plan.ranks.size() + 1 != problem.row_starts.size())
-    reject("plan has " + std::to_string(plan.ranks.size()) + " ranks; expected those of problem, " +
-           std::to_string(static_cast<Index>(problem.row_starts.size()) - 1));
+    reject("plan has " + std::to_string(plan.ranks.size()) + " ranks; expected " +
+           std::to_string(static_cast<Index>(problem.row_starts.size()) - 1) + ", as in problem");
   return plan.scheme == DistributedScheme::keys ? by_keys(problem, plan, rates) : by_heads(problem, plan, rates);
 }
 
