@@ -71,7 +71,7 @@ constexpr ArrayOption kArrayOptions[] = {
 };
 
 constexpr const char* kQueryOffsetValues =
-    "top_left, bottom_right, a whole number or a .npy file of int32 or int64 with one number per batch entry";
+    "top_left, bottom_right, an integer or a .npy file of int32 or int64 with one number per batch entry";
 
 struct OutputOption {
   const char* name;
@@ -134,7 +134,7 @@ void parse_position(const AttendText& text, AttendSettings& settings) {
   if (looks_like_number(offset)) {
     settings.offset = parse_integer(in_causal ? "--causal" : "--query-offset", offset);
   } else if (in_causal) {
-    reject_value("--causal", offset, "top_left, bottom_right or a whole number");
+    reject_value("--causal", offset, "top_left, bottom_right or an integer");
   } else if (is_number(offset)) {
     reject_value("--query-offset", offset, kQueryOffsetValues);
   }

@@ -21,7 +21,7 @@ namespace {
 Index parse_count(const std::string& option, const std::string& text, Index least, Index most) {
   const Index n = parse_integer(option, text);
   if (n < least || n > most)
-    throw UsageError(fmt::format("{} is {}; expected a whole number from {} to {}", option, n, least, most));
+    throw UsageError(fmt::format("{} is {}; expected an integer from {} to {}", option, n, least, most));
   return n;
 }
 

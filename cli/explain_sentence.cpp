@@ -158,7 +158,7 @@ void explain_sentence(const SentenceTextArguments& arguments, const ExplainText&
   if (!shared.digits.empty()) {
     const Index digits = parse_integer("--digits", shared.digits);
     if (digits < 0 || digits > 17)
-      throw UsageError(fmt::format("--digits is {}; expected a whole number from 0 to 17", digits));
+      throw UsageError(fmt::format("--digits is {}; expected an integer from 0 to 17", digits));
     text.digits = static_cast<int>(digits);
   }
   std::optional<SentenceSaver> saver;

@@ -257,9 +257,8 @@ double parse_number(std::string_view option, std::string_view text) {
 Index parse_integer(std::string_view option, std::string_view text) {
   Index n = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
-  if (error == std::errc::result_out_of_range)
-    reject_value(option, text, "a whole number that fits in a signed 64-bit integer");
-  if (error != std::errc() || end != text.data() + text.size()) reject_value(option, text, "a whole number");
+  if (error == std::errc::result_out_of_range) reject_value(option, text, "a signed 64-bit integer");
+  if (error != std::errc() || end != text.data() + text.size()) reject_value(option, text, "an integer");
   return n;
 }
 

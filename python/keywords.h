@@ -47,7 +47,7 @@ class Keywords {
     if (truth < 0) throw nb::python_error();
     return truth != 0;
   }
-  // A whole number in the range of int, for num_threads.
+  // An integer in the range of int, for num_threads.
   int take_int(const char* name, int otherwise) {
     const nb::handle value = take(name);
     return value ? number<int>(name, value) : otherwise;
@@ -58,7 +58,7 @@ class Keywords {
       return nb::cast<T>(value);
     } catch (const nb::cast_error&) {
       if (!PyLong_Check(value.ptr())) {
-        reject_type(operator_name_, name, value, std::is_integral_v<T> ? "a whole number" : "a number");
+        reject_type(operator_name_, name, value, std::is_integral_v<T> ? "an integer" : "a number");
       }
       using Limits = std::numeric_limits<T>;
       reject(operator_name_,

@@ -145,7 +145,7 @@ std::vector<Index> index_list(const char* operator_name, const char* name, nb::h
   if (is_sequence(operator_name, name, given)) {
     for_each_item(name, given, [&](const std::string& item_name, nb::handle item) {
       const nb::object index = nb::steal(PyNumber_Index(item.ptr()));
-      if (!index.is_valid()) reject_type(operator_name, item_name, item, "a whole number");
+      if (!index.is_valid()) reject_type(operator_name, item_name, item, "an integer");
       int overflow = 0;
       numbers.push_back(PyLong_AsLongLongAndOverflow(index.ptr(), &overflow));
       if (overflow != 0) reject(operator_name, item_name + " does not fit into 64 bits");

@@ -161,7 +161,7 @@ Vocabulary vocabulary_of(nb::handle given, const std::string& text, const std::s
     if (kind != "characters")
       reject(kName, "vocabulary is '" + kind + "'; expected 'characters' or a number of tokens");
   } else if (!PyLong_Check(given.ptr())) {
-    reject_type(kName, "vocabulary", given, "'characters' or a whole number");
+    reject_type(kName, "vocabulary", given, "'characters' or an integer");
   }
   const Index size = PyUnicode_Check(given.ptr()) ? 0 : nb::cast<Index>(given);
   std::optional<Vocabulary> vocabulary;

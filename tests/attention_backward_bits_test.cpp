@@ -23,7 +23,7 @@ class BackwardBits : public testing::Test {};
 using Types = testing::Types<float, double>;
 TYPED_TEST_SUITE(BackwardBits, Types);
 
-// Several key blocks and row blocks; four query heads, two key heads.
+// Several key blocks and row blocks; four query heads, two KV heads.
 template <class T>
 AttentionCase<T> long_case(Index queries, Index keys, Index head_size = 8) {
   Random random(5);

@@ -324,7 +324,7 @@ TEST(Bfloat16PairsBits, DecodingFromACacheMatchesTheForwardPass) {
   }
 }
 
-// With few rows per key head, keys and values are read unpacked.
+// With few rows per KV head, keys and values are read unpacked.
 void expect_few_rows_match_many_rows(Index head_size, Index columns) {
   auto plain = AttentionInputs<float>::normal(18, 1, 4, 2, 70, 1091, head_size, columns);
   plain.value.set({0, 1, 1090, 5}, std::numeric_limits<float>::infinity());

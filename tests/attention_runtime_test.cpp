@@ -182,7 +182,7 @@ TEST(AttentionRuntime, ExceptionOfProgressReachesTheCaller) {
   EXPECT_THROW(run_attention(inputs, {}, runtime), Enough);
 }
 
-// Two query heads per key head, whose last row blocks end within a register tile; more threads than key blocks.
+// Two query heads per KV head, whose last row blocks end within a register tile; more threads than key blocks.
 BackwardCase<float> few_key_blocks(const AttentionOptions& options = {}) {
   Random random(5);
   AttentionCase<float> call;

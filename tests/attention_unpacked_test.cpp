@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// attention_forward with few rows per key head reads keys and values unpacked. The results have the bits of the same
+// attention_forward with few rows per KV head reads keys and values unpacked. The results have the bits of the same
 // rows among 61 rows, which are packed: for every type, layout, length, number of rows and mask, with visible and
 // invisible poison, on every instruction set. Its scratch is bounded, and a plan reports why other calls are packed.
 // Read next: src/attention/unpacked_keys.cpp, kv_cache_test.cpp.
@@ -153,7 +153,7 @@ void expect_all_shapes() {
         if (!runs_case(number++, 2)) continue;
         expect_rows_match_rows_among_many<T, E>(2, keys, 64, 96, order, {1});
       }
-      // Groups of 1 to 60 rows per key head, in chunks that begin with the first row's window or later.
+      // Groups of 1 to 60 rows per KV head, in chunks that begin with the first row's window or later.
       expect_rows_match_rows_among_many<T, E>(2, 1090, 32, 64, order, {1, 2, 3, 15});
     }
     expect_rows_match_rows_among_many<T, E>(8, 33, 64, 32, Order::keys_outside, {1, 2, 4});

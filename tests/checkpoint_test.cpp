@@ -333,7 +333,7 @@ TEST(Checkpoint, AnotherInstructionSetGivesAWarning) {
 }
 
 TEST(Checkpoint, InvalidFieldsOfTrainingJsonAreNamed) {
-  EXPECT_NE(changed_rejection("\"step\": 2", "\"step\": -1").find("step is -1; expected a whole number from 0 to"),
+  EXPECT_NE(changed_rejection("\"step\": 2", "\"step\": -1").find("step is -1; expected an integer from 0 to"),
             std::string::npos);
   EXPECT_EQ(changed_rejection("\"step\": 2", "\"step\": 3"),
             "/optimizer.safetensors: history.loss is F64 (2); expected F64 (3)");

@@ -352,15 +352,15 @@ TEST(DecoderJson, RejectsWithNameValueAndOffset) {
             "c.json: byte *: model_type is \"gpt2\"; expected \"llama\", \"regard_decoder\"");
   EXPECT_EQ(json_rejection(kLlama, "hidden_size", "hidden"), "c.json: hidden_size is missing");
   EXPECT_EQ(json_rejection(kLlama, "24", "0"),
-            "c.json: byte *: hidden_size is 0; expected a whole number from 1 to 16777216");
+            "c.json: byte *: hidden_size is 0; expected an integer from 1 to 16777216");
   EXPECT_EQ(json_rejection(kLlama, "24", "2.5"),
-            "c.json: byte *: hidden_size is 2.5; expected a whole number from 1 to 16777216");
+            "c.json: byte *: hidden_size is 2.5; expected an integer from 1 to 16777216");
   EXPECT_EQ(json_rejection(kLlama, "24", "1e300"),
-            "c.json: byte *: hidden_size is 1e+300; expected a whole number from 1 to 16777216");
+            "c.json: byte *: hidden_size is 1e+300; expected an integer from 1 to 16777216");
   EXPECT_EQ(json_rejection(kLlama, "24", "[24]"),
-            "c.json: byte *: hidden_size is a list; expected a whole number from 1 to 16777216");
+            "c.json: byte *: hidden_size is a list; expected an integer from 1 to 16777216");
   EXPECT_EQ(json_rejection(kLlama, "\"intermediate_size\": 64", "\"intermediate_size\": 0"),
-            "c.json: byte *: intermediate_size is 0; expected a whole number from 1 to 16777216");
+            "c.json: byte *: intermediate_size is 0; expected an integer from 1 to 16777216");
   EXPECT_EQ(json_rejection(kLlama, "\"head_dim\": 6", "\"head_dim\": 7"),
             "c.json: decoder: head_size is 7; expected an even number with rotary positions");
   EXPECT_EQ(json_rejection(kLlama, "1e-06", "\"1e-6\""), "c.json: byte *: rms_norm_eps is \"1e-6\"; expected a number");

@@ -262,7 +262,7 @@ TEST(EncoderLoad, RejectsFieldsByName) {
     EXPECT_EQ(config_rejection(piece, other), message) << other;
   };
   const std::string heads = "\"num_attention_heads\": 4";
-  const std::string count = "; expected a whole number from 1 to 16777216";
+  const std::string count = "; expected an integer from 1 to 16777216";
   expect(heads, R"("num_attention_heads": 0)", "num_attention_heads is 0" + count);
   expect(heads, R"("num_attention_heads": -4)", "num_attention_heads is -4" + count);
   expect(heads, R"("num_attention_heads": 4.5)", "num_attention_heads is 4.5" + count);
@@ -272,9 +272,9 @@ TEST(EncoderLoad, RejectsFieldsByName) {
          "num_attention_heads is 7; expected a divisor of hidden_size, which is 40");
   expect(heads, R"("n_head": 4)", "FOLDER/config.json: num_attention_heads is missing");
   expect("\"num_hidden_layers\": 3", R"("num_hidden_layers": 2147483648)",
-         "num_hidden_layers is 2147483648; expected a whole number from 1 to 4096");
+         "num_hidden_layers is 2147483648; expected an integer from 1 to 4096");
   expect("\"num_hidden_layers\": 3", R"("num_hidden_layers": 9223372036854775808)",
-         "num_hidden_layers is 9.223372036854776e+18; expected a whole number from 1 to 4096");
+         "num_hidden_layers is 9.223372036854776e+18; expected an integer from 1 to 4096");
   for (const char* epsilon : {"0", "-1e-12"}) {
     expect("\"layer_norm_eps\": 0.001", "\"layer_norm_eps\": " + std::string(epsilon),
            "layer_norm_eps is " + std::string(epsilon) + "; expected a positive number");

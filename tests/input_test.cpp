@@ -118,7 +118,7 @@ TEST(Input, RejectsUnknownKeysAndValues) {
   EXPECT_EQ(rejection("{\"scale\": \"half\"}"),
             "in.json: byte 10: scale is \"half\"; expected none, sqrt, floor_half or a finite number");
   EXPECT_EQ(rejection("{\"layout\": \"row\"}"), "in.json: byte 11: layout is \"row\"; expected rows or columns");
-  EXPECT_EQ(rejection("{\"heads\": 0}").substr(16), ": heads must be a whole number from 1 to 65536");
+  EXPECT_EQ(rejection("{\"heads\": 0}").substr(16), ": heads must be an integer from 1 to 65536");
   EXPECT_EQ(rejection("{\"dtype\": \"f16\"}"), "in.json: byte 10: dtype is \"f16\"; expected f64 or f32");
   EXPECT_EQ(rejection("{\"schema\": \"regard/2\"}"), "in.json: byte 11: schema must be \"regard/1\"");
   EXPECT_EQ(rejection("{\"tokens\": [1]}"), "in.json: byte 11: tokens must be a list of strings");

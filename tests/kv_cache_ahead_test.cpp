@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// attention_decode with one to 16 rows per key head processes four rows at a time and multiplies the keys of a block
+// attention_decode with one to 16 rows per KV head processes four rows at a time and multiplies the keys of a block
 // together with the values of the previous one. The results have the bits of the same rows among twenty, which are
 // processed block by block: for every type, number of rows, shape and mask, with pages of any size, and with poison in
 // an intermediate block.

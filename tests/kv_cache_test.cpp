@@ -704,7 +704,7 @@ TEST(KvCacheRejections, QueryErrorsNameTheCache) {
   EXPECT_EQ(decoded(single, {2, 4, 1, 8}),
             "attention_decode: query has batch 2 in shape (2, 4, 1, 8); the cache has 1 sequence");
   EXPECT_EQ(decoded(cache, {4, 3, 1, 8}),
-            "attention_decode: query has 3 heads in shape (4, 3, 1, 8); the cache has 2 key heads; expected a multiple "
+            "attention_decode: query has 3 heads in shape (4, 3, 1, 8); the cache has 2 KV heads; expected a multiple "
             "of that number");
   EXPECT_EQ(decoded(cache, {4, 4, 1, 7}),
             "attention_decode: query has head size 7 in shape (4, 4, 1, 7); the cache has head size 8");

@@ -332,15 +332,15 @@ TEST(LessonLearning, OperationsRejectInvalidOperands) {
   EXPECT_EQ(message("w-query-step", numbers({0.05, 1.0, 0.999, 1e-8, 0})),
             "step w-query-step: the rates must be at least 0, the two decays below 1, and epsilon above 0");
   EXPECT_EQ(message("training", numbers({0.05, 0.9, 0.999, 1e-8, 0, 0, 1001})),
-            "step training: number 6 must be a whole number from 1 to 1000");
+            "step training: number 6 must be an integer from 1 to 1000");
   EXPECT_EQ(message("training", numbers({0.05, 0.9, 0.999, 1e-8, 0, 3, 3})),
-            "step training: number 6 must be a whole number from 4 to 1000");
+            "step training: number 6 must be an integer from 4 to 1000");
   EXPECT_EQ(message("training", numbers({0.05, 0.9, 0.999, 1e-8, 0, 3})),
             "step training: needs at least two steps to show after the five rates");
   EXPECT_EQ(message("w-key-after", numbers({0.05, 0.9, 0.999, 1e-8, 0, 3})),
             "step w-key-after: takes seven numbers: five rates, the number of steps, and 0, 1 or 2 for the matrix");
   EXPECT_EQ(message("w-key-after", numbers({0.05, 0.9, 0.999, 1e-8, 0, 3, 3})),
-            "step w-key-after: number 6 must be a whole number from 0 to 2");
+            "step w-key-after: number 6 must be an integer from 0 to 2");
   EXPECT_EQ(
       message("logits-gradient", [](regard::StepRequest& request, ExplainInput&) { request.operands = {"loss", "Y"}; }),
       "step logits-gradient: loss is 3 × 2 and Y is 3 × 3: they must have the same shape");

@@ -600,11 +600,11 @@ TEST(Lessons, OperationsRejectInvalidOperands) {
   };
   EXPECT_EQ(message(one(Operation::torch_normal, {42, 3}, {})), "step r: takes three numbers: seed, rows, columns");
   EXPECT_EQ(message(one(Operation::torch_normal, {42, 0.5, 3}, {})),
-            "step r: number 1 must be a whole number from 1 to 1048576");
+            "step r: number 1 must be an integer from 1 to 1048576");
   EXPECT_EQ(message(one(Operation::torch_uniform, {42, 1024, 1025}, {})),
-            "step r: number 2 must be a whole number from 1 to 1024");
+            "step r: number 2 must be an integer from 1 to 1024");
   EXPECT_EQ(message(one(Operation::torch_uniform, {-1, 2, 2}, {})),
-            "step r: number 0 must be a whole number from 0 to 4294967295");
+            "step r: number 0 must be an integer from 0 to 4294967295");
   EXPECT_EQ(message(one(Operation::float32_dots, {0}, {"A"})), "step r: takes one number for each token, 0 or 1");
   EXPECT_EQ(message(one(Operation::float32_dots, {1, 1}, {"A"}), 2, 4),
             "step r: the order in pairs requires vectors of five elements");

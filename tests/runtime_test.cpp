@@ -199,7 +199,7 @@ TEST_F(Threads, MalformedVariableIsReportedWithItsValue) {
        {"", "0", "-1", "4097", "2.5", "two", "2 ", " 2", "+2", "0x2", "99999999999999999999"}) {
     setenv("REGARD_THREADS", text.c_str(), 1);
     EXPECT_EQ(rejection([] { default_num_threads(); }),
-              "REGARD_THREADS is \"" + text + "\"; expected a whole number from 1 to 4096");
+              "REGARD_THREADS is \"" + text + "\"; expected an integer from 1 to 4096");
   }
 }
 

@@ -171,7 +171,7 @@ TEST(Safetensors, Nesting) {
   EXPECT_EQ(header_rejection("{\"a\":" + brackets),
             "m: byte 12: tensor \"a\" must be an object with dtype, shape and data_offsets, not a list");
   EXPECT_EQ(header_rejection("{\"a\":{\"shape\":" + brackets),
-            "m: byte 22: shape of tensor \"a\" must be a list of whole numbers from 0 to 2^48, not a list");
+            "m: byte 22: shape of tensor \"a\" must be a list of integers from 0 to 2^48, not a list");
   std::string braces = "{\"__metadata__\":{";
   for (int i = 0; i < 100'000; ++i) braces += "\"a\":{";
   EXPECT_EQ(header_rejection(braces), "m: byte 28: metadata \"a\" must be a string, not an object");
@@ -217,7 +217,7 @@ TEST(Safetensors, Fields) {
   EXPECT_EQ(header_rejection(R"({"a":{"stride":[1]}})"),
             "m: byte 14: tensor \"a\" has the unknown field \"stride\"; expected dtype, shape and data_offsets");
   EXPECT_EQ(header_rejection(R"({"a":{"shape":"2"}})"),
-            "m: byte 23: shape of tensor \"a\" must be a list of whole numbers from 0 to 2^48, not text");
+            "m: byte 23: shape of tensor \"a\" must be a list of integers from 0 to 2^48, not text");
   EXPECT_EQ(header_rejection(R"({"a":{"data_offsets":[1]}})"),
             "m: byte 31: data_offsets of tensor \"a\" has fewer than two elements");
   EXPECT_EQ(header_rejection(R"({"a":{"data_offsets":[1,2,3]}})"),
@@ -257,7 +257,7 @@ TEST(Safetensors, Offsets) {
   EXPECT_EQ(two("[0,4]", "[4,18446744073709551615]", 8),
             "m: byte 61: tensor \"b\": shape [4] of U8 takes 4 bytes; data_offsets [4, 18446744073709551615] hold "
             "18446744073709551611");
-  const std::string must = "data_offsets of tensor \"a\" must be a list of two whole numbers from 0 to 2^64 - 1, not ";
+  const std::string must = "data_offsets of tensor \"a\" must be a list of two integers from 0 to 2^64 - 1, not ";
   EXPECT_EQ(two("[-1,3]", "[4,8]", 8), "m: byte 56: " + must + "-1");
   EXPECT_EQ(two("[0,1e3]", "[4,8]", 8), "m: byte 59: " + must + "1e3");
   EXPECT_EQ(two("[0,4.0]", "[4,8]", 8), "m: byte 59: " + must + "4.0");
@@ -287,7 +287,7 @@ TEST(Safetensors, Shapes) {
             "m: byte 9: tensor \"a\": shape [0] of F32 takes 0 bytes; data_offsets [0, 4] hold 4");
   EXPECT_EQ(shaped("[1,1,1,1,1,1,1,1]", "U8", 1), "accepted");
   EXPECT_EQ(shaped("[1,1,1,1,1,1,1,1,1]", "U8", 1), "m: byte 52: tensor \"a\" has more than 8 axes");
-  const std::string must = "shape of tensor \"a\" must be a list of whole numbers from 0 to 2^48, not ";
+  const std::string must = "shape of tensor \"a\" must be a list of integers from 0 to 2^48, not ";
   EXPECT_EQ(shaped("[-1]"), "m: byte 38: " + must + "-1");
   EXPECT_EQ(shaped("[1.5]"), "m: byte 39: " + must + "1.5");
   EXPECT_EQ(shaped("[true]"), "m: byte 39: " + must + "true or false");

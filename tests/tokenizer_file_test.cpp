@@ -133,7 +133,7 @@ TEST(TokenizerFile, RejectsInvalidModels) {
             "max_input_chars_per_word is 0: every word would be unknown");
   EXPECT_EQ(rejection({{kModel, replaced(model, "100", "1000")}}), "accepted");
   EXPECT_EQ(rejection({{kModel, replaced(model, "100", "1001")}}),
-            "max_input_chars_per_word is 1001; expected a whole number from 0 to 1000");
+            "max_input_chars_per_word is 1001; expected an integer from 0 to 1000");
   EXPECT_EQ(rejection({{kModel, replaced(model, "100", "null")}}), "max_input_chars_per_word is null, not a number");
   EXPECT_EQ(rejection({{kPrefix, "##### "}}), "continuing_subword_prefix is longer than every token");
   EXPECT_EQ(rejection({{kPrefix, "#####"}}), "accepted");
@@ -153,9 +153,9 @@ TEST(TokenizerFile, RejectsContradictoryAddedTokens) {
   EXPECT_EQ(with(added("[MASK]", "3")), "\"a\" and \"[MASK]\" both have id 3");
   EXPECT_EQ(with(added("[MASK]", "6")), "no token has id 5: the ids of 6 tokens run from 0 to 5");
   EXPECT_EQ(with(added("[MASK]", "-1")),
-            "the id of the added token \"[MASK]\" is -1; expected a whole number from 0 to 4194303");
+            "the id of the added token \"[MASK]\" is -1; expected an integer from 0 to 4194303");
   EXPECT_EQ(with(added("[MASK]", "2147483648")),
-            "the id of the added token \"[MASK]\" is 2147483648; expected a whole number from 0 to 4194303");
+            "the id of the added token \"[MASK]\" is 2147483648; expected an integer from 0 to 4194303");
   EXPECT_EQ(with(added("[MASK]", "5") + "," + added("[MASK]", "5")), "the added token \"[MASK]\" occurs twice");
   EXPECT_EQ(with(added("", "5")), "an added token is empty");
   EXPECT_EQ(with("1"), "an added token is a number, not an object");
@@ -202,9 +202,8 @@ TEST(TokenizerFile, RejectsInvalidTemplates) {
     return rejection({{kPostProcessor, replaced(good, from, to)}});
   };
   EXPECT_EQ(with("C", "C"), "accepted");
-  EXPECT_EQ(with("[1, 2]", "[1, 5]"), "the id of post_processor's \"[SEP]\" is 5; expected a whole number from 0 to 4");
-  EXPECT_EQ(with("[1, 2]", "[-1, 2]"),
-            "the id of post_processor's \"[CLS]\" is -1; expected a whole number from 0 to 4");
+  EXPECT_EQ(with("[1, 2]", "[1, 5]"), "the id of post_processor's \"[SEP]\" is 5; expected an integer from 0 to 4");
+  EXPECT_EQ(with("[1, 2]", "[-1, 2]"), "the id of post_processor's \"[CLS]\" is -1; expected an integer from 0 to 4");
   EXPECT_EQ(with("[1, 2]", "[1, 3]"), "post_processor gives \"[SEP]\" id 3, which is \"a\"");
   EXPECT_EQ(with("[1, 2]", "[1]"), "a special token must have as many numeric ids as string tokens");
   EXPECT_EQ(with("[1, 2]", "[1, \"2\"]"), "a special token must have as many numeric ids as string tokens");
@@ -228,7 +227,7 @@ TEST(TokenizerFile, RejectsInvalidTemplates) {
     return rejection({{kPostProcessor, R"({"type": "BertProcessing", "sep": ["[SEP]", 2], "cls": )" + cls + "}"}});
   };
   EXPECT_EQ(bert(R"(["[CLS]", 1])"), "accepted");
-  EXPECT_EQ(bert(R"(["[CLS]", 9])"), "the id of post_processor's \"[CLS]\" is 9; expected a whole number from 0 to 4");
+  EXPECT_EQ(bert(R"(["[CLS]", 9])"), "the id of post_processor's \"[CLS]\" is 9; expected an integer from 0 to 4");
   EXPECT_EQ(bert(R"(["[CLS]", 3])"), "post_processor gives \"[CLS]\" id 3, which is \"a\"");
   EXPECT_EQ(bert("[1, 2]"), "cls must be a token and its id");
   EXPECT_EQ(bert(R"(["[CLS]", "1"])"), "an id of post_processor is a string, not a number");

@@ -67,7 +67,7 @@ export function read_arrays(data, page) {
   const row_at = (head, i) => head * kept.length + (slots.get(i) ?? 0);
   /** The index of a weight. @param {number} head @param {number} i @param {number} j */
   const at = (head, i, j) => row_at(head, i) * num_keys + j;
-  /** The index of a key among those of all key heads. @param {number} head @param {number} j */
+  /** The index of a key among those of all KV heads. @param {number} head @param {number} j */
   const key_at = (head, j) => (Math.floor(head / heads) * key_heads + Math.floor((head % heads) / (heads / key_heads))) * num_keys + j;
   /** @param {number} head @param {number} i @param {number} j */
   const hidden = (head, i, j) => {

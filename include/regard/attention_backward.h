@@ -70,7 +70,7 @@ struct AttentionAccumulation {
 struct AttentionGradients {
   /// Gradient of query, (B, H, L, D).
   OutputView<4> grad_query{};
-  /// Gradient of key, (B, Hkv, S, D): the sum over the query heads that read the key head, in head order.
+  /// Gradient of key, (B, Hkv, S, D): the sum over the query heads that read the KV head, in head order.
   OutputView<4> grad_key{};
   /// Gradient of value, (B, Hkv, S, Dv): the sum over the query heads that read the value head, in head order.
   OutputView<4> grad_value{};

@@ -8,7 +8,7 @@
 ///   attention_forward(query, key, value, outputs, options, runtime);
 /// });
 /// p.workspace_bytes;        // the peak size of Runtime::workspace, exactly
-/// p.operators[0].strategy;  // "8 key heads, each packed and processed by one thread: …"
+/// p.operators[0].strategy;  // "8 KV heads, each packed and processed by one thread: …"
 /// @endcode
 ///
 /// The operators themselves produce the plan. They check their arguments, choose a code path and allocate scratch

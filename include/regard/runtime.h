@@ -89,7 +89,7 @@ struct Runtime {
 ///
 /// @return The value of the environment variable `REGARD_THREADS` if it is set. Otherwise the number of physical cores
 ///         in the affinity mask of the calling thread, limited by the CPU quota of the cgroup, but at least 1.
-/// @throws InvalidArgument  if `REGARD_THREADS` is not a whole number from 1 to 4096.
+/// @throws InvalidArgument  if `REGARD_THREADS` is not an integer from 1 to 4096.
 REGARD_EXPORT int default_num_threads();
 
 /// Returns how much memory can be allocated now without swapping.

@@ -107,7 +107,7 @@ def attention(
         protocol or DLPack, in CPU memory. It is read in place, with any strides. See Notes for arrays of rank 2 and 3.
     key : array, shape (B, Hkv, S, D)
         Keys: float64 if query is float64, otherwise float32, bfloat16 or float16. Hkv divides H, and query head h reads
-        key head ``h // (H // Hkv)``.
+        KV head ``h // (H // Hkv)``.
     value : array, shape (B, Hkv, S, Dv)
         Values; types as for key.
     out : array, shape (B, H, L, Dv), optional

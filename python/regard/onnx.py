@@ -32,7 +32,7 @@ def _whole(name: str, value: _typing.SupportsIndex) -> int:
     try:
         return _operator.index(value)
     except TypeError:
-        raise TypeError(f"onnx.attention: {name} is of type {type(value).__name__}; expected a whole number") from None
+        raise TypeError(f"onnx.attention: {name} is of type {type(value).__name__}; expected an integer") from None
 
 
 def _heads(name: str, array: _Array, count: int | None, attribute: str) -> _Array:
@@ -186,7 +186,7 @@ def attention(Q: _Array, K: _Array, V: _Array, attn_mask: _Array | None = None, 
     if nonpad_kv_seqlen is not None:
         lengths = _np.asarray(nonpad_kv_seqlen)
         if lengths.shape != Q.shape[:1] or lengths.size and lengths.dtype.kind not in "iu":
-            _reject(f"nonpad_kv_seqlen has shape {lengths.shape} and type {lengths.dtype}; expected {Q.shape[:1]} whole numbers")
+            _reject(f"nonpad_kv_seqlen has shape {lengths.shape} and type {lengths.dtype}; expected {Q.shape[:1]} integers")
         options["key_lengths"] = lengths.tolist()
         options["query_offset"] = [n - queries for n in options["key_lengths"]]
     if left_window_size >= 0 or right_window_size >= 0:

@@ -458,7 +458,7 @@ class TrainedModel:
 
         ids = numpy.asarray(self.encode(tokens) if isinstance(tokens, str) else tokens)
         if ids.ndim not in (1, 2) or ids.dtype.kind not in "iu" and ids.size:
-            raise ValueError(f"model: tokens has {ids.ndim} axes of type {ids.dtype}; expected 1 or 2 axes of whole numbers")
+            raise ValueError(f"model: tokens has {ids.ndim} axes of type {ids.dtype}; expected 1 or 2 axes of integers")
         logits = self._native.logits(numpy.ascontiguousarray(numpy.atleast_2d(ids), dtype="int64"), ablate)
         return logits[0] if ids.ndim == 1 else logits  # type: ignore[no-any-return]
 

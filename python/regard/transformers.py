@@ -78,7 +78,7 @@ def attention_forward(
     module : torch.nn.Module
         The calling module.
     query, key, value : Tensor, shapes (B, H, L, D), (B, Hkv, S, D) and (B, Hkv, S, Dv)
-        Key heads are not repeated.
+        KV heads are not repeated.
     attention_mask : Tensor or None
         Booleans, or values that are added to the scores. Without one, a module that is causal gets a causal mask if L > 1.
     scaling : float, optional

@@ -2,7 +2,7 @@
 //
 // attention_columns: the total weight on each key and the pooled map, from query, key, row_max and row_sum.
 //
-//   for each wave of key heads (packed_kv.h)                      one parallel phase: pack the keys
+//   for each wave of KV heads (packed_kv.h)                      one parallel phase: pack the keys
 //     for each task: one chunk of 1024 keys of one query head        one parallel phase: tasks
 //       for each 60 query rows, in order; for each block of 64 keys:
 //         kernels::score_block, kernels::weights_block, kernels::add_rows
@@ -86,7 +86,7 @@ class ColumnPass {
     if (is_planning()) {
       const double written_bytes = view_bytes(outputs_.key_mass) + view_bytes(outputs_.pooled_map);
       plan_attention("attention_columns", r_, type_bytes(r_.key.type), 0,
-                     std::to_string(packed_.num_kv_heads()) + " key heads; a task is 1024 keys of a query head",
+                     std::to_string(packed_.num_kv_heads()) + " KV heads; a task is 1024 keys of a query head",
                      written_bytes);
     } else {
       std::fill_n(map_.data(), r_.batch * r_.num_heads * row_strips_ * column_strips_, 0.0);

@@ -30,7 +30,7 @@ namespace {
 
 using kernels::kPanel;
 
-// Up to this many rows of a key head run as one group of tasks of four rows, which read the panels as they are stored.
+// Up to this many rows of a KV head run as one group of tasks of four rows, which read the panels as they are stored.
 // Compared with tiles of twelve rows over float panels: 1.3 to 2 times faster for 8 rows; for 16 rows, equally fast
 // with float and 1.3 times faster with 16-bit types.
 constexpr Index kMaxFewRows = kMaxTasksPerGroup * kernels::kFewRows;
@@ -150,7 +150,7 @@ void check_query(const char* name, const InputView<4>& query, const KvCacheShape
     fail("head size " + std::to_string(head_size), "head size " + std::to_string(shape.head_size));
   if (heads % shape.num_kv_heads != 0)
     fail(std::to_string(heads) + (heads == 1 ? " head" : " heads"),
-         std::to_string(shape.num_kv_heads) + " key heads; expected a multiple of that number");
+         std::to_string(shape.num_kv_heads) + " KV heads; expected a multiple of that number");
 }
 
 // Every key that a row attends to must be among those that a ring is guaranteed to hold, wherever its panels end.

@@ -9,7 +9,7 @@
 //         for each block of 64 keys                           kernels::attention_block
 //       kernels::finish_rows                                  merge of the chunks, sink, division
 //
-// Calls with few rows per key head use a different schedule, which packs nothing: unpacked_keys.h. The result does not
+// Calls with few rows per KV head use a different schedule, which packs nothing: unpacked_keys.h. The result does not
 // depend on which thread runs a task: tasks share only read-only data.
 // Read next: kernels/attention_tile.cpp.
 #include <algorithm>

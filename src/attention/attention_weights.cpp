@@ -2,7 +2,7 @@
 //
 // attention_weights: scores or weights of selected rows and keys, recomputed from query, key, row_max and row_sum.
 //
-//   for each wave of key heads; for each piece of up to 60 selected rows; for each block of 64 selected keys:
+//   for each wave of KV heads; for each piece of up to 60 selected rows; for each block of 64 selected keys:
 //     kernels::score_block, then kernels::weights_block with the rows' final maximum and sum
 //
 // The scores are computed by the code of the forward pass and are bit-identical to its scores.

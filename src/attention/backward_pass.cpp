@@ -2,9 +2,9 @@
 //
 // How the work of the backward pass is divided, and the order in which sums are formed.
 //
-//   for each wave of key heads
+//   for each wave of KV heads
 //     for each piece of keys:                                    one parallel phase
-//       for each query head of the key head, in order            up to 512 keys, packed; their sums in scratch
+//       for each query head of the KV head, in order            up to 512 keys, packed; their sums in scratch
 //         for each 60 rows, after the piece before it            key_pieces.h
 //           for each 64 keys                                     kernels::backward_block
 //       grad_key and grad_value of the piece are written
@@ -12,7 +12,7 @@
 //
 // Block n of keys belongs to slot n mod 6, and each slot has its own partial sum of grad_query. The result does not
 // depend on which thread processes a piece, nor on the size of pieces: blocks are cut up if there are few. With ranges
-// of keys, all key heads form one wave, and there is a list of pieces for each range.
+// of keys, all KV heads form one wave, and there is a list of pieces for each range.
 // The derivation is in docs/derivations/attention_backward.md.
 // Read next: key_pieces.h, backward_tiles.h.
 #include "backward_pass.h"
@@ -38,7 +38,7 @@ using kernels::kBlockKeys;
 using kernels::kRows;
 
 constexpr Index kSlots = 6;  // partial sums of grad_query
-// Of a wave, unless one key head needs more, and in addition for each thread above two: with those of more key heads,
+// Of a wave, unless one KV head needs more, and in addition for each thread above two: with those of more KV heads,
 // fewer threads wait; with few enough, they fit into the memory that is kept between calls (runtime/workspace.h).
 constexpr Index kPartialBytes = Index{16} << 20, kThreadPartialBytes = Index{5} << 20;
 constexpr Index kPiecesPerThread = 3;  // at least, if blocks are large enough to be cut up
@@ -85,7 +85,7 @@ class Backward {
   struct Range {
     Index begin, end;
   };
-  // One key head of one sequence.
+  // One KV head of one sequence.
   struct WaveHead {
     Index sequence;
     Index key_head;
@@ -328,7 +328,7 @@ class Backward {
           sums + block_keys_ * call_.padded_head_size());
   }
 
-  // Up to 60 rows of the key head's query heads from `first` on: adds up their partial sums, in the first slot's sum.
+  // Up to 60 rows of the KV head's query heads from `first` on: adds up their partial sums, in the first slot's sum.
   void write_rows(const WaveHead& kv_head, Index first) {
     const Sequence& sequence = sequence_of(kv_head);
     const Index num_rows = std::min(kRows, group() * sequence.num_queries - first);

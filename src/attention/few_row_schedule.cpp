@@ -40,7 +40,7 @@ struct WorkItem {
   Index num_partials() const { return chunks.size() * num_rows; }
 };
 
-// Tasks of one kv_head that iterate over its keys together, and the chunks that any of them processes.
+// Tasks of one KV head that iterate over its keys together, and the chunks that any of them processes.
 struct TaskGroup {
   std::size_t first_item;
   std::size_t num_items;
@@ -77,7 +77,7 @@ class FewRowSchedule {
     if (is_planning()) {
       const std::string tasks =
           std::string(options_.source) + ": " + std::to_string(groups_.size()) + " tasks of up to " +
-          std::to_string(few_ ? kMaxTasksPerGroup * kernels::kFewRows : kernels::kRows) + " rows of a key head, ";
+          std::to_string(few_ ? kMaxTasksPerGroup * kernels::kFewRows : kernels::kRows) + " rows of a KV head, ";
       plan_attention(options_.name, r_, options_.key_bytes, options_.value_bytes,
                      tasks + (too_few ? "each split into chunks: too few tasks for all threads"
                               : split ? "each split into chunks: all heads process a chunk before the next one"
@@ -127,7 +127,7 @@ class FewRowSchedule {
   void list_items() {
     VisibleRows seen;
     ScratchVector<ChunkRange> chunks(
-        workspace_of(runtime_));  // of the kv_head's rows, which are the same for every key head of its sequence
+        workspace_of(runtime_));  // of the KV head's rows, which are the same for every KV head of its sequence
     items_.reserve(kv_heads_.size());
     for (std::size_t u = 0; u < kv_heads_.size(); ++u) {
       const bool first_head = kv_heads_[u].key_head == 0;
@@ -226,7 +226,7 @@ class FewRowSchedule {
     for (std::size_t n = 0; n < groups_.size(); ++n) {
       for (Index c = groups_[n].chunks.begin; c < groups_[n].chunks.end; ++c) pieces.emplace_back(n, c);
     }
-    // All groups of a kv_head, or of a sequence, process a chunk before any processes the next.
+    // All groups of a KV head, or of a sequence, process a chunk before any processes the next.
     std::ranges::sort(pieces, {}, [&](const auto& piece) {
       const std::size_t kv_head = items_[groups_[piece.first].first_item].kv_head;
       const Index of = options_.by_chunk ? kv_heads_[kv_head].sequence : static_cast<Index>(kv_head);

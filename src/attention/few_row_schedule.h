@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The schedule of attention when a key head has few rows: over a cache, or over tensors that are read unpacked.
+// The schedule of attention when a KV head has few rows: over a cache, or over tensors that are read unpacked.
 //
-//     task = up to 60 rows of one key head of one sequence: the rows of its query heads, consecutively; or up to
+//     task = up to 60 rows of one KV head of one sequence: the rows of its query heads, consecutively; or up to
 //            four rows, for kernels that read keys and values as they are stored
 //     group = one task, or up to four tasks of few rows that share each block of keys, so that it is read once
 //     piece = a group and one of its chunks
@@ -27,7 +27,7 @@ struct FewRowOptions {
   Index key_bytes;     // of an element
   Index value_bytes;
   double written_bytes;   // of the outputs
-  Index max_few_rows;     // a key head with at most this many rows has tasks of kFewRows; otherwise of kRows
+  Index max_few_rows;     // a KV head with at most this many rows has tasks of kFewRows; otherwise of kRows
   bool by_chunk = false;  // the heads of a key are contiguous: all process a chunk before any processes the next
 };
 

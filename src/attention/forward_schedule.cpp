@@ -30,7 +30,7 @@ namespace {
 
 // Which workers pack for themselves, and how much at a time:
 //
-// - By block: key heads with a single task, whose rows one worker processes in any case. If there are fewer heads than
+// - By block: KV heads with a single task, whose rows one worker processes in any case. If there are fewer heads than
 //   workers, only if a packed head exceeds the wave budget.
 // - Whole heads: if a packed head fits in half of a second-level cache, and if each worker gets the same number of
 //   heads or there are enough heads to balance the load.
@@ -65,7 +65,7 @@ OwnPacking own_packing(const ResolvedAttention<T>& r, const RowBlocks<T>& blocks
 
 // The description of the packing for a plan.
 std::string packing_text(const OwnPacking& own, Index num_kv_heads, const char* packing_reason) {
-  std::string text = std::to_string(num_kv_heads) + " key heads, ";
+  std::string text = std::to_string(num_kv_heads) + " KV heads, ";
   if (own.by_block) {
     text += "each processed by one thread, which packs 64 keys at a time: few rows";
   } else if (own.workers > 0) {
@@ -219,7 +219,7 @@ class ForwardSchedule {
   PackedKv<T> packed_;
   Index max_chunks_;
   Progress progress_;
-  ScratchVector<Index> first_group_;          // of each kv_head of a wave, then the total number of groups
+  ScratchVector<Index> first_group_;          // of each KV head of a wave, then the total number of groups
   std::optional<RowScratches<T>> scratches_;  // of each worker, and of each task of its group
   std::optional<Partials<T>> partials_;
   int num_workers_ = 0;        // that have a buffer

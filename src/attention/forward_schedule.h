@@ -28,7 +28,7 @@ struct ForwardScheduleOptions {
   const RowObserver<T>* observer = nullptr;
 };
 
-// Processes tasks of one key head, which share each block of keys. The second argument is the buffer for the results of
+// Processes tasks of one KV head, which share each block of keys. The second argument is the buffer for the results of
 // their chunks.
 template <class T>
 using RowsDone = FunctionRef<void(std::span<RowTask<T>>, std::span<const ChunkResults<T>>)>;

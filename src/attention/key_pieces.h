@@ -25,7 +25,7 @@
 namespace regard::inline v0::internal {
 
 struct KeyPiece {
-  Index kv_head;  // which key head of the wave
+  Index kv_head;  // which KV head of the wave
   Index slot;
   Index first_key, num_keys;
   Index previous;  // the number of the piece before it in its slot, −1 for the first

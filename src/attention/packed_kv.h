@@ -5,7 +5,7 @@
 //     kv_head = one key/value head of one sequence; a wave = the consecutive kv_heads that fit the budget
 //
 // Packing is either a separate parallel phase before the wave's rows are computed, or each worker packs for itself into
-// its own buffer, one kv_head or one block at a time.
+// its own buffer, one KV head or one block at a time.
 // Read next: packed_kv.cpp.
 #pragma once
 
@@ -38,10 +38,10 @@ class PackedKv final : public KvPanels<T> {
   Index largest_unit_bytes() const;
   KvHead kv_head_at(Index number, Index first_panel) const;
 
-  // If workers pack for themselves: a kv_head in the worker's own buffer.
+  // If workers pack for themselves: a KV head in the worker's own buffer.
   KvHead own_kv_head(Index number, int worker) const;
 
-  // With waves: true if every kv_head has been packed.
+  // With waves: true if every KV head has been packed.
   bool done() const { return next_kv_head_ == num_kv_heads(); }
   // Packs the next wave and returns its kv_heads.
   const ScratchVector<KvHead>& next_wave(const Runtime& runtime);

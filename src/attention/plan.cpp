@@ -57,7 +57,7 @@ void plan_backward(const char* name, const UntypedAttention& r, double written_b
           static_cast<double>(r.head_size * type_bytes(r.key.type) + r.value_head_size * type_bytes(r.value.type));
   plan_operator({.name = name,
                  .strategy = std::to_string(static_cast<Index>(r.sequences.size()) * r.num_kv_heads) +
-                             " key heads, each with up to six partial sums of grad_query",
+                             " KV heads, each with up to six partial sums of grad_query",
                  .operations = 2 * pairs * static_cast<double>(r.num_heads * (3 * r.head_size + 2 * r.value_head_size)),
                  .bytes = bytes + written_bytes});
 }

@@ -13,7 +13,7 @@ namespace regard::inline v0::internal {
 // True if the call's rows no longer fit in second-level caches. If they do fit, prefetching costs more than it saves.
 bool exceeds_caches(const UntypedAttention& r, Index element_bytes);
 
-// The prefetch plan for a task of kv_head: the rows of the next task, of the same kv_head or of the head that the
+// The prefetch plan for a task of KV head: the rows of the next task, of the same KV head or of the head that the
 // worker takes next, and a share of that head's keys and values. next: has no panels if there is no next head. context:
 // where the rows are written; may be nullptr.
 template <class T>

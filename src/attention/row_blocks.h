@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Divides the rows of a key head into tasks: the rows of each of its query heads, up to 60 per task.
+// Divides the rows of a KV head into tasks: the rows of each of its query heads, up to 60 per task.
 // Read next: forward_schedule.h.
 #pragma once
 

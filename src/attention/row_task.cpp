@@ -346,7 +346,7 @@ class ChunkLoop {
   Index values_end_ = -1;  // first key after those of stored_values_
 };
 
-// Computes the chunks of several tasks of one kv_head; each block is processed by all tasks that attend to it. Calls
+// Computes the chunks of several tasks of one KV head; each block is processed by all tasks that attend to it. Calls
 // done(task, index of the chunk within the task) while the chunk is in the task's scratch.
 template <class T, class F>
 void for_each_chunk(std::span<const RowTask<T>> tasks, std::span<const ChunkRange> chunks, Sums sums, const F& done) {

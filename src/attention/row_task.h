@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One task: up to 60 query rows that share a key head, processed over the chunks and blocks of keys that they attend
+// One task: up to 60 query rows that share a KV head, processed over the chunks and blocks of keys that they attend
 // to. Also its scratch and the results of its chunks.
 // Read next: row_task.cpp.
 #pragma once
@@ -138,7 +138,7 @@ struct ChunkRange {
 // The chunks that these rows attend to; sets `rows` to the keys of each row.
 ChunkRange visible_chunks(const UntypedAttention& r, const Sequence& sequence, const TaskRows& of, VisibleRows& rows);
 
-// Tasks of one kv_head that process each block of keys together, so that keys and values that do not fit a second-level
+// Tasks of one KV head that process each block of keys together, so that keys and values that do not fit a second-level
 // cache are read only once for all of them. At 16384 keys and D = 128, the fraction of peak is 0.78 for one task, 0.85
 // for two, 0.875 for four and 0.88 for eight.
 inline constexpr Index kMaxTasksPerGroup = 4;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// attention_forward over keys and values that are read directly from the caller's tensors, for few rows per key head.
+// attention_forward over keys and values that are read directly from the caller's tensors, for few rows per KV head.
 // Read next: few_row_schedule.h, kernels/decode_unpacked.h.
 #include "unpacked_keys.h"
 
@@ -22,7 +22,7 @@ namespace {
 //
 // - Up to kFewRows rows: always.
 // - More rows run four at a time. Packing, with tiles of twelve rows, is faster for more than twelve rows. But packing
-//   gives each query head its own task, so with several query heads per key head, reading unpacked is up to 20 times
+//   gives each query head its own task, so with several query heads per KV head, reading unpacked is up to 20 times
 //   faster, and still not slower with 60 rows.
 // - With few keys, packing is cheap. Reading unpacked then wins only for heads of one row, whose tiles of packed panels
 //   would have one row.
@@ -30,7 +30,7 @@ constexpr Index kMaxRows = 12;
 constexpr Index kMaxGroupedRows = kernels::kRows;
 constexpr Index kManyKeys = kernels::kChunkKeys;
 
-// The largest number of query rows of a key head.
+// The largest number of query rows of a KV head.
 Index max_rows(const UntypedAttention& r) {
   Index queries = 0;
   for (const Sequence& sequence : r.sequences) queries = std::max(queries, sequence.num_queries);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// attention_forward with few rows per key head, for which packing keys and values would take longer than reading them
+// attention_forward with few rows per KV head, for which packing keys and values would take longer than reading them
 // unpacked.
 // Read next: unpacked_keys.cpp.
 #pragma once

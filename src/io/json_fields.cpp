@@ -61,7 +61,7 @@ Index JsonFields::whole(std::string_view name, Index min, Index max) const {
   const double x = value.number();
   if (value.kind() != JsonValue::Kind::number || !(x >= static_cast<double>(min)) || x > static_cast<double>(max) ||
       x != std::floor(x)) {
-    fail(value, fmt::format("{} is {}; expected a whole number from {} to {}", name, shown(value), min, max));
+    fail(value, fmt::format("{} is {}; expected an integer from {} to {}", name, shown(value), min, max));
   }
   return static_cast<Index>(x);
 }
@@ -80,7 +80,7 @@ std::uint64_t JsonFields::whole_in_text(std::string_view name) const {
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), x);
   if (error != std::errc() || end != digits.data() + digits.size()) {
     const JsonValue& value = required(name);
-    fail(value, fmt::format("{} is {}; expected the digits of a whole number below 2^64", name, shown(value)));
+    fail(value, fmt::format("{} is {}; expected the digits of an integer below 2^64", name, shown(value)));
   }
   return x;
 }

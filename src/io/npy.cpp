@@ -206,7 +206,7 @@ class HeaderParser {
       while (at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9') ++at_;
       const std::string_view digits = text_.substr(begin, at_ - begin);
       Index extent = 0;
-      if (digits.empty() || (digits.size() > 1 && digits[0] == '0')) fail(begin, "expected a whole number as extent");
+      if (digits.empty() || (digits.size() > 1 && digits[0] == '0')) fail(begin, "expected an integer as extent");
       if (std::from_chars(digits.data(), digits.data() + digits.size(), extent).ec != std::errc()) {
         fail(begin, "extent " + std::string(digits.substr(0, 40)) + " does not fit in 63 bits");
       }

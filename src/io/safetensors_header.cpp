@@ -195,9 +195,9 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
     } else if (where_ == Where::root) {
       expected = tensor() + " must be an object with dtype, shape and data_offsets";
     } else if (where_ == Where::shape || (where_ == Where::entry && field_ == "shape")) {
-      expected = "shape of " + tensor() + " must be a list of whole numbers from 0 to 2^48";
+      expected = "shape of " + tensor() + " must be a list of integers from 0 to 2^48";
     } else if (where_ == Where::offsets || (where_ == Where::entry && field_ == "data_offsets")) {
-      expected = "data_offsets of " + tensor() + " must be a list of two whole numbers from 0 to 2^64 - 1";
+      expected = "data_offsets of " + tensor() + " must be a list of two integers from 0 to 2^64 - 1";
     } else {
       expected = "dtype of " + tensor() + " must be a string";
     }

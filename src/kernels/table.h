@@ -8,7 +8,7 @@
 //   packed keys    [panel of 32 keys][D][32]                scores have one lane per key
 //   packed values  [panel of 32 keys][⌈Dv/32⌉][32][32]      context has one lane per value column
 //   … of pairs     [panel of 32 keys][⌈D/2⌉][32][2]  and  [panel of 32 keys][⌈Dv/32⌉][16][32][2]  of bf16
-//   a task         up to kRows query rows of one key head, which process the keys block by block, chunk by chunk
+//   a task         up to kRows query rows of one KV head, which process the keys block by block, chunk by chunk
 //
 // All strides count elements.
 // Read next: attention_tile.cpp.

@@ -211,7 +211,7 @@ std::optional<int> threads_from_environment() {
   if (text == nullptr) return std::nullopt;
   const std::optional<std::int64_t> threads = parse_number(text);
   if (!threads || *threads < 1 || *threads > kMaxThreads) {
-    throw InvalidArgument("REGARD_THREADS is \"" + std::string(text) + "\"; expected a whole number from 1 to " +
+    throw InvalidArgument("REGARD_THREADS is \"" + std::string(text) + "\"; expected an integer from 1 to " +
                           std::to_string(kMaxThreads));
   }
   return static_cast<int>(*threads);

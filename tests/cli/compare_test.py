@@ -189,7 +189,7 @@ def test_the_table_of_heads_agrees_with_the_json(model, width):
     (["--min", "0.5"], "--min and --max limit the mean of the measure given by --sort; add --sort"),
     (["--layer", "3"], "layer 3 does not exist; expected 0 to 2"),
     (["--by", "word"], '--by is "word"; expected query or sentence'),
-    (["--head", "x"], '--head is "x"; expected a whole number'),
+    (["--head", "x"], '--head is "x"; expected an integer'),
 ])
 def test_heads_rejects_invalid_arguments(model, tmp_path, arguments, words):
     fail(2, words, "heads", A, *arguments, "--model", model, cwd=tmp_path)

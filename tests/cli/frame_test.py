@@ -253,7 +253,7 @@ def test_available_instruction_sets_can_be_selected():
 
 @pytest.mark.parametrize("value", ["garbage", "0", "-1", "1.5", "", "99999999999999999999", " 2"])
 def test_an_invalid_number_of_threads_is_rejected(tmp_path, value):
-    fail(1, ["REGARD_THREADS", f'"{value}"', "whole number"], "info", cwd=tmp_path, env=environment(REGARD_THREADS=value))
+    fail(1, ["REGARD_THREADS", f'"{value}"', "integer"], "info", cwd=tmp_path, env=environment(REGARD_THREADS=value))
 
 
 def test_the_environment_sets_the_number_of_threads():

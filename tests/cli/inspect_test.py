@@ -294,7 +294,7 @@ def test_invalid_options_are_rejected(tmp_path):
     fail(2, ["--output - and --inspect both write to standard output"], *inspect, "-o", "-", cwd=tmp_path)
     fail(2, ["--map-size is 0; expected 1 or more"], *inspect, "--map-size", "0", cwd=tmp_path)
     fail(2, ['--map-size is "1,2,3"; expected'], *inspect, "--map-size", "1,2,3", cwd=tmp_path)
-    fail(2, ["--map-size", "whole number"], *inspect, "--map-size", "many", cwd=tmp_path)
+    fail(2, ["--map-size", "integer"], *inspect, "--map-size", "many", cwd=tmp_path)
     fail(2, ['--map-scale is "square"; expected log or linear'], *inspect, "--map-scale", "square", cwd=tmp_path)
     fail(2, ["--map-scale needs --inspect"], "attend", *QKV, "-o", "c.npy", "--map-scale", "log", cwd=tmp_path)
     fail(2, ["--top is -1; expected 0 or more"], *inspect, "--top", "-1", cwd=tmp_path)

@@ -21,7 +21,7 @@ def normal(*shape, dtype=torch.float32, seed=0):
 
 
 def bound(query, key, value, bias, visible, scale, unit):
-    """The error bound of semantics.md, section 4, for equal numbers of query and key heads."""
+    """The error bound of semantics.md, section 4, for equal numbers of query and KV heads."""
     query, key, value = query.double(), key.double(), value.double()
     scale = query.shape[-1] ** -0.5 if scale is None else scale
     scores = scale * query @ key.mT + (0 if bias is None else bias.double())

@@ -192,7 +192,7 @@ def test_the_seeds_of_a_lesson_are_given_numbers(live):
     assert "cell=seed%2C0%2C0%2C0%2C7" in page.url and "cell=seed%2C0%2C0%2C1%2C788" in page.url
     type_number(page, given(page, "seed", 0, 0), "1.5")
     page.wait_for_selector(".live-message:not([hidden])")
-    assert "a whole number from 0 to 4294967295" in page.locator(".live-message").inner_text()
+    assert "an integer from 0 to 4294967295" in page.locator(".live-message").inner_text()
     # The last picture stays.
     assert given(page, "seed", 0, 0).inner_text() == "7"
     check_steps(page, explained(value))
@@ -358,7 +358,7 @@ def test_a_bad_number_gets_one_line(live, text, line):
     ("scale", "0", "A scale of 0 makes every score 0: type another number."),
     ("scale", "x", "The scale “x” is not a number."),
     ("softmax_base", "-1", "The base must be above 0."),
-    ("causal", "0.5", "The offset of the mask is a whole number."),
+    ("causal", "0.5", "The offset of the mask must be an integer."),
 ])
 def test_a_bad_setting_gets_one_line(live, key, text, line):
     page = live()

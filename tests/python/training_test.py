@@ -308,7 +308,7 @@ def test_invalid_settings_are_rejected_by_name(call, words):
 def test_invalid_arguments_of_the_model_are_rejected_by_name(training):
     for call, words in ((lambda: training.model("^ ?"), "encode: byte 2"),
                         (lambda: training.model([[[1]]]), "tokens has 3 axes"),
-                        (lambda: training.model([0.5]), "expected 1 or 2 axes of whole numbers"),
+                        (lambda: training.model([0.5]), "expected 1 or 2 axes of integers"),
                         (lambda: training.model([1, 10**6]), "1000000"),
                         (lambda: training.model([1], ablate=(7, 0)), "ablated is layer 7"),
                         (lambda: training.model([1], ablate=(-1, 0)), "ablate[0] is -1; expected a layer"),
@@ -320,7 +320,7 @@ def test_invalid_arguments_of_the_model_are_rejected_by_name(training):
         with pytest.raises(ValueError) as rejection:
             call()
         assert words in str(rejection.value), str(rejection.value)
-    with pytest.raises(TypeError, match="train: steps is of type str; expected a whole number"):
+    with pytest.raises(TypeError, match="train: steps is of type str; expected an integer"):
         regard.train("copy", steps="5")
     with pytest.raises(FileNotFoundError, match="no-such-file"):
         regard.train(text=pathlib.Path("no-such-file"))

@@ -290,7 +290,7 @@ void random_visible_nan(Random& random, AttentionCase<T>& call, std::ostringstre
 
 // ---- the whole
 
-// Queries at the end of their keys; four query heads, two key heads.
+// Queries at the end of their keys; four query heads, two KV heads.
 template <class T>
 AttentionCase<T> long_causal_case(Index queries, Index keys) {
   Random random(7);

@@ -24,7 +24,7 @@ class EncoderReference {
   std::vector<float> numbers(const std::string& name) const { return file_.read_float32(tensor(name)); }
   std::vector<Index> indices(const std::string& name) const {
     const StoredTensor& t = tensor(name);
-    if (t.type != ElementType::int32) throw std::runtime_error(name + " is not of whole numbers");
+    if (t.type != ElementType::int32) throw std::runtime_error(name + " is not of integers");
     std::vector<Index> result;
     for (std::size_t at = 0; at < t.bytes.size(); at += sizeof(std::int32_t)) {
       std::int32_t x = 0;

@@ -63,8 +63,8 @@ export function wrong_setting({ key, label }, value) {
   if (!Number.isFinite(number)) return `The ${label} ${value.trim()} is out of the range of double: at most 1.8e308.`;
   if (key === "scale" && number === 0) return "A scale of 0 makes every score 0: type another number.";
   if (key === "softmax_base" && number <= 0) return "The base must be above 0.";
-  if (key === "causal" && !Number.isInteger(number)) return "The offset of the mask is a whole number.";
-  if (key === "heads" && (!Number.isInteger(number) || number < 1 || number > 65536)) return "The number of heads is a whole number from 1 to 65536.";
+  if (key === "causal" && !Number.isInteger(number)) return "The offset of the mask must be an integer.";
+  if (key === "heads" && (!Number.isInteger(number) || number < 1 || number > 65536)) return "The number of heads must be an integer from 1 to 65536.";
   return "";
 }
 

@@ -188,7 +188,7 @@ struct ExplainSettings {
   ElementType dtype = ElementType::float64;    ///< Type of the arithmetic: float64 or float32.
   /// The query in focus: `WORD`, `WORD#1` or `@INDEX`; empty: none.
   std::string query;
-  std::optional<int> digits;  ///< Decimals shown, 0 to 17; absent: 4, or none for whole numbers.
+  std::optional<int> digits;  ///< Decimals shown, 0 to 17; absent: 4, or none for integers.
   /// Compares all settings.
   friend bool operator==(const ExplainSettings&, const ExplainSettings&) = default;
 };
@@ -545,7 +545,7 @@ REGARD_EXPORT ExplainInput read_explain_input(std::string_view json, const std::
 REGARD_EXPORT Scale parse_scale(std::string_view text);
 /// Parses a causal mask as it is written on the command line and in JSON.
 ///
-/// @param text  `top_left`, `bottom_right`, `off` or a whole number, the offset.
+/// @param text  `top_left`, `bottom_right`, `off` or an integer, the offset.
 /// @return The causal mask.
 /// @throws InvalidArgument  if the text is anything else. The message lists what is allowed.
 REGARD_EXPORT Causal parse_causal(std::string_view text);

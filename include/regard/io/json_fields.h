@@ -4,7 +4,7 @@
 /// error whose message gives the member, its value and its offset in the text.
 ///
 /// @verbatim
-///     config.json: byte 31: width is -4; expected a whole number from 1 to 4096
+///     config.json: byte 31: width is -4; expected an integer from 1 to 4096
 /// @endverbatim
 ///
 /// JsonFields is used to read config.json and the files of training runs.
@@ -58,7 +58,7 @@ class REGARD_EXPORT JsonFields {
   /// @param name  Its name.
   /// @return Its members, valid as long as the members of the enclosing object.
   JsonFields object(std::string_view name) const;
-  /// Reads a whole number.
+  /// Reads an integer.
   ///
   /// @param name  Name of the member.
   /// @param min   Smallest allowed value.

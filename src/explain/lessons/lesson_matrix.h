@@ -12,12 +12,12 @@
 
 namespace regard::inline v0 {
 
-// The request's number `i`, which must be a whole number in this range.
+// The request's number `i`, which must be an integer in this range.
 inline Index whole_number(const Evaluation& e, std::size_t i, Index lowest, Index highest) {
   const double number = e.request.numbers[i];
   if (!(number >= static_cast<double>(lowest) && number <= static_cast<double>(highest)) ||
       number != std::floor(number)) {
-    e.fail("number " + std::to_string(i) + " must be a whole number from " + std::to_string(lowest) + " to " +
+    e.fail("number " + std::to_string(i) + " must be an integer from " + std::to_string(lowest) + " to " +
            std::to_string(highest));
   }
   return static_cast<Index>(number);

@@ -93,7 +93,7 @@ class InputReader {
   Index whole_of(const JsonValue& value, std::string_view what, double lowest, double highest) const {
     expect(value, Kind::number, what);
     if (value.number() != std::floor(value.number()) || value.number() < lowest || value.number() > highest)
-      fail(value, fmt::format("{} must be a whole number from {} to {}", text_in_message(what), lowest, highest));
+      fail(value, fmt::format("{} must be an integer from {} to {}", text_in_message(what), lowest, highest));
     return static_cast<Index>(value.number());
   }
   std::vector<std::string> texts_of(const JsonValue& value, std::string_view what) const {
@@ -125,7 +125,7 @@ class InputReader {
     std::vector<Index> indices;
     for (double number : numbers_of(value, what)) {
       if (number != std::floor(number) || number < 0 || number > 0x1p48)
-        fail(value, fmt::format("{} must be whole numbers", what));
+        fail(value, fmt::format("{} must be integers", what));
       indices.push_back(static_cast<Index>(number));
     }
     return indices;

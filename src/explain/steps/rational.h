@@ -66,7 +66,7 @@ class Rational {
   std::int64_t denominator_;
 };
 
-// The largest whole number that is not above a: floor(−1/2) = −1.
+// The largest integer that is not above a: floor(−1/2) = −1.
 inline std::int64_t floor_of(const Rational& a) {
   const std::int64_t quotient = a.numerator() / a.denominator();
   return a.numerator() % a.denominator() < 0 ? quotient - 1 : quotient;

@@ -44,7 +44,7 @@ Causal parse_causal(std::string_view text) {
   const std::optional<Index> offset = whole_number<Index>(text);
   constexpr Index kLargestOffset = Index{1} << 48;  // sums with any index stay within 64 bits
   if (!offset || *offset > kLargestOffset || *offset < -kLargestOffset)
-    reject("causal", text, "top_left, bottom_right, off or a whole number");
+    reject("causal", text, "top_left, bottom_right, off or an integer");
   return {.rule = CausalRule::number, .offset = *offset};
 }
 

@@ -210,7 +210,7 @@ class Run {
     steps_.push_back(std::move(step));
   }
 
-  // Fractions are computed from the whole numbers of the input if a step shows them.
+  // Fractions are computed from the integers of the input if a step shows them.
   void follow_fractions() {
     with_fractions_ = true;
     for (const NamedMatrix& named : input_.matrices)

@@ -128,7 +128,7 @@ class Reader {
   template <class Name>
   Index whole(const JsonValue& value, double number, const Name& name, Index limit) const {
     if (!(number >= 0 && number < static_cast<double>(limit)) || number != std::floor(number))
-      fail(value, fmt::format("{} is {}; expected a whole number from 0 to {}", name(), number, limit - 1));
+      fail(value, fmt::format("{} is {}; expected an integer from 0 to {}", name(), number, limit - 1));
     return static_cast<Index>(number);
   }
   Index id(const JsonValue& value, std::string_view of, const std::string& token) const {
