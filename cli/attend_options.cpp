@@ -20,7 +20,7 @@ constexpr const char* kExamples =
     "  B: batch; H, Hkv: heads; L: queries; S: keys; D, Dv: head sizes. B, or\n"
     "  both B and H, can be omitted; outputs have as many axes as --query. All three\n"
     "  inputs must have the same type, float32 or float64. Files are NumPy files\n"
-    "  (.npy); - stands for standard input or standard output.\n"
+    "  (.npy), or - for standard input or standard output.\n"
     "\n"
     "EXAMPLES\n"
     "  regard attend --query q.npy --key k.npy --value v.npy -o context.npy\n"

@@ -238,10 +238,10 @@ TEST(VisibleKeys, AreThoseOfTheDefinition) {
 }
 
 TEST(VisibleKeys, OfHugeWindowsAndOffsetsDoNotOverflow) {
-  constexpr Index kMost = std::numeric_limits<Index>::max();
-  EXPECT_EQ(visible_keys({.query_offset = Index{1} << 60, .window = {.left = kMost, .right = kMost}}, 2, 5, 1),
+  constexpr Index kMax = std::numeric_limits<Index>::max();
+  EXPECT_EQ(visible_keys({.query_offset = Index{1} << 60, .window = {.left = kMax, .right = kMax}}, 2, 5, 1),
             (IndexRange{0, 5}));
-  EXPECT_EQ(visible_keys({.query_offset = -(Index{1} << 60), .window = {.left = kMost, .right = 3}}, 2, 5, 1),
+  EXPECT_EQ(visible_keys({.query_offset = -(Index{1} << 60), .window = {.left = kMax, .right = 3}}, 2, 5, 1),
             (IndexRange{0, 0}));
 }
 
