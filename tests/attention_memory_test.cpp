@@ -467,7 +467,7 @@ TYPED_TEST(AttentionMemory, OutputOverlappingItselfIsRejected) {
                               {48, 23, 4, 1},
                               {47, 24, 4, 1},
                               {-47, 24, 4, 1}}) {
-    EXPECT_EQ(call(strides).find("attention_forward: context overlaps itself (strides in bytes ("), 0u);
+    EXPECT_EQ(call(strides).find("attention_forward: context overlaps itself (byte strides ("), 0u);
   }
 }
 
