@@ -583,14 +583,14 @@ BAD_OPTIONS = [
     (["--causal=1", "--query-offset", "1"], 2, "both set the offset"),
     (["--causal="], 2, "--causal= has no value"),
     (["--query-offset", "nowhere.npy", "--causal"], 1,
-     "--query-offset nowhere.npy: cannot be opened: No such file or directory; expected top_left, bottom_right, a whole "
-     "number or a .npy file of int32 or int64 with one number per batch entry"),
-    *((["--query-offset", number, "--causal"], 2, f'--query-offset is "{number}"; expected top_left, bottom_right, a whole')
+     "--query-offset nowhere.npy: cannot be opened: No such file or directory; expected top_left, bottom_right, an "
+     "integer or a .npy file of int32 or int64 with one number per batch entry"),
+    *((["--query-offset", number, "--causal"], 2, f'--query-offset is "{number}"; expected top_left, bottom_right, an integer')
       for number in ("1.5", "1e3", "+1", " 1", "nan")),
     *(([option, "3"], 1, f"{option} 3: cannot be opened: No such file or directory; expected a .npy file of {types}")
       for option, types in (("--key-lengths", "int32 or int64"), ("--prefix", "int32 or int64"),
                             ("--mask", "bool"), ("--sinks", "float32 or float64"), ("--bias", "float32 or float64"))),
-    (["--query-offset", "99999999999999999999", "--causal"], 2, "fits in a signed 64-bit integer"),
+    (["--query-offset", "99999999999999999999", "--causal"], 2, "expected a signed 64-bit integer"),
     (["--window", "3"], 2, '--window is "3"; expected LEFT,RIGHT'),
     (["--window", "-1,0"], 2, "the left side is -1; expected 0 or more"),
     (["--window", "a,b"], 2, 'the left side is "a"; expected an integer'),
