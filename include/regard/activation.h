@@ -11,7 +11,7 @@
 /// - Extents: R rows of E or F elements each.
 /// - An output may be the same view as an input. Any other overlap is rejected.
 /// - Elements of type bfloat16 are converted to float, and all arithmetic is in float; results are rounded once.
-/// - The bits are the same for any number of threads and any strides, and on every instruction set with fused
+/// - Results are bit-identical for any number of threads, any strides and every instruction set with fused
 ///   multiply-add.
 ///
 /// Source: Hendrycks and Gimpel, arXiv 1606.08415 (gelu, silu); Shazeer, arXiv 2002.05202 (SwiGLU).
@@ -39,13 +39,13 @@ enum class Activation {
   gelu,
   /// `½ x (1 + tanh(u))` with `u = √(2/π) (x + 0.044715 x³)`, within 7 ULP.
   ///
-  /// Derivative: `½ (1 + tanh(u)) + ½ x (1 − tanh²(u)) · du/dx`, within 12 ULP. Near its zero (−1 < x < −½), the
-  /// absolute error is at most 2⁻²³ for float and 2⁻⁵² for double instead.
+  /// Derivative: `½ (1 + tanh(u)) + ½ x (1 − tanh²(u)) · du/dx`, within 12 ULP. Near its zero (−1 < x < −½), the bound
+  /// is instead on the absolute error: 2⁻²³ for float and 2⁻⁵² for double.
   gelu_tanh,
   /// `x · σ(x) = x / (1 + exp(−x))`, within 6 ULP.
   ///
-  /// Derivative: `σ(x) · (1 + x · (1 − σ(x)))`, within 8 ULP. Near its zero (−2 < x < −1), the absolute error is
-  /// at most 2⁻²⁴ for float and 2⁻⁵³ for double instead.
+  /// Derivative: `σ(x) · (1 + x · (1 − σ(x)))`, within 8 ULP. Near its zero (−2 < x < −1), the bound is instead on the
+  /// absolute error: 2⁻²⁴ for float and 2⁻⁵³ for double.
   silu
 };
 
@@ -67,8 +67,8 @@ enum class Activation {
 /// @throws Cancelled        if a stop is requested.
 ///
 /// @par Bits and error
-/// For float and double, the bits are identical to those of linear_forward() with this activation. The error bounds are
-/// listed under Activation; see also the top of this file.
+/// For float and double, the result is bit-identical to applying this activation in linear_forward(). The error bounds
+/// are listed under Activation; see also the top of this file.
 ///
 /// @par Example
 /// @code{.cpp}

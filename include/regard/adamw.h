@@ -53,9 +53,9 @@ struct AdamwOptions {
 /// @throws Cancelled        if a stop is requested. Parts of the arrays may already have been updated.
 ///
 /// @par Bits
-/// The factors are computed in double and rounded once to T. Each element is computed by a fixed sequence of additions,
-/// multiplications, one division and one square root in T, without fused operations: the bits are the same for any
-/// number of threads and on every instruction set.
+/// The factors are computed in double and rounded once to T. Each element is computed by a fixed sequence of operations
+/// in T (additions, multiplications, one division and one square root), none of them fused. Results are therefore
+/// bit-identical for any number of threads and every instruction set.
 ///
 /// @par Example
 /// @code{.cpp}

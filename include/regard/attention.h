@@ -8,8 +8,8 @@
 /// context = weights · value                                    (L, Dv) per head
 /// lse     = row_max + ln(row_sum),  row_max = max score,  row_sum = Σ exp(score − row_max)
 /// @endcode
-/// - Extents: B batch entries, H query heads, Hkv key/value heads, L queries, S keys, D head size of query and key, Dv
-///   head size of value. Query head h reads key/value head `⌊h / (H / Hkv)⌋`.
+/// - Extents: B batch entries, H query heads, Hkv key/value heads, L queries, S keys, head size D of query and key,
+///   head size Dv of value. Query head h reads key/value head `⌊h / (H / Hkv)⌋`.
 /// - Types: query, key and value are each float, `bfloat16` or `float16`, or all double. All arithmetic is in the
 ///   *compute type*: double if query is double, else float. 16-bit elements are converted to it exactly; only context
 ///   may be rounded, once, to the type of query. For native bfloat16 products, see attention_forward().
@@ -63,8 +63,9 @@ enum class QueryAlignment {
 
 /// Position of query row 0, in one of four forms.
 ///
-/// - `std::monostate`, the default: no offset is given, and 0 is used. A call that uses causal, window, alibi_slopes or
-///   prefix is rejected without an offset if L differs from S (in any packed sequence) or if key_lengths are given.
+/// - `std::monostate`, the default: no offset is given, and 0 is used. Without an offset, a call that uses causal,
+///   window, alibi_slopes or prefix is rejected if L differs from S (in any packed sequence) or if key_lengths are
+///   given.
 /// - `QueryAlignment`: 0 for top_left; key length − L, per batch entry or packed sequence, for bottom_right. The key
 ///   length is taken from key_lengths, or is S if they are not given.
 /// - `Index`: one offset for the whole call.
@@ -104,7 +105,7 @@ struct Window {
 /// - Masks are bool or uint8: 0 is false, any other value is true.
 /// - Views do not own memory: the memory that they refer to must stay valid until the call returns.
 ///
-/// In the drawings below, rows are queries, columns are keys, and 1 = visible.
+/// In the drawings below, rows are queries, columns are keys, and 1 means visible.
 struct AttentionOptions {
   /// Whether the query at position p attends only to keys `j ≤ p` and to the keys before prefix.
   ///
@@ -239,8 +240,8 @@ struct AttentionOptions {
 ///   whole array.
 /// - Not covered: the elements of query, key and value, and element types.
 ///
-/// Options with the same meaning have the same fingerprint in C++, C and Python, whether they are given by default or
-/// explicitly, dense or broadcast.
+/// Options with the same meaning have the same fingerprint in C++, C and Python, whether they are left at their
+/// defaults or set explicitly, and whether arrays are dense or broadcast.
 struct AttentionFingerprint {
   /// One hash per option. All zeros mean that the fingerprint is missing.
   std::array<std::uint32_t, 16> words{};
@@ -251,7 +252,7 @@ struct AttentionFingerprint {
 /// Fingerprint that disables the comparison.
 ///
 /// Use it for a backward call without a matching forward call, for example if row_max and row_sum are merged from
-/// partial results and each call has only some of the keys.
+/// partial results and each call covers only some of the keys.
 inline constexpr AttentionFingerprint kUncheckedFingerprint = [] {
   AttentionFingerprint fingerprint;
   fingerprint.words.fill(0xffffffff);
@@ -300,7 +301,7 @@ struct AttentionOutputs {
 /// @throws Cancelled        if a stop is requested.
 ///
 /// @par Bits
-/// The results have the same bits for any number of threads and any executor, batch and strides.
+/// The results are bit-identical for any number of threads and any executor, batch and strides.
 /// @par
 /// With 16-bit inputs, all results have the same bits as if the elements had first been converted to float, up to the
 /// final rounding of context. The exception is the instruction set avx512_bf16 with bfloat16 query and key:
@@ -430,9 +431,9 @@ inline constexpr double kAttentionSumScale = 0x1p-40;
 /// scaled_accumulator = kAttentionSumScale · the same sum
 /// @endcode
 ///
-/// All views are of the compute type. If values are near the largest finite number of that type, their weighted mean is
+/// All views are of the compute type. If values are near the largest finite value of that type, their weighted mean is
 /// finite even if this sum overflows. Where accumulator is ±∞ or NaN, the merge therefore reads scaled_accumulator,
-/// which can represent sums of up to 2⁴⁰ times that number. It is optional; without it, such a sum stays ±∞ or NaN.
+/// which can represent sums of up to 2⁴⁰ times that value. It is optional; without it, such a sum stays ±∞ or NaN.
 struct AttentionPartials {
   /// Sums, (N, B, H, L, Dv).
   InputView<5> accumulator{};
@@ -543,7 +544,7 @@ REGARD_EXPORT void attention_merge(const AttentionPartials& partials, const Inpu
 /// @throws Cancelled        as attention_forward() does.
 ///
 /// @par Error
-/// The merge adds at most `4u · (1 + |lse|) · Σ p |v|`.
+/// The merge adds an error of at most `4u · (1 + |lse|) · Σ p |v|`.
 ///
 /// @par Example
 /// @code{.cpp}

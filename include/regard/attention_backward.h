@@ -98,19 +98,19 @@ struct AttentionGradients {
 /// key, have gradients of exactly 0, whatever their elements are.
 ///
 /// @throws InvalidArgument  before any work, if an argument is invalid. The message names the operator, the argument,
-///                          its value and what was expected. The fingerprint detects options that differ from the
-///                          forward call, and the message names them.
+///                          its value and what was expected. The fingerprint detects options that differ from those of
+///                          the forward call, and the message names them.
 /// @throws std::bad_alloc   if memory cannot be allocated.
 /// @throws Cancelled        if a stop is requested.
 ///
 /// @warning row_max and row_sum are trusted: values from other queries or keys silently produce wrong gradients. A
 /// library built without `NDEBUG` recomputes them and throws InvalidArgument if they make the weights of a row sum to
-/// more than 1, beyond a tolerance of 1/16. Sums below 1 are valid: the keys may be a subset of the keys in the forward
+/// more than 1, with a tolerance of 1/16. Sums below 1 are valid: the keys may be a subset of the keys in the forward
 /// pass. NaN in row_max or row_sum gives NaN gradients.
 ///
 /// @par Bits
-/// The gradients have the same bits for any number of threads and any executor, batch and strides, and on every
-/// instruction set that has fused multiply-add. With bfloat16 query and key, avx512_bf16 is the exception.
+/// The gradients are bit-identical for any number of threads, any executor, batch and strides, and every instruction
+/// set that has fused multiply-add. With bfloat16 query and key, avx512_bf16 is the exception.
 ///
 /// @par Error
 /// docs/reference/semantics.md, section 4, gives the bound. If query, key, value and grad_context are all bfloat16,

@@ -61,9 +61,9 @@ struct ContinuedGradients {
 /// @par Bits
 /// The results are bit-identical to those of one attention_backward() call over all rows if the rows are added in this
 /// order:
-/// - key_sums, value_sums: by query head of each key/value head and, within a query head, by row. Each call has one
+/// - key_sums, value_sums: by query head of each key/value head and, within a query head, by row. Each call covers one
 ///   query head per key/value head, or all rows. Calls start at multiples of kBackwardRows.
-/// - bias_sums: by batch entry, head and row, as far as these axes are summed. If rows are summed, calls start at
+/// - bias_sums: by batch entry, head and row, insofar as these axes are summed. If rows are summed, calls start at
 ///   multiples of kBackwardRows.
 /// - sink_sums: by batch entry and row.
 ///

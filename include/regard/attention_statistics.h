@@ -96,7 +96,7 @@ struct AttentionStatistics {
 /// - For a row whose weights are NaN, keys are −1 and all other statistics are NaN (chosen_weight only if keys are
 ///   chosen).
 /// - A visible key whose score is −∞ counts as missing.
-/// - A sink takes part of the total weight, but is not a key.
+/// - A sink takes a share of the total weight, but is not a key.
 ///
 /// @throws InvalidArgument  as attention_forward() does, and in any of these cases:
 ///                          - k is out of range, or top_weights is given without top_keys
@@ -106,11 +106,11 @@ struct AttentionStatistics {
 /// @throws Cancelled        as attention_forward() does.
 ///
 /// @par Bits
-/// The results have the same bits for any number of threads and any executor, batch and strides. Computing statistics
+/// The results are bit-identical for any number of threads and any executor, batch and strides. Computing statistics
 /// does not change the bits of outputs.
 /// @par
-/// Weights (top, largest, chosen) have the same bits as those of attention_weights(). The weights of the chosen keys
-/// are summed in double, in key order, and the sum is rounded once.
+/// Weights (top, largest, chosen) are bit-identical to those of attention_weights(). The weights of the chosen keys are
+/// summed in double, in key order, and the sum is rounded once.
 ///
 /// @par Error
 /// With f = `u · (32 + 4√D · max_j(…))` as in attention_forward(), the error of entropy is at most
@@ -179,8 +179,8 @@ struct AttentionColumns {
 /// @throws Cancelled        as attention_forward() does.
 ///
 /// @par Bits
-/// The results have the same bits for any number of threads and any executor, batch, strides and ColumnsRequest::keys.
-/// The weights have the same bits as those of attention_weights(). They are summed row by row, in order, in double, and
+/// The results are bit-identical for any number of threads and any executor, batch, strides and ColumnsRequest::keys.
+/// The weights are bit-identical to those of attention_weights(). They are summed row by row, in order, in double, and
 /// each sum is rounded once.
 ///
 /// @par Memory

@@ -61,7 +61,7 @@ enum regard_dtype {
 /// element (i, j, …) is at data[i · strides[0] + j · strides[1] + …]
 /// @endcode
 ///
-/// If all fields are zero, the array is not given. It is an error if `data` is NULL and the shape is not empty.
+/// An array whose fields are all zero counts as not given. It is an error if `data` is NULL and the shape is not empty.
 /// Strides are arbitrary, and elements may be misaligned, including those of arrays in options.
 ///
 /// In this header, `(B, H, L, D)` is a shape; f32, f64, bf16, f16, i32, i64, i8, u8 and bool are the enumerators of
@@ -98,7 +98,7 @@ enum regard_query_offset_kind {
 /// The drawings have a row for each query and a column for each key; 1 means visible.
 typedef struct regard_attention_options {
   size_t struct_size;  ///< sizeof(regard_attention_options) in the caller's build.
-  /// If not 0, key j is visible only if j ≤ p or if it is in the prefix. The alignment follows from the query offset:
+  /// If nonzero, key j is visible only if j ≤ p or if it is in the prefix. The alignment follows from the query offset:
   ///
   /// @verbatim
   ///  top-left     bottom-right
@@ -217,7 +217,7 @@ typedef struct regard_attention_saved {
   regard_input row_sum;       ///< T (B, H, L), as for `row_max`.
   regard_input grad_context;  ///< (B, H, L, Dv): ∂loss / ∂context; f64, or f32, bf16 or f16.
   regard_input grad_lse;      ///< T (B, H, L): ∂loss / ∂lse.
-  /// [REGARD_FINGERPRINT_WORDS], as the forward call wrote it. It is not compared if all of its bits are 1.
+  /// [REGARD_FINGERPRINT_WORDS], as the forward call wrote it. It is not compared if all of its bits are set.
   const uint32_t* fingerprint;
 } regard_attention_saved;
 
@@ -326,8 +326,7 @@ typedef struct regard_plan {
 typedef struct regard_stop regard_stop;
 
 /// How a call runs: on which threads, with which memory, and when to stop. The default is zero for all fields except
-/// `struct_size`.
-/// No field changes a bit of any result.
+/// `struct_size`. No field affects a single bit of any result.
 typedef struct regard_runtime {
   size_t struct_size;   ///< sizeof(regard_runtime)
   int64_t num_threads;  ///< The maximum number of threads. 0: the default.
@@ -524,7 +523,7 @@ REGARD_EXPORT void regard_packed_linear_free(regard_packed_linear* packed);
 /// Computes output = activation(input · weight + bias) with a packed weight. Otherwise the same as
 /// regard_linear_forward().
 ///
-/// @param input       (R, I), of the type of the packed weight.
+/// @param input       (R, I), of the same type as the packed weight.
 /// @param weight      The packed weight.
 /// @param bias        (O), or NULL.
 /// @param activation  A `regard_activation`.
@@ -617,7 +616,7 @@ typedef struct regard_kv_cache_shape {
   int64_t ring;             ///< 1 for a ring, which requires `page_keys` 0; otherwise 0.
 } regard_kv_cache_shape;
 
-/// Computes the size of the memory of a cache. It does not grow.
+/// Computes the memory size of a cache, which never grows.
 ///
 /// @param shape      The shape of the cache.
 /// @param dtype      The type of its elements: f32, f64, bf16, f16 or i8.
@@ -629,7 +628,7 @@ REGARD_EXPORT int32_t regard_kv_cache_bytes(const regard_kv_cache_shape* shape, 
 /// @param shape      The shape of the cache.
 /// @param dtype      The type of its elements: f32, f64, bf16, f16 or i8.
 /// @param memory     NULL: the cache allocates its memory. Otherwise memory of at least regard_kv_cache_bytes() bytes,
-///                   aligned to 64, which is overwritten and stays in use until the cache is freed.
+///                   aligned to 64 bytes, which is overwritten and stays in use until the cache is freed.
 /// @param num_bytes  The size of `memory` in bytes.
 /// @param runtime    NULL, or a runtime whose plan is NULL. Only its stop object is used.
 /// @param cache      Receives the cache, which regard_kv_cache_free() frees. Not written if the call fails.
@@ -638,8 +637,8 @@ REGARD_EXPORT int32_t regard_kv_cache_create(const regard_kv_cache_shape* shape,
                                              size_t num_bytes, const regard_runtime* runtime, regard_kv_cache** cache);
 /// Opens the cache that another cache object left in memory, without changing it.
 ///
-/// @param memory     The memory, aligned to 64, in use until the cache is freed. It may be mapped read-only as long as
-///                   the cache is only read.
+/// @param memory     The memory, aligned to 64 bytes, which stays in use until the cache is freed. It may be mapped
+///                   read-only as long as the cache is only read.
 /// @param num_bytes  The size of `memory` in bytes.
 /// @param dtype      The type of the elements of the cache.
 /// @param runtime    NULL, or a runtime whose plan is NULL. Only its stop object is used.
@@ -658,7 +657,7 @@ REGARD_EXPORT void regard_kv_cache_free(regard_kv_cache* cache);
 /// @param shape  Receives the shape. Set `struct_size`; the call writes the rest.
 /// @return A `regard_status`.
 REGARD_EXPORT int32_t regard_kv_cache_get_shape(const regard_kv_cache* cache, regard_kv_cache_shape* shape);
-/// Reads the address and the size of the memory of a cache, to write it to a file or to send it.
+/// Reads the address and size of a cache's memory, for example to write it to a file or send it.
 ///
 /// @param cache      The cache.
 /// @param memory     Receives the address.
@@ -668,9 +667,9 @@ REGARD_EXPORT int32_t regard_kv_cache_get_memory(const regard_kv_cache* cache, c
 /// Reads the length of a sequence.
 ///
 /// @param cache      The cache.
-/// @param sequence   The sequence, from 0.
+/// @param sequence   The index of the sequence, counted from 0.
 /// @param length     Receives the number of keys that were appended and not truncated.
-/// @param first_key  Receives the first key that is still in the cache: 0, except in rings.
+/// @param first_key  Receives the index of the first key that is still in the cache: 0, except in rings.
 /// @return A `regard_status`.
 REGARD_EXPORT int32_t regard_kv_cache_get_length(const regard_kv_cache* cache, int64_t sequence, int64_t* length,
                                                  int64_t* first_key);
@@ -681,22 +680,22 @@ REGARD_EXPORT int32_t regard_kv_cache_get_length(const regard_kv_cache* cache, i
 /// @return A `regard_status`.
 REGARD_EXPORT int32_t regard_kv_cache_get_free_pages(const regard_kv_cache* cache, int64_t* num_pages);
 
-/// Appends keys and values to a sequence. If the call fails, the cache has not changed.
+/// Appends keys and values to a sequence. If the call fails, the cache is unchanged.
 ///
 /// @param cache     The cache.
-/// @param sequence  The sequence, from 0.
+/// @param sequence  The index of the sequence, counted from 0.
 /// @param key       (Hkv, L, D)
 /// @param value     (Hkv, L, Dv)
 /// @param runtime   NULL, or a runtime whose plan is NULL. Only its stop object is used.
 /// @return A `regard_status`.
 REGARD_EXPORT int32_t regard_kv_cache_append(regard_kv_cache* cache, int64_t sequence, const regard_input* key,
                                              const regard_input* value, const regard_runtime* runtime);
-/// Appends keys and values to all sequences. If the call fails, the cache has not changed.
+/// Appends keys and values to all sequences. If the call fails, the cache is unchanged.
 ///
 /// @param cache    The cache.
 /// @param key      (B, Hkv, L, D)
 /// @param value    (B, Hkv, L, Dv)
-/// @param counts   [B] How many of the L keys each sequence receives, from the first one on. NULL: all.
+/// @param counts   [B] How many of the L keys each sequence receives, starting with the first. NULL: all.
 /// @param runtime  NULL, or a runtime whose plan is NULL. Only its stop object is used.
 /// @return A `regard_status`.
 REGARD_EXPORT int32_t regard_kv_cache_append_all(regard_kv_cache* cache, const regard_input* key,
@@ -705,15 +704,15 @@ REGARD_EXPORT int32_t regard_kv_cache_append_all(regard_kv_cache* cache, const r
 /// Keeps the first keys of a sequence and removes the rest.
 ///
 /// @param cache     The cache.
-/// @param sequence  The sequence, from 0.
+/// @param sequence  The index of the sequence, counted from 0.
 /// @param length    The number of keys to keep.
 /// @return A `regard_status`.
 REGARD_EXPORT int32_t regard_kv_cache_truncate(regard_kv_cache* cache, int64_t sequence, int64_t length);
 /// Forks a sequence: makes another, empty sequence share its keys and values.
 ///
 /// @param cache  The cache. It must not be a ring.
-/// @param from   The sequence to fork, from 0.
-/// @param to     The sequence that becomes the fork. It must be empty.
+/// @param from   The index of the sequence to fork, counted from 0.
+/// @param to     The index of the sequence that becomes the fork, which must be empty.
 /// @return A `regard_status`.
 REGARD_EXPORT int32_t regard_kv_cache_fork(regard_kv_cache* cache, int64_t from, int64_t to);
 

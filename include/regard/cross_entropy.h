@@ -39,10 +39,10 @@ struct CrossEntropyOptions {
   Reduction reduction = Reduction::mean;
   /// Factor applied to grad_logits, for example ∂L / ∂loss. It does not change the loss.
   double grad_scale = 1;
-  /// The count by which Reduction::mean divides, for a batch split into several calls: the number of targets in the
-  /// whole batch that are not ignored. 0: the number of such targets in this call.
+  /// The divisor of Reduction::mean, for a batch split into several calls: the number of targets in the whole batch
+  /// that are not ignored. 0: the number of such targets in this call.
   Index count = 0;
-  /// Number of rows per separately summed group of losses; 0: all rows form one group.
+  /// Number of rows per group; losses are summed separately over each group. 0: all rows form one group.
   ///
   /// Rows 0 … rows_per_group − 1 are the first group, and so on. The sum of each group is divided by the count, and the
   /// quotients are added in order. The loss of a batch in one call is therefore bit-identical to the sum of the losses
@@ -85,9 +85,9 @@ struct CrossEntropyResult {
 ///
 /// Writes every view given in outputs.
 ///
-/// Values that are not finite:
-/// - A logit of −∞ is an impossible class: its softmax and its gradient are 0. If it is the target, the loss is +∞ and
-///   the gradients follow the formula.
+/// Non-finite values:
+/// - A logit of −∞ denotes an impossible class: its softmax and its gradient are 0. If it is the target, the loss is +∞
+///   and the gradients follow the formula.
 /// - The softmax of a row that contains NaN or +∞, or only −∞, is undefined: the loss and the gradients of the row are
 ///   NaN. Ignored rows are not read.
 ///
@@ -99,8 +99,8 @@ struct CrossEntropyResult {
 /// @par Bits and error
 /// The argument of each exponential `exp(logit − max)` is rounded, and the result is within 1 ULP of the exponential of
 /// the rounded argument. The exponentials are summed in double, in 16 lanes (class v in lane v mod 16), which are then
-/// reduced by halving. The losses of the rows are added in order, in double. The bits are the same for any number of
-/// threads and on every instruction set that has fused multiply-add.
+/// reduced by halving. The losses of the rows are added in order, in double. Results are bit-identical for any number
+/// of threads and every instruction set that has fused multiply-add.
 /// @par
 /// bfloat16 logits are converted to float, and a bfloat16 gradient is rounded once. Before that rounding, with u = 2⁻²⁴
 /// (double: 2⁻⁵³) and p = softmax(logits[r])[v] · |grad_scale| / count, the errors are at most

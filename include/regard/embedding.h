@@ -22,8 +22,8 @@ namespace regard::inline v0 {
 
 /// Options of embedding_forward().
 struct EmbeddingOptions {
-  /// Whether to add to the contents of output, for example position embeddings to token embeddings. Each sum is rounded
-  /// once.
+  /// Whether to add to the contents of output, for example to add position embeddings to token embeddings. Each sum is
+  /// rounded once.
   bool accumulate = false;
 };
 
@@ -63,7 +63,7 @@ struct EmbeddingGradients {
   /// Whether to add to the contents of grad_table. Rows to which no index refers are then unchanged; otherwise they are
   /// set to 0.
   bool accumulate = false;
-  /// Number of rows of grad_output per separately summed group; 0: all rows form one group.
+  /// Number of rows of grad_output per group; each group is summed separately. 0: all rows form one group.
   ///
   /// Rows 0 … rows_per_group − 1 are the first group, and so on. The sum of each group is rounded to float or double,
   /// and the sums are added in order, starting from 0 or, with accumulate, from the contents of the view. One call over
@@ -90,8 +90,8 @@ struct EmbeddingGradients {
 /// @throws Cancelled        if a stop is requested.
 ///
 /// @par Bits
-/// Rows of a group with the same index are added in order, in double, and rounded once to the compute type. The bits
-/// are the same for any number of threads and on every instruction set.
+/// Rows of a group with the same index are added in order, in double, and rounded once to the compute type. Results are
+/// bit-identical for any number of threads and every instruction set.
 ///
 /// @par Example
 /// @code{.cpp}

@@ -39,7 +39,7 @@ class CacheReading;
 
 /// Shape and kind of a KvCache.
 struct KvCacheShape {
-  /// Number of sequences, B of attention_decode().
+  /// Number of sequences, B in attention_decode().
   Index num_sequences = 1;
   /// Number of key/value heads, Hkv.
   Index num_kv_heads = 1;
@@ -60,15 +60,15 @@ struct KvCacheShape {
   friend bool operator==(const KvCacheShape&, const KvCacheShape&) = default;
 };
 
-/// A cache of keys and values for a number of sequences.
+/// A cache of keys and values for one or more sequences.
 ///
 /// append() accepts float, bfloat16 and float16 for every T except double, and only double for double.
 /// - Elements of type T are stored unchanged.
-/// - Other elements are rounded once to T, to nearest even. Those that round beyond the largest finite number of T
+/// - Other elements are rounded once to T, to nearest even. Those that round beyond the largest finite value of T
 ///   (65504 for float16) become ±∞.
-/// - A cache of int8 stores each key and each value of a head as `round(x / scale)`, ties to even, together with
-///   `scale = max |x| / 127` as a float. It reads them as `float(int8) · scale`, rounded once. A vector of zeros has
-///   scale 0.
+/// - An int8 cache stores each key and each value of a head as `round(x / scale)`, ties to even, together with
+///   `scale = max |x| / 127` as a float. It reads them as `float(int8) · scale`, rounded once. A zero vector has scale
+///   0.
 ///
 /// attention_decode() converts 16-bit and int8 elements to float as it reads them, or multiplies bfloat16 elements
 /// directly, as attention_forward() does.
@@ -179,8 +179,8 @@ class REGARD_EXPORT KvCache {
   ///
   /// If the call throws, the cache is unchanged.
   ///
-  /// @throws InvalidArgument  if a shape, type or sequence is wrong, if the capacity is too small, or if an element for
-  ///                          a cache of int8 is not finite.
+  /// @throws InvalidArgument  if a shape, type or sequence is wrong, if the capacity is too small, or if an element to
+  ///                          be stored in an int8 cache is not finite.
   /// @throws OutOfPages       if there are not enough free pages.
   /// @throws CacheInUse       if another thread is using the cache.
   /// @throws std::bad_alloc   if memory cannot be allocated.
@@ -246,7 +246,7 @@ class REGARD_EXPORT KvCache {
   /// @return The panel, (⌈Dv / 32⌉, 32 keys, 32 columns).
   const T* value_panel(Index sequence, Index key_head, Index panel) const;
 
-  /// Returns the scales of a panel in a cache of int8. The arguments are as for key_panel().
+  /// Returns the scales of a panel in an int8 cache. The arguments are as for key_panel().
   ///
   /// @param sequence  Index of the sequence.
   /// @param key_head  Index of the key/value head.
@@ -304,13 +304,13 @@ class REGARD_EXPORT KvCache {
 /// @throws Cancelled        as attention_forward() does.
 ///
 /// @par Bits
-/// The results have the same bits as those of attention_forward() over the same keys, (B, Hkv, S, D), and values,
-/// (B, Hkv, S, Dv), where key_lengths contains the lengths of the sequences and S is the longest of them. For a cache
-/// of int8, these keys and values are the converted elements. Query and weights are never quantized.
+/// The results are bit-identical to those of attention_forward() over the same keys, (B, Hkv, S, D), and values,
+/// (B, Hkv, S, Dv), where key_lengths contains the lengths of the sequences and S is the longest of them. For an int8
+/// cache, these keys and values are the converted elements. Query and weights are never quantized.
 ///
 /// @par Performance
 /// The query heads that share a key/value head are computed together, so each key and value is read once for all of
-/// them. If there are few heads and long sequences, threads share the work by chunks of keys.
+/// them. If there are few heads and long sequences, the work is split among threads by chunks of keys.
 ///
 /// @par Example
 /// @code{.cpp}
@@ -325,7 +325,7 @@ REGARD_EXPORT void attention_decode(const InputView<4>& query, const KvCache<K>&
 /// If the keys of a sequence are spread over several caches, for example on several machines, split the sequence at
 /// multiples of kAttentionChunkKeys, and let f be the index of a cache's first key.
 /// - Positions, and the columns of masks, bias and segments, are relative to the cache. Give query_offset as a number:
-///   the position of row 0 minus f. It may be negative, or beyond the keys.
+///   the position of row 0 minus f. It may be negative, or beyond the last key.
 /// - Subtract f from prefix as well, and clamp it to at least 0.
 /// @verbatim
 /// causal, keys 0 … 2499, f = 0, 1024, 2048; L = 1 at position 2499
@@ -351,9 +351,9 @@ REGARD_EXPORT void attention_decode(const InputView<4>& query, const KvCache<K>&
 /// @throws Cancelled        as attention_forward() does.
 ///
 /// @par Bits
-/// The partial results have the same bits as those of attention_partials() over the same keys and values. Merging the
-/// partial results of all caches in key order gives the same bits as attention_decode() over one cache with all keys,
-/// under the conditions stated for attention_merge().
+/// The partial results are bit-identical to those of attention_partials() over the same keys and values. Merging the
+/// partial results of all caches in key order gives results bit-identical to those of attention_decode() over one cache
+/// with all keys, under the conditions stated for attention_merge().
 ///
 /// @par Example
 /// @code{.cpp}

@@ -44,7 +44,7 @@ namespace regard::inline v0 {
 ///
 /// @par Bits and error
 /// Except for x, everything is computed in double, and each element of output is rounded once to float or double, and
-/// then to bfloat16 if T is bfloat16. The bits are the same for any number of threads and any R.
+/// then to bfloat16 if T is bfloat16. Results are bit-identical for any number of threads and any R.
 ///
 /// @par Example
 /// @code{.cpp}
@@ -103,7 +103,7 @@ struct LayerNormGradients {
 /// grad_bias[e]     = Σ over rows of grad_output
 /// @endcode
 ///
-/// Mean and variance are recomputed, so that the forward pass need not keep them.
+/// Mean and variance are recomputed, so the forward pass need not keep them.
 ///
 /// @tparam T           float, double or bfloat16.
 /// @param input        (R, E), any strides; as in layer_norm_forward().
@@ -125,7 +125,7 @@ struct LayerNormGradients {
 /// restart with each group. grad_gain and grad_bias are computed in double and rounded once for each group. grad_input
 /// is computed in float (double: in double). With u = 2⁻²⁴, the error of its elements is at most about
 /// `8 · u · (|g| + |Σ g / E| + (1 + |n|) · |Σ (g · n) / E|) / √(variance + epsilon)`. bfloat16 inputs are converted to
-/// float, and each result is rounded once more. The bits are the same for any number of threads.
+/// float, and each result is rounded once more. Results are bit-identical for any number of threads.
 ///
 /// @par Example
 /// @code{.cpp}

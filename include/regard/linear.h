@@ -44,12 +44,12 @@ namespace regard::inline v0 {
 ///
 /// @par Bits
 /// Each element is computed by a chain of fused multiply-adds over i, in segments of 256 that are added in order; bias
-/// is added last. The bits are the same for any number of threads and any R.
+/// is added last. Results are bit-identical for any number of threads and any R.
 /// @par
-/// bfloat16 inputs give the same bits as if they had first been converted to float. The exceptions are two instruction
-/// sets that multiply bfloat16 natively, within the same error bound: avx512_bf16 sums products in pairs, and amx_bf16
-/// in steps of 32 (docs/numerics.md). Both treat subnormal numbers as zero. A bfloat16 output is the float output
-/// rounded once, to nearest even.
+/// With bfloat16 inputs, results are bit-identical to those for the same inputs converted to float. The exceptions are
+/// two instruction sets that multiply bfloat16 natively, within the same error bound: avx512_bf16 sums products in
+/// pairs, and amx_bf16 in steps of 32 (docs/numerics.md). Both treat subnormal numbers as zero. A bfloat16 output is
+/// the float output rounded once, to nearest even.
 ///
 /// @par Error
 /// With u = 2⁻²⁴ (double: 2⁻⁵³), the error of a chain, before a bfloat16 output is rounded, is at most
@@ -154,7 +154,7 @@ struct LinearOptions {
 /// @endcode
 ///
 /// The activation of an element is computed while the element is in cache and, for bfloat16, before it is rounded from
-/// float. The argument of the activation has the same bits as the output of linear_forward() with an unpacked weight,
+/// float. The argument of the activation is bit-identical to the output of linear_forward() with an unpacked weight,
 /// and the requirements on shapes, types and strides are the same.
 ///
 /// @tparam T       float, double or bfloat16.

@@ -48,7 +48,8 @@ struct LinearGradients {
   TensorView<T, 1> grad_bias{};
   /// Which gradients are added to the contents of their view.
   LinearAccumulation accumulate{};
-  /// Number of rows per separately summed group of grad_weight and grad_bias; 0: all rows form one group.
+  /// Number of rows per group; grad_weight and grad_bias are summed separately over each group. 0: all rows form one
+  /// group.
   ///
   /// Rows 0 … rows_per_group − 1 are the first group, and so on. The sum of each group is rounded to float or double,
   /// and the sums are added in order, starting from 0 or, with accumulate, from the contents of the view. One call over
@@ -77,9 +78,9 @@ struct LinearGradients {
 /// @throws Cancelled        if a stop is requested.
 ///
 /// @par Bits and error
-/// The two products are computed as in linear_forward(), with the same kind of chains (over O and over R), bits and
-/// error bound. grad_bias is summed over rows, in order, in double, and rounded once. The bits are the same for any
-/// number of threads.
+/// The two products are computed as in linear_forward(), with the same kind of chains (over O and over R) and the same
+/// bit and error guarantees. grad_bias is summed over rows, in order, in double, and rounded once. Results are
+/// bit-identical for any number of threads.
 ///
 /// @par Example
 /// @code{.cpp}

@@ -8,8 +8,8 @@
 /// output  = join(context) · W_output + b_output      (B, L, E_out)
 /// @endcode
 ///
-/// - Extents: B batch entries, L queries, S keys, H query heads, Hkv key/value heads, D and Dv head sizes, E width of
-///   the input, E_kv width of the sequence from which key and value are computed, E_out width of the output.
+/// - Extents: B batch entries, L queries, S keys, H query heads, Hkv key/value heads, head sizes D and Dv, input width
+///   E, width E_kv of the sequence from which key and value are computed, output width E_out.
 /// - Heads are split and joined by strides, without copies. The only copy is made for a requested context whose heads
 ///   cannot be joined by strides.
 /// - Contract of attention: docs/reference/semantics.md. Source: Vaswani et al., arXiv 1706.03762, section 3.2.2.
@@ -75,8 +75,8 @@ struct MultiHeadOutputs {
   TensorView<T, 3> row_sum{};
   /// Softmax weights, (B, H, L, S).
   TensorView<T, 4> weights{};
-  /// Fingerprint of the options, by which multi_head_attention_backward() detects options that differ; nullptr: not
-  /// written.
+  /// Fingerprint of the options, which allows multi_head_attention_backward() to detect options that differ; nullptr:
+  /// not written.
   AttentionFingerprint* fingerprint = nullptr;
 };
 

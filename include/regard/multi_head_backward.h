@@ -101,12 +101,12 @@ struct MultiHeadGradients {
   TensorView<T, 1> grad_b_output{};
   /// Which gradients are added to the contents of their view.
   MultiHeadAccumulation accumulate{};
-  /// Number of rows of input per separately summed group of the gradients of parameters, as for
-  /// LinearGradients::rows_per_group; 0: all rows form one group.
+  /// Number of rows of input per group; the gradients of parameters are summed separately over each group, as for
+  /// LinearGradients::rows_per_group. 0: all rows form one group.
   ///
-  /// Row l of batch entry b has the number b·L + l. With memory, the gradients of w_key, w_value and their biases are
-  /// sums over rows of memory. This number must then be a multiple of L, so that a group consists of whole batch
-  /// entries for all parameters.
+  /// Row l of batch entry b has index b·L + l. With memory, the gradients of w_key, w_value and their biases are sums
+  /// over rows of memory. rows_per_group must then be a multiple of L, so that a group consists of whole batch entries
+  /// for all parameters.
   Index rows_per_group = 0;
 };
 
@@ -128,7 +128,7 @@ struct MultiHeadGradients {
 /// call attention_backward() for these.
 ///
 /// @throws InvalidArgument  before any gradient is written, if an argument is invalid. If the fingerprint is given, it
-///                          detects options that differ from the forward call, and the message names them.
+///                          detects options that differ from those of the forward call, and the message names them.
 /// @throws std::bad_alloc   if memory cannot be allocated.
 /// @throws Cancelled        if a stop is requested.
 ///
@@ -136,13 +136,13 @@ struct MultiHeadGradients {
 ///
 /// @par Bits and error
 /// The guarantees are the same as for linear_backward() and attention_backward(). The three terms of grad_input are
-/// rounded separately and added in the order of the formula. The bits are the same for any number of threads and any
-/// batch size and strides.
+/// rounded separately and added in the order of the formula. Results are bit-identical for any number of threads, batch
+/// size and strides.
 ///
 /// @par Memory
 /// Scratch memory holds the gradients of query, key, value and context; a copy of grad_input or grad_memory if it is a
-/// sum of several terms and accumulates; and copies of the tensors (B, L, …) whose strides do not allow B and L to be
-/// merged.
+/// sum of several terms and is accumulated; and copies of the tensors (B, L, …) whose strides do not allow B and L to
+/// be merged.
 ///
 /// @par Example
 /// @code{.cpp}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Measures the peak rates of this machine, the reference for benchmark results: arithmetic on registers and reads from
-/// memory, on a given number of threads, with the vectors of the active instruction set (runtime.h).
+/// memory, on a given number of threads, with the vector instructions of the active instruction set (runtime.h).
 ///
 /// Each call starts its own threads and takes about the requested number of seconds. It measures what the machine can
 /// do at that moment: other load lowers the result.

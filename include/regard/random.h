@@ -4,7 +4,7 @@
 ///
 /// The numbers do not depend on the order of calls or on the number of threads. Any element of a sequence can be
 /// computed without the elements before it, so that shards, micro-batches and resumed runs reproduce the whole. All
-/// functions give the same bits on every machine and instruction set.
+/// functions give bit-identical results on every machine and instruction set.
 ///
 /// @verbatim
 /// seed ─────────────────────────────┐ key
@@ -12,8 +12,8 @@
 /// @endverbatim
 ///
 /// random_uniform(), random_below() and random_normal() use the same 64 bits for the same arguments: use a separate
-/// stream for each purpose. Dropout of attention uses the same generator with the counters (⌊j / 4⌋, i, h, b), so give
-/// it a seed of its own.
+/// stream for each purpose. Attention dropout uses the same generator with the counters (⌊j / 4⌋, i, h, b), so give it
+/// a seed of its own.
 ///
 /// Source: Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", 2011.
 ///
@@ -30,7 +30,7 @@ namespace regard::inline v0 {
 
 /// Computes four random words with Philox4x32-10.
 ///
-/// For each key, this is a bijection of the counters, so different counters give different words.
+/// For each key, this is a bijection on the counters, so different counters give different words.
 ///
 /// @param counter  The counter, lowest word first.
 /// @param key      The key, for example a seed. Its low 32 bits are the first word of the key in the paper.
@@ -46,15 +46,15 @@ namespace regard::inline v0 {
 /// @endcode
 REGARD_EXPORT std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter, std::uint64_t key);
 
-/// Draws a uniform number: a multiple of 2⁻⁵³ in [0, 1).
+/// Draws a uniformly distributed number: a multiple of 2⁻⁵³ in [0, 1).
 ///
 /// @code{.unparsed}
 /// ⌊bits / 2¹¹⌋ · 2⁻⁵³,  bits = words[0] + 2³² · words[1],  words = philox(index + 2⁶⁴ · stream, seed)
 /// @endcode
 ///
 /// @param seed    Seed of the experiment.
-/// @param stream  Number of the sequence, for example of a tensor.
-/// @param index   Index in the sequence.
+/// @param stream  Stream number; for example, one per tensor.
+/// @param index   Index in the stream.
 /// @return The number.
 ///
 /// @par Example
@@ -73,8 +73,8 @@ REGARD_EXPORT double random_uniform(std::uint64_t seed, std::uint64_t stream, st
 /// it is below 10⁻¹⁴ for n ≤ 100,000. Nothing is rejected and redrawn, so each result consumes exactly one index.
 ///
 /// @param seed    Seed of the experiment.
-/// @param stream  Number of the sequence.
-/// @param index   Index in the sequence.
+/// @param stream  Stream number.
+/// @param index   Index in the stream.
 /// @param n       Number of possible results, at least 1.
 /// @return The integer.
 /// @throws InvalidArgument  if n < 1.
@@ -94,8 +94,8 @@ REGARD_EXPORT Index random_below(std::uint64_t seed, std::uint64_t stream, std::
 /// The magnitude is at most 8.21, which is −Φ⁻¹(2⁻⁵³). The distribution is exactly symmetric.
 ///
 /// @param seed    Seed of the experiment.
-/// @param stream  Number of the sequence.
-/// @param index   Index in the sequence.
+/// @param stream  Stream number.
+/// @param index   Index in the stream.
 /// @return The number.
 ///
 /// @par Error

@@ -41,7 +41,7 @@ namespace regard::inline v0 {
 ///
 /// @par Bits and error
 /// Except for x, everything is computed in double, and each element of output is rounded once to float or double, and
-/// then to bfloat16 if T is bfloat16. The bits are the same for any number of threads and any R.
+/// then to bfloat16 if T is bfloat16. Results are bit-identical for any number of threads and any R.
 ///
 /// @par Example
 /// @code{.cpp}
@@ -94,7 +94,7 @@ struct RmsNormGradients {
 /// grad_gain[e]     = Σ over rows of grad_output · n
 /// @endcode
 ///
-/// The mean square is recomputed, so that the forward pass need not keep it.
+/// The mean square is recomputed, so the forward pass need not keep it.
 ///
 /// @tparam T           float, double or bfloat16.
 /// @param input        (R, E), any strides; as in rms_norm_forward().

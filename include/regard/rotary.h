@@ -47,7 +47,7 @@ struct RotaryOptions {
   TensorView<const Index, 2> positions{};
 };
 
-/// Rotates queries or keys by their position.
+/// Rotates queries or keys according to their positions.
 ///
 /// @code{.unparsed}
 /// output[b, h, l, …] = input[b, h, l, …], pair d rotated by angle(position of (b, l), d)
@@ -66,8 +66,8 @@ struct RotaryOptions {
 /// @throws Cancelled        if a stop is requested.
 ///
 /// @par Bits
-/// Multiply-adds are not fused, so the bits are the same on every instruction set, for any number of threads and any
-/// strides. Rows with equal positions are rotated by the same angles.
+/// Multiply-adds are not fused, so results are bit-identical on every instruction set and for any number of threads and
+/// any strides. Rows with equal positions are rotated by the same angles.
 ///
 /// @par Error
 /// Angles are computed in double: a frequency has an error of at most 0.51 ULP, and its product with the position is

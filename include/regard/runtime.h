@@ -3,7 +3,7 @@
 /// The Runtime, the last argument of every operator: which threads compute, where scratch memory comes from, and how to
 /// stop a call. This header also provides the version of the library and the instruction sets that it can use.
 ///
-/// No field of a Runtime changes a bit of any result.
+/// No field of a Runtime affects a single bit of any result.
 ///
 /// Contract: docs/reference/semantics.md, sections 5 (bits) and 6 (errors, memory, stopping).
 ///
@@ -49,7 +49,7 @@ using Task = std::function<void(Index)>;
 ///
 /// `executor(n, task)` calls `task(0)` … `task(n - 1)`, each exactly once, on any threads and in any order, and returns
 /// when all of them are done. Tasks never wait for each other, so an executor may run them inline or nested. An
-/// exception that the executor itself throws reaches the caller of the operator.
+/// exception that the executor itself throws propagates to the caller of the operator.
 ///
 /// @par Example
 /// @code{.cpp}
@@ -61,7 +61,7 @@ using Executor = std::function<void(Index, const Task&)>;
 
 /// How a call runs: on which threads, with which memory, and when to stop. The default suits most callers.
 ///
-/// No field changes a bit of any result.
+/// No field affects a single bit of any result.
 ///
 /// @par Example
 /// @code{.cpp}
@@ -81,7 +81,7 @@ struct Runtime {
   ///
   /// attention_forward(), attention_weights() and other attention operators call it after each task, from any thread,
   /// possibly from several at once. attention_forward() counts each row twice if it also writes the weights. An
-  /// exception that `progress` throws ends the operator and reaches its caller.
+  /// exception that `progress` throws ends the operator and propagates to its caller.
   std::function<void(Index done, Index total)> progress{};
 };
 
@@ -94,7 +94,7 @@ REGARD_EXPORT int default_num_threads();
 
 /// Returns how much memory can be allocated now without swapping.
 ///
-/// @return Size in bytes: the minimum of MemAvailable and the memory that the limits of the cgroup leave.
+/// @return Size in bytes: the minimum of MemAvailable and the memory that the cgroup limits leave available.
 REGARD_EXPORT std::size_t available_memory_bytes();
 
 /// Returns the version of the library.

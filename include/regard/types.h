@@ -11,7 +11,7 @@
 /// The 16-bit types are for storage: operators convert their elements to float (avx512_bf16 and amx_bf16 are
 /// exceptions; see section 4 of the contract). The conversion to float is exact. The conversion from float rounds once,
 /// to nearest even, in every rounding mode of the processor. Subnormal numbers are kept, values that round beyond the
-/// largest number become ±∞, and a NaN becomes a quiet NaN with an unspecified payload.
+/// largest finite value become ±∞, and a NaN becomes a quiet NaN with an unspecified payload.
 ///
 /// Contract: docs/reference/semantics.md, sections 1 (types) and 4 (precision).
 ///
@@ -93,7 +93,7 @@ constexpr float float_of_float16(std::uint16_t bits) {
 
 /// A bfloat16 number: the upper half of a float.
 ///
-/// A trivial type of two bytes, without arithmetic operators.
+/// A trivial two-byte type without arithmetic operators.
 ///
 /// @par Example
 /// @code{.cpp}
@@ -111,7 +111,8 @@ struct REGARD_EXPORT bfloat16 {
   /// There is no conversion from double, which would round twice. If that is intended, convert to float explicitly.
   ///
   /// @tparam Float  float; no other type is accepted.
-  /// @param x       Number to round. Values that round beyond the largest number become ±∞; NaN becomes a quiet NaN.
+  /// @param x       Number to round. Values that round beyond the largest finite value become ±∞; NaN becomes a quiet
+  ///                NaN.
   template <std::same_as<float> Float>
   explicit constexpr bfloat16(Float x) : bits(internal::bfloat16_bits(x)) {}
   /// Returns the same number as a float, exactly.
@@ -120,7 +121,7 @@ struct REGARD_EXPORT bfloat16 {
 
 /// An IEEE 754 binary16 number.
 ///
-/// A trivial type of two bytes, without arithmetic operators.
+/// A trivial two-byte type without arithmetic operators.
 ///
 /// @par Example
 /// @code{.cpp}
@@ -138,7 +139,8 @@ struct REGARD_EXPORT float16 {
   /// There is no conversion from double, which would round twice. If that is intended, convert to float explicitly.
   ///
   /// @tparam Float  float; no other type is accepted.
-  /// @param x       Number to round. Values that round beyond the largest number become ±∞; NaN becomes a quiet NaN.
+  /// @param x       Number to round. Values that round beyond the largest finite value become ±∞; NaN becomes a quiet
+  ///                NaN.
   template <std::same_as<float> Float>
   explicit constexpr float16(Float x) : bits(internal::float16_bits(x)) {}
   /// Returns the same number as a float, exactly.
@@ -150,7 +152,7 @@ static_assert(sizeof(float16) == 2 && std::is_trivially_copyable_v<float16> && s
 
 /// The types that the elements of a tensor can have, in memory, in files and in the C interface.
 ///
-/// The values never change. The C interface has the first nine as `REGARD_F32` … `REGARD_U8`, with the same values.
+/// The values never change. The C interface defines the first nine as `REGARD_F32` … `REGARD_U8`, with the same values.
 ///
 /// - Operators compute with `float32`, `float64`, `bfloat16` and `float16`.
 /// - Starts, lengths, offsets and segments are `int32` or `int64`.
