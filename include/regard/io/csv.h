@@ -7,7 +7,7 @@
 ///     "0", 1 ,1\n    cells may be quoted ("" inside quotes is one quote) and padded with spaces or tabs
 /// @endverbatim
 ///
-/// Read next: src/io/csv.cpp; npy.h for NumPy's files.
+/// Read next: src/io/csv.cpp; npy.h for NumPy files.
 #pragma once
 
 #include <string>

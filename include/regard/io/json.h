@@ -93,11 +93,11 @@ struct REGARD_EXPORT JsonValue {
 
 /// Computes an upper bound on the memory that read_json() needs for a text.
 ///
-/// The bound includes the tree, the parser's own memory and the message of an error, but not the text itself. Counting
-/// stops at brackets nested deeper than `max_depth`, where read_json() stops as well.
+/// The bound includes the tree, the parser's own memory and any error message, but not the text itself. Counting stops
+/// at brackets nested deeper than `max_depth`, where read_json() stops as well.
 ///
 /// @param text       The JSON text.
-/// @param max_depth  The limit on nesting that read_json() will be given.
+/// @param max_depth  The nesting limit that will be passed to read_json().
 /// @param stop       Stop token, polled while the text is scanned.
 /// @return The bound, in bytes.
 /// @throws Cancelled  if a stop is requested.
@@ -106,7 +106,7 @@ REGARD_EXPORT std::uint64_t json_memory_bytes(std::string_view text, Index max_d
 
 /// Checks that the memory a JSON text needs is available, before it is allocated.
 ///
-/// The check always passes for 64 KiB or less.
+/// The check always passes if 64 KiB or less is needed.
 ///
 /// @param source            Name of the text in error messages.
 /// @param needed            Memory needed, in bytes.
@@ -119,18 +119,18 @@ REGARD_EXPORT void check_json_memory(const std::string& source, std::uint64_t ne
 ///
 /// @param text              The text, in UTF-8.
 /// @param source            Name of the text in error messages, usually the path of the file.
-/// @param max_depth         Largest allowed nesting of brackets.
+/// @param max_depth         Maximum nesting depth of brackets.
 /// @param stop              Stop token, polled while the text is read.
-/// @param max_memory_bytes  Memory that reading may take, in bytes (see json_memory_bytes()); absent:
+/// @param max_memory_bytes  Memory that reading may use, in bytes (see json_memory_bytes()); absent:
 ///                          available_memory_bytes().
 /// @return The root of the tree.
 /// @throws DataError  "source: byte N: …" in any of these cases:
-///                    - the text is not JSON or not UTF-8
+///                    - the text is not valid JSON or not valid UTF-8
 ///                    - a name occurs twice in an object
-///                    - a number is out of the range of double
+///                    - a number is out of range for double
 ///                    - brackets are nested deeper than `max_depth`
-/// @throws DataError  "source: needs N bytes of memory; M are available", before any memory is allocated. This is not
-///                    checked for 64 KiB or less.
+/// @throws DataError  "source: needs N bytes of memory; M are available", before any memory is allocated. This check is
+///                    skipped for 64 KiB or less.
 /// @throws Cancelled  if a stop is requested.
 ///
 /// @par Example

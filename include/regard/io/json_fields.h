@@ -78,7 +78,7 @@ class REGARD_EXPORT JsonFields {
   /// Reads `true` or `false`.
   ///
   /// @param name  Name of the member.
-  /// @return The truth value.
+  /// @return The Boolean value.
   bool boolean(std::string_view name) const;
   /// Reads a string.
   ///

@@ -31,7 +31,7 @@ REGARD_EXPORT std::string shortest_number(float x);
 
 /// How JsonWriter formats a document.
 struct JsonStyle {
-  int indent = 2;  ///< Spaces for each level.
+  int indent = 2;  ///< Spaces per level.
   /// Whether the values given to number() are floats: each is then written as the shortest text that reads back as the
   /// same float.
   bool float32 = false;
@@ -49,13 +49,13 @@ enum class JsonLayout {
 ///
 /// Strings are escaped by json_string() (regard/io/utf8.h), so that the result is safe to embed in HTML:
 /// - Quotes, backslashes, `<`, `>`, `&` and control, bidirectional and other invisible characters are escaped.
-/// - Each byte that is not UTF-8 is replaced by U+FFFD.
+/// - Each byte that is not valid UTF-8 is replaced with U+FFFD.
 ///
 /// Numbers are written in the shortest form that reads back as the same value. JSON has no infinities and no NaN: they
 /// are written as the strings "-inf", "inf" and "nan".
 ///
-/// The caller closes every bracket that it opens, names every member of an object and uses no name twice in an object.
-/// None of this is checked.
+/// The caller must close every bracket that it opens, name every member of an object, and use no name twice in an
+/// object. None of this is checked.
 ///
 /// @throws Cancelled  from every function that writes a name or a value, if a stop is requested through the token given
 ///                    to the constructor.
@@ -134,7 +134,7 @@ class REGARD_EXPORT JsonWriter {
   }
   /// Writes `true` or `false`.
   ///
-  /// @param x  The truth value.
+  /// @param x  The Boolean value.
   void boolean(bool x);
   /// Writes `null`.
   void null();
@@ -180,7 +180,7 @@ class REGARD_EXPORT JsonWriter {
   /// Writes a member whose value is `true` or `false`.
   ///
   /// @param member  Name of the member.
-  /// @param x       The truth value.
+  /// @param x       The Boolean value.
   void boolean(std::string_view member, bool x);
   /// Writes a member whose value is `null`.
   ///
@@ -258,11 +258,11 @@ class REGARD_EXPORT JsonWriter {
   void source(std::string_view command);
   /// @}
 
-  /// Takes the text written since the last call of take_part() or take(), to write a long document in parts.
+  /// Takes the text written since the last call to take_part() or take(), to write a long document in parts.
   ///
   /// @return The text so far.
   std::string take_part();
-  /// Takes the end of the document: the text written since the last call of take_part() or take(), and a line break.
+  /// Takes the end of the document: the text written since the last call to take_part() or take(), and a line break.
   ///
   /// @return The text.
   std::string take();

@@ -38,10 +38,10 @@ struct Matrix {
   Index stored_columns() const { return kept_columns.empty() ? num_columns : static_cast<Index>(kept_columns.size()); }
   /// Computes the index of an element in `numbers`.
   ///
-  /// @param head           Head, from 0.
+  /// @param head           Head index, counted from 0.
   /// @param stored_row     Index among the stored rows, which differs from the row's index in the whole matrix if
   ///                       kept_rows is not empty.
-  /// @param stored_column  Index among the stored columns, in the same sense.
+  /// @param stored_column  Index among the stored columns, likewise.
   /// @return Index into `numbers`.
   std::size_t index(Index head, Index stored_row, Index stored_column) const {
     return static_cast<std::size_t>((head * stored_rows() + stored_row) * stored_columns() + stored_column);

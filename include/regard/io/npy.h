@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Reads and writes NumPy's array files (NPY), without NumPy.
+/// Reads and writes NumPy array files (NPY), without NumPy.
 ///
 /// @verbatim
 ///     magic 93 4E 55 4D 50 59 · version · header length · {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }
@@ -83,7 +83,7 @@ class REGARD_EXPORT NpyReader {
 
   /// Returns the name given to the constructor.
   const std::string& name() const { return name_; }
-  /// Returns the type of the elements in memory: float32 also if the file stores float16.
+  /// Returns the type of the elements in memory: float32 even if the file stores float16.
   ElementType type() const { return type_; }
   /// Returns the extents.
   const std::vector<Index>& shape() const { return shape_; }
@@ -101,7 +101,7 @@ class REGARD_EXPORT NpyReader {
   /// instead of read().
   ///
   /// @param first  First row.
-  /// @param count  Number of rows; with first, at most the extent of the axis.
+  /// @param count  Number of rows; first + count is at most the extent of the axis.
   /// @param seek   Moves the source to a byte offset in the file.
   /// @return The rows, in the order of the file: row-major or column-major.
   /// @throws DataError        as read() does.
@@ -153,10 +153,11 @@ REGARD_EXPORT std::string npy_header(ElementType type, std::span<const Index> sh
 /// const Matrix m = read_npy(write_npy(matrix_of({{1, 2}, {3, 4}})), "example.npy");  // 2 rows, 2 columns
 /// @endcode
 REGARD_EXPORT Matrix read_npy(std::string_view bytes, const std::string& source);
-/// Writes the stored elements of a matrix as an NPY file of float64.
+/// Writes the stored elements of a matrix as a float64 NPY file.
 ///
 /// @param matrix  The matrix.
-/// @return The bytes of the file: an array (rows, columns), or (heads, rows, columns) if Matrix::has_heads is set.
+/// @return The bytes of the file: an array of shape (rows, columns), or (heads, rows, columns) if Matrix::has_heads is
+///         set.
 REGARD_EXPORT std::string write_npy(const Matrix& matrix);
 
 /// Formats a shape as Python does: "(2, 3)", "(2,)" or "()".

@@ -23,8 +23,8 @@ namespace regard::inline v0 {
 
 /// A file that did not exist before and that is written sequentially.
 ///
-/// Every failure throws DataError, "NAME: cannot be written: REASON". The file stays where it is: removing an
-/// incomplete one is left to the caller; see AtomicFile.
+/// Every failure throws DataError, "NAME: cannot be written: REASON". The file is left in place: removing an incomplete
+/// file is up to the caller; see AtomicFile.
 class REGARD_EXPORT NewFile {
  public:
   /// Creates an empty file.
@@ -35,8 +35,8 @@ class REGARD_EXPORT NewFile {
   /// @throws DataError  if the file cannot be created.
   static std::optional<NewFile> create(const std::string& path, std::string name = {});
   ~NewFile();                                    ///< Closes the file without flushing it to disk.
-  NewFile(NewFile&&) noexcept;                   ///< Moves; the other object can only be destroyed.
-  NewFile& operator=(NewFile&& other) noexcept;  ///< Moves; the other object can only be destroyed.
+  NewFile(NewFile&&) noexcept;                   ///< Moves; the moved-from object can only be destroyed.
+  NewFile& operator=(NewFile&& other) noexcept;  ///< Moves; the moved-from object can only be destroyed.
 
   /// Appends bytes.
   ///
@@ -49,7 +49,8 @@ class REGARD_EXPORT NewFile {
   void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
   /// Sets the permissions of the file.
   ///
-  /// @param mode  The permission bits, as for chmod(). Failure is ignored: some file systems have none.
+  /// @param mode  The permission bits, as for chmod(). Failure is ignored, because some file systems do not support
+  ///              permissions.
   void set_permissions(unsigned mode);
   /// Flushes the file to disk and closes it.
   ///
@@ -80,7 +81,7 @@ class REGARD_EXPORT AtomicFile {
  public:
   /// Creates the temporary file.
   ///
-  /// @param path  Path of the file that will appear.
+  /// @param path  Path of the final file.
   /// @throws DataError  if the path exists and is not a regular file, or if the temporary file cannot be created.
   explicit AtomicFile(const std::string& path);
   ~AtomicFile();  ///< Removes the temporary file, unless commit() has renamed it.

@@ -48,7 +48,7 @@ struct StoredTensor {
 
 /// A matrix in a file, (rows, columns), whose elements are read as float. Copies share its memory.
 ///
-/// Elements of type I8 are converted when they are read, to float(element) · scale of the row, rounded to nearest.
+/// Elements of type I8 are converted to float(element) · (scale of the row) when they are read, rounded to nearest.
 struct StoredMatrix {
   std::shared_ptr<const float> values;  ///< The elements, row-major; for a matrix of type I8, one scale per row.
   const std::int8_t* int8 = nullptr;    ///< The elements of a matrix of type I8; null for other types.
@@ -67,7 +67,7 @@ struct SharedBytes {
   /// Returns the bytes.
   std::span<const std::byte> span() const { return {first.get(), count}; }
 };
-/// Makes a buffer of bytes shareable.
+/// Makes a byte buffer shareable.
 ///
 /// @param bytes  The bytes.
 /// @return The same bytes, without a copy.
@@ -84,7 +84,7 @@ struct ModelFileOptions {
   bool allow_nonfinite = false;
   std::uint64_t max_header_bytes = 100'000'000;  ///< Largest size of a header, in bytes.
   Index max_tensors = 1 << 20;                   ///< Largest number of tensors in one file.
-  /// Memory that a model may take, in bytes. It is also the limit for reading each JSON text. Absent:
+  /// Memory that a model may use, in bytes. It is also the limit for reading each JSON text. Absent:
   /// available_memory_bytes().
   std::optional<std::uint64_t> max_memory_bytes{};
 };
@@ -143,13 +143,13 @@ class REGARD_EXPORT Checkpoint {
 
   /// Returns the path of the file or of the index, or the name given to read_memory().
   const std::string& name() const;
-  /// Returns all tensors, sorted by the bytes of their names.
+  /// Returns all tensors, sorted bytewise by name.
   const std::vector<StoredTensor>& tensors() const;
   /// Finds a tensor by its name.
   ///
   /// @param name  The name.
-  /// @return The tensor, or null if no tensor has that name. The pointer is valid as long as a copy of the
-  ///         checkpoint exists.
+  /// @return The tensor, or null if no tensor has that name. The pointer is valid as long as any copy of the checkpoint
+  ///         exists.
   const StoredTensor* find(std::string_view name) const;
 
   /// Finds the scales of a matrix of type I8: one for each row, in a tensor whose name is that of the matrix plus
@@ -168,8 +168,8 @@ class REGARD_EXPORT Checkpoint {
   /// @param tensor  A tensor of this checkpoint.
   /// @param stop    Stop token, polled during the conversion.
   /// @return The elements.
-  /// @throws DataError  if the type is neither floating-point nor I8 with scales, if an F64 element is out of the range
-  ///                    of float, or if a scale is NaN, ±∞ or above 2^120. The message names the file and the tensor.
+  /// @throws DataError  if the type is neither floating-point nor I8 with scales, if an F64 element is out of range for
+  ///                    float, or if a scale is NaN, ±∞ or above 2^120. The message names the file and the tensor.
   /// @throws Cancelled  if a stop is requested.
   std::vector<float> read_float32(const StoredTensor& tensor, const std::stop_token& stop = {}) const;
   /// Same as read_float32(), but an F32 tensor is not copied: the result points into the bytes of the file.
@@ -178,7 +178,7 @@ class REGARD_EXPORT Checkpoint {
   ///
   /// @param tensor  A tensor of this checkpoint.
   /// @param stop    Stop token, polled during the conversion.
-  /// @return The first element. The bytes of the file live as long as the pointer does.
+  /// @return The first element. The pointer keeps the bytes of the file alive.
   /// @throws DataError  as read_float32() does.
   /// @throws Cancelled  if a stop is requested.
   std::shared_ptr<const float> share_float32(const StoredTensor& tensor, const std::stop_token& stop = {}) const;
@@ -189,7 +189,7 @@ class REGARD_EXPORT Checkpoint {
   ///
   /// @param tensor  A tensor of this checkpoint with two axes.
   /// @param stop    Stop token, polled during a conversion.
-  /// @return The matrix. The bytes of the file live as long as it does.
+  /// @return The matrix. It keeps the bytes of the file alive.
   /// @throws DataError  as read_float32() does.
   /// @throws Cancelled  if a stop is requested.
   StoredMatrix share_matrix(const StoredTensor& tensor, const std::stop_token& stop = {}) const;
@@ -226,11 +226,11 @@ struct ShardedTensor {
 /// @param text              The JSON text.
 /// @param source            Name of the text in error messages.
 /// @param stop              Stop token, polled while the text is read.
-/// @param max_memory_bytes  Memory that reading may take, in bytes; absent: available_memory_bytes().
+/// @param max_memory_bytes  Memory that reading may use, in bytes; absent: available_memory_bytes().
 /// @return One entry per tensor, in the order of the text.
-/// @throws DataError  "source: byte N: …" if the text is not JSON, has no weight_map, or names a shard by anything
-///                    other than the plain name of a .safetensors file. "source: needs N bytes of memory; M are
-///                    available" if there is too little memory, before any is allocated.
+/// @throws DataError  "source: byte N: …" if the text is not valid JSON, has no weight_map, or names a shard by
+///                    anything other than the plain name of a .safetensors file. "source: needs N bytes of memory; M
+///                    are available" if there is too little memory, before any is allocated.
 /// @throws Cancelled  if a stop is requested.
 REGARD_EXPORT std::vector<ShardedTensor> read_shard_index(std::string_view text, const std::string& source,
                                                           const std::stop_token& stop = {},
@@ -245,8 +245,8 @@ REGARD_EXPORT std::vector<ShardedTensor> read_shard_index(std::string_view text,
 /// @param max_bytes  Largest allowed size of the file, in bytes.
 /// @param stop       Stop token, polled while the file is read.
 /// @return The text.
-/// @throws DataError  if the file cannot be read, is larger than `max_bytes` or is not UTF-8. The message names the
-///                    path. If the file is in fact a Git LFS pointer or an HTML page, the message says so.
+/// @throws DataError  if the file cannot be read, is larger than `max_bytes` or is not valid UTF-8. The message names
+///                    the path. If the file is in fact a Git LFS pointer or an HTML page, the message says so.
 /// @throws Cancelled  if a stop is requested.
 ///
 /// @par Example

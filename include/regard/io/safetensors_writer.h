@@ -18,7 +18,7 @@
 
 namespace regard::inline v0 {
 
-/// An entry of the metadata of a safetensors file: its name and its text.
+/// A metadata entry of a safetensors file: its name and its text.
 using SafetensorsMetadata = std::pair<std::string, std::string>;
 
 /// Formats the beginning of a safetensors file: the length of the header, and the header.
@@ -31,8 +31,8 @@ using SafetensorsMetadata = std::pair<std::string, std::string>;
 /// @param metadata  Entries of `__metadata__`; may be empty.
 /// @return The bytes.
 /// @throws InvalidArgument  if Checkpoint::read_file() would reject the file: a name that occurs twice, is empty, is
-///                          longer than 512 bytes, is not UTF-8 or contains a control character; more than 8 axes; a
-///                          number of bytes that does not match type and shape.
+///                          longer than 512 bytes, is not valid UTF-8 or contains a control character; more than 8
+///                          axes; a number of bytes that does not match type and shape.
 REGARD_EXPORT std::string safetensors_header(std::span<const StoredTensor> tensors,
                                              std::span<const SafetensorsMetadata> metadata = {});
 

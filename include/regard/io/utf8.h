@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Handles untrusted text: where its characters end, whether it is UTF-8, and how to show it safely on a terminal and
-/// in JSON.
+/// Handles untrusted text: where its characters end, whether it is valid UTF-8, and how to show it safely on a terminal
+/// and in JSON.
 ///
 /// All functions accept arbitrary bytes. In this header, a character is a code point.
 ///
@@ -19,7 +19,8 @@ namespace regard::inline v0 {
 
 /// Makes untrusted text safe to print on a terminal.
 ///
-/// Control, bidirectional and other invisible characters become `\u{…}`, and bytes that are not UTF-8 become `\x{…}`.
+/// Control, bidirectional and other invisible characters become `\u{…}`, and bytes that are not valid UTF-8 become
+/// `\x{…}`.
 ///
 /// @param text  The text.
 /// @return The escaped text, in UTF-8.
@@ -30,9 +31,9 @@ namespace regard::inline v0 {
 /// @endcode
 REGARD_EXPORT std::string escape_for_terminal(std::string_view text);
 
-/// Truncates a text at the end of a character.
+/// Truncates a text at a character boundary.
 ///
-/// A sequence of bytes that is not UTF-8 may be truncated anywhere.
+/// A byte sequence that is not valid UTF-8 may be truncated anywhere.
 ///
 /// @param text       The text.
 /// @param max_bytes  Largest length of the result, in bytes.
@@ -54,7 +55,7 @@ REGARD_EXPORT int display_width(std::string_view text);
 /// Formats a text as a JSON string, with its quotes, that is safe to embed in HTML.
 ///
 /// All characters that escape_for_terminal() would escape, and `<`, `>` and `&`, become `\u` escapes. Each byte that is
-/// not UTF-8 is replaced by U+FFFD.
+/// not valid UTF-8 is replaced with U+FFFD.
 ///
 /// @param text  The text.
 /// @return The JSON string.
@@ -75,7 +76,7 @@ REGARD_EXPORT bool has_symbol(std::string_view text);
 /// Returns the length of the first character.
 ///
 /// @param text  The text.
-/// @return Length in bytes; 1 for a byte that is not UTF-8, 0 for an empty text.
+/// @return Length in bytes; 1 for a byte that is not valid UTF-8, 0 for an empty text.
 REGARD_EXPORT std::size_t character_bytes(std::string_view text);
 
 /// Returns the length of the longest valid UTF-8 prefix of a text.

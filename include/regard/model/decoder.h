@@ -10,8 +10,8 @@
 ///     logits = norm(x) · tableᵀ                (L, V); an untied model has a separate output table
 /// @endverbatim
 ///
-/// Extents: L tokens, E width, H query heads, Hkv key/value heads, D head size, F feed-forward width, V vocabulary, P
-/// positions, N layers. Layers, heads and positions are numbered from 0.
+/// Extents: L tokens, width E, H query heads, Hkv key/value heads, head size D, feed-forward width F, vocabulary size
+/// V, P positions, N layers. Layers, heads and positions are numbered from 0.
 ///
 /// Read next: src/model/decoder/decoder_config.cpp, decoder_json.cpp, regard/train/decoder_training.h.
 #pragma once
@@ -124,7 +124,7 @@ struct DecoderParameter {
 ///
 /// The names follow Llama in transformers. Learned positions add "model.embed_positions.weight", and
 /// DecoderConfig::biases adds biases. query, key and value are stored consecutively, first their matrices and then
-/// their biases, and so are gate and up. Each group is therefore one matrix of concatenated rows.
+/// their biases, and so are gate and up. Each group therefore forms one matrix of concatenated rows.
 ///
 /// @param config  The description.
 /// @return The parameters.
@@ -162,8 +162,8 @@ REGARD_EXPORT std::string decoder_config_json(const DecoderConfig& config);
 /// @param text    The text, in UTF-8.
 /// @param source  Name of the text in error messages, usually the path of the file.
 /// @return The description, completed().
-/// @throws DataError  "source: byte N: …" if the text is not JSON, or if a field is missing, has the wrong type, or has
-///                    a value that is out of range or not supported.
+/// @throws DataError  "source: byte N: …" if the text is not valid JSON, or if a field is missing, has the wrong type,
+///                    or has a value that is out of range or not supported.
 ///
 /// @par Example
 /// @code{.cpp}

@@ -8,10 +8,10 @@
 ///     N layers:  input ── attention, + input, norm ──▶ attention_normed ── feed-forward, + itself, norm ──▶ output
 /// @endverbatim
 ///
-/// Extents: L tokens, E width, H heads of size D = E / H, F feed-forward width, V vocabulary, P positions, T token
+/// Extents: L tokens, width E, H heads of size D = E / H, feed-forward width F, vocabulary size V, P positions, T token
 /// types, N layers. Layers, heads and tokens are numbered from 0.
 ///
-/// All formulas, the names of the tensors, and how to add another family of models: docs/reference/model.md.
+/// All formulas, the names of the tensors, and how to add another model family: docs/reference/model.md.
 ///
 /// Read next: safetensors.h, src/model/encoder/encoder.cpp, src/model/encoder/encoder_family.h.
 #pragma once
@@ -88,7 +88,7 @@ struct Encoder {
   std::vector<std::shared_ptr<const float>> memory;  ///< The memory that the views refer to.
 };
 
-/// Loads a model from a folder in the layout of Hugging Face: config.json, and model.safetensors or its shards.
+/// Loads a model from a folder in the Hugging Face layout: config.json, and model.safetensors or its shards.
 ///
 /// Parameters stored in f64, f16, bf16 or int8 (regard/io/rounding.h) are converted to f32, and all arithmetic is in
 /// f32.
@@ -201,8 +201,8 @@ REGARD_EXPORT ModelTrace encode(const Encoder& encoder, std::span<const Index> i
 ///
 /// @param encoder  The model.
 /// @param trace    Result of encode() with this model.
-/// @param layer    Layer, from 0.
-/// @param head     Head, from 0.
+/// @param layer    Layer index, counted from 0.
+/// @param head     Head index, counted from 0.
 /// @param runtime  Threads, scratch memory and cancellation.
 /// @return One row per token, (L, E).
 /// @throws InvalidArgument  if the layer or head does not exist, or if the trace is from another encoder.
@@ -219,7 +219,7 @@ REGARD_EXPORT Tensor<float, 2> head_output(const Encoder& encoder, const ModelTr
 ///
 /// @param encoder  The model.
 /// @param trace    Result of encode() with this model.
-/// @param layer    Layer, from 0.
+/// @param layer    Layer index, counted from 0.
 /// @param runtime  Threads, scratch memory and cancellation.
 /// @return The norm for each head and key, (H, L).
 /// @throws InvalidArgument  if the layer does not exist, or if the trace is from another encoder.
@@ -231,8 +231,8 @@ REGARD_EXPORT Tensor<double, 2> value_norms(const Encoder& encoder, const ModelT
 ///
 /// @param encoder  The model.
 /// @param trace    Result of encode() with this model.
-/// @param layer    Layer, from 0.
-/// @param head     Head, from 0.
+/// @param layer    Layer index, counted from 0.
+/// @param head     Head index, counted from 0.
 /// @param query    Index of the query's token.
 /// @param runtime  Threads, scratch memory and cancellation.
 /// @return The contribution of each key, (L).

@@ -42,8 +42,8 @@ class REGARD_EXPORT DecoderSession {
   /// @throws std::bad_alloc   if memory cannot be allocated.
   explicit DecoderSession(const Decoder& decoder, Index capacity = 0);
   ~DecoderSession();
-  DecoderSession(DecoderSession&&) noexcept;             ///< Moves; the other object can only be destroyed.
-  DecoderSession& operator=(DecoderSession&&) noexcept;  ///< Moves; the other object can only be destroyed.
+  DecoderSession(DecoderSession&&) noexcept;             ///< Moves; the moved-from object can only be destroyed.
+  DecoderSession& operator=(DecoderSession&&) noexcept;  ///< Moves; the moved-from object can only be destroyed.
 
   /// Returns the number of tokens so far.
   Index length() const;
@@ -63,8 +63,8 @@ class REGARD_EXPORT DecoderSession {
   /// @throws Cancelled        if a stop is requested.
   ///
   /// @par Bits
-  /// The logits are bit-identical to DecoderTrace::logits for any number of threads and any division of the tokens into
-  /// calls.
+  /// The logits are bit-identical to DecoderTrace::logits for any number of threads, however the tokens are divided
+  /// among calls.
   std::span<const float> append(std::span<const Index> ids, const Runtime& runtime = {});
 
   /// Keeps only the first tokens.
@@ -151,8 +151,8 @@ struct Generated {
 /// @param options  Number of tokens, sampling and callback.
 /// @param runtime  Threads, scratch memory and cancellation.
 /// @return The generated tokens.
-/// @throws InvalidArgument  before any work, if the prompt is empty, longer than max_positions, or has an id outside
-///                          the vocabulary, or if an option is out of range.
+/// @throws InvalidArgument  before any work, if the prompt is empty, is longer than max_positions or contains an id
+///                          outside the vocabulary, or if an option is out of range.
 /// @throws DataError        if a logit is not finite because parameters of the model are too large or not finite. The
 ///                          message names the file and the position.
 /// @throws std::bad_alloc   if memory cannot be allocated.

@@ -60,7 +60,7 @@ struct TokenizerOptions {
   Index max_tokens = Index{1} << 22;       ///< Largest number of tokens in the vocabulary.
   Index max_token_bytes = 4096;            ///< Largest size of a token, in bytes.
   Index max_text_bytes = Index{64} << 20;  ///< Largest size of a tokenizer.json and of a text to encode, in bytes.
-  /// Memory that reading a tokenizer.json may take, in bytes; absent: available_memory_bytes().
+  /// Memory that reading a tokenizer.json may use, in bytes; absent: available_memory_bytes().
   std::optional<std::uint64_t> max_memory_bytes{};
 };
 
@@ -97,7 +97,7 @@ class REGARD_EXPORT Tokenizer {
                         const TokenizerOptions& options = {}, const std::stop_token& stop = {});
   /// Reads the file tokenizer.json of a model folder.
   ///
-  /// The file is opened in the same way as by read_model_text() (safetensors.h).
+  /// The file is opened the way read_model_text() (safetensors.h) opens files.
   ///
   /// @param folder   Path of the folder.
   /// @param options  Limits.
@@ -111,9 +111,10 @@ class REGARD_EXPORT Tokenizer {
 
   /// Splits a text into tokens.
   ///
-  /// The result is never truncated or padded: a model accepts a limited number of ids, which the caller must check.
-  /// A byte that is not UTF-8 is treated as U+FFFD, which is removed if the tokenizer.json sets clean_text. A word that
-  /// cannot be formed from pieces of the vocabulary becomes the unknown token. Time grows linearly with the text.
+  /// The result is never truncated or padded: a model accepts a limited number of ids, which the caller must check. A
+  /// byte that is not valid UTF-8 is treated as U+FFFD, which is removed if the tokenizer.json sets clean_text. A word
+  /// that cannot be formed from pieces of the vocabulary becomes the unknown token. The time grows linearly with the
+  /// length of the text.
   ///
   /// @param text  The text.
   /// @param stop  Stop token, polled while the text is split.

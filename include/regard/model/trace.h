@@ -10,7 +10,7 @@
 ///                  └────────────────────────────────────────────┘        └─────────────────────────────┘
 /// @endverbatim
 ///
-/// Extents: L tokens, E width, H heads of size D, N layers. Layers, heads and tokens are numbered from 0.
+/// Extents: L tokens, width E, H heads of size D, N layers. Layers, heads and tokens are numbered from 0.
 ///
 /// Read next: encoder.h, decoder_inference.h, src/model/trace.cpp.
 #pragma once
@@ -58,7 +58,7 @@ struct ModelTrace {
 /// Computes the weights or the scores of one layer from query, key, row_max and row_sum.
 ///
 /// @param trace    Result of encode() or decode_trace().
-/// @param layer    Layer, from 0.
+/// @param layer    Layer index, counted from 0.
 /// @param kind     Weights, or scores (q·k / √D, −∞ at keys that are not visible).
 /// @param runtime  Threads, scratch memory and cancellation.
 /// @return Queries by keys for each head, (H, L, L).
@@ -66,7 +66,7 @@ struct ModelTrace {
 /// @throws Cancelled        if a stop is requested.
 ///
 /// @par Bits
-/// The result is exact: it has the same bits as the weights that attention_forward() would write.
+/// The result is exact: it is bit-identical to the weights that attention_forward() would write.
 ///
 /// @par Example
 /// @code{.cpp}
