@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What attention does, without storing its weights: attention_weights, attention_with_statistics, attention_columns.
+"""Attention inspected without storing its weights: attention_weights, attention_with_statistics, attention_columns.
 
     attention_with_statistics   entropy, largest weights … of each row, in the pass that computes the context
     attention_columns           the weight on each key and the pooled map, from query, key, row_max and row_sum
@@ -45,7 +45,7 @@ def attention_weights(
     query, key : array
         As in the forward call, (B, H, L, D) and (B, Hkv, S, D); also of rank 2 or 3.
     row_max, row_sum : array, shape (B, H, L)
-        As :func:`attention` returned them. Scores do not need them.
+        As :func:`attention` returned them. Not needed for scores.
     out : array, shape (B, H, R, K), optional
         The array to write to: float32 (float64 if query is float64).
     rows : sequence of (begin, end), optional
@@ -71,7 +71,7 @@ def attention_weights(
     Raises
     ------
     ValueError
-        Before any work, with the argument, its value and what was expected.
+        Raised before any work; the message names the argument, its value and what was expected.
 
     Examples
     --------
@@ -129,10 +129,11 @@ def attention_with_statistics(
     chosen_keys : sequence of int, optional
         The keys of chosen_weight, the same for every row.
     chosen_ranges : array of int64, shape (L, 2), (1, 2) or (B, L, 2), optional
-        The same as a range (begin, end) of keys for each row.
+        Alternatively, a range (begin, end) of keys for each row.
     chosen_offset : int, optional
-        The same as the key at the row's position + chosen_offset: −1 is the previous token, 1 − period the token that
-        followed the same token before. Give at most one of the three. Keys that do not exist have no weight.
+        Alternatively, the key at the row's position + chosen_offset: −1 is the previous token, and 1 − period is the
+        token that followed the previous occurrence of the same token. Give at most one of the three. Keys that do not
+        exist have no weight.
     causal, query_offset, window, key_lengths, query_starts, key_starts, prefix : optional
         Which keys each query attends to, by position and length, as in :func:`attention`.
     query_segments, key_segments, block_mask, block_size, mask, bias : optional
@@ -153,7 +154,7 @@ def attention_with_statistics(
     Raises
     ------
     ValueError
-        Before any work, with the argument, its value and what was expected.
+        Raised before any work; the message names the argument, its value and what was expected.
 
     Notes
     -----
@@ -232,7 +233,7 @@ def attention_columns(
     Raises
     ------
     ValueError
-        Before any work, with the argument, its value and what was expected.
+        Raised before any work; the message names the argument, its value and what was expected.
 
     Examples
     --------

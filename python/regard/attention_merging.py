@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attention over pieces of the keys, and the merge of the pieces: attention_partials, attention_merge, attention_merge_lse.
+"""Attention over pieces of the keys, and their merging: attention_partials, attention_merge, attention_merge_lse.
 
-    attention_partials   per chunk of 1024 keys, before the division by row_sum; merged by attention_merge to the same bits
-    attention            per piece, complete; merged by attention_merge_lse
+    attention_partials   per chunk of 1024 keys, before the division by row_sum; merged bit-exactly by attention_merge
+    attention            per piece, complete; merged with attention_merge_lse
 
 Read next: attention_operators.py.
 """
@@ -61,7 +61,7 @@ def attention_partials(
     Raises
     ------
     ValueError
-        Before any work; also for sinks, dropout and packed sequences.
+        Raised before any work, also if sinks, dropout or packed sequences are given.
 
     Examples
     --------
@@ -91,7 +91,8 @@ def attention_merge(
     Parameters
     ----------
     accumulator : array, shape (N, B, H, L, Dv)
-        The partial results, as :func:`attention_partials` returned them. Concatenate those of several pieces in key order.
+        The partial results, as :func:`attention_partials` returned them. Concatenate the results of several pieces in
+        key order.
     row_max, row_sum : array, shape (N, B, H, L)
         The softmax state of the partial results.
     scaled_accumulator : array, shape (N, B, H, L, Dv), optional
@@ -119,7 +120,7 @@ def attention_merge(
     Raises
     ------
     ValueError
-        Before any work, with the argument, its value and what was expected.
+        Raised before any work; the message names the argument, its value and what was expected.
 
     Examples
     --------
@@ -174,7 +175,7 @@ def attention_merge_lse(
     Raises
     ------
     ValueError
-        Before any work, with the argument, its value and what was expected.
+        Raised before any work; the message names the argument, its value and what was expected.
 
     Examples
     --------

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attention and its gradients: attention (which is attention_forward) and attention_backward.
+"""Attention and its gradients: attention (also named attention_forward) and attention_backward.
 
     arguments ── given_options ──▶ _regard.attention_forward ──▶ array, or AttentionResult
 
@@ -103,15 +103,16 @@ def attention(
     Parameters
     ----------
     query : array, shape (B, H, L, D)
-        Queries: float32, bfloat16, float16 or float64. An array of NumPy, PyTorch or JAX, or any object with the buffer
-        protocol or DLPack, in CPU memory. It is read in place, with any strides. See Notes for arrays of rank 2 and 3.
+        Queries: float32, bfloat16, float16 or float64. A NumPy, PyTorch or JAX array, or any object that supports the
+        buffer protocol or DLPack, in CPU memory. It is read in place, with any strides. See Notes for arrays of rank 2
+        and 3.
     key : array, shape (B, Hkv, S, D)
         Keys: float64 if query is float64, otherwise float32, bfloat16 or float16. Hkv divides H, and query head h reads
         KV head ``h // (H // Hkv)``.
     value : array, shape (B, Hkv, S, Dv)
         Values; types as for key.
     out : array, shape (B, H, L, Dv), optional
-        The array to write the context to. Without it, a new array of query's library is allocated.
+        The array to write the context to. Without it, a new array is allocated by query's library.
     dtype : dtype or str, optional
         The type of the context: query's type, or float32 if query is bfloat16 or float16. A name, or a dtype object such
         as ``numpy.float32`` or ``torch.float32``. By default the type of out, otherwise that of query.
@@ -139,7 +140,7 @@ def attention(
         length − L (``'bottom_right'``). Required by causal, window, alibi_slopes and prefix if L differs from S or
         key_lengths are given.
     window : tuple (left, right), optional
-        Sliding window: key j is visible only if ``p − left <= j <= p + right``. None leaves a side open.
+        Sliding window: key j is visible only if ``p − left <= j <= p + right``. None means no limit on that side.
     key_lengths : sequence of int, shape (B,), optional
         Number of valid keys per batch entry or packed sequence. Keys from this index on are invisible.
     query_starts, key_starts : sequence of int, optional
@@ -151,17 +152,17 @@ def attention(
     prefix : sequence of int, shape (B,), optional
         Keys before it are visible even with causal (prefix LM).
     block_mask : array of bool, shape (B or 1, H or 1, ⌈L / bq⌉, ⌈S / bk⌉), optional
-        True = visible, for blocks of bq queries by bk keys. Fewer than four axes are the last ones.
+        True = visible, for blocks of bq queries by bk keys. If there are fewer than four axes, they are the last ones.
     block_size : tuple (bq, bk), optional
         The size of these blocks; required with block_mask.
     mask : array of bool or uint8, broadcastable to (B, H, L, S), optional
-        True = visible. Values that are added to the scores are passed as bias.
+        True = visible. Pass values to be added to the scores as bias instead.
     bias : array, broadcastable to (B, H, L, S), optional
         Added to the scores: float32 (float64), or the type of query.
     alibi_slopes : sequence of float, shape (H,), optional
         ALiBi: adds ``−slope · |j − p|`` to the scores.
     sinks : sequence of float, shape (H,), optional
-        Attention sinks: a score per head that is included in the softmax but contributes no value.
+        Attention sinks: one score per head, which is included in the softmax but contributes no value.
     soft_cap : float, optional
         The soft cap c of the scaled products x: ``c · tanh(x / c)``.
     scale : float, optional
@@ -177,12 +178,12 @@ def attention(
         Whether weights stay float32 in the product with bfloat16 values. Only the instruction set avx512_bf16 rounds
         them, and by default only if the context is bfloat16.
     num_threads : int, default 0
-        The maximum number of threads; 0 means :func:`default_num_threads`. The bits do not depend on it.
+        The maximum number of threads; 0 means :func:`default_num_threads`. Results are bit-identical for any value.
 
     Returns
     -------
     context : array, shape (B, H, L, Dv)
-        An array of query's library, or out. A query without a visible key gets +0.
+        An array from query's library, or out. A query without a visible key gets +0.
     result : AttentionResult
         If any ``return_`` option is set, a named tuple instead: context, followed by the requested results in the order
         row_max, row_sum, lse, weights, sink_weights, fingerprint.
@@ -190,7 +191,7 @@ def attention(
     Raises
     ------
     ValueError
-        Before any work; the message names the argument, its value and what was expected.
+        Raised before any work; the message names the argument, its value and what was expected.
     TypeError
         An argument is not an array, or an option is of the wrong type or has the name that another library uses for it.
     BufferError
@@ -201,8 +202,8 @@ def attention(
     Rank 2, (L, D), is one head; rank 3, (H, L, D), is the heads of one sequence (not a batch of single heads). query, key
     and value then all have that rank, and every result lacks the same leading axes.
 
-    All arithmetic is in float32, for float64 inputs in float64. 16-bit inputs are converted exactly, and the context is
-    rounded once. The result has the same bits for any number of threads and any strides.
+    All arithmetic is in float32, or in float64 for float64 inputs. 16-bit inputs are converted exactly, and the context
+    is rounded once. The result is bit-identical for any number of threads and any strides.
 
     Examples
     --------
@@ -256,13 +257,14 @@ def attention_backward(
     context : array, shape (B, H, L, Dv)
         The result of the forward call.
     row_max, row_sum : array, shape (B, H, L)
-        As the forward call returned them. They are trusted: values of another forward call silently produce wrong gradients.
+        As the forward call returned them. They are trusted: values from another forward call silently produce wrong
+        gradients.
     grad_context : array, shape (B, H, L, Dv)
         The gradient of the loss with respect to context.
     fingerprint : bytes or 'unchecked'
         The fingerprint that the forward call returned (``return_fingerprint=True``). Options that differ from those of
-        the forward call are rejected by name. ``'unchecked'`` turns this off, for row_max and row_sum that are merged
-        from partial results. Required.
+        the forward call are rejected, and the message names them. ``'unchecked'`` turns this check off, for row_max and
+        row_sum that were merged from partial results. Required.
     gradients : sequence of str, default ('grad_query', 'grad_key', 'grad_value')
         Which gradients to compute; also 'grad_bias' and 'grad_sinks'.
     grad_lse : array, shape (B, H, L), optional
@@ -274,7 +276,7 @@ def attention_backward(
     grad_sinks : array, shape (H,), optional
         The array to write this gradient to; float32 (float64).
     accumulate : sequence of str, default ()
-        The names of given arrays to which the gradient is added, instead of overwriting them.
+        The names of the given arrays to add the gradients to, instead of overwriting them.
     causal, query_offset, window, key_lengths, query_starts, key_starts, prefix : optional
         Which keys each query attends to, by position and length, as in :func:`attention`.
     query_segments, key_segments, block_mask, block_size, mask, bias : optional
@@ -287,12 +289,13 @@ def attention_backward(
     Returns
     -------
     AttentionGradients
-        The gradients by name. New arrays have the type of query, grad_bias and grad_sinks float32 (float64).
+        The gradients by name. New arrays have the type of query, except that grad_bias and grad_sinks are float32
+        (float64).
 
     Raises
     ------
     ValueError
-        Before any work; also if options differ from those of the forward call.
+        Raised before any work, also if options differ from those of the forward call.
 
     Notes
     -----

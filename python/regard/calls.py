@@ -4,8 +4,8 @@
     given_options     the options that differ from their defaults, by name: the extension validates them
     given_arrays      those arrays that were given, by name
     requested_outputs the outputs that a call requests, and the names of its results
-    dtype_name        "float32" of numpy.float32, torch.float32, jax.numpy.float32 and their dtype objects
-    direct            a shorter way for calls that need none of this
+    dtype_name        "float32" for numpy.float32, torch.float32, jax.numpy.float32 and their dtype objects
+    direct            a faster path for calls that need none of this
     with_hints        names Regard's option in the TypeError for a keyword of another library
 
 Read next: attention_operators.py.

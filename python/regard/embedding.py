@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tokens and positions enter and leave a model through: embedding, rotary positions, cross-entropy.
+"""Embedding lookup, rotary positions and the cross-entropy loss, with their gradients.
 
 Read next: layers.py, training.py.
 """
@@ -33,7 +33,7 @@ def embedding_forward(
     out : array, shape (R, E), optional
         The array to write to.
     accumulate : bool, default False
-        Whether to add to out, for example position embeddings to token embeddings.
+        Whether to add to out, for example to add position embeddings to token embeddings.
     num_threads : int, default 0
         The maximum number of threads; 0 means :func:`default_num_threads`.
 
@@ -44,7 +44,7 @@ def embedding_forward(
     Raises
     ------
     ValueError
-        Before any work, with the argument, its value and what was expected.
+        Raised before any work; the message names the argument, its value and what was expected.
 
     Examples
     --------
@@ -76,9 +76,10 @@ def embedding_backward(
     grad_table : array, shape (V, E), optional
         The array to write to.
     accumulate : bool, default False
-        Whether the gradient is added to grad_table; rows to which no index refers are then unchanged.
+        Whether to add the gradient to grad_table; rows to which no index refers are then unchanged.
     rows_per_group : int, default 0
-        Number of rows of grad_output per separately summed group; the sums are added in order. 0: all rows form one group.
+        Number of rows of grad_output per group; each group is summed separately, and the sums are added in order. 0:
+        all rows form one group.
     num_threads : int, default 0
         The maximum number of threads; 0 means :func:`default_num_threads`.
 
@@ -89,7 +90,7 @@ def embedding_backward(
     Raises
     ------
     ValueError
-        Before any work, with the argument, its value and what was expected.
+        Raised before any work; the message names the argument, its value and what was expected.
 
     Examples
     --------
@@ -123,9 +124,9 @@ def rotary_forward(
     layout : {'halves', 'interleaved'}, default 'halves'
         Which components form pair d: ``(d, d + size / 2)`` as in Llama, or ``(2d, 2d + 1)`` as in RoFormer.
     size : int, default 0
-        The number of leading components that are rotated; 0 is all of them.
+        The number of leading components that are rotated; 0 means all of them.
     first_position : int, default 0
-        The position of row 0, without positions.
+        The position of row 0 if positions is not given.
     positions : sequence or array of int, shape (L,) or (B, L), optional
         The position of each row.
     num_threads : int, default 0
@@ -138,7 +139,7 @@ def rotary_forward(
     Raises
     ------
     ValueError
-        Before any work, with the argument, its value and what was expected.
+        Raised before any work; the message names the argument, its value and what was expected.
 
     Examples
     --------
@@ -166,15 +167,15 @@ def rotary_backward(
     grad_input : array, shape (B, H, L, D), optional
         The array to write to; it may be grad_output.
     accumulate : bool, default False
-        Whether the gradient is added to grad_input, instead of overwriting it.
+        Whether to add the gradient to grad_input instead of overwriting it.
     base : float, default 10000.0
         The base of the frequencies: pair d of a row at position p is rotated by ``p · base^(−2d / size)``.
     layout : {'halves', 'interleaved'}, default 'halves'
         Which components form pair d: ``(d, d + size / 2)`` as in Llama, or ``(2d, 2d + 1)`` as in RoFormer.
     size : int, default 0
-        The number of leading components that are rotated; 0 is all of them.
+        The number of leading components that are rotated; 0 means all of them.
     first_position : int, default 0
-        The position of row 0, without positions.
+        The position of row 0 if positions is not given.
     positions : sequence or array of int, shape (L,) or (B, L), optional
         The position of each row.
     num_threads : int, default 0
@@ -187,7 +188,7 @@ def rotary_backward(
     Raises
     ------
     ValueError
-        Before any work, with the argument, its value and what was expected.
+        Raised before any work; the message names the argument, its value and what was expected.
 
     Examples
     --------
@@ -210,7 +211,8 @@ def cross_entropy_forward(
 ) -> Any:
     """Compute the cross-entropy loss, fused with softmax, and, if requested, its gradient.
 
-    The loss of a row is ``ln Σ exp(logits) − logits[target]``, and its gradient ``(softmax(logits) − onehot(target)) / count``.
+    The loss of a row is ``ln Σ exp(logits) − logits[target]``, and its gradient is
+    ``(softmax(logits) − onehot(target)) / count``.
 
     Parameters
     ----------
@@ -231,10 +233,11 @@ def cross_entropy_forward(
     grad_scale : float, default 1.0
         The factor applied to the gradient.
     count : int, default 0
-        The count by which the mean divides, for a batch split into several calls; 0 is the number of targets in this call
-        that are not ignored.
+        The divisor of the mean, for a batch split into several calls; 0 means the number of targets in this call that
+        are not ignored.
     rows_per_group : int, default 0
-        Number of rows per separately summed group of losses; the sums are added in order. 0: all rows form one group.
+        Number of rows per group; losses are summed separately over each group, and the sums are added in order. 0: all
+        rows form one group.
     num_threads : int, default 0
         The maximum number of threads; 0 means :func:`default_num_threads`.
 
@@ -247,7 +250,7 @@ def cross_entropy_forward(
     Raises
     ------
     ValueError
-        Before any work, with the argument, its value and what was expected.
+        Raised before any work; the message names the argument, its value and what was expected.
 
     Examples
     --------

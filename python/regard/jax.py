@@ -5,10 +5,10 @@
     jax.grad(lambda q: regard.jax.attention(q, k, v, causal=True).sum())(q)
 
     jit    one jax.pure_callback into the library; arrays among the options may be traced
-    grad   custom_vjp: attention_backward, by a second callback
+    grad   custom_vjp: attention_backward, through a second callback
     vmap   one callback for each entry, in order
 
-Outside of transformations, regard.attention takes JAX's arrays as well, with less overhead. Read next:
+Outside of transformations, regard.attention also accepts JAX arrays, with less overhead. Read next:
 attention_operators.py.
 """
 
@@ -122,7 +122,7 @@ def _constant(value: typing.Any) -> typing.Any:
 def attention(
     query: jax.Array, key: jax.Array, value: jax.Array, *, dtype: typing.Any = None, **options: Unpack[AttentionOptions],
 ) -> jax.Array:
-    """Compute scaled dot-product attention, as :func:`regard.attention`, under JAX's transformations.
+    """Compute scaled dot-product attention as :func:`regard.attention` does, under JAX transformations.
 
     Parameters
     ----------
@@ -133,8 +133,8 @@ def attention(
     dtype : dtype or str, optional
         The type of the context: query's type, or float32 if query is bfloat16 or float16.
     **options
-        The options of :func:`regard.attention`: causal, window, mask, bias, scale and so on. Those that are arrays may be
-        traced; the others are constants of the compiled function.
+        The options of :func:`regard.attention`: causal, window, mask, bias, scale and so on. Array-valued options may
+        be traced; the others are constants of the compiled function.
 
     Returns
     -------
@@ -143,16 +143,16 @@ def attention(
     Raises
     ------
     ValueError
-        The shapes or types of query, key and value do not fit. Errors in the values of options are raised when the
+        The shapes or types of query, key and value are invalid. Errors in the values of options are raised when the
         compiled function runs.
     TypeError
         There is no such option.
 
     Notes
     -----
-    Differentiable once, by reverse mode, with respect to query, key, value, bias and sinks; alibi_slopes are constants.
-    Equal calls are compiled once. Under ``jax.vmap`` the entries are computed one after another; a batch axis of query is
-    faster.
+    Differentiable once, in reverse mode, with respect to query, key, value, bias and sinks; alibi_slopes are constants.
+    Equal calls are compiled once. Under ``jax.vmap`` the entries are computed one after another; using the batch axis
+    of query is faster.
 
     Examples
     --------
@@ -186,6 +186,6 @@ _OPTIONS = frozenset(_attention.__wrapped__.__kwdefaults__) - {  # type: ignore[
 
 
 def _check(arrays: tuple[jax.Array, ...], dtype: str | None) -> None:
-    """Rejects shapes and types that do not fit when a function is traced, by a plan over arrays without memory."""
+    """Rejects invalid shapes and types when a function is traced, with a plan over arrays without memory."""
     alike = [numpy.broadcast_to(numpy.zeros((), array.dtype), array.shape) for array in arrays]
     _regard.plan(_regard.attention_forward, *alike, **({} if dtype is None else {"dtype": dtype}))

@@ -37,13 +37,13 @@ class KvCache:
     capacity : int
         The largest number of keys in a sequence; in a ring, the number of keys that are kept.
     num_sequences : int, default 1
-        The number of sequences, B of :func:`attention_decode`.
+        The number of sequences, B in :func:`attention_decode`.
     num_kv_heads : int, default 1
         The number of key/value heads, Hkv.
     value_head_size : int, optional
         Head size of the values, Dv; head_size by default.
     page_keys : int, default 0
-        Keys per page, a multiple of 32; 0 is a contiguous cache.
+        Keys per page, a multiple of 32; 0 means a contiguous cache.
     num_pages : int, default 0
         The number of pages, which all sequences share; only with page_keys.
     ring : bool, default False
@@ -85,7 +85,7 @@ class KvCache:
 
     @staticmethod
     def open(memory: AnyArray) -> KvCache:
-        """Open the cache that :attr:`memory` of another cache contained, in place.
+        """Open, in place, a cache from the :attr:`memory` of another cache.
 
         Parameters
         ----------
@@ -119,7 +119,7 @@ class KvCache:
         sequence : int, optional
             The one sequence to append to.
         counts : sequence of int, shape (B,), optional
-            How many of the L keys to append to each sequence, from the first one on.
+            How many of the L keys to append to each sequence, starting with the first.
 
         Raises
         ------
@@ -131,12 +131,12 @@ class KvCache:
         self._cache.append(key, value, sequence, counts)
 
     def truncate(self, sequence: int, length: int) -> None:
-        """Keep the first `length` keys of a sequence, and free the pages of the others.
+        """Keep the first `length` keys of a sequence, and free the pages of the rest.
 
         Parameters
         ----------
         sequence : int
-            The sequence.
+            The index of the sequence.
         length : int
             The number of keys to keep.
         """
@@ -160,7 +160,7 @@ class KvCache:
         Parameters
         ----------
         sequence : int, default 0
-            The sequence.
+            The index of the sequence.
 
         Returns
         -------
@@ -174,7 +174,7 @@ class KvCache:
         Parameters
         ----------
         sequence : int, default 0
-            The sequence.
+            The index of the sequence.
 
         Returns
         -------
@@ -282,7 +282,7 @@ def attention_decode(
     ----------
     query : array, shape (B, H, L, D)
         Queries, one batch entry per sequence of the cache. They are the newest L positions of each sequence unless
-        query_offset is given. For a cache of one sequence also (H, L, D).
+        query_offset is given. For a cache with one sequence, (H, L, D) is also accepted.
     cache : KvCache
         The keys and values. A sequence without keys gives zeros.
     out : array, shape (B, H, L, Dv), optional
@@ -305,14 +305,14 @@ def attention_decode(
     Returns
     -------
     context : array, shape (B, H, L, Dv)
-        An array of query's library, or out.
+        An array from query's library, or out.
     result : AttentionResult
         If any ``return_`` option is set, a named tuple instead.
 
     Raises
     ------
     ValueError
-        Before any work, with the argument, its value and what was expected.
+        Raised before any work; the message names the argument, its value and what was expected.
 
     Examples
     --------
@@ -378,7 +378,7 @@ def attention_decode_partials(
     Raises
     ------
     ValueError
-        Before any work; also for sinks, dropout, key lengths and packed sequences.
+        Raised before any work, also if sinks, dropout, key lengths or packed sequences are given.
 
     Examples
     --------

@@ -73,15 +73,15 @@ def linear_forward(
     input : array, shape (R, I)
         float32, float64 or bfloat16.
     weight : array, shape (I, O), or PackedLinear
-        Of the type of input. The weight of a PyTorch ``nn.Linear`` has shape (O, I): pass ``weight.T``.
+        Same type as input. The weight of a PyTorch ``nn.Linear`` has shape (O, I): pass ``weight.T``.
     bias : array, shape (O,), optional
-        Of the type of input.
+        Same type as input.
     out : array, shape (R, O), optional
         The array to write to.
     dtype : dtype or str, optional
         The type of the output: that of input, or float32 if input is bfloat16.
     activation : {'none', 'relu', 'gelu', 'gelu_tanh', 'silu'}, default 'none'
-        The function that is applied to each element.
+        The function applied to each element.
     num_threads : int, default 0
         The maximum number of threads; 0 means :func:`default_num_threads`.
 
@@ -92,7 +92,7 @@ def linear_forward(
     Raises
     ------
     ValueError
-        Before any work, with the argument, its value and what was expected.
+        Raised before any work; the message names the argument, its value and what was expected.
 
     Examples
     --------
@@ -129,11 +129,11 @@ def linear_backward(
     grad_input, grad_weight, grad_bias : array, optional
         Arrays to write the gradients to, (R, I), (I, O) and (O,).
     accumulate : sequence of str, default ()
-        The names of given arrays to which the gradient is added, instead of overwriting them.
+        The names of the given arrays to add the gradients to, instead of overwriting them.
     rows_per_group : int, default 0
-        Number of rows per separately summed group of grad_weight and grad_bias; the sums are added in order. 0: all rows
-        form one group. One call over a batch is then bit-identical to several accumulating calls, each over whole
-        groups.
+        Number of rows per group; grad_weight and grad_bias are summed separately over each group, and the sums are
+        added in order. 0: all rows form one group. One call over a batch is then bit-identical to several accumulating
+        calls, each over whole groups.
     num_threads : int, default 0
         The maximum number of threads; 0 means :func:`default_num_threads`.
 
@@ -145,7 +145,7 @@ def linear_backward(
     Raises
     ------
     ValueError
-        Before any work, with the argument, its value and what was expected.
+        Raised before any work; the message names the argument, its value and what was expected.
 
     Examples
     --------
@@ -185,7 +185,7 @@ def activation_forward(
     Raises
     ------
     ValueError
-        Before any work, with the argument, its value and what was expected.
+        Raised before any work; the message names the argument, its value and what was expected.
 
     Examples
     --------
@@ -209,13 +209,13 @@ def activation_backward(
     input : array, shape (R, E)
         The argument of the activation: float32, float64 or bfloat16.
     grad_output : array, shape (R, E)
-        The gradient of the loss with respect to the output, of the type of input.
+        The gradient of the loss with respect to the output, of the same type as input.
     activation : {'none', 'relu', 'gelu', 'gelu_tanh', 'silu'}
         The function f.
     grad_input : array, shape (R, E), optional
         The array to write to; it may be input or grad_output.
     accumulate : bool, default False
-        Whether the gradient is added to grad_input, instead of overwriting it.
+        Whether to add the gradient to grad_input instead of overwriting it.
     num_threads : int, default 0
         The maximum number of threads; 0 means :func:`default_num_threads`.
 
@@ -226,7 +226,7 @@ def activation_backward(
     Raises
     ------
     ValueError
-        Before any work, with the argument, its value and what was expected.
+        Raised before any work; the message names the argument, its value and what was expected.
 
     Examples
     --------
@@ -247,7 +247,7 @@ def swiglu_forward(gate: Array, up: AnyArray, *, out: AnyArray | None = None, nu
     gate : array, shape (R, F)
         float32, float64 or bfloat16.
     up : array, shape (R, F)
-        Of the type of gate.
+        Same type as gate.
     out : array, shape (R, F), optional
         The array to write to; it may be gate or up.
     num_threads : int, default 0
@@ -260,7 +260,7 @@ def swiglu_forward(gate: Array, up: AnyArray, *, out: AnyArray | None = None, nu
     Raises
     ------
     ValueError
-        Before any work, with the argument, its value and what was expected.
+        Raised before any work; the message names the argument, its value and what was expected.
 
     Examples
     --------
@@ -287,7 +287,7 @@ def swiglu_backward(
     grad_gate, grad_up : array, shape (R, F), optional
         Arrays to write the gradients to. Each may be an input, but not the other gradient.
     accumulate : sequence of str, default ()
-        The names of given arrays to which the gradient is added, instead of overwriting them.
+        The names of the given arrays to add the gradients to, instead of overwriting them.
     num_threads : int, default 0
         The maximum number of threads; 0 means :func:`default_num_threads`.
 
@@ -299,7 +299,7 @@ def swiglu_backward(
     Raises
     ------
     ValueError
-        Before any work, with the argument, its value and what was expected.
+        Raised before any work; the message names the argument, its value and what was expected.
 
     Examples
     --------

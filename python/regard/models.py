@@ -6,8 +6,8 @@
     regard.explain({"tokens": […], "Q": [[…], …], …})                    an Explanation
     regard.compare(model, "bank", ["he sat …", "she put …"])             a Comparison
 
-Each result has text(), json() and html(), and a table in a notebook. Absent if the package was built without
-regard::explain. Read next: results.py, docs/guide/sentence.md.
+Each result has text(), json() and html(), and a table in a notebook. These functions are absent if the package was
+built without regard::explain. Read next: results.py, docs/guide/sentence.md.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _texts(operator: str, name: str, texts: Sequence[str]) -> list[str]:
 
 
 class Model:
-    """An encoder of the BERT family, or a decoder that was trained here, as :func:`load_model` returns it."""
+    """An encoder of the BERT family, or a decoder trained with Regard, as :func:`load_model` returns it."""
 
     __slots__ = ("__weakref__", "_model")
     _model: _regard.Model
@@ -51,7 +51,7 @@ class Model:
 
     @property
     def width(self) -> int:
-        """The number of elements of a token's vector."""
+        """The number of elements in a token's vector."""
         return self._model.width
 
     @property
@@ -65,7 +65,7 @@ class Model:
         return self._model.folder
 
     def tokens(self, text: str) -> list[str]:
-        """Split a text into the tokens that the model sees, for an encoder including [CLS] and [SEP].
+        """Split a text into the tokens that the model sees, including [CLS] and [SEP] for an encoder.
 
         Parameters
         ----------
@@ -120,7 +120,7 @@ class Explanation(_Shown):
         width : int, default 80
             The number of columns.
         color : bool, default False
-            Whether to color the text with the escape codes of a terminal.
+            Whether to color the text with terminal escape codes.
         full : bool, default False
             Whether to print all numbers.
         step : str, default ''
@@ -169,7 +169,7 @@ class SentenceAnalysis(_Shown):
         width : int, default 80
             The number of columns.
         color : bool, default False
-            Whether to color the text with the escape codes of a terminal.
+            Whether to color the text with terminal escape codes.
 
         Returns
         -------
@@ -209,7 +209,7 @@ class Comparison(_Shown):
         width : int, default 80
             The number of columns.
         color : bool, default False
-            Whether to color the text with the escape codes of a terminal.
+            Whether to color the text with terminal escape codes.
         full : bool, default False
             Whether to print all pairs, controls and heads.
 
@@ -254,9 +254,9 @@ def _native(operator: str, model: Model) -> _regard.Model:
 
 
 def load_model(folder: str | os.PathLike[str], map: bool = False) -> Model:
-    """Read a model: config.json, tokenizer.json and model.safetensors of a folder in the layout of Hugging Face.
+    """Read a model: config.json, tokenizer.json and model.safetensors of a folder in the Hugging Face layout.
 
-    The folder of a training run gives its newest checkpoint, a decoder, which :func:`explain` takes as well.
+    For the folder of a training run, this is the newest checkpoint, a decoder, which :func:`explain` also accepts.
 
     Parameters
     ----------
@@ -291,7 +291,7 @@ def explain(
     input: str | Mapping[str, Any], model: Model | None = None, query: str | None = None, layer: int | None = None,
     head: int | None = None, hide: Sequence[str] = (), truncate: bool = False, full: bool = False,
 ) -> SentenceAnalysis | Explanation:
-    """Explain attention step by step: that of a model in a sentence, or that of given matrices.
+    """Explain attention step by step, either in a model run on a sentence or for given matrices.
 
     Parameters
     ----------
@@ -321,7 +321,7 @@ def explain(
     ValueError
         The input cannot be explained.
     RuntimeError
-        JSON text is not valid; the message has the byte offset.
+        JSON text is not valid; the message gives the byte offset.
 
     Examples
     --------
@@ -344,7 +344,7 @@ def lesson(name: str, layout: Literal["rows", "columns"] | None = None) -> Expla
     name : str
         The name of a lesson; :func:`lesson_entries` lists them.
     layout : {'rows', 'columns'}, optional
-        Whether vectors are rows or columns; as in the document by default.
+        Whether vectors are rows or columns; by default, as in the document.
 
     Returns
     -------
@@ -353,7 +353,7 @@ def lesson(name: str, layout: Literal["rows", "columns"] | None = None) -> Expla
     Raises
     ------
     ValueError
-        There is no lesson of this name; the message lists all names.
+        There is no lesson with this name; the message lists all names.
 
     Examples
     --------
@@ -402,7 +402,7 @@ def compare(
     Raises
     ------
     ValueError
-        A sentence does not contain the word, or there are fewer than two.
+        A sentence does not contain the word, or there are fewer than two sentences.
     """
     return Comparison(_regard.compare(_native("compare", model), word, _texts("compare", "sentences", sentences),
                                       _texts("compare", "hide", hide), control, truncate))
@@ -427,6 +427,6 @@ def embed(model: Model, texts: Sequence[str], truncate: bool = False) -> numpy.n
     Raises
     ------
     ValueError
-        A text is too long; the message has its index.
+        A text is too long; the message gives its index.
     """
     return _regard.embed(_native("embed", model), _texts("embed", "texts", texts), truncate)  # type: ignore[no-any-return]

@@ -55,7 +55,7 @@ def multi_head_attention_forward(
     num_heads : int, default 1
         The number of query heads, H.
     num_kv_heads : int, default 0
-        The number of key/value heads, Hkv; 0 is num_heads.
+        The number of key/value heads, Hkv; 0 means num_heads.
     out : array, shape (B, L, E_out), optional
         The array to write to.
     weights : array, shape (B, H, L, S), optional
@@ -63,7 +63,7 @@ def multi_head_attention_forward(
     return_weights : bool, default False
         Return the softmax weights as well.
     return_state : bool, default False
-        Return what :func:`multi_head_attention_backward` needs as well.
+        Return the state that :func:`multi_head_attention_backward` needs as well.
     causal, query_offset, window, key_lengths, query_starts, key_starts, prefix : optional
         Which keys each query attends to, by position and length, as in :func:`attention`.
     query_segments, key_segments, block_mask, block_size, mask, bias : optional
@@ -82,7 +82,7 @@ def multi_head_attention_forward(
     Raises
     ------
     ValueError
-        Before any work, with the argument, its value and what was expected.
+        Raised before any work; the message names the argument, its value and what was expected.
 
     Examples
     --------
@@ -136,7 +136,8 @@ def multi_head_attention_backward(
     w_query, w_key, w_value : array
         As in the forward call.
     state : MultiHeadForwardState
-        The state that the forward call returned with ``return_state=True``. Any other state silently gives wrong gradients.
+        The state that the forward call returned with ``return_state=True``. Any other state silently produces wrong
+        gradients.
     grad_output : array, shape (B, L, E_out)
         The gradient of the loss with respect to the output.
     w_output, memory : array, optional
@@ -152,10 +153,10 @@ def multi_head_attention_backward(
     grad_b_query, grad_b_key, grad_b_value, grad_b_output : array, optional
         Arrays to write these gradients to, one element per column.
     accumulate : sequence of str, default ()
-        The names of given arrays to which the gradient is added, instead of overwriting them.
+        The names of the given arrays to add the gradients to, instead of overwriting them.
     rows_per_group : int, default 0
-        Number of rows of input per separately summed group of the gradients of parameters; the sums are added in order.
-        0: all rows form one group. Row l of batch entry b has the number ``b · L + l``.
+        Number of rows of input per group; the gradients of parameters are summed separately over each group, and the
+        sums are added in order. 0: all rows form one group. Row l of batch entry b has index ``b · L + l``.
     causal, query_offset, window, key_lengths, query_starts, key_starts, prefix : optional
         Which keys each query attends to, by position and length, as in :func:`attention`.
     query_segments, key_segments, block_mask, block_size, mask, bias : optional
@@ -174,7 +175,7 @@ def multi_head_attention_backward(
     Raises
     ------
     ValueError
-        Before any gradient is written, with the argument, its value and what was expected. The message names
+        Raised before any gradient is written; the message names the argument, its value and what was expected, or the
         options that differ from those of the forward call.
 
     Examples

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The results of calls that have more than one: named tuples, and dictionaries whose entries are attributes.
+"""The results of calls that return several: named tuples, and dictionaries whose entries are also attributes.
 
     AttentionResult        context, lse … of attention and attention_decode: a tuple of the requested results, by name
     AttentionStatistics …  entropy, top_keys … of attention_with_statistics and others: a dict with attributes
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def described(value: Any) -> str:
-    """'float32 (1, 8, 600, 64)' of an array, '64 bytes', or the value itself."""
+    """'float32 (1, 8, 600, 64)' for an array, '64 bytes', or the value itself."""
     shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
     if shape is not None and dtype is not None:
         return f"{str(dtype).rpartition('.')[2]} {tuple(shape)}"
@@ -61,7 +61,7 @@ def _missing(self: Any, name: str) -> Any:
 
 
 def result_class(fields: tuple[str, ...], name: str = "AttentionResult") -> Any:
-    """The named tuple of these fields. JAX and PyTorch handle its objects as trees."""
+    """A named tuple with these fields. JAX and PyTorch treat its instances as trees."""
     found = _classes.get(fields)
     if found is None:
         make: Any = collections.namedtuple
@@ -134,8 +134,8 @@ class AttentionStatistics(Named[Array]):
 class LayerInspection(Named[Array]):
     """One call of attention that regard.transformers.inspection recorded, by name or as attributes.
 
-    The attention statistics of AttentionStatistics without the context, and with the layer, step and module of the call;
-    key_mass and pooled_map are present if pooled_map was given.
+    The contents of AttentionStatistics without the context, plus the layer, step and module of the call; key_mass and
+    pooled_map are present if pooled_map was given.
     """
 
     __slots__ = ()
@@ -182,7 +182,7 @@ class AttentionPartials(Named[Array]):
 
 
 class AttentionGradients(Named[Array]):
-    """Gradients of attention_backward, by name or as attributes: those that were requested."""
+    """The requested gradients of attention_backward, by name or as attributes."""
 
     __slots__ = ()
     if TYPE_CHECKING:
@@ -232,7 +232,7 @@ class RmsNormGradients(Named[Array]):
 
 
 class MultiHeadForwardState(Named[Array]):
-    """What multi_head_attention_backward needs of the forward call, by name or as attributes."""
+    """What multi_head_attention_backward needs from the forward call, by name or as attributes."""
 
     __slots__ = ()
     if TYPE_CHECKING:
@@ -246,7 +246,7 @@ class MultiHeadForwardState(Named[Array]):
 
 
 class MultiHeadGradients(Named[Array]):
-    """Gradients of multi_head_attention_backward, by name or as attributes: those that exist."""
+    """The existing gradients of multi_head_attention_backward, by name or as attributes."""
 
     __slots__ = ()
     if TYPE_CHECKING:
@@ -263,7 +263,7 @@ class MultiHeadGradients(Named[Array]):
 
 
 class TrainingLog(Named[object]):
-    """The curve of a training run, an array for each column, by name or as attributes."""
+    """The curve of a training run, with one array per column, by name or as attributes."""
 
     __slots__ = ()
     if TYPE_CHECKING:

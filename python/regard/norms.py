@@ -33,9 +33,9 @@ def layer_norm_forward(
     input : array, shape (R, E)
         float32, float64 or bfloat16.
     gain : array, shape (E,)
-        Of the type of input.
+        Same type as input.
     bias : array, shape (E,), optional
-        Of the type of input.
+        Same type as input.
     addend : array, shape (R, E), optional
         Added to input before the normalization: the residual connection.
     epsilon : float, default 1e-05
@@ -52,7 +52,7 @@ def layer_norm_forward(
     Raises
     ------
     ValueError
-        Before any work, with the argument, its value and what was expected.
+        Raised before any work; the message names the argument, its value and what was expected.
 
     Examples
     --------
@@ -87,10 +87,10 @@ def layer_norm_backward(
     grad_input, grad_gain, grad_bias : array, optional
         Arrays to write the gradients to, (R, E), (E,) and (E,).
     accumulate : sequence of str, default ()
-        The names of given arrays to which the gradient is added, instead of overwriting them.
+        The names of the given arrays to add the gradients to, instead of overwriting them.
     rows_per_group : int, default 0
-        Number of rows per separately summed group of grad_gain and grad_bias; the sums are added in order. 0: all rows
-        form one group.
+        Number of rows per group; grad_gain and grad_bias are summed separately over each group, and the sums are added
+        in order. 0: all rows form one group.
     num_threads : int, default 0
         The maximum number of threads; 0 means :func:`default_num_threads`.
 
@@ -102,7 +102,7 @@ def layer_norm_backward(
     Raises
     ------
     ValueError
-        Before any work, with the argument, its value and what was expected.
+        Raised before any work; the message names the argument, its value and what was expected.
 
     Examples
     --------
@@ -128,7 +128,7 @@ def rms_norm_forward(
     input : array, shape (R, E)
         float32, float64 or bfloat16.
     gain : array, shape (E,)
-        Of the type of input.
+        Same type as input.
     addend : array, shape (R, E), optional
         Added to input before the normalization: the residual connection.
     epsilon : float, default 1e-05
@@ -145,7 +145,7 @@ def rms_norm_forward(
     Raises
     ------
     ValueError
-        Before any work, with the argument, its value and what was expected.
+        Raised before any work; the message names the argument, its value and what was expected.
 
     Examples
     --------
@@ -180,9 +180,10 @@ def rms_norm_backward(
     grad_input, grad_gain : array, optional
         Arrays to write the gradients to, (R, E) and (E,).
     accumulate : sequence of str, default ()
-        The names of given arrays to which the gradient is added, instead of overwriting them.
+        The names of the given arrays to add the gradients to, instead of overwriting them.
     rows_per_group : int, default 0
-        Number of rows per separately summed group of grad_gain; the sums are added in order. 0: all rows form one group.
+        Number of rows per group; grad_gain is summed separately over each group, and the sums are added in order. 0:
+        all rows form one group.
     num_threads : int, default 0
         The maximum number of threads; 0 means :func:`default_num_threads`.
 
@@ -194,7 +195,7 @@ def rms_norm_backward(
     Raises
     ------
     ValueError
-        Before any work, with the argument, its value and what was expected.
+        Raised before any work; the message names the argument, its value and what was expected.
 
     Examples
     --------

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ONNX's operator `Attention`, opsets 23 to 25, on NumPy arrays: its inputs, attributes and outputs, and its rules.
+"""The ONNX operator `Attention`, opsets 23 to 25, on NumPy arrays: its inputs, attributes and outputs, and its rules.
 
     Q (B, Hq, Sq, D), K (B, Hkv, Skv, D), V (B, Hkv, Skv, Dv)    or (B, Sq, Hq·D) … with q_num_heads and kv_num_heads
     keys = past_key and K, concatenated; query i is at position i + past length, or i + nonpad_kv_seqlen[b] − Sq
 
-16-bit inputs are computed in float32, so results may be closer to the exact ones than the standard's reference.
-Arguments that the opset does not have are rejected. Read next: docs/guide/python.md.
+16-bit inputs are computed in float32, so results may be closer to the exact values than those of the standard's
+reference. Arguments that the opset does not define are rejected. Read next: docs/guide/python.md.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _heads(name: str, array: _Array, count: int | None, attribute: str) -> _Arra
 
 
 def _joined(name: str, past: _Array, new: _Array) -> _Array:
-    """past and new keys or values, concatenated."""
+    """Past and new keys or values, concatenated."""
     if past.ndim != 4 or past.shape[:2] != new.shape[:2] or past.shape[3] != new.shape[3]:
         _reject(f"{name} has shape {past.shape}; expected ({new.shape[0]}, {new.shape[1]}, past length, {new.shape[3]})")
     if past.dtype != new.dtype:
@@ -78,7 +78,7 @@ def attention(Q: _Array, K: _Array, V: _Array, attn_mask: _Array | None = None, 
               q_num_heads: int | None = None, kv_num_heads: int | None = None, qk_matmul_output_mode: int = 0,
               left_window_size: int = -1, right_window_size: int = -1, num_outputs: int = 1,
               opset: int = 25) -> _typing.Any:
-    """Compute ONNX's operator ``Attention``, with the standard's names.
+    """Compute the ONNX operator ``Attention``, with the standard's names.
 
     Parameters
     ----------
@@ -87,27 +87,27 @@ def attention(Q: _Array, K: _Array, V: _Array, attn_mask: _Array | None = None, 
     attn_mask : numpy.ndarray, optional
         Booleans, or values that are added to the scores.
     past_key, past_value : numpy.ndarray, optional
-        Earlier keys and values, which K and V are appended to.
+        Earlier keys and values, to which K and V are appended.
     nonpad_kv_seqlen : array or sequence of int, shape (B,), optional
-        The number of valid keys per batch entry; from opset 24 on.
+        The number of valid keys per batch entry; opset 24 or later.
     is_causal : {0, 1}, default 0
         Whether a query attends only to keys up to its own position.
     scale : float, optional
-        The factor of the scores; ``1 / √D`` by default.
+        The factor applied to the scores; ``1 / √D`` by default.
     softcap : float, default 0.0
-        The soft cap of the scores; 0 is none.
+        The soft cap of the scores; 0 means none.
     softmax_precision : {1, 10, 11, 16}, optional
         11 (double) computes everything in float64; float32 satisfies the others.
     q_num_heads, kv_num_heads : int, optional
-        The numbers of heads of arrays with three axes.
+        The numbers of heads, for arrays with three axes.
     qk_matmul_output_mode : {0, 1, 2, 3}, default 0
-        Which scores or weights the fourth output has.
+        Which scores or weights the fourth output contains.
     left_window_size, right_window_size : int, default -1
-        The sliding window; −1 is open. From opset 25 on.
+        The sliding window; −1 means no limit. Opset 25 or later.
     num_outputs : int, default 1
         How many outputs to return, 1 to 4.
     opset : {23, 24, 25}, default 25
-        The opset whose rules apply. Arguments that it does not have are rejected.
+        The opset whose rules apply. Arguments that it does not define are rejected.
 
     Returns
     -------
@@ -117,7 +117,7 @@ def attention(Q: _Array, K: _Array, V: _Array, attn_mask: _Array | None = None, 
     Raises
     ------
     ValueError
-        The standard forbids the arguments, or the opset does not have them.
+        The standard forbids the arguments, or the opset does not define them.
     TypeError
         An argument is not a NumPy array.
 

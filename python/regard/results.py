@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a notebook shows an explanation, a sentence or a comparison, in a table without a script; and a training run.
+"""How a notebook displays explanations, sentences and comparisons (as tables, without scripts) and training runs.
 
     Explanation         the finding; the weights, queries down, keys across
     SentenceAnalysis    the findings; a line for each word: q·k, scaled score, weight with its bar, contribution
@@ -75,7 +75,7 @@ def _paragraphs(sentences: Iterable[str]) -> str:
 
 
 def _table(head: list[str], lines: Iterable[tuple[str, list[str], str]]) -> str:
-    """lines: the words of a line's head, its cells, its class."""
+    """An HTML table. Each of `lines` holds the words of its header, its cells and its class attribute."""
     rows = [f'<tr{chosen}><th scope="row"><bdi>{_words(word)}</bdi></th>{"".join(cells)}</tr>' for word, cells, chosen in lines]
     columns = "".join(f'<th scope="col">{_words(word)}</th>' for word in head)
     return f'<table class="regard-lines"><thead><tr>{columns}</tr></thead><tbody>{"".join(rows)}</tbody></table>'

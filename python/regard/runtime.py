@@ -76,7 +76,7 @@ def active_instruction_set() -> str:
     Returns
     -------
     str
-        The one that the environment variable ``REGARD_FORCE_ISA`` names, otherwise the best one that is available.
+        The one that the environment variable ``REGARD_FORCE_ISA`` names, or the best available one.
     """
     return _regard.active_instruction_set()
 
@@ -105,7 +105,7 @@ def available_memory_bytes() -> int:
 
 
 def fma_gflops(num_threads: int, seconds: float) -> float:
-    """Measure the rate of float32 multiply-adds on registers: the upper limit of any operator.
+    """Measure the rate of float32 multiply-adds on registers: an upper limit for any operator.
 
     Parameters
     ----------

@@ -5,8 +5,8 @@
     with regard.torch.patched():
         model(inputs)        # torch.nn.functional.scaled_dot_product_attention is Regard's for CPU tensors
 
-It is differentiable, and one opaque operator for torch.compile. Calls that it cannot compute are rejected by name; it
-never falls back.
+It is differentiable, and torch.compile treats it as one opaque operator. Calls that it cannot compute are rejected with
+a message that names the cause; it never falls back.
 
     plain eager mode           _Eager or, without gradients, the library itself: a few microseconds of overhead
     torch.compile, modes …     the operators regard::attention and regard::attention_backward, with the same calls
@@ -185,7 +185,7 @@ _apply = super(torch.autograd.Function, _Eager).apply
 
 
 def _watched(*tensors):
-    """Whether a compiler, mode or transform observes operators now, or a tensor is not plain memory."""
+    """Whether a compiler, mode or transform is observing operators, or a tensor is not plain memory."""
     if torch.compiler.is_compiling():
         return True
     if _num_modes() or _transform() is not None or _trace() is not None or forward_ad._current_level >= 0:
@@ -220,14 +220,14 @@ def attention(
     scale: float | None = None,
     soft_cap: float | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Compute attention as one operator of PyTorch.
+    """Compute attention as a single PyTorch operator.
 
     Parameters
     ----------
     query : Tensor, shape (B, H, L, D)
         float32, float64, bfloat16 or float16, on CPU.
     key, value : Tensor, shapes (B, Hkv, S, D) and (B, Hkv, S, Dv)
-        Of query's type.
+        Same type as query.
     mask : Tensor of bool, broadcastable to (B, H, L, S), optional
         True = visible. Each extent is that of (B, H, L, S), or 1.
     bias : Tensor, broadcastable to (B, H, L, S), optional
@@ -239,7 +239,7 @@ def attention(
     causal : bool, default False
         Causal masking, aligned top left.
     scale : float, optional
-        The factor of the scores; ``1 / √D`` by default.
+        The factor applied to the scores; ``1 / √D`` by default.
     soft_cap : float, optional
         The soft cap of the scores.
 
@@ -253,7 +253,7 @@ def attention(
     Raises
     ------
     ValueError
-        The arguments do not fit, or a transform of ``torch.func`` differentiates the call.
+        The arguments are invalid, or a transform of ``torch.func`` differentiates the call.
     """
     seed = torch.randint(1 << 62, ()) if dropout else None
     inputs = query, key, value, mask, bias, sinks, seed, float(dropout), causal, scale, soft_cap
@@ -327,7 +327,7 @@ def scaled_dot_product_attention(
     query : Tensor, shape (…, H, L, D)
         float32, float64, bfloat16 or float16, on CPU.
     key, value : Tensor, shapes (…, Hkv, S, D) and (…, Hkv, S, Dv)
-        Of query's type.
+        Same type as query.
     attn_mask : Tensor, broadcastable to (…, H, L, S), optional
         Booleans, True = visible, or numbers that are added to the scores.
     dropout_p : float, default 0.0
@@ -336,7 +336,7 @@ def scaled_dot_product_attention(
     is_causal : bool, default False
         Causal masking, aligned top left. It is combined with attn_mask, but then not with dropout_p.
     scale : float, optional
-        The factor of the scores; ``1 / √D`` by default.
+        The factor applied to the scores; ``1 / √D`` by default.
     enable_gqa : bool, default False
         Whether key and value may have fewer heads than query; Hkv divides H.
 
@@ -354,7 +354,7 @@ def scaled_dot_product_attention(
 
     Notes
     -----
-    Tensors of more than four axes are copied if their strides do not allow one view.
+    Tensors with more than four axes are copied if their strides do not allow a single view.
 
     Examples
     --------
@@ -429,7 +429,7 @@ _original = None
 
 @contextlib.contextmanager
 def patched() -> collections.abc.Iterator[None]:
-    """Replace ``torch.nn.functional.scaled_dot_product_attention`` by Regard's for CPU tensors, within a context.
+    """Replace ``torch.nn.functional.scaled_dot_product_attention`` with Regard's for CPU tensors, within a context.
 
     It applies to the whole process. Calls with a tensor on another device go to PyTorch. Modules that imported the
     function by name earlier keep the original, and so do PyTorch's fused transformer layers.

@@ -8,13 +8,13 @@
 
     with regard.transformers.inspection(top_keys=8) as layers:
         model(**inputs)                                      # and at lengths where the weights do not fit:
-    layers[0].entropy, layers[0].top_keys                    # what each row attends to, in memory of L + S
+    layers[0].entropy, layers[0].top_keys                    # what each row attends to, in O(L + S) memory
 
 Which mask a model gets, and what happens to a model that Regard cannot serve:
 
     no attention class calls the interface        rejected with the model's name when the implementation is set
     selects attention classes from its own table  rejected in the same way
-    a tensor argument that Regard does not take   rejected with its name at the first call
+    a tensor argument Regard does not accept      rejected with its name at the first call
     supports sdpa or attention backends           the mask of sdpa: booleans, or None if is_causal is sufficient
     everything else                               the mask of eager: values that are added to the scores
 
@@ -80,9 +80,9 @@ def attention_forward(
     query, key, value : Tensor, shapes (B, H, L, D), (B, Hkv, S, D) and (B, Hkv, S, Dv)
         KV heads are not repeated.
     attention_mask : Tensor or None
-        Booleans, or values that are added to the scores. Without one, a module that is causal gets a causal mask if L > 1.
+        Booleans, or values that are added to the scores. Without one, a causal module gets a causal mask if L > 1.
     scaling : float, optional
-        The factor of the scores.
+        The factor applied to the scores.
     dropout : float, default 0.0
         The dropout probability.
     is_causal : bool, optional
@@ -108,7 +108,7 @@ def attention_forward(
     Raises
     ------
     ValueError
-        The model passes an argument that Regard does not take.
+        The model passes an argument that Regard does not accept.
     """
     if cache is not None:
         raise ValueError("regard.transformers: a paged cache is given; expected the keys and values themselves "
@@ -242,7 +242,7 @@ def inspection(
     pooled_map: tuple[int, int] | None = None,
     chosen_offset: int | None = None,
 ) -> collections.abc.Iterator[list[LayerInspection[torch.Tensor]]]:
-    """Record every call of attention within a context, as attention statistics.
+    """Record attention statistics for every attention call within a context.
 
     Parameters
     ----------
@@ -259,19 +259,19 @@ def inspection(
     Returns
     -------
     context manager
-        It yields a list of LayerInspection, one for each call: layer; step, the number of earlier calls of the same
-        module (0 for a single forward pass, the position in ``generate()``); module, its name in the model, such as
-        "model.layers.0.self_attn"; and the results of :func:`regard.attention_with_statistics` except the context. With
-        pooled_map also key_mass and pooled_map, as :func:`regard.attention_columns` returns them.
+        It yields a list of LayerInspection objects, one for each call: layer; step, the number of earlier calls of the
+        same module (0 for a single forward pass, the position in ``generate()``); module, its name in the model, such
+        as "model.layers.0.self_attn"; and the results of :func:`regard.attention_with_statistics` except the context.
+        With pooled_map also key_mass and pooled_map, as :func:`regard.attention_columns` returns them.
 
     Warns
     -----
     UserWarning
-        No call of attention was recorded.
+        No attention call was recorded.
 
     Notes
     -----
-    Memory is of the order of L + S, not of L · S. Inspections can be nested: each list has its own entries.
+    Memory use is O(L + S), not O(L · S). Inspections can be nested: each list has its own entries.
     """
     options = {"top_keys": top_keys, "chosen_keys": None if chosen_keys is None else list(chosen_keys),
                "chosen_offset": chosen_offset}
