@@ -85,7 +85,7 @@ template <class T>
 struct ActivationGradients {
   /// Gradient of input, (R, E). It may be the same view as input or grad_output.
   TensorView<T, 2> grad_input{};
-  /// Whether the gradient is added to the contents of grad_input instead of overwriting them. The sum is computed in
+  /// Whether the gradient is accumulated into grad_input instead of overwriting its contents. The sum is computed in
   /// float or double and rounded once to the type of the view.
   bool accumulate = false;
 };
@@ -151,7 +151,7 @@ REGARD_EXPORT void swiglu_forward(std::type_identity_t<TensorView<const T, 2>> g
                                   std::type_identity_t<TensorView<const T, 2>> up, TensorView<T, 2> output,
                                   const Runtime& runtime = {});
 
-/// Which gradients are added to the contents of their view, instead of overwriting them.
+/// Which gradients are accumulated into their views instead of overwriting their contents.
 ///
 /// The sum is computed in float or double and rounded once to the type of the view.
 struct SwigluAccumulation {
@@ -172,7 +172,7 @@ struct SwigluGradients {
   TensorView<T, 2> grad_gate{};
   /// Gradient of up, (R, F).
   TensorView<T, 2> grad_up{};
-  /// Which gradients are added to the contents of their view.
+  /// Which gradients are accumulated into their views.
   SwigluAccumulation accumulate{};
 };
 

@@ -41,14 +41,14 @@ struct AttentionForwardState {
   AttentionFingerprint fingerprint{};
 };
 
-/// Which gradients are added to the contents of their view, instead of overwriting them.
+/// Which gradients are accumulated into their views instead of overwriting their contents.
 ///
 /// @code{.unparsed}
 /// element = element + gradient
 /// @endcode
 ///
-/// The gradient enters this sum before it is rounded to the type of the view, and the sum is rounded once. In a view of
-/// the compute type, the result has the same bits as the old element plus the gradient that a call without accumulation
+/// The gradient is added before it is rounded to the type of the view, and the sum is rounded once. In a view of the
+/// compute type, the result has the same bits as the old element plus the gradient that a call without accumulation
 /// would write.
 struct AttentionAccumulation {
   /// Whether to add to AttentionGradients::grad_query.
@@ -78,7 +78,7 @@ struct AttentionGradients {
   OutputView<4> grad_bias{};
   /// Gradient of sinks, (H); only if sinks are given.
   OutputView<1> grad_sinks{};
-  /// Which gradients are added to the contents of their view.
+  /// Which gradients are accumulated into their views.
   AttentionAccumulation accumulate{};
 };
 

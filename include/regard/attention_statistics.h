@@ -106,8 +106,8 @@ struct AttentionStatistics {
 /// @throws Cancelled        as attention_forward() does.
 ///
 /// @par Bits
-/// The results are bit-identical for any number of threads and any executor, batch and strides. Computing statistics
-/// does not change the bits of outputs.
+/// The results are bit-identical for any number of threads and any executor, batch and strides. The outputs are
+/// bit-identical with and without statistics.
 /// @par
 /// Weights (top, largest, chosen) are bit-identical to those of attention_weights(). The weights of the chosen keys are
 /// summed in double, in key order, and the sum is rounded once.

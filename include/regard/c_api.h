@@ -13,7 +13,7 @@
 ///
 /// Formulas, extents (B H Hkv L S D Dv) and options are as in the C++ headers, which use the same names. Contract:
 /// docs/reference/semantics.md. Within a minor version, the binary interface is stable. Structs that begin with
-/// `struct_size` may grow at their end, so set them to zero first; the values of enumerators never change. Functions
+/// `struct_size` may grow at their end, so zero-initialize them; the values of enumerators never change. Functions
 /// neither throw nor print. All functions may be called from any thread, but no thread may use an object that another
 /// thread has freed.
 ///
@@ -221,7 +221,7 @@ typedef struct regard_attention_saved {
   const uint32_t* fingerprint;
 } regard_attention_saved;
 
-/// Flags for gradients that are added to the contents of their array, instead of overwriting them. Combine flags with
+/// Flags for gradients that are accumulated into their arrays instead of overwriting their contents. Combine flags with
 /// bitwise OR.
 enum regard_gradient {
   REGARD_GRAD_QUERY = 1,   ///< grad_query
@@ -379,7 +379,7 @@ REGARD_EXPORT const char* regard_last_error(void);
 /// @return A `regard_status`.
 REGARD_EXPORT int32_t regard_attention_options_init(regard_attention_options* options, size_t struct_size);
 
-/// Computes attention, with the same bits as attention_forward() of attention.h.
+/// Computes attention, bit-identical to attention_forward() in attention.h.
 ///
 /// @code{.unparsed}
 /// scores  = soft_cap(scale · query · keyᵀ) + ALiBi + bias
@@ -397,7 +397,7 @@ REGARD_EXPORT int32_t regard_attention_forward(const regard_input* query, const 
                                                const regard_input* value, const regard_attention_outputs* outputs,
                                                const regard_attention_options* options, const regard_runtime* runtime);
 
-/// Computes the exact weights or scores of selected rows, as attention_weights() of attention.h does.
+/// Computes the exact weights or scores of selected rows, as attention_weights() in attention.h does.
 ///
 /// @param query    (B, H, L, D), as in the forward call.
 /// @param key      (B, Hkv, S, D), as in the forward call.
@@ -410,7 +410,7 @@ REGARD_EXPORT int32_t regard_attention_weights(const regard_input* query, const 
                                                const regard_weights_request* request, const regard_output* output,
                                                const regard_attention_options* options, const regard_runtime* runtime);
 
-/// Computes the gradients of regard_attention_forward() for the same arguments, as attention_backward() of
+/// Computes the gradients of regard_attention_forward() for the same arguments, as attention_backward() in
 /// attention_backward.h does.
 ///
 /// @param query      (B, H, L, D), as in the forward call.
@@ -426,7 +426,7 @@ REGARD_EXPORT int32_t regard_attention_backward(const regard_input* query, const
                                                 const regard_attention_gradients* gradients,
                                                 const regard_attention_options* options, const regard_runtime* runtime);
 
-/// Computes attention and, in the same pass, statistics of its rows, as attention_with_statistics() of
+/// Computes attention and, in the same pass, statistics of its rows, as attention_with_statistics() in
 /// attention_statistics.h does.
 ///
 /// @param query       (B, H, L, D), as for regard_attention_forward().
@@ -444,7 +444,7 @@ REGARD_EXPORT int32_t regard_attention_with_statistics(const regard_input* query
                                                        const regard_attention_options* options,
                                                        const regard_runtime* runtime);
 
-/// Computes the mass of each key and a pooled map of the weights without storing the weights, as attention_columns() of
+/// Computes the mass of each key and a pooled map of the weights without storing the weights, as attention_columns() in
 /// attention_statistics.h does.
 ///
 /// @param query    (B, H, L, D), as in the forward call.
@@ -482,7 +482,7 @@ typedef struct regard_linear_gradients {
   int64_t accumulate;         ///< `regard_gradient` flags of the three gradients above, combined.
 } regard_linear_gradients;
 
-/// Computes the gradients of a linear layer, as linear_backward() of linear_backward.h does.
+/// Computes the gradients of a linear layer, as linear_backward() in linear_backward.h does.
 ///
 /// @param input        (R, I). May be NULL if `grad_weight` is not given.
 /// @param weight       (I, O). May be NULL if `grad_input` is not given.
@@ -560,7 +560,7 @@ typedef struct regard_partial_inputs {
 /// @return N = ⌈S / 1024⌉
 REGARD_EXPORT int64_t regard_attention_num_chunks(int64_t num_keys);
 
-/// Computes the partial results of the given keys, as attention_partials() of attention.h does.
+/// Computes the partial results of the given keys, as attention_partials() in attention.h does.
 ///
 /// @param query     (B, H, L, D), as for regard_attention_forward().
 /// @param key       (B, Hkv, S, D)
@@ -573,7 +573,7 @@ REGARD_EXPORT int32_t regard_attention_partials(const regard_input* query, const
                                                 const regard_input* value, const regard_partial_outputs* partials,
                                                 const regard_attention_options* options, const regard_runtime* runtime);
 
-/// Merges partial results, as attention_merge() of attention.h does.
+/// Merges partial results, as attention_merge() in attention.h does.
 ///
 /// @param partials  The partial results of N chunks.
 /// @param sinks     T (H), or NULL.
@@ -581,12 +581,12 @@ REGARD_EXPORT int32_t regard_attention_partials(const regard_input* query, const
 /// @param runtime   How to run the call, or NULL.
 /// @return A `regard_status`.
 ///
-/// Merging the partial results of all chunks in key order gives the same bits as regard_attention_forward() with a
-/// context of type T.
+/// Merging the partial results of all chunks in key order gives results that are bit-identical to those of
+/// regard_attention_forward() with a context of type T.
 REGARD_EXPORT int32_t regard_attention_merge(const regard_partial_inputs* partials, const regard_input* sinks,
                                              const regard_attention_outputs* outputs, const regard_runtime* runtime);
 
-/// Merges the contexts of N attention calls over disjoint sets of keys, as attention_merge_lse() of attention.h does.
+/// Merges the contexts of N attention calls over disjoint sets of keys, as attention_merge_lse() in attention.h does.
 ///
 /// @param contexts  T (N, B, H, L, Dv)
 /// @param lse       T (N, B, H, L)
@@ -716,7 +716,7 @@ REGARD_EXPORT int32_t regard_kv_cache_truncate(regard_kv_cache* cache, int64_t s
 /// @return A `regard_status`.
 REGARD_EXPORT int32_t regard_kv_cache_fork(regard_kv_cache* cache, int64_t from, int64_t to);
 
-/// Computes attention over the keys and values of a cache, as attention_decode() of kv_cache.h does.
+/// Computes attention over the keys and values of a cache, as attention_decode() in kv_cache.h does.
 ///
 /// @param query    (B, H, L, D), where B is the number of sequences in the cache.
 /// @param cache    The cache.
@@ -729,7 +729,7 @@ REGARD_EXPORT int32_t regard_attention_decode(const regard_input* query, const r
                                               const regard_attention_outputs* outputs,
                                               const regard_attention_options* options, const regard_runtime* runtime);
 
-/// Computes the partial results of the keys of a cache, as attention_decode_partials() of kv_cache.h does.
+/// Computes the partial results of the keys of a cache, as attention_decode_partials() in kv_cache.h does.
 ///
 /// @param query     (B, H, L, D), where B is the number of sequences in the cache.
 /// @param cache     The cache.

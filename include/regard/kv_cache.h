@@ -14,7 +14,7 @@
 /// @endverbatim
 /// - attention_decode() does not copy keys or values.
 /// - The block contains the whole cache and no pointers, in the same layout on every instruction set (version
-///   kKvCacheVersion). A block that is written to a file and later read or mapped is the same cache.
+///   kKvCacheVersion). A block that is written to a file can later be read or mapped as the same cache.
 /// - Contract: docs/reference/semantics.md. Layout of the block: docs/guide/kv-caches.md.
 ///
 /// Read next: docs/guide/kv-caches.md, src/kv_cache/kv_cache.cpp, src/attention/attention_decode.cpp.
@@ -78,9 +78,10 @@ struct KvCacheShape {
 /// @par Threads
 /// Any number of threads may read a cache at the same time. attention_decode() reads every sequence:
 /// - It throws CacheInUse while another thread is changing any sequence (append(), truncate(), fork()).
-/// - A change throws CacheInUse while attention_decode() or another change is running. The cache is then unchanged.
-/// - Only panels that are read directly (key_panel(), value_panel(), scales()) may be read while another sequence is
-///   being changed.
+/// - A call that changes the cache throws CacheInUse while attention_decode() or another such call is running. The
+///   cache is then unchanged.
+/// - Only direct reads of panels (key_panel(), value_panel(), scales()) are allowed while another sequence is being
+///   changed.
 ///
 /// @par Example
 /// @code{.cpp}

@@ -57,13 +57,13 @@ REGARD_EXPORT void layer_norm_forward(std::type_identity_t<TensorView<const T, 2
                                       std::type_identity_t<TensorView<const T, 1>> bias, TensorView<T, 2> output,
                                       double epsilon, const Runtime& runtime = {});
 
-/// Which gradients are added to the contents of their view, instead of overwriting them.
+/// Which gradients are accumulated into their views instead of overwriting their contents.
 ///
 /// @code{.unparsed}
 /// element = element + gradient
 /// @endcode
 ///
-/// The gradient enters this sum as float or double, and the sum is rounded once to the type of the view.
+/// The gradient is added as float or double, and the sum is rounded once to the type of the view.
 struct LayerNormAccumulation {
   /// Whether to add to LayerNormGradients::grad_input.
   bool grad_input = false;
@@ -86,7 +86,7 @@ struct LayerNormGradients {
   TensorView<T, 1> grad_gain{};
   /// Gradient of bias, (E).
   TensorView<T, 1> grad_bias{};
-  /// Which gradients are added to the contents of their view.
+  /// Which gradients are accumulated into their views.
   LayerNormAccumulation accumulate{};
   /// Number of rows per group; grad_gain and grad_bias are summed separately over each group. 0: all rows form one
   /// group. See LinearGradients::rows_per_group.

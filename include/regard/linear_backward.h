@@ -17,13 +17,13 @@
 
 namespace regard::inline v0 {
 
-/// Which gradients are added to the contents of their view, instead of overwriting them.
+/// Which gradients are accumulated into their views instead of overwriting their contents.
 ///
 /// @code{.unparsed}
 /// element = element + gradient
 /// @endcode
 ///
-/// The gradient enters this sum as float or double, and the sum is rounded once to the type of the view.
+/// The gradient is added as float or double, and the sum is rounded once to the type of the view.
 struct LinearAccumulation {
   /// Whether to add to LinearGradients::grad_input.
   bool grad_input = false;
@@ -46,7 +46,7 @@ struct LinearGradients {
   TensorView<T, 2> grad_weight{};
   /// Gradient of bias, (O).
   TensorView<T, 1> grad_bias{};
-  /// Which gradients are added to the contents of their view.
+  /// Which gradients are accumulated into their views.
   LinearAccumulation accumulate{};
   /// Number of rows per group; grad_weight and grad_bias are summed separately over each group. 0: all rows form one
   /// group.

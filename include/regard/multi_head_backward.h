@@ -41,7 +41,7 @@ struct MultiHeadForwardState {
   AttentionFingerprint fingerprint = kUncheckedFingerprint;
 };
 
-/// Which gradients are added to the contents of their view, instead of overwriting them.
+/// Which gradients are accumulated into their views instead of overwriting their contents.
 ///
 /// @code{.unparsed}
 /// element = element + gradient
@@ -99,7 +99,7 @@ struct MultiHeadGradients {
   TensorView<T, 1> grad_b_value{};
   /// Gradient of b_output, (E_out); only with w_output.
   TensorView<T, 1> grad_b_output{};
-  /// Which gradients are added to the contents of their view.
+  /// Which gradients are accumulated into their views.
   MultiHeadAccumulation accumulate{};
   /// Number of rows of input per group; the gradients of parameters are summed separately over each group, as for
   /// LinearGradients::rows_per_group. 0: all rows form one group.

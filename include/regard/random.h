@@ -3,8 +3,8 @@
 /// Counter-based random numbers: pure functions of (seed, stream, index), with no generator and no state to store.
 ///
 /// The numbers do not depend on the order of calls or on the number of threads. Any element of a sequence can be
-/// computed without the elements before it, so that shards, micro-batches and resumed runs reproduce the whole. All
-/// functions give bit-identical results on every machine and instruction set.
+/// computed without the elements before it, so that shards, micro-batches and resumed runs reproduce the numbers of the
+/// full run. All functions give bit-identical results on every machine and instruction set.
 ///
 /// @verbatim
 /// seed ─────────────────────────────┐ key

@@ -53,13 +53,13 @@ REGARD_EXPORT void rms_norm_forward(std::type_identity_t<TensorView<const T, 2>>
                                     std::type_identity_t<TensorView<const T, 1>> gain, TensorView<T, 2> output,
                                     double epsilon, const Runtime& runtime = {});
 
-/// Which gradients are added to the contents of their view, instead of overwriting them.
+/// Which gradients are accumulated into their views instead of overwriting their contents.
 ///
 /// @code{.unparsed}
 /// element = element + gradient
 /// @endcode
 ///
-/// The gradient enters this sum as float or double, and the sum is rounded once to the type of the view.
+/// The gradient is added as float or double, and the sum is rounded once to the type of the view.
 struct RmsNormAccumulation {
   /// Whether to add to RmsNormGradients::grad_input.
   bool grad_input = false;
@@ -78,7 +78,7 @@ struct RmsNormGradients {
   TensorView<T, 2> grad_input{};
   /// Gradient of gain, (E).
   TensorView<T, 1> grad_gain{};
-  /// Which gradients are added to the contents of their view.
+  /// Which gradients are accumulated into their views.
   RmsNormAccumulation accumulate{};
   /// Number of rows per group; grad_gain is summed separately over each group. 0: all rows form one group. See
   /// LinearGradients::rows_per_group.

@@ -93,7 +93,7 @@ REGARD_EXPORT void rotary_forward(std::type_identity_t<TensorView<const T, 4>> i
 /// @param grad_output  (B, H, L, D), any strides.
 /// @param grad_input   (B, H, L, D), any strides. It may be the same view as grad_output.
 /// @param options      As in the forward call.
-/// @param accumulate   Whether the gradient is added to the contents of grad_input instead of overwriting them. The sum
+/// @param accumulate   Whether the gradient is accumulated into grad_input instead of overwriting its contents. The sum
 ///                     is computed in float or double and rounded once to the type of the view.
 /// @param runtime      Threads, scratch memory and cancellation.
 ///

@@ -129,7 +129,7 @@ def attention(
     return_weights : bool, default False
         Return the softmax weights, (B, H, L, S), which are 0 at invisible keys.
     return_sink_weights : bool, default False
-        Return the weight of the sink of each row.
+        Return the sink weight of each row.
     return_fingerprint : bool, default False
         Return a hash of the options, 64 bytes, for :func:`attention_backward`.
     causal : bool, 'top_left' or 'bottom_right', default False

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Regard under PyTorch: scaled_dot_product_attention, with PyTorch's signature and meaning.
+"""Regard under PyTorch: scaled_dot_product_attention, with PyTorch's signature and semantics.
 
     import regard.torch
     with regard.torch.patched():
@@ -320,7 +320,7 @@ def scaled_dot_product_attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> torch.Tensor:
-    """Compute ``softmax(scale · query · keyᵀ + attn_mask) · value`` with PyTorch's signature and meaning.
+    """Compute ``softmax(scale · query · keyᵀ + attn_mask) · value`` with PyTorch's signature and semantics.
 
     Parameters
     ----------

@@ -21,7 +21,7 @@
 
 namespace regard::inline v0 {
 
-/// A file that did not exist before and that is written sequentially.
+/// A newly created file that is written sequentially.
 ///
 /// Every failure throws DataError, "NAME: cannot be written: REASON". The file is left in place: removing an incomplete
 /// file is up to the caller; see AtomicFile.
@@ -64,7 +64,7 @@ class REGARD_EXPORT NewFile {
   std::string name_;
 };
 
-/// A file that appears complete or not at all.
+/// A file that appears either complete or not at all.
 ///
 /// Its contents are written to a temporary file in the same folder. If a file with that name already exists, it is
 /// replaced and its permissions are kept. If the name is a symbolic link, its target is replaced.

@@ -61,7 +61,7 @@ REGARD_EXPORT void write_safetensors(NewFile& file, std::span<const StoredTensor
                                      std::span<const SafetensorsMetadata> metadata = {},
                                      const std::stop_token& stop = {});
 
-/// Writes a safetensors file that appears complete or not at all (AtomicFile), without copying the tensors.
+/// Writes a safetensors file that appears either complete or not at all (AtomicFile), without copying the tensors.
 ///
 /// @param path      Path of the file.
 /// @param tensors   The tensors.

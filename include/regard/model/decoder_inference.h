@@ -50,7 +50,7 @@ struct DecoderLayer {
   TensorView<const float, 1> b_down;                  ///< Bias of w_down, (E).
   /// Packed copy of w_query, w_key and w_value, joined along their columns, (E, (H + 2 Hkv) · D).
   ///
-  /// load_decoder() packs the matrices once; everything is computed with the packed copies.
+  /// load_decoder() packs the matrices once; all computation uses the packed copies.
   PackedLinear<float> packed_projections;
   std::vector<float> b_projections;   ///< b_query, b_key and b_value, joined; empty without biases.
   PackedLinear<float> packed_output;  ///< Packed copy of w_output.
