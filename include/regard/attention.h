@@ -35,8 +35,8 @@ namespace regard::inline v0 {
 /// Number of keys in a chunk.
 ///
 /// Keys are processed in blocks, and blocks in chunks of this many keys, counted from key 0 (of each packed sequence).
-/// If the keys are split at multiples of this number, merging the partial results gives the same bits as one call over
-/// all keys (see attention_merge()).
+/// If the keys are split at multiples of this number, merging the partial results is bit-identical to one call over all
+/// keys (see attention_merge()).
 inline constexpr Index kAttentionChunkKeys = 1024;
 
 /// How query rows are aligned with the keys.
@@ -303,8 +303,8 @@ struct AttentionOutputs {
 /// @par Bits
 /// The results are bit-identical for any number of threads and any executor, batch and strides.
 /// @par
-/// With 16-bit inputs, all results have the same bits as if the elements had first been converted to float, up to the
-/// final rounding of context. The exception is the instruction set avx512_bf16 with bfloat16 query and key:
+/// With 16-bit inputs, all results are bit-identical to those for the same inputs converted to float, up to the final
+/// rounding of context. The exception is the instruction set avx512_bf16 with bfloat16 query and key:
 /// - It sums their products in pairs, within the same error bound, and treats subnormal numbers as zero.
 /// - If value is bfloat16 as well, it rounds weights to bfloat16 for the product with value. It does not do so if
 ///   weights_in_float32 is true, which is the default if context is float.
@@ -410,7 +410,7 @@ struct WeightsRequest {
 /// @throws Cancelled        as attention_forward() does.
 ///
 /// @par Bits
-/// The result has the same bits as the weights that attention_forward() writes, whichever rows and keys are selected.
+/// The result is bit-identical to the weights that attention_forward() writes, whichever rows and keys are selected.
 ///
 /// @par Example
 /// @code{.cpp}

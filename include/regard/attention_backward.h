@@ -48,7 +48,7 @@ struct AttentionForwardState {
 /// @endcode
 ///
 /// The gradient is added before it is rounded to the type of the view, and the sum is rounded once. In a view of the
-/// compute type, the result has the same bits as the old element plus the gradient that a call without accumulation
+/// compute type, the result is bit-identical to the old element plus the gradient that a call without accumulation
 /// would write.
 struct AttentionAccumulation {
   /// Whether to add to AttentionGradients::grad_query.

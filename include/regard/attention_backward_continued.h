@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Backward pass over a subset of the rows: several consecutive calls give the same bits as one call over all rows.
+/// Backward pass over a subset of the rows: several consecutive calls are bit-identical to one call over all rows.
 ///
 /// @verbatim
 ///     rows                                  sums of grad_key, grad_value

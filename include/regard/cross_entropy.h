@@ -99,8 +99,8 @@ struct CrossEntropyResult {
 /// @par Bits and error
 /// The argument of each exponential `exp(logit − max)` is rounded, and the result is within 1 ULP of the exponential of
 /// the rounded argument. The exponentials are summed in double, in 16 lanes (class v in lane v mod 16), which are then
-/// reduced by halving. The losses of the rows are added in order, in double. Results are bit-identical for any number
-/// of threads and every instruction set that has fused multiply-add.
+/// reduced by halving. Row losses are added in order, in double. Results are bit-identical for any number of threads
+/// and every instruction set that has fused multiply-add.
 /// @par
 /// bfloat16 logits are converted to float, and a bfloat16 gradient is rounded once. Before that rounding, with u = 2⁻²⁴
 /// (double: 2⁻⁵³) and p = softmax(logits[r])[v] · |grad_scale| / count, the errors are at most

@@ -80,7 +80,7 @@ struct LayerNormAccumulation {
 /// @tparam T  float, double or bfloat16.
 template <class T>
 struct LayerNormGradients {
-  /// Gradient of x, which is also that of input and of addend, (R, E).
+  /// Gradient of x, which is also the gradient of input and addend, (R, E).
   TensorView<T, 2> grad_input{};
   /// Gradient of gain, (E).
   TensorView<T, 1> grad_gain{};

@@ -47,7 +47,7 @@ struct MultiHeadForwardState {
 /// element = element + gradient
 /// @endcode
 ///
-/// The result has the same bits as the old element plus the gradient that a call without accumulation would write,
+/// The result is bit-identical to the old element plus the gradient that a call without accumulation would write,
 /// except that groups of rows are added one by one (MultiHeadGradients::rows_per_group).
 struct MultiHeadAccumulation {
   /// Whether to add to MultiHeadGradients::grad_input.

@@ -124,7 +124,7 @@ class KvCache:
         Raises
         ------
         ValueError
-            The arrays do not fit the cache, a sequence would exceed its capacity, or the memory is read-only.
+            The arrays do not match the cache, a sequence would exceed its capacity, or the memory is read-only.
         RuntimeError
             No page is free. The cache is then unchanged.
         """

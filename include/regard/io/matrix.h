@@ -41,7 +41,7 @@ struct Matrix {
   /// @param head           Head index, counted from 0.
   /// @param stored_row     Index among the stored rows, which differs from the row's index in the whole matrix if
   ///                       kept_rows is not empty.
-  /// @param stored_column  Index among the stored columns, likewise.
+  /// @param stored_column  Index among the stored columns, with the same distinction.
   /// @return Index into `numbers`.
   std::size_t index(Index head, Index stored_row, Index stored_column) const {
     return static_cast<std::size_t>((head * stored_rows() + stored_row) * stored_columns() + stored_column);

@@ -152,8 +152,7 @@ class REGARD_EXPORT Checkpoint {
   ///         exists.
   const StoredTensor* find(std::string_view name) const;
 
-  /// Finds the scales of a matrix of type I8: one for each row, in a tensor whose name is that of the matrix plus
-  /// ".scale".
+  /// Finds the scales of a matrix of type I8: one for each row, in a tensor with the name of the matrix plus ".scale".
   ///
   /// regard/io/rounding.h creates such matrices.
   ///

@@ -48,7 +48,7 @@ class REGARD_EXPORT Sha256 {
   std::uint64_t num_bytes_ = 0;
 };
 
-/// Computes the SHA-256 hash of an array of bytes.
+/// Computes the SHA-256 hash of a byte array.
 ///
 /// @param bytes  The bytes.
 /// @return 64 lower-case hex digits.

@@ -138,8 +138,8 @@ struct DecoderTrace : ModelTrace {
 /// @throws Cancelled        if a stop is requested.
 ///
 /// @par Bits
-/// The result has the same bits for any number of threads, and each row has the same bits whatever follows it. The
-/// logits are bit-identical to those of DecoderTraining<float> without bf16_products and to those of DecoderSession.
+/// The result is bit-identical for any number of threads, and each row is bit-identical whatever follows it. The logits
+/// are bit-identical to those of DecoderTraining<float> without bf16_products and to those of DecoderSession.
 ///
 /// @par Example
 /// @code{.cpp}

@@ -185,7 +185,7 @@ struct EncoderOptions {
 /// @throws Cancelled        if a stop is requested.
 ///
 /// @par Bits
-/// The result has the same bits for any number of threads, and each row has the same bits whatever last_rows is.
+/// The result is bit-identical for any number of threads, and each row is bit-identical whatever last_rows is.
 ///
 /// @par Example
 /// @code{.cpp}
@@ -248,7 +248,7 @@ REGARD_EXPORT std::vector<double> contribution_norms(const Encoder& encoder, con
 REGARD_EXPORT std::vector<float> mean_pooled(const ModelTrace& trace);
 /// Computes mean_pooled() divided by its L2 norm: the sentence vector, as sentence-transformers computes it.
 ///
-/// A norm below 10⁻¹² is replaced by 10⁻¹².
+/// A norm below 10⁻¹² is replaced with 10⁻¹².
 ///
 /// @param trace  Result of encode().
 /// @return The vector, (E); zeros if there are no tokens.

@@ -132,7 +132,7 @@ struct GenerateOptions {
 /// Why generation ended.
 enum class GenerationEnd {
   tokens,   ///< max_tokens tokens were generated.
-  context,  ///< The model has no more positions.
+  context,  ///< The model has no positions left.
   caller    ///< GenerateOptions::on_token returned false.
 };
 
