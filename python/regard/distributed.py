@@ -55,7 +55,7 @@ class RankError(RuntimeError):
     """A rank has failed, has exited or does not respond, or the network has failed.
 
     All ranks that wait for it raise the exception with the same message, and so do later calls. The ranks cannot be used
-    again: close() them and end the program, with mpi4py by ``MPI.COMM_WORLD.Abort()``.
+    again: close() them and end the program; with mpi4py, call ``MPI.COMM_WORLD.Abort()``.
 
     Attributes
     ----------
@@ -129,13 +129,13 @@ def connect(comm: Any = None, *, timeout: float = 60.0) -> None:
     Raises
     ------
     ValueError
-        The communicator is connected already, or the timeout is not above 0.
+        The communicator is already connected, or the timeout is not above 0.
     TypeError
         comm is neither a communicator nor a process group.
     """
     comm = _given(comm)
     if _found(comm) is not None:
-        raise ValueError("regard.distributed.connect: the communicator is connected already; expected close() before")
+        raise ValueError("regard.distributed.connect: the communicator is already connected; expected a call of close() first")
     connection = _Connection(comm, timeout)
     with _lock:
         _connections.append(connection)
@@ -207,9 +207,9 @@ def attention(query: Array, key: AnyArray, value: AnyArray, *, comm: Any = None,
     Results are bit-identical to those of :func:`regard.attention` in one process, for any number of ranks and any division
     of rows and keys.
 
-    If query, key, value, bias or sinks is a tensor of PyTorch that requires a gradient, context is differentiable, once.
+    If query, key, value, bias or sinks is a PyTorch tensor that requires a gradient, context is differentiable, once.
     Tensors must then require gradients on all ranks, and all ranks call ``backward()``. On every rank, gradients
-    of sinks, and of a bias with one row for all, are those of the whole call: do not sum them over ranks.
+    of sinks, and of a bias with one row shared by all queries, are those of the whole call: do not sum them over ranks.
 
     Examples
     --------
@@ -249,7 +249,7 @@ def attention_backward(
     -------
     AttentionGradients
         grad_query of the rows and grad_key and grad_value of the keys of this rank; grad_bias of its rows, or of the whole
-        call if bias has one row for all; grad_sinks of the whole call, on every rank.
+        call if bias has one row shared by all queries; grad_sinks of the whole call, on every rank.
     """
     options.setdefault("fingerprint", "unchecked")
     found: AttentionGradients[Array] = _group(comm).call(
@@ -271,7 +271,7 @@ def attention_with_statistics(
     Returns
     -------
     AttentionStatistics
-        Statistics of the rows of this rank. Statistics of heads cover all rows and are returned on every rank.
+        Statistics of the rows of this rank. Per-head statistics cover all rows and are returned on every rank.
     """
     found: AttentionStatistics[Array] = _group(comm).call(
         "attention_with_statistics", _attention_with_statistics, query, key, value, **options)

@@ -27,7 +27,7 @@ def _plain(tensor: Any) -> Any:
 
 
 def attention(group: Any, query: Any, key: Any, value: Any, options: dict[str, Any]) -> Any:
-    """regard.distributed.attention, within group.call(), for tensors of which one requires a gradient."""
+    """regard.distributed.attention, within group.call(), for tensors of which at least one requires a gradient."""
     if not torch.is_grad_enabled():
         plain = {name: _plain(option) for name, option in options.items()}
         return _attention(_plain(query), _plain(key), _plain(value), **plain)

@@ -2,11 +2,11 @@
 """Messages of regard.distributed: over a communicator of mpi4py, or over a process group of torch.distributed.
 
     start(is_send, rank, tag, memory, piece)   starts a message; memory is a memoryview, valid until it is completed
-    completed() ──▶ [piece, …]                 those completed since the last call; raises an exception if one has failed
+    completed() ──▶ [piece, …]                 the pieces completed since the last call; raises an exception if one has failed
     failed                                     set before close(), whether a rank has failed
-    close(finished)                            finished: no message is under way
+    close(finished)                            finished: no message is in flight
 
-The extension calls these, one thread at a time, as a rule from its communication thread. Read next: python/ranks.cpp.
+The extension calls these, one thread at a time, usually from its communication thread. Read next: python/ranks.cpp.
 """
 
 from __future__ import annotations
@@ -105,8 +105,8 @@ class MpiTransport:
 class TorchTransport:
     """Messages over a process group with the backend gloo.
 
-    Gloo completes a message in ``wait()`` only, which has no polling form. A thread for each rank, tag and direction
-    waits for the messages in their order.
+    Gloo completes a message only in ``wait()``, which has no polling form. A thread for each rank, tag and direction
+    waits for the messages in order.
     """
 
     def __init__(self, group: Any) -> None:
@@ -172,7 +172,7 @@ class TorchTransport:
     def _disconnect(self) -> None:
         """Ends the waits of all threads: they must not return while the interpreter shuts down.
 
-        Gloo has no call for it, but closes all connections of a group if a wait is timed out.
+        Gloo has no call for it, but it closes all connections of a group if a wait times out.
         """
         for other in range(self.num_ranks):
             # The connection to a rank that has ended is closed already, and the wait fails for this reason.

@@ -2,12 +2,12 @@
 """Weights as a figure in a notebook: regard.show(weights, tokens), for arrays of any library, or lists.
 
     (L, S)               one map, queries down, keys across; with its numbers if they fit
-    (H, L, S)            a map for each head; so is a batch of one, (1, H, L, S)
-    (layers, H, L, S)    a grid: layers down, heads across; so is the tuple `attentions` of transformers
+    (H, L, S)            one map per head; likewise for a batch of one, (1, H, L, S)
+    (layers, H, L, S)    a grid: layers down, heads across; likewise for the tuple `attentions` of transformers
 
 A figure makes no network requests and needs no script. The title of a cell, shown under the pointer, has its words and
-its weight; in a figure with very many cells, the title of a row has its largest weights. Outside of a notebook, a figure
-is a table of text. Read next: docs/guide/python.md.
+its weight; in a figure with very many cells, the title of a row has its largest weights. Outside a notebook, a figure
+is a text table. Read next: docs/guide/python.md.
 """
 
 from __future__ import annotations
@@ -76,9 +76,9 @@ def show(weights: Any, tokens: Sequence[object] | None = None, *, queries: Seque
     Parameters
     ----------
     weights : array or nested sequence, shape (L, S), (H, L, S), (1, H, L, S) or (layers, H, L, S)
-        An array of NumPy, PyTorch, JAX or anything with the buffer protocol, DLPack or ``__array_interface__``, or lists
+        A NumPy, PyTorch or JAX array, any object with the buffer protocol, DLPack or ``__array_interface__``, or lists
         of arrays or of numbers, such as the tuple of (1, H, L, S) that models of transformers return as ``attentions``.
-        Of a larger batch, choose one entry. At most 8 million weights.
+        For a larger batch, choose one entry. At most 8 million weights.
     tokens : sequence, optional
         A word for each key, and for each query if L = S.
     queries : sequence, optional
@@ -97,7 +97,7 @@ def show(weights: Any, tokens: Sequence[object] | None = None, *, queries: Seque
     Raises
     ------
     ValueError
-        The numbers of words and axes do not fit, or there are too many weights.
+        A number of words or of axes does not match, or there are too many weights.
     TypeError
         An element is not a number.
 
@@ -158,22 +158,22 @@ def _named(name: str, given: Sequence[object] | None, count: int, shape: tuple[i
 
 
 def _array(given: Any) -> Any:
-    """Of what is an array without tolist() and no list: the same of NumPy."""
+    """Converts an array without tolist() to NumPy; returns all other objects unchanged."""
     if isinstance(given, (list, tuple, float, int, str, bytes)) or hasattr(given, "tolist") and type(given) is not memoryview:
         return given
-    import numpy  # few need it
+    import numpy  # rarely needed
 
     try:
         array = numpy.asarray(given)
         if array.dtype == object and hasattr(given, "__dlpack__"):
             array = numpy.from_dlpack(given)
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
-        raise TypeError(f"show: weights is of type {type(given).__name__}, which NumPy does not read: {error}") from error
+        raise TypeError(f"show: weights is of type {type(given).__name__}, which NumPy cannot read: {error}") from error
     return given if array.dtype == object else array
 
 
 def _listed(given: Any) -> Any:
-    """Lists of lists, of an array or of lists of arrays."""
+    """Converts an array, or lists of arrays, to nested lists."""
     given = _array(given)
     if hasattr(given, "tolist"):
         return given.tolist()
@@ -185,7 +185,7 @@ def _floats(row: list[Any]) -> list[float]:
         return row
     for one in row:
         if isinstance(one, (str, bytes)) or not hasattr(one, "__float__"):
-            raise TypeError(f"show: weights holds {one!r}, of type {type(one).__name__}; expected numbers")
+            raise TypeError(f"show: weights contains {one!r}, of type {type(one).__name__}; expected numbers")
     return list(map(float, row))
 
 
@@ -196,7 +196,7 @@ def _axes(numbers: Any) -> list[int]:
         return [len(numbers)]
     inner = [_axes(one) for one in numbers]
     if any(one != inner[0] for one in inner):
-        raise ValueError("show: weights is ragged; expected rows of one length, and the same number of rows in each head "
+        raise ValueError("show: weights is ragged; expected rows of equal length, and the same number of rows in each head "
                          "and layer")
     return [len(numbers), *inner[0]]
 
@@ -247,7 +247,7 @@ def _blocks(rows: list[list[float]], most: int) -> list[list[float]]:
 
 
 def _png(width: int, height: int, lines: bytes) -> bytes:
-    """A grayscale image with alpha, from its lines, each preceded by the number of its filter."""
+    """A grayscale image with alpha, from its lines, each preceded by its filter type."""
     def chunk(name: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
 
@@ -260,7 +260,7 @@ def _largest(rows: list[list[float]]) -> float:
 
 
 def _word(text: str, limit: int | None = None) -> str:
-    """A word from outside; a word that is truncated has its full text as title."""
+    """A word given by the caller; if it is truncated, its title has the full text."""
     title = f' title="{html.escape(text)}"' if limit is not None and len(text) > limit else ""
     return f"<bdi{title}>{html.escape(text)}</bdi>"
 

@@ -39,7 +39,7 @@ def adamw_step(
     learning_rate : float, default 0.001
         The learning rate of this step.
     beta1, beta2 : float, default 0.9 and 0.999
-        The decay of the moments.
+        The decay rates of the moments.
     epsilon : float, default 1e-08
         Added to the square root of the second moment.
     weight_decay : float, default 0.01
@@ -74,7 +74,7 @@ def muon_step(
     nesterov: bool = True, weight_decay: float = 0.0, gradient_scale: float = 1.0, iterations: int = 5,
     num_threads: int = 0,
 ) -> None:
-    """Perform a step of Muon, in place: an update by the momentum, with its singular values replaced by values near 1.
+    """Perform a step of Muon, in place: an update with the momentum, whose singular values are replaced by values near 1.
 
     Parameters
     ----------

@@ -2,7 +2,7 @@
 """Training a small decoder, and watching what each of its heads learns: train, Training, TrainedModel.
 
     training = regard.train("induction")      task, text and settings as in the command `regard train`
-    training                                  the story; in a notebook the page, with every head at every snapshot
+    training                                  a summary; in a notebook, the page with every head at every snapshot
     training.log.loss                         the curve, as NumPy arrays
     training.snapshots.weights[-1, 1, 0]      what layer 1, head 0 attended to at the last snapshot
     training.events                           the moments at which heads formed, in words
@@ -174,7 +174,7 @@ def train(
         native.save(folder)
     training = Training(native, _EVALUATED_AFTER_SIGNAL if interrupted else _EVALUATED)
     if interrupted:
-        more = "it is saved; continue with resume=True" if folder else "with run=folder, it could be continued"
+        more = "it is saved; continue with resume=True" if folder else "a run with run=folder can be continued"
         warnings.warn(f"train: interrupted after step {native.step} of {native.steps}; {more}", RuntimeWarning, stacklevel=2)
     return training
 
@@ -183,7 +183,7 @@ _NOT_SETTINGS = frozenset(("run", "resume", "checkpoint_every", "progress", "num
 
 
 def _command(given: dict[str, Any]) -> str:
-    """The call as the record states it: with what differs from the default."""
+    """The call as stored in the record: only arguments that differ from their defaults."""
     defaults = train.__kwdefaults__ or {}
     words = [] if given["task"] is None else [repr(given["task"])]
     for name, default in defaults.items():
@@ -196,7 +196,7 @@ def _command(given: dict[str, Any]) -> str:
 
 
 def _run(native: _regard.Training, num_threads: int, folder: str, checkpoint_every: int, progress: bool) -> bool:
-    """Takes all steps. Returns whether Ctrl-C ended the run."""
+    """Performs all steps. Returns whether Ctrl-C ended the run."""
     try:
         while not native.advance(_SECONDS if progress else 3600.0, num_threads, folder, checkpoint_every):
             if progress:
@@ -231,7 +231,7 @@ class Training:
 
     @functools.cached_property
     def log(self) -> TrainingLog:
-        """The curve, an array for each column.
+        """The curve, as one array per column.
 
         step, loss, held_out_loss (NaN where it was not measured), gradient_norm (before clipping), learning_rate and
         tokens_per_second (NaN for steps loaded from a checkpoint).
@@ -242,11 +242,11 @@ class Training:
     def snapshots(self) -> TrainingSnapshots:
         """What every head attended to at each snapshot: S snapshots, N layers, H heads, L tokens of the probe.
 
-        - step and loss, (S,): the number of steps before the snapshot, and the loss of the probe
+        - step and loss, (S,): the number of steps before the snapshot, and the loss on the probe
         - weights, (S, N, H, L, L): the weights on the first sequence of the probe
-        - pattern, previous, sink, entropy, (S, N, H): the mean weight on the wanted keys, on the previous token and on the first
-          token, and the entropy relative to that of uniform weights
-        - ablation, (S, N, H): the increase in the loss of the probe without the head
+        - pattern, previous, sink, entropy, (S, N, H): the mean weight on the expected keys, on the previous token and on the
+          first token, and the entropy relative to that of uniform weights
+        - ablation, (S, N, H): the increase in the loss on the probe without the head
         - grad_weights and grad_scores, (S, N, H, query + 1): the gradients with respect to the weights and the scores of row
           probe.query
         """
@@ -256,7 +256,7 @@ class Training:
     def probe(self) -> TrainingProbe:
         """The sequence on which heads are observed.
 
-        tokens and targets (None: not counted), wanted (the keys of the pattern for each row), query (the row whose gradient is
+        tokens and targets (None: not counted), wanted (the expected keys for each row), query (the row whose gradient is
         kept), and uniform_pattern, uniform_previous and uniform_sink, the scores of uniform weights.
         """
         return TrainingProbe(self._native.probe())
@@ -282,7 +282,7 @@ class Training:
 
     @property
     def done(self) -> bool:
-        """Whether all steps were taken: False if the run was interrupted."""
+        """Whether all steps are done: False if the run was interrupted."""
         return self._native.step == self._native.steps
 
     @property
@@ -317,7 +317,7 @@ class Training:
         return Evaluation(self._native.evaluate(count, split, ablate))
 
     def save(self, folder: str | os.PathLike[str]) -> str:
-        """Save a checkpoint, which :func:`load_model`, ``regard generate`` and resume=True read.
+        """Save a checkpoint for :func:`load_model`, ``regard generate`` and resume=True.
 
         Parameters
         ----------
@@ -337,7 +337,7 @@ class Training:
         return self._native.save(folder)
 
     def text(self, width: int = 80, color: bool = False) -> str:
-        """Return the story of the run as text: the findings, the loss, the best head of some snapshots, and the events.
+        """Return a summary of the run as text: the findings, the loss, the best head of some snapshots, and the events.
 
         Parameters
         ----------

@@ -247,7 +247,7 @@ def test_invalid_values_are_rejected(weights, options, message):
 
 
 @pytest.mark.parametrize("weights, options, message", [
-    ([["a", "b"]], {}, "weights holds 'a', of type str; expected numbers"),
+    ([["a", "b"]], {}, "weights contains 'a', of type str; expected numbers"),
     ([[None, 1.0]], {}, "holds None"),
     (np.ones((2, 2), complex), {}, r"holds \(1\+0j\), of type complex"),
     ([[1.0, [2.0]], [3.0, 4.0]], {}, r"holds \[2.0\], of type list"),
@@ -256,8 +256,8 @@ def test_invalid_values_are_rejected(weights, options, message):
     ("weights", {}, "weights is of type str; expected an array"),
     ({0.5, 0.25}, {}, "weights is of type set; expected an array"),
     (1.0, {}, "weights is of type float; expected an array"),
-    ([[{0.5}]], {}, r"weights holds \{0.5\}, of type set; expected numbers"),
-    (Offers(np.eye(2).astype("O"), "__dlpack__"), {}, "weights is of type Offers, which NumPy does not read: "),
+    ([[{0.5}]], {}, r"weights contains \{0.5\}, of type set; expected numbers"),
+    (Offers(np.eye(2).astype("O"), "__dlpack__"), {}, "weights is of type Offers, which NumPy cannot read: "),
     (np.eye(2), {"tokens": 5}, "tokens is of type int; expected a sequence of words"),
 ])
 def test_invalid_types_are_rejected(weights, options, message):

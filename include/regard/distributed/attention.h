@@ -64,7 +64,7 @@ REGARD_EXPORT void attention_forward(const InputView<4>& query, const InputView<
 /// @param key         As in attention_forward() over ranks.
 /// @param value       As in attention_forward() over ranks.
 /// @param outputs     As in attention_forward() over ranks.
-/// @param statistics  Statistics of the rows of this rank. Statistics of heads cover all rows and are written on
+/// @param statistics  Statistics of the rows of this rank. Per-head statistics cover all rows and are written on
 ///                    every rank. chosen_ranges refers to all L rows.
 /// @param options     As in attention_forward() over ranks.
 /// @param ranks       The ranks.
@@ -79,7 +79,7 @@ REGARD_EXPORT void attention_forward(const InputView<4>& query, const InputView<
 /// The results are bit-identical to those of attention_with_statistics() on one machine.
 ///
 /// @par Memory
-/// The same as for attention_forward() over ranks. Statistics of heads also require, for each row of this rank, one
+/// The same as for attention_forward() over ranks. Per-head statistics also require, for each row of this rank, one
 /// element per mean, its largest weight and its top key, except for those that the caller requests as outputs.
 ///
 /// @par Example

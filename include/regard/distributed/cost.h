@@ -30,7 +30,7 @@ struct NodeRates {
 /// The predicted time of a plan.
 struct PredictedTime {
   double seconds = 0;   ///< Time from the start until the slowest rank has finished.
-  double compute = 0;   ///< Seconds that this rank spends computing.
+  double compute = 0;   ///< Seconds that the slowest rank spends computing.
   double transfer = 0;  ///< Seconds of its transfers, of which `seconds − compute` are not hidden behind computation.
   Index slowest = 0;    ///< The slowest rank.
 };
@@ -50,7 +50,7 @@ struct PredictedTime {
 /// @param plan     Its plan.
 /// @param rates    Rates of every node.
 /// @return The time. For a plan with one rank, this is the time on one machine that has all rows and keys.
-/// @throws InvalidArgument  if a rate is out of range or not finite, or if plan and problem differ in their
+/// @throws InvalidArgument  if a rate is out of range or not finite, or if the plan and the problem differ in their
 ///                          number of ranks.
 ///
 /// @par Example

@@ -145,8 +145,8 @@ class MpiTransport final : public Transport {
   int num_ranks_ = 1;
   bool may_use_thread_ = false;
   std::vector<MPI_Request> requests_;
-  std::vector<Piece> pieces_;                  // of each request
-  std::map<std::uint64_t, Index> num_pieces_;  // of each message, that are in flight
+  std::vector<Piece> pieces_;                  // one per request
+  std::map<std::uint64_t, Index> num_pieces_;  // pieces of each message that are in flight
   std::vector<int> done_;
   std::vector<MPI_Status> statuses_;
 };

@@ -38,7 +38,7 @@ struct IndexRange {
   bool operator==(const IndexRange&) const = default;
 };
 
-/// The keys that are visible to a row, as far as they are known without the elements of a mask.
+/// The keys that are visible to a row, as far as this is known without reading a mask.
 ///
 /// Members have the same meaning as in AttentionOptions. Options that only hide further keys (masks, segments, key
 /// lengths) can be added to a call without changing its plan; a call with `prefix` is planned without `causal`.
@@ -164,8 +164,8 @@ REGARD_EXPORT std::vector<Index> split_evenly(Index length, Index ranks, Index g
 REGARD_EXPORT std::vector<Index> split_by_work(const RowVisibility& visibility, Index num_rows, Index num_keys,
                                                Index ranks);
 
-/// Gives each rank about equal work by moving rows from the end of the ranges with more than the mean to ranks with
-/// less. With equal shares and a causal mask, at most about half of a rank's rows move.
+/// Gives each rank about the same amount of work by moving rows from the end of the ranges with more than the mean to
+/// ranks with less. With equal shares and a causal mask, at most about half of a rank's rows move.
 ///
 /// @param visibility  Which keys are visible to a row.
 /// @param row_starts  First row that each rank holds, N + 1 entries from 0 to L.

@@ -8,7 +8,8 @@
 ///                        render_attention_html() ──▶ one HTML file, which makes no network requests
 /// @endverbatim
 ///
-/// The page shows the scores and weights of the kernel, in its type. It computes only q · k itself, in double.
+/// The page shows the scores and weights that the kernel computed, in their element type. It computes only q · k
+/// itself, in double.
 ///
 /// Extents are those of attention.h; the page is described in docs/reference/page.md.
 ///

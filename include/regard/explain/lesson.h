@@ -3,9 +3,9 @@
 /// Five documents that explain attention, as lessons. Two more lessons go beyond them: why-scale measures what division
 /// by √D does, and learning trains the matrices of the first lesson.
 ///
-/// A lesson is an ExplainInput. It holds
+/// A lesson is an ExplainInput. It contains
 /// - the document's matrices,
-/// - its steps, in the document's order and words,
+/// - its steps, in the document's order and wording,
 /// - the numbers that the document prints,
 /// - the errata of the document.
 ///
@@ -24,7 +24,7 @@
 
 namespace regard::inline v0 {
 
-/// An entry of the list of lessons.
+/// An entry in the list of lessons.
 struct LessonEntry {
   std::string name;   ///< Its name: "three-words".
   std::string alias;  ///< The number of the lesson, "000"; empty: none.
@@ -46,7 +46,7 @@ REGARD_EXPORT ExplainInput lesson_input(std::string_view name);
 /// Changes an input to another layout: the same computation with tokens as rows or as columns.
 ///
 /// Every matrix and the expected result of every step is transposed, and the factors of every product are exchanged.
-/// Biases, and tables that do not depend on the layout, stay as they are.
+/// Biases, and tables that do not depend on the layout, are unchanged.
 ///
 /// @param input   The input.
 /// @param layout  The new layout.

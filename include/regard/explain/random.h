@@ -7,7 +7,7 @@
 /// std::mt19937, which gives the same bits in every standard library. The two generators
 /// differ in how they convert words to numbers.
 ///
-/// The same seed gives the same numbers on every system, to the last bit, with one exception. Where 16 or more normals
+/// The same seed gives the same numbers on every system, to the last bit, with one exception. If 16 or more normals
 /// are drawn at once, PyTorch's vectorized code differs from this by one or two units in the last place of a float.
 ///
 /// Read next: src/explain/lessons/random.cpp, and lesson.h, whose lessons use these generators.

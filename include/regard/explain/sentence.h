@@ -186,7 +186,7 @@ struct FittedTokens {
 /// @param stop      Stop token.
 /// @return The tokens.
 /// @throws InvalidArgument  as Tokenizer::encode() and Vocabulary::encode() do, and if the text has more tokens than
-///                          the model has positions and `truncate` is not set. The message names both counts.
+///                          the model has positions and `truncate` is not set. The message gives both counts.
 /// @throws Cancelled        if a stop is requested.
 REGARD_EXPORT FittedTokens fitted_tokens(const SentenceModel& model, std::string_view text, bool truncate = false,
                                          const std::stop_token& stop = {});
@@ -241,7 +241,7 @@ REGARD_EXPORT Index word_index(const std::vector<SentenceWord>& words, std::stri
 /// @return One name for each word.
 REGARD_EXPORT std::vector<std::string> word_names(const std::vector<SentenceWord>& words);
 
-/// Returns the mark that is shown after a word: "†" for an unknown word, "‡" for a split one, else nothing.
+/// Returns the mark that is shown after a word: "†" for an unknown word, "‡" for a split one, otherwise none.
 ///
 /// @param word  The word.
 /// @return The mark.

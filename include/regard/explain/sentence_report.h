@@ -204,7 +204,7 @@ enum class RowOrder {
 
 /// Options of render_sentence_text().
 struct SentenceTextOptions {
-  int width = 80;                   ///< Columns of the terminal; 40 to 120 are used.
+  int width = 80;                   ///< Width of the terminal in columns, limited to 40 … 120.
   bool color = false;               ///< Whether to use colors.
   bool unicode = true;              ///< Whether to use non-ASCII characters.
   bool all_heads = false;           ///< Whether to list every head, with its weight, baseline and salience.
@@ -213,7 +213,7 @@ struct SentenceTextOptions {
   /// Number of rows of the table. Absent: all rows if there are at most 14, otherwise the 12 rows of largest weight
   /// (with RowOrder::contribution, of largest contribution).
   std::optional<Index> top{};
-  std::optional<int> digits{};  ///< Decimals; absent: 2.
+  std::optional<int> digits{};  ///< Decimal places; absent: 2.
   std::string label{};          ///< Label printed before the sentence, such as "A" in the output of compare.
 };
 /// Renders an analysis as text. If the analysis contains SentenceDetails, they are printed as well.
@@ -228,7 +228,7 @@ REGARD_EXPORT std::string render_sentence_text(const SentenceAnalysis& analysis,
 
 /// Options of render_sentence_json().
 struct SentenceJsonOptions {
-  std::string command{};  ///< The command line, as typed.
+  std::string command{};  ///< The command line, as it was typed.
 };
 /// Renders an analysis as JSON, which begins with `"schema": "regard/1"`. docs/guide/sentence.md lists the fields.
 ///

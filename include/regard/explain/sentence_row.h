@@ -162,7 +162,7 @@ struct DistanceSums {
 REGARD_EXPORT void add_distances(const Sentence& sentence, DistanceSums& sums, const Runtime& runtime = {});
 
 /// Returns DistanceSums::mean() for all-MiniLM-L6-v2 over the 30 sentences of tests/encoder/sentences.txt, to four
-/// decimals.
+/// decimal places.
 ///
 /// tests/model_distances_check.cpp computes and checks these figures.
 ///

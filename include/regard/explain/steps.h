@@ -86,10 +86,10 @@ enum class SoftmaxRule {
 
 /// Numbers that a document prints for a step. If a result does not round to the printed number, both are shown.
 struct Expected {
-  Matrix numbers;                ///< The printed numbers.
-  int digits = 4;                ///< Decimals that the document prints or, with `significant`, significant digits.
-  bool significant = false;      ///< Whether `digits` counts significant digits.
-  std::vector<Index> rows{};     ///< Rows of the result that the document prints; empty: all.
+  Matrix numbers;             ///< The printed numbers.
+  int digits = 4;             ///< Decimal places that the document prints or, with `significant`, significant digits.
+  bool significant = false;   ///< Whether `digits` counts significant digits.
+  std::vector<Index> rows{};  ///< Rows of the result that the document prints; empty: all.
   std::vector<Index> columns{};  ///< Columns of the result that the document prints; empty: all.
 };
 
@@ -169,7 +169,7 @@ struct StepRequest {
   std::vector<double> numbers{};             ///< Operations that take plain numbers: the numbers.
   std::vector<std::string> labels{};         ///< Labels of the rows, if they are not tokens.
   std::vector<std::string> column_labels{};  ///< Labels of the columns, if they are not tokens.
-  std::optional<int> digits{};               ///< Decimals shown, if they differ from those of the input.
+  std::optional<int> digits{};               ///< Decimal places shown, if they differ from those of the input.
   bool fractions = false;                    ///< Whether to show exact fractions as well.
   std::optional<Expected> expected{};        ///< What the document prints for this step.
   std::string finding{};                     ///< The sentence before the numbers; empty: the operation's own.
@@ -188,7 +188,7 @@ struct ExplainSettings {
   ElementType dtype = ElementType::float64;    ///< Type of the arithmetic: float64 or float32.
   /// The query in focus: `WORD`, `WORD#1` or `@INDEX`; empty: none.
   std::string query;
-  std::optional<int> digits;  ///< Decimals shown, 0 to 17; absent: 4, or none for integers.
+  std::optional<int> digits;  ///< Decimal places shown, 0 to 17; absent: 4, or none for integers.
   /// Compares all settings.
   friend bool operator==(const ExplainSettings&, const ExplainSettings&) = default;
 };
@@ -209,7 +209,7 @@ struct NamedText {
 struct Variant {
   std::string label;                    ///< Its label: "with √3".
   ExplainSettings settings;             ///< Its settings.
-  std::vector<NamedMatrix> matrices{};  ///< These replace the matrices of the same names.
+  std::vector<NamedMatrix> matrices{};  ///< These replace the matrices with the same names.
 };
 
 /// The input of explain().
@@ -325,7 +325,7 @@ struct Explanation {
   std::string lesson;    ///< Name of the lesson, "three-words"; empty: none.
   std::string title;     ///< As in ExplainInput.
   std::string citation;  ///< As in ExplainInput.
-  /// Finding of the step that trains, else of step "weights", else of the last step that has weights.
+  /// Finding of the training step or, without one, of step "weights" or, failing that, of the last step with weights.
   std::string finding;
   std::vector<std::string> settings_text;  ///< The settings in words, one per line: "scores divided by √D".
   ExplainSettings settings;                ///< The settings.
@@ -414,7 +414,7 @@ struct Cell {
 /// @param explanation  The explanation.
 /// @param step         One of its steps.
 /// @param cell         The cell.
-/// @param digits       Decimals in the lines.
+/// @param digits       Decimal places in the lines.
 /// @return The derivation.
 /// @throws InvalidArgument  if the cell is outside the step's result, or if it was not kept.
 ///
@@ -427,11 +427,11 @@ REGARD_EXPORT CellDerivation expand_cell(const Explanation& explanation, const S
 
 /// Options of render_text().
 struct TextOptions {
-  int width = 80;               ///< Columns of the terminal; 40 to 400 are used.
+  int width = 80;               ///< Width of the terminal in columns, limited to 40 … 400.
   bool color = false;           ///< Whether to use colors.
   bool unicode = true;          ///< Whether to use non-ASCII characters.
   bool full = false;            ///< Whether to print all numbers.
-  std::optional<int> digits{};  ///< Decimals; absent: as in the step or the settings.
+  std::optional<int> digits{};  ///< Decimal places; absent: as in the step or the settings.
   std::string step{};           ///< The step to print: its name or its number from 0; empty: all.
   std::optional<Cell> cell{};   ///< A cell to derive in each step shown that contains it.
 };
@@ -480,7 +480,7 @@ REGARD_EXPORT std::string render_json(const Explanation& explanation, const Json
 /// Options of render_html().
 struct HtmlOptions {
   std::string command{};        ///< The command line, as it was typed.
-  std::optional<int> digits{};  ///< Decimals; absent: as in the step or the settings.
+  std::optional<int> digits{};  ///< Decimal places; absent: as in the step or the settings.
 };
 /// Renders an explanation as one self-contained HTML page, which makes no network requests (docs/reference/page.md).
 ///

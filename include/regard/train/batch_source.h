@@ -26,9 +26,9 @@ class REGARD_EXPORT BatchSource {
  public:
   virtual ~BatchSource();  ///< Destroys the source.
 
-  /// Returns the name and identity of the data. A run can be resumed only with a source of the same identity.
+  /// Returns the name and identity of the data. A run can be resumed only with a source that has the same identity.
   virtual const TrainingData& data() const = 0;
-  /// Returns the vocabulary size; every token and target is less than it.
+  /// Returns the vocabulary size; all tokens and targets are less than this number.
   virtual Index vocabulary() const = 0;
   /// Returns the number of tokens in every example.
   virtual Index length() const = 0;
@@ -45,7 +45,7 @@ class REGARD_EXPORT BatchSource {
   virtual std::vector<CheckpointFile> files() const { return {}; }
 };
 
-/// Creates a source of examples of a task.
+/// Creates a source of examples for a task.
 ///
 /// @param task    The task.
 /// @param labels  Whether the targets are correct or shuffled.

@@ -33,7 +33,7 @@
 
 namespace regard::inline v0 {
 
-/// Version of the arithmetic of training. It changes whenever the same settings would give different bits.
+/// Version of the training arithmetic. It changes whenever the same settings would give different bits.
 inline constexpr Index kTrainingNumerics = 1;
 
 /// The data that a run is trained on.
@@ -46,7 +46,7 @@ struct TrainingData {
 /// The result of one optimizer step.
 struct TrainingStep {
   Index step = 0;                                        ///< Number of optimizer steps before this one.
-  double loss = 0;                                       ///< Loss of the batch, before the step.
+  double loss = 0;                                       ///< Loss on the batch, before the step.
   double gradient_norm = 0;                              ///< Global L2 norm of the gradient, before clipping.
   double learning_rate = 0;                              ///< Learning rate of AdamW.
   bool operator==(const TrainingStep&) const = default;  ///< Whether all fields are equal.
@@ -85,7 +85,7 @@ struct TrainingArrays {
 /// @param arrays  Its arrays.
 /// @return Path of the checkpoint.
 /// @throws InvalidArgument  if sizes do not match, or if a file has an invalid name.
-/// @throws DataError        if a file cannot be written, or if the folder has a checkpoint of a later step. The message
+/// @throws DataError        if a file cannot be written, or if the folder has a checkpoint from a later step. The message
 ///                          gives the path and the reason. Earlier checkpoints are unchanged.
 ///
 /// @par Example
@@ -99,7 +99,7 @@ REGARD_EXPORT std::string save_checkpoint(const std::string& run, const Training
 /// Lists the checkpoints of a run, which are identified by the names of their folders.
 ///
 /// @param run  Path of the run's folder.
-/// @return Paths of the checkpoints, the newest last; none if the folder does not exist.
+/// @return Paths of the checkpoints, newest last; none if the folder does not exist.
 /// @throws DataError  if the folder cannot be read.
 REGARD_EXPORT std::vector<std::string> list_checkpoints(const std::string& run);
 
@@ -115,7 +115,7 @@ REGARD_EXPORT std::vector<std::string> list_checkpoints(const std::string& run);
 /// @endcode
 REGARD_EXPORT std::string trained_model_folder(const std::string& path);
 
-/// A checkpoint that was read.
+/// A loaded checkpoint.
 struct LoadedCheckpoint {
   TrainingState state;  ///< The run.
   /// Why the results will not be bit-identical to those of an uninterrupted run, for example a different instruction
@@ -175,12 +175,12 @@ REGARD_EXPORT LoadedCheckpoint load_checkpoint(const std::string& checkpoint, co
 /// @endcode
 REGARD_EXPORT void write_training_settings(JsonWriter& json, const TrainingSettings& settings);
 
-/// Reads settings that write_training_settings() has written. The text may be untrusted.
+/// Reads settings written by write_training_settings(). The text may be untrusted.
 ///
 /// @param fields  The object.
 /// @param model   The configuration of the model.
 /// @return The settings; completed() checks their ranges.
-/// @throws DataError  if a member is missing, has the wrong type, or holds an unknown name.
+/// @throws DataError  if a member is missing, has the wrong type, or contains an unknown name.
 ///
 /// @par Example
 /// @code{.cpp}
@@ -188,11 +188,11 @@ REGARD_EXPORT void write_training_settings(JsonWriter& json, const TrainingSetti
 /// @endcode
 REGARD_EXPORT TrainingSettings read_training_settings(const JsonFields& fields, const DecoderConfig& model);
 
-/// A field in which two settings differ.
+/// A field in which two TrainingSettings differ.
 struct SettingDifference {
   std::string name;    ///< Its name, such as "learning_rate".
-  std::string first;   ///< Its value in the first settings.
-  std::string second;  ///< Its value in the second settings.
+  std::string first;   ///< Its value in the first TrainingSettings.
+  std::string second;  ///< Its value in the second TrainingSettings.
 };
 /// Finds the first field in which a difference would change the bits of a run; see load_checkpoint().
 ///

@@ -12,8 +12,7 @@
 /// - There is no autograd tape: forward and backward are two plain functions that call the operators of regard::regard.
 /// - Attention never stores the L × L matrix: memory grows with the length, not with its square.
 /// - The gradient of a batch is the sum of the gradients of its sequences, added in order. Its bits do not depend on
-///   the number of threads, on `recompute`, or on whether the batch is computed in one call or in several that
-///   accumulate.
+///   the number of threads, on `recompute`, or on whether the batch is computed in one call or accumulated over several.
 ///
 /// Extents: B sequences, L tokens per sequence; regard/model/decoder.h defines the others.
 ///
@@ -35,7 +34,7 @@ namespace regard::inline v0 {
 
 /// Options for training a decoder, in addition to its configuration.
 struct DecoderTrainingOptions {
-  Index max_sequences = 1;     ///< Largest B of one call.
+  Index max_sequences = 1;     ///< Largest B in one call.
   Index max_length = 0;        ///< Largest L; 0: max_positions.
   bool recompute = false;      ///< Whether to keep only each layer's input and recompute the rest in the backward pass.
   bool bf16_products = false;  ///< Whether linear layers multiply operands rounded to bfloat16. T = float only.
@@ -181,7 +180,7 @@ class REGARD_EXPORT DecoderTraining {
   /// @return A view that is valid until the next call.
   TensorView<const T, 2> row_losses() const;
 
-  /// Calls a function with each array of the last forward pass, in the order of computation, for example to find the
+  /// Calls a function with each array from the last forward pass, in the order of computation, for example to find the
   /// first value that is not finite. With `recompute`, arrays within layers are available only for the last layer.
   ///
   /// @param visit  Called with the layer (−1 outside the layers), the name of the operation that computed the array,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Data-parallel training: ranks add their gradients one after another, with bits identical to those of one machine.
+/// Data-parallel training: ranks add their gradients one after another. Results are bit-identical to those of one
+/// machine.
 ///
 /// @verbatim
 ///     sequences of a step   │ piece 0 │ piece 1 │ piece 2 │ …         piece k is computed by rank k mod N
@@ -23,10 +24,10 @@
 
 namespace regard::inline v0 {
 
-/// N ranks in a ring. Each rank has its own object, and calls its functions from one thread.
+/// N ranks in a ring. Each rank has its own object and calls its functions from one thread.
 ///
 /// Messages from a rank to the next one arrive in the order in which they were sent, and receive() is called with the
-/// sizes that were sent. If another rank fails, any function may throw an exception of the implementation.
+/// sizes that were sent. If another rank fails, any function may throw an implementation-specific exception.
 class REGARD_EXPORT GradientChain {
  public:
   virtual ~GradientChain();  ///< Destroys the object.
@@ -36,24 +37,25 @@ class REGARD_EXPORT GradientChain {
   /// Returns N, the number of ranks.
   virtual Index num_ranks() const = 0;
 
-  /// Announces the buffer of a later receive(). Buffers are passed to receive() in the order of their announcements.
+  /// Announces the buffer of a later receive(). Buffers are passed to receive() in the order in which they were
+  /// announced.
   /// After this call, the implementation may write to the buffer as soon as no pending send() reads it, so that
   /// messages arrive while the rank computes. The default implementation does nothing.
   ///
   /// @param bytes  The buffer, at least one byte.
   virtual void expect(std::span<std::byte> bytes);
-  /// Receives the next message from the rank before this one, (rank − 1) mod N.
+  /// Receives the next message from the preceding rank, (rank − 1) mod N.
   ///
   /// @param bytes  Set to the message; at least one byte.
   virtual void receive(std::span<std::byte> bytes) = 0;
-  /// Sends a message to the rank after this one, (rank + 1) mod N, without waiting for that rank to receive it.
+  /// Sends a message to the next rank, (rank + 1) mod N, without waiting for that rank to receive it.
   ///
-  /// @param bytes  The message, at least one byte. The caller leaves it unchanged until it announces or receives a
+  /// @param bytes  The message, at least one byte. It must stay unchanged until the caller announces or receives a
   ///               message into these bytes, or until finish() or abandon() returns.
   virtual void send(std::span<const std::byte> bytes) = 0;
   /// Waits until every pending send() has finished reading its bytes. Called at the end of each step.
   virtual void finish() = 0;
-  /// Aborts communication: buffers of messages are no longer read or written, and other ranks fail instead of waiting.
+  /// Aborts communication: message buffers are no longer read or written, and other ranks fail instead of waiting.
   /// Called if a step throws; the object can then only be destroyed.
   virtual void abandon() noexcept = 0;
 
@@ -76,7 +78,7 @@ struct BatchPieces {
 /// same number of pieces. If N > batch, the ranks from `batch` on compute none.
 ///
 /// @param batch        Number of sequences, at least 1.
-/// @param micro_batch  Largest number of sequences of a piece, at least 1.
+/// @param micro_batch  Largest number of sequences per piece, at least 1.
 /// @param num_ranks    N, at least 1.
 /// @return `min(batch, N · ⌈batch / (N · micro_batch)⌉)` pieces.
 ///

@@ -63,14 +63,14 @@ struct MuonOptions {
   int iterations = 5;           ///< Number of Newton–Schulz iterations, 1 to 100.
 };
 
-/// Returns the size of the scratch memory of muon_step().
+/// Returns the size of the scratch memory for muon_step().
 ///
 /// @param rows     R.
 /// @param columns  C.
 /// @return `2 · R · C + 2 · min(R, C)²` elements.
 REGARD_EXPORT Index muon_scratch_size(Index rows, Index columns);
 
-/// Performs a Muon step: updates a matrix by its momentum, with the singular values replaced by values near 1.
+/// Performs a Muon step: updates a matrix with its momentum, whose singular values are replaced by values near 1.
 ///
 /// @code{.unparsed}
 /// g = gradient_scale · gradient
@@ -124,7 +124,7 @@ REGARD_EXPORT void muon_step(TensorView<T, 2> matrix, std::type_identity_t<Tenso
 ///   constant              learning_rate
 ///   cosine                min_learning_rate + ½ · (1 + cos(π · r)) · (learning_rate − min_learning_rate)
 ///   linear                min_learning_rate + (1 − r) · (learning_rate − min_learning_rate)
-///   warmup_stable_decay   learning_rate, then from step `begin` linear down to min_learning_rate,
+///   warmup_stable_decay   learning_rate, then a linear decay from step `begin` to min_learning_rate,
 ///                         begin = max(warmup, steps − ⌊steps / 5⌋)
 /// @endcode
 ///
@@ -146,7 +146,7 @@ REGARD_EXPORT double learning_rate_at(const TrainingSettings& settings, Index st
 /// @throws InvalidArgument  as learning_rate_at() does.
 REGARD_EXPORT double muon_learning_rate_at(const TrainingSettings& settings, Index step);
 
-/// Returns the size of the scratch memory of optimizer_step().
+/// Returns the size of the scratch memory for optimizer_step().
 ///
 /// @param settings     The optimizer.
 /// @param description  decoder_parameters() of the model.

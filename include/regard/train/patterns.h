@@ -27,10 +27,10 @@ namespace regard::inline v0 {
 
 /// The scores of a head, each a mean over rows of the probe sequence. A mean over no rows is 0.
 struct HeadPattern {
-  double score = 0;    ///< Weight on the wanted keys, over the rows that have any.
+  double score = 0;    ///< Weight on the expected keys, over the rows that have any.
   double uniform = 0;  ///< The same for uniform weights over the visible keys.
-  /// As `score`, with key 0 left out and each row divided by the sum of its other weights, over the rows with a wanted
-  /// key other than 0. A row that has no other weight counts as 0.
+  /// As `score`, with key 0 left out and each row divided by the sum of its other weights, over the rows with an
+  /// expected key other than 0. A row that has no other weight counts as 0.
   double score_without_first = 0;
   double uniform_without_first = 0;  ///< The same for uniform weights.
   double previous_token = 0;         ///< Weight on the key before the row's own, over all rows but row 0.
@@ -48,8 +48,8 @@ struct HeadPattern {
 /// @param wanted   The expected keys of each row, ascending; empty where the pattern is not defined
 ///                 (TaskExample::wanted).
 /// @return The scores, computed in double in the order of rows and keys.
-/// @throws InvalidArgument  if weights is not square, if wanted does not have L entries, if a wanted key is not
-///                          visible, or if the keys of a row are not ascending.
+/// @throws InvalidArgument  if weights is not square, if wanted does not have L entries, if an expected key is
+///                          not visible, or if the keys of a row are not ascending.
 ///
 /// @par Example
 /// @code{.cpp}

@@ -4,7 +4,7 @@
 /// head, and the direction in which the gradient moves the attention of one row.
 ///
 /// @code{.unparsed}
-/// forward and backward of the probe ─▶ weights P, dP = grad_context · valueᵀ, dS = P ∘ (dP − Σ P dP)
+/// forward and backward on the probe ─▶ weights P, dP = grad_context · valueᵀ, dS = P ∘ (dP − Σ P dP)
 /// one forward per head, with its context set to 0  ─▶ ablation
 /// @endcode
 ///
@@ -24,7 +24,7 @@ namespace regard::inline v0 {
 /// The sequences of a probe as token ids, and the part of them that a record keeps.
 struct ProbeSequences {
   TrainingProbe probe;                                  ///< Texts, targets and pattern of the first sequence.
-  std::vector<std::vector<std::vector<Index>>> wanted;  ///< Wanted keys of each sequence and row; may be empty.
+  std::vector<std::vector<std::vector<Index>>> wanted;  ///< Expected keys of each sequence and row; may be empty.
   Tensor<Index, 2> tokens;                              ///< Token ids, (B, L).
   Tensor<Index, 2> targets;                             ///< Token to predict, (B, L); −1: ignored in the loss.
 };
@@ -34,7 +34,7 @@ struct ProbeSequences {
 /// @param task           The task.
 /// @param seed           Seed of the run.
 /// @param num_sequences  B, at least 1.
-/// @return The sequences. The row whose gradient is kept is the last one of the pattern in the first sequence.
+/// @return The sequences. The row whose gradient is kept is the last row of the pattern in the first sequence.
 /// @throws InvalidArgument  if num_sequences is below 1.
 ///
 /// @par Example

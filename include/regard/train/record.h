@@ -24,13 +24,13 @@
 
 namespace regard::inline v0 {
 
-/// One point of the curve of a run.
+/// One point on the curve of a run.
 struct CurvePoint {
   Index step;                                 ///< Number of optimizer steps before this one.
-  double loss;                                ///< Loss of the batch of this step.
+  double loss;                                ///< Loss on the batch of this step.
   double gradient_norm;                       ///< Global L2 norm of the gradient, before clipping.
   double learning_rate;                       ///< Learning rate.
-  std::optional<double> held_out_loss{};      ///< Loss of held-out examples, at the steps at which it is measured.
+  std::optional<double> held_out_loss{};      ///< Loss on held-out examples, at the steps at which it is measured.
   std::optional<double> accuracy{};           ///< Share of training targets predicted correctly, at the same steps.
   std::optional<double> held_out_accuracy{};  ///< The same for held-out examples.
   std::optional<double> tokens_per_second{};  ///< Training throughput.
@@ -38,7 +38,7 @@ struct CurvePoint {
 
 /// What a head attends to, as means over rows. Rows with a single visible key are excluded, except for `pattern`.
 struct HeadScores {
-  double pattern = 0;   ///< Mean weight on the wanted keys, over the rows that have any; NaN if no row has any.
+  double pattern = 0;   ///< Mean weight on the expected keys, over the rows that have any; NaN if no row has any.
   double previous = 0;  ///< Mean weight on the previous token.
   double sink = 0;      ///< Mean weight on the first token.
   double entropy = 0;   ///< Mean of each row's entropy divided by its maximum, ln(i + 1) for row i; 1 if uniform.
@@ -49,7 +49,7 @@ struct HeadScores {
 /// @param weights  The lower triangle, row by row: L (L + 1) / 2 weights.
 /// @param wanted   For each of the L rows, the keys of the pattern; empty: the pattern is not defined for this row.
 /// @return The scores.
-/// @throws InvalidArgument  if the number of weights is not L (L + 1) / 2, or if a wanted key is not visible.
+/// @throws InvalidArgument  if the number of weights is not L (L + 1) / 2, or if an expected key is not visible.
 REGARD_EXPORT HeadScores head_scores(std::span<const float> weights, const std::vector<std::vector<Index>>& wanted);
 
 /// Computes the scores of uniform weights over the visible keys, for comparison with other scores.
@@ -82,13 +82,13 @@ struct ProbedHead {
   /// dS of that row: the gradient with respect to each score, `P ∘ (dP − Σ P dP)`, (query + 1).
   std::vector<float> grad_scores;
   HeadScores scores;    ///< Its scores.
-  double ablation = 0;  ///< Loss of the probe with the head's context replaced by zeros, minus TrainingSnapshot::loss.
+  double ablation = 0;  ///< Loss on the probe with the head's context replaced by zeros, minus TrainingSnapshot::loss.
 };
 
 /// All heads at a step.
 struct TrainingSnapshot {
   Index step;                     ///< Number of optimizer steps before the snapshot.
-  double loss;                    ///< Loss of the probe.
+  double loss;                    ///< Loss on the probe.
   std::vector<ProbedHead> heads;  ///< All heads, each at index layer · H + head.
 };
 
@@ -96,7 +96,7 @@ struct TrainingSnapshot {
 struct TrainingRecord {
   std::string command;        ///< The command line, as it was typed.
   std::string name;           ///< Name of the task, or of the text file.
-  bool is_text = false;       ///< Whether the run learns a text rather than a task.
+  bool is_text = false;       ///< Whether the run is trained on a text rather than on a task.
   std::string shows;          ///< What the task shows, in one sentence; may be empty.
   std::string pattern;        ///< The pattern in a few words, such as "the token after the earlier copy"; may be empty.
   double formed_score = 0.5;  ///< Score at which the task's pattern counts as formed.
@@ -106,7 +106,7 @@ struct TrainingRecord {
   std::vector<TrainingSnapshot> snapshots;  ///< The snapshots, by ascending step.
 };
 
-/// Returns whether the probe of a record has a pattern, that is, whether any row has a wanted key.
+/// Returns whether the probe of a record has a pattern, that is, whether any row has an expected key.
 ///
 /// @param record  The record.
 /// @return True if so.
@@ -139,7 +139,7 @@ REGARD_EXPORT std::vector<Index> snapshot_steps(Index steps, Index max = 60);
 /// What a head began to attend to.
 enum class HeadEventKind {
   previous_token,  ///< The previous token.
-  pattern          ///< The wanted keys of the task.
+  pattern          ///< The expected keys of the task.
 };
 
 /// The moment at which a head formed.
@@ -170,7 +170,7 @@ struct HeadEvent {
 ///   loss must have fallen by more than 5 %: before that, nothing has been learned to which a head could contribute.
 ///
 /// The event is at the first snapshot above the threshold. A previous-token head is useful before its attention is
-/// sharp, so its event is at the snapshot from which on its score stays above max(0.2, twice the uniform score).
+/// sharp, so its event is at the first snapshot from which its score stays above max(0.2, twice the uniform score).
 ///
 /// If the pattern itself is the previous token, only events of kind `pattern` are returned.
 ///

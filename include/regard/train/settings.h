@@ -28,8 +28,8 @@ inline constexpr std::array<std::string_view, 2> kOptimizerNames{"adamw", "muon"
 enum class ScheduleKind {
   constant,            ///< Always learning_rate.
   cosine,              ///< Half a cosine wave from learning_rate down to min_learning_rate.
-  linear,              ///< Linear from learning_rate down to min_learning_rate.
-  warmup_stable_decay  ///< learning_rate, then linear down to min_learning_rate over the last fifth of the steps.
+  linear,              ///< A linear decay from learning_rate to min_learning_rate.
+  warmup_stable_decay  ///< learning_rate, then a linear decay to min_learning_rate over the last fifth of the steps.
 };
 
 /// Names of the ScheduleKind enumerators in files, in the order of the enumerators.

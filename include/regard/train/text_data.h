@@ -38,7 +38,7 @@ class REGARD_EXPORT TextData {
  public:
   /// Returns the part of a text that training sees: its first nine tenths, up to the end of a character.
   ///
-  /// A vocabulary of byte pairs is learned from this part; a vocabulary of characters needs the whole text.
+  /// A byte-pair vocabulary is learned from this part; a character vocabulary needs the whole text.
   ///
   /// @param text  The text.
   /// @return The beginning of the text.
@@ -50,9 +50,9 @@ class REGARD_EXPORT TextData {
   /// @param vocabulary  The vocabulary.
   /// @param length      L, tokens per window, at least 1.
   /// @param source      Name of the text in error messages, usually the path of the file.
-  /// @param stop        Stop token, polled during the work.
+  /// @param stop        Stop token, polled while the text is tokenized.
   /// @throws InvalidArgument  if length < 1.
-  /// @throws DataError        if the text is empty, contains a character that is not in the vocabulary, or if a part
+  /// @throws DataError        if the text is empty or contains a character that is not in the vocabulary, or if a part
   ///                          has fewer than L + 1 tokens. The message says what to change.
   /// @throws Cancelled        if a stop is requested.
   TextData(std::string_view text, Vocabulary vocabulary, Index length, const std::string& source = "text",

@@ -30,8 +30,8 @@ struct TrainedModel {
 /// @param options  How to read the files, and limits.
 /// @param runtime  Threads, scratch memory and cancellation.
 /// @return The model.
-/// @throws DataError  as trained_model_folder(), load_decoder() and Vocabulary::read() do, and if vocabulary and
-///                    decoder differ in their number of tokens.
+/// @throws DataError  as trained_model_folder(), load_decoder() and Vocabulary::read() do, and if the vocabulary
+///                    and the decoder differ in their number of tokens.
 /// @throws Cancelled  if a stop is requested.
 ///
 /// @par Example

@@ -91,7 +91,7 @@ class REGARD_EXPORT Trainer {
   const TrainingSettings& settings() const;
   /// Returns the source of the examples.
   const BatchSource& source() const;
-  /// Returns all steps so far, in order. Their number is the number of optimizer steps.
+  /// Returns the results of all optimizer steps so far, in order.
   const std::vector<TrainingStep>& history() const;
   /// Returns whether all steps of the settings are done.
   bool done() const;
@@ -134,7 +134,8 @@ class REGARD_EXPORT Trainer {
   ///
   /// @param path  Path of the run's folder, whose newest checkpoint is read, or of a checkpoint.
   /// @param stop  Stop token, polled while files are read.
-  /// @return The checkpoint, with a warning if the results will not have the bits of an uninterrupted run.
+  /// @return The checkpoint, with a warning if the results will not be bit-identical to those of an
+  ///         uninterrupted run.
   /// @throws DataError  as load_checkpoint() does. The run is then unchanged.
   /// @throws InvalidArgument  on every rank, if ranks find checkpoints of different steps.
   /// @throws Cancelled  if a stop is requested.

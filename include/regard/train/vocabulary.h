@@ -54,7 +54,7 @@ class REGARD_EXPORT Vocabulary {
   /// @param source  Name of the text in error messages, usually the path of the file.
   /// @param stop    Stop token, polled while the text is read.
   /// @return The vocabulary.
-  /// @throws DataError  if the text is empty or not UTF-8. The message gives the offset of the invalid byte.
+  /// @throws DataError  if the text is empty or not valid UTF-8. The message gives the offset of the invalid byte.
   /// @throws Cancelled  if a stop is requested.
   static Vocabulary characters_of(std::string_view text, const std::string& source = "text",
                                   const std::stop_token& stop = {});
@@ -65,19 +65,19 @@ class REGARD_EXPORT Vocabulary {
   /// - The text is split into words, and no token crosses a word boundary. A word is a run of letters, of digits or of
   ///   other characters, together with the space before it, if any; or it is a run of white space. Bytes from 0x80
   ///   count as letters. A word has at most 64 bytes.
-  /// - Each merge joins the most frequent pair of adjacent tokens. Ties are broken by the smaller first token, then by
-  ///   the smaller second token.
+  /// - Each merge joins the most frequent pair of adjacent tokens. Ties are broken in favor of the smaller first
+  ///   token, then of the smaller second token.
   ///
   /// Learning ends early when no pair occurs twice. The result depends only on the text and the size.
   ///
   /// @param text              The text; it may contain any bytes.
   /// @param size              Number of tokens, from 256 to 2²⁴.
   /// @param source            Name of the text in error messages.
-  /// @param stop              Stop token, polled during the work.
+  /// @param stop              Stop token, polled during learning.
   /// @param max_memory_bytes  Memory limit for learning, in bytes; absent: available_memory_bytes().
   /// @return The vocabulary, with at most `size` tokens.
   /// @throws InvalidArgument  if size is out of range.
-  /// @throws DataError        "source: needs N bytes of memory; M are available", before any of them is allocated.
+  /// @throws DataError        "source: needs N bytes of memory; M are available", before any memory is allocated.
   /// @throws Cancelled        if a stop is requested.
   static Vocabulary learn_byte_pairs(std::string_view text, Index size, const std::string& source = "text",
                                      const std::stop_token& stop = {},
@@ -98,7 +98,7 @@ class REGARD_EXPORT Vocabulary {
   /// @param max_memory_bytes  Memory limit for reading, in bytes; absent: available_memory_bytes().
   /// @return The vocabulary.
   /// @throws DataError  "source: byte N: …" if the text is invalid; "source: needs N bytes of memory; M are available",
-  ///                    before any of them is allocated.
+  ///                    before any memory is allocated.
   /// @throws Cancelled  if a stop is requested.
   static Vocabulary read(std::string_view json, const std::string& source, const std::stop_token& stop = {},
                          std::optional<std::uint64_t> max_memory_bytes = std::nullopt);

@@ -28,7 +28,8 @@ struct TrainingSubject {
   const TrainingTask* task = nullptr;         ///< The task; nullptr for a text.
   std::optional<TextData> text{};             ///< The text; absent for a task.
 
-  /// Draws the sequences on which heads are observed: 16 of a task, or the first 48 tokens of a window of a text.
+  /// Draws the sequences on which heads are observed: 16 sequences of a task, or the first 48 tokens of one window of a
+  /// text.
   ///
   /// @return The probe. For a task, it has at most TrainingSettings::micro_batch sequences.
   REGARD_EXPORT ProbeSequences probe() const;
@@ -125,7 +126,7 @@ class REGARD_EXPORT WatchedRun {
   /// on training and held-out examples: 32 of each, or more if they are shorter than 32 tokens.
   ///
   /// @param runtime  Threads, scratch memory and cancellation.
-  /// @return The point of the curve.
+  /// @return The point on the curve.
   /// @throws TrainingDiverged  as Trainer::step() does.
   /// @throws Cancelled         if a stop is requested. The run can be continued.
   const CurvePoint& step(const Runtime& runtime = {});
@@ -138,7 +139,7 @@ class REGARD_EXPORT WatchedRun {
 
  private:
   Index steps_done() const { return static_cast<Index>(trainer_.history().size()); }
-  // Adds a snapshot, unless there is one of this step, or another rank observes.
+  // Adds a snapshot, unless one exists for this step or another rank observes.
   void observe(const Runtime& runtime);
   // Sets what is measured at a snapshot.
   void evaluate(CurvePoint& point, const Runtime& runtime);
