@@ -84,7 +84,8 @@ Extents extents_of(Inputs& inputs, const AttendText& text, const AttendSettings&
     for (const RowRange& range : settings.rows) {
       if (range.end > q[2]) {
         throw std::invalid_argument("--rows " + std::to_string(range.begin) + ":" + std::to_string(range.end) +
-                                    " goes beyond the " + std::to_string(q[2]) + " rows of --query; rows count from 0");
+                                    " goes beyond the " + std::to_string(q[2]) +
+                                    " rows of --query; rows are counted from 0");
       }
       if (__builtin_add_overflow(rows, range.end - range.begin, &rows)) throw std::bad_alloc();
     }

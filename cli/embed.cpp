@@ -131,7 +131,7 @@ void embed_shard(const EmbedArguments& arguments, Format format) {
   if (arguments.input.empty() || arguments.input == "-")
     throw UsageError("--shard needs --input FILE: a shard of standard input cannot be read");
   if (arguments.output.empty() || arguments.output == "-")
-    throw UsageError("--shard needs --output FILE, from which the files of all shards get their names");
+    throw UsageError("--shard needs --output FILE; the shard files are named after it");
   if (format == Format::json)
     throw UsageError("--shard writes npy or csv; a JSON document cannot be joined from shards");
   const std::string vectors = shard_path(arguments.output, shard);
@@ -143,7 +143,7 @@ void embed_shard(const EmbedArguments& arguments, Format format) {
   ShardRecord record =
       shard_settings(format == Format::npy ? "npy" : "csv", model, arguments.model.truncate, *lines.shard());
   if (is_complete_shard(arguments.output, record)) {
-    fmt::print(stderr, "regard: {} is complete and is not computed again\n", escape_for_terminal(vectors));
+    fmt::print(stderr, "regard: {} is complete and is not recomputed\n", escape_for_terminal(vectors));
     return;
   }
   OutputFiles files;

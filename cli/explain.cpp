@@ -66,7 +66,7 @@ ExplainInput read_input(const std::string& input, const std::string& max_memory,
     const std::string& name = read.matrices.back().name;
     if (std::any_of(read.matrices.begin(), read.matrices.end() - 1,
                     [&](const NamedMatrix& m) { return m.name == name; }))
-      throw UsageError("--matrix " + name + " is given twice; give it once");
+      throw UsageError("--matrix " + name + " is given twice; give it only once");
   }
   return read;
 }
@@ -107,7 +107,7 @@ void add_explain(CLI::App& app) {
   exclude_options_of_matrices(*command);
   needs(command->get_option("--max-memory"), command->get_option("--input"), "--max-memory requires --input");
   excludes(command->get_option("--input"), command->get_option("--matrix"),
-           "--input and --matrix both name the matrices; give one of them");
+           "--input and --matrix both name the matrices; give only one of them");
   command->footer(
       "EXAMPLES\n"
       "  regard explain \"he sat on the bank of the river\" --query bank\n"

@@ -119,7 +119,7 @@ void add_sentence_options(CLI::App& command, SentenceTextArguments& arguments) {
     needs(command.get_option(option), command.get_option(other),
           "--layer and --head together select a head; give both or neither");
   needs(command.get_option("--arrays"), command.get_option("--save"),
-        "--arrays selects what --save writes; give --save FOLDER too");
+        "--arrays selects what --save writes; add --save FOLDER");
 }
 
 void exclude_options_of_matrices(CLI::App& command) {

@@ -118,7 +118,7 @@ void add_heads(CLI::App& app) {
   add("--max", arguments->max, "X", "only heads whose mean of the --sort measure is at\nmost X");
   add("--layer", arguments->layer, "N", "only this layer, counted from 0");
   add("--head", arguments->head, "N", "only this head of each layer, counted from 0");
-  command->add_flag("--full", arguments->full, "print four decimals, and the values for uniform\nattention");
+  command->add_flag("--full", arguments->full, "print four decimal places, and the values for\nuniform attention");
   command->add_flag("--json", arguments->json, "print the data as JSON");
   add_color_option(*command, arguments->color);
   add_model_options(*command, arguments->model);

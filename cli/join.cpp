@@ -55,7 +55,7 @@ Index count_of_shards(const std::string& output) {
                     output, output + ".shard-0-of-N", output));
   }
   if (counts.size() > 1) {
-    throw std::runtime_error(fmt::format("{}: has shards of {} and of {}; remove those that are not wanted", output,
+    throw std::runtime_error(fmt::format("{}: has shards of {} and of {}; remove the unwanted ones", output,
                                          *counts.begin(), *std::next(counts.begin())));
   }
   return *counts.begin();

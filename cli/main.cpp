@@ -123,7 +123,7 @@ std::vector<std::string> normalize(CLI::App& app, const std::vector<std::string>
       continue;
     }
     if (!seen.insert(given.option).second && !given.repeatable())
-      throw UsageError(given.name + " is given twice; give it once");
+      throw UsageError(given.name + " is given twice; give it only once");
     result.push_back(given.name);
     if (!given.takes_value()) {
       if (given.value) throw UsageError(given.name + " takes no value; write " + given.name + " alone");

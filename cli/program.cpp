@@ -127,7 +127,7 @@ void write_stdout(std::string_view text) {
   const int error = write_all(STDOUT_FILENO, text.data(), text.size());
   if (error == EPIPE) throw ClosedPipe();
   if (error == EBADF) throw std::runtime_error("standard output is closed; there is nowhere to write");
-  if (error != 0) throw std::runtime_error("cannot write standard output: " + reason(error));
+  if (error != 0) throw std::runtime_error("cannot write to standard output: " + reason(error));
 }
 
 bool writes_to_terminal() { return ::isatty(STDOUT_FILENO) == 1; }

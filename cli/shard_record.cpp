@@ -144,17 +144,17 @@ ShardRecord read_shard_record(const std::string& path) {
 
 std::string shard_difference(const ShardRecord& shard, const ShardRecord& other) {
   if (shard.text.file_bytes != other.text.file_bytes || shard.text.file_sha256 != other.text.file_sha256)
-    return "from another input than";
+    return "from a different input than";
   if (shard.model_sha256 != other.model_sha256 || shard.config_sha256 != other.config_sha256 ||
       shard.tokenizer_sha256 != other.tokenizer_sha256 || shard.width != other.width)
-    return "with another model than";
+    return "with a different model than";
   if (shard.truncate != other.truncate)
     return shard.truncate ? "with --truncate, unlike" : "without --truncate, unlike";
-  if (shard.format != other.format) return "in another format than";
-  if (shard.version != other.version) return "by another version of regard than";
+  if (shard.format != other.format) return "in a different format than";
+  if (shard.version != other.version) return "by a different version of regard than";
   // The other instruction sets give the same bits.
   if (has_fused_multiply_add(shard) != has_fused_multiply_add(other))
-    return fmt::format("with instruction set {}, whose bits differ from those of {}, unlike", shard.instruction_set,
+    return fmt::format("with instruction set {}, which rounds differently from {}, unlike", shard.instruction_set,
                        other.instruction_set);
   return "";
 }

@@ -39,7 +39,7 @@ std::string shard_record_json(const ShardRecord& record);
 ShardRecord read_shard_record(const std::string& path);
 
 // How a shard was made differently from another one, so that their vectors do not belong together; empty if they do.
-// "from another input than", to be followed by the name of the other shard.
+// "from a different input than", to be followed by the name of the other shard.
 std::string shard_difference(const ShardRecord& shard, const ShardRecord& other);
 
 // Whether the shard of an output is complete, with these settings and unchanged vectors.

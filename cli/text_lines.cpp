@@ -44,7 +44,7 @@ bool TextLines::read_more() {
   const std::size_t count = file_.source(piece);
   waiting_.append(reinterpret_cast<const char*>(piece.data()), count);
   done_bytes_ += static_cast<Index>(count);
-  if (shard_ && count < piece.size()) throw std::runtime_error(file_.name + ": changed while it was read");
+  if (shard_ && count < piece.size()) throw std::runtime_error(file_.name + ": changed while it was being read");
   at_end_ = shard_ ? done_bytes_ == total_bytes_ : count < piece.size();
   return count > 0;
 }

@@ -79,7 +79,7 @@ TextShard find_text_shard(const InputFile& file, const Shard& shard) {
     end.pass(bytes, static_cast<Index>(count), offset);
     progress.update(std::min(offset, found.file_bytes), found.file_bytes);
   }
-  if (offset != found.file_bytes) throw std::runtime_error(file.name + ": changed while it was read");
+  if (offset != found.file_bytes) throw std::runtime_error(file.name + ": changed while it was being read");
   found.first_byte = first.byte();
   found.end_byte = end.byte();
   found.first_line = first.lines_before() + 1;

@@ -165,7 +165,7 @@ TrainingSubject subject_of(const TrainArguments& arguments, const TrainingState*
   std::string name = arguments.task;
   if (name.empty() && resumes_task) name = stored->data.name;
   if (name.empty() == arguments.text.empty())
-    throw UsageError("expected one of --task NAME and --text FILE; regard train --list shows the tasks");
+    throw UsageError("expected either --task NAME or --text FILE; regard train --list shows the tasks");
 
   if (!name.empty()) {
     if (!arguments.vocabulary.empty()) throw UsageError("--vocabulary needs --text");

@@ -105,7 +105,7 @@ std::string plan_text(const TrainingSubject& subject) {
   if (subject.task != nullptr) {
     text = fmt::format("{}: {}\n", subject.task->name, subject.task->shows);
   } else {
-    text = fmt::format("{}: {} tokens of {} kinds; the last tenth is held out\n",
+    text = fmt::format("{}: {} tokens, vocabulary of {}; the last tenth is held out\n",
                        escape_for_terminal(subject.source->data().name),
                        grouped(static_cast<Index>(subject.text->tokens(TaskSplit::train).size() +
                                                   subject.text->tokens(TaskSplit::held_out).size())),
@@ -124,21 +124,21 @@ std::string plan_text(const TrainingSubject& subject) {
   }
   text += indented("work", fmt::format("{}: {}", operations_text(3 * sum * tokens), shares));
   if (output > sum / 2)
-    text += indented("note", "more than half of the work is the output layer; a smaller vocabulary trains faster");
+    text += indented("note", "more than half of the work is in the output layer; a smaller vocabulary trains faster");
   return text + "\n";
 }
 
 std::string result_text(const Evaluation& held_out, const WatchedRun& run) {
   const double seconds = run.step_seconds(), steps = static_cast<double>(run.record().curve.size());
   std::string text =
-      fmt::format("  {:.1f} s for {} steps, {:.1f} ms each, without observation\n", seconds,
+      fmt::format("  {:.1f} s for {} steps, {:.1f} ms each, excluding observation\n", seconds,
                   grouped(static_cast<Index>(run.record().curve.size())), steps > 0 ? 1e3 * seconds / steps : 0);
   if (run.subject().task != nullptr) {
-    text += fmt::format("  held out: {} of {} sequences right, {} of {} tokens; loss {:.4f}\n",
+    text += fmt::format("  held out: {} of {} sequences correct, {} of {} tokens; loss {:.4f}\n",
                         grouped(held_out.correct_sequences), grouped(held_out.num_sequences),
                         grouped(held_out.correct_targets), grouped(held_out.num_targets), held_out.loss);
   } else {
-    text += fmt::format("  held out: loss {:.4f} per token, {:.1f} % of {} tokens right\n", held_out.loss,
+    text += fmt::format("  held out: loss {:.4f} per token, {:.1f} % of {} tokens correct\n", held_out.loss,
                         100 * static_cast<double>(held_out.correct_targets) /
                             static_cast<double>(std::max<Index>(held_out.num_targets, 1)),
                         grouped(held_out.num_targets));
@@ -163,8 +163,9 @@ std::string profile_text(const Trainer& trainer, double seconds) {
   std::string text = "  part              share of forward and backward\n";
   for (const auto& [name, part] : parts)
     text += fmt::format("  {:<16} {:5.1f} %  {:8.3f} s\n", name, 100 * part / sum, part);
-  return text + fmt::format("  The steps took {:.3f} s, with optimizer and batches; the parts include observation.\n",
-                            seconds);
+  return text +
+         fmt::format("  The steps took {:.3f} s, including the optimizer and batches; the parts include observation.\n",
+                     seconds);
 }
 
 std::string stopped_text(const Trainer& trainer, const std::string& run) {

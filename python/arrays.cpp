@@ -123,7 +123,7 @@ std::string text_of(const char* operator_name, const std::string& name, nb::hand
   const char* const text = PyUnicode_AsUTF8AndSize(given.ptr(), &size);
   if (text == nullptr) {
     PyErr_Clear();
-    reject(operator_name, name + " holds half of a surrogate pair; expected text that UTF-8 can hold");
+    reject(operator_name, name + " contains half of a surrogate pair; expected text that UTF-8 can encode");
   }
   return {text, static_cast<std::size_t>(size)};
 }
@@ -213,7 +213,7 @@ ElementType Array::any_type(const char* operator_name, const char* name) const {
                        std::int16_t, std::uint16_t, std::uint32_t, std::uint64_t>(type_);
   if (element == ElementType{}) {
     reject(operator_name, std::string(name) + " has type " + type_text(type_) +
-                              "; expected a type of whole or floating-point numbers, or bool");
+                              "; expected an integer or floating-point type, or bool");
   }
   return element;
 }
@@ -243,7 +243,7 @@ void Array::borrow(const char* operator_name, const char* name, nb::handle given
     borrow_dlpack(operator_name, name, given.ptr());
   }
   if (access == Access::write && (read_only_ || is_of_module(given.ptr(), "jaxlib"))) {
-    reject(operator_name, std::string(name) + " is read-only; expected an array that can be written");
+    reject(operator_name, std::string(name) + " is read-only; expected a writable array");
   }
 }
 
@@ -264,7 +264,7 @@ bool Array::borrow_buffer(const char* operator_name, const char* name, PyObject*
   type_ = type_of_format(buffer_.format != nullptr ? buffer_.format : "B", buffer_.itemsize);
   if (type_.bits == 0) {
     reject(operator_name, std::string(name) + " has elements of format '" + buffer_.format +
-                              "', which cannot be read in place; expected numbers in the machine's own order of bytes");
+                              "', which cannot be read in place; expected numbers in native byte order");
   }
   rank_ = buffer_.ndim;
   if (rank_ > kMaxAxes) {
@@ -333,7 +333,7 @@ bool Array::borrow_capsule(const char* operator_name, const char* name, PyObject
   if (!versioned && PyCapsule_IsValid(capsule, "dltensor") == 0) {
     const char* const capsule_name = PyCapsule_GetName(capsule);
     PyErr_Clear();
-    fail(std::string("the capsule is called ") + (capsule_name != nullptr ? capsule_name : "nothing") +
+    fail(std::string("the capsule is named ") + (capsule_name != nullptr ? capsule_name : "nothing") +
          "; expected an unused dltensor or dltensor_versioned");
   }
   void* const managed = PyCapsule_GetPointer(capsule, versioned ? "dltensor_versioned" : "dltensor");

@@ -178,7 +178,8 @@ nb::object attention_with_statistics_of(nb::handle query_object, nb::handle key_
       from_position = {n, n + (n < std::numeric_limits<Index>::max() ? 1 : 0)};
     }
     if (!chosen.empty() + ranges.given() + offset.is_valid() > 1)
-      reject(kName, "more than one of chosen_keys, chosen_ranges and chosen_offset is given; expected one of them");
+      reject(kName,
+             "more than one of chosen_keys, chosen_ranges and chosen_offset is given; expected only one of them");
     const int num_top = keywords.take_int("top_keys", 0);
     if (num_top < 0 || num_top > kMaxTopKeys) {
       reject(kName, "top_keys is " + std::to_string(num_top) + "; expected 0 to " + std::to_string(kMaxTopKeys));

@@ -87,7 +87,7 @@ nb::object gradients_of(nb::handle query_object, const Array& query, const Array
                           .grad_bias = outputs.accumulates("grad_bias"),
                           .grad_sinks = outputs.accumulates("grad_sinks")};
   if (const Array* const grad_bias = outputs.find("grad_bias")) {
-    if (!bias.given()) reject(kName, "gradients names grad_bias, and there is no bias");
+    if (!bias.given()) reject(kName, "gradients names grad_bias, but there is no bias");
     gradients.grad_bias = grad_bias->broadcast<Compute, 4>(kName, "grad_bias");
   }
   const double operations = 5.0 * static_cast<double>(q.shape[0] * q.shape[1] * q.shape[2]) *

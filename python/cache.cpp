@@ -64,7 +64,7 @@ class Cache {
   FairLock::Place changing(const char* operator_name) {
     reject_in_plan(operator_name);
     if (block_ != nullptr && block_->read_only()) {
-      reject(operator_name, "the cache is in memory that cannot be written; expected a writable copy or mapping");
+      reject(operator_name, "the cache is in read-only memory; expected a writable copy or mapping");
     }
     return locked(FairLock::Use::write);
   }
@@ -112,7 +112,7 @@ class Cache {
     const auto view = block.view<std::uint8_t, 1>("KvCache.open", "memory");
     if (view.shape[0] > 1 && view.strides[0] != 1) {
       reject("KvCache.open",
-             "memory has a stride of " + std::to_string(view.strides[0]) + "; expected bytes side by side");
+             "memory has a stride of " + std::to_string(view.strides[0]) + "; expected contiguous bytes");
     }
     return {reinterpret_cast<std::byte*>(view.data), static_cast<std::size_t>(view.shape[0])};
   }

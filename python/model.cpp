@@ -97,7 +97,7 @@ nb::object explain_of(nb::handle input, const SentenceModel* model, std::optiona
     return nb::cast(std::move(*analysis));
   }
   if (layer || head || !hide.empty() || truncate || full) {
-    reject("explain", "layer, head, hide, truncate and full are for a sentence; expected a model as well");
+    reject("explain", "layer, head, hide, truncate and full apply only to a sentence; expected a model");
   }
   ExplainInput read = input_of(input);
   if (query) read.settings.query = *query;

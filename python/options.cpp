@@ -31,7 +31,7 @@ void Options<T>::take_positions(Keywords& keywords) {
     if (PyUnicode_Check(causal.ptr())) {
       if (offset) {
         reject(operator_name, "query_offset and causal='" + text_of(operator_name, "causal", causal) +
-                                  "' both name where the queries stand; expected one of them");
+                                  "' both set the position of the queries; expected only one of them");
       }
       options.causal = true;
       options.query_offset = alignment(operator_name, "causal", causal);

@@ -180,18 +180,18 @@ void create(Training* self, const std::string& command, nb::kwargs kwargs) {
   const bool shuffled = keywords.take_bool("shuffled");
   const nb::handle max_snapshots = keywords.take("snapshots");
   const Index snapshots = max_snapshots ? keywords.number<Index>("snapshots", max_snapshots) : 60;
-  if (task.is_valid() == text.is_valid()) reject(kName, "expected one of task and text");
+  if (task.is_valid() == text.is_valid()) reject(kName, "expected either task or text");
   TrainingSubject subject;
   if (task) {
-    if (vocabulary) reject(kName, "vocabulary is for a text; expected text as well");
-    if (keywords.look("length")) reject(kName, "length is for a text; the length of a task is fixed");
+    if (vocabulary) reject(kName, "vocabulary applies only to a text; expected text");
+    if (keywords.look("length")) reject(kName, "length applies only to a text; the length of a task is fixed");
     const TrainingTask& found = find_task(text_of(kName, "task", task));
     TrainingSettings settings = found.recipe;
     replace_settings(settings, keywords);
     keywords.finish();
     subject = task_subject(found, settings, shuffled ? TaskLabels::shuffled : TaskLabels::correct);
   } else {
-    if (shuffled) reject(kName, "shuffled is for a task; expected task instead of text");
+    if (shuffled) reject(kName, "shuffled applies only to a task; expected task instead of text");
     const std::string read = text_of(kName, "text", text), name = source ? text_of(kName, "source", source) : "text";
     TrainingSettings settings = text_recipe();
     replace_settings(settings, keywords);

@@ -530,7 +530,7 @@ TEST(Statistics, Rejections) {
             "attention_with_statistics: chosen_keys contains -1; expected 0 or more");
   const Array<Index, 3> all({1, 1, 2}), six({1, 6, 2}), three({1, 5, 3});
   EXPECT_EQ(message({.chosen_keys = one, .chosen_ranges = all.view()}),
-            "attention_with_statistics: chosen_keys and chosen_ranges are given; expected one of them");
+            "attention_with_statistics: chosen_keys and chosen_ranges are given; expected only one of them");
   EXPECT_EQ(message({.chosen_ranges = six.view()}),
             "attention_with_statistics: chosen_ranges has shape (1, 6, 2); expected (1 or 1, 5 or 1, 2)");
   EXPECT_EQ(message({.chosen_ranges = three.view()}),

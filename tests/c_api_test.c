@@ -445,7 +445,7 @@ static void test_statistics_and_columns(void) {
   s.chosen_ranges = input_of(previous, REGARD_I64, 3, one_range);
   s.chosen_origin = REGARD_FROM_POSITION;
   expect_error(regard_attention_with_statistics(&c.query, &c.key, &c.value, &c.outputs, &s, &c.options, NULL),
-               "attention_with_statistics: chosen_keys and chosen_ranges are given; expected one of them");
+               "attention_with_statistics: chosen_keys and chosen_ranges are given; expected only one of them");
   memset(&s.chosen_keys, 0, sizeof s.chosen_keys);
   expect(regard_attention_with_statistics(&c.query, &c.key, &c.value, &c.outputs, &s, &c.options, NULL) == REGARD_OK,
          "the previous key");

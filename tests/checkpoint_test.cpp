@@ -205,10 +205,11 @@ TEST(Checkpoint, AFolderWithALaterStepIsNotOverwritten) {
   const TestFolder folder;
   const std::string run = folder / "run";
   SmallRun<float>(10).save(run);
-  EXPECT_EQ(rejection<DataError>([&] { SmallRun<float>(9).save(run); }),
-            run +
-                ": holds a checkpoint of step 10, later than step 9 of this run; expected the folder of this run, or "
-                "an empty one");
+  EXPECT_EQ(
+      rejection<DataError>([&] { SmallRun<float>(9).save(run); }),
+      run +
+          ": contains a checkpoint from step 10, later than step 9 of this run; expected the folder of this run, or "
+          "an empty one");
   EXPECT_EQ(names_in(run), (std::vector<std::string>{"step-00000010"}));
 }
 
@@ -345,7 +346,7 @@ TEST(Checkpoint, InvalidFieldsOfTrainingJsonAreNamed) {
   EXPECT_NE(changed_rejection("\"18364758544493064720\"", "\"1e3\"").find("seed is \"1e3\"; expected the digits"),
             std::string::npos);
   EXPECT_EQ(changed_rejection("\"beta1\": 0.9", "\"beta1\": 1"),
-            "/training.json: training: beta1 is 1; expected a number from 0 to below 1");
+            "/training.json: training: beta1 is 1; expected a number of at least 0 and below 1");
   EXPECT_EQ(changed_rejection("\"clip\"", "\"clap\""), "/training.json: clip is missing");
   EXPECT_NE(changed_rejection("\"vocabulary.json\"", "\"../../x\"").find("\"../../x\" is not a plain file name"),
             std::string::npos);

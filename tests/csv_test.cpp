@@ -54,10 +54,10 @@ TEST(Csv, ReportsLineAndColumnOfEveryError) {
   EXPECT_EQ(rejection("1\t-2e3\n"),
             "m.csv: line 1, column 1: \"1\\u{9}-2e3\" contains spaces or tabs; separate cells with commas");
   EXPECT_EQ(rejection("1,2\n3,x\n"), "m.csv: line 2, column 2: \"x\" is not a number");
-  EXPECT_EQ(rejection("1,1e999\n"), "m.csv: line 1, column 2: \"1e999\" is out of the range of double");
+  EXPECT_EQ(rejection("1,1e999\n"), "m.csv: line 1, column 2: \"1e999\" is out of range for double");
   EXPECT_EQ(rejection("1,\"2\n"), "m.csv: line 1, column 2: unterminated quote");
   EXPECT_EQ(rejection("\"1\"x,2\n"), "m.csv: line 1, column 1: text follows the closing quote");
-  EXPECT_EQ(rejection("1,2\n3,\xff\n"), "m.csv: line 2, column 2: byte 6 (0xff) is not UTF-8");
+  EXPECT_EQ(rejection("1,2\n3,\xff\n"), "m.csv: line 2, column 2: byte 6 (0xff) is not valid UTF-8");
   EXPECT_EQ(rejection("++1\n"), "m.csv: line 1, column 1: \"++1\" is not a number; header rows are not supported");
   EXPECT_EQ(rejection("0x10\n"), "m.csv: line 1, column 1: \"0x10\" is not a number; header rows are not supported");
   EXPECT_EQ(rejection("=1+1\n"), "m.csv: line 1, column 1: \"=1+1\" is not a number; header rows are not supported");

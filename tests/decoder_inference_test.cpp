@@ -220,7 +220,7 @@ TEST(DecoderTrace, RejectsBeforeAnyWork) {
   EXPECT_EQ(rejection([&] { value_norms(decoder, trace, 2); }),
             "value_norms: layer 2 does not exist; there are 2, counted from 0");
   EXPECT_EQ(rejection([&] { value_norms(tiny_decoder(decoder_cases(kLength)[2].second), trace, 0); }),
-            "value_norms: the trace comes from another model");
+            "value_norms: the trace comes from a different model");
 }
 
 // ---- folders

@@ -309,7 +309,7 @@ TEST(Encoder, RejectsIndicesOutsideTheTrace) {
             "trace_weights: hidden key 9 does not exist; there are 9, counted from 0");
   Encoder other = tiny();
   other.config.num_heads = 8;
-  EXPECT_EQ(rejection([&] { head_output(other, trace, 0, 0); }), "head_output: the trace comes from another model");
+  EXPECT_EQ(rejection([&] { head_output(other, trace, 0, 0); }), "head_output: the trace comes from a different model");
 }
 
 TEST(Encoder, StopsOnRequest) {

@@ -94,9 +94,9 @@ TEST(Input, RejectsBrokenJsonWithTheByteOffset) {
   EXPECT_EQ(rejection("{\"Q\": [[1, 2], [3]]}"),
             "in.json: byte 15: Q is ragged: this row has length 1 and the first row has length 2");
   EXPECT_EQ(rejection("{\"Q\": [[1]], \"Q\": [[2]]}"), "in.json: byte 13: the name \"Q\" occurs twice in one object");
-  EXPECT_EQ(rejection("{\"Q\": [[1e999]]}"), "in.json: byte 12: a number is out of the range of double");
-  EXPECT_EQ(rejection("{\"tokens\": [\"\xff\"]}"), "in.json: byte 13: not UTF-8");
-  EXPECT_EQ(rejection("{\"tokens\": [\"\xc0\xaf\"]}"), "in.json: byte 13: not UTF-8");
+  EXPECT_EQ(rejection("{\"Q\": [[1e999]]}"), "in.json: byte 12: a number is out of range for double");
+  EXPECT_EQ(rejection("{\"tokens\": [\"\xff\"]}"), "in.json: byte 13: not valid UTF-8");
+  EXPECT_EQ(rejection("{\"tokens\": [\"\xc0\xaf\"]}"), "in.json: byte 13: not valid UTF-8");
   EXPECT_EQ(rejection("{\"Q\": [[NaN]]}").find("in.json: byte 8: "), 0u) << rejection("{\"Q\": [[NaN]]}");
   EXPECT_EQ(rejection("{\"Q\": [[1]]").find("in.json: byte 11: "), 0u) << rejection("{\"Q\": [[1]]");
   EXPECT_EQ(rejection("{\"tokens\": [\"\\ud800\"]}").find("in.json: byte "), 0u);

@@ -283,11 +283,11 @@ TEST(ModelFolder, ReadsTextFiles) {
   EXPECT_EQ(read("{\"größe\": 1}"), "accepted");
   EXPECT_EQ(read(""), "accepted");
   EXPECT_EQ(read(std::string(11, 'x'), 10), path + ": has 11 bytes; the limit is 10");
-  EXPECT_EQ(read("a\xff"), path + ": byte 1: not UTF-8");
+  EXPECT_EQ(read("a\xff"), path + ": byte 1: not valid UTF-8");
   EXPECT_EQ(read("version https://git-lfs.github.com/spec/v1\n"),
             path + ": byte 0: this is a Git LFS pointer, not text; run git lfs pull to fetch the file");
   EXPECT_EQ(read("<!doctype html>"),
-            path + ": byte 0: this is an HTML page, not text, perhaps a server's error; fetch the file again");
+            path + ": byte 0: this is an HTML page, not text, perhaps a server error; fetch the file again");
   std::filesystem::remove(path);
   ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
   EXPECT_EQ(rejection<std::runtime_error>([&] { read_model_text(folder.path(), "config.json", 10); }),

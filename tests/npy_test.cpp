@@ -220,7 +220,8 @@ TEST(NpyReject, LongHeaders) {
 
 TEST(NpyReject, UnsupportedTypesByName) {
   const auto type_error = [](const std::string& descr) { return header_error(header_of(descr, "(1,)")); };
-  EXPECT_EQ(type_error("'|O'"), "x.npy: byte 20: type '|O' holds Python objects, which are never read; save numbers");
+  EXPECT_EQ(type_error("'|O'"),
+            "x.npy: byte 20: type '|O' contains Python objects, which are never read; save numbers");
   EXPECT_EQ(type_error("[('a', '<f4'), ('b', '<i4')]"),
             "x.npy: byte 20: structured types are not supported; expected one of float16, float32, float64, int32, "
             "int64 or bool");
@@ -257,8 +258,8 @@ TEST(NpyReject, MalformedHeaders) {
   EXPECT_EQ(error("{'descr': '<f4}"), "unterminated quote");
   EXPECT_EQ(error("{'de\\x73cr': '<f4'}"), "a key contains an invalid character");
   EXPECT_EQ(error("{'descr': '\x1b]0;'}"), "a type contains an invalid character");
-  EXPECT_EQ(error(header_of("'<f4'", "(3)")), "expected a tuple as shape: (n,) for one axis");
-  EXPECT_EQ(error(header_of("'<f4'", "[3]")), "expected a tuple such as (2, 3) as shape");
+  EXPECT_EQ(error(header_of("'<f4'", "(3)")), "expected a tuple as the shape: (n,) for one axis");
+  EXPECT_EQ(error(header_of("'<f4'", "[3]")), "expected a tuple such as (2, 3) as the shape");
   EXPECT_EQ(error(header_of("'<f4'", "(2 3)")), "expected a comma or ) in the shape");
   for (const char* extent : {"(-1,)", "(01,)", "(0x2,)", "(,)", "(1, ,)", "('1',)", "(True,)"}) {
     EXPECT_NE(error(header_of("'<f4'", extent)).find("expected"), std::string::npos) << extent;

@@ -353,9 +353,9 @@ TEST(OptimizerStepRejections, NameTheArgumentAndChangeNothing) {
   EXPECT_EQ(with([](auto& r) { r.scratch.resize(3); }),
             "optimizer_step: the size of scratch is 3; expected 23040 or more");
   EXPECT_EQ(with([](auto& r) { r.settings.beta1 = 1; }),
-            "optimizer_step: beta1 is 1; expected a number from 0 to below 1");
+            "optimizer_step: beta1 is 1; expected a number of at least 0 and below 1");
   EXPECT_EQ(with([](auto& r) { r.settings.beta2 = -1; }),
-            "optimizer_step: beta2 is -1; expected a number from 0 to below 1");
+            "optimizer_step: beta2 is -1; expected a number of at least 0 and below 1");
   EXPECT_EQ(with([](auto& r) { r.settings.epsilon = 0; }),
             "optimizer_step: epsilon is 0; expected a finite number above 0");
   EXPECT_EQ(with([](auto& r) { r.settings.weight_decay = -1; }),

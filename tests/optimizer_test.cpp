@@ -216,8 +216,8 @@ TEST(AdamwRejections, NameTheArgument) {
   EXPECT_EQ(options({.learning_rate = -1}), "adamw_step: learning_rate is -1; expected a finite number of at least 0");
   EXPECT_EQ(options({.learning_rate = kInfinity}),
             "adamw_step: learning_rate is inf; expected a finite number of at least 0");
-  EXPECT_EQ(options({.beta1 = 1}), "adamw_step: beta1 is 1; expected a number from 0 to below 1");
-  EXPECT_EQ(options({.beta2 = kNaN}), "adamw_step: beta2 is nan; expected a number from 0 to below 1");
+  EXPECT_EQ(options({.beta1 = 1}), "adamw_step: beta1 is 1; expected a number of at least 0 and below 1");
+  EXPECT_EQ(options({.beta2 = kNaN}), "adamw_step: beta2 is nan; expected a number of at least 0 and below 1");
   EXPECT_EQ(options({.epsilon = 0}), "adamw_step: epsilon is 0; expected a finite number above 0");
   EXPECT_EQ(options({.weight_decay = -0.5}),
             "adamw_step: weight_decay is -0.5; expected a finite number of at least 0");
@@ -435,7 +435,7 @@ TEST(MuonRejections, NameTheArgument) {
   EXPECT_EQ(options({}), "accepted");
   EXPECT_EQ(options({.learning_rate = kNaN}),
             "muon_step: learning_rate is nan; expected a finite number of at least 0");
-  EXPECT_EQ(options({.momentum = 1}), "muon_step: momentum is 1; expected a number from 0 to below 1");
+  EXPECT_EQ(options({.momentum = 1}), "muon_step: momentum is 1; expected a number of at least 0 and below 1");
   EXPECT_EQ(options({.weight_decay = -1}), "muon_step: weight_decay is -1; expected a finite number of at least 0");
   EXPECT_EQ(options({.gradient_scale = kInfinity}), "muon_step: gradient_scale is inf; expected a finite number");
   EXPECT_EQ(options({.iterations = 0}), "muon_step: iterations is 0; expected 1 to 100");

@@ -217,7 +217,7 @@ TEST(Ranks, ASilentRankIsNamedAfterTheTimeout) {
         },
         {.timeout = 0.3s}, may_use_thread);
     for (std::size_t r = 0; r < 3; ++r)
-      EXPECT_EQ(text_of(thrown[r]), "rank 3 of 4 does not answer: it has been silent for 0.3 s");
+      EXPECT_EQ(text_of(thrown[r]), "rank 3 of 4 does not respond: nothing received for 0.3 s");
   }
 }
 
@@ -241,8 +241,8 @@ void expect_named_at_every_message(Index num_ranks, Index silent, const std::fun
     const std::string number = std::to_string(silent);
     for (Index r = 0; r < num_ranks; ++r) {
       if (r == silent) continue;
-      EXPECT_EQ(text_of(thrown[static_cast<std::size_t>(r)]), "rank " + number + " of " + std::to_string(num_ranks) +
-                                                                  " does not answer: it has been silent for 0.3 s")
+      EXPECT_EQ(text_of(thrown[static_cast<std::size_t>(r)]),
+                "rank " + number + " of " + std::to_string(num_ranks) + " does not respond: nothing received for 0.3 s")
           << "rank " << r << ", message " << message << " of " << num_messages;
     }
   }

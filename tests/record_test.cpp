@@ -54,7 +54,8 @@ TEST(HeadScores, RejectInvalidArguments) {
   const std::vector<float> weights = {1, 0.5F, 0.5F};
   EXPECT_EQ(rejection([&] { head_scores(weights, {{}, {}, {}}); }),
             "training record: weights has 3 entries; expected 6");
-  EXPECT_EQ(rejection([&] { head_scores(weights, {{}, {2}}); }), "training record: row 1 wants key 2; expected 0 to 1");
+  EXPECT_EQ(rejection([&] { head_scores(weights, {{}, {2}}); }),
+            "training record: wanted of row 1 has key 2; expected 0 to 1");
 }
 
 // ---- steps
@@ -231,16 +232,16 @@ TEST(Record, RejectsWrongExtents) {
   EXPECT_EQ(message([](TrainingRecord& r) { r.probe.targets.pop_back(); }),
             "training record: targets of the probe has 8 entries; expected 9");
   EXPECT_EQ(message([](TrainingRecord& r) { r.probe.wanted[2] = {3}; }),
-            "training record: row 2 wants key 3; expected 0 to 2");
+            "training record: wanted of row 2 has key 3; expected 0 to 2");
   EXPECT_EQ(message([](TrainingRecord& r) { r.probe.query = 9; }), "training record: query is 9; expected -1 to 8");
   EXPECT_EQ(message([](TrainingRecord& r) { r.settings.model.num_heads = 0; }),
             "training record: the model has 2 layers and 0 heads; expected at least 1");
   EXPECT_EQ(message([](TrainingRecord& r) { r.snapshots.clear(); }),
             "training record: there is no snapshot; expected at least 1");
   EXPECT_EQ(message([](TrainingRecord& r) { std::swap(r.snapshots[0], r.snapshots[1]); }),
-            "training record: the steps of the snapshots do not ascend");
+            "training record: the steps of the snapshots are not ascending");
   EXPECT_EQ(message([](TrainingRecord& r) { r.curve[1].step = 0; }),
-            "training record: the steps of the curve do not ascend");
+            "training record: the steps of the curve are not ascending");
   EXPECT_EQ(message([](TrainingRecord& r) { r.snapshots[1].heads.pop_back(); }),
             "training record: the snapshot at step 1 has 3 entries; expected 4");
   EXPECT_EQ(message([](TrainingRecord& r) { r.snapshots[1].heads[0].weights.pop_back(); }),
@@ -540,8 +541,8 @@ TEST(TrainingHtml, RejectsARunWhoseScoresAloneAreTooMany) {
   record.settings.model.num_heads = 16000;
   for (TrainingSnapshot& snapshot : record.snapshots) snapshot.heads.resize(16000, snapshot.heads[0]);
   EXPECT_EQ(rejection([&] { training_html(record); }),
-            "training_html: the page would take 13.5 MB without weights; expected at most 4.0 MB; watch a run of fewer "
-            "heads or snapshots");
+            "training_html: the page would take 13.5 MB without weights; expected at most 4.0 MB; watch a run with "
+            "fewer heads or snapshots");
 }
 
 }  // namespace

@@ -158,9 +158,9 @@ TEST(Safetensors, BytesAroundTheHeader) {
 }
 
 TEST(Safetensors, Utf8) {
-  EXPECT_EQ(header_rejection("{\"__metadata__\":{\"a\":\"\xff\"}}"), "m: byte 30: not UTF-8");
-  EXPECT_EQ(header_rejection("{\"__metadata__\":{\"a\":\"\xc0\xaf\"}}"), "m: byte 30: not UTF-8");  // overlong
-  EXPECT_EQ(header_rejection("{\"__metadata__\":{\"a\":\"\xed\xa0\x80\"}}"), "m: byte 30: not UTF-8");
+  EXPECT_EQ(header_rejection("{\"__metadata__\":{\"a\":\"\xff\"}}"), "m: byte 30: not valid UTF-8");
+  EXPECT_EQ(header_rejection("{\"__metadata__\":{\"a\":\"\xc0\xaf\"}}"), "m: byte 30: not valid UTF-8");  // overlong
+  EXPECT_EQ(header_rejection("{\"__metadata__\":{\"a\":\"\xed\xa0\x80\"}}"), "m: byte 30: not valid UTF-8");
   const std::string lone = header_rejection(R"({"__metadata__":{"a":"\ud800"}})");
   EXPECT_TRUE(lone.starts_with("m: byte ") && lone.find("surrogate") != std::string::npos) << lone;
   EXPECT_EQ(header_rejection(R"({"__metadata__":{"größe":"\ud83d\ude00 日本"}})"), "accepted");
@@ -249,8 +249,7 @@ TEST(Safetensors, Offsets) {
             "m: byte 61: bytes 4 to 5 of the data belong to no tensor; the next tensor, \"b\", begins after them");
   EXPECT_EQ(two("[1,5]", "[5,9]", 9),
             "m: byte 9: bytes 0 to 1 of the data belong to no tensor; the next tensor, \"a\", begins after them");
-  EXPECT_EQ(two("[0,4]", "[8,4]", 8),
-            "m: byte 61: tensor \"b\": data_offsets [8, 4] have their end before their begin");
+  EXPECT_EQ(two("[0,4]", "[8,4]", 8), "m: byte 61: tensor \"b\": data_offsets [8, 4] end before they begin");
   EXPECT_EQ(two("[0,4]", "[4,8]", 7),
             "m: byte 61: tensor \"b\" ends at byte 8 of the data, but the file has only 7; it is truncated");
   EXPECT_EQ(two("[0,4]", "[4,8]", 9), "m: byte 121: the file has 1 extra bytes after its last tensor");
@@ -344,17 +343,17 @@ TEST(Safetensors, NonFiniteValues) {
   const float inf = std::numeric_limits<float>::infinity();
   std::vector<float> many(5000, 1.0f);
   many[4777] = std::nanf("");
-  EXPECT_EQ(
-      rejection(with("F32", bytes_of(many), "[50,100]")),
-      "m: byte 19179: tensor \"w\" holds nan at [47, 77]; the option allow_nonfinite (--allow-nonfinite) permits it");
+  EXPECT_EQ(rejection(with("F32", bytes_of(many), "[50,100]")),
+            "m: byte 19179: tensor \"w\" contains nan at [47, 77]; the option allow_nonfinite (--allow-nonfinite) "
+            "permits it");
   EXPECT_EQ(rejection(with("F32", bytes_of<float>({-inf}), "[]")),
-            "m: byte 61: tensor \"w\" holds -inf at []; the option allow_nonfinite (--allow-nonfinite) permits it");
+            "m: byte 61: tensor \"w\" contains -inf at []; the option allow_nonfinite (--allow-nonfinite) permits it");
   EXPECT_EQ(rejection(with("F64", bytes_of<double>({0, HUGE_VAL}), "[2]")),
-            "m: byte 71: tensor \"w\" holds inf at [1]; the option allow_nonfinite (--allow-nonfinite) permits it");
+            "m: byte 71: tensor \"w\" contains inf at [1]; the option allow_nonfinite (--allow-nonfinite) permits it");
   EXPECT_EQ(rejection(with("F16", bytes_of<std::uint16_t>({0x7bff, 0xfc00}), "[2]")),
-            "m: byte 64: tensor \"w\" holds -inf at [1]; the option allow_nonfinite (--allow-nonfinite) permits it");
+            "m: byte 64: tensor \"w\" contains -inf at [1]; the option allow_nonfinite (--allow-nonfinite) permits it");
   EXPECT_EQ(rejection(with("BF16", bytes_of<std::uint16_t>({0x7f7f, 0x7f81}), "[2]")),
-            "m: byte 65: tensor \"w\" holds nan at [1]; the option allow_nonfinite (--allow-nonfinite) permits it");
+            "m: byte 65: tensor \"w\" contains nan at [1]; the option allow_nonfinite (--allow-nonfinite) permits it");
   const Checkpoint allowed = parse(with("F32", bytes_of(many), "[50,100]"), {.allow_nonfinite = true});
   EXPECT_TRUE(std::isnan(allowed.read_float32(allowed.tensors()[0])[4777]));
   // Integers have no non-finite values.
@@ -362,7 +361,7 @@ TEST(Safetensors, NonFiniteValues) {
 
   const Checkpoint large = parse(with("F64", bytes_of<double>({1, 1e300}), "[2]"));
   EXPECT_EQ(regard::rejection<std::runtime_error>([&] { large.read_float32(large.tensors()[0]); }),
-            "m: tensor \"w\" holds 1e+300 at [1], which is out of the range of float32");
+            "m: tensor \"w\" contains 1e+300 at [1], which is out of range for float32");
 }
 
 TEST(Safetensors, OtherKindsOfFiles) {
@@ -378,7 +377,7 @@ TEST(Safetensors, OtherKindsOfFiles) {
   EXPECT_EQ(kind("version https://git-lfs.github.com/spec/v1\noid sha256:53aa\n"),
             "m: byte 0: this is a Git LFS pointer, not safetensors; run git lfs pull to fetch the file");
   const std::string page =
-      "m: byte 0: this is an HTML page, not safetensors, perhaps a server's error; fetch the file again";
+      "m: byte 0: this is an HTML page, not safetensors, perhaps a server error; fetch the file again";
   EXPECT_EQ(kind("<!DOCTYPE html><html>"), page);
   EXPECT_EQ(kind("\n  <HTML lang=en>"), page);
   EXPECT_EQ(kind("GGUF\3"), "m: byte 0: this is a GGUF file, not safetensors");
@@ -473,7 +472,7 @@ TEST(Safetensors, RejectsInvalidScales) {
   const std::string expected = "; expected a finite scale of at most 2^120";
   EXPECT_EQ(reading(int8_file({1, 1.5e36f})), "m: tensor \"w\" has the scale 1.5e+36 at [1]" + expected);
   const std::string with_nan = int8_file({std::nanf(""), 1});
-  EXPECT_NE(rejection(with_nan).find("tensor \"w.scale\" holds nan at [0]; the option allow_nonfinite"),
+  EXPECT_NE(rejection(with_nan).find("tensor \"w.scale\" contains nan at [0]; the option allow_nonfinite"),
             std::string::npos);
   EXPECT_EQ(reading(with_nan, {.allow_nonfinite = true}), "m: tensor \"w\" has the scale nan at [0]" + expected);
 }
@@ -546,7 +545,7 @@ TEST(RoundTensors, RejectsWhatCannotBeRounded) {
   const auto reject = [](float x, ElementType type) {
     return regard::rejection<std::runtime_error>([&] { rounded({0, 0, x, 0}, "[2,2]", type); });
   };
-  const std::string start = "m: tensor \"w\" holds ";
+  const std::string start = "m: tensor \"w\" contains ";
   EXPECT_EQ(reject(-HUGE_VALF, ElementType::int8), start + "-inf at [1, 0], which cannot be rounded to int8");
   EXPECT_EQ(reject(std::nanf(""), ElementType::float16), start + "nan at [1, 0], which cannot be rounded to float16");
   EXPECT_EQ(reject(65520, ElementType::float16), start + "65520 at [1, 0], which cannot be rounded to float16");

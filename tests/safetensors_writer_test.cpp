@@ -135,7 +135,7 @@ TEST(SafetensorsWriter, RejectsWhatTheReaderWouldReject) {
   EXPECT_EQ(message({{"a", {1}}, {"a", {1}}}), start + "66: tensor \"a\" occurs twice, first at byte 9");
   EXPECT_EQ(message({{"", {1}}}), start + "9: the name of a tensor is empty");
   EXPECT_EQ(message({{"a\n", {1}}}), start + "9: the name \"a\\u{a}\" of a tensor contains a control character");
-  EXPECT_EQ(message({{"a\xff", {1}}}), "safetensors_header: the name \"a\\x{ff}\" is not UTF-8");
+  EXPECT_EQ(message({{"a\xff", {1}}}), "safetensors_header: the name \"a\\x{ff}\" is not valid UTF-8");
   EXPECT_EQ(message({{"a", {2}}}),
             start + "9: tensor \"a\": shape [2] of F32 takes 8 bytes; data_offsets [0, 4] hold 4");
   EXPECT_NE(message({{"a", {-1}}}).find("must be a list of integers"), std::string::npos);

@@ -145,7 +145,7 @@ TEST(TextFile, ReadsUtf8AndNothingElse) {
     const std::string path = folder.write(name, bytes);
     return rejection<DataError>([&] { read_text_file(path); }).substr(path.size());
   };
-  EXPECT_EQ(message("latin1", "caf\xe9"), ": byte 3: not UTF-8; convert the file with iconv");
+  EXPECT_EQ(message("latin1", "caf\xe9"), ": byte 3: not valid UTF-8; convert the file with iconv");
   EXPECT_EQ(message("zipped", "\x1f\x8b\x08\xff"), ": byte 0: this is a gzip archive, not text; unpack it first");
   const std::string large = folder.write("large", std::string(100000, 'a'));
   EXPECT_EQ(rejection<DataError>([&] { read_text_file(large, 99999); }),

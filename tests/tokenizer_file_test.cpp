@@ -76,7 +76,7 @@ TEST(TokenizerFile, RejectsTextThatIsNotATokenizer) {
   EXPECT_NE(rejection("\xEF\xBB\xBF{}"), "accepted");
   EXPECT_EQ(rejection("[]"), "a tokenizer must be an object");
   EXPECT_EQ(rejection("{}"), "model is missing");
-  EXPECT_EQ(rejection("{\"\xFF\": 1}"), "not UTF-8");
+  EXPECT_EQ(rejection("{\"\xFF\": 1}"), "not valid UTF-8");
   EXPECT_EQ(rejection({{kRest, R"("version": "2.0")"}}), "version \"2.0\" is not supported; expected 1.0");
   EXPECT_EQ(rejection({{kRest, R"("version": 1.0)"}}), "version is a number, not a string");
   EXPECT_EQ(rejection({{kRest, R"("model": {})"}}), "the name \"model\" occurs twice in one object");
@@ -122,7 +122,7 @@ TEST(TokenizerFile, RejectsInvalidVocabularies) {
         rejection({{kVocab, std::string(R"({"[UNK]": 0, "a": )") + id + "}"}}).starts_with("the id of \"a\" is "))
         << id;
   EXPECT_EQ(rejection({{kVocab, R"({"[UNK]": 0, "a": "1"})"}}), "the id of \"a\" is a string, not a number");
-  EXPECT_EQ(rejection({{kVocab, R"({"[UNK]": 0, "a": 1e999})"}}), "a number is out of the range of double");
+  EXPECT_EQ(rejection({{kVocab, R"({"[UNK]": 0, "a": 1e999})"}}), "a number is out of range for double");
 }
 
 TEST(TokenizerFile, RejectsInvalidModels) {
@@ -137,7 +137,7 @@ TEST(TokenizerFile, RejectsInvalidModels) {
   EXPECT_EQ(rejection({{kModel, replaced(model, "100", "null")}}), "max_input_chars_per_word is null, not a number");
   EXPECT_EQ(rejection({{kPrefix, "##### "}}), "continuing_subword_prefix is longer than every token");
   EXPECT_EQ(rejection({{kPrefix, "#####"}}), "accepted");
-  EXPECT_EQ(rejection({{kPrefix, "\xC3"}}), "not UTF-8");
+  EXPECT_EQ(rejection({{kPrefix, "\xC3"}}), "not valid UTF-8");
 }
 
 std::string added(const std::string& content, const std::string& id) {

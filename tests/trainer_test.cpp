@@ -192,7 +192,7 @@ TEST(Trainer, RejectsSettingsThatTheSourceDoesNotHave) {
             "Trainer: source is null; expected a source of examples");
   settings = small_settings();
   settings.beta2 = 1;
-  EXPECT_EQ(rejection([&] { make(settings); }), "training: beta2 is 1; expected a number from 0 to below 1");
+  EXPECT_EQ(rejection([&] { make(settings); }), "training: beta2 is 1; expected a number of at least 0 and below 1");
   Trainer trainer = make(small_settings());
   EXPECT_EQ(rejection([&] { trainer.evaluate(TaskSplit::train, 0); }),
             "Trainer::evaluate: count is 0; expected at least 1");

@@ -129,7 +129,8 @@ TEST(Vocabulary, TextsThatCannotBeEncodedAreRejected) {
   EXPECT_EQ(rejection([&] { characters.decode(std::vector<Index>{0, 3}); }), "token: id is 3; expected 0 to 2");
   EXPECT_EQ(rejection([&] { characters.token(-1); }), "token: id is -1; expected 0 to 2");
   EXPECT_EQ(rejection<DataError>([] { Vocabulary::characters_of("", "a.txt"); }), "a.txt: is empty; expected a text");
-  EXPECT_EQ(rejection<DataError>([] { Vocabulary::characters_of("ab\xc3(", "a.txt"); }), "a.txt: byte 2: not UTF-8");
+  EXPECT_EQ(rejection<DataError>([] { Vocabulary::characters_of("ab\xc3(", "a.txt"); }),
+            "a.txt: byte 2: not valid UTF-8");
 }
 
 TEST(Vocabulary, WordsAreSeparatedByWhiteSpace) {
@@ -138,11 +139,11 @@ TEST(Vocabulary, WordsAreSeparatedByWhiteSpace) {
   EXPECT_EQ(vocabulary.decode(std::vector<Index>{0, 3, 1, 4}), "^ 10 b =");
   EXPECT_EQ(tokens_of(again(vocabulary)), tokens_of(vocabulary));
   EXPECT_EQ(rejection([&] { vocabulary.encode("^ 1 0"); }),
-            "encode: byte 2: \"1\" is not one of the 5 tokens of the vocabulary; separate tokens by spaces");
+            "encode: byte 2: \"1\" is not one of the 5 tokens of the vocabulary; separate tokens with spaces");
   EXPECT_EQ(rejection([] { Vocabulary::of_words({}); }), "of_words: there are 0 words; expected 1 to 16777216");
   EXPECT_EQ(rejection([] { Vocabulary::of_words({"a", ""}); }), "of_words: word 1, \"\", is empty");
   EXPECT_EQ(rejection([] { Vocabulary::of_words({"a b"}); }), "of_words: word 0, \"a b\", contains white space");
-  EXPECT_EQ(rejection([] { Vocabulary::of_words({"\xff"}); }), "of_words: word 0, \"\\x{ff}\", is not UTF-8");
+  EXPECT_EQ(rejection([] { Vocabulary::of_words({"\xff"}); }), "of_words: word 0, \"\\x{ff}\", is not valid UTF-8");
   EXPECT_EQ(rejection([] { Vocabulary::of_words({"b", "a", "b"}); }), "of_words: word 2, \"b\", occurs twice");
 }
 

@@ -94,7 +94,7 @@ def _given(comm: Any) -> Any:
     torch = sys.modules.get("torch.distributed")
     if torch is None or not torch.is_available() or not torch.is_initialized():
         raise ValueError("regard.distributed: comm is None, and torch.distributed is not initialized; expected a process "
-                         "group, or a communicator of mpi4py")
+                         "group, or an mpi4py communicator")
     return torch.group.WORLD
 
 

@@ -37,7 +37,7 @@ def attention(group: Any, query: Any, key: Any, value: Any, options: dict[str, A
                          f"{'a new context' if given[0] == 'out' else f'return_{given[0]}=True'}")
     for name, tensor in (("query", query), ("key", key), ("value", value)):
         if not isinstance(tensor, torch.Tensor) or tensor.dim() != 4:
-            raise ValueError(f"attention_forward: {name} is no tensor with four axes; expected one, since gradients are "
+            raise ValueError(f"attention_forward: {name} is not a tensor with four axes; expected one, since gradients are "
                              "required")
     results: list[Any] = []
     context = _Attention.apply(results, group, options, query, key, value, options.get("bias"), options.get("sinks"))

@@ -36,10 +36,10 @@ def transport_of(comm: Any) -> MpiTransport | TorchTransport:
     torch = sys.modules.get("torch.distributed")
     if torch is not None and torch.is_available():
         if comm is torch.GroupMember.NON_GROUP_MEMBER:
-            raise ValueError("regard.distributed: this process is not in the process group; expected a group that it is in")
+            raise ValueError("regard.distributed: this process is not in the process group; expected a group that contains it")
         if isinstance(comm, torch.ProcessGroup):
             return TorchTransport(comm)
-    raise TypeError(f"regard.distributed: comm is of type {type(comm).__name__}; expected a communicator of mpi4py or a "
+    raise TypeError(f"regard.distributed: comm is of type {type(comm).__name__}; expected an mpi4py communicator or a "
                     "process group of torch.distributed")
 
 
@@ -56,7 +56,7 @@ class MpiTransport:
 
     def __init__(self, comm: Any, mpi: Any) -> None:
         if comm == mpi.COMM_NULL or comm.Is_inter():
-            raise ValueError("regard.distributed: comm is no intracommunicator; expected one such as MPI.COMM_WORLD")
+            raise ValueError("regard.distributed: comm is not an intracommunicator; expected one such as MPI.COMM_WORLD")
         self._mpi = mpi
         self._given = comm
         self._comm = comm.Dup()

@@ -131,7 +131,7 @@ def attention(Q: _Array, K: _Array, V: _Array, attn_mask: _Array | None = None, 
     for name, given in (("Q", Q), ("K", K), ("V", V), ("attn_mask", attn_mask), ("past_key", past_key),
                         ("past_value", past_value)):
         if not isinstance(given, _np.ndarray) and (given is not None or name in "QKV"):
-            raise TypeError(f"onnx.attention: {name} is of type {type(given).__name__}; expected an array of NumPy")
+            raise TypeError(f"onnx.attention: {name} is of type {type(given).__name__}; expected a NumPy array")
     left_window_size = _whole("left_window_size", left_window_size)
     right_window_size = _whole("right_window_size", right_window_size)
     if opset not in (23, 24, 25):
@@ -153,7 +153,7 @@ def attention(Q: _Array, K: _Array, V: _Array, attn_mask: _Array | None = None, 
     if (past_key is None) != (past_value is None):
         _reject(f"{'past_key' if past_key is None else 'past_value'} is missing; expected both or none")
     if past_key is not None and nonpad_kv_seqlen is not None:
-        _reject("nonpad_kv_seqlen and past_key are both given; expected one of them")
+        _reject("nonpad_kv_seqlen and past_key are both given; expected only one of them")
     flat = Q.ndim == 3
     if not Q.ndim == K.ndim == V.ndim or Q.ndim not in (3, 4):
         _reject(f"Q, K and V have {Q.ndim}, {K.ndim} and {V.ndim} axes; expected 3 or 4, all the same")

@@ -283,7 +283,7 @@ def _cast_as_autocast_does(tensors):
 def _reject_types(**arguments):
     name, given = next((name, given) for name, given in arguments.items() if not isinstance(given, torch.Tensor))
     raise TypeError(f"regard.torch.scaled_dot_product_attention: {name} is of type {type(given).__name__}; "
-                    "expected a tensor of PyTorch")
+                    "expected a PyTorch tensor")
 
 
 def _check(query, key, value, attn_mask, dropout_p, is_causal):

@@ -284,7 +284,7 @@ def inspection(
         _inspections.remove(asked)
         _inspection.reset(token)
     if not asked.layers:
-        warnings.warn("regard.transformers.inspection: no call of attention was seen; expected a model that is set to "
+        warnings.warn("regard.transformers.inspection: no attention call was seen; expected a model that is set to "
                       'attn_implementation="regard" and runs within the context, in the same thread', stacklevel=3)
 
 

@@ -400,7 +400,8 @@ void TypedStatistics<T>::check(const char* operator_name, const UntypedAttention
   check("head_chosen_weight", head_chosen_weight, heads);
   check("head_mean_distance", head_mean_distance, heads);
   if (!chosen_ranges.absent()) {
-    if (!chosen_keys.empty()) reject(operator_name, "chosen_keys and chosen_ranges are given; expected one of them");
+    if (!chosen_keys.empty())
+      reject(operator_name, "chosen_keys and chosen_ranges are given; expected only one of them");
     const auto& [batch, queries, ends] = chosen_ranges.shape;
     if ((batch != 1 && batch != r.batch) || (queries != 1 && queries != r.num_queries) || ends != 2) {
       reject(operator_name, "chosen_ranges has shape " + shape_text(chosen_ranges.shape) + "; expected (" +

@@ -190,7 +190,7 @@ void attention_backward(const InputView<4>& query, const InputView<4>& key, cons
   add_output(agreement, "grad_bias", grad_bias, 2);
   const auto expect_like = [&](const char* name, const OutputView<4>& view, const InputView<4>& like) {
     if (!view.absent() && view.shape != like.shape)
-      agreement.reject(std::string(name) + " has another shape than its input");
+      agreement.reject(std::string(name) + " has a different shape from its input");
   };
   expect_like("grad_key", gradients.grad_key, key);
   expect_like("grad_value", gradients.grad_value, value);

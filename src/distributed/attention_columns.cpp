@@ -152,9 +152,9 @@ void add_fields(Agreement& agreement, const InputView<4>& query, const InputView
   add_output(agreement, "key_mass", mass, 2);
   add_output(agreement, "pooled_map", map, 4);
   if (!mass.absent() && mass.shape != std::array{query.shape[0], query.shape[1], key.shape[2]})
-    agreement.reject("key_mass has another shape than (B, H, keys of this rank)");
+    agreement.reject("key_mass does not have the shape (B, H, keys of this rank)");
   if (!map.absent() && (map.shape[0] != query.shape[0] || map.shape[1] != query.shape[1]))
-    agreement.reject("pooled_map has another shape than (B, H, strips, strips)");
+    agreement.reject("pooled_map does not have the shape (B, H, strips, strips)");
   const ElementType type = query.type == ElementType::float64 ? query.type : ElementType::float32;
   const auto expect_type = [&](const std::string& name, const auto& view) {
     if (!view.absent() && view.type != type)

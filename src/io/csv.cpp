@@ -97,7 +97,7 @@ class Reader {
     const bool whole = end == digits.data() + digits.size() && !digits.starts_with("+") &&
                        !(cell[0] == '+' && digits.starts_with("-"));
     if (error == std::errc::result_out_of_range && whole)
-      fail(line_, column, fmt::format("{} is out of the range of double", shown(cell)));
+      fail(line_, column, fmt::format("{} is out of range for double", shown(cell)));
     if (error == std::errc() && whole && digits.find('(') == std::string_view::npos) return number;
     if (cell.find(',') != std::string::npos && cell.find_first_not_of("+-0123456789.,eE") == std::string::npos)
       fail(line_, column, fmt::format("{} has a decimal comma; use a decimal point", shown(cell)));
@@ -129,7 +129,7 @@ class Reader {
       }
     }
     fail(line, column,
-         fmt::format("byte {} ({:#04x}) is not UTF-8", broken, static_cast<unsigned char>(text_[broken])));
+         fmt::format("byte {} ({:#04x}) is not valid UTF-8", broken, static_cast<unsigned char>(text_[broken])));
   }
 
   static bool is_divider(char c) { return c == ',' || c == '\n' || c == '\r'; }

@@ -44,7 +44,7 @@ std::optional<std::string> foreign_kind(std::span<const std::byte> first_bytes, 
   std::transform(lower.begin(), lower.end(), lower.begin(),
                  [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
   if (lower.starts_with("<!doctype") || lower.starts_with("<html")) {
-    return text("an HTML page", ", perhaps a server's error; fetch the file again");
+    return text("an HTML page", ", perhaps a server error; fetch the file again");
   }
   return std::nullopt;
 }

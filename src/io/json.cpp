@@ -243,7 +243,7 @@ class JsonTreeBuilder : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool number(double value) {
-    if (!std::isfinite(value)) fail(offset(), "a number is out of the range of double");
+    if (!std::isfinite(value)) fail(offset(), "a number is out of range for double");
     if (!open_.empty()) {
       if (auto* numbers = std::get_if<std::vector<double>>(&open_.back()->contents_)) {
         numbers->push_back(value);
@@ -391,7 +391,7 @@ std::uint64_t json_memory_bytes(std::string_view text, Index max_depth, const st
 JsonValue read_json(std::string_view text, const std::string& source, Index max_depth, const std::stop_token& stop,
                     std::optional<std::uint64_t> max_memory_bytes) {
   if (const std::size_t valid = valid_utf8_bytes(text, stop); valid != text.size())
-    throw DataError(fmt::format("{}: byte {}: not UTF-8", escape_for_terminal(source), valid));
+    throw DataError(fmt::format("{}: byte {}: not valid UTF-8", escape_for_terminal(source), valid));
   const auto depth = static_cast<std::size_t>(max_depth);
   std::vector<JsonContainer> containers;
   {

@@ -65,7 +65,7 @@ inline std::size_t start_of_string(std::string_view text, std::size_t end) {
 // everything since the last string or number began, perhaps megabytes, so only its end is shown.
 inline std::string parser_reason(std::string_view what, int id) {
   constexpr int kOutOfRange = 406;
-  if (id == kOutOfRange) return "a number is out of the range of double";
+  if (id == kOutOfRange) return "a number is out of range for double";
   if (const std::size_t end = what.find(']'); what.starts_with('[') && end != what.npos) what.remove_prefix(end + 2);
   if (const std::size_t end = what.find(": "); what.starts_with("parse error") && end != what.npos)
     what.remove_prefix(end + 2);

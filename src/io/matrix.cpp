@@ -16,7 +16,7 @@ Matrix matrix_of(const std::vector<std::vector<double>>& rows) {
   for (std::size_t r = 0; r < rows.size(); ++r) {
     if (static_cast<Index>(rows[r].size()) != m.num_columns)
       throw InvalidArgument(
-          fmt::format("matrix_of: row {} has {} numbers, row 0 has {}", r, rows[r].size(), m.num_columns));
+          fmt::format("matrix_of: row {} has {} numbers, but row 0 has {}", r, rows[r].size(), m.num_columns));
     m.numbers.insert(m.numbers.end(), rows[r].begin(), rows[r].end());
   }
   return m;

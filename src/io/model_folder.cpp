@@ -171,7 +171,7 @@ std::string read_model_text(const std::string& folder, std::string_view file, st
   opened.check_unchanged();
   if (const auto kind = internal::foreign_kind(std::as_bytes(std::span(text)), "text")) fail("byte 0: " + *kind);
   if (const std::size_t valid = valid_utf8_bytes(text, stop); valid != text.size()) {
-    fail(fmt::format("byte {}: not UTF-8", valid));
+    fail(fmt::format("byte {}: not valid UTF-8", valid));
   }
   return text;
 }

@@ -182,7 +182,7 @@ class HeaderParser {
     const bool has_order = !code.empty() && std::string_view("<>=|").find(code[0]) != std::string_view::npos;
     if (has_order) code.remove_prefix(1);
     if (code.starts_with('O')) {
-      fail(begin, "type '" + std::string(descr) + "' holds Python objects, which are never read; save numbers");
+      fail(begin, "type '" + std::string(descr) + "' contains Python objects, which are never read; save numbers");
     }
     half = code == kHalf;
     if (half) code = "f4";
@@ -197,7 +197,7 @@ class HeaderParser {
 
   void parse_shape() {
     shape_at_ = at_;
-    expect('(', "a tuple such as (2, 3) as shape");
+    expect('(', "a tuple such as (2, 3) as the shape");
     bool comma = true;
     while (!accept(')')) {
       if (!comma) fail(at_, "expected a comma or ) in the shape");
@@ -206,7 +206,7 @@ class HeaderParser {
       while (at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9') ++at_;
       const std::string_view digits = text_.substr(begin, at_ - begin);
       Index extent = 0;
-      if (digits.empty() || (digits.size() > 1 && digits[0] == '0')) fail(begin, "expected an integer as extent");
+      if (digits.empty() || (digits.size() > 1 && digits[0] == '0')) fail(begin, "expected an integer extent");
       if (std::from_chars(digits.data(), digits.data() + digits.size(), extent).ec != std::errc()) {
         fail(begin, "extent " + std::string(digits.substr(0, 40)) + " does not fit in 63 bits");
       }
@@ -214,7 +214,7 @@ class HeaderParser {
       shape.push_back(extent);
       comma = accept(',');
     }
-    if (shape.size() == 1 && !comma) fail(shape_at_, "expected a tuple as shape: (n,) for one axis");
+    if (shape.size() == 1 && !comma) fail(shape_at_, "expected a tuple as the shape: (n,) for one axis");
   }
 
   std::string_view text_;
@@ -365,7 +365,7 @@ NpyArray NpyReader::read_rows(Index first, Index count, const std::function<void
   const std::size_t rank = shape_.size();
   if (rank < 2 || first < 0 || count < 0 || first > shape_[rank - 2] - count) {
     throw InvalidArgument(name_ + ": rows " + std::to_string(first) + " to " + std::to_string(first + count) +
-                          " of an array of shape " + npy_shape_text(shape_) + "; expected rows that it has");
+                          " of an array of shape " + npy_shape_text(shape_) + "; expected existing rows");
   }
   NpyArray array;
   array.type = type_;

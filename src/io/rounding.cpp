@@ -101,7 +101,7 @@ class RoundedFile {
     const auto found = std::find_if(values.begin(), values.end(), [&](float x) { return !(std::abs(x) < limit); });
     if (found == values.end()) return;
     const Index at = found - values.begin();
-    throw DataError(fmt::format("{}: tensor \"{}\" holds {} at [{}, {}], which cannot be rounded to {}",
+    throw DataError(fmt::format("{}: tensor \"{}\" contains {} at [{}, {}], which cannot be rounded to {}",
                                 escape_for_terminal(checkpoint_.name()), text_in_message(tensor.name), *found,
                                 at / tensor.shape[1], at % tensor.shape[1], type_name(type_)));
   }

@@ -167,7 +167,7 @@ void reject_nonfinite(const StoredTensor& tensor, std::uint64_t offset, const st
   if (!at) return;
   const double x = number_at(tensor, *at);
   fail(name, offset + *at * static_cast<std::size_t>(type_bytes(tensor.type)),
-       fmt::format("tensor \"{}\" holds {} at {}; the option allow_nonfinite (--allow-nonfinite) permits it",
+       fmt::format("tensor \"{}\" contains {} at {}; the option allow_nonfinite (--allow-nonfinite) permits it",
                    text_in_message(tensor.name),
                    std::isnan(x) ? "nan"
                    : x > 0       ? "inf"
@@ -331,7 +331,7 @@ std::vector<float> Checkpoint::read_float32(const StoredTensor& tensor, const st
       const double x = number_at(tensor, i);
       numbers[i] = static_cast<float>(x);
       if (std::isfinite(x) && !std::isfinite(numbers[i])) {
-        reject(fmt::format("holds {} at {}, which is out of the range of float32", x, index_text(tensor.shape, i)));
+        reject(fmt::format("contains {} at {}, which is out of range for float32", x, index_text(tensor.shape, i)));
       }
     }
   }

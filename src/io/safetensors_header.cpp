@@ -266,7 +266,7 @@ void check_size(const HeaderEntry& e, const HeaderReader& reader) {
     }
   }
   const std::uint64_t needed = empty ? 0 : static_cast<std::uint64_t>(bytes);
-  if (e.begin > e.end) fail(fmt::format("data_offsets [{}, {}] have their end before their begin", e.begin, e.end));
+  if (e.begin > e.end) fail(fmt::format("data_offsets [{}, {}] end before they begin", e.begin, e.end));
   if (e.end - e.begin != needed) {
     fail(fmt::format("shape {} of {} takes {} bytes; data_offsets [{}, {}] hold {}", list_text(e.shape),
                      safetensors_type_name(e.type), needed, e.begin, e.end, e.end - e.begin));
@@ -306,7 +306,8 @@ std::vector<HeaderEntry> read_safetensors_header(std::string_view text, std::uin
                                                  const std::stop_token& stop) {
   HeaderReader reader(text, name, options.max_tensors);
   const std::string_view json = without_padding(text, reader);
-  if (const std::size_t valid = valid_utf8_bytes(json, stop); valid != json.size()) reader.fail(valid, "not UTF-8");
+  if (const std::size_t valid = valid_utf8_bytes(json, stop); valid != json.size())
+    reader.fail(valid, "not valid UTF-8");
   const CountingIterator first(json.data(), reader.taken(), stop);
   const CountingIterator last(json.data() + json.size(), reader.taken(), stop);
   nlohmann::json::sax_parse(first, last, &reader);

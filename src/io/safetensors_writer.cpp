@@ -40,7 +40,8 @@ void check_header(std::string_view text, std::uint64_t num_data_bytes, std::span
     const auto entries = internal::read_safetensors_header(text, num_data_bytes, name, {}, {});
     for (std::size_t i = 0; i < order.size(); ++i) {
       if (entries[i].name == order[i]->name) continue;
-      throw InvalidArgument(fmt::format("{}: the name \"{}\" is not UTF-8", name, text_in_message(order[i]->name)));
+      throw InvalidArgument(
+          fmt::format("{}: the name \"{}\" is not valid UTF-8", name, text_in_message(order[i]->name)));
     }
   } catch (const DataError& error) {
     throw InvalidArgument(error.what());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A text file, read as a whole. An archive is recognized only where the text would be rejected as not UTF-8 anyway, so
-// that every text is accepted, also one that begins like another format.
+// A text file, read as a whole. An archive is recognized only where the text would be rejected as invalid UTF-8 anyway,
+// so that every text is accepted, also one that begins like another format.
 // Read next: file_bytes.cpp.
 #include "regard/io/text_file.h"
 
@@ -27,7 +27,7 @@ std::string read_text_file(const std::string& path, std::optional<std::uint64_t>
   if (const std::size_t valid = valid_utf8_bytes(text, stop); valid != text.size()) {
     const auto kind = internal::foreign_kind(std::as_bytes(std::span(text)), "text");
     throw DataError(fmt::format("{}: byte {}: {}", escape_for_terminal(path), kind ? 0 : valid,
-                                kind.value_or("not UTF-8; convert the file with iconv")));
+                                kind.value_or("not valid UTF-8; convert the file with iconv")));
   }
   return text;
 }

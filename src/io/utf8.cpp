@@ -93,7 +93,7 @@ std::string_view truncate_text(std::string_view text, std::size_t max_bytes) {
   std::size_t end = max_bytes;
   while (end > 0 && max_bytes - end < kMaxCharacterBytes && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80)
     --end;
-  // Without a character boundary, bytes that are not UTF-8 are truncated anywhere.
+  // Without a character boundary, bytes that are not valid UTF-8 are truncated anywhere.
   return text.substr(0, (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80 ? max_bytes : end);
 }
 

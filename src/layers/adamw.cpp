@@ -45,7 +45,7 @@ void check_options(const AdamwOptions& options) {
     check_option(std::isfinite(x) && x >= 0, name, x, "a finite number of at least 0");
   };
   const auto decay = [](const char* name, double x) {
-    check_option(x >= 0 && x < 1, name, x, "a number from 0 to below 1");
+    check_option(x >= 0 && x < 1, name, x, "a number of at least 0 and below 1");
   };
   not_negative("learning_rate", options.learning_rate);
   decay("beta1", options.beta1);

@@ -40,7 +40,7 @@ const LayerTrace& checked_layer(const char* operation, const TraceExtents& exten
   const LayerTrace& t = existing_layer(operation, trace, layer);
   const std::array<Index, 3> expected{extents.num_heads, static_cast<Index>(trace.ids.size()), extents.head_size};
   if (static_cast<Index>(trace.layers.size()) != extents.num_layers || t.value.shape() != expected)
-    throw InvalidArgument(fmt::format("{}: the trace comes from another model", operation));
+    throw InvalidArgument(fmt::format("{}: the trace comes from a different model", operation));
   return t;
 }
 

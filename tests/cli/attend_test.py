@@ -377,7 +377,7 @@ def test_a_failed_rename_undoes_the_others(folder):
 
 def assert_full(folder, done):
     assert done.returncode == 1
-    assert done.stderr == b"regard: cannot write standard output: No space left on device\n"
+    assert done.stderr == b"regard: cannot write to standard output: No space left on device\n"
     assert (folder / "a.npy").read_bytes() == b"old"
     assert not [path for path in folder.iterdir() if path.name.startswith(".regard")]
 
@@ -511,7 +511,7 @@ def test_files_that_are_not_arrays_are_rejected(folder):
     (folder / "text.npy").write_text("1 2 3\n")
     with_query("text.npy", "not those of an NPY file")
     save(folder, "object.npy", np.array([[1, "a"]], object))
-    with_query("object.npy", "'|O' holds Python objects")
+    with_query("object.npy", "'|O' contains Python objects")
     save(folder, "structured.npy", np.zeros((2, 2), [("a", "f4")]))
     with_query("structured.npy", "structured types are not supported")
     save(folder, "narrow.npy", np.zeros((2, 2), np.int16))

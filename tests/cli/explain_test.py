@@ -268,10 +268,10 @@ def test_invalid_options_are_rejected(folder, arguments, words_expected):
 @pytest.mark.parametrize("content, words_expected", [
     (b'{"X": [[1]], "X": [[1]]}', 'byte 13: the name "X" occurs twice'),
     (b'{"X": [[NaN]]}', "byte 8: "),
-    (b'{"X": [[1e999]]}', ["byte 12: ", "out of the range of double"]),
+    (b'{"X": [[1e999]]}', ["byte 12: ", "out of range for double"]),
     (b'{"X": [[1,2],[3]]}', "byte 13: X is ragged"),
     (b"[" * 65 + b"]" * 65, "byte 64: nested deeper than 64"),
-    (b'{"x\xff": 1}', "byte 3: not UTF-8"),
+    (b'{"x\xff": 1}', "byte 3: not valid UTF-8"),
     (b"[]", "byte 0: the input must be an object"),
     (b'{"X": [[1', "byte 9: "),
     (b'{"X": [[1]]} x', "byte 13: "),
@@ -354,7 +354,7 @@ def test_a_closed_pipe_ends_silently_and_a_full_device_is_reported(folder):
         assert (done.returncode, done.stderr) == (1, b"")
         with open("/dev/full", "wb") as full:
             done = run(*arguments, stdout=full, cwd=folder)
-        assert (done.returncode, done.stderr) == (1, b"regard: cannot write standard output: No space left on device\n")
+        assert (done.returncode, done.stderr) == (1, b"regard: cannot write to standard output: No space left on device\n")
     done = subprocess.run(["sh", "-c", '"$0" lesson from-seed | head -n 1', PROGRAM], capture_output=True, timeout=60,
                           env=environment(), check=True)
     assert done.stdout == succeed("lesson", "from-seed").splitlines(keepends=True)[0] and done.stderr == b""

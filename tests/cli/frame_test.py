@@ -146,7 +146,7 @@ def test_two_dashes_end_the_options(tmp_path):
 def test_full_closed_or_unread_standard_output_is_an_error(arguments):
     with open("/dev/full", "wb") as full:
         done = run(*arguments, stdout=full)
-    assert (done.returncode, done.stderr) == (1, b"regard: cannot write standard output: No space left on device\n")
+    assert (done.returncode, done.stderr) == (1, b"regard: cannot write to standard output: No space left on device\n")
     done = subprocess.run(["sh", "-c", 'exec "$0" "$@" >&-', PROGRAM, *arguments], stderr=subprocess.PIPE,
                           env=environment(), timeout=60, check=False)
     assert (done.returncode, done.stderr) == (1, b"regard: standard output is closed; there is nowhere to write\n")

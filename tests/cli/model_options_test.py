@@ -83,7 +83,7 @@ def test_nan_is_rejected_by_name_or_accepted_on_request(folder, command, mapped)
     before = document(command, folder)
     # The row of [PAD], which no text uses.
     at = set_number(folder, "embeddings.word_embeddings.weight", 3, float("nan"))
-    fail(1, [f"model.safetensors: byte {at}: tensor \"embeddings.word_embeddings.weight\" holds nan at [0, 3]",
+    fail(1, [f"model.safetensors: byte {at}: tensor \"embeddings.word_embeddings.weight\" contains nan at [0, 3]",
              "--allow-nonfinite"], *command, "--model", folder, *mapped, cwd=folder)
     after = document(command, folder, *mapped, "--allow-nonfinite")
     assert after["model"].pop("sha256") != before["model"].pop("sha256")

@@ -192,7 +192,7 @@ def test_a_complete_shard_is_not_computed_again(model, three):
     before = {path: path.stat().st_mtime_ns for path in three.iterdir()}
     done = embed(model, "-o", "out.npy", "--shard", "1/3", cwd=three)
     assert (done.returncode, done.stdout) == (0, b"")
-    assert done.stderr == b"regard: out.npy.shard-1-of-3 is complete and is not computed again\n"
+    assert done.stderr == b"regard: out.npy.shard-1-of-3 is complete and is not recomputed\n"
     assert {path: path.stat().st_mtime_ns for path in three.iterdir()} == before
 
 
@@ -240,8 +240,8 @@ def test_missing_shards_are_named(model, three):
     fail(1, "out.npy: has shards of 2 and of 3", "join", "out.npy", cwd=three)
 
 
-@pytest.mark.parametrize("words", ["from another input than", "with another model than", "with --truncate, unlike",
-                                   "in another format than"])
+@pytest.mark.parametrize("words", ["from a different input than", "with a different model than", "with --truncate, unlike",
+                                   "in a different format than"])
 def test_shards_that_do_not_belong_together_are_rejected(model, three, words):
     arguments = []
     if "input" in words:
@@ -255,7 +255,7 @@ def test_shards_that_do_not_belong_together_are_rejected(model, three, words):
 
 
 @pytest.mark.parametrize("change, words", [
-    ({"version": "0.0.1"}, "by another version of regard than"),
+    ({"version": "0.0.1"}, "by a different version of regard than"),
     ({"instruction_set": "generic"}, "with instruction set"),
 ])
 def test_records_of_another_program_are_rejected(three, change, words):

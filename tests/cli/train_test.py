@@ -28,7 +28,7 @@ def model_bytes(run_folder):
 
 def test_every_output_holds_the_same_run(tmp_path):
     text = succeed("train", *SMALL, "--watch", "page.html", "--log", "log.csv", "--plot", "plot.svg", cwd=tmp_path).decode()
-    assert re.search(r"held out: \d+ of 512 sequences right", text) and "page   file://" in text
+    assert re.search(r"held out: \d+ of 512 sequences correct", text) and "page   file://" in text
     record = json.loads(succeed("train", *SMALL, "--log", "log.json", "--json", cwd=tmp_path))
     assert record["schema"] == "regard/1"
     with open(tmp_path / "log.csv", encoding="utf-8") as file:
@@ -46,7 +46,7 @@ def test_every_output_holds_the_same_run(tmp_path):
 
 
 def test_evaluate_is_the_number_of_held_out_sequences():
-    assert re.search(rb"held out: \d+ of 40 sequences right", succeed("train", *SMALL, "--evaluate", "40"))
+    assert re.search(rb"held out: \d+ of 40 sequences correct", succeed("train", *SMALL, "--evaluate", "40"))
 
 
 def test_the_list_describes_every_task(tmp_path):
@@ -115,7 +115,7 @@ def test_a_run_is_not_resumed_with_another_text_or_setting(tmp_path):
 
 
 @pytest.mark.parametrize(("words", "options"), [
-    ("expected one of --task NAME and --text FILE", ()),
+    ("expected either --task NAME or --text FILE", ()),
     ("--task: ", ("--task", "juggling")),
     ("--steps is", ("--task", "copy", "--steps", "many")),
     ("--norm is \"soft\"; expected layer, rms", ("--task", "copy", "--norm", "soft")),

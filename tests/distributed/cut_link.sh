@@ -49,7 +49,7 @@ for round in $(seq "$rounds"); do
   ip -n "$left" link set veth0 down
   wait_for 7 ' of 3 ' || true
   cat "$work"/rank-* | grep ' of 3 ' | sed "s/^/round $round: /" || true
-  silent='does not answer: it has been silent for 2 s'
+  silent='does not respond: nothing received for 2 s'
   for expected in "rank 0: rank 2 of 3 $silent" "rank 1: rank 2 of 3 $silent" "rank 2: rank [01] of 3 $silent"; do
     if [ "$(count "^$expected$")" != 1 ]; then
       echo "round $round: missing: $expected" >&2

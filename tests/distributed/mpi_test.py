@@ -42,8 +42,8 @@ def test_results_have_the_bits_of_one_machine(mpi, check, ranks):
 
 # What the ranks that are left say if rank 1 of 3 fails.
 SENTENCES = {
-    "kill": r"rank 1 of 3 does not answer.*",
-    "stop": r"rank 1 of 3 does not answer: it has been silent for 2 s",
+    "kill": r"rank 1 of 3 does not respond.*",
+    "stop": r"rank 1 of 3 does not respond: nothing received for 2 s",
     "throw": r"rank 1 of 3 has left because of an exception",
     "leave": r"rank 1 of 3 has left: it makes no further calls",
     "extents": r"attention_forward: rank 1: query is float32 \(1, 4, …, 24\); expected float32 \(1, 4, …, 16\), as on rank 0",
@@ -207,4 +207,4 @@ def test_training_ends_if_a_rank_stops(mpi, plugin, tmp_path):
         os.kill(process_of(1, run), signal.SIGSTOP)
         done = training.result()
     assert done.returncode != 0
-    assert "rank 1 of 3 does not answer: it has been silent for 8 s" in done.stderr
+    assert "rank 1 of 3 does not respond: nothing received for 8 s" in done.stderr

@@ -334,7 +334,7 @@ def test_dragging_to_the_side_changes_a_number(live):
 
 @pytest.mark.parametrize("text, line", [
     ("abc", "“abc” is not a number."),
-    ("1e999", "1e999 is out of the range of double: at most 1.8e308."),
+    ("1e999", "1e999 is out of range for double: at most 1.8e308."),
     ("", "The cell is empty: type a number."),
     ("0,5", "“0,5” has a comma: write 0.5."),
     ("1 2", "“1 2” is not a number."),

@@ -520,7 +520,7 @@ REJECTED = [
     (dict(window=3), TypeError, "window is not a pair"),
     (dict(causal="left"), ValueError, "causal is 'left'; expected top_left or bottom_right"),
     (dict(causal=1), TypeError, "causal is of type int"),
-    (dict(causal="top_left", query_offset=0), ValueError, "both name where the queries stand"),
+    (dict(causal="top_left", query_offset=0), ValueError, "both set the position of the queries"),
     (dict(soft_cap=0), ValueError, "soft_cap"),
     (dict(scale=float("nan")), ValueError, "scale"),
     (dict(scale="half"), TypeError, "scale is of type str; expected a number"),

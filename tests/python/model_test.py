@@ -28,7 +28,7 @@ def test_a_model_has_its_layers_heads_and_tokens(model):
 def test_a_folder_without_a_model_is_named_in_the_error(tmp_path):
     with pytest.raises(RuntimeError, match=str(tmp_path)):
         regard.load_model(tmp_path)
-    for name in (b"\xff", "\udcff"):  # a name that is not UTF-8, as bytes and as str
+    for name in (b"\xff", "\udcff"):  # a name that is not valid UTF-8, as bytes and as str
         with pytest.raises(RuntimeError, match="config.json: cannot be opened"):
             regard.load_model(name)
 

@@ -282,12 +282,12 @@ def test_threads_share_a_run(training):
 # ---- rejections
 
 @pytest.mark.parametrize("call, words", [
-    (lambda: regard.train(), "train: expected one of task and text"),
-    (lambda: regard.train("copy", text=TEXT), "train: expected one of task and text"),
+    (lambda: regard.train(), "train: expected either task or text"),
+    (lambda: regard.train("copy", text=TEXT), "train: expected either task or text"),
     (lambda: regard.train("chess"), "induction"),
-    (lambda: regard.train("copy", vocabulary=300), "vocabulary is for a text"),
-    (lambda: regard.train("copy", length=5), "length is for a text; the length of a task is fixed"),
-    (lambda: regard.train(text=TEXT, shuffled=True), "shuffled is for a task"),
+    (lambda: regard.train("copy", vocabulary=300), "vocabulary applies only to a text"),
+    (lambda: regard.train("copy", length=5), "length applies only to a text; the length of a task is fixed"),
+    (lambda: regard.train(text=TEXT, shuffled=True), "shuffled applies only to a task"),
     (lambda: regard.train(text=TEXT, vocabulary="words"), "vocabulary is 'words'; expected 'characters' or a number of tokens"),
     (lambda: regard.train("copy", steps=0), "training: steps is 0"),
     (lambda: regard.train("copy", width=3), "decoder: width is 3"),

@@ -300,7 +300,7 @@ def killed(comm, rank, num_ranks):
         os.kill(os.getpid(), signal.SIGKILL)
     began = time.monotonic()
     error = raised(distributed.RankError, lambda: distributed.attention(query, key, value, comm=comm))
-    assert error.rank == 1 and str(error).startswith(f"rank 1 of {num_ranks} does not answer"), error
+    assert error.rank == 1 and str(error).startswith(f"rank 1 of {num_ranks} does not respond"), error
     assert time.monotonic() - began < 15
 
 

@@ -101,7 +101,7 @@ export function parse_typed(typed) {
   const found = /^[+-]?(?:\d+\.?(\d*)|\.(\d+))(?:e([+-]?\d+))?$/i.exec(text);
   if (!found) return { wrong: `“${typed.trim()}” is not a number.`, unfinished: /^[+-]?(\d*\.?\d*)?(e[+-]?)?$|^[+-]?(i|in|n|na)$/i.test(text) };
   const x = Number(text);
-  if (!Number.isFinite(x)) return { wrong: `${typed.trim()} is out of the range of double: at most 1.8e308.`, unfinished: false };
+  if (!Number.isFinite(x)) return { wrong: `${typed.trim()} is out of range for double: at most 1.8e308.`, unfinished: false };
   const decimals = (found[1] ?? found[2] ?? "").length - Number(found[3] ?? 0);
   return { x, decimals: Math.min(12, Math.max(0, decimals)) };
 }

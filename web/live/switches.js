@@ -60,7 +60,7 @@ export function wrong_setting({ key, label }, value) {
   const number = Number(text);
   if (text === "") return `The ${label} is empty: type a number.`;
   if (!/^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(text)) return `The ${label} “${value.trim()}” is not a number.`;
-  if (!Number.isFinite(number)) return `The ${label} ${value.trim()} is out of the range of double: at most 1.8e308.`;
+  if (!Number.isFinite(number)) return `The ${label} ${value.trim()} is out of range for double: at most 1.8e308.`;
   if (key === "scale" && number === 0) return "A scale of 0 makes every score 0: type another number.";
   if (key === "softmax_base" && number <= 0) return "The base must be above 0.";
   if (key === "causal" && !Number.isInteger(number)) return "The offset of the mask must be an integer.";

@@ -524,7 +524,7 @@ REGARD_EXPORT std::string write_explain_input(const ExplainInput& input);
 /// @return The input.
 /// @throws DataError  in any of these cases; the message names `source`, the byte offset and the key:
 ///                    - invalid JSON, duplicate keys, or nesting deeper than 64
-///                    - a number out of the range of double, or a ragged matrix
+///                    - a number out of range for double, or a ragged matrix
 ///                    - too little memory, before any of it is allocated: "source: needs N bytes of memory; M are
 ///                      available"
 /// @throws Cancelled  if a stop is requested.

@@ -85,8 +85,8 @@ struct TrainingArrays {
 /// @param arrays  Its arrays.
 /// @return Path of the checkpoint.
 /// @throws InvalidArgument  if sizes do not match, or if a file has an invalid name.
-/// @throws DataError        if a file cannot be written, or if the folder has a checkpoint from a later step. The message
-///                          gives the path and the reason. Earlier checkpoints are unchanged.
+/// @throws DataError        if a file cannot be written, or if the folder has a checkpoint from a later step. The
+///                          message gives the path and the reason. Earlier checkpoints are unchanged.
 ///
 /// @par Example
 /// @code{.cpp}

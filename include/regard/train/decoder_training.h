@@ -12,7 +12,8 @@
 /// - There is no autograd tape: forward and backward are two plain functions that call the operators of regard::regard.
 /// - Attention never stores the L × L matrix: memory grows with the length, not with its square.
 /// - The gradient of a batch is the sum of the gradients of its sequences, added in order. Its bits do not depend on
-///   the number of threads, on `recompute`, or on whether the batch is computed in one call or accumulated over several.
+///   the number of threads, on `recompute`, or on whether the batch is computed in one call or accumulated over
+///   several.
 ///
 /// Extents: B sequences, L tokens per sequence; regard/model/decoder.h defines the others.
 ///

@@ -23,7 +23,7 @@ void write_text(std::string_view text, std::string& to) {
 }
 
 [[noreturn]] void reject_version(Index rank) {
-  throw RankError(rank, "rank " + std::to_string(rank) + " uses another version of this library");
+  throw RankError(rank, "rank " + std::to_string(rank) + " uses a different version of this library");
 }
 
 class Reader {

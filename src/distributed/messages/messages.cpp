@@ -188,7 +188,7 @@ bool Messages::pump() {
   try {
     happened = exchange();
   } catch (const RankError& error) {
-    set_failure(error.rank(), error.rank() < 0 ? error.what() : name(error.rank()) + " does not answer", true);
+    set_failure(error.rank(), error.rank() < 0 ? error.what() : name(error.rank()) + " does not respond", true);
     return true;
   } catch (const std::exception& error) {
     set_failure(rank_, name(rank_) + " failed: " + error.what(), true);
@@ -291,8 +291,8 @@ void Messages::look_for_silence() {
     const Peer& other = peers_[static_cast<std::size_t>(peer)];
     if (peer == rank_ || other.left) continue;
     if (now - std::max(other.last_message, wait_began_) > options_.timeout)
-      set_failure(
-          peer, name(peer) + " does not answer: it has been silent for " + seconds_text(options_.timeout) + " s", true);
+      set_failure(peer, name(peer) + " does not respond: nothing received for " + seconds_text(options_.timeout) + " s",
+                  true);
   }
 }
 

@@ -181,7 +181,7 @@ double mean_gradient(const TokensFirst& as, const Matrix& a, const Matrix& gradi
 void softmax_gradient(Evaluation& e) {
   check_same_shape(e, 0, 1);
   if (e.settings.softmax == SoftmaxRule::ratio || e.settings.softmax_base) {
-    e.fail("its gradient is that of softmax with base e, not of another base or of ratios");
+    e.fail("its gradient is that of softmax with base e, not with other bases or ratios");
   }
   const TokenVectors a(e, 0);
   const TokenVectors gradient(e, 1);

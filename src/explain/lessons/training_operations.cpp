@@ -278,7 +278,7 @@ LearningModel learning_model(const Evaluation& e) {
   if (tokens > kMaxTrainedTokens || width > kMaxTrainedDimensions || head_size > kMaxTrainedDimensions)
     e.fail(fmt::format("takes at most {} tokens and {} dimensions", kMaxTrainedTokens, kMaxTrainedDimensions));
   if (e.settings.softmax == SoftmaxRule::ratio || e.settings.softmax_base)
-    e.fail("it trains with softmax of base e, not with another base or ratios");
+    e.fail("it trains only with softmax of base e, not with other bases or ratios");
   LearningModel model{.words = small_matrix(e, 0, tokens, width),
                       .marks = small_matrix(e, 1, tokens, tokens),
                       .projections = {small_matrix(e, 2, width, head_size), small_matrix(e, 3, width, head_size),

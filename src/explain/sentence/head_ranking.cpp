@@ -142,8 +142,9 @@ void add_distances(const Sentence& sentence, DistanceSums& sums, const Runtime& 
     sums.pairs.resize(static_cast<std::size_t>(kDistances));
   }
   if (sums.num_layers != num_layers || sums.num_heads != num_heads) {
-    throw InvalidArgument(fmt::format("add_distances: the sums have {} layers and {} heads, the sentence has {} and {}",
-                                      sums.num_layers, sums.num_heads, num_layers, num_heads));
+    throw InvalidArgument(
+        fmt::format("add_distances: the sums have {} layers and {} heads, but the sentence has {} and {}",
+                    sums.num_layers, sums.num_heads, num_layers, num_heads));
   }
   std::vector<Index> words;
   for (std::size_t w = 0; w < sentence.words.size(); ++w) {

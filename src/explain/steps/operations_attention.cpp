@@ -99,7 +99,7 @@ std::vector<Index> kept_queries(const Evaluation& e, const Extents& x) {
     const auto available = static_cast<double>(available_memory_bytes());
     if (needed > available)
       e.fail(
-          fmt::format("{} × {} × {} numbers need {:.1f} GiB and {:.1f} GiB are available; without --full, "
+          fmt::format("{} × {} × {} numbers need {:.1f} GiB, but {:.1f} GiB are available; without --full, "
                       "only some rows are computed",
                       x.heads, x.queries, x.keys, needed / 0x1p30, available / 0x1p30));
     return {};

@@ -20,7 +20,7 @@ void check_memory(const Evaluation& e, Index heads, Index rows, Index cols) {
   const double bytes = static_cast<double>(heads) * static_cast<double>(rows) * static_cast<double>(cols) * 16.0;
   const auto available = static_cast<double>(available_memory_bytes());
   if (bytes > available)
-    e.fail(fmt::format("{} × {} × {} numbers need {:.1f} GiB and {:.1f} GiB are available", heads, rows, cols,
+    e.fail(fmt::format("{} × {} × {} numbers need {:.1f} GiB, but {:.1f} GiB are available", heads, rows, cols,
                        bytes / 0x1p30, available / 0x1p30));
 }
 

@@ -124,7 +124,8 @@ void compute_cosine(Evaluation& e) {
   const Index keys = e.columns() ? k.num_columns : k.num_rows;
   if ((e.columns() ? k.num_rows : k.num_columns) != dimensions || k.num_heads != q.num_heads || !q.kept_rows.empty() ||
       !q.kept_columns.empty() || !k.kept_rows.empty() || !k.kept_columns.empty())
-    e.fail(fmt::format("{} and {} must hold vectors of the same size", e.request.operands[0], e.request.operands[1]));
+    e.fail(
+        fmt::format("{} and {} must contain vectors of the same size", e.request.operands[0], e.request.operands[1]));
   const double bytes =
       static_cast<double>(queries) * static_cast<double>(keys) * static_cast<double>(q.num_heads) * 8.0;
   if (bytes > static_cast<double>(kMaxKeptElements) * 8.0)

@@ -260,7 +260,9 @@ std::vector<std::string> document_lines(const TextContext& context, const Step& 
   });
   if (different > static_cast<Index>(lines.size()))
     lines.push_back(fmt::format("and {} more numbers differ", different - static_cast<Index>(lines.size())));
-  const std::string unit = expected.significant ? "significant digits" : expected.digits == 1 ? "decimal" : "decimals";
+  const std::string unit = expected.significant   ? "significant digits"
+                           : expected.digits == 1 ? "decimal place"
+                                                  : "decimal places";
   std::string agree = fmt::format("matches the document in {} of {} number{}", compared - different, compared,
                                   compared == 1 ? "" : "s");
   if (expected.digits > 0) agree += fmt::format(", to {} {}", expected.digits, unit);

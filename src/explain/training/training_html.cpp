@@ -44,7 +44,7 @@ class TrainingPage {
     if (size_without > kMaxTrainingHtmlBytes)
       throw InvalidArgument(
           fmt::format("training_html: the page would take {:.1f} MB without weights; expected at most "
-                      "{:.1f} MB; watch a run of fewer heads or snapshots",
+                      "{:.1f} MB; watch a run with fewer heads or snapshots",
                       static_cast<double>(size_without) / 1e6, static_cast<double>(kMaxTrainingHtmlBytes) / 1e6));
     const auto max_snapshots = static_cast<Index>((kMaxTrainingHtmlBytes - size_without) / bytes_of_a_snapshot());
     if (max_snapshots < 2 && max_snapshots < static_cast<Index>(r_.snapshots.size())) return html;

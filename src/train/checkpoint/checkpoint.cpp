@@ -139,9 +139,10 @@ std::string save_checkpoint(const std::string& run, const TrainingState& state, 
   const Listing before(run);
   if (!before.checkpoints.empty() && before.checkpoints.back().step > step) {
     fail_checkpoint(
-        run, fmt::format("holds a checkpoint of step {}, later than step {} of this run; expected the folder of this "
-                         "run, or an empty one",
-                         before.checkpoints.back().step, step));
+        run,
+        fmt::format("contains a checkpoint from step {}, later than step {} of this run; expected the folder of this "
+                    "run, or an empty one",
+                    before.checkpoints.back().step, step));
   }
   for (const std::string& name : before.remains) remove_folder(path_in(run, name));
   const std::string name = fmt::format("{}{:0{}}", kStep, step, kMinDigits);

@@ -196,7 +196,7 @@ std::size_t first_word_bytes(std::string_view text) {
   const ByteClass kind = class_of(text[end]);
   while (end < text.size() && end <= kMaxWordBytes && class_of(text[end]) == kind) ++end;
   if (end > kMaxWordBytes) {
-    // Characters are not split; four bytes in a row that continue one are not UTF-8.
+    // Characters are not split; four bytes in a row that continue one are not valid UTF-8.
     end = kMaxWordBytes;
     while (end > kMaxWordBytes - 4 && continues_character(text[end])) --end;
     return continues_character(text[end]) ? kMaxWordBytes : end;

@@ -51,7 +51,7 @@ namespace internal {
 
 std::string_view unfit_token(VocabularyKind kind, std::string_view token) {
   if (token.empty()) return "is empty";
-  if (valid_utf8_bytes(token) != token.size()) return "is not UTF-8";
+  if (valid_utf8_bytes(token) != token.size()) return "is not valid UTF-8";
   if (kind == VocabularyKind::characters && character_bytes(token) != token.size()) return "is not one character";
   if (kind == VocabularyKind::words && token.find_first_of(kWordSpaces) != std::string_view::npos)
     return "contains white space";
@@ -81,7 +81,7 @@ Vocabulary::Vocabulary(std::shared_ptr<const Parts> parts) : parts_(std::move(pa
 Vocabulary Vocabulary::characters_of(std::string_view text, const std::string& source, const std::stop_token& stop) {
   if (text.empty()) throw DataError(escape_for_terminal(source) + ": is empty; expected a text");
   if (const std::size_t valid = valid_utf8_bytes(text, stop); valid != text.size())
-    throw DataError(fmt::format("{}: byte {}: not UTF-8", escape_for_terminal(source), valid));
+    throw DataError(fmt::format("{}: byte {}: not valid UTF-8", escape_for_terminal(source), valid));
   std::vector<bool> occurs(0x110000);
   for (std::size_t at = 0, bytes; at < text.size(); at += bytes) {
     throw_if_stopped(stop, "collecting characters");
@@ -164,7 +164,7 @@ void Vocabulary::append_ids(std::string_view text, std::vector<std::uint32_t>& i
         bytes = std::min(rest.find_first_not_of(kWordSpaces), rest.size());
         if (bytes > 0) break;
         bytes = std::min(rest.find_first_of(kWordSpaces), rest.size());
-        append(at, rest.substr(0, bytes), "; separate tokens by spaces");
+        append(at, rest.substr(0, bytes), "; separate tokens with spaces");
         break;
     }
     at += bytes;

@@ -35,7 +35,7 @@ void expect_positive(std::string_view function, std::string_view name, double va
 }
 
 void expect_decay(std::string_view function, std::string_view name, double value) {
-  expect(value >= 0 && value < 1, function, name, value, "a number from 0 to below 1");
+  expect(value >= 0 && value < 1, function, name, value, "a number of at least 0 and below 1");
 }
 
 void expect_finite(std::string_view function, std::string_view name, double value) {

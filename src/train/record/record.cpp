@@ -41,7 +41,7 @@ void check_wanted(const std::vector<std::vector<Index>>& wanted) {
   for (std::size_t row = 0; row < wanted.size(); ++row) {
     for (const Index key : wanted[row]) {
       if (key < 0 || key > static_cast<Index>(row))
-        reject_record(fmt::format("row {} wants key {}; expected 0 to {}", row, key, row));
+        reject_record(fmt::format("wanted of row {} has key {}; expected 0 to {}", row, key, row));
     }
   }
 }
@@ -167,8 +167,8 @@ void check_record(const TrainingRecord& record) {
     return std::ranges::adjacent_find(points, [](const auto& a, const auto& b) { return a.step >= b.step; }) ==
            points.end();
   };
-  if (!steps_ascend(record.curve)) reject_record("the steps of the curve do not ascend");
-  if (!steps_ascend(record.snapshots)) reject_record("the steps of the snapshots do not ascend");
+  if (!steps_ascend(record.curve)) reject_record("the steps of the curve are not ascending");
+  if (!steps_ascend(record.snapshots)) reject_record("the steps of the snapshots are not ascending");
   for (const TrainingSnapshot& snapshot : record.snapshots) {
     const std::string at = fmt::format("the snapshot at step {}", snapshot.step);
     check_size(at, snapshot.heads.size(), static_cast<std::size_t>(model.num_layers * model.num_heads));
