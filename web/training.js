@@ -57,7 +57,7 @@ export function read_training(data, page) {
   /** @param {number} at @param {number} head */
   const weights = (at, head) => bytes.subarray((at * num_heads + head) * triangle, (at * num_heads + head + 1) * triangle);
   return { data, findings: page.findings, events: data.events, layers, heads, num_heads, tokens: probe.tokens, targets: probe.targets, wanted: probe.wanted,
-    query: probe.query, has_pattern: probe.uniform.pattern !== undefined, pattern: data.pattern === "" ? "the wanted keys" : data.pattern,
+    query: probe.query, has_pattern: probe.uniform.pattern !== undefined, pattern: data.pattern === "" ? "the expected keys" : data.pattern,
     steps: data.snapshots.map((/** @type {any} */ s) => s.step), losses: data.snapshots.map((/** @type {any} */ s) => s.loss), curve: page.curve, last_step: page.last_step,
     max_bytes: page.max_bytes, kept: has_weights ? page.kept : data.snapshots.map((/** @type {any} */ _, /** @type {number} */ i) => i), has_weights,
     score: (snapshot, head, name) => scores[(snapshot * num_heads + head) * score_names.length + score_names.indexOf(name)],

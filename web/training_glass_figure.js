@@ -52,7 +52,7 @@ function movement_text(t, gains, step, largest) {
   const to = gains.indexOf(Math.max(...gains));
   const from = gains.indexOf(Math.min(...gains));
   if (!(gains[to] > 0)) return `At step ${step}, the gradient moves no weight of this row.`;
-  const wanted = t.wanted[t.query].includes(to) ? ", a wanted key" : "";
+  const wanted = t.wanted[t.query].includes(to) ? ", an expected key" : "";
   return `At step ${step}, a gradient step moves weight of ${token_label(t, t.query)} from ${token_label(t, from)} to ${token_label(t, to)}${wanted}.`;
 }
 
@@ -61,7 +61,7 @@ function glass_table(t, state) {
   const { weights, grad_weights, gains } = gains_of(t, state);
   return el("table", { class: "data" }, el("caption", {}, `${head_label(t, state.head)}, step ${t.steps[t.kept[state.snapshot]]}, query ${token_label(t, t.query)}; weights are rounded to 1/255`),
     el("thead", {}, el("tr", {}, ...["key", "weight P", "dP", "−dS"].map((name) => el("th", { scope: "col" }, name)))),
-    el("tbody", {}, ...weights.map((weight, key) => el("tr", {}, el("th", { scope: "row" }, el("bdi", {}, `${token_label(t, key)}${t.wanted[t.query].includes(key) ? " wanted" : ""}`)),
+    el("tbody", {}, ...weights.map((weight, key) => el("tr", {}, el("th", { scope: "row" }, el("bdi", {}, `${token_label(t, key)}${t.wanted[t.query].includes(key) ? " expected" : ""}`)),
       el("td", {}, styled_number(weight, { digits: 3, scientific: false })), el("td", {}, small_measure(grad_weights[key])), el("td", {}, small_measure(gains[key]))))));
 }
 
@@ -140,5 +140,5 @@ export function glass_figure(t) {
 export function glass_note(t, head) {
   return [el("p", {}, "P: the weights. dP: how the loss changes with each weight. ", el("span", { class: "equation" }, "dS = P (dP − Σ P dP)"),
     ": how it changes with each score. A gradient step changes the scores by −dS, so a key gains weight if its dP is below the mean of the row."),
-  el("p", {}, `Of ${head_label(t, head)}. dP and −dS are each scaled to their largest value, which is printed.`, t.wanted[t.query].length > 0 ? " The band marks the wanted key." : "")];
+  el("p", {}, `Of ${head_label(t, head)}. dP and −dS are each scaled to their largest value, which is printed.`, t.wanted[t.query].length > 0 ? " The band marks the expected key." : "")];
 }

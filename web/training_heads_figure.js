@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // All heads on the same sequence at one snapshot: small maps, layers down and heads across, and one head enlarged, with
-// the tokens and with frames around the wanted keys. Only pixels and texts change from snapshot to snapshot.
+// the tokens and with frames around the expected keys. Only pixels and texts change from snapshot to snapshot.
 //
 //     weight w ─▶ byte ─▶ colour at √w of the scale: uniform rows remain visible, and all snapshots are comparable
 //
@@ -119,7 +119,7 @@ function token_names(t, pitch, direction) {
   });
 }
 
-/** Hatching over hidden keys, frames around wanted keys and around the row under the glass. @param {Training} t @param {HTMLCanvasElement} canvas @param {number} cell @param {number} scale */
+/** Hatching over hidden keys, frames around expected keys and around the row under the glass. @param {Training} t @param {HTMLCanvasElement} canvas @param {number} cell @param {number} scale */
 function overlay_of(t, canvas, cell, scale) {
   const overlay = el("canvas", { width: canvas.width, height: canvas.height });
   const context = overlay.getContext("2d");
@@ -197,7 +197,7 @@ export function enlarged_map(t) {
     const weight = weights[(row * (row + 1)) / 2 + key] / 255;
     const target = t.targets[row];
     readout.textContent = key > row ? `${token_label(t, row)} cannot see ${token_label(t, key)}, which follows it.`
-      : `${token_label(t, row)} → ${token_label(t, key)}: ${styled_number(weight, two_decimals)}${t.wanted[row].includes(key) ? ", a wanted key" : ""}${target === null ? "" : `. Next token to predict: “${shown(target)}”`}`;
+      : `${token_label(t, row)} → ${token_label(t, key)}: ${styled_number(weight, two_decimals)}${t.wanted[row].includes(key) ? ", an expected key" : ""}${target === null ? "" : `. Next token to predict: “${shown(target)}”`}`;
   };
   const paint = () => {
     const context = canvas.getContext("2d");
@@ -245,7 +245,7 @@ export function enlarged_map(t) {
   });
 
   const legend = el("p", { class: "legend" }, el("span", { class: "end" }, "0"), el("span", { class: "ramp rooted", "aria-hidden": "true" }), el("span", { class: "end" }, "1"),
-    el("span", { class: "hatch-key" }, el("i", { class: "hatched" }), " hidden"), t.has_pattern ? el("span", { class: "wanted-key" }, el("i", {}), " wanted key") : null, t.query >= 0 ? el("span", { class: "glass-key" }, el("i", {}), " row under the glass") : null);
+    el("span", { class: "hatch-key" }, el("i", { class: "hatched" }), " hidden"), t.has_pattern ? el("span", { class: "wanted-key" }, el("i", {}), " expected key") : null, t.query >= 0 ? el("span", { class: "glass-key" }, el("i", {}), " row under the glass") : null);
   const element = el("div", { class: "enlarged-head" }, title, numbers, el("div", { class: "scroll" }, frame), readout, legend);
   return { element, update: (state) => {
     last = state;

@@ -223,10 +223,10 @@ def test_cells_are_described_in_words(training):
     readout = page.locator(".enlarged-head .readout")
     row = record["probe"]["query"]
     key = wanted[row][0]
-    assert readout.inner_text() == f"“{tokens[row]}” ({row}) → “{tokens[key]}” ({key}): 1.00, a wanted key. Next token to predict: “{record['probe']['targets'][row]}”"
+    assert readout.inner_text() == f"“{tokens[row]}” ({row}) → “{tokens[key]}” ({key}): 1.00, an expected key. Next token to predict: “{record['probe']['targets'][row]}”"
     page.locator(".enlarged").focus()
     page.keyboard.press("ArrowRight")
-    assert readout.inner_text().startswith(f"“{tokens[row]}” ({row}) → “{tokens[key + 1]}” ({key + 1}): ") and "wanted" not in readout.inner_text()
+    assert readout.inner_text().startswith(f"“{tokens[row]}” ({row}) → “{tokens[key + 1]}” ({key + 1}): ") and "expected" not in readout.inner_text()
     assert readout.get_attribute("aria-live") == "polite"
     box = page.locator(".enlarged").bounding_box()
     page.mouse.move(box["x"] + box["width"] - 3, box["y"] + 3)
@@ -306,7 +306,7 @@ def test_the_row_under_the_glass(training, at):
     gains = [-x for x in head["grad_scores"]]
     to, source = gains.index(max(gains)), gains.index(min(gains))
     name = lambda i: f"“{record['probe']['tokens'][i]}” ({i})"
-    wanted = ", a wanted key" if to in record["probe"]["wanted"][query] else ""
+    wanted = ", an expected key" if to in record["probe"]["wanted"][query] else ""
     step_of = record["snapshots"][at]["step"]
     assert page.locator(".glass-section .verdict").inner_text() == f"At step {step_of}, a gradient step moves weight of {name(query)} from {name(source)} to {name(to)}{wanted}."
     # Bars: the height of P on 0 to 1; the others on their largest value, hollow if negative.

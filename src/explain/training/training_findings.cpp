@@ -23,7 +23,7 @@ std::string head_in_words(Index layer, Index head) { return fmt::format("layer {
 
 std::string what_it_attends_to(const TrainingRecord& record, HeadEventKind kind) {
   if (kind == HeadEventKind::previous_token) return "the previous token";
-  return record.pattern.empty() ? "the wanted keys" : record.pattern;
+  return record.pattern.empty() ? "the expected keys" : record.pattern;
 }
 
 const HeadScores& scores_at_end(const TrainingRecord& record, const HeadEvent& event) {

@@ -174,7 +174,7 @@ class TrainingPicture {
     names.push_back({kScoreTop + kPanel * (1 - uniform), kPale, "uniform"});
     labels(std::move(names), kScoreTop);
   }
-  std::string pattern() const { return r_.pattern.empty() ? "the wanted keys" : r_.pattern; }
+  std::string pattern() const { return r_.pattern.empty() ? "the expected keys" : r_.pattern; }
 
   const TrainingRecord& r_;
   std::vector<HeadEvent> events_;

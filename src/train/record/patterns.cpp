@@ -2,7 +2,7 @@
 //
 // Scores of a head: plain loops over rows and visible keys, in double.
 //
-//     for each row i:  wanted keys, with and without key 0;  key i − 1;  key 0;  entropy of keys 0 … i
+//     for each row i:  expected keys, with and without key 0;  key i − 1;  key 0;  entropy of keys 0 … i
 //
 // Read next: tasks.cpp.
 #include "regard/train/patterns.h"

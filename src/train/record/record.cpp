@@ -154,7 +154,7 @@ void check_record(const TrainingRecord& record) {
   const std::size_t length = probe.tokens.size();
   if (length == 0) reject_record("the probe has no tokens; expected at least 1");
   check_size("targets of the probe", probe.targets.size(), length);
-  check_size("wanted keys of the probe", probe.wanted.size(), length);
+  check_size("wanted of the probe", probe.wanted.size(), length);
   check_wanted(probe.wanted);
   if (probe.query < -1 || probe.query >= static_cast<Index>(length))
     reject_record(fmt::format("query is {}; expected -1 to {}", probe.query, length - 1));
@@ -225,7 +225,7 @@ std::string event_text(const TrainingRecord& record, const HeadEvent& event) {
                         event.score, event.peak, event.uniform);
   } else {
     text += fmt::format("attends to {}: score {:.2f}, uniform {:.2f}",
-                        record.pattern.empty() ? "the wanted keys" : record.pattern, event.score, event.uniform);
+                        record.pattern.empty() ? "the expected keys" : record.pattern, event.score, event.uniform);
   }
   if (event.loss_fall >= kVisibleFallOfLoss) {
     text += fmt::format("; the loss fell {:.0f} % between steps {} and {}", 100 * event.loss_fall, event.from_step,
