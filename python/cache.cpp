@@ -209,7 +209,7 @@ nb::object attention_decode_of(nb::handle query_object, Cache& cache, nb::kwargs
   return cache.visit([&]<class K>(KvCache<K>& typed) -> nb::object {
     if constexpr (std::is_same_v<K, double>) {
       if (type != number_type<double>()) {
-        reject(kName, "query has type " + type_text(type) + "; expected float64, as the cache has");
+        reject(kName, "query has type " + type_text(type) + "; expected float64, the type of the cache");
       }
       return decode(typed, double{});
     } else {
@@ -217,7 +217,7 @@ nb::object attention_decode_of(nb::handle query_object, Cache& cache, nb::kwargs
       if (type == number_type<bfloat16>()) return decode(typed, bfloat16{});
       if (type == number_type<float16>()) return decode(typed, float16{});
       reject(kName, "query has type " + type_text(type) +
-                        "; expected float32, bfloat16 or float16, as the cache is of " + cache.dtype());
+                        "; expected float32, bfloat16 or float16 for a cache of type " + cache.dtype());
     }
   });
 }

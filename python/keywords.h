@@ -64,7 +64,7 @@ class Keywords {
       reject(operator_name_,
              std::string(name) + " is out of range; expected " +
                  (std::is_integral_v<T> ? std::to_string(Limits::min()) + " to " + std::to_string(Limits::max())
-                                        : std::string("a number that float64 holds")));
+                                        : std::string("a number that fits in float64")));
     }
   }
   void finish() const {

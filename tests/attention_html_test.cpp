@@ -81,7 +81,7 @@ TEST(AttendPage, RejectsInvalidArguments) {
   Small<float> small;
   small.compute();
   EXPECT_EQ(small.rejection(), "no rejection");
-  EXPECT_NE(small.rejection({.rows = {{1, 4}}}).find("rows 1:4 go beyond the 3 of query"), std::string::npos);
+  EXPECT_NE(small.rejection({.rows = {{1, 4}}}).find("rows 1:4 go beyond the 3 rows of query"), std::string::npos);
   EXPECT_NE(small.rejection({.rows = {{-1, 2}}}).find("rows -1:2"), std::string::npos);
   EXPECT_NE(small.rejection({.rows = {{2, 2}}}).find("no row of query to show"), std::string::npos);
   small.outputs.row_sum = {};

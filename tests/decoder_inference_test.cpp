@@ -254,7 +254,7 @@ TEST(DecoderLoad, OneErrorListsAllTensorsThatDoNotMatch) {
   folder.write("config.json", decoder_config_json(config));
   write_safetensors(folder / "model.safetensors", tensors);
   EXPECT_EQ(load_rejection(folder),
-            "FOLDER: 4 tensors are not as config.json describes the model: model.embed_tokens.weight is missing, "
+            "FOLDER: 4 tensors do not match config.json: model.embed_tokens.weight is missing, "
             "expected (13, 16); model.embed_positions.weight has shape (16, 40), expected (40, 16); "
             "model.layers.0.input_layernorm.weight has type U8, expected F32, F64, F16 or BF16; "
             "model.embed_tokens.bias is not a tensor of this decoder with 2 layers");
@@ -309,7 +309,7 @@ TEST(DecoderLoad, RejectsWhatDoesNotFit) {
   }
   const TestFolder folder;
   write_decoder(folder, config, parameters);
-  EXPECT_NE(load_rejection(folder, {.max_memory_bytes = 40000}).find("more bytes of memory for computing"),
+  EXPECT_NE(load_rejection(folder, {.max_memory_bytes = 40000}).find("more bytes of memory for computation"),
             std::string::npos);
   DecoderConfig deeper = config;
   deeper.num_layers = 4096;

@@ -239,7 +239,7 @@ TEST(EncoderLoad, ReadsRoundedMatrices) {
 }
 
 TEST(EncoderLoad, RejectsInt8WithoutScales) {
-  const std::string start = "FOLDER: 1 tensor is not as config.json describes the model: ";
+  const std::string start = "FOLDER: 1 tensor does not match config.json: ";
   const std::string name = "encoder.layer.1.intermediate.dense.weight";
   Parts parts = tiny_parts();
   parts[name] = {"I8", {72, 40}, std::string(72 * 40, '\1')};
@@ -300,7 +300,7 @@ TEST(EncoderLoad, ReportsTheOffsetInTheConfig) {
 
 TEST(EncoderLoad, ListsEveryInvalidTensor) {
   EXPECT_EQ(rejection(with(tiny_config(), "\"vocab_size\": 60", "\"vocab_size\": 61"), tiny_parts()),
-            "FOLDER: 1 tensor is not as config.json describes the model: embeddings.word_embeddings.weight has shape "
+            "FOLDER: 1 tensor does not match config.json: embeddings.word_embeddings.weight has shape "
             "(60, 40), expected (61, 40) = (vocab_size, hidden_size)");
 
   Parts parts = tiny_parts();
@@ -309,7 +309,7 @@ TEST(EncoderLoad, ListsEveryInvalidTensor) {
   parts["encoder.layer.2.output.LayerNorm.weight"].type = "I32";
   parts["encoder.layer.3.output.LayerNorm.weight"] = parts["encoder.layer.2.output.LayerNorm.bias"];
   EXPECT_EQ(rejection(parts),
-            "FOLDER: 4 tensors are not as config.json describes the model: "
+            "FOLDER: 4 tensors do not match config.json: "
             "encoder.layer.0.intermediate.dense.weight has shape (40, 72), expected (72, 40) = (intermediate_size, "
             "hidden_size); encoder.layer.1.attention.self.key.bias is missing, expected (40,) = (hidden_size); "
             "encoder.layer.2.output.LayerNorm.weight has type I32, expected F32, F64, F16 or BF16; "
@@ -319,10 +319,9 @@ TEST(EncoderLoad, ListsEveryInvalidTensor) {
 TEST(EncoderLoad, UsesEachTensorOnce) {
   Parts parts = tiny_parts();
   parts["embeddings.LayerNorm.gamma"] = parts["embeddings.LayerNorm.weight"];
-  EXPECT_EQ(
-      rejection(parts),
-      "FOLDER: 1 tensor is not as config.json describes the model: embeddings.LayerNorm.gamma is not a tensor of a "
-      "bert encoder with 3 layers");
+  EXPECT_EQ(rejection(parts),
+            "FOLDER: 1 tensor does not match config.json: embeddings.LayerNorm.gamma is not a tensor of a "
+            "bert encoder with 3 layers");
 }
 
 // An escape sequence that sets a terminal's title, and a bidirectional override.
@@ -340,10 +339,9 @@ TEST(EncoderLoad, MessagesEscapeFileContents) {
             "layer_norm_eps" + shown);
   Parts parts = tiny_parts();
   parts["a\u202e\u2066b"] = parts["embeddings.LayerNorm.weight"];
-  EXPECT_EQ(
-      rejection(parts),
-      "FOLDER: 1 tensor is not as config.json describes the model: a\\u{202e}\\u{2066}b is not a tensor of a bert "
-      "encoder with 3 layers");
+  EXPECT_EQ(rejection(parts),
+            "FOLDER: 1 tensor does not match config.json: a\\u{202e}\\u{2066}b is not a tensor of a bert "
+            "encoder with 3 layers");
 }
 
 TEST(EncoderLoad, MessagesEscapeTheFoldersName) {
@@ -402,7 +400,7 @@ TEST(EncoderLoad, RejectsModelsLargerThanAvailableMemory) {
   }
   options.max_memory_bytes = stored + needed - 1;
   EXPECT_EQ(rejection(tiny_config(), parts, options), "FOLDER: needs " + std::to_string(needed) +
-                                                          " more bytes of memory for computing; " +
+                                                          " more bytes of memory for computation; " +
                                                           std::to_string(needed - 1) + " are available");
   options.max_memory_bytes = stored + needed;
   EXPECT_EQ(rejection(tiny_config(), parts, options), "accepted");

@@ -93,7 +93,7 @@ TEST(DecoderSession, RejectedAndStoppedCallsChangeNothing) {
   session.append(std::vector<Index>{1, 2, 3});
   EXPECT_EQ(rejection([&] { session.append({}); }), "DecoderSession: there are no ids; expected at least one");
   EXPECT_EQ(rejection([&] { session.append(std::vector<Index>(4, 1)); }),
-            "DecoderSession: 4 tokens after 3; expected at most 6, the capacity, in all");
+            "DecoderSession: 4 tokens after 3; expected at most 6 in total, the capacity");
   EXPECT_EQ(rejection([&] { session.append(std::vector<Index>{4, 13}); }),
             "DecoderSession: token 4 has id 13; expected 0 to 12");
   std::stop_source source;

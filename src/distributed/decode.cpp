@@ -308,7 +308,8 @@ void append_call(KvCache<K>& cache, const InputView<4>& key, const InputView<4>&
   if (shape.ring) agreement.reject("the cache is a ring; expected one that keeps all keys");
   if (key.shape[0] != shape.num_sequences)
     agreement.reject("key has " + std::to_string(key.shape[0]) +
-                     " batch entries; expected the sequences of the cache, " + std::to_string(shape.num_sequences));
+                     " batch entries; expected the number of sequences in the cache, " +
+                     std::to_string(shape.num_sequences));
   const std::size_t capacity = agreement.number(shape.capacity);
   const SharedLengths lengths(agreement, cache);
   agreement.exchange(ranks, stop);

@@ -80,8 +80,9 @@ void ModelTensors::throw_problems() const {
   if (num_problems_ == 0) return;
   std::string more;
   if (num_problems_ > kMaxShownProblems) more = fmt::format("; and {} more", num_problems_ - kMaxShownProblems);
-  throw DataError(fmt::format("{}: {} {} as {} describes the model: {}{}", escape_for_terminal(folder_), num_problems_,
-                              num_problems_ == 1 ? "tensor is not" : "tensors are not", kConfigFile, problems_, more));
+  throw DataError(fmt::format("{}: {} {} {}: {}{}", escape_for_terminal(folder_), num_problems_,
+                              num_problems_ == 1 ? "tensor does not match" : "tensors do not match", kConfigFile,
+                              problems_, more));
 }
 
 std::vector<const StoredTensor*> ModelTensors::found() const {
@@ -102,7 +103,7 @@ void ModelTensors::check_memory(std::uint64_t packed_bytes, const ModelFileOptio
                                       ? *options.max_memory_bytes - std::min(*options.max_memory_bytes, held)
                                       : available_memory_bytes();
   if (needed <= available) return;
-  throw DataError(fmt::format("{}: needs {} more bytes of memory for computing; {} are available",
+  throw DataError(fmt::format("{}: needs {} more bytes of memory for computation; {} are available",
                               escape_for_terminal(folder_), needed, available));
 }
 

@@ -21,7 +21,7 @@ QUERY, KEY, VALUE = (np.random.default_rng(0).standard_normal((2, 4, n, 8)).asty
     (dict(key_lengths=[1, 2 ** 64]), "key_lengths[1] does not fit into 64 bits"),
     (dict(causal="\ud800"), "causal contains half of a surrogate pair"),
     (dict(dtype="\ud800"), "dtype contains half of a surrogate pair"),
-    (dict(scale=10 ** 400), "scale is out of range; expected a number that float64 holds"),
+    (dict(scale=10 ** 400), "scale is out of range; expected a number that fits in float64"),
     (dict(window=(2 ** 63, 0), query_offset=0), "window[0] is out of range; expected -9223372036854775808 to"),
     (dict(dropout=0.5, dropout_seed=-1), "dropout_seed is out of range; expected 0 to 18446744073709551615"),
     (dict(dropout=0.5, dropout_first=(1, 2)), "dropout_first has 2 numbers; expected 3, (batch entry, head, row)"),

@@ -20,7 +20,7 @@ void check_cuts(const char* function, const CacheShares& shares) {
       if (end == shares.total(sequence) || shares.at(r, sequence) % kAttentionChunkKeys == 0) continue;
       throw InvalidArgument(std::string(function) + ": rank " + std::to_string(r) + ": sequence " + std::to_string(b) +
                             " has " + std::to_string(shares.at(r, sequence)) +
-                            " keys, which others follow; expected a multiple of " +
+                            " keys, and later ranks have more; expected a multiple of " +
                             std::to_string(kAttentionChunkKeys));
     }
   }

@@ -196,7 +196,7 @@ WholeCall agree_on_call(const RankArguments& arguments, Agreement& agreement, co
   const std::size_t mask_rows = agreement.number(shared_rows(options.mask, query.shape[2]));
   const std::size_t bias_rows = agreement.number(shared_rows(options.bias, query.shape[2]));
   if (!value.absent() && value.shape[2] != key.shape[2])
-    agreement.reject("value has " + std::to_string(value.shape[2]) + " keys; expected those of key, " +
+    agreement.reject("value has " + std::to_string(value.shape[2]) + " keys; expected the number of keys in key, " +
                      std::to_string(key.shape[2]));
   agreement.exchange(ranks, stop);
 

@@ -203,7 +203,7 @@ class AttendPage {
         reject(fmt::format("{} has {} words; expected {}", name, tokens->size(), count));
     }
     if (value_.shape[0] != batch || value_.shape[1] != key_.shape[1] || value_.shape[2] != key_.shape[2])
-      reject("value has shape " + npy_shape_text(value_.shape) + "; expected a row for each of key " +
+      reject("value has shape " + npy_shape_text(value_.shape) + "; expected the batch, heads and rows of key " +
              npy_shape_text(key_.shape));
     if (computed_.context.shape != std::array<Index, 4>{batch, heads, length, value_.shape[3]} ||
         computed_.row_max.shape != rows || computed_.row_sum.shape != rows ||
@@ -211,7 +211,7 @@ class AttendPage {
       reject("computed lacks context, row_max, row_sum or the sinks' weights; expected what attention_forward wrote");
     for (const RowRange& range : html_.rows)
       if (range.begin < 0 || range.end > query_.shape[2])
-        reject(fmt::format("rows {}:{} go beyond the {} of query", range.begin, range.end, query_.shape[2]));
+        reject(fmt::format("rows {}:{} go beyond the {} rows of query", range.begin, range.end, query_.shape[2]));
     for (const auto& [count, what] : {std::pair{shape_[0], "batch entry"}, std::pair{shape_[1], "head"},
                                       std::pair{shape_[2], "row of query"}, std::pair{shape_[3], "key"}})
       if (count < 1) reject(fmt::format("there is no {} to show on a page", what));

@@ -104,7 +104,7 @@ std::span<const float> DecoderSession::append(std::span<const Index> ids, const 
   const Index before = state.length;
   const auto count = static_cast<Index>(ids.size());
   if (count > state.capacity - before) {
-    throw InvalidArgument(fmt::format("DecoderSession: {} tokens after {}; expected at most {}, the capacity, in all",
+    throw InvalidArgument(fmt::format("DecoderSession: {} tokens after {}; expected at most {} in total, the capacity",
                                       count, before, state.capacity));
   }
   internal::check_decoder_ids("DecoderSession", state.decoder.config, before, ids);
