@@ -375,7 +375,7 @@ TEST(EncoderLoad, TextsAreTruncatedAtCharacterBoundaries) {
 TEST(EncoderLoad, CountsMismatchesBeyondAHundred) {
   const std::string text =
       rejection(with(tiny_config(), "\"num_hidden_layers\": 3", "\"num_hidden_layers\": 4096"), tiny_parts());
-  EXPECT_TRUE(text.starts_with("FOLDER: 65488 tensors are not")) << text.substr(0, 100);
+  EXPECT_TRUE(text.starts_with("FOLDER: 65488 tensors do not match config.json: ")) << text.substr(0, 100);
   EXPECT_TRUE(text.ends_with("; and 65388 more")) << text.substr(text.size() - 100);
 }
 
