@@ -254,9 +254,9 @@ def _native(operator: str, model: Model) -> _regard.Model:
 
 
 def load_model(folder: str | os.PathLike[str], map: bool = False) -> Model:
-    """Read a model: config.json, tokenizer.json and model.safetensors of a folder in the Hugging Face layout.
+    """Read a model from a folder in the Hugging Face layout: config.json, tokenizer.json and model.safetensors.
 
-    For the folder of a training run, this is the newest checkpoint, a decoder, which :func:`explain` also accepts.
+    For the folder of a training run, this is its newest checkpoint, a decoder, which :func:`explain` also accepts.
 
     Parameters
     ----------
@@ -291,19 +291,19 @@ def explain(
     input: str | Mapping[str, Any], model: Model | None = None, query: str | None = None, layer: int | None = None,
     head: int | None = None, hide: Sequence[str] = (), truncate: bool = False, full: bool = False,
 ) -> SentenceAnalysis | Explanation:
-    """Explain attention step by step, either in a model run on a sentence or for given matrices.
+    """Explain attention step by step, for a sentence in a model or for given matrices.
 
     Parameters
     ----------
     input : str or dict
-        With a model, a sentence. Without, matrices and settings (docs/guide/own-matrices.md), as a dict or JSON.
+        With a model, a sentence. Otherwise, matrices and settings (docs/guide/own-matrices.md), as a dict or JSON.
     model : Model, optional
         The model, as :func:`load_model` returns it.
     query : str, optional
         The word whose attention is shown: ``'bank'``, the second one as ``'bank#1'``, or ``'@4'`` by its index. With a
         model, the most informative word by default.
     layer, head : int, optional
-        The layer and the head to show, both or neither; only with a model. By default the most informative head.
+        The layer and the head to show, both or neither; only with a model. By default, the most informative head.
     hide : sequence of str, default ()
         Words to hide: no token attends to them, in any layer. Only with a model.
     truncate : bool, default False
@@ -353,7 +353,7 @@ def lesson(name: str, layout: Literal["rows", "columns"] | None = None) -> Expla
     Raises
     ------
     ValueError
-        There is no lesson with this name; the message lists all names.
+        No lesson has this name; the message lists all names.
 
     Examples
     --------

@@ -71,7 +71,7 @@ struct SentenceModel {
                                  const Runtime& runtime = {}, std::vector<Index> last_rows = {}) const;
 };
 
-/// Loads a folder in the layout of Hugging Face, with config.json, tokenizer.json and model.safetensors; or the model
+/// Loads a folder in the Hugging Face layout, with config.json, tokenizer.json and model.safetensors; or the model
 /// of a training run (load_trained_model()).
 ///
 /// @param folder   Path of the folder.
