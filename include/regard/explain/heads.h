@@ -169,7 +169,7 @@ REGARD_EXPORT std::vector<HeadMeasures> chosen_heads(const HeadSurvey& survey, c
 
 /// Options of render_heads_text().
 struct HeadsTextOptions {
-  int width = 80;       ///< Width of the terminal in columns; at least 40.
+  int width = 80;       ///< Width of the terminal in columns; less than 40 counts as 40.
   bool color = false;   ///< Whether to use colors.
   bool unicode = true;  ///< Whether to use non-ASCII characters.
   bool full = false;    ///< Whether to print four decimal places, and the uniform value next to every figure.
