@@ -137,7 +137,7 @@ Messages take no processor time, as if one core were reserved for the communicat
 
 The call has {result['tokens']:,} tokens, {result['heads']} query heads, D {result['head_size']}, f32, a causal mask and equal shares. *Efficiency* is the time of
 one node / (ranks × time). *Model* is `predict_time` in [cost.h](../../include/regard/distributed/cost.h) with the same rates, except
-that the link has {result['payload']} of its rate, as TCP does in SMPI; *deviation* is its time relative to the simulation.
+that the link runs at {result['payload']} of its rate, as TCP does in SMPI; *deviation* is its time relative to the simulation.
 
 ![Efficiency by ranks](ranks.svg)
 
@@ -153,7 +153,7 @@ that the link has {result['payload']} of its rate, as TCP does in SMPI; *deviati
     worst = max(result["runs"], key=deviation)
     yield f"""
 The targets, with 8 nodes of the measured rate at 10 Gb/s, are an efficiency of at least 0.90 (result: {efficiency(target):.3f}) and a model
-within 10 % of the simulation (result: {100 * deviation(target):.1f} %). The model deviates most if the transfer of a head takes as long as its
+within 10 % of the simulation (result: {100 * deviation(target):.1f} %). The model deviates most when the transfer of a head takes as long as its
 computation, here by {100 * deviation(worst):.0f} % with {worst['ranks']} ranks: it does not include waiting for the slowest sender, or two heads that share
 the link."""
     many, fewer = (next(run for run in result["runs"] if (run["node"], run["kv_heads"], run["link_gbit"], run["ranks"]) == ("assumed", 32, 10, ranks))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Forward and backward of one attention layer, and a check of its gradients by central differences.
+// Forward and backward of one attention layer, and a check of its gradients against central differences.
 //
 //   query = x · W_query    key = x · W_key    value = x · W_value         x (L, E), W (E, D)
 //   context = causal attention(query, key, value)                         (L, D)
@@ -56,7 +56,7 @@ double forward(const Layer& layer, const Matrix& x, Activations& a) {
   return loss;
 }
 
-// The gradients of the three weights, in a Layer of the same shape.
+// The gradients of the three parameter matrices, in a Layer of the same shape.
 Layer backward(const Matrix& x, const Activations& a) {
   Matrix grad_query({L, D}), grad_key({L, D}), grad_value({L, D});
   regard::attention_backward(a.query, a.key, a.value,
