@@ -166,7 +166,7 @@ With more ranks than key/value heads, the scheme is `rows`, and every rank recei
 ## Two hosts
 
 `bench/two_hosts.sh` runs two ranks in two network namespaces with one core each, whose link `tc tbf` limits to 1 Gb/s.
-*Compute* is the time of the rank's share of the work alone, and *transfer* the time of its bytes at 1 Gb/s, without headers
+*Compute* is the time of the rank's share of the work alone, and *transfer* the time that its bytes take at 1 Gb/s, without headers
 (4.6 %). *Ratio* is wall / max(compute, transfer); the target is at most 1.1. *Processor* is the processor time of the call.
 All calls use f32, D 128 and one thread; the figures are medians, with other load on the machine.
 
