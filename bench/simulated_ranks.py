@@ -177,7 +177,7 @@ All calls use f32, D 128 and one thread; the figures are medians, with other loa
                    f"{row['ratio']:.2f} | {row['processor_s']:.3f} s |")
         yield """
 In these runs, Open MPI sends messages of up to 8 MB without waiting for the receiver (`btl_tcp_eager_limit`, in the script). By
-default, it waits before each message above 64 KB, and the link is idle meanwhile: in another run, the ratio was then 1.33 in the
+default, it waits before each message larger than 64 KB, leaving the link idle: in another run, the ratio was then 1.33 in the
 first row, and 1.31 and 1.30 in the fourth and the last.
 
 If computation and transfer take the same time, the single core has to do both the computation and the TCP processing: the
