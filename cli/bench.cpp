@@ -155,7 +155,7 @@ std::string as_text(const std::vector<Row>& rows, int threads, int rounds) {
     while (text.back() == ' ') text.pop_back();
     text += '\n';
   }
-  return text + "\nOther load on this machine changes these figures.\n";
+  return text + "\nOther load on this machine affects these figures.\n";
 }
 
 std::string as_json(const std::vector<Row>& rows, int threads, int rounds) {

@@ -117,7 +117,7 @@ void similar(const SimilarArguments& arguments) {
   const Index top = arguments.top.empty() ? 10 : parse_integer("--top", arguments.top);
   if (top < 1) throw UsageError(fmt::format("--top is {}; expected 1 or more", top));
   if (arguments.text.empty())
-    throw UsageError("give a text to compare with, such as: regard similar \"a river bank\" < lines.txt");
+    throw UsageError("give a text to compare with, for example: regard similar \"a river bank\" < lines.txt");
   if (arguments.input.empty() && reads_from_terminal())
     throw UsageError("no lines are given; give --input FILE, or one text per line on standard input");
   TextLines lines(arguments.input.empty() ? "-" : arguments.input);
@@ -149,7 +149,7 @@ void add_similar(CLI::App& app) {
     command->add_option(name, value, help)->type_name(type);
   };
   add("--input", arguments->input, "FILE",
-      "one text per line; without it, or with -, standard\ninput (empty lines are skipped)");
+      "file with one text per line (default: -, standard\ninput); empty lines are skipped");
   add("--top", arguments->top, "N", "number of lines to print (default: 10)");
   command->add_flag("--json", arguments->json, "print the data as JSON");
   add_model_options(*command, arguments->model);
@@ -158,7 +158,7 @@ void add_similar(CLI::App& app) {
       "  regard similar \"a walk by the water\" < sentences.txt\n"
       "  regard similar \"a walk by the water\" --input sentences.txt --top 3 --json\n"
       "\n"
-      "A cosine of 1 means the same direction; lines are counted from 1. See\n"
+      "A cosine of 1 means the same direction; lines are numbered from 1. See\n"
       "docs/guide/sentence-vectors.md.");
   command->callback([arguments] { similar(*arguments); });
 }

@@ -4,6 +4,6 @@
 ///
 /// Read next: runtime.h (C++), c_api.h (C).
 #ifndef REGARD_EXPORT
-/// Gives a function or class default visibility. A definition made before this header is included is kept.
+/// Gives a function or class default visibility. If the macro is already defined, that definition is kept.
 #define REGARD_EXPORT __attribute__((visibility("default")))
 #endif

@@ -77,7 +77,7 @@ struct HeadMeasures {
 
 /// A measured text.
 struct MeasuredText {
-  Index line = 0;                  ///< Its line in the input, counted from 1; 0 for a single text.
+  Index line = 0;                  ///< Its line number in the input, starting at 1; 0 for a single text.
   std::string text;                ///< The whole text, as given.
   std::vector<Index> ids;          ///< Its token ids, after truncation.
   Index num_truncated_tokens = 0;  ///< Number of tokens that truncation removed.
@@ -119,7 +119,7 @@ class REGARD_EXPORT HeadSurveyor {
   /// Adds a sentence.
   ///
   /// @param sentence  Result of read_sentence() with the model.
-  /// @param line      Its line in the input, counted from 1; 0 for a single text.
+  /// @param line      Its line number in the input, starting at 1; 0 for a single text.
   /// @param runtime   Threads, scratch memory and cancellation.
   /// @throws InvalidArgument  as trace_weights() does.
   /// @throws Cancelled        if a stop is requested.
@@ -169,7 +169,7 @@ REGARD_EXPORT std::vector<HeadMeasures> chosen_heads(const HeadSurvey& survey, c
 
 /// Options of render_heads_text().
 struct HeadsTextOptions {
-  int width = 80;       ///< Width of the terminal in columns; less than 40 counts as 40.
+  int width = 80;       ///< Width of the terminal in columns; values below 40 are treated as 40.
   bool color = false;   ///< Whether to use colors.
   bool unicode = true;  ///< Whether to use non-ASCII characters.
   bool full = false;    ///< Whether to print four decimal places, and the uniform value next to every figure.

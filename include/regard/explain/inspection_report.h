@@ -99,7 +99,7 @@ REGARD_EXPORT Inspection inspect_heads(std::type_identity_t<TensorView<const T, 
 
 /// Options of render_inspection_text().
 struct InspectionTextOptions {
-  int width = 80;         ///< Width of the terminal in columns; less than 40 counts as 40.
+  int width = 80;         ///< Width of the terminal in columns; values below 40 are treated as 40.
   bool unicode = true;    ///< Whether to use non-ASCII characters.
   bool one_line = false;  ///< Whether to show, for each head, only the heavy hitters that fit on one line.
 };

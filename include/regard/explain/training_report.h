@@ -32,7 +32,7 @@ REGARD_EXPORT std::vector<std::string> training_findings(const TrainingRecord& r
 
 /// Options of training_text().
 struct TrainingTextOptions {
-  int width = 80;       ///< Width of the terminal in columns; less than 40 counts as 40.
+  int width = 80;       ///< Width of the terminal in columns; values below 40 are treated as 40.
   bool color = false;   ///< Whether to use colors.
   bool unicode = true;  ///< Whether to use non-ASCII characters.
 };

@@ -18,10 +18,10 @@
 
 namespace regard::inline v0 {
 
-/// A metadata entry of a safetensors file: its name and its text.
+/// A metadata entry of a safetensors file: its key and its value.
 using SafetensorsMetadata = std::pair<std::string, std::string>;
 
-/// Formats the beginning of a safetensors file: the length of the header, and the header.
+/// Formats the beginning of a safetensors file: the header length, followed by the header itself.
 ///
 /// The header is padded with spaces to a multiple of 8 bytes. The data follow it in the order of the header: tensors
 /// with larger elements come first, so that every element is aligned, and tensors with elements of the same size keep
@@ -61,7 +61,8 @@ REGARD_EXPORT void write_safetensors(NewFile& file, std::span<const StoredTensor
                                      std::span<const SafetensorsMetadata> metadata = {},
                                      const std::stop_token& stop = {});
 
-/// Writes a safetensors file that appears either complete or not at all (AtomicFile), without copying the tensors.
+/// Writes a safetensors file atomically (AtomicFile), without copying the tensors: either the complete file appears, or
+/// no file at all.
 ///
 /// @param path      Path of the file.
 /// @param tensors   The tensors.
