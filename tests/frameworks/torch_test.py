@@ -449,7 +449,7 @@ def test_invalid_arguments_are_rejected_by_name(change, message):
                                         ("attn_mask", True)])
 def test_arguments_that_are_not_tensors_are_rejected_by_name(name, what):
     arguments = {"query": normal(1, 2, 3, 4), "key": normal(1, 2, 3, 4), "value": normal(1, 2, 3, 4)} | {name: what}
-    with pytest.raises(TypeError, match=f"{name} is of type {type(what).__name__}; expected a tensor"):
+    with pytest.raises(TypeError, match=f"{name} is of type {type(what).__name__}; expected a PyTorch tensor"):
         ours(**arguments)
 
 

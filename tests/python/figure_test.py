@@ -248,9 +248,9 @@ def test_invalid_values_are_rejected(weights, options, message):
 
 @pytest.mark.parametrize("weights, options, message", [
     ([["a", "b"]], {}, "weights contains 'a', of type str; expected numbers"),
-    ([[None, 1.0]], {}, "holds None"),
-    (np.ones((2, 2), complex), {}, r"holds \(1\+0j\), of type complex"),
-    ([[1.0, [2.0]], [3.0, 4.0]], {}, r"holds \[2.0\], of type list"),
+    ([[None, 1.0]], {}, "contains None"),
+    (np.ones((2, 2), complex), {}, r"contains \(1\+0j\), of type complex"),
+    ([[1.0, [2.0]], [3.0, 4.0]], {}, r"contains \[2.0\], of type list"),
     (Offers(np.eye(2)), {}, r"show: weights is of type Offers; expected an array \(L, S\) or \(H, L, S\), or lists"),
     (None, {}, "weights is of type NoneType; expected an array"),
     ("weights", {}, "weights is of type str; expected an array"),
