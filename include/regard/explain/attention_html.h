@@ -8,8 +8,8 @@
 ///                        render_attention_html() ──▶ one HTML file, which makes no network requests
 /// @endverbatim
 ///
-/// The page shows the scores and weights that the kernel computed, in their element type. It computes only q · k
-/// itself, in double.
+/// The page shows the scores and weights that the kernel computed, in their element type. The page itself computes only
+/// q · k, in double.
 ///
 /// Extents are those of attention.h; the page is described in docs/reference/page.md.
 ///
@@ -69,7 +69,7 @@ inline constexpr double kMaxAttentionHtmlBytes = 24.0 * (1 << 20);
 /// Estimates the size of the page from shapes alone.
 ///
 /// @code{.unparsed}
-/// about 200 kB for script, style and texts + 4/3 of the size of the arrays that the page contains
+/// about 200 kB for the script, the style sheet and the text + 4/3 of the size of the arrays that the page contains
 /// @endcode
 ///
 /// @tparam T             float or double, the type of the arrays.

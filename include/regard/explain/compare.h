@@ -53,8 +53,8 @@ struct ComparedSentence {
 /// A control: another word that both sentences of a pair contain.
 ///
 /// There are N + 2 stages: the row of the embedding table, that row with position and type added and normalized, and
-/// the output of each layer. A word of several pieces is represented by the mean of its pieces, at every
-/// stage and in every head.
+/// the output of each layer. A word with several pieces is represented by the mean of its pieces, at every stage and in
+/// every head.
 struct ControlWord {
   std::string text;  ///< The word, as the first sentence spells it.
   /// Cosine by stage, (N + 2): the mean over all pairs of an occurrence in one sentence and one in the other.
@@ -141,7 +141,7 @@ REGARD_EXPORT Comparison compare_word(const SentenceModel& model, std::string_vi
 /// Options of render_compare_text().
 struct CompareTextOptions {
   int width = 80;       ///< Width of the terminal in columns; values below 40 are treated as 40.
-  bool color = false;   ///< Whether to use colors.
+  bool color = false;   ///< Whether to use colours.
   bool unicode = true;  ///< Whether to use non-ASCII characters.
   bool full = false;    ///< Whether to print all pairs, controls and heads.
   /// Whether to print a short form, as the last part of a longer report: the verdict on the control, the table of the

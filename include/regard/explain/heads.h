@@ -47,7 +47,7 @@ inline constexpr std::array<HeadMeasure, kNumHeadMeasures> kHeadMeasures = {
 /// @param measure  The measure.
 /// @return Its name.
 REGARD_EXPORT std::string_view head_measure_name(HeadMeasure measure);
-/// Finds a measure by its name.
+/// Finds a measure by name.
 ///
 /// @param name  The name.
 /// @return The measure.
@@ -64,8 +64,8 @@ struct HeadStatistic {
 
 /// All measures of one head.
 struct HeadMeasures {
-  Index layer = 0;  ///< Layer.
-  Index head = 0;   ///< Head.
+  Index layer = 0;  ///< Layer index.
+  Index head = 0;   ///< Head index.
   /// The statistics of each measure, in the order of kHeadMeasures.
   std::array<HeadStatistic, kNumHeadMeasures> statistics{};
   /// Returns the statistics of a measure.
@@ -170,7 +170,7 @@ REGARD_EXPORT std::vector<HeadMeasures> chosen_heads(const HeadSurvey& survey, c
 /// Options of render_heads_text().
 struct HeadsTextOptions {
   int width = 80;       ///< Width of the terminal in columns; values below 40 are treated as 40.
-  bool color = false;   ///< Whether to use colors.
+  bool color = false;   ///< Whether to use colours.
   bool unicode = true;  ///< Whether to use non-ASCII characters.
   bool full = false;    ///< Whether to print four decimal places, and the uniform value next to every figure.
 };

@@ -32,7 +32,7 @@ struct InspectionOptions {
   std::vector<Index> track_keys = {0};  ///< Keys whose shares are always reported.
 };
 
-/// A key that receives much of a head's attention.
+/// A key that receives a large share of a head's attention.
 struct HeavyHitter {
   Index key = 0;     ///< The key.
   double mass = 0;   ///< Its mass: Σ over the queries of the weight on it.
@@ -114,7 +114,8 @@ REGARD_EXPORT std::string render_inspection_text(const Inspection& inspection,
 /// Renders the report as a JSON object; docs/guide/inspection.md lists its fields.
 ///
 /// @param inspection  The report.
-/// @return The JSON text. Each number has the fewest digits that read back as the same value in the type of the masses.
+/// @return The JSON text. Each number is written with the fewest digits that read back as the same value in the type of
+///         the masses.
 REGARD_EXPORT std::string render_inspection_json(const Inspection& inspection);
 /// Writes the object of render_inspection_json() as the next value of a document.
 ///

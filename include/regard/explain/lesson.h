@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Five documents that explain attention, as lessons. Two more lessons go beyond them: why-scale measures what division
-/// by √D does, and learning trains the matrices of the first lesson.
+/// Five documents that explain attention, as lessons. Two more lessons go beyond them: why-scale measures the effect of
+/// division by √D, and learning trains the matrices of the first lesson.
 ///
 /// A lesson is an ExplainInput. It contains
 /// - the document's matrices,
@@ -45,7 +45,7 @@ REGARD_EXPORT ExplainInput lesson_input(std::string_view name);
 
 /// Changes an input to another layout: the same computation with tokens as rows or as columns.
 ///
-/// Every matrix and the expected result of every step is transposed, and the factors of every product are exchanged.
+/// Every matrix and the expected result of every step is transposed, and the factors of every product are swapped.
 /// Biases, and tables that do not depend on the layout, are unchanged.
 ///
 /// @param input   The input.

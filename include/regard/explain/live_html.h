@@ -56,13 +56,13 @@ struct LivePage {
 /// is drawn before the model has been read, and the model is read while the file is loading.
 ///
 /// @param page  The page.
-/// @return The HTML text. Equal pages give identical bytes.
+/// @return The HTML text. Equal pages produce identical bytes.
 REGARD_EXPORT std::string render_live_html(const LivePage& page);
 
 /// Renders a live page for a web server: as separate files, which the page loads from its own folder.
 ///
 /// @param page  The page.
-/// @return The text of index.html. Place the core next to it as core.wasm.gz, and each model file under its name.
+/// @return The text of index.html. Place the core next to it as core.wasm.gz, and each model file under its own name.
 REGARD_EXPORT std::string render_live_site(const LivePage& page);
 
 }  // namespace regard::inline v0

@@ -4,11 +4,12 @@
 /// numpy.random.RandomState, without either library.
 ///
 /// Both draw 32-bit words from the Mersenne Twister (Matsumoto and Nishimura 1998, ACM TOMACS 8(1)). This is
-/// std::mt19937, which gives the same bits in every standard library. The two generators
-/// differ in how they convert words to numbers.
+/// std::mt19937, which gives the same bits in every implementation of the standard library. The two generators differ
+/// in how they convert words to numbers.
 ///
 /// The same seed gives the same numbers on every system, to the last bit, with one exception. If 16 or more normals
-/// are drawn at once, PyTorch's vectorized code differs from this by one or two units in the last place of a float.
+/// are drawn in one call, PyTorch's vectorized code differs from this implementation by one or two units in the last
+/// place of a float.
 ///
 /// Read next: src/explain/lessons/random.cpp, and lesson.h, whose lessons use these generators.
 #pragma once
@@ -37,7 +38,7 @@ class REGARD_EXPORT TorchGenerator {
  public:
   /// Seeds the generator.
   ///
-  /// @param seed  The seed; only its low 32 bits matter.
+  /// @param seed  The seed; only its low 32 bits are used.
   explicit TorchGenerator(std::uint64_t seed);
 
   /// Draws standard normals, as torch.randn does.
@@ -56,7 +57,7 @@ class REGARD_EXPORT TorchGenerator {
   /// @throws InvalidArgument  if count < 0.
   std::vector<float> uniform(Index count);
 
-  /// The initial parameters of a torch.nn.Linear.
+  /// The initial parameters of a torch.nn.Linear layer.
   struct Linear {
     /// The matrix, (num_outputs, num_inputs), row-major: the transpose of what linear_forward() takes.
     std::vector<float> parameters;
@@ -69,14 +70,14 @@ class REGARD_EXPORT TorchGenerator {
   /// @param num_inputs   Size of the input, at least 1.
   /// @param num_outputs  Size of the output, at least 0.
   /// @param bias         Whether there is a bias.
-  /// @return Matrix and bias.
+  /// @return The matrix and the bias.
   /// @throws InvalidArgument  if num_inputs < 1 or num_outputs < 0.
   Linear linear(Index num_inputs, Index num_outputs, bool bias);
 
   /// Draws the factors that torch.nn.Dropout(probability) multiplies by during training.
   ///
-  /// A factor is 1 / (1 − probability) if a 53-bit uniform is below 1 − probability, else 0. PyTorch draws these on
-  /// macOS; Linux builds with MKL draw another mask from the same seed.
+  /// A factor is 1 / (1 − probability) if a 53-bit uniform is below 1 − probability, and otherwise 0. PyTorch draws
+  /// these on macOS; Linux builds with MKL draw a different mask from the same seed.
   ///
   /// @param count        Number of factors, at least 0.
   /// @param probability  Probability that a factor is 0, in [0, 1).

@@ -106,7 +106,7 @@ REGARD_EXPORT SentenceModel read_sentence_model(const ModelInMemory& files, cons
                                                 const Runtime& runtime = {});
 
 /// Reads the folder of an encoder and rounds its matrices (regard/io/rounding.h). Tensors that the encoder does not use
-/// are left out.
+/// are omitted.
 ///
 /// @param folder   Path of the folder.
 /// @param type     Type to which matrices are rounded: `int8` or `float16`.
@@ -129,10 +129,10 @@ REGARD_EXPORT ModelInMemory rounded_model(const std::string& folder, ElementType
 
 /// A word of a sentence.
 ///
-/// The special tokens that an encoder expects around a text, [CLS] and [SEP], are words of one token, marked as
+/// The special tokens that an encoder expects around a text, [CLS] and [SEP], are words with one token, marked as
 /// special. Each token of a decoder is a word; white space is written as "␣", "⇥" and "↵".
 struct SentenceWord {
-  std::string text;           ///< As the text spells it; "[CLS]" for a special token.
+  std::string text;           ///< As spelled in the text; "[CLS]" for a special token.
   std::vector<Index> tokens;  ///< Indices of its pieces.
   bool special = false;       ///< Whether it is a special token around the text.
   /// Whether the word cannot be formed from pieces of the vocabulary, so that the model sees [UNK] instead.
@@ -173,7 +173,7 @@ struct Sentence {
   ModelTrace trace;                 ///< All intermediate results of the model.
 };
 
-/// The tokens of a text, fitted to the positions of the model.
+/// The tokens of a text, fitted to the maximum length that the model accepts.
 struct FittedTokens {
   TokenizedText tokens;            ///< The tokens, after truncation.
   Index num_truncated_tokens = 0;  ///< Number of tokens that truncation removed.
@@ -212,7 +212,7 @@ REGARD_EXPORT FittedTokens fitted_tokens(const SentenceModel& model, std::string
 REGARD_EXPORT Sentence read_sentence(const SentenceModel& model, std::string_view text,
                                      const SentenceOptions& options = {}, const Runtime& runtime = {});
 
-/// Finds a word by its name.
+/// Finds a word by name.
 ///
 /// @code{.unparsed}
 /// WORD      the word
@@ -234,7 +234,7 @@ REGARD_EXPORT Sentence read_sentence(const SentenceModel& model, std::string_vie
 /// @endcode
 REGARD_EXPORT Index word_index(const std::vector<SentenceWord>& words, std::string_view name);
 
-/// Returns the shortest name of each word that word_index() accepts: `river`, and `can#1` where `can` occurs more
+/// Returns, for each word, the shortest name that word_index() accepts: `river`, and `can#1` where `can` occurs more
 /// than once.
 ///
 /// @param words  The words of a sentence.
@@ -254,7 +254,7 @@ REGARD_EXPORT std::string_view word_mark(const SentenceWord& word);
 /// @throws InvalidArgument  if it is a decoder. The message names its folder.
 REGARD_EXPORT void check_is_encoder(const SentenceModel& model, std::string_view what);
 
-/// Checks that a text has a word: that it is not empty and does not consist of spaces only.
+/// Checks that a text contains a word: that it is not empty and does not consist of spaces only.
 ///
 /// @param words  The words of a sentence.
 /// @throws InvalidArgument  if all words are special tokens.
@@ -269,14 +269,14 @@ REGARD_EXPORT void check_has_words(const std::vector<SentenceWord>& words);
 /// @return One sentence, or an empty string.
 REGARD_EXPORT std::string vocabulary_warning(const std::vector<SentenceWord>& words);
 
-/// Computes the attention of words to words in one head.
+/// Computes the attention between words in one head.
 ///
 /// It is the sum over the pieces of the key word, and the mean over the pieces of the query word.
 ///
 /// @param sentence  The sentence.
 /// @param weights   Result of trace_weights() for one layer, (H, L, L).
-/// @param head      Head, from 0.
-/// @return Query words by key words, (W, W). Rows sum to 1.
+/// @param head      Head index, counted from 0.
+/// @return Query words by key words, (W, W). Each row sums to 1.
 ///
 /// @par Example
 /// @code{.cpp}
@@ -309,7 +309,7 @@ REGARD_EXPORT std::vector<float> word_vector(const Sentence& sentence, const Ten
 ///
 /// @param a  The first vector.
 /// @param b  The second vector, of the same length.
-/// @return The cosine; 0 if one of the vectors is 0.
+/// @return The cosine; 0 if either vector is zero.
 /// @throws InvalidArgument  if the lengths differ.
 REGARD_EXPORT double cosine(std::span<const float> a, std::span<const float> b);
 

@@ -58,7 +58,7 @@ struct SentencePageOptions {
   /// array in this list.
   std::vector<std::vector<std::byte>>* arrays = nullptr;
 };
-/// Renders the data of a page in the form that its script reads; docs/reference/page.md describes them.
+/// Renders the data of a page in the form that its script reads; docs/reference/page.md describes this form.
 ///
 /// @param model     The model with which the analysis was computed.
 /// @param analysis  The analysis.
@@ -70,8 +70,8 @@ REGARD_EXPORT std::vector<NamedText> sentence_page_data(const SentenceModel& mod
                                                         const SentencePageOptions& options = {},
                                                         const Runtime& runtime = {});
 
-/// Renders the page of one word in several sentences: its cosines from layer to layer, with floor and control, and the
-/// share of each head in the difference.
+/// Renders the page of one word in several sentences: its cosines from layer to layer, with the floor and the controls,
+/// and the share of each head in the difference.
 ///
 /// @param comparison  The comparison.
 /// @param command     The command line, as it was typed.

@@ -66,7 +66,7 @@ struct SentenceDetails {
   std::vector<ProjectedElement> value_elements{};  ///< Elements of the key's v, (D).
   std::vector<double> context{};                   ///< Context of the head: Σ weight · v, (D).
   std::vector<double> head_share{};                ///< Output of the head: context · W_output(head).
-  std::vector<double> other_heads{};               ///< Output of all other heads together.
+  std::vector<double> other_heads{};               ///< Combined output of all other heads.
   std::vector<float> b_output{};                   ///< Bias of the output projection; may be empty.
   std::vector<float> input{};                      ///< Row of the query in LayerTrace::input.
   std::vector<float> attention_output{};           ///< Row of the query in LayerTrace::attention_output.
@@ -96,7 +96,8 @@ REGARD_EXPORT SentenceDetails sentence_details(const SentenceModel& model, const
 struct SentenceAnalysisOptions {
   /// The query word, as in word_index(): `WORD`, `WORD#1` or `@INDEX`; empty: the most informative word.
   std::string query{};
-  /// Layer of the head to show. Set both layer and head, or neither, which selects the most informative head.
+  /// Layer of the head to show. Set both layer and head, or neither; if neither is set, the most informative head is
+  /// selected.
   std::optional<Index> layer{};
   std::optional<Index> head{};      ///< Head to show; see `layer`.
   std::vector<std::string> hide{};  ///< Words to hide, as in SentenceOptions.
@@ -205,13 +206,13 @@ enum class RowOrder {
 /// Options of render_sentence_text().
 struct SentenceTextOptions {
   int width = 80;                   ///< Width of the terminal in columns, limited to 40 … 120.
-  bool color = false;               ///< Whether to use colors.
+  bool color = false;               ///< Whether to use colours.
   bool unicode = true;              ///< Whether to use non-ASCII characters.
   bool all_heads = false;           ///< Whether to list every head, with its weight, baseline and salience.
   bool no_special = false;          ///< Whether to combine the special tokens into one row.
   RowOrder order = RowOrder::text;  ///< Order of the rows.
-  /// Number of rows of the table. Absent: all rows if there are at most 14, otherwise the 12 rows of largest weight
-  /// (with RowOrder::contribution, of largest contribution).
+  /// Number of rows in the table. Absent: all rows if there are at most 14, otherwise the 12 rows with the largest
+  /// weights (with RowOrder::contribution, the largest contributions).
   std::optional<Index> top{};
   std::optional<int> digits{};  ///< Decimal places; absent: 2.
   std::string label{};          ///< Label printed before the sentence, such as "A" in the output of compare.

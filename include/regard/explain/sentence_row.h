@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Attention from one word of a sentence in one head, expanded into its sums, and a ranking of the heads by how
+/// The attention of one word of a sentence in one head, expanded term by term, and a ranking of the heads by how
 /// informative they are.
 ///
 /// @verbatim
 ///     q·k, 32 products ── ÷ √32 ── e^ over Σ e^ ──▶ weight ── · v · W_output ──▶ contribution of each word
 /// @endverbatim
 ///
-/// Every value is a sum in double over the trace's float values. A word of several pieces is treated as a whole:
+/// Every value is a sum in double over the trace's float values. A word with several pieces is treated as a whole:
 /// - Its attention is the sum over the key's pieces and the mean over the query's pieces.
 /// - Its vector is the mean of the pieces' vectors.
 /// - q·k belongs to two pieces and is not averaged: the softmax of a mean is not the mean of the softmaxes.
@@ -42,8 +42,8 @@ struct RowKey {
 
 /// The attention of one word in one head. Q pieces of the query word, L tokens, W words, D = head_size.
 struct SentenceRow {
-  Index layer = 0;                  ///< Layer.
-  Index head = 0;                   ///< Head.
+  Index layer = 0;                  ///< Layer index.
+  Index head = 0;                   ///< Head index.
   Index word = 0;                   ///< Index of the query word.
   std::vector<Index> queries{};     ///< Tokens of that word, (Q).
   std::vector<RowKey> keys{};       ///< Key words, (W), in text order; their weights sum to 1.
@@ -60,8 +60,8 @@ struct SentenceRow {
 ///
 /// @param model     The model.
 /// @param sentence  Result of read_sentence() with that model.
-/// @param layer     Layer, from 0.
-/// @param head      Head, from 0.
+/// @param layer     Layer index, counted from 0.
+/// @param head      Head index, counted from 0.
 /// @param word      Index of the query word.
 /// @return The row.
 /// @throws InvalidArgument  if the layer, head or word does not exist.
@@ -76,7 +76,7 @@ REGARD_EXPORT SentenceRow sentence_row(const SentenceModel& model, const Sentenc
 
 /// One product of q·k.
 struct DotTerm {
-  Index dimension = 0;   ///< Dimension of the head, from 0.
+  Index dimension = 0;   ///< Index of the dimension within the head.
   double query = 0.0;    ///< Element of q.
   double key = 0.0;      ///< Element of k.
   double product = 0.0;  ///< Their product.
@@ -137,18 +137,18 @@ struct DistanceSums {
   std::vector<Index> pairs{};  ///< Number of pairs at each distance, (2 · kFarthest + 1).
   /// Returns the mean weight of a head at a distance.
   ///
-  /// @param layer     Layer, from 0.
-  /// @param head      Head, from 0.
+  /// @param layer     Layer index, counted from 0.
+  /// @param head      Head index, counted from 0.
   /// @param distance  Signed distance, key − query in words.
   /// @return The mean; 0 if there is no pair at that distance.
   double mean(Index layer, Index head, Index distance) const;
   /// Returns the baseline with which a weight at a distance is compared.
   ///
-  /// This is the mean at that distance. From kFarthest on, where one mean covers distances with few pairs, it is the
-  /// head's largest mean at any distance.
+  /// This is the mean at that distance. From kFarthest onwards, where one mean covers distances with few pairs, it is
+  /// the head's largest mean at any distance.
   ///
-  /// @param layer     Layer, from 0.
-  /// @param head      Head, from 0.
+  /// @param layer     Layer index, counted from 0.
+  /// @param head      Head index, counted from 0.
   /// @param distance  Signed distance, key − query in words.
   /// @return The baseline.
   double baseline(Index layer, Index head, Index distance) const;
@@ -158,7 +158,7 @@ struct DistanceSums {
 /// @param sentence  The sentence.
 /// @param sums      The sums to add to. Empty sums take their extents from the sentence.
 /// @param runtime   Threads, scratch memory and cancellation.
-/// @throws InvalidArgument  if the sums belong to a model with other extents.
+/// @throws InvalidArgument  if the sums belong to a model with different extents.
 REGARD_EXPORT void add_distances(const Sentence& sentence, DistanceSums& sums, const Runtime& runtime = {});
 
 /// Returns DistanceSums::mean() for all-MiniLM-L6-v2 over the 30 sentences of tests/encoder/sentences.txt, to four
@@ -166,16 +166,16 @@ REGARD_EXPORT void add_distances(const Sentence& sentence, DistanceSums& sums, c
 ///
 /// tests/model_distances_check.cpp computes and checks these figures.
 ///
-/// @param layer     Layer, from 0.
-/// @param head      Head, from 0.
+/// @param layer     Layer index, counted from 0.
+/// @param head      Head index, counted from 0.
 /// @param distance  Signed distance, key − query in words.
 /// @return The mean.
 /// @throws InvalidArgument  if the layer or head does not exist.
 REGARD_EXPORT double minilm_mean_weight(Index layer, Index head, Index distance);
 /// Returns DistanceSums::baseline() for the figures of minilm_mean_weight().
 ///
-/// @param layer     Layer, from 0.
-/// @param head      Head, from 0.
+/// @param layer     Layer index, counted from 0.
+/// @param head      Head index, counted from 0.
 /// @param distance  Signed distance, key − query in words.
 /// @return The baseline.
 /// @throws InvalidArgument  if the layer or head does not exist.
@@ -197,13 +197,13 @@ enum class Baseline {
 
 /// One word attending to another in one head.
 struct AttentionPair {
-  Index layer = 0;        ///< Layer.
-  Index head = 0;         ///< Head.
+  Index layer = 0;        ///< Layer index.
+  Index head = 0;         ///< Head index.
   Index word = 0;         ///< Index of the query word.
   Index target = 0;       ///< Index of the key word.
   double weight = 0.0;    ///< The weight.
   double baseline = 0.0;  ///< Baseline of this head at the distance target − word.
-  /// Number of pairs of words over which the baseline is a mean; 0 with Baseline::test_sentences.
+  /// Number of pairs of words over which the baseline is averaged; 0 with Baseline::test_sentences.
   Index pairs = 0;
   /// Returns the salience, weight − baseline.
   double salience() const { return weight - baseline; }
@@ -225,9 +225,9 @@ REGARD_EXPORT bool is_content_word(std::string_view word);
 
 /// Ranks the heads of a model by salience.
 ///
-/// The target is another content word; if there is none, another word that is not special; if there is none, any key.
-/// Hidden words are never targets, nor are words after the query in a causal model. All tokens of a causal model count
-/// as content words, except for white space. Without `word`, the query word is chosen as well, again preferably among
+/// The target is another content word; failing that, another word that is not special; failing that, any key. Hidden
+/// words are never targets, nor are words after the query in a causal model. All tokens of a causal model count as
+/// content words, except for white space. Without `word`, the query word is chosen as well, again preferably among
 /// content words.
 ///
 /// @code{.unparsed}
@@ -239,7 +239,7 @@ REGARD_EXPORT bool is_content_word(std::string_view word);
 ///
 /// @param sentence           The sentence.
 /// @param checkpoint_sha256  SHA-256 of the model's checkpoint, which selects the baseline.
-/// @param word               Index of the query word; absent: it is chosen.
+/// @param word               Index of the query word; absent: one is chosen.
 /// @param runtime            Threads, scratch memory and cancellation.
 /// @return One pair for each head.
 /// @throws InvalidArgument  if the word does not exist, or if the sentence has no visible word.

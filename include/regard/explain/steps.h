@@ -9,7 +9,7 @@
 ///        │ render_text(), render_json(), render_html()
 /// @endverbatim
 ///
-/// A lesson is an ExplainInput; so is a file given to `regard explain`. Products, softmax, weights and context come
+/// A lesson is an ExplainInput; so is an input file of `regard explain`. Products, softmax, weights and context come
 /// from attention.h and linear.h. Steps that the library does not provide are marked Step::outside_library.
 /// Extents: L queries, S keys, D head size, Dv value head size, E width, H heads.
 ///
@@ -44,13 +44,13 @@ enum class ScaleRule {
   none,       ///< By 1.
   sqrt,       ///< By 1/√D.
   number,     ///< By Scale::number.
-  floor_half  ///< Scores are replaced by floor(score / 2), as in a calculation by hand.
+  floor_half  ///< Scores are replaced by floor(score / 2), as in calculations by hand.
 };
 /// The scale of the scores.
 struct Scale {
   ScaleRule rule = ScaleRule::sqrt;  ///< The rule.
   double number = 1.0;               ///< The factor with ScaleRule::number.
-  /// Compares rule and number.
+  /// Compares the rule and the number.
   friend bool operator==(const Scale&, const Scale&) = default;
 };
 
@@ -73,7 +73,7 @@ enum class CausalRule {
 struct Causal {
   CausalRule rule = CausalRule::off;  ///< The rule.
   Index offset = 0;                   ///< The offset with CausalRule::number; it may be negative.
-  /// Compares rule and offset.
+  /// Compares the rule and the offset.
   friend bool operator==(const Causal&, const Causal&) = default;
 };
 
@@ -146,7 +146,7 @@ inline constexpr int kNumOperations = static_cast<int>(Operation::trained) + 1;
 /// @param operation  The operation.
 /// @return Its name.
 REGARD_EXPORT std::string_view operation_name(Operation operation);
-/// Finds an operation by its name.
+/// Finds an operation by name.
 ///
 /// @param name  The name.
 /// @return The operation, or std::nullopt if no operation has that name.
@@ -271,7 +271,7 @@ struct VariantResult {
 
 /// Scores of seeded queries and keys, and the weights that softmax computes from them.
 ///
-/// This is the figure of lesson why-scale. Its table shows the same values.
+/// This is the figure of the lesson why-scale. Its table shows the same values.
 struct ScoreSample {
   double low = 0.0;             ///< Lower end of the histogram.
   double high = 0.0;            ///< Upper end of the histogram.
@@ -281,7 +281,7 @@ struct ScoreSample {
   /// Mean weight of the key of rank 1 (the largest), 2, … of a query.
   std::vector<double> ranked_weights{};
 };
-/// One row of operation scale_statistics.
+/// One row of the table of operation scale_statistics.
 struct ScalePicture {
   Index head_size = 0;   ///< D, the length of q and k.
   ScoreSample plain{};   ///< Scores q·k.
@@ -325,7 +325,7 @@ struct Explanation {
   std::string lesson;    ///< Name of the lesson, "three-words"; empty: none.
   std::string title;     ///< As in ExplainInput.
   std::string citation;  ///< As in ExplainInput.
-  /// Finding of the training step or, without one, of step "weights" or, failing that, of the last step with weights.
+  /// Finding of the training step; failing that, of step "weights"; failing that, of the last step with weights.
   std::string finding;
   std::vector<std::string> settings_text;  ///< The settings in words, one per line: "scores divided by √D".
   ExplainSettings settings;                ///< The settings.
@@ -354,7 +354,8 @@ struct Keep {
 /// @param stop   Stop token, polled between steps.
 /// @return The computed steps.
 /// @throws InvalidArgument  in any of these cases:
-///                          - shapes that do not match; the message gives step, matrix, actual and expected shape
+///                          - shapes that do not match; the message gives the step, the matrix, and the actual and
+///                            expected shapes
 ///                          - a matrix that is missing, given twice, or used by no step
 ///                          - unknown or ambiguous tokens
 ///                          - settings out of range, and names, expected numbers or notes for a step that does not
@@ -369,13 +370,13 @@ struct Keep {
 /// @endcode
 REGARD_EXPORT Explanation explain(const ExplainInput& input, const Keep& keep = {}, const std::stop_token& stop = {});
 
-/// Returns the words of the queries: the given tokens or, if there are none, the indices from 0.
+/// Returns the words of the queries: the given tokens or, if there are none, the indices, counted from 0.
 ///
 /// @param input  The input.
 /// @return One word for each query.
 REGARD_EXPORT std::vector<std::string> query_tokens(const ExplainInput& input);
 
-/// Finds a token by its name.
+/// Finds a token by name.
 ///
 /// @param tokens  The tokens.
 /// @param token   `WORD`, `WORD#1` (its second occurrence) or `@INDEX`.
@@ -395,8 +396,8 @@ struct CellTerm {
 struct CellDerivation {
   std::string what;                ///< The cell: "weights[love, I]".
   std::vector<CellTerm> terms{};   ///< The terms of its sum.
-  std::vector<NamedText> lines{};  ///< Further lines: "exponential", "e^(1 − 1) = 1".
-  std::string brief{};             ///< The lines in brief: "2 / √3 = 1.1547"; empty: the last line.
+  std::vector<NamedText> lines{};  ///< Additional lines: "exponential", "e^(1 − 1) = 1".
+  std::string brief{};             ///< The lines in short form: "2 / √3 = 1.1547"; empty: the last line.
   double result = 0.0;             ///< The value of the cell.
   /// The terms summed in the order listed, minus the sum that the step computed: the result or, for weights, the sum of
   /// the exponentials.
@@ -407,7 +408,7 @@ struct CellDerivation {
 struct Cell {
   Index row;       ///< Row of the whole matrix.
   Index column;    ///< Column of the whole matrix.
-  Index head = 0;  ///< Head.
+  Index head = 0;  ///< Head index.
 };
 /// Derives one cell of a step.
 ///
@@ -428,12 +429,12 @@ REGARD_EXPORT CellDerivation expand_cell(const Explanation& explanation, const S
 /// Options of render_text().
 struct TextOptions {
   int width = 80;               ///< Width of the terminal in columns, limited to 40 … 400.
-  bool color = false;           ///< Whether to use colors.
+  bool color = false;           ///< Whether to use colours.
   bool unicode = true;          ///< Whether to use non-ASCII characters.
   bool full = false;            ///< Whether to print all numbers.
   std::optional<int> digits{};  ///< Decimal places; absent: as in the step or the settings.
-  std::string step{};           ///< The step to print: its name or its number from 0; empty: all.
-  std::optional<Cell> cell{};   ///< A cell to derive in each step shown that contains it.
+  std::string step{};           ///< The step to print: its name or its index; empty: all.
+  std::optional<Cell> cell{};   ///< A cell to derive in each displayed step that contains it.
 };
 /// Renders an explanation as text.
 ///
@@ -460,13 +461,13 @@ REGARD_EXPORT std::vector<std::string> render_text_pages(const Explanation& expl
 /// Options of render_json().
 struct JsonOptions {
   std::string command{};       ///< The command line, as it was typed.
-  std::string step{};          ///< The step to write: its name or its number from 0; empty: all.
-  std::optional<Cell> cell{};  ///< A cell to derive in each step written that contains it.
+  std::string step{};          ///< The step to write: its name or its index; empty: all.
+  std::optional<Cell> cell{};  ///< A cell to derive in each written step that contains it.
 };
 /// Renders an explanation as JSON with `"schema": "regard/1"`; docs/guide/own-matrices.md lists the fields.
 ///
-/// Each number has the fewest digits that read back as the same value. Infinities and NaN are written as "-inf", "inf"
-/// and "nan".
+/// Each number is written with the fewest digits that read back as the same value. Infinities and NaN are written as
+/// "-inf", "inf" and "nan".
 ///
 /// @param explanation  The explanation.
 /// @param options      Contents.
@@ -484,7 +485,7 @@ struct HtmlOptions {
 };
 /// Renders an explanation as one self-contained HTML page, which makes no network requests (docs/reference/page.md).
 ///
-/// The page holds the JSON of render_json(), further data for drawing, and its script and style.
+/// The page contains the JSON text of render_json(), additional data for drawing, and its script and style sheet.
 ///
 /// @param explanation  The explanation.
 /// @param options      Options of the page.
@@ -499,7 +500,7 @@ struct HtmlOptions {
 REGARD_EXPORT std::string render_html(const Explanation& explanation, const HtmlOptions& options,
                                       const std::stop_token& stop = {});
 
-/// Renders the data of a page in the form that its script reads; docs/reference/page.md describes them.
+/// Renders the data of a page in the form that its script reads; docs/reference/page.md describes this form.
 ///
 /// @param explanation  The explanation.
 /// @param options      Options of the page.
@@ -509,8 +510,8 @@ REGARD_EXPORT std::string render_html(const Explanation& explanation, const Html
 REGARD_EXPORT std::vector<NamedText> page_data(const Explanation& explanation, const HtmlOptions& options = {},
                                                const std::stop_token& stop = {});
 
-/// Writes an input x as JSON. For `read_explain_input(write_explain_input(x), source)`, explain() gives the same steps
-/// as for x.
+/// Writes an input x as JSON. For `read_explain_input(write_explain_input(x), source)`, explain() produces the same
+/// steps as for x.
 ///
 /// @param input  The input.
 /// @return The JSON text.

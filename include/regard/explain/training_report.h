@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Renders the record of a watched run (regard/train/record.h): as text for a terminal, as a picture, and as an HTML
+/// Renders the record of a watched run (regard/train/record.h): as text for a terminal, as an image, and as an HTML
 /// page for browsing the snapshots.
 ///
 /// @verbatim
@@ -33,7 +33,7 @@ REGARD_EXPORT std::vector<std::string> training_findings(const TrainingRecord& r
 /// Options of training_text().
 struct TrainingTextOptions {
   int width = 80;       ///< Width of the terminal in columns; values below 40 are treated as 40.
-  bool color = false;   ///< Whether to use colors.
+  bool color = false;   ///< Whether to use colours.
   bool unicode = true;  ///< Whether to use non-ASCII characters.
 };
 /// Largest number of lines of training_text() at 60 or more columns.
@@ -60,9 +60,9 @@ inline constexpr std::size_t kMaxTrainingHtmlBytes = 4'000'000;
 /// Renders a record as an HTML page.
 ///
 /// The page contains all scores and losses, and the weights (as bytes) and gradients of the snapshots. If it would
-/// exceed kMaxTrainingHtmlBytes, it keeps the weights and gradients of fewer snapshots, among them the first, the last
-/// and the snapshots of events, and states which. If fewer than two fit, it keeps none. Its curves have at most
-/// 600 points.
+/// exceed kMaxTrainingHtmlBytes, it keeps the weights and gradients of fewer snapshots, including the first, the last
+/// and the snapshots of events, and states which. If fewer than two fit, it keeps none. Its curves have at most 600
+/// points.
 ///
 /// @param record  The record.
 /// @return The HTML text.

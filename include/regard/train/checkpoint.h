@@ -11,8 +11,8 @@
 ///                         vocabulary.json, …       files that the caller adds
 /// @endverbatim
 ///
-/// - A checkpoint is written under a hidden name, flushed to disk and renamed. If the process ends at any point, only
-///   complete checkpoints are left. The two newest are kept.
+/// - A checkpoint is written under a hidden name, flushed to disk and renamed. If the process is interrupted at any
+///   point, only complete checkpoints remain. The two newest are kept.
 /// - There is no random state to save: batches and dropout are functions of the seed and the step.
 /// - The first two files are all that is needed to use the model, for example with transformers.
 ///
@@ -33,7 +33,7 @@
 
 namespace regard::inline v0 {
 
-/// Version of the training arithmetic. It changes whenever the same settings would give different bits.
+/// Version of the training arithmetic. It changes whenever the same settings would produce different bits.
 inline constexpr Index kTrainingNumerics = 1;
 
 /// The data that a run is trained on.
@@ -62,7 +62,7 @@ struct CheckpointFile {
 /// The state of a run between two steps, except for its arrays.
 struct TrainingState {
   TrainingSettings settings;          ///< The settings, completed().
-  TrainingData data;                  ///< The data that it is trained on.
+  TrainingData data;                  ///< The data that the run is trained on.
   std::vector<TrainingStep> history;  ///< All steps so far, from step 0; its size is the current step of the run.
   std::vector<CheckpointFile> files;  ///< Files added by the caller.
 };
@@ -81,11 +81,11 @@ struct TrainingArrays {
 ///
 /// @tparam T      float or double.
 /// @param run     Path of the run's folder, which is created if it is missing; its parent must exist.
-/// @param state   The run.
+/// @param state   State of the run.
 /// @param arrays  Its arrays.
 /// @return Path of the checkpoint.
 /// @throws InvalidArgument  if sizes do not match, or if a file has an invalid name.
-/// @throws DataError        if a file cannot be written, or if the folder has a checkpoint from a later step. The
+/// @throws DataError        if a file cannot be written, or if the folder contains a checkpoint from a later step. The
 ///                          message gives the path and the reason. Earlier checkpoints are unchanged.
 ///
 /// @par Example
@@ -141,7 +141,7 @@ REGARD_EXPORT TrainingState read_training_state(const std::string& checkpoint);
 /// @tparam T          float or double.
 /// @param checkpoint  Path of the checkpoint.
 /// @param settings    The settings of the run, completed().
-/// @param data        The data that it is trained on.
+/// @param data        The data that the run is trained on.
 /// @param arrays      Set to the arrays of the checkpoint, unless an exception is thrown.
 /// @param stop        Stop token, polled while files are read.
 /// @return The run as it was saved.

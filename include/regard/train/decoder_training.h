@@ -10,7 +10,7 @@
 ///
 /// - Memory is allocated when the object is created. Scratch memory is allocated in the first step and then reused.
 /// - There is no autograd tape: forward and backward are two plain functions that call the operators of regard::regard.
-/// - Attention never stores the L × L matrix: memory grows with the length, not with its square.
+/// - Attention never stores the L × L matrix: memory grows linearly with the length, not quadratically.
 /// - The gradient of a batch is the sum of the gradients of its sequences, added in order. Its bits do not depend on
 ///   the number of threads, on `recompute`, or on whether the batch is computed in one call or accumulated over
 ///   several.
@@ -104,7 +104,7 @@ class REGARD_EXPORT DecoderTraining {
   /// Allocates parameters, gradients and activations, and sets them to zero.
   ///
   /// @param config   The configuration.
-  /// @param options  Largest extents of a call, recomputation and precision.
+  /// @param options  Maximum extents of a call, recomputation and precision.
   /// @throws InvalidArgument  as completed() does, and if an option is out of range.
   /// @throws std::bad_alloc   if memory cannot be allocated.
   explicit DecoderTraining(const DecoderConfig& config, const DecoderTrainingOptions& options = {});
@@ -135,7 +135,7 @@ class REGARD_EXPORT DecoderTraining {
   /// @param observer    Called for each layer in the backward pass; may be empty.
   /// @param runtime     Threads, scratch memory and cancellation.
   /// @return `Σ −ln p(target) / num_targets` over the targets of this batch; 0 if there are none.
-  /// @throws InvalidArgument  before any work, if an argument is invalid.
+  /// @throws InvalidArgument  before any work is done, if an argument is invalid.
   /// @throws Cancelled        if a stop is requested. The gradients are then undefined.
   double forward_backward(const TrainingBatch& batch, bool accumulate = false,
                           const AttentionObserver<T>& observer = {}, const Runtime& runtime = {});
@@ -150,10 +150,10 @@ class REGARD_EXPORT DecoderTraining {
   /// @param piece    The ranks, and whether the piece is the first or the last.
   /// @param runtime  Threads and scratch memory. Do not request a stop: it would leave other ranks waiting.
   /// @return The loss, as forward_backward() returns it.
-  /// @throws InvalidArgument  before any work, if an argument is invalid.
+  /// @throws InvalidArgument  before any work is done, if an argument is invalid.
   double forward_backward_in_chain(const TrainingBatch& batch, const ChainedPiece& piece, const Runtime& runtime = {});
 
-  /// Receives the total of forward_backward_in_chain(), on a rank that did not compute the last piece.
+  /// Receives the total from forward_backward_in_chain(), on a rank that did not compute the last piece.
   ///
   /// @param chain      The ranks.
   /// @param passes_on  Whether to send the total to the next rank; false if that rank computed the last piece.
@@ -168,7 +168,7 @@ class REGARD_EXPORT DecoderTraining {
   ///                  the largest logit; may be nullptr.
   /// @param runtime   Threads, scratch memory and cancellation.
   /// @return The loss, as forward_backward() returns it.
-  /// @throws InvalidArgument  before any work, if an argument is invalid.
+  /// @throws InvalidArgument  before any work is done, if an argument is invalid.
   /// @throws Cancelled        if a stop is requested.
   double evaluate(const TrainingBatch& batch, const AblatedHead& ablated = {}, TensorView<T, 2> row_loss = {},
                   Index* correct = nullptr, const Runtime& runtime = {});
@@ -191,7 +191,7 @@ class REGARD_EXPORT DecoderTraining {
 
   /// Returns the attention of a layer in the last evaluate(), valid until the next call.
   ///
-  /// @param layer  Layer, from 0.
+  /// @param layer  Layer index, counted from 0.
   /// @throws InvalidArgument  if the layer does not exist or, with `recompute`, if it is not the last layer.
   AttentionRecord<T> attention(Index layer) const;
 

@@ -56,7 +56,7 @@ class REGARD_EXPORT GradientChain {
   /// Waits until every pending send() has finished reading its bytes. Called at the end of each step.
   virtual void finish() = 0;
   /// Aborts communication: message buffers are no longer read or written, and other ranks fail instead of waiting.
-  /// Called if a step throws; the object can then only be destroyed.
+  /// Called if a step throws; afterwards, the object can only be destroyed.
   virtual void abandon() noexcept = 0;
 
   /// Returns the largest value over all ranks. Every rank calls this function at the same point.

@@ -10,7 +10,7 @@
 ///
 /// - Parameters, gradients and moments are dense arrays of equal size, one arena each, in the order of
 ///   decoder_parameters(). Nothing else is stored between steps, and the moments are 0 before the first step.
-/// - Results are bit-identical for any number of threads, and a step allocates nothing beyond Runtime::workspace.
+/// - Results are bit-identical for any number of threads, and a step allocates no memory beyond Runtime::workspace.
 ///
 /// Read next: src/train/optimizer/optimizer_step.cpp, decoder_training.h.
 #pragma once
@@ -95,7 +95,7 @@ REGARD_EXPORT Index muon_scratch_size(Index rows, Index columns);
 ///
 /// Updates matrix and momentum.
 ///
-/// @throws InvalidArgument  before any work, if shapes differ, arrays overlap or an option is out of range.
+/// @throws InvalidArgument  before any work is done, if shapes differ, arrays overlap or an option is out of range.
 /// @throws std::bad_alloc   if memory cannot be allocated. momentum may already have been updated.
 /// @throws Cancelled        if a stop is requested. momentum and part of matrix may already have been updated.
 ///
@@ -132,7 +132,7 @@ REGARD_EXPORT void muon_step(TensorView<T, 2> matrix, std::type_identity_t<Tenso
 /// library, so the bits are the same on every machine.
 ///
 /// @param settings  The schedule: schedule, steps, warmup and the learning rates.
-/// @param step      The step, from 0.
+/// @param step      Step index, counted from 0.
 /// @return The learning rate of this step.
 /// @throws InvalidArgument  if step is negative, or if a setting that the schedule uses is out of range.
 ///                          min_learning_rate must not exceed learning_rate.
@@ -141,7 +141,7 @@ REGARD_EXPORT double learning_rate_at(const TrainingSettings& settings, Index st
 /// Returns the learning rate of Muon.
 ///
 /// @param settings  As for learning_rate_at().
-/// @param step      The step, from 0.
+/// @param step      Step index, counted from 0.
 /// @return learning_rate_at() · muon_learning_rate / learning_rate, up to rounding.
 /// @throws InvalidArgument  as learning_rate_at() does.
 REGARD_EXPORT double muon_learning_rate_at(const TrainingSettings& settings, Index step);
@@ -150,7 +150,7 @@ REGARD_EXPORT double muon_learning_rate_at(const TrainingSettings& settings, Ind
 ///
 /// @param settings     The optimizer.
 /// @param description  decoder_parameters() of the model.
-/// @param num_threads  Number of matrices that Muon may process at once; 0: default_num_threads(). With less
+/// @param num_threads  Number of matrices that Muon may process simultaneously; 0: default_num_threads(). With less
 ///                     scratch memory, a step on many threads is slower but gives the same bits.
 /// @return The number of elements; 0 for OptimizerKind::adamw.
 /// @throws InvalidArgument  if num_threads is negative.
@@ -180,12 +180,12 @@ struct OptimizerStep {
 /// @param gradients      Their gradients.
 /// @param first_moment   First moments.
 /// @param second_moment  Second moments; not used for matrices that Muon updates.
-/// @param step           The step, from 0.
+/// @param step           Step index, counted from 0.
 /// @param scratch        At least optimizer_scratch_size() elements for one thread. Its contents are undefined
 ///                       afterwards.
 /// @param runtime        Threads, scratch memory of linear_forward(), and cancellation.
 /// @return The norm and the learning rate.
-/// @throws InvalidArgument  before any work, if a size, a setting or the step is out of range.
+/// @throws InvalidArgument  before any work is done, if a size, a setting or the step is out of range.
 /// @throws std::bad_alloc   if memory cannot be allocated. Part of the arrays may already have been updated.
 /// @throws Cancelled        if a stop is requested. Part of the arrays may already have been updated.
 ///
@@ -221,7 +221,7 @@ REGARD_EXPORT OptimizerStep optimizer_step(const TrainingSettings& settings,
 /// Element e of parameter k is drawn by random_normal() with stream 2³² + k and index e. The values are computed in
 /// double and rounded once to T. They are the same for any number of threads and on every machine.
 ///
-/// @throws InvalidArgument  before any work, if the size does not match the description.
+/// @throws InvalidArgument  before any work is done, if the size does not match the description.
 /// @throws Cancelled        if a stop is requested.
 template <class T>
 REGARD_EXPORT void initialize(std::span<const DecoderParameter> description, std::span<T> parameters,

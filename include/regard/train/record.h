@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The record of a watched run: its loss, and what every head attended to at a number of snapshots. find_events()
-/// determines from it when each head formed.
+/// The record of a watched run: its loss, and what each head attended to at each snapshot. From it, find_events()
+/// determines when each head formed.
 ///
 /// @verbatim
 ///     step     0  1  2  4  8 …  212      235 …     600        snapshot_steps()
@@ -31,12 +31,12 @@ struct CurvePoint {
   double gradient_norm;                       ///< Global L2 norm of the gradient, before clipping.
   double learning_rate;                       ///< Learning rate.
   std::optional<double> held_out_loss{};      ///< Loss on held-out examples, at the steps at which it is measured.
-  std::optional<double> accuracy{};           ///< Share of training targets predicted correctly, at the same steps.
+  std::optional<double> accuracy{};           ///< Fraction of training targets predicted correctly, at the same steps.
   std::optional<double> held_out_accuracy{};  ///< The same for held-out examples.
   std::optional<double> tokens_per_second{};  ///< Training throughput.
 };
 
-/// What a head attends to, as means over rows. Rows with a single visible key are excluded, except for `pattern`.
+/// What a head attends to, as means over rows. Rows with a single visible key are excluded, except from `pattern`.
 struct HeadScores {
   double pattern = 0;   ///< Mean weight on the expected keys, over the rows that have any; NaN if no row has any.
   double previous = 0;  ///< Mean weight on the previous token.
@@ -109,7 +109,7 @@ struct TrainingRecord {
 /// Returns whether the probe of a record has a pattern, that is, whether any row has an expected key.
 ///
 /// @param record  The record.
-/// @return True if so.
+/// @return True if it has a pattern.
 REGARD_EXPORT bool has_pattern(const TrainingRecord& record);
 
 /// Checks the extents of a record.
@@ -122,12 +122,12 @@ REGARD_EXPORT void check_record(const TrainingRecord& record);
 /// Chooses the steps of the snapshots of a run.
 ///
 /// @code{.unparsed}
-/// 0, 1, 2, 4, 8, … below n;   n, 2 n, 3 n, …;   steps          with the smallest n for which they are at most max
+/// 0, 1, 2, 4, 8, … below n;   n, 2 n, 3 n, …;   steps          n: the smallest value that gives at most max steps
 /// @endcode
 ///
 /// @param steps  Number of optimizer steps of the run, ≥ 0.
 /// @param max    Largest number of snapshots, ≥ 2.
-/// @return The steps, ascending. The first is 0 and the last is `steps`.
+/// @return The steps in ascending order. The first is 0 and the last is `steps`.
 /// @throws InvalidArgument  if an argument is out of range.
 ///
 /// @par Example

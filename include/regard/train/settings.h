@@ -26,7 +26,7 @@ inline constexpr std::array<std::string_view, 2> kOptimizerNames{"adamw", "muon"
 
 /// How the learning rate depends on the step, after the warm-up.
 enum class ScheduleKind {
-  constant,            ///< Always learning_rate.
+  constant,            ///< learning_rate at every step.
   cosine,              ///< Half a cosine wave from learning_rate down to min_learning_rate.
   linear,              ///< A linear decay from learning_rate to min_learning_rate.
   warmup_stable_decay  ///< learning_rate, then a linear decay to min_learning_rate over the last fifth of the steps.
@@ -56,7 +56,7 @@ struct TrainingSettings {
   OptimizerKind optimizer = OptimizerKind::adamw;  ///< The optimizer.
   double learning_rate = 1e-3;                     ///< Peak learning rate of AdamW.
   double muon_learning_rate = 0.02;                ///< Peak learning rate of Muon.
-  double min_learning_rate = 1e-4;                 ///< Final learning rate of AdamW; Muon's is in proportion.
+  double min_learning_rate = 1e-4;                 ///< Final learning rate of AdamW; Muon's is scaled in proportion.
   Index warmup = 0;                                ///< Steps over which the learning rate rises linearly to its peak.
   ScheduleKind schedule = ScheduleKind::cosine;    ///< Schedule after the warm-up.
   double beta1 = 0.9;                              ///< Decay rate of the first moment.

@@ -38,7 +38,7 @@ struct TaskExample {
 /// Training or held-out examples.
 enum class TaskSplit {
   train,    ///< Examples that training sees.
-  held_out  ///< Examples that training never sees, whatever its seed.
+  held_out  ///< Examples that training never sees, regardless of the seed.
 };
 
 /// The kind of targets in an example.
@@ -60,10 +60,10 @@ struct TrainingTask {
   std::string_view pattern;             ///< The pattern in a few words, such as "the token after the earlier copy".
   std::string_view expected;            ///< Expected time on two cores and expected score, such as "2 s, score .9".
   double formed_score;                  ///< The score at which the pattern counts as formed.
-  double held_out;                      ///< Share of all possible sequences that training never sees.
+  double held_out;                      ///< Fraction of all possible sequences that are held out.
   TrainingSettings recipe;              ///< The measured recipe, with the model's vocabulary, max_positions and length.
   std::vector<std::string> vocabulary;  ///< The text of each token, without white space.
-  TaskExample (*generate)(std::uint64_t seed);  ///< Computes an example, of either split, from a seed of its own.
+  TaskExample (*generate)(std::uint64_t seed);  ///< Generates an example of either split from its own seed.
 
   /// Computes an example. All examples of a task have the same length, recipe.length.
   ///
@@ -84,7 +84,7 @@ struct TrainingTask {
 /// @return The tasks, valid until the program ends.
 REGARD_EXPORT std::span<const TrainingTask> training_tasks();
 
-/// Finds a task by its name.
+/// Finds a task by name.
 ///
 /// @param name  The name.
 /// @return The task.

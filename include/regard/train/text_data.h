@@ -77,7 +77,7 @@ class REGARD_EXPORT TextData {
   /// @return The number of tokens − L.
   Index num_windows(TaskSplit split) const;
 
-  /// Returns where a window starts.
+  /// Returns the start of a window.
   ///
   /// With n = num_windows(), exactly one of the windows with indices e · n … (e + 1) · n − 1 starts at each position.
   /// Their order is pseudo-random and differs for each e.

@@ -19,7 +19,7 @@ namespace regard::inline v0 {
 
 /// A decoder with its vocabulary. Copies share memory.
 struct TrainedModel {
-  std::string folder;     ///< The folder that it was loaded from.
+  std::string folder;     ///< The folder that the model was loaded from.
   Decoder decoder;        ///< The decoder.
   Vocabulary vocabulary;  ///< The vocabulary.
 };
@@ -31,7 +31,7 @@ struct TrainedModel {
 /// @param runtime  Threads, scratch memory and cancellation.
 /// @return The model.
 /// @throws DataError  as trained_model_folder(), load_decoder() and Vocabulary::read() do, and if the vocabulary
-///                    and the decoder differ in their number of tokens.
+///                    and the decoder have different numbers of tokens.
 /// @throws Cancelled  if a stop is requested.
 ///
 /// @par Example

@@ -29,7 +29,7 @@
 
 namespace regard::inline v0 {
 
-/// A value of a run is not finite. The parameters keep the values that they had before the step.
+/// Thrown if a value computed in a run is not finite. The parameters keep the values that they had before the step.
 class REGARD_EXPORT TrainingDiverged : public DataError {
  public:
   /// Creates the exception.
@@ -77,8 +77,8 @@ class REGARD_EXPORT Trainer {
   /// @param source    Source of the examples.
   /// @param runtime   Threads and cancellation, for the initialization only.
   /// @param chain     The ranks that compute each step together; must outlive the trainer. nullptr: one machine.
-  /// @throws InvalidArgument  if a setting is out of range, if vocabulary or length does not match the source, or, on
-  ///                          every rank, if settings or examples differ between ranks.
+  /// @throws InvalidArgument  if a setting is out of range, if the vocabulary or the length does not match the source,
+  ///                          or, on every rank, if the settings or the examples differ between ranks.
   /// @throws std::bad_alloc   if memory cannot be allocated.
   /// @throws Cancelled        if a stop is requested.
   Trainer(const TrainingSettings& settings, std::shared_ptr<const BatchSource> source, const Runtime& runtime = {},
@@ -93,7 +93,7 @@ class REGARD_EXPORT Trainer {
   const BatchSource& source() const;
   /// Returns the results of all optimizer steps so far, in order.
   const std::vector<TrainingStep>& history() const;
-  /// Returns whether all steps of the settings are done.
+  /// Returns whether all steps specified in the settings are done.
   bool done() const;
   /// Returns the number of bytes allocated.
   std::size_t num_bytes() const;
@@ -102,8 +102,9 @@ class REGARD_EXPORT Trainer {
   ///
   /// @param runtime  Threads, scratch memory and cancellation. A stop takes effect before the parameters change. In a
   ///                 chain, it takes effect before the step, on every rank if one of them is stopped.
-  /// @return Loss, norm and learning rate.
-  /// @throws TrainingDiverged  if the loss or a gradient is not finite. The message names step, layer and operation.
+  /// @return The loss, the gradient norm and the learning rate.
+  /// @throws TrainingDiverged  if the loss or a gradient is not finite. The message names the step, the layer and the
+  ///                           operation.
   /// @throws Cancelled         if a stop is requested. The run is then unchanged.
   TrainingStep step(const Runtime& runtime = {});
 
@@ -114,7 +115,7 @@ class REGARD_EXPORT Trainer {
   /// @param ablated  A head whose context is replaced by zeros.
   /// @param first    Index of the first example, at least 0.
   /// @param runtime  Threads, scratch memory and cancellation.
-  /// @return Loss and correct predictions.
+  /// @return The loss and the number of correct predictions.
   /// @throws InvalidArgument  if an argument is out of range.
   /// @throws Cancelled        if a stop is requested.
   Evaluation evaluate(TaskSplit split, Index count, const AblatedHead& ablated = {}, Index first = 0,
@@ -141,16 +142,16 @@ class REGARD_EXPORT Trainer {
   /// @throws Cancelled  if a stop is requested.
   LoadedCheckpoint resume(const std::string& path, const std::stop_token& stop = {});
 
-  /// Returns whether the parameters are double, so that model() must be called with T = double instead of float.
+  /// Returns whether the parameters are of type double. If so, model() must be called with T = double.
   bool is_float64() const;
   /// Returns the model, for example to observe its attention. Calling its functions does not change the run, except
   /// that the caller may write to parameters().
   ///
   /// @tparam T  float or double.
-  /// @throws InvalidArgument  if the run has the other precision.
+  /// @throws InvalidArgument  if T does not match the precision of the run.
   template <class T>
   DecoderTraining<T>& model();
-  /// Calls a function with the model, of either type.
+  /// Calls a function with the model, whose type depends on the precision of the run.
   ///
   /// @tparam Visit  A callable that takes a DecoderTraining<float>& or a DecoderTraining<double>&.
   /// @param visit   The function.

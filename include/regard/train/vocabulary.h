@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The vocabulary of a model that Regard trains: the tokens, how a text is split into them, and the file in which a
-/// run keeps them.
+/// The vocabulary of a model that Regard trains: the tokens, how a text is split into them, and the file in which a run
+/// stores them.
 ///
 /// @verbatim
 ///     characters     "a fox"      ▶  a│ │f│o│x               the characters of a text, in code point order
@@ -64,8 +64,8 @@ class REGARD_EXPORT Vocabulary {
   /// - Tokens 0 to 255 are the bytes. Token 256 + m is the concatenation of the two tokens of merge m.
   /// - The text is split into words, and no token crosses a word boundary. A word is a run of letters, of digits or of
   ///   other characters, together with the space before it, if any; or it is a run of white space. Bytes from 0x80
-  ///   count as letters. A word has at most 64 bytes.
-  /// - Each merge joins the most frequent pair of adjacent tokens. Ties are broken in favor of the smaller first
+  ///   upwards count as letters. A word is at most 64 bytes long.
+  /// - Each merge joins the most frequent pair of adjacent tokens. Ties are broken in favour of the smaller first
   ///   token, then of the smaller second token.
   ///
   /// Learning ends early when no pair occurs twice. The result depends only on the text and the size.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A training run whose heads are observed at a number of snapshots, as used by `regard train` and by regard.train in
+/// A training run whose heads are observed at several snapshots, as used by `regard train` and by regard.train in
 /// Python.
 ///
 /// @verbatim
@@ -108,7 +108,7 @@ class REGARD_EXPORT WatchedRun {
   const TrainingRecord& record() const { return record_; }
   /// Returns the time spent in steps, in seconds, excluding observation and evaluation.
   double step_seconds() const { return step_seconds_; }
-  /// Returns whether all steps of the settings are done.
+  /// Returns whether all steps specified in the settings are done.
   bool done() const { return trainer_.done(); }
 
   /// Continues a run from a checkpoint, as Trainer::resume() does. The curve is restored from the checkpoint, and
@@ -139,7 +139,7 @@ class REGARD_EXPORT WatchedRun {
 
  private:
   Index steps_done() const { return static_cast<Index>(trainer_.history().size()); }
-  // Adds a snapshot, unless one exists for this step or another rank observes.
+  // Adds a snapshot, unless one exists for this step or another rank observes the heads.
   void observe(const Runtime& runtime);
   // Sets what is measured at a snapshot.
   void evaluate(CurvePoint& point, const Runtime& runtime);
