@@ -9,7 +9,7 @@
 /// @endverbatim
 ///
 /// This is pure arithmetic, as in shards.h: nothing is measured here. Derivation: docs/derivations/ranks.md, section
-/// Time. The model is the latency-bandwidth model (Hockney 1994), without contention between the links of different
+/// "Time". The model is the latency-bandwidth model (Hockney 1994), without contention between the links of different
 /// nodes.
 ///
 /// Read next: src/distributed/plan/cost.cpp.
@@ -49,7 +49,7 @@ struct PredictedTime {
 /// @param problem  The call.
 /// @param plan     Its plan.
 /// @param rates    Rates of every node.
-/// @return The time. For a plan with one rank, this is the time on one machine that has all rows and keys.
+/// @return The time. For a plan with one rank, this is the time on one machine that holds all rows and keys.
 /// @throws InvalidArgument  if a rate is out of range or not finite, or if the plan and the problem differ in their
 ///                          number of ranks.
 ///

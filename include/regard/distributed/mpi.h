@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Ranks of an MPI communicator. This header includes <mpi.h>; the libraries of Regard do not depend on MPI, so a
-/// program uses whichever MPI it is compiled with.
+/// program uses whichever MPI implementation it is compiled with.
 ///
 /// @code{.cpp}
 /// int provided = 0;
@@ -159,7 +159,7 @@ class MpiTransport final : public Transport {
 /// @param communicator  An intracommunicator, such as MPI_COMM_WORLD.
 /// @param options       How long ranks wait for each other.
 /// @return The ranks. They must be destroyed before MPI_Finalize(), on all ranks.
-/// @throws InvalidArgument  if MPI is not initialized, or the timeout is not above 0.
+/// @throws InvalidArgument  if MPI is not initialized, or if the timeout is not above 0.
 inline Ranks mpi_ranks(MPI_Comm communicator, const RanksOptions& options = {}) {
   return Ranks(std::make_unique<MpiTransport>(communicator), options);
 }

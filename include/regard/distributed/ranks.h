@@ -132,13 +132,13 @@ REGARD_EXPORT void sum_in_order(const TensorView<const T, 2>& terms, std::span<T
 
 /// Exchanges one number per rank before a call whose arguments depend on all of them, such as the total number of keys.
 ///
-/// @param function  Name of the call, equal on all ranks; may be empty.
+/// @param function  Name of the call, the same on all ranks; may be empty.
 /// @param number    The number of this rank.
 /// @param ranks     The ranks.
 /// @param stop      Stop token; a stop ends the call with Cancelled.
 /// @return The numbers of all ranks, in rank order.
 ///
-/// @throws InvalidArgument  on all ranks, if names differ, or a rank calls reject_call().
+/// @throws InvalidArgument  on all ranks, if the names differ, or if a rank calls reject_call().
 /// @throws RankError        if a rank fails.
 /// @throws Cancelled        if a stop is requested.
 ///
@@ -153,7 +153,7 @@ REGARD_EXPORT std::vector<Index> exchange_numbers(std::string_view function, Ind
 ///
 /// @param function  Name of the function that the other ranks call, such as "attention_forward", or the name that they
 ///                  pass to exchange_numbers().
-/// @param mistake   What is wrong.
+/// @param mistake   Description of the error.
 /// @param ranks     The ranks, which can still be used afterwards.
 /// @param stop      Stop token; a stop ends the call with Cancelled.
 ///

@@ -31,7 +31,7 @@ namespace regard::inline v0 {
 /// The indices `first ≤ i < end`.
 struct IndexRange {
   Index first = 0;  ///< First index.
-  Index end = 0;    ///< Index after the last; at least `first`.
+  Index end = 0;    ///< One past the last index; at least `first`.
   /// Returns the number of indices.
   Index size() const { return end - first; }
   /// Compares both ends.
@@ -40,7 +40,7 @@ struct IndexRange {
 
 /// The keys that are visible to a row, as far as this is known without reading a mask.
 ///
-/// Members have the same meaning as in AttentionOptions. Options that only hide further keys (masks, segments, key
+/// Members have the same meaning as in AttentionOptions. Options that only hide additional keys (masks, segments, key
 /// lengths) can be added to a call without changing its plan; a call with `prefix` is planned without `causal`.
 struct RowVisibility {
   bool causal = false;  ///< Whether the query at position p attends only to keys `j ≤ p`.
@@ -86,8 +86,8 @@ enum class TransferContent {
 /// A transfer from one rank to another.
 struct RankTransfer {
   TransferContent content = TransferContent::query;  ///< Content.
-  Index from = 0;                                    ///< Rank that sends.
-  Index to = 0;                                      ///< Rank that receives.
+  Index from = 0;                                    ///< Sending rank.
+  Index to = 0;                                      ///< Receiving rank.
   std::vector<IndexRange> indices{};                 ///< Rows (with `keys`: keys), ascending and not adjacent.
   IndexRange heads{};                                ///< Query heads (with `keys`: key/value heads).
   Index chunks = 1;                                  ///< With `partials`, the number of chunks per row; otherwise 1.
@@ -164,8 +164,8 @@ REGARD_EXPORT std::vector<Index> split_evenly(Index length, Index ranks, Index g
 REGARD_EXPORT std::vector<Index> split_by_work(const RowVisibility& visibility, Index num_rows, Index num_keys,
                                                Index ranks);
 
-/// Gives each rank about the same amount of work by moving rows from the end of the ranges with more than the mean to
-/// ranks with less. With equal shares and a causal mask, at most about half of a rank's rows move.
+/// Gives each rank about the same amount of work by moving rows from the ends of the ranges with more work than the
+/// mean to ranks with less. With equal shares and a causal mask, at most about half of a rank's rows move.
 ///
 /// @param visibility  Which keys are visible to a row.
 /// @param row_starts  First row that each rank holds, N + 1 entries from 0 to L.
@@ -216,7 +216,7 @@ REGARD_EXPORT DistributedPlan plan_rows(const DistributedProblem& problem,
 /// Plans the scheme `keys`, for few rows and many keys (decoding). Rank r merges the partial results of query heads
 /// `⌊r · H / N⌋` to `⌊(r + 1) · H / N⌋` in key order, and sends context to the owners of the rows.
 ///
-/// A rank receives `C · L · H / N · (Dv + 2)` elements of partial results, less its own, where C is the number of
+/// A rank receives `C · L · H / N · (Dv + 2)` elements of partial results, excluding its own, where C is the number of
 /// chunks of kAttentionChunkKeys keys.
 ///
 /// @param problem  The call.

@@ -24,7 +24,7 @@
 
 namespace regard::inline v0 {
 
-/// A rank does not respond, has exited, or has failed in a call that needs it; or the network has failed.
+/// Thrown if a rank does not respond, has exited or has failed in a call that needs it, or if the network has failed.
 ///
 /// It is thrown with the same text on all ranks that wait in the call, and by all later calls on the same Ranks. The
 /// results of the call are unspecified. The ranks cannot be used again: end the program with MPI_Abort(), because
@@ -62,16 +62,16 @@ class REGARD_EXPORT Transport {
   virtual Index rank() const = 0;
   /// Returns N, the number of ranks.
   virtual Index num_ranks() const = 0;
-  /// Returns whether functions may be called from a thread that the transport has not seen before, while the program's
+  /// Returns whether functions may be called from a thread that has not used the transport before, while the program's
   /// threads use the same message-passing library.
   virtual bool may_use_thread() const = 0;
   /// Starts sending a message.
   ///
   /// @param to       Another rank.
   /// @param tag      Kind of message: 0 or 1.
-  /// @param message  Bytes, which stay unchanged until the message is complete.
+  /// @param message  Bytes, which must stay unchanged until the message is complete.
   /// @param ticket   Identifier with which completed() reports the message.
-  /// @throws RankError  if the rank is known to be dead, or the network has failed.
+  /// @throws RankError  if the rank is known to have failed, or if the network has failed.
   virtual void start_send(Index to, int tag, std::span<const std::byte> message, std::uint64_t ticket) = 0;
   /// Starts receiving a message of known size.
   ///
@@ -90,9 +90,9 @@ class REGARD_EXPORT Transport {
  protected:
   /// For derived classes only.
   Transport() = default;
-  /// Transports are not copied.
+  /// Transports cannot be copied.
   Transport(const Transport&) = delete;
-  /// Transports are not copied.
+  /// Transports cannot be copied.
   Transport& operator=(const Transport&) = delete;
 };
 

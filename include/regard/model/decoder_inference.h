@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A decoder that is loaded from a folder, and everything that it computes for a text.
+/// A decoder loaded from a folder, and everything that it computes for a text.
 ///
 /// @verbatim
 ///     token ids (L) ── token table + positions ──▶ embedded (L, E)
@@ -132,14 +132,15 @@ struct DecoderTrace : ModelTrace {
 /// @param options  Hidden keys, and whether to compute logits.
 /// @param runtime  Threads, scratch memory and cancellation.
 /// @return All intermediate results.
-/// @throws InvalidArgument  before any work, if there are more than max_positions ids, if an id is outside the
+/// @throws InvalidArgument  before any work is done, if there are more than max_positions ids, if an id is outside the
 ///                          vocabulary, or if a hidden key is not the index of a token.
 /// @throws std::bad_alloc   if memory cannot be allocated.
 /// @throws Cancelled        if a stop is requested.
 ///
 /// @par Bits
-/// The result is bit-identical for any number of threads, and each row is bit-identical whatever follows it. The logits
-/// are bit-identical to those of DecoderTraining<float> without bf16_products and to those of DecoderSession.
+/// The result is bit-identical for any number of threads, and each row is bit-identical regardless of what follows it.
+/// The logits are bit-identical to those of DecoderTraining<float> without bf16_products and to those of
+/// DecoderSession.
 ///
 /// @par Example
 /// @code{.cpp}

@@ -35,14 +35,14 @@ namespace regard::inline v0 {
 /// @param encoder  The model.
 /// @param texts    Token ids of n texts, [CLS] and [SEP] included; at most max_positions each.
 /// @param runtime  Threads, scratch memory and cancellation.
-/// @return One vector per text, (n, E). A text without ids gives a zero vector.
-/// @throws InvalidArgument  before any work, if a text has more ids than the model has positions, or if an id is
-///                          outside the vocabulary. The message names the text, counted from 0.
+/// @return One vector per text, (n, E). A text without ids yields a zero vector.
+/// @throws InvalidArgument  before any work is done, if a text has more ids than the model has positions, or if an id
+///                          is outside the vocabulary. The message names the text, counted from 0.
 /// @throws std::bad_alloc   if memory cannot be allocated.
 /// @throws Cancelled        if a stop is requested.
 ///
 /// @par Bits
-/// Row i is bit-identical to `mean_pooled_normalized(encode(encoder, texts[i]))`, whatever the other texts are.
+/// Row i is bit-identical to `mean_pooled_normalized(encode(encoder, texts[i]))`, regardless of the other texts.
 ///
 /// @par Example
 /// @code{.cpp}

@@ -98,7 +98,7 @@ struct Encoder {
 /// @param runtime  Threads, scratch memory and cancellation.
 /// @return The model.
 /// @throws DataError  in any of these cases; the message names the path:
-///                    - a field of config.json that is missing, has the wrong kind, is out of range or requests a
+///                    - a field of config.json that is missing, has the wrong type, is out of range or requests a
 ///                      feature that is not implemented; the message gives its byte offset
 ///                    - tensors that are missing, unknown, of the wrong shape, or neither of a floating-point type
 ///                      nor int8 with scales; one error lists them all
@@ -179,13 +179,13 @@ struct EncoderOptions {
 /// @param options  Hidden keys, and the tokens for which the last layer is computed.
 /// @param runtime  Threads, scratch memory and cancellation.
 /// @return All intermediate results.
-/// @throws InvalidArgument  before any work, if there are more than max_positions ids, if an id is outside the
+/// @throws InvalidArgument  before any work is done, if there are more than max_positions ids, if an id is outside the
 ///                          vocabulary, or if a hidden key or a row of the last layer is not the index of a token.
 /// @throws std::bad_alloc   if memory cannot be allocated.
 /// @throws Cancelled        if a stop is requested.
 ///
 /// @par Bits
-/// The result is bit-identical for any number of threads, and each row is bit-identical whatever last_rows is.
+/// The result is bit-identical for any number of threads, and each row is bit-identical regardless of last_rows.
 ///
 /// @par Example
 /// @code{.cpp}

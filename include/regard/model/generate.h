@@ -24,7 +24,7 @@
 
 namespace regard::inline v0 {
 
-/// A decoder in the middle of a text: the keys and values of the tokens so far.
+/// A decoder partway through a text: the keys and values of the tokens so far.
 ///
 /// @par Example
 /// @code{.cpp}
@@ -34,7 +34,7 @@ namespace regard::inline v0 {
 /// @endcode
 class REGARD_EXPORT DecoderSession {
  public:
-  /// Creates a session without tokens.
+  /// Creates an empty session.
   ///
   /// @param decoder   The model, of which the session keeps a copy that shares its parameters.
   /// @param capacity  Largest number of tokens, for which memory is allocated; 0: max_positions.
@@ -47,7 +47,7 @@ class REGARD_EXPORT DecoderSession {
 
   /// Returns the number of tokens so far.
   Index length() const;
-  /// Returns the largest number of tokens.
+  /// Returns the maximum number of tokens.
   Index capacity() const;
 
   /// Appends tokens and computes the logits after the last one.
@@ -57,14 +57,14 @@ class REGARD_EXPORT DecoderSession {
   /// @param ids      Token ids, at least one.
   /// @param runtime  Threads, scratch memory and cancellation.
   /// @return The logits, (V), valid until the next call.
-  /// @throws InvalidArgument  before any work, if there are no ids or more than capacity() allows, or if an id is
-  ///                          outside the vocabulary.
+  /// @throws InvalidArgument  before any work is done, if there are no ids or more than capacity() allows, or if an id
+  ///                          is outside the vocabulary.
   /// @throws std::bad_alloc   if memory cannot be allocated.
   /// @throws Cancelled        if a stop is requested.
   ///
   /// @par Bits
-  /// The logits are bit-identical to DecoderTrace::logits for any number of threads, however the tokens are divided
-  /// among calls.
+  /// The logits are bit-identical to DecoderTrace::logits for any number of threads, regardless of how the tokens are
+  /// divided among calls.
   std::span<const float> append(std::span<const Index> ids, const Runtime& runtime = {});
 
   /// Keeps only the first tokens.
@@ -151,8 +151,8 @@ struct Generated {
 /// @param options  Number of tokens, sampling and callback.
 /// @param runtime  Threads, scratch memory and cancellation.
 /// @return The generated tokens.
-/// @throws InvalidArgument  before any work, if the prompt is empty, is longer than max_positions or contains an id
-///                          outside the vocabulary, or if an option is out of range.
+/// @throws InvalidArgument  before any work is done, if the prompt is empty, is longer than max_positions or contains
+///                          an id outside the vocabulary, or if an option is out of range.
 /// @throws DataError        if a logit is not finite because parameters of the model are too large or not finite. The
 ///                          message names the file and the position.
 /// @throws std::bad_alloc   if memory cannot be allocated.

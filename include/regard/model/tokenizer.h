@@ -38,7 +38,7 @@ namespace regard::inline v0 {
 struct TokenizedText {
   /// Ids, including the special tokens that the model expects around a text: [CLS] … [SEP].
   std::vector<Index> ids;
-  /// Tokens as the vocabulary spells them: "em", "##bed".
+  /// Tokens as spelled in the vocabulary: "em", "##bed".
   std::vector<std::string> tokens;
   /// For each token, the index of its word in `words`, in ascending order; −1 for the special tokens around the text.
   ///
@@ -49,7 +49,7 @@ struct TokenizedText {
   /// Accents belong to the range of their letter, even if they are not in the token. Tokens that come from the same
   /// character have the same range.
   std::vector<std::array<Index, 2>> byte_ranges;
-  /// The words as the text spells them.
+  /// The words as spelled in the text.
   ///
   /// Words are separated by spaces. Every punctuation mark and every CJK ideograph is a word of its own.
   std::vector<std::string> words;
@@ -64,7 +64,7 @@ struct TokenizerOptions {
   std::optional<std::uint64_t> max_memory_bytes{};
 };
 
-/// A WordPiece tokenizer. Copies share their data, and any number of threads may call encode() at once.
+/// A WordPiece tokenizer. Copies share their data, and any number of threads may call encode() concurrently.
 ///
 /// All members that take a stop token throw Cancelled if a stop is requested.
 ///
@@ -81,8 +81,8 @@ class REGARD_EXPORT Tokenizer {
   /// - the model WordPiece, the normalizer BertNormalizer and the pre_tokenizer BertPreTokenizer,
   /// - the post_processor TemplateProcessing, BertProcessing or null.
   ///
-  /// It may contain any added_tokens. Ids must run from 0 without gaps. The fields padding, truncation and decoder are
-  /// not used.
+  /// It may contain any added_tokens. Ids must be consecutive, starting at 0. The fields padding, truncation and
+  /// decoder are not used.
   ///
   /// @param tokenizer_json  The JSON text.
   /// @param source          Name of the text in error messages.
@@ -97,7 +97,7 @@ class REGARD_EXPORT Tokenizer {
                         const TokenizerOptions& options = {}, const std::stop_token& stop = {});
   /// Reads the file tokenizer.json of a model folder.
   ///
-  /// The file is opened the way read_model_text() (safetensors.h) opens files.
+  /// The file is opened in the same way as by read_model_text() (safetensors.h).
   ///
   /// @param folder   Path of the folder.
   /// @param options  Limits.
