@@ -63,7 +63,7 @@ enum class Activation {
 ///
 /// Writes output.
 ///
-/// @throws InvalidArgument  before any work, if an argument is invalid.
+/// @throws InvalidArgument  before any work is done, if an argument is invalid.
 /// @throws Cancelled        if a stop is requested.
 ///
 /// @par Bits and error
@@ -105,7 +105,7 @@ struct ActivationGradients {
 ///
 /// Writes, or adds to, grad_input.
 ///
-/// @throws InvalidArgument  before any work, if an argument is invalid.
+/// @throws InvalidArgument  before any work is done, if an argument is invalid.
 /// @throws Cancelled        if a stop is requested.
 ///
 /// @par Bits and error
@@ -135,7 +135,7 @@ REGARD_EXPORT void activation_backward(std::type_identity_t<TensorView<const T, 
 ///
 /// Writes output.
 ///
-/// @throws InvalidArgument  before any work, if an argument is invalid.
+/// @throws InvalidArgument  before any work is done, if an argument is invalid.
 /// @throws Cancelled        if a stop is requested.
 ///
 /// @par Bits and error
@@ -192,7 +192,7 @@ struct SwigluGradients {
 ///
 /// Writes, or adds to, every view given in gradients.
 ///
-/// @throws InvalidArgument  before any work, if an argument is invalid.
+/// @throws InvalidArgument  before any work is done, if an argument is invalid.
 /// @throws Cancelled        if a stop is requested.
 ///
 /// @par Bits and error

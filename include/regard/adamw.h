@@ -49,7 +49,7 @@ struct AdamwOptions {
 /// Updates parameters and both moments in one pass. A moment whose magnitude falls below the smallest normal number is
 /// stored as 0, because arithmetic on subnormal numbers is several times slower.
 ///
-/// @throws InvalidArgument  before any work, if sizes differ, arrays overlap or an option is out of range.
+/// @throws InvalidArgument  before any work is done, if sizes differ, arrays overlap or an option is out of range.
 /// @throws Cancelled        if a stop is requested. Parts of the arrays may already have been updated.
 ///
 /// @par Bits

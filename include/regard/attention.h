@@ -120,7 +120,7 @@ struct AttentionOptions {
 
   /// Number of valid keys: (B), or one per packed sequence, each from 0 to the number of stored keys.
   ///
-  /// Keys from this index on are invisible. For L = 3, S = 4 and a length of 2:
+  /// Keys from this index onwards are invisible. For L = 3, S = 4 and a length of 2:
   /// @verbatim
   /// 1 1 0 0
   /// 1 1 0 0
@@ -243,7 +243,7 @@ struct AttentionOptions {
 /// Options with the same meaning have the same fingerprint in C++, C and Python, whether they are left at their
 /// defaults or set explicitly, and whether arrays are dense or broadcast.
 struct AttentionFingerprint {
-  /// One hash per option. All zeros mean that the fingerprint is missing.
+  /// One hash per option. All zeros if the fingerprint is missing.
   std::array<std::uint32_t, 16> words{};
   /// Whether all words are equal.
   bool operator==(const AttentionFingerprint&) const = default;
@@ -295,13 +295,13 @@ struct AttentionOutputs {
 ///
 /// Writes every view given in outputs. A query with no visible key gets context +0.
 ///
-/// @throws InvalidArgument  before any work, if an argument is invalid. The message names the operator, the argument,
-///                          its value and what was expected.
+/// @throws InvalidArgument  before any work is done, if an argument is invalid. The message names the operator, the
+///                          argument, its value and what was expected.
 /// @throws std::bad_alloc   if memory cannot be allocated.
 /// @throws Cancelled        if a stop is requested.
 ///
 /// @par Bits
-/// The results are bit-identical for any number of threads and any executor, batch and strides.
+/// The results are bit-identical for any number of threads and any executor, batch size and strides.
 /// @par
 /// With 16-bit inputs, all results are bit-identical to those for the same inputs converted to float, up to the final
 /// rounding of context. The exception is the instruction set avx512_bf16 with bfloat16 query and key:
@@ -317,10 +317,10 @@ struct AttentionOutputs {
 /// - Rounding weights to bfloat16 adds `2⁻⁸ Σ_j p_j |v_j|`.
 /// - A 16-bit context is the float context rounded to nearest even. This adds at most `2⁻⁸ |context|` for bfloat16 and
 ///   `2⁻¹¹ |context|` for float16 where the result is a normal number.
-/// - The bound holds while every partial sum of `Σ_d q_d k_jd` is finite. It is sufficient that `Σ_d |q_d k_jd|` stays
-///   below 3.4e38 (double: 1.7e308).
-/// - The sum is computed before scale is applied. If it overflows, the score is ±∞ or NaN, however small scale is. To
-///   avoid this, divide query by a power of two and multiply scale by it.
+/// - The bound holds as long as every partial sum of `Σ_d q_d k_jd` is finite. It is sufficient that `Σ_d |q_d k_jd|`
+///   stays below 3.4e38 (double: 1.7e308).
+/// - The sum is computed before scale is applied. If it overflows, the score is ±∞ or NaN, regardless of how small
+///   scale is. To avoid this, divide query by a power of two and multiply scale by it.
 ///
 /// @par Example
 /// @code{.cpp}
@@ -380,7 +380,7 @@ enum class WeightsKind {
   scores
 };
 
-/// Which weights attention_weights() computes, and the softmax state they are computed from.
+/// Which weights attention_weights() computes, and the softmax state from which it computes them.
 struct WeightsRequest {
   /// Largest score of each row, (B, H, L), as attention_forward() wrote it.
   InputView<3> row_max{};

@@ -95,11 +95,11 @@ struct AttentionGradients {
 /// @param runtime    Threads, scratch memory and cancellation.
 ///
 /// Writes, or adds to, every view given in gradients. A key that is visible to no query, and a query with no visible
-/// key, have gradients of exactly 0, whatever their elements are.
+/// key, have gradients of exactly 0, regardless of their elements.
 ///
-/// @throws InvalidArgument  before any work, if an argument is invalid. The message names the operator, the argument,
-///                          its value and what was expected. The fingerprint detects options that differ from those of
-///                          the forward call, and the message names them.
+/// @throws InvalidArgument  before any work is done, if an argument is invalid. The message names the operator, the
+///                          argument, its value and what was expected. The fingerprint detects options that differ from
+///                          those of the forward call, and the message names them.
 /// @throws std::bad_alloc   if memory cannot be allocated.
 /// @throws Cancelled        if a stop is requested.
 ///
@@ -109,8 +109,8 @@ struct AttentionGradients {
 /// pass. NaN in row_max or row_sum gives NaN gradients.
 ///
 /// @par Bits
-/// The gradients are bit-identical for any number of threads, any executor, batch and strides, and every instruction
-/// set that has fused multiply-add. With bfloat16 query and key, avx512_bf16 is the exception.
+/// The gradients are bit-identical for any number of threads, any executor, batch size and strides, and every
+/// instruction set that has fused multiply-add. With bfloat16 query and key, avx512_bf16 is the exception.
 ///
 /// @par Error
 /// docs/reference/semantics.md, section 4, gives the bound. If query, key, value and grad_context are all bfloat16,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Backward pass over a subset of the rows: several consecutive calls are bit-identical to one call over all rows.
+/// Backward pass over a subset of the rows: the results of several consecutive calls are bit-identical to those of one
+/// call over all rows.
 ///
 /// @verbatim
 ///     rows                                  sums of grad_key, grad_value
@@ -9,7 +10,7 @@
 /// @endverbatim
 ///
 /// A gradient that is a sum over rows is computed in a fixed order. These functions resume the sum where the previous
-/// call stopped. By contrast, the accumulation of attention_backward() adds one complete sum to another, which gives
+/// call stopped. By contrast, the accumulation of attention_backward() adds one complete sum to another, which produces
 /// different bits. Ranks that each compute a subset of the rows use these functions (regard/distributed/attention.h).
 ///
 /// Derivation: docs/derivations/ranks.md. Read next: src/attention/attention_backward_continued.cpp.
@@ -46,7 +47,7 @@ struct ContinuedGradients {
 
 /// Adds the contributions of a subset of the rows to the running sums of the backward pass.
 ///
-/// @param query      (B, H, L, D), these rows.
+/// @param query      (B, H, L, D), the rows of this call.
 /// @param key        As in attention_backward().
 /// @param value      As in attention_backward().
 /// @param saved      The saved state of these rows. The fingerprint is not checked.
@@ -105,7 +106,7 @@ REGARD_EXPORT std::vector<Index> backward_key_starts(const InputView<4>& query, 
 ///                    overlap gradient.
 /// @param accumulate  Whether to add, as described for AttentionAccumulation.
 ///
-/// @throws InvalidArgument  before any work, if an argument is invalid.
+/// @throws InvalidArgument  before any work is done, if an argument is invalid.
 ///
 /// @par Bits
 /// The output is bit-identical to that of attention_backward() with the same accumulation.

@@ -106,7 +106,7 @@ struct AttentionStatistics {
 /// @throws Cancelled        as attention_forward() does.
 ///
 /// @par Bits
-/// The results are bit-identical for any number of threads and any executor, batch and strides. The outputs are
+/// The results are bit-identical for any number of threads and any executor, batch size and strides. The outputs are
 /// bit-identical with and without statistics.
 /// @par
 /// Weights (top, largest, chosen) are bit-identical to those of attention_weights(). The weights of the chosen keys are
@@ -135,7 +135,7 @@ enum class MapCells {
   /// Mean of all weights in the cell, including the zeros of invisible keys.
   means,
   /// Sum of all weights in the cell. A row of the map then sums to the number of its queries that have a visible key,
-  /// less the weights of sinks.
+  /// minus the weights of sinks.
   sums
 };
 
@@ -179,9 +179,9 @@ struct AttentionColumns {
 /// @throws Cancelled        as attention_forward() does.
 ///
 /// @par Bits
-/// The results are bit-identical for any number of threads and any executor, batch, strides and ColumnsRequest::keys.
-/// The weights are bit-identical to those of attention_weights(). They are summed row by row, in order, in double, and
-/// each sum is rounded once.
+/// The results are bit-identical for any number of threads and any executor, batch size, strides and
+/// ColumnsRequest::keys. The weights are bit-identical to those of attention_weights(). They are summed row by row, in
+/// order, in double, and each sum is rounded once.
 ///
 /// @par Memory
 /// Scratch memory holds the packed keys, 8 bytes per cell of the map, and a small amount per thread and per chunk of

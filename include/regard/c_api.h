@@ -61,8 +61,8 @@ enum regard_dtype {
 /// element (i, j, …) is at data[i · strides[0] + j · strides[1] + …]
 /// @endcode
 ///
-/// An array whose fields are all zero counts as not given. It is an error if `data` is NULL and the shape is not empty.
-/// Strides are arbitrary, and elements may be misaligned, including those of arrays in options.
+/// An array whose fields are all zero is treated as not given. It is an error if `data` is NULL and the shape is not
+/// empty. Strides are arbitrary, and elements may be misaligned, including those of arrays in options.
 ///
 /// In this header, `(B, H, L, D)` is a shape; f32, f64, bf16, f16, i32, i64, i8, u8 and bool are the enumerators of
 /// `regard_dtype`; and T is the compute type: f64 if query is f64, else f32.
@@ -94,8 +94,8 @@ enum regard_query_offset_kind {
 
 /// The options of attention. The default is zero for all fields except `struct_size`: no mask, no bias, scale 1 / √D.
 ///
-/// All options combine: key j is visible to query row i if every option allows it (AttentionOptions in attention.h).
-/// The drawings have a row for each query and a column for each key; 1 means visible.
+/// All options can be combined: key j is visible to query row i if every option allows it (AttentionOptions in
+/// attention.h). The drawings have a row for each query and a column for each key; 1 means visible.
 typedef struct regard_attention_options {
   size_t struct_size;  ///< sizeof(regard_attention_options) in the caller's build.
   /// If nonzero, key j is visible only if j ≤ p or if it is in the prefix. The alignment follows from the query offset:
@@ -123,7 +123,8 @@ typedef struct regard_attention_options {
   /// @endverbatim
   int64_t window_left;
   int64_t window_right;  ///< Key j is visible only if j ≤ p + window_right. At least 0.
-  /// i32 or i64 (B), or one for each packed sequence: keys from this index on are not visible. Here the length is 3:
+  /// i32 or i64 (B), or one for each packed sequence: keys from this index onwards are not visible. Here the length is
+  /// 3:
   ///
   /// @verbatim
   ///  1 1 1 0
@@ -217,7 +218,7 @@ typedef struct regard_attention_saved {
   regard_input row_sum;       ///< T (B, H, L), as for `row_max`.
   regard_input grad_context;  ///< (B, H, L, Dv): ∂loss / ∂context; f64, or f32, bf16 or f16.
   regard_input grad_lse;      ///< T (B, H, L): ∂loss / ∂lse.
-  /// [REGARD_FINGERPRINT_WORDS], as the forward call wrote it. It is not compared if all of its bits are set.
+  /// [REGARD_FINGERPRINT_WORDS], as the forward call wrote it. No comparison is made if all of its bits are set.
   const uint32_t* fingerprint;
 } regard_attention_saved;
 
@@ -326,7 +327,7 @@ typedef struct regard_plan {
 typedef struct regard_stop regard_stop;
 
 /// How a call runs: on which threads, with which memory, and when to stop. The default is zero for all fields except
-/// `struct_size`. No field affects a single bit of any result.
+/// `struct_size`. No field affects the bits of any result.
 typedef struct regard_runtime {
   size_t struct_size;   ///< sizeof(regard_runtime)
   int64_t num_threads;  ///< The maximum number of threads. 0: the default.
@@ -337,10 +338,10 @@ typedef struct regard_runtime {
   /// on any threads and in any order, and return when all are done.
   void (*executor)(void* executor_data, int64_t count, void (*task)(void* task_data, int64_t i), void* task_data);
   void* executor_data;  ///< The first argument of `executor`.
-  /// Allocates `num_bytes` bytes, aligned to `alignment`, a power of 2. Returns NULL if it cannot.
+  /// Allocates `num_bytes` bytes, aligned to `alignment`, a power of 2. Returns NULL on failure.
   ///
-  /// All scratch memory comes from it. Give both `allocate` and `deallocate`, or neither. Several threads may call it
-  /// concurrently.
+  /// All scratch memory is allocated through this function. Give both `allocate` and `deallocate`, or neither. Several
+  /// threads may call it concurrently.
   void* (*allocate)(void* workspace_data, size_t num_bytes, size_t alignment);
   /// Frees memory that `allocate` returned for the same size and alignment. Several threads may call it concurrently.
   void (*deallocate)(void* workspace_data, void* memory, size_t num_bytes, size_t alignment);
@@ -356,7 +357,7 @@ REGARD_EXPORT int32_t regard_stop_create(regard_stop** stop);
 ///
 /// @param stop  The stop object. NULL: nothing happens.
 REGARD_EXPORT void regard_stop_free(regard_stop* stop);
-/// Stops all current and future calls that use a stop object. It may be called while they run.
+/// Stops all current and future calls that use a stop object. This function may be called while they run.
 ///
 /// @param stop  The stop object. NULL: nothing happens.
 REGARD_EXPORT void regard_stop_request(regard_stop* stop);
@@ -599,8 +600,9 @@ REGARD_EXPORT int32_t regard_attention_merge_lse(const regard_input* contexts, c
 
 /// Keys and values that are kept between calls (KvCache in kv_cache.h). Opaque.
 ///
-/// Any number of threads may read a cache at once. regard_attention_decode() and the functions that change a cache
-/// return REGARD_CACHE_IN_USE while another thread is changing it, and the latter also while another thread reads it.
+/// Any number of threads may read a cache simultaneously. regard_attention_decode() and the functions that change a
+/// cache return REGARD_CACHE_IN_USE while another thread is changing it, and the latter also while another thread reads
+/// it.
 typedef struct regard_kv_cache regard_kv_cache;
 
 /// The shape of a cache.

@@ -33,7 +33,7 @@ enum class Reduction {
 
 /// Options of cross_entropy_forward().
 struct CrossEntropyOptions {
-  /// Rows with this target are ignored. A value from 0 to V − 1 excludes the class with that index.
+  /// Rows with this target are ignored. A value from 0 to V − 1 excludes rows whose target is that class.
   Index ignored_target = -1;
   /// How the row losses are reduced to one loss, and whether gradients are divided by the count.
   Reduction reduction = Reduction::mean;
@@ -91,8 +91,8 @@ struct CrossEntropyResult {
 /// - The softmax of a row that contains NaN or +∞, or only −∞, is undefined: the loss and the gradients of the row are
 ///   NaN. Ignored rows are not read.
 ///
-/// @throws InvalidArgument  before any work, if an argument is invalid. For a target that is out of range, the message
-///                          gives its row and its value.
+/// @throws InvalidArgument  before any work is done, if an argument is invalid. For a target that is out of range, the
+///                          message gives its row and its value.
 /// @throws std::bad_alloc   if memory cannot be allocated.
 /// @throws Cancelled        if a stop is requested.
 ///

@@ -38,8 +38,8 @@ struct EmbeddingOptions {
 ///
 /// Writes output, or adds to it.
 ///
-/// @throws InvalidArgument  before any work, if an argument is invalid. For an index that is out of range, the message
-///                          gives its row and its value.
+/// @throws InvalidArgument  before any work is done, if an argument is invalid. For an index that is out of range, the
+///                          message gives its row and its value.
 /// @throws std::bad_alloc   if memory cannot be allocated.
 /// @throws Cancelled        if a stop is requested.
 ///
@@ -84,8 +84,8 @@ struct EmbeddingGradients {
 ///
 /// Writes grad_table, or adds to it.
 ///
-/// @throws InvalidArgument  before any work, if an argument is invalid. For an index that is out of range, the message
-///                          gives its row and its value.
+/// @throws InvalidArgument  before any work is done, if an argument is invalid. For an index that is out of range, the
+///                          message gives its row and its value.
 /// @throws std::bad_alloc   if memory cannot be allocated.
 /// @throws Cancelled        if a stop is requested.
 ///

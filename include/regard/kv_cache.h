@@ -10,7 +10,7 @@
 ///
 /// contiguous   page_keys = 0: one page per sequence, each large enough for `capacity` keys
 /// paged        page_keys = 32·n: a sequence takes pages as it grows, and truncate() frees them
-/// ring         the last `capacity` keys of an unbounded sequence; key indices keep counting
+/// ring         the last `capacity` keys of an unbounded sequence; key indices continue to increase
 /// @endverbatim
 /// - attention_decode() does not copy keys or values.
 /// - The block contains the whole cache and no pointers, in the same layout on every instruction set (version
@@ -217,8 +217,8 @@ class REGARD_EXPORT KvCache {
   /// Makes an empty sequence share the keys and values of another one.
   ///
   /// Whole panels are shared; the last, partially filled one is copied. A page is free only when no sequence uses any
-  /// of its panels. In a contiguous cache, a sequence that is emptied while a fork still uses its panels may therefore
-  /// find no free page until the fork is emptied as well.
+  /// of its panels. Therefore, if a sequence in a contiguous cache is emptied while a fork still uses its panels, no
+  /// page may be free for it until the fork is emptied as well.
   ///
   /// @param from  Index of the sequence to share.
   /// @param to    Index of another sequence, which must be empty.
@@ -337,7 +337,7 @@ REGARD_EXPORT void attention_decode(const InputView<4>& query, const KvCache<K>&
 ///
 /// @tparam K        Type of the stored keys and values.
 /// @param query     (B, H, L, D), as in attention_decode().
-/// @param cache     Keys and values of the piece. Its sequences may have any lengths, including 0.
+/// @param cache     Keys and values of the piece. The sequences in the cache may have any lengths, including 0.
 /// @param partials  Views to write, with N = attention_num_chunks(S) and S the length of the longest sequence. Only
 ///                  scaled_accumulator is optional.
 /// @param options   As in attention_decode(), except sinks, which are passed to attention_merge() instead.

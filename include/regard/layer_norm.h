@@ -38,7 +38,7 @@ namespace regard::inline v0 {
 ///
 /// Writes output.
 ///
-/// @throws InvalidArgument  before any work, if an argument is invalid.
+/// @throws InvalidArgument  before any work is done, if an argument is invalid.
 /// @throws std::bad_alloc   if memory cannot be allocated.
 /// @throws Cancelled        if a stop is requested.
 ///
@@ -103,7 +103,7 @@ struct LayerNormGradients {
 /// grad_bias[e]     = Σ over rows of grad_output
 /// @endcode
 ///
-/// Mean and variance are recomputed, so the forward pass need not keep them.
+/// Mean and variance are recomputed, so the forward pass does not need to store them.
 ///
 /// @tparam T           float, double or bfloat16.
 /// @param input        (R, E), any strides; as in layer_norm_forward().
@@ -116,7 +116,7 @@ struct LayerNormGradients {
 ///
 /// Writes, or adds to, every view given in gradients. If R = 0, grad_gain and grad_bias are 0.
 ///
-/// @throws InvalidArgument  before any work, if an argument is invalid.
+/// @throws InvalidArgument  before any work is done, if an argument is invalid.
 /// @throws std::bad_alloc   if memory cannot be allocated.
 /// @throws Cancelled        if a stop is requested.
 ///

@@ -38,7 +38,7 @@ namespace regard::inline v0 {
 ///
 /// Writes output. If I = 0, every row is bias, or +0 without a bias.
 ///
-/// @throws InvalidArgument  before any work, if an argument is invalid.
+/// @throws InvalidArgument  before any work is done, if an argument is invalid.
 /// @throws std::bad_alloc   if memory cannot be allocated.
 /// @throws Cancelled        if a stop is requested.
 ///
@@ -72,7 +72,7 @@ REGARD_EXPORT void linear_forward(std::type_identity_t<TensorView<const T, 2>> i
 /// @param bias     (O), any stride, or absent.
 /// @param output   (R, O), any strides. It must not overlap an input.
 /// @param runtime  Threads, scratch memory and cancellation.
-/// @throws InvalidArgument  before any work, if an argument is invalid.
+/// @throws InvalidArgument  before any work is done, if an argument is invalid.
 /// @throws std::bad_alloc   if memory cannot be allocated.
 /// @throws Cancelled        if a stop is requested.
 REGARD_EXPORT void linear_forward(TensorView<const bfloat16, 2> input, TensorView<const bfloat16, 2> weight,
@@ -119,7 +119,7 @@ class REGARD_EXPORT PackedLinear {
 
   /// Returns the size of the panels in memory.
   ///
-  /// @return Size in bytes of I · O elements, with O rounded up to a multiple of 32, I counted as at least 1 and, for
+  /// @return Size in bytes of I · O elements, with O rounded up to a multiple of 32, I taken as at least 1 and, for
   ///         bfloat16, rounded up to a multiple of 2.
   std::size_t num_bytes() const;
 
@@ -184,7 +184,7 @@ REGARD_EXPORT void linear_forward(std::type_identity_t<TensorView<const T, 2>> i
 /// @param output   (R, O), any strides. It must not overlap an input.
 /// @param options  Activation.
 /// @param runtime  Threads, scratch memory and cancellation.
-/// @throws InvalidArgument  before any work, if an argument is invalid.
+/// @throws InvalidArgument  before any work is done, if an argument is invalid.
 /// @throws std::bad_alloc   if memory cannot be allocated.
 /// @throws Cancelled        if a stop is requested.
 REGARD_EXPORT void linear_forward(TensorView<const bfloat16, 2> input, const PackedLinear<bfloat16>& weight,

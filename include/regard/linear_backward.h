@@ -72,8 +72,8 @@ struct LinearGradients {
 ///
 /// Writes, or adds to, every view given in gradients. If R = 0, grad_weight and grad_bias are 0.
 ///
-/// @throws InvalidArgument  before any work, if an argument is invalid. The message names the operator, the argument,
-///                          its value and what was expected.
+/// @throws InvalidArgument  before any work is done, if an argument is invalid. The message names the operator, the
+///                          argument, its value and what was expected.
 /// @throws std::bad_alloc   if memory cannot be allocated.
 /// @throws Cancelled        if a stop is requested.
 ///
@@ -100,7 +100,7 @@ REGARD_EXPORT void linear_backward(std::type_identity_t<TensorView<const T, 2>> 
 /// @param grad_output  (R, O), any strides.
 /// @param gradients    Views to write, and which of them to add to.
 /// @param runtime      Threads, scratch memory and cancellation.
-/// @throws InvalidArgument  before any work, if an argument is invalid.
+/// @throws InvalidArgument  before any work is done, if an argument is invalid.
 /// @throws std::bad_alloc   if memory cannot be allocated.
 /// @throws Cancelled        if a stop is requested.
 REGARD_EXPORT void linear_backward(TensorView<const bfloat16, 2> input, TensorView<const bfloat16, 2> weight,

@@ -93,7 +93,7 @@ struct MultiHeadOutputs {
 ///
 /// Writes every view given in outputs.
 ///
-/// @throws InvalidArgument  before any work, if an argument is invalid.
+/// @throws InvalidArgument  before any work is done, if an argument is invalid.
 /// @throws std::bad_alloc   if memory cannot be allocated.
 /// @throws Cancelled        if a stop is requested.
 ///

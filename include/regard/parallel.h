@@ -2,7 +2,7 @@
 /// @file
 /// The parallel loop that operators use, for callers whose work consists of many operator calls.
 ///
-/// Many small problems run faster in parallel, each on one thread, than one after the other, each on all threads.
+/// Many small problems run faster in parallel, each on one thread, than one after another, each on all threads.
 ///
 /// @code{.cpp}
 /// parallel_for(num_groups, [&](Index group, const Runtime& one) { linear_forward<float>(…, one); }, runtime);
@@ -28,7 +28,7 @@ namespace regard::inline v0 {
 /// @throws Cancelled        if a stop is requested.
 ///
 /// The first exception that a task throws is rethrown to the caller, and no further tasks are started. In a dry run
-/// (plan.h), no task is called.
+/// (plan.h), no task is run.
 ///
 /// @par Example
 /// @code{.cpp}

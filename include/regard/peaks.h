@@ -3,8 +3,8 @@
 /// Measures the peak rates of this machine, the reference for benchmark results: arithmetic on registers and reads from
 /// memory, on a given number of threads, with the vector instructions of the active instruction set (runtime.h).
 ///
-/// Each call starts its own threads and takes about the requested number of seconds. It measures what the machine can
-/// do at that moment: other load lowers the result.
+/// Each call starts its own threads and takes about the requested number of seconds. It measures the performance of the
+/// machine at that moment: any other load lowers the result.
 ///
 /// Read next: src/runtime/peaks.cpp, runtime.h.
 #pragma once

@@ -13,7 +13,7 @@
 ///
 /// random_uniform(), random_below() and random_normal() use the same 64 bits for the same arguments: use a separate
 /// stream for each purpose. Attention dropout uses the same generator with the counters (⌊j / 4⌋, i, h, b), so give it
-/// a seed of its own.
+/// a separate seed.
 ///
 /// Source: Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", 2011.
 ///
@@ -32,7 +32,7 @@ namespace regard::inline v0 {
 ///
 /// For each key, this is a bijection on the counters, so different counters give different words.
 ///
-/// @param counter  The counter, lowest word first.
+/// @param counter  The counter, least significant word first.
 /// @param key      The key, for example a seed. Its low 32 bits are the first word of the key in the paper.
 /// @return The four words, uniformly distributed.
 ///

@@ -35,7 +35,7 @@ namespace regard::inline v0 {
 ///
 /// Writes output.
 ///
-/// @throws InvalidArgument  before any work, if an argument is invalid.
+/// @throws InvalidArgument  before any work is done, if an argument is invalid.
 /// @throws std::bad_alloc   if memory cannot be allocated.
 /// @throws Cancelled        if a stop is requested.
 ///
@@ -94,7 +94,7 @@ struct RmsNormGradients {
 /// grad_gain[e]     = Σ over rows of grad_output · n
 /// @endcode
 ///
-/// The mean square is recomputed, so the forward pass need not keep it.
+/// The mean square is recomputed, so the forward pass does not need to store it.
 ///
 /// @tparam T           float, double or bfloat16.
 /// @param input        (R, E), any strides; as in rms_norm_forward().
@@ -107,12 +107,12 @@ struct RmsNormGradients {
 ///
 /// Writes, or adds to, every view given in gradients. If R = 0, grad_gain is 0.
 ///
-/// @throws InvalidArgument  before any work, if an argument is invalid.
+/// @throws InvalidArgument  before any work is done, if an argument is invalid.
 /// @throws std::bad_alloc   if memory cannot be allocated.
 /// @throws Cancelled        if a stop is requested.
 ///
 /// @par Bits and error
-/// The guarantees are those of layer_norm_backward(), except that the terms due to the mean are absent.
+/// The guarantees are the same as for layer_norm_backward(), except that the terms due to the mean are absent.
 ///
 /// @par Example
 /// @code{.cpp}

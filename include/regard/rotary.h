@@ -61,7 +61,7 @@ struct RotaryOptions {
 ///
 /// Writes output.
 ///
-/// @throws InvalidArgument  before any work, if an argument is invalid.
+/// @throws InvalidArgument  before any work is done, if an argument is invalid.
 /// @throws std::bad_alloc   if memory cannot be allocated.
 /// @throws Cancelled        if a stop is requested.
 ///
@@ -99,7 +99,7 @@ REGARD_EXPORT void rotary_forward(std::type_identity_t<TensorView<const T, 4>> i
 ///
 /// Writes, or adds to, grad_input.
 ///
-/// @throws InvalidArgument  before any work, if an argument is invalid.
+/// @throws InvalidArgument  before any work is done, if an argument is invalid.
 /// @throws std::bad_alloc   if memory cannot be allocated.
 /// @throws Cancelled        if a stop is requested.
 ///

@@ -3,7 +3,7 @@
 /// The Runtime, the last argument of every operator: which threads compute, where scratch memory comes from, and how to
 /// stop a call. This header also provides the version of the library and the instruction sets that it can use.
 ///
-/// No field of a Runtime affects a single bit of any result.
+/// No field of a Runtime affects the bits of any result.
 ///
 /// Contract: docs/reference/semantics.md, sections 5 (bits) and 6 (errors, memory, stopping).
 ///
@@ -61,7 +61,7 @@ using Executor = std::function<void(Index, const Task&)>;
 
 /// How a call runs: on which threads, with which memory, and when to stop. The default suits most callers.
 ///
-/// No field affects a single bit of any result.
+/// No field affects the bits of any result.
 ///
 /// @par Example
 /// @code{.cpp}
@@ -80,8 +80,8 @@ struct Runtime {
   /// Receives the number of finished rows of all heads, and the total number of rows.
   ///
   /// attention_forward(), attention_weights() and other attention operators call it after each task, from any thread,
-  /// possibly from several at once. attention_forward() counts each row twice if it also writes the weights. An
-  /// exception that `progress` throws ends the operator and propagates to its caller.
+  /// possibly from several threads concurrently. attention_forward() counts each row twice if it also writes the
+  /// weights. An exception that `progress` throws ends the operator and propagates to its caller.
   std::function<void(Index done, Index total)> progress{};
 };
 

@@ -483,13 +483,13 @@ class Tensor {
 
 // ---- Views of views. Nothing is copied.
 
-/// Returns the view with two axes exchanged. Nothing is copied.
+/// Returns the view with two axes swapped. Nothing is copied.
 ///
 /// @tparam View  A TensorView, InputView or OutputView.
 /// @param view   The view.
 /// @param a      An axis; by default the second-to-last one.
 /// @param b      The other axis; by default the last one.
-/// @return The view with extents and strides of `a` and `b` exchanged.
+/// @return The view with the extents and strides of `a` and `b` swapped.
 ///
 /// @par Example
 /// @code{.cpp}

@@ -101,7 +101,7 @@ constexpr float float_of_float16(std::uint16_t bits) {
 /// const float exact = static_cast<float>(stored);
 /// @endcode
 struct REGARD_EXPORT bfloat16 {
-  /// Sign (1 bit), exponent (8 bits, bias 127) and fraction (7 bits), from the highest bit down.
+  /// Sign (1 bit), exponent (8 bits, bias 127) and fraction (7 bits), from the most significant bit down.
   std::uint16_t bits;
 
   /// Leaves `bits` uninitialized. `bfloat16{}` is +0.
@@ -129,7 +129,7 @@ struct REGARD_EXPORT bfloat16 {
 /// const float exact = static_cast<float>(stored);
 /// @endcode
 struct REGARD_EXPORT float16 {
-  /// Sign (1 bit), exponent (5 bits, bias 15) and fraction (10 bits), from the highest bit down.
+  /// Sign (1 bit), exponent (5 bits, bias 15) and fraction (10 bits), from the most significant bit down.
   std::uint16_t bits;
 
   /// Leaves `bits` uninitialized. `float16{}` is +0.

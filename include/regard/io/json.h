@@ -72,7 +72,7 @@ struct REGARD_EXPORT JsonValue {
   /// No name occurs twice.
   const std::vector<Member>& members() const;
 
-  /// Finds a member of an object by its name.
+  /// Finds a member of an object by name.
   ///
   /// This is a linear search over all members. To look up many names, build an index (SortedNames).
   ///

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Reads the members of a JSON object with checks: a member that is missing, of the wrong kind or out of range is an
-/// error whose message gives the member, its value and its offset in the text.
+/// Reads the members of a JSON object with checks: a member that is missing, of the wrong type or out of range causes
+/// an error whose message gives the member, its value and its offset in the text.
 ///
 /// @verbatim
 ///     config.json: byte 31: width is -4; expected an integer from 1 to 4096
@@ -46,7 +46,7 @@ class REGARD_EXPORT JsonFields {
   /// Finds a member.
   ///
   /// @param name  Its name.
-  /// @return The member, or null if there is none with that name.
+  /// @return The member, or null if no member has that name.
   const JsonValue* find(std::string_view name) const { return object_.find(name); }
   /// Finds a member that must exist.
   ///

@@ -87,7 +87,7 @@ class REGARD_EXPORT JsonWriter {
   /// @param stop   Stop token, polled before each value.
   explicit JsonWriter(JsonStyle style = {}, std::stop_token stop = {});
 
-  /// Sets the style of everything that is written from now on. Open brackets keep their indentation.
+  /// Sets the style of everything that is written from this point on. Open brackets keep their indentation.
   ///
   /// @param style  The new style.
   void set_style(const JsonStyle& style) { style_ = style; }
@@ -262,7 +262,7 @@ class REGARD_EXPORT JsonWriter {
   ///
   /// @return The text so far.
   std::string take_part();
-  /// Takes the end of the document: the text written since the last call to take_part() or take(), and a line break.
+  /// Takes the rest of the document: the text written since the last call to take_part() or take(), and a line break.
   ///
   /// @return The text.
   std::string take();

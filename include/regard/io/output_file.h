@@ -6,7 +6,7 @@
 ///     create NAME.temporary ── write ── fsync ── close ── rename to NAME ── fsync of the folder
 /// @endverbatim
 ///
-/// Even if the process ends at an arbitrary moment, NAME is either the previous file or the complete new one.
+/// Even if the process is interrupted at an arbitrary moment, NAME is either the previous file or the complete new one.
 ///
 /// Read next: src/io/output_file.cpp.
 #pragma once
@@ -54,7 +54,7 @@ class REGARD_EXPORT NewFile {
   void set_permissions(unsigned mode);
   /// Flushes the file to disk and closes it.
   ///
-  /// @throws DataError  if that fails.
+  /// @throws DataError  if this fails.
   void close();
 
  private:
@@ -64,7 +64,7 @@ class REGARD_EXPORT NewFile {
   std::string name_;
 };
 
-/// A file that appears either complete or not at all.
+/// A file that is written atomically.
 ///
 /// Its contents are written to a temporary file in the same folder. If a file with that name already exists, it is
 /// replaced and its permissions are kept. If the name is a symbolic link, its target is replaced.
@@ -99,7 +99,7 @@ class REGARD_EXPORT AtomicFile {
   void write(std::string_view text) { file_->write(text); }
   /// Flushes the file to disk, renames it, and flushes the folder to disk. Call it once.
   ///
-  /// @throws DataError  if that fails.
+  /// @throws DataError  if this fails.
   void commit();
 
  private:

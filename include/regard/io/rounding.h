@@ -32,7 +32,7 @@ namespace regard::inline v0 {
 /// @param type        Type of the elements of matrices, that is, tensors with two axes: `int8`, which is I8 with one
 ///                    scale per row, or `float16`, which is F16.
 /// @param stop        Stop token, polled while tensors are rounded.
-/// @return The bytes of the file. They depend on the values only, not on the machine or the instruction set.
+/// @return The bytes of the file. They depend only on the values, not on the machine or the instruction set.
 /// @throws DataError        as Checkpoint::read_float32() does, and if an element of a matrix is NaN or ±∞, or too
 ///                          large: 65520 or more for float16, 127 · 2^120 (1.7e38) or more for int8. The message names
 ///                          the file, the tensor and the index.

@@ -116,8 +116,8 @@ class REGARD_EXPORT Checkpoint {
   /// Reads the tensors of a model folder: model.safetensors or, if there is no such file, the shards that
   /// model.safetensors.index.json names.
   ///
-  /// The shards must be in the same folder and hold exactly the tensors that the index assigns to them, and no tensor
-  /// twice. Symbolic links in the folder are followed.
+  /// The shards must be in the same folder and contain exactly the tensors that the index assigns to them, each only
+  /// once. Symbolic links in the folder are followed.
   ///
   /// @param folder   Path of the folder.
   /// @param options  How to read the files, and limits.
@@ -145,7 +145,7 @@ class REGARD_EXPORT Checkpoint {
   const std::string& name() const;
   /// Returns all tensors, sorted bytewise by name.
   const std::vector<StoredTensor>& tensors() const;
-  /// Finds a tensor by its name.
+  /// Finds a tensor by name.
   ///
   /// @param name  The name.
   /// @return The tensor, or null if no tensor has that name. The pointer is valid as long as any copy of the checkpoint

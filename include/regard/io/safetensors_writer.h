@@ -25,7 +25,7 @@ using SafetensorsMetadata = std::pair<std::string, std::string>;
 ///
 /// The header is padded with spaces to a multiple of 8 bytes. The data follow it in the order of the header: tensors
 /// with larger elements come first, so that every element is aligned, and tensors with elements of the same size keep
-/// the given order.
+/// their order.
 ///
 /// @param tensors   Names, types, shapes and bytes. Only the number of bytes is used, not their values.
 /// @param metadata  Entries of `__metadata__`; may be empty.
@@ -61,8 +61,7 @@ REGARD_EXPORT void write_safetensors(NewFile& file, std::span<const StoredTensor
                                      std::span<const SafetensorsMetadata> metadata = {},
                                      const std::stop_token& stop = {});
 
-/// Writes a safetensors file atomically (AtomicFile), without copying the tensors: either the complete file appears, or
-/// no file at all.
+/// Writes a safetensors file atomically (AtomicFile), without copying the tensors.
 ///
 /// @param path      Path of the file.
 /// @param tensors   The tensors.

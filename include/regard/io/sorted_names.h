@@ -73,7 +73,7 @@ class SortedNames {
 
   /// Returns the position of the i-th name in sorted order.
   ///
-  /// @param i  Rank of the name, from 0.
+  /// @param i  Rank of the name, counted from 0.
   /// @return Its position in the original order.
   std::size_t position(std::size_t i) const { return names_[i].position; }
 

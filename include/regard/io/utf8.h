@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Handles untrusted text: where its characters end, whether it is valid UTF-8, and how to show it safely on a terminal
-/// and in JSON.
+/// Handles untrusted text: finds character boundaries, checks that it is valid UTF-8, and makes it safe to show on a
+/// terminal and in JSON.
 ///
 /// All functions accept arbitrary bytes. In this header, a character is a code point.
 ///
@@ -46,7 +46,8 @@ REGARD_EXPORT std::string_view truncate_text(std::string_view text, std::size_t 
 /// @return The quotation, without quotation marks.
 REGARD_EXPORT std::string text_in_message(std::string_view text);
 
-/// Computes how many columns an escaped text takes on a terminal: 2 for wide characters, 0 for combining marks.
+/// Computes the number of columns that an escaped text takes on a terminal: 2 for wide characters, 0 for combining
+/// marks.
 ///
 /// @param text  Text without control characters, as escape_for_terminal() returns it.
 /// @return Width in columns.
