@@ -54,7 +54,7 @@ def adamw_step(
     Raises
     ------
     ValueError
-        Before any work, with the argument, its value and what was expected.
+        Raised before any work; the message names the argument, its value and what was expected.
 
     Examples
     --------
@@ -102,7 +102,7 @@ def muon_step(
     Raises
     ------
     ValueError
-        Before any work, with the argument, its value and what was expected.
+        Raised before any work; the message names the argument, its value and what was expected.
 
     Examples
     --------
@@ -174,7 +174,7 @@ def learning_rate_at(
     Parameters
     ----------
     step : int
-        The step, from 0.
+        Step index, counted from 0.
     steps : int
         The number of steps of the run.
     learning_rate : float, default 0.001
