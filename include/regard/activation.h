@@ -27,7 +27,8 @@ namespace regard::inline v0 {
 /// Activation of a feed-forward layer.
 ///
 /// The error bounds hold for every x, even if the result is subnormal. The bounds for derivatives apply to the factor
-/// f′. NaN gives NaN. For x = ∞, the function is ∞ and its derivative is 1; for x = −∞, both are 0 (none: −∞ and 1).
+/// f′. A NaN argument yields NaN. For x = ∞, the function is ∞ and its derivative is 1; for x = −∞, both are 0 (none:
+/// −∞ and 1).
 enum class Activation {
   /// The identity, x.
   none,

@@ -17,7 +17,7 @@
 
 namespace regard::inline v0 {
 
-/// Options of an AdamW step.
+/// Options for an AdamW step.
 struct AdamwOptions {
   double learning_rate = 1e-3;  ///< Learning rate of this step, at least 0.
   double beta1 = 0.9;           ///< Decay rate of the first moment, in [0, 1).

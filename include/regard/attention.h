@@ -91,7 +91,7 @@ struct Window {
   std::optional<Index> right{};
 };
 
-/// Options of an attention call. By default every query attends to every key.
+/// Options for an attention call. By default every query attends to every key.
 ///
 /// @code{.unparsed}
 /// visible(i, j) = (not causal or j ≤ p or j < prefix[b]) and p − left ≤ j ≤ p + right and j < key_lengths[b]

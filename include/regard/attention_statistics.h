@@ -23,7 +23,7 @@
 
 namespace regard::inline v0 {
 
-/// Largest number of keys per row that AttentionStatistics::top_keys can hold.
+/// Maximum number of keys per row that AttentionStatistics::top_keys can hold.
 inline constexpr Index kMaxTopKeys = 63;
 
 /// Origin from which the keys in AttentionStatistics::chosen_ranges are counted.

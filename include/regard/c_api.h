@@ -123,8 +123,7 @@ typedef struct regard_attention_options {
   /// @endverbatim
   int64_t window_left;
   int64_t window_right;  ///< Key j is visible only if j ≤ p + window_right. At least 0.
-  /// i32 or i64 (B), or one for each packed sequence: keys from this index onwards are not visible. Here the length is
-  /// 3:
+  /// i32 or i64 (B), or one for each packed sequence: keys from this index onwards are not visible. With a length of 3:
   ///
   /// @verbatim
   ///  1 1 1 0

@@ -31,7 +31,7 @@ enum class Reduction {
   sum
 };
 
-/// Options of cross_entropy_forward().
+/// Options for cross_entropy_forward().
 struct CrossEntropyOptions {
   /// Rows with this target are ignored. A value from 0 to V − 1 excludes rows whose target is that class.
   Index ignored_target = -1;

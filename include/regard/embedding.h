@@ -20,7 +20,7 @@
 
 namespace regard::inline v0 {
 
-/// Options of embedding_forward().
+/// Options for embedding_forward().
 struct EmbeddingOptions {
   /// Whether to add to the contents of output, for example to add position embeddings to token embeddings. Each sum is
   /// rounded once.

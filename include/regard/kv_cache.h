@@ -47,7 +47,7 @@ struct KvCacheShape {
   Index head_size = 0;
   /// Head size of values, Dv.
   Index value_head_size = 0;
-  /// Largest number of keys in a sequence; in a ring, the number of keys that are kept.
+  /// Maximum number of keys in a sequence; in a ring, the number of keys that are kept.
   Index capacity = 0;
   /// Keys per page, a multiple of 32; 0: contiguous.
   Index page_keys = 0;
@@ -78,8 +78,8 @@ struct KvCacheShape {
 /// @par Threads
 /// Any number of threads may read a cache at the same time. attention_decode() reads every sequence:
 /// - It throws CacheInUse while another thread is changing any sequence (append(), truncate(), fork()).
-/// - A call that changes the cache throws CacheInUse while attention_decode() or another such call is running. The
-///   cache is then unchanged.
+/// - A call that changes the cache throws CacheInUse while attention_decode() or another such call is running. In that
+///   case, the cache is unchanged.
 /// - Only direct reads of panels (key_panel(), value_panel(), scales()) are allowed while another sequence is being
 ///   changed.
 ///
@@ -217,8 +217,8 @@ class REGARD_EXPORT KvCache {
   /// Makes an empty sequence share the keys and values of another one.
   ///
   /// Whole panels are shared; the last, partially filled one is copied. A page is free only when no sequence uses any
-  /// of its panels. Therefore, if a sequence in a contiguous cache is emptied while a fork still uses its panels, no
-  /// page may be free for it until the fork is emptied as well.
+  /// of its panels. Therefore, if a sequence in a contiguous cache is emptied while a fork still uses its panels, there
+  /// may be no free page for it until the fork is emptied as well.
   ///
   /// @param from  Index of the sequence to share.
   /// @param to    Index of another sequence, which must be empty.

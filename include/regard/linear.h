@@ -141,7 +141,7 @@ class REGARD_EXPORT PackedLinear {
   std::shared_ptr<const T> panels_;
 };
 
-/// Options of a linear layer with a packed weight.
+/// Options for a linear layer with a packed weight.
 struct LinearOptions {
   /// Function applied to every element of the output.
   Activation activation = Activation::none;

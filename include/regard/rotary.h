@@ -33,7 +33,7 @@ enum class RotaryLayout {
   interleaved
 };
 
-/// Options of a rotary position embedding.
+/// Options for a rotary position embedding.
 struct RotaryOptions {
   /// Base of the frequencies, also called theta; finite and at least 1.
   double base = 10000;

@@ -86,7 +86,7 @@ def show(weights: Any, tokens: Sequence[object] | None = None, *, queries: Seque
     title : str, optional
         The title of the figure.
     color_scale : {'head', 'shared'}, default 'head'
-        Whether the darkest color of a map is its own largest weight, or the largest weight of all maps, so that heads can
+        Whether the darkest colour of a map is its own largest weight, or the largest weight of all maps, so that heads can
         be compared.
 
     Returns
@@ -323,7 +323,7 @@ class Figure:
                        for top, bottom in itertools.pairwise(_edges(len(head), most)))
 
     def _map(self, head: list[list[float]], size: int, most: int, end: float | None) -> tuple[str, float, tuple[int, int]]:
-        """The map as an image of transparencies, through which the page's color shows, up to `end` or its own largest weight;
+        """The map as a transparency image, through which the page's colour shows, up to `end` or its own largest weight;
         its largest; its extents."""
         means = _blocks(head, most)
         largest = _largest(means)

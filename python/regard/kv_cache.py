@@ -35,7 +35,7 @@ class KvCache:
     head_size : int
         Head size of the keys, D.
     capacity : int
-        The largest number of keys in a sequence; in a ring, the number of keys that are kept.
+        The maximum number of keys in a sequence; in a ring, the number of keys that are kept.
     num_sequences : int, default 1
         The number of sequences, B in :func:`attention_decode`.
     num_kv_heads : int, default 1
@@ -224,7 +224,7 @@ class KvCache:
 
     @property
     def capacity(self) -> int:
-        """The largest number of keys in a sequence; in a ring, the number of keys that are kept."""
+        """The maximum number of keys in a sequence; in a ring, the number of keys that are kept."""
         return self._cache.capacity
 
     def __repr__(self) -> str:

@@ -56,7 +56,7 @@ class Model:
 
     @property
     def max_positions(self) -> int:
-        """The largest number of tokens in a text."""
+        """The maximum number of tokens in a text."""
         return self._model.max_positions
 
     @property
@@ -120,11 +120,11 @@ class Explanation(_Shown):
         width : int, default 80
             The number of columns.
         color : bool, default False
-            Whether to color the text with terminal escape codes.
+            Whether to colour the text with terminal escape codes.
         full : bool, default False
             Whether to print all numbers.
         step : str, default ''
-            One step only, by its name or number.
+            A single step, specified by name or number.
 
         Returns
         -------
@@ -138,7 +138,7 @@ class Explanation(_Shown):
         Parameters
         ----------
         step : str, default ''
-            One step only, by its name or number.
+            A single step, specified by name or number.
 
         Returns
         -------
@@ -169,7 +169,7 @@ class SentenceAnalysis(_Shown):
         width : int, default 80
             The number of columns.
         color : bool, default False
-            Whether to color the text with terminal escape codes.
+            Whether to colour the text with terminal escape codes.
 
         Returns
         -------
@@ -209,7 +209,7 @@ class Comparison(_Shown):
         width : int, default 80
             The number of columns.
         color : bool, default False
-            Whether to color the text with terminal escape codes.
+            Whether to colour the text with terminal escape codes.
         full : bool, default False
             Whether to print all pairs, controls and heads.
 

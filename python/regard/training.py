@@ -91,7 +91,7 @@ def train(
     run : str or os.PathLike, optional
         A folder for checkpoints, as for ``regard train --run``. It must not contain checkpoints unless resume is True.
     resume : bool, default False
-        Whether to continue the run in that folder. The result is bit-identical to that of an uninterrupted run.
+        Whether to resume the run in that folder. The result is bit-identical to that of an uninterrupted run.
     checkpoint_every : int, optional
         The number of steps between checkpoints; by default, a tenth of all steps.
     snapshots : int, default 60
@@ -113,7 +113,7 @@ def train(
     optimizer : {'adamw', 'muon'}, optional
         The optimizer; 'muon' uses AdamW for all parameters except the matrices of the layers.
     learning_rate, muon_learning_rate, min_learning_rate : float, optional
-        The peak learning rates of AdamW and Muon, and the final learning rate of AdamW; Muon's is in proportion.
+        The peak learning rates of AdamW and Muon, and the final learning rate of AdamW; Muon's is scaled in proportion.
     warmup : int, optional
         The number of steps over which the learning rate rises to its peak.
     schedule : {'constant', 'cosine', 'linear', 'warmup_stable_decay'}, optional
@@ -344,7 +344,7 @@ class Training:
         width : int, default 80
             The number of columns.
         color : bool, default False
-            Whether to color the text with the escape codes of a terminal.
+            Whether to colour the text with terminal escape codes.
 
         Returns
         -------

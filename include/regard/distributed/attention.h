@@ -13,8 +13,8 @@
 ///   of the whole call, whose L and S are the sums over all ranks.
 /// - On each rank, `mask` and `bias` contain the rows that the rank holds, for all S keys. All other arrays among the
 ///   options (starts, lengths, segments, block_mask, prefix, slopes, sinks) are those of the whole call on every rank.
-/// - Results are bit-identical to those of one machine, for any number of ranks and any division of rows and keys.
-///   Ranks whose instruction sets would give different bits are rejected.
+/// - Results are bit-identical to those computed on one machine, for any number of ranks and any division of rows and
+///   keys. Ranks whose instruction sets would give different bits are rejected.
 /// - An invalid argument on any rank throws the same InvalidArgument on all ranks; the message names that rank.
 ///
 /// Derivation: docs/derivations/ranks.md. Read next: shards.h, src/distributed/attention.cpp.

@@ -50,8 +50,8 @@ struct PredictedTime {
 /// @param plan     Its plan.
 /// @param rates    Rates of every node.
 /// @return The time. For a plan with one rank, this is the time on one machine that holds all rows and keys.
-/// @throws InvalidArgument  if a rate is out of range or not finite, or if the plan and the problem differ in their
-///                          number of ranks.
+/// @throws InvalidArgument  if a rate is out of range or not finite, or if the plan and the problem have different
+///                          numbers of ranks.
 ///
 /// @par Example
 /// @code{.cpp}

@@ -11,8 +11,8 @@
 /// - All ranks make the same calls in the same order. Before any work, they compare their arguments.
 /// - If a rank fails or sends nothing within the timeout, the call ends on all other ranks with a RankError that names
 ///   the failed rank.
-/// - After an error, messages in flight may still read inputs and write outputs: keep these arrays until the program
-///   ends.
+/// - After an error, messages in flight may still read inputs and write outputs: keep these arrays alive until the
+///   program ends.
 /// - With a single rank, no thread is started and nothing is sent.
 ///
 /// Read next: attention.h, src/distributed/ranks.cpp.
@@ -39,8 +39,8 @@ class Messages;
 struct RanksOptions {
   /// Seconds without a heartbeat after which a rank counts as failed. Above 0.
   ///
-  /// If Transport::may_use_thread() is false, ranks send no heartbeats while they compute: the timeout must then be
-  /// longer than a call takes.
+  /// If Transport::may_use_thread() is false, ranks send no heartbeats while they compute: in that case, the timeout
+  /// must exceed the duration of a call.
   std::chrono::duration<double> timeout = std::chrono::seconds(60);
 };
 

@@ -10,8 +10,8 @@
 /// @endverbatim
 ///
 /// This is pure arithmetic: nothing is sent here. All ranks derive the same plan from the same problem. With each
-/// scheme, the results are bit-identical to those of one machine. docs/derivations/ranks.md derives the communication
-/// volumes.
+/// scheme, the results are bit-identical to those computed on one machine. docs/derivations/ranks.md derives the
+/// communication volumes.
 ///
 /// Read next: src/distributed/plan/plans.cpp.
 #pragma once
@@ -120,11 +120,11 @@ struct DistributedPlan {
   REGARD_EXPORT Index received_bytes(Index rank) const;
   /// Returns the number of bytes that the busiest receiver receives.
   REGARD_EXPORT Index max_received_bytes() const;
-  /// Returns the largest number of pairs of a rank divided by the mean over ranks; 1 if there are no pairs.
+  /// Returns the maximum number of pairs of a rank divided by the mean over ranks; 1 if there are no pairs.
   REGARD_EXPORT double imbalance() const;
 };
 
-/// Largest imbalance of the plans that choose_plan() compares by the number of bytes alone.
+/// Maximum imbalance up to which choose_plan() compares plans by the number of bytes alone.
 inline constexpr double kMaxImbalance = 1.05;
 
 /// Returns the keys that are visible to a row.
@@ -213,8 +213,8 @@ REGARD_EXPORT DistributedPlan plan_heads(const DistributedProblem& problem);
 REGARD_EXPORT DistributedPlan plan_rows(const DistributedProblem& problem,
                                         std::span<const std::vector<IndexRange>> computed_rows = {});
 
-/// Plans the scheme `keys`, for few rows and many keys (decoding). Rank r merges the partial results of query heads
-/// `⌊r · H / N⌋` to `⌊(r + 1) · H / N⌋` in key order, and sends context to the owners of the rows.
+/// Plans the scheme `keys`, for a small number of rows and many keys (decoding). Rank r merges the partial results of
+/// query heads `⌊r · H / N⌋` to `⌊(r + 1) · H / N⌋` in key order, and sends context to the owners of the rows.
 ///
 /// A rank receives `C · L · H / N · (Dv + 2)` elements of partial results, excluding its own, where C is the number of
 /// chunks of kAttentionChunkKeys keys.

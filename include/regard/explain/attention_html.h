@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Renders attention over the caller's arrays as an HTML page: rows as weighted sums, their context, and whole heads.
+/// Renders attention over the caller's arrays as an HTML page: individual rows as weighted sums, with their context,
+/// and entire heads.
 ///
 /// @verbatim
 ///     query, key, value ── attention_forward() ──▶ context, row_max, row_sum
@@ -50,10 +51,10 @@ template <class T>
 REGARD_EXPORT AttentionHtmlInspection
 attention_html_inspection(const Inspection& inspection, std::type_identity_t<TensorView<const T, 4>> pooled_map);
 
-/// Options of render_attention_html().
+/// Options for render_attention_html().
 struct AttentionHtmlOptions {
   std::vector<RowRange> rows{};  ///< Queries whose rows the page contains, each once; empty: all.
-  std::string command{};         ///< The command line, as it was typed.
+  std::string command{};         ///< The command line as typed.
   /// The query that the page opens with, one of `rows`. Absent: the page chooses.
   std::optional<Index> focus{};
   std::vector<std::string> query_tokens{};              ///< L words; empty: queries are named by their indices.
@@ -63,7 +64,7 @@ struct AttentionHtmlOptions {
   bool only_inspection = false;
 };
 
-/// Largest size of a page, in bytes.
+/// Maximum size of a page, in bytes.
 inline constexpr double kMaxAttentionHtmlBytes = 24.0 * (1 << 20);
 
 /// Estimates the size of the page from shapes alone.
@@ -94,8 +95,8 @@ REGARD_EXPORT double attention_html_bytes(const std::array<Index, 4>& query, con
 /// @param key       Keys, (B, Hkv, S, D).
 /// @param value     Values, (B, Hkv, S, Dv).
 /// @param computed  Outputs of attention_forward(): context, row_max, row_sum and, with sinks, sink_weights are read.
-/// @param options   Options of attention_forward().
-/// @param html      Options of the page.
+/// @param options   Options for attention_forward().
+/// @param html      Options for the page.
 /// @param runtime   Threads, scratch memory and cancellation.
 /// @return The HTML text.
 /// @throws InvalidArgument  in any of these cases; the message says which:
@@ -106,7 +107,7 @@ REGARD_EXPORT double attention_html_bytes(const std::array<Index, 4>& query, con
 ///                          - a missing result, or a value whose shape does not match key
 ///                          - a page of more than kMaxAttentionHtmlBytes
 ///
-/// Also throws the exceptions of attention_weights().
+/// Also throws the exceptions that attention_weights() throws.
 ///
 /// @par Example
 /// @code{.cpp}

@@ -23,18 +23,18 @@
 
 namespace regard::inline v0 {
 
-/// Largest number of sentences, which are named A to Z.
+/// Maximum number of sentences, which are named A to Z.
 inline constexpr Index kMaxCompared = 26;
 
-/// Options of compare_word().
+/// Options for compare_word().
 struct CompareOptions {
-  /// Words to hide, named as for word_index(), in every sentence in which they occur. Each must occur in at least
+  /// Words to hide, specified as for word_index(), in every sentence in which they occur. Each must occur in at least
   /// one sentence.
   std::vector<std::string> hide;
   /// A word that occurs in at least two of the sentences. Empty: every such word.
   std::string control;
   bool truncate = false;  ///< Whether to truncate texts that are too long, as in SentenceOptions.
-  /// With words to hide: largest number of other words that are also hidden, one at a time, to show the effect of
+  /// With words to hide: maximum number of other words that are also hidden, one at a time, to show the effect of
   /// hiding any word.
   Index most_others = 32;
 };
@@ -56,7 +56,7 @@ struct ComparedSentence {
 /// the output of each layer. A word with several pieces is represented by the mean of its pieces, at every stage and in
 /// every head.
 struct ControlWord {
-  std::string text;  ///< The word, as the first sentence spells it.
+  std::string text;  ///< The word, as spelled in the first sentence.
   /// Cosine by stage, (N + 2): the mean over all pairs of an occurrence in one sentence and one in the other.
   std::vector<double> cosine;
 };
@@ -86,7 +86,7 @@ struct CompareNumbers {
   std::vector<Tensor<double, 3>> attention;
 };
 
-/// Another word, hidden on its own in all sentences.
+/// Another word, hidden individually in all sentences.
 struct OtherHidden {
   std::string text;            ///< The word.
   std::vector<double> cosine;  ///< Cosine of the compared word by pair, after the last layer.
@@ -94,13 +94,13 @@ struct OtherHidden {
 
 /// The result of a comparison.
 struct Comparison {
-  std::string word;                         ///< The word, as sentence A spells it.
+  std::string word;                         ///< The word, as spelled in sentence A.
   std::vector<ComparedSentence> sentences;  ///< The sentences.
   std::vector<std::string> stages;          ///< Names of the stages: "word", "+position", "L0", …
   CompareNumbers plain;                     ///< The figures with nothing hidden.
   std::vector<std::string> hide;            ///< CompareOptions::hide, as given.
   std::optional<CompareNumbers> hidden;     ///< The figures with these words hidden.
-  std::vector<OtherHidden> others;          ///< With words to hide: the other words, each hidden on its own.
+  std::vector<OtherHidden> others;          ///< With words to hide: the other words, each hidden individually.
   Index others_left_out = 0;                ///< Number of other words beyond CompareOptions::most_others.
   std::string model_folder;                 ///< The folder of the model.
   std::string model_sha256;                 ///< SHA-256 of its checkpoint.
@@ -138,7 +138,7 @@ REGARD_EXPORT Comparison compare_word(const SentenceModel& model, std::string_vi
                                       const std::vector<std::string>& sentences, const CompareOptions& options = {},
                                       const Runtime& runtime = {});
 
-/// Options of render_compare_text().
+/// Options for render_compare_text().
 struct CompareTextOptions {
   int width = 80;       ///< Width of the terminal in columns; values below 40 are treated as 40.
   bool color = false;   ///< Whether to use colours.
@@ -151,14 +151,14 @@ struct CompareTextOptions {
 /// Renders a comparison as text.
 ///
 /// @param comparison  The comparison.
-/// @param options     Format and contents.
+/// @param options     Formatting and content options.
 /// @param stop        Stop token.
 /// @return The text.
 /// @throws Cancelled  if a stop is requested.
 REGARD_EXPORT std::string render_compare_text(const Comparison& comparison, const CompareTextOptions& options = {},
                                               const std::stop_token& stop = {});
 
-/// States the findings of a comparison, the verdict first.
+/// States the findings of a comparison, starting with the verdict.
 ///
 /// The sentences claim only what the floor, the controls and, with words to hide, the other words support. Untrusted
 /// text is escaped for a terminal.
@@ -170,7 +170,7 @@ REGARD_EXPORT std::vector<std::string> compare_findings(const Comparison& compar
 /// Renders a comparison as JSON, with `"schema": "regard/1"`; docs/guide/compare.md lists the fields.
 ///
 /// @param comparison  The comparison.
-/// @param command     The command line, as it was typed.
+/// @param command     The command line as typed.
 /// @param stop        Stop token.
 /// @return The JSON text.
 /// @throws Cancelled  if a stop is requested.

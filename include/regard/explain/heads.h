@@ -81,7 +81,7 @@ struct MeasuredText {
   std::string text;                ///< The whole text, as given.
   std::vector<Index> ids;          ///< Its token ids, after truncation.
   Index num_truncated_tokens = 0;  ///< Number of tokens that truncation removed.
-  Index unknown_words = 0;         ///< Number of words that the model sees as [UNK].
+  Index unknown_words = 0;         ///< Number of words that the model receives as [UNK].
   Index split_words = 0;           ///< Number of words split into pieces.
   std::string warning{};           ///< Result of vocabulary_warning().
 };
@@ -156,7 +156,7 @@ struct HeadFilter {
 /// Chooses and sorts heads.
 ///
 /// @param survey  The survey.
-/// @param filter  Which heads, and in what order.
+/// @param filter   Which heads to show, and in what order.
 /// @return The chosen heads. Heads whose mean is NaN are sorted last.
 /// @throws InvalidArgument  if a layer or head does not exist, or if min or max is given without sort.
 ///
@@ -167,7 +167,7 @@ struct HeadFilter {
 /// @endcode
 REGARD_EXPORT std::vector<HeadMeasures> chosen_heads(const HeadSurvey& survey, const HeadFilter& filter);
 
-/// Options of render_heads_text().
+/// Options for render_heads_text().
 struct HeadsTextOptions {
   int width = 80;       ///< Width of the terminal in columns; values below 40 are treated as 40.
   bool color = false;   ///< Whether to use colours.
@@ -177,8 +177,8 @@ struct HeadsTextOptions {
 /// Renders a survey as text.
 ///
 /// @param survey   The survey.
-/// @param filter   Which heads, and in what order.
-/// @param options  Format and contents.
+/// @param filter   Which heads to show, and in what order.
+/// @param options  Formatting and content options.
 /// @return The text.
 /// @throws InvalidArgument  as chosen_heads() does.
 REGARD_EXPORT std::string render_heads_text(const HeadSurvey& survey, const HeadFilter& filter,
@@ -186,8 +186,8 @@ REGARD_EXPORT std::string render_heads_text(const HeadSurvey& survey, const Head
 /// Renders a survey as JSON, with `"schema": "regard/1"`; docs/guide/compare.md lists the fields.
 ///
 /// @param survey   The survey.
-/// @param filter   Which heads, and in what order.
-/// @param command  The command line, as it was typed.
+/// @param filter   Which heads to show, and in what order.
+/// @param command  The command line as typed.
 /// @return The JSON text.
 /// @throws InvalidArgument  as chosen_heads() does.
 REGARD_EXPORT std::string render_heads_json(const HeadSurvey& survey, const HeadFilter& filter,

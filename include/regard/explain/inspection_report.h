@@ -26,9 +26,9 @@
 
 namespace regard::inline v0 {
 
-/// Options of inspect_heads().
+/// Options for inspect_heads().
 struct InspectionOptions {
-  Index top = 5;                        ///< Largest number of heavy hitters per head.
+  Index top = 5;                        ///< Maximum number of heavy hitters per head.
   std::vector<Index> track_keys = {0};  ///< Keys whose shares are always reported.
 };
 
@@ -45,8 +45,8 @@ struct HeavyHitter {
 struct HeadInspection {
   Index batch = 0;  ///< Batch entry.
   Index head = 0;   ///< Query head.
-  /// The heavy hitters by descending mass, and by ascending key if masses are equal. NaN comes first; keys of mass 0
-  /// are omitted.
+  /// The heavy hitters, sorted by descending mass and, for equal masses, by ascending key. NaN comes first; keys with
+  /// mass 0 are omitted.
   std::vector<HeavyHitter> heavy_hitters{};
   std::vector<double> tracked_shares{};  ///< Shares of InspectionOptions::track_keys, in that order.
   /// Mean entropy in nats, over the queries that can attend to a key; absent if it was not given.
@@ -97,7 +97,7 @@ REGARD_EXPORT Inspection inspect_heads(std::type_identity_t<TensorView<const T, 
                                        const AttentionStatistics& statistics = {},
                                        std::type_identity_t<TensorView<const T, 3>> uniform_mass = {});
 
-/// Options of render_inspection_text().
+/// Options for render_inspection_text().
 struct InspectionTextOptions {
   int width = 80;         ///< Width of the terminal in columns; values below 40 are treated as 40.
   bool unicode = true;    ///< Whether to use non-ASCII characters.

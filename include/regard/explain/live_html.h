@@ -4,7 +4,7 @@
 /// recomputes everything that it shows as the reader types.
 ///
 /// @verbatim
-///     first picture (page data) ─┐
+///     initial view (page data)  ─┐
 ///     core (WebAssembly)        ─┼─ render_live_html() ──▶ one HTML file, which makes no network requests
 ///     files of the model        ─┘
 /// @endverbatim
@@ -40,7 +40,7 @@ struct LiveFile {
 struct LivePage {
   std::string title{};                     ///< Title of the document.
   std::string heading{};                   ///< The finding, which is displayed before the script runs.
-  std::vector<NamedText> first{};          ///< The first picture: the texts of sentence_page_data() or page_data().
+  std::vector<NamedText> first{};          ///< The initial view: the result of sentence_page_data() or page_data().
   std::span<const std::byte> core{};       ///< The WebAssembly module, compressed with gzip.
   std::string model{};                     ///< Name of the model; empty: the page has lessons and matrices only.
   std::string weights{};                   ///< "int8", "f16", "f32" or "none".
@@ -52,8 +52,8 @@ struct LivePage {
 
 /// Renders a live page as one HTML file.
 ///
-/// The heading and the data of the first picture come before the script, and the files come last, in pieces: the page
-/// is drawn before the model has been read, and the model is read while the file is loading.
+/// The heading and the data of the initial view come before the script, and the files come last, in pieces: the page is
+/// drawn before the model has been read, and the model is read while the file is loading.
 ///
 /// @param page  The page.
 /// @return The HTML text. Equal pages produce identical bytes.

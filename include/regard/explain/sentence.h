@@ -10,8 +10,8 @@
 ///                                               attention: sum over the key's pieces, mean over the query's pieces
 /// @endverbatim
 ///
-/// For a decoder, each token is a word of its own, there are no special tokens, and a token attends only to itself and
-/// to the tokens before it.
+/// For a decoder, each token forms its own word, there are no special tokens, and a token attends only to itself and to
+/// the tokens before it.
 ///
 /// Words and tokens are counted from 0, including [CLS]. L tokens, W words, N layers, H heads, E width.
 /// Contract: docs/guide/sentence.md; the models: docs/reference/model.md.
@@ -37,7 +37,7 @@ struct ModelExtents {
   Index num_heads = 0;      ///< H, number of query heads.
   Index head_size = 0;      ///< D, size of a head.
   Index width = 0;          ///< E, size of the residual stream.
-  Index max_positions = 0;  ///< P, largest number of tokens.
+  Index max_positions = 0;  ///< P, maximum number of tokens.
   bool causal = false;      ///< Whether a token attends only to itself and to the tokens before it: a decoder.
 };
 
@@ -89,7 +89,7 @@ struct ModelInMemory {
   std::string name;            ///< Name of the model, shown in place of a folder.
   std::string config_json;     ///< The text of config.json.
   std::string tokenizer_json;  ///< The text of tokenizer.json.
-  /// The tokenizer, if tokenizer.json has already been read; tokenizer_json is then not used.
+  /// The tokenizer, if tokenizer.json has already been read; in that case, tokenizer_json is not used.
   std::optional<Tokenizer> tokenizer{};
   SharedBytes safetensors{};  ///< The bytes of model.safetensors.
   std::string sha256{};       ///< Their SHA-256 if known, which is trusted; empty: computed when needed.
@@ -113,7 +113,7 @@ REGARD_EXPORT SentenceModel read_sentence_model(const ModelInMemory& files, cons
 /// @param name     Name of the rounded model.
 /// @param options  How to read the files, and limits.
 /// @param stop     Stop token.
-/// @return The files of the rounded model, for read_sentence_model(). The same folder gives the same bytes on every
+/// @return The files of the rounded model, for read_sentence_model(). The same folder produces the same bytes on every
 ///         machine.
 /// @throws DataError        as load_sentence_model() does for the files of an encoder, and as round_tensors() does.
 /// @throws InvalidArgument  as round_tensors() does.
@@ -135,19 +135,19 @@ struct SentenceWord {
   std::string text;           ///< As spelled in the text; "[CLS]" for a special token.
   std::vector<Index> tokens;  ///< Indices of its pieces.
   bool special = false;       ///< Whether it is a special token around the text.
-  /// Whether the word cannot be formed from pieces of the vocabulary, so that the model sees [UNK] instead.
+  /// Whether the word cannot be formed from pieces of the vocabulary, in which case the model receives [UNK] instead.
   bool unknown = false;
   /// Returns whether the word is split into pieces of the vocabulary. An unknown word does not count as split, even if
   /// it has several tokens.
   bool split() const { return !unknown && tokens.size() > 1; }
 };
 
-/// Options of read_sentence().
+/// Options for read_sentence().
 struct SentenceOptions {
-  /// Words to hide as keys, named as for word_index(). No query attends to them, in any layer, but they still act as
-  /// queries.
+  /// Words to hide as keys, specified as for word_index(). No query attends to them, in any layer, but they still act
+  /// as queries.
   ///
-  /// Mask of a text of 4 tokens whose second token is hidden (rows are queries, columns are keys):
+  /// Mask of a 4-token text whose second token is hidden (rows are queries, columns are keys):
   /// @verbatim
   ///     1 0 1 1
   ///     1 0 1 1
@@ -158,8 +158,8 @@ struct SentenceOptions {
   /// Whether to truncate a text that is too long, instead of rejecting it: an encoder keeps its first max_positions − 1
   /// tokens and the last one ([SEP]), a decoder its first max_positions tokens.
   bool truncate = false;
-  /// Word whose vector after the last layer is needed, named as for word_index(); see EncoderOptions::last_rows. Empty,
-  /// or not the name of one word: all words.
+  /// Word whose vector after the last layer is needed, specified as for word_index(); see EncoderOptions::last_rows.
+  /// All words if it is empty or does not name exactly one word.
   std::string only{};
 };
 
@@ -254,15 +254,15 @@ REGARD_EXPORT std::string_view word_mark(const SentenceWord& word);
 /// @throws InvalidArgument  if it is a decoder. The message names its folder.
 REGARD_EXPORT void check_is_encoder(const SentenceModel& model, std::string_view what);
 
-/// Checks that a text contains a word: that it is not empty and does not consist of spaces only.
+/// Checks that a text contains a word: that it is not empty and does not consist only of spaces.
 ///
 /// @param words  The words of a sentence.
 /// @throws InvalidArgument  if all words are special tokens.
 REGARD_EXPORT void check_has_words(const std::vector<SentenceWord>& words);
 
-/// Returns a warning if two or more words, and at least a quarter of all, are unknown or split.
+/// Returns a warning if two or more words, and at least a quarter of all words, are unknown or split.
 ///
-/// The text is then likely to be in a language that the model was not trained on. docs/guide/sentence.md explains the
+/// Such a text is likely to be in a language that the model was not trained on. docs/guide/sentence.md explains the
 /// threshold. Special tokens do not count.
 ///
 /// @param words  The words of a sentence.

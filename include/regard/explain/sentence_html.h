@@ -24,9 +24,9 @@
 
 namespace regard::inline v0 {
 
-/// Options of render_sentence_html().
+/// Options for render_sentence_html().
 struct SentenceHtmlOptions {
-  std::string command{};  ///< The command line, as it was typed.
+  std::string command{};  ///< The command line as typed.
   /// A comparison of the same word in other sentences, shown below "What it becomes"; nullptr: none.
   const Comparison* comparison = nullptr;
 };
@@ -34,7 +34,7 @@ struct SentenceHtmlOptions {
 ///
 /// @param model     The model with which the analysis was computed.
 /// @param analysis  The analysis.
-/// @param options   Options of the page.
+/// @param options   Options for the page.
 /// @param runtime   Threads, scratch memory and cancellation.
 /// @return The HTML text.
 /// @throws Cancelled  if a stop is requested.
@@ -47,9 +47,9 @@ struct SentenceHtmlOptions {
 REGARD_EXPORT std::string render_sentence_html(const SentenceModel& model, const SentenceAnalysis& analysis,
                                                const SentenceHtmlOptions& options, const Runtime& runtime = {});
 
-/// Options of sentence_page_data().
+/// Options for sentence_page_data().
 struct SentencePageOptions {
-  std::string command{};  ///< The command line, as it was typed.
+  std::string command{};  ///< The command line as typed.
   /// Whether to write the matrix from which contributions are computed. It depends only on the model.
   bool gram = true;
   /// Whether to write the sums that form the elements of q, k and v, for the head and the words of the analysis.
@@ -64,7 +64,7 @@ struct SentencePageOptions {
 /// @param analysis  The analysis.
 /// @param options   What to write.
 /// @param runtime   Threads, scratch memory and cancellation.
-/// @return JSON texts by name: "explanation", as render_sentence_json() writes it, and "page".
+/// @return JSON strings by name: "explanation", as render_sentence_json() writes it, and "page".
 /// @throws Cancelled  if a stop is requested.
 REGARD_EXPORT std::vector<NamedText> sentence_page_data(const SentenceModel& model, const SentenceAnalysis& analysis,
                                                         const SentencePageOptions& options = {},
@@ -74,7 +74,7 @@ REGARD_EXPORT std::vector<NamedText> sentence_page_data(const SentenceModel& mod
 /// and the share of each head in the difference.
 ///
 /// @param comparison  The comparison.
-/// @param command     The command line, as it was typed.
+/// @param command     The command line as typed.
 /// @param stop        Stop token.
 /// @return The HTML text.
 /// @throws Cancelled  if a stop is requested.

@@ -26,7 +26,7 @@ namespace regard::inline v0 {
 
 /// One element of a projection: value = Σ x · parameter + bias.
 struct ProjectedElement {
-  /// The three products of largest magnitude. In each, `query` is the element of x, and `key` is the parameter.
+  /// The three products with the largest magnitudes. In each, `query` is the element of x, and `key` is the parameter.
   std::vector<DotTerm> largest{};
   double others = 0.0;  ///< The sum of all other products.
   double bias = 0.0;    ///< The bias.
@@ -60,7 +60,7 @@ struct SentenceDetails {
   NormDetails embedding_norm{};                    ///< Encoder: the layer norm after the embeddings.
   NormDetails input_norm{};                        ///< Decoder: the norm of the query's input.
   std::vector<float> attention_input{};            ///< Decoder: row of the query in LayerTrace::attention_input.
-  bool rotated = false;                            ///< Whether q and k, whose elements follow, are then rotated.
+  bool rotated = false;                            ///< Whether q and k, whose elements follow, are rotated afterwards.
   std::vector<ProjectedElement> query_elements{};  ///< Elements of the query's q, (D).
   std::vector<ProjectedElement> key_elements{};    ///< Elements of the key's k, (D).
   std::vector<ProjectedElement> value_elements{};  ///< Elements of the key's v, (D).
@@ -76,7 +76,7 @@ struct SentenceDetails {
   std::vector<float> output{};                     ///< Row of the query in LayerTrace::output.
   NormDetails attention_norm{};                    ///< The norm after attention.
   NormDetails output_norm{};                       ///< Encoder: the layer norm after the feed-forward layer.
-  std::vector<FeedForwardUnit> units{};            ///< All F units, by descending contribution.
+  std::vector<FeedForwardUnit> units{};            ///< All F units, sorted by descending contribution.
 };
 /// Computes the details of one weight.
 ///
@@ -92,7 +92,7 @@ REGARD_EXPORT SentenceDetails sentence_details(const SentenceModel& model, const
 
 // ---- the analysis and its renderers
 
-/// Options of analyze_sentence().
+/// Options for analyze_sentence().
 struct SentenceAnalysisOptions {
   /// The query word, as in word_index(): `WORD`, `WORD#1` or `@INDEX`; empty: the most informative word.
   std::string query{};
@@ -110,7 +110,7 @@ struct SentenceAnalysisOptions {
   bool only_query = false;
 };
 
-/// How far the query word's vector moves when only one other word is hidden in every layer.
+/// How far the query word's vector moves when just one other word is hidden in every layer.
 struct HiddenWord {
   Index word = 0;       ///< Index of the hidden word.
   double cosine = 0.0;  ///< Cosine similarity with the vector when nothing is hidden, after the last layer.
@@ -140,7 +140,7 @@ struct SentenceAnalysis {
   /// With hidden words: the cosine similarity of the word's vectors with and without hiding, after each layer, (N).
   std::vector<double> kept;
   Tensor<double, 3> attention;    ///< The word's attention in every head with nothing hidden, (N, H, W).
-  std::vector<HiddenWord> alone;  ///< Other words, each hidden on its own, lowest cosine similarity first.
+  std::vector<HiddenWord> alone;  ///< Other words, each hidden individually, lowest cosine similarity first.
   Index not_hidden_alone = 0;     ///< Number of other words beyond kMaxHiddenWords.
   /// The key word whose weight is computed step by step: the target or, if that is hidden, the visible word with the
   /// largest weight. It is a special token only if no other word is visible.
@@ -196,14 +196,14 @@ struct SentenceFindings {
 /// @return The findings.
 REGARD_EXPORT SentenceFindings sentence_findings(const SentenceAnalysis& analysis);
 
-/// The order of the rows of the table.
+/// The order of the rows in the table.
 enum class RowOrder {
   text,         ///< In text order.
   weight,       ///< By descending weight.
   contribution  ///< By descending contribution.
 };
 
-/// Options of render_sentence_text().
+/// Options for render_sentence_text().
 struct SentenceTextOptions {
   int width = 80;                   ///< Width of the terminal in columns, limited to 40 … 120.
   bool color = false;               ///< Whether to use colours.
@@ -220,16 +220,16 @@ struct SentenceTextOptions {
 /// Renders an analysis as text. If the analysis contains SentenceDetails, they are printed as well.
 ///
 /// @param analysis  The analysis.
-/// @param options   Format and contents.
+/// @param options   Formatting and content options.
 /// @param stop      Stop token.
 /// @return The text, which ends with a newline.
 /// @throws Cancelled  if a stop is requested.
 REGARD_EXPORT std::string render_sentence_text(const SentenceAnalysis& analysis, const SentenceTextOptions& options,
                                                const std::stop_token& stop = {});
 
-/// Options of render_sentence_json().
+/// Options for render_sentence_json().
 struct SentenceJsonOptions {
-  std::string command{};  ///< The command line, as it was typed.
+  std::string command{};  ///< The command line as typed.
 };
 /// Renders an analysis as JSON, which begins with `"schema": "regard/1"`. docs/guide/sentence.md lists the fields.
 ///

@@ -10,7 +10,7 @@
 /// Every value is a sum in double over the trace's float values. A word with several pieces is treated as a whole:
 /// - Its attention is the sum over the key's pieces and the mean over the query's pieces.
 /// - Its vector is the mean of the pieces' vectors.
-/// - q·k belongs to two pieces and is not averaged: the softmax of a mean is not the mean of the softmaxes.
+/// - q·k is defined for a pair of pieces and is not averaged: the softmax of a mean is not the mean of the softmaxes.
 ///
 /// The formulas: docs/guide/sentence.md. N layers, H heads, D head size, L tokens, W words.
 ///
@@ -33,7 +33,7 @@ namespace regard::inline v0 {
 struct RowKey {
   Index word = 0;        ///< Index into Sentence::words.
   bool special = false;  ///< Whether it is a special token.
-  bool hidden = false;   ///< Whether SentenceOptions::hide hides it: weight 0, contribution 0.
+  bool hidden = false;   ///< Whether it is hidden by SentenceOptions::hide: weight 0, contribution 0.
   bool later = false;    ///< Whether it follows the query in a causal model: weight 0, contribution 0.
   double weight = 0.0;   ///< Its weight.
   /// Its contribution: `‖Σ over its pieces of weight · v · W_output(head)‖₂`.
@@ -52,7 +52,7 @@ struct SentenceRow {
   Tensor<double, 2> weights{};      ///< The softmax of each row of scores, (Q, L).
   std::vector<double> context{};    ///< Context of the head: Σ weight · v, mean over the pieces, (D).
   double head_contribution = 0.0;   ///< Contribution of the head: `‖context · W_output(head)‖₂`.
-  double heads_contribution = 0.0;  ///< The L2 norm of the output of all heads together, including b_output.
+  double heads_contribution = 0.0;  ///< The L2 norm of the combined output of all heads, including b_output.
   double input_norm = 0.0;          ///< The L2 norm of the word's vector before this layer.
 };
 
@@ -86,7 +86,7 @@ struct ExpandedDot {
   Index query = 0;             ///< Token of the query.
   Index key = 0;               ///< Token of the key.
   double dot = 0.0;            ///< The sum of the products.
-  std::vector<DotTerm> terms;  ///< All D products, by descending magnitude.
+  std::vector<DotTerm> terms;  ///< All D products, sorted by descending magnitude.
 };
 /// Expands one q·k of a row into its products.
 ///
@@ -104,7 +104,8 @@ REGARD_EXPORT ExpandedDot expand_dot(const Sentence& sentence, const SentenceRow
 /// weight = exponential / sum,  exponential = e^(score − shift),  sum = Σ of the exponentials over all visible keys
 /// @endcode
 ///
-/// The shift is 0 if the exponentials are then easy to read (largest score from −3 to 9), otherwise the largest score.
+/// The shift is 0 if this keeps the exponentials easy to read (largest score from −3 to 9); otherwise, it is the
+/// largest score.
 struct SoftmaxTerm {
   double score = 0.0;        ///< Score of the key.
   double shift = 0.0;        ///< The value subtracted from every score.
@@ -123,9 +124,9 @@ REGARD_EXPORT SoftmaxTerm softmax_term(const SentenceRow& row, Index query, Inde
 
 // ---- the informative head
 
-/// Distance in words from which all distances form one class, "16 or more".
+/// Distance in words at and above which all distances form one class, "16 or more".
 inline constexpr Index kFarthest = 16;
-/// The mean weight of each head by signed distance, key − query in words, kept as sums and counts.
+/// The mean weight of each head by signed distance, key − query in words, stored as sums and counts.
 ///
 /// The mean is over all pairs of words; in a causal model, only over pairs whose key does not follow the query. A word
 /// paired with itself counts; [CLS] and [SEP] do not. Distances of kFarthest words or more form one class.
@@ -192,7 +193,7 @@ REGARD_EXPORT std::string_view minilm_sha256(ElementType type);
 /// The source of a head's baselines.
 enum class Baseline {
   test_sentences,  ///< From minilm_baseline(); only for that checkpoint, rounded or not.
-  this_sentence,   ///< From the pairs of this sentence itself; for every other model.
+  this_sentence,   ///< From the pairs of this sentence itself; for all other models.
 };
 
 /// One word attending to another in one head.
@@ -211,7 +212,7 @@ struct AttentionPair {
 /// All heads, ranked by how informative they are.
 struct RankedHeads {
   Baseline baseline = Baseline::this_sentence;  ///< Source of the baselines.
-  std::vector<AttentionPair> heads{};           ///< The most salient pair of each head, by descending salience.
+  std::vector<AttentionPair> heads{};           ///< The most salient pair of each head, sorted by descending salience.
 };
 
 /// Returns whether a word is a content word.

@@ -41,7 +41,7 @@ enum class Layout {
 };
 /// How scores are scaled.
 enum class ScaleRule {
-  none,       ///< By 1.
+  none,       ///< By a factor of 1.
   sqrt,       ///< By 1/√D.
   number,     ///< By Scale::number.
   floor_half  ///< Scores are replaced by floor(score / 2), as in calculations by hand.
@@ -252,7 +252,7 @@ struct Axis {
 
 /// Along which axis the elements of a result sum to 1.
 enum class SumAxis {
-  none,   ///< Along neither.
+  none,   ///< Along neither axis.
   row,    ///< Each row sums to 1.
   column  ///< Each column sums to 1.
 };
@@ -336,7 +336,7 @@ struct Explanation {
   std::vector<std::string> errata;         ///< As in ExplainInput.
 };
 
-/// Largest number of elements of a step whose rows are all kept: 8 MiB in memory, about 20 MB of JSON.
+/// Maximum number of elements of a step whose rows are all kept: 8 MiB in memory, about 20 MB of JSON.
 inline constexpr Index kMaxKeptElements = Index{1} << 20;
 /// Which rows of scores, weights and context are kept if a step has more than kMaxKeptElements elements.
 ///
@@ -402,7 +402,7 @@ struct CellDerivation {
   /// The terms summed in the order listed, minus the sum that the step computed: the result or, for weights, the sum of
   /// the exponentials.
   double difference = 0.0;
-  Index zero_weights = 0;  ///< Number of keys whose term is left out because their weight is 0.
+  Index zero_weights = 0;  ///< Number of keys whose term is omitted because their weight is 0.
 };
 /// A cell of a result.
 struct Cell {
@@ -426,7 +426,7 @@ struct Cell {
 REGARD_EXPORT CellDerivation expand_cell(const Explanation& explanation, const Step& step, const Cell& cell,
                                          int digits);
 
-/// Options of render_text().
+/// Options for render_text().
 struct TextOptions {
   int width = 80;               ///< Width of the terminal in columns, limited to 40 … 400.
   bool color = false;           ///< Whether to use colours.
@@ -439,7 +439,7 @@ struct TextOptions {
 /// Renders an explanation as text.
 ///
 /// @param explanation  The explanation.
-/// @param options      Format and contents.
+/// @param options      Formatting and content options.
 /// @param stop         Stop token.
 /// @return The text, which ends with a newline.
 /// @throws InvalidArgument  if the options name a step or a cell that does not exist. The message lists the choices.
@@ -449,7 +449,7 @@ REGARD_EXPORT std::string render_text(const Explanation& explanation, const Text
 /// Renders an explanation as render_text() does, but as one page per step, so that the caller can pause between pages.
 ///
 /// @param explanation  The explanation.
-/// @param options      Format and contents.
+/// @param options      Formatting and content options.
 /// @param stop         Stop token.
 /// @return The pages. Unless TextOptions::step is set, they include an introduction and the errata. Each page ends with
 ///         a newline.
@@ -458,9 +458,9 @@ REGARD_EXPORT std::string render_text(const Explanation& explanation, const Text
 REGARD_EXPORT std::vector<std::string> render_text_pages(const Explanation& explanation, const TextOptions& options,
                                                          const std::stop_token& stop = {});
 
-/// Options of render_json().
+/// Options for render_json().
 struct JsonOptions {
-  std::string command{};       ///< The command line, as it was typed.
+  std::string command{};       ///< The command line as typed.
   std::string step{};          ///< The step to write: its name or its index; empty: all.
   std::optional<Cell> cell{};  ///< A cell to derive in each written step that contains it.
 };
@@ -470,7 +470,7 @@ struct JsonOptions {
 /// "-inf", "inf" and "nan".
 ///
 /// @param explanation  The explanation.
-/// @param options      Contents.
+/// @param options      What to write.
 /// @param stop         Stop token.
 /// @return The JSON text.
 /// @throws InvalidArgument  as render_text() does.
@@ -478,9 +478,9 @@ struct JsonOptions {
 REGARD_EXPORT std::string render_json(const Explanation& explanation, const JsonOptions& options,
                                       const std::stop_token& stop = {});
 
-/// Options of render_html().
+/// Options for render_html().
 struct HtmlOptions {
-  std::string command{};        ///< The command line, as it was typed.
+  std::string command{};        ///< The command line as typed.
   std::optional<int> digits{};  ///< Decimal places; absent: as in the step or the settings.
 };
 /// Renders an explanation as one self-contained HTML page, which makes no network requests (docs/reference/page.md).
@@ -488,7 +488,7 @@ struct HtmlOptions {
 /// The page contains the JSON text of render_json(), additional data for drawing, and its script and style sheet.
 ///
 /// @param explanation  The explanation.
-/// @param options      Options of the page.
+/// @param options      Options for the page.
 /// @param stop         Stop token.
 /// @return The HTML text.
 /// @throws Cancelled  if a stop is requested.
@@ -503,9 +503,9 @@ REGARD_EXPORT std::string render_html(const Explanation& explanation, const Html
 /// Renders the data of a page in the form that its script reads; docs/reference/page.md describes this form.
 ///
 /// @param explanation  The explanation.
-/// @param options      Options of the page.
+/// @param options      Options for the page.
 /// @param stop         Stop token.
-/// @return JSON texts by name: "explanation", as render_json() writes it, and "page".
+/// @return JSON strings by name: "explanation", as render_json() writes it, and "page".
 /// @throws Cancelled  if a stop is requested.
 REGARD_EXPORT std::vector<NamedText> page_data(const Explanation& explanation, const HtmlOptions& options = {},
                                                const std::stop_token& stop = {});
@@ -519,7 +519,7 @@ REGARD_EXPORT std::string write_explain_input(const ExplainInput& input);
 /// Reads an input from JSON; docs/guide/own-matrices.md describes the format.
 ///
 /// @param json              The JSON text.
-/// @param source            Name of the text in error messages.
+/// @param source            Name of the text for error messages.
 /// @param stop              Stop token, polled while the text is read.
 /// @param max_memory_bytes  Memory limit for reading, in bytes; absent: available_memory_bytes().
 /// @return The input.

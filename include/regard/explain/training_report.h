@@ -30,18 +30,18 @@ namespace regard::inline v0 {
 /// @throws InvalidArgument  as check_record() does.
 REGARD_EXPORT std::vector<std::string> training_findings(const TrainingRecord& record);
 
-/// Options of training_text().
+/// Options for training_text().
 struct TrainingTextOptions {
   int width = 80;       ///< Width of the terminal in columns; values below 40 are treated as 40.
   bool color = false;   ///< Whether to use colours.
   bool unicode = true;  ///< Whether to use non-ASCII characters.
 };
-/// Largest number of lines of training_text() at 60 or more columns.
+/// Maximum number of lines of training_text() at 60 or more columns.
 inline constexpr int kMaxTrainingTextLines = 30;
 /// Renders a record as text: the findings, the loss, the best head of a few snapshots, and the events.
 ///
 /// @param record   The record.
-/// @param options  Format.
+/// @param options  Formatting options.
 /// @return The text, with at most kMaxTrainingTextLines lines unless `width` is below 60.
 /// @throws InvalidArgument  as check_record() does.
 REGARD_EXPORT std::string training_text(const TrainingRecord& record, const TrainingTextOptions& options = {});
@@ -54,7 +54,7 @@ REGARD_EXPORT std::string training_text(const TrainingRecord& record, const Trai
 /// @throws InvalidArgument  as check_record() does.
 REGARD_EXPORT std::string training_svg(const TrainingRecord& record);
 
-/// Largest size of training_html(), in bytes.
+/// Maximum size of training_html(), in bytes.
 inline constexpr std::size_t kMaxTrainingHtmlBytes = 4'000'000;
 
 /// Renders a record as an HTML page.

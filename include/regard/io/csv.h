@@ -23,10 +23,9 @@ namespace regard::inline v0 {
 /// A cell holds a decimal number, `inf` or `nan`, each with an optional sign. Empty lines at the end are ignored.
 ///
 /// @param text    The text, in UTF-8.
-/// @param source  Name of the text in error messages, usually the path of the file.
+/// @param source  Name of the text for error messages, usually the path of the file.
 /// @return The matrix, (rows, columns), without heads.
-/// @throws DataError  in any of these cases; the message gives `source`, the line and the column (both numbered from
-///                    1):
+/// @throws DataError  in any of these cases; the message gives `source`, line and column (both 1-based):
 ///                    - an empty file or an empty cell
 ///                    - a row whose length differs from that of the first row
 ///                    - a cell that is not a number, or whose value is out of range for double

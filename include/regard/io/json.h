@@ -108,7 +108,7 @@ REGARD_EXPORT std::uint64_t json_memory_bytes(std::string_view text, Index max_d
 ///
 /// The check always passes if 64 KiB or less is needed.
 ///
-/// @param source            Name of the text in error messages.
+/// @param source            Name of the text for error messages.
 /// @param needed            Memory needed, in bytes.
 /// @param max_memory_bytes  Memory available, in bytes; absent: available_memory_bytes().
 /// @throws DataError  "source: needs N bytes of memory; M are available" if N exceeds M.
@@ -118,7 +118,7 @@ REGARD_EXPORT void check_json_memory(const std::string& source, std::uint64_t ne
 /// Parses a JSON text.
 ///
 /// @param text              The text, in UTF-8.
-/// @param source            Name of the text in error messages, usually the path of the file.
+/// @param source            Name of the text for error messages, usually the path of the file.
 /// @param max_depth         Maximum nesting depth of brackets.
 /// @param stop              Stop token, polled while the text is read.
 /// @param max_memory_bytes  Memory that reading may use, in bytes (see json_memory_bytes()); absent:

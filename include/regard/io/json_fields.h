@@ -38,7 +38,7 @@ class REGARD_EXPORT JsonFields {
  public:
   /// Creates a reader of the members of an object.
   ///
-  /// @param source  Name of the text in error messages.
+  /// @param source  Name of the text for error messages.
   /// @param object  The object, which must outlive the reader.
   /// @throws DataError  if the value is not an object.
   JsonFields(std::string source, const JsonValue& object);
@@ -61,8 +61,8 @@ class REGARD_EXPORT JsonFields {
   /// Reads an integer.
   ///
   /// @param name  Name of the member.
-  /// @param min   Smallest allowed value.
-  /// @param max   Largest allowed value, at most 2⁵³.
+  /// @param min   Minimum allowed value.
+  /// @param max   Maximum allowed value, at most 2⁵³.
   /// @return The number.
   Index whole(std::string_view name, Index min, Index max) const;
   /// Reads a number.

@@ -75,7 +75,7 @@ class REGARD_EXPORT NpyReader {
   /// Reads and checks the header.
   ///
   /// @param source     Source of bytes, positioned at the first byte of the file.
-  /// @param name       Name of the file in error messages.
+  /// @param name       Name of the file for error messages.
   /// @param num_bytes  Length of the whole file in bytes, if it is known.
   /// @throws DataError  "name: byte N: …" if the header is malformed or truncated, if the type is not supported, or if
   ///                    num_bytes does not match the header.
@@ -144,7 +144,7 @@ REGARD_EXPORT std::string npy_header(ElementType type, std::span<const Index> sh
 /// Reads an NPY file in memory as a matrix, or as one matrix per head.
 ///
 /// @param bytes   The file: an array with 1 to 3 axes, (columns), (rows, columns) or (heads, rows, columns).
-/// @param source  Name of the file in error messages.
+/// @param source  Name of the file for error messages.
 /// @return The matrix; its elements are converted to double.
 /// @throws DataError  as NpyReader does, or if the array has a different number of axes. The message names `source`.
 ///

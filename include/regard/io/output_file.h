@@ -30,7 +30,7 @@ class REGARD_EXPORT NewFile {
   /// Creates an empty file.
   ///
   /// @param path  Path of the file.
-  /// @param name  Name of the file in error messages; empty: the path.
+  /// @param name  Name of the file for error messages; empty: the path.
   /// @return The file, or std::nullopt if a file with that name already exists.
   /// @throws DataError  if the file cannot be created.
   static std::optional<NewFile> create(const std::string& path, std::string name = {});

@@ -82,8 +82,8 @@ struct ModelFileOptions {
   bool map = false;
   /// Whether to accept NaN and ±∞ in floating-point tensors, which are otherwise rejected.
   bool allow_nonfinite = false;
-  std::uint64_t max_header_bytes = 100'000'000;  ///< Largest size of a header, in bytes.
-  Index max_tensors = 1 << 20;                   ///< Largest number of tensors in one file.
+  std::uint64_t max_header_bytes = 100'000'000;  ///< Maximum size of a header, in bytes.
+  Index max_tensors = 1 << 20;                   ///< Maximum number of tensors in one file.
   /// Memory that a model may use, in bytes. It is also the limit for reading each JSON text. Absent:
   /// available_memory_bytes().
   std::optional<std::uint64_t> max_memory_bytes{};
@@ -131,7 +131,7 @@ class REGARD_EXPORT Checkpoint {
   /// Reads a safetensors file that is already in memory. The bytes are not copied, and no file is opened.
   ///
   /// @param bytes    The whole file. The checkpoint and all its copies keep it alive.
-  /// @param name     Name of the file in error messages.
+  /// @param name     Name of the file for error messages.
   /// @param options  Limits, and whether NaN and ±∞ are accepted.
   /// @param stop     Stop token, polled while the bytes are checked.
   /// @return The tensors.
@@ -223,7 +223,7 @@ struct ShardedTensor {
 /// Reads `weight_map` from the text of a model.safetensors.index.json: which shard holds which tensor.
 ///
 /// @param text              The JSON text.
-/// @param source            Name of the text in error messages.
+/// @param source            Name of the text for error messages.
 /// @param stop              Stop token, polled while the text is read.
 /// @param max_memory_bytes  Memory that reading may use, in bytes; absent: available_memory_bytes().
 /// @return One entry per tensor, in the order of the text.
@@ -241,7 +241,7 @@ REGARD_EXPORT std::vector<ShardedTensor> read_shard_index(std::string_view text,
 ///
 /// @param folder     Path of the folder.
 /// @param file       Name of the file.
-/// @param max_bytes  Largest allowed size of the file, in bytes.
+/// @param max_bytes  Maximum allowed size of the file, in bytes.
 /// @param stop       Stop token, polled while the file is read.
 /// @return The text.
 /// @throws DataError  if the file cannot be read, is larger than `max_bytes` or is not valid UTF-8. The message names

@@ -69,7 +69,7 @@ REGARD_EXPORT void write_safetensors(NewFile& file, std::span<const StoredTensor
 /// @param stop      Stop token, polled while the data are written.
 /// @throws InvalidArgument  as safetensors_header() does, before the file is created.
 /// @throws DataError        if the file cannot be written. The message gives the path and the reason.
-/// @throws Cancelled        if a stop is requested. No file is then left behind.
+/// @throws Cancelled        if a stop is requested. No file is left behind.
 ///
 /// @par Example
 /// @code{.cpp}

@@ -36,7 +36,7 @@ REGARD_EXPORT std::string escape_for_terminal(std::string_view text);
 /// A byte sequence that is not valid UTF-8 may be truncated anywhere.
 ///
 /// @param text       The text.
-/// @param max_bytes  Largest length of the result, in bytes.
+/// @param max_bytes  Maximum length of the result, in bytes.
 /// @return The beginning of the text, at most `max_bytes` long.
 REGARD_EXPORT std::string_view truncate_text(std::string_view text, std::size_t max_bytes);
 

@@ -32,7 +32,7 @@ enum class NormKind {
   rms     ///< rms_norm_forward(): a gain.
 };
 
-/// Names of the NormKind enumerators in files, in order.
+/// Names used in files for the NormKind enumerators, in order.
 inline constexpr std::array<std::string_view, 2> kNormNames{"layer", "rms"};
 
 /// How a model encodes the position of a token.
@@ -42,7 +42,7 @@ enum class PositionKind {
   none      ///< No position encoding, only the causal mask.
 };
 
-/// Names of the PositionKind enumerators in files, in order.
+/// Names used in files for the PositionKind enumerators, in order.
 inline constexpr std::array<std::string_view, 3> kPositionNames{"learned", "rotary", "none"};
 
 /// The feed-forward layer, which maps a normalized row (E) to a row (E).
@@ -54,7 +54,7 @@ enum class FeedForwardKind {
   swiglu      ///< (silu(x · gate) · (x · up)) · down.
 };
 
-/// Names of the FeedForwardKind enumerators in files, in order.
+/// Names used in files for the FeedForwardKind enumerators, in order.
 inline constexpr std::array<std::string_view, 5> kFeedForwardNames{"none", "relu", "gelu", "gelu_tanh", "swiglu"};
 
 /// The extents and options of a decoder.
@@ -66,7 +66,7 @@ struct DecoderConfig {
   Index width = 0;                                            ///< E, size of the residual stream.
   Index head_size = 0;                                        ///< D; 0: E / H.
   Index feed_forward = 0;                                     ///< F; 0: 4 · E, for swiglu 8 · ⌈E / 3⌉.
-  Index max_positions = 0;                                    ///< P, largest number of tokens.
+  Index max_positions = 0;                                    ///< P, maximum number of tokens.
   NormKind norm = NormKind::layer;                            ///< Kind of normalization.
   double norm_epsilon = 1e-5;                                 ///< Added to the variance, or to the mean square.
   PositionKind positions = PositionKind::learned;             ///< Kind of position encoding.
@@ -160,8 +160,8 @@ REGARD_EXPORT std::string decoder_config_json(const DecoderConfig& config);
 /// The text is untrusted. Fields that do not describe the computation are ignored.
 ///
 /// @param text    The text, in UTF-8.
-/// @param source  Name of the text in error messages, usually the path of the file.
-/// @return The description, completed().
+/// @param source  Name of the text for error messages, usually the path of the file.
+/// @return The description, as returned by completed().
 /// @throws DataError  "source: byte N: …" if the text is not valid JSON, or if a field is missing, has the wrong type,
 ///                    or has a value that is out of range or not supported.
 ///

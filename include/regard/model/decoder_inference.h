@@ -61,7 +61,7 @@ struct DecoderLayer {
 
 /// A model, as load_decoder() returns it. All copies share the memory of the parameters.
 struct Decoder {
-  DecoderConfig config;                              ///< The description, completed().
+  DecoderConfig config;                              ///< The description, as returned by completed().
   TensorView<const float, 2> token_table;            ///< Token embeddings, (V, E).
   TensorView<const float, 2> position_table;         ///< Position embeddings, (P, E), if positions are learned.
   std::vector<DecoderLayer> layers;                  ///< The N layers.
@@ -100,7 +100,7 @@ struct Decoder {
 REGARD_EXPORT Decoder load_decoder(const std::string& folder, const ModelFileOptions& options = {},
                                    const Runtime& runtime = {});
 
-/// Options of decode_trace().
+/// Options for decode_trace().
 struct DecodeOptions {
   /// Indices of tokens that are hidden as keys: no query attends to them, in any layer or head.
   ///

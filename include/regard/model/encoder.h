@@ -36,7 +36,7 @@ struct EncoderConfig {
   Index num_heads = 0;      ///< H, number of heads; a divisor of E.
   Index width = 0;          ///< E, size of the residual stream.
   Index feed_forward = 0;   ///< F, width of the feed-forward layer.
-  Index max_positions = 0;  ///< P, largest number of tokens.
+  Index max_positions = 0;  ///< P, maximum number of tokens.
   Index num_types = 0;      ///< T, number of token types.
   double norm_epsilon = 0;  ///< Added to the variance in every layer norm.
   std::string activation;   ///< "gelu": ½ x (1 + erf(x / √2)).
@@ -46,8 +46,8 @@ struct EncoderConfig {
 
 /// The parameters of one layer.
 ///
-/// Matrices are viewed as (in, out), so that output = input · W + b, however the file stores them. Head h uses
-/// columns h·D … (h + 1)·D − 1 of w_query, w_key and w_value, and the same rows of w_output.
+/// Matrices are viewed as (in, out), so that output = input · W + b, regardless of how the file stores them. Head h
+/// uses columns h·D … (h + 1)·D − 1 of w_query, w_key and w_value, and the same rows of w_output.
 struct EncoderLayer {
   TensorView<const float, 2> w_query;              ///< Query projection, (E, E).
   TensorView<const float, 2> w_key;                ///< Key projection, (E, E).
@@ -131,7 +131,7 @@ REGARD_EXPORT Encoder read_encoder(std::string_view config_json, SharedBytes saf
 ///
 /// @param config_json  The text of config.json.
 /// @param checkpoint   The checkpoint.
-/// @param name         Name of the model in error messages, for example its folder.
+/// @param name         Name of the model for error messages, for example its folder.
 /// @param options      Limits.
 /// @param stop         Stop token.
 /// @return The tensors: first the embeddings, then the layers in order. The scales of int8 matrices are not listed.
@@ -148,7 +148,7 @@ REGARD_EXPORT std::vector<const StoredTensor*> encoder_tensors(std::string_view 
                                                                const ModelFileOptions& options = {},
                                                                const std::stop_token& stop = {});
 
-/// Options of encode().
+/// Options for encode().
 struct EncoderOptions {
   /// Indices of tokens that are hidden as keys: no query attends to them, in any layer or head.
   ///

@@ -37,7 +37,7 @@ class REGARD_EXPORT DecoderSession {
   /// Creates an empty session.
   ///
   /// @param decoder   The model, of which the session keeps a copy that shares its parameters.
-  /// @param capacity  Largest number of tokens, for which memory is allocated; 0: max_positions.
+  /// @param capacity  Maximum number of tokens, for which memory is allocated; 0: max_positions.
   /// @throws InvalidArgument  if the capacity is negative or above max_positions.
   /// @throws std::bad_alloc   if memory cannot be allocated.
   explicit DecoderSession(const Decoder& decoder, Index capacity = 0);
@@ -121,9 +121,9 @@ inline constexpr std::uint64_t kSamplingStream = 0x67656e6572617465;
 /// @throws InvalidArgument  "sampling: temperature is X; expected …" if one is out of range.
 REGARD_EXPORT void check_sampling(const SamplingOptions& options);
 
-/// Options of generate().
+/// Options for generate().
 struct GenerateOptions {
-  Index max_tokens = 256;      ///< Largest number of tokens to generate, at least 0.
+  Index max_tokens = 256;      ///< Maximum number of tokens to generate, at least 0.
   SamplingOptions sampling{};  ///< How each token is chosen.
   /// Called with each token as soon as it is generated. Generation ends when the function returns false. May be empty.
   std::function<bool(Index id)> on_token{};

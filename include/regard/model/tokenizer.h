@@ -57,9 +57,9 @@ struct TokenizedText {
 
 /// Limits for untrusted files and texts. The first three range from 1 to 2^31 − 1.
 struct TokenizerOptions {
-  Index max_tokens = Index{1} << 22;       ///< Largest number of tokens in the vocabulary.
-  Index max_token_bytes = 4096;            ///< Largest size of a token, in bytes.
-  Index max_text_bytes = Index{64} << 20;  ///< Largest size of a tokenizer.json and of a text to encode, in bytes.
+  Index max_tokens = Index{1} << 22;       ///< Maximum number of tokens in the vocabulary.
+  Index max_token_bytes = 4096;            ///< Maximum size of a token, in bytes.
+  Index max_text_bytes = Index{64} << 20;  ///< Maximum size of a tokenizer.json and of a text to encode, in bytes.
   /// Memory that reading a tokenizer.json may use, in bytes; absent: available_memory_bytes().
   std::optional<std::uint64_t> max_memory_bytes{};
 };
@@ -85,7 +85,7 @@ class REGARD_EXPORT Tokenizer {
   /// decoder are not used.
   ///
   /// @param tokenizer_json  The JSON text.
-  /// @param source          Name of the text in error messages.
+  /// @param source          Name of the text for error messages.
   /// @param options         Limits.
   /// @param stop            Stop token, polled while the text is read.
   /// @return The tokenizer.

@@ -37,8 +37,8 @@ class REGARD_EXPORT BatchSource {
   /// @param seed     Seed of the run.
   /// @param split    Training or held-out examples.
   /// @param index    Index of the example, at least 0.
-  /// @param tokens   Set to the tokens, (L).
-  /// @param targets  Set to the token to predict after each token, (L); −1: ignored in the loss.
+  /// @param tokens   Receives the tokens, (L).
+  /// @param targets  Receives the token to predict after each token, (L); −1: ignored in the loss.
   virtual void example(std::uint64_t seed, TaskSplit split, Index index, std::span<Index> tokens,
                        std::span<Index> targets) const = 0;
   /// Returns the files to store in every checkpoint, such as the vocabulary.

@@ -61,7 +61,7 @@ struct CheckpointFile {
 
 /// The state of a run between two steps, except for its arrays.
 struct TrainingState {
-  TrainingSettings settings;          ///< The settings, completed().
+  TrainingSettings settings;          ///< The settings, as returned by completed().
   TrainingData data;                  ///< The data that the run is trained on.
   std::vector<TrainingStep> history;  ///< All steps so far, from step 0; its size is the current step of the run.
   std::vector<CheckpointFile> files;  ///< Files added by the caller.
@@ -126,7 +126,7 @@ struct LoadedCheckpoint {
 /// Reads a checkpoint, except for its arrays.
 ///
 /// @param checkpoint  Path of the checkpoint.
-/// @return The run as it was saved.
+/// @return The saved state of the run.
 /// @throws DataError  "path: …" if a file is missing, is not valid, or has been changed. Only the
 ///                    headers of tensor files are checked.
 ///
@@ -140,11 +140,11 @@ REGARD_EXPORT TrainingState read_training_state(const std::string& checkpoint);
 ///
 /// @tparam T          float or double.
 /// @param checkpoint  Path of the checkpoint.
-/// @param settings    The settings of the run, completed().
+/// @param settings    The settings of the run, as returned by completed().
 /// @param data        The data that the run is trained on.
-/// @param arrays      Set to the arrays of the checkpoint, unless an exception is thrown.
+/// @param arrays      Receives the arrays of the checkpoint, unless an exception is thrown.
 /// @param stop        Stop token, polled while files are read.
-/// @return The run as it was saved.
+/// @return The saved state of the run.
 /// @throws DataError  "path: was saved with NAME A; this run has B" if the version of the numerics, the data, the
 ///                    model or a setting differs. micro_batch and recompute do not affect the bits and may differ; so
 ///                    may the number of steps if the schedule is constant.
@@ -196,8 +196,8 @@ struct SettingDifference {
 };
 /// Finds the first field in which a difference would change the bits of a run; see load_checkpoint().
 ///
-/// @param first   Settings, completed().
-/// @param second  Other settings, completed().
+/// @param first   Settings, as returned by completed().
+/// @param second  Other settings, as returned by completed().
 /// @return The difference, or std::nullopt if there is none.
 ///
 /// @par Example

@@ -35,8 +35,8 @@ namespace regard::inline v0 {
 
 /// Options for training a decoder, in addition to its configuration.
 struct DecoderTrainingOptions {
-  Index max_sequences = 1;     ///< Largest B in one call.
-  Index max_length = 0;        ///< Largest L; 0: max_positions.
+  Index max_sequences = 1;     ///< Maximum B in one call.
+  Index max_length = 0;        ///< Maximum L; 0: max_positions.
   bool recompute = false;      ///< Whether to keep only each layer's input and recompute the rest in the backward pass.
   bool bf16_products = false;  ///< Whether linear layers multiply operands rounded to bfloat16. T = float only.
 };
@@ -75,7 +75,7 @@ template <class T>
 using AttentionObserver =
     std::function<void(Index layer, const AttentionRecord<T>& record, TensorView<const T, 4> grad_context)>;
 
-/// Wall-clock time of each part of forward_backward() and evaluate() since the model was created, in seconds.
+/// Wall-clock time spent in each part of forward_backward() and evaluate() since the model was created, in seconds.
 struct TrainingProfile {
   double products = 0;     ///< Linear layers, forward and backward, including rounding to bfloat16.
   double attention = 0;    ///< Attention, forward and backward.
@@ -85,7 +85,7 @@ struct TrainingProfile {
   double embedding = 0;    ///< Embeddings and their gradients.
   double loss = 0;         ///< Softmax and cross-entropy.
   double residual = 0;     ///< Residual additions and dropout.
-  double messages = 0;     ///< Messages of a GradientChain, including time spent waiting for other ranks.
+  double messages = 0;     ///< Messages through a GradientChain, including time spent waiting for other ranks.
 };
 
 /// A decoder, its gradients, and the memory for a training step.
@@ -112,7 +112,7 @@ class REGARD_EXPORT DecoderTraining {
   DecoderTraining(DecoderTraining&&) noexcept;             ///< Moves; the moved-from object can only be destroyed.
   DecoderTraining& operator=(DecoderTraining&&) noexcept;  ///< Moves; the moved-from object can only be destroyed.
 
-  /// Returns the configuration, completed().
+  /// Returns the configuration, as returned by completed().
   const DecoderConfig& config() const;
   /// Returns decoder_parameters() of the configuration.
   std::span<const DecoderParameter> description() const;
@@ -136,7 +136,7 @@ class REGARD_EXPORT DecoderTraining {
   /// @param runtime     Threads, scratch memory and cancellation.
   /// @return `Σ −ln p(target) / num_targets` over the targets of this batch; 0 if there are none.
   /// @throws InvalidArgument  before any work is done, if an argument is invalid.
-  /// @throws Cancelled        if a stop is requested. The gradients are then undefined.
+  /// @throws Cancelled        if a stop is requested. In that case, the gradients are undefined.
   double forward_backward(const TrainingBatch& batch, bool accumulate = false,
                           const AttentionObserver<T>& observer = {}, const Runtime& runtime = {});
 
@@ -163,8 +163,8 @@ class REGARD_EXPORT DecoderTraining {
   ///
   /// @param batch     Tokens and targets.
   /// @param ablated   A head whose context is replaced by zeros.
-  /// @param row_loss  Set to `−ln p(target)` of each token, (B, L), or to 0 where it is not counted; may be absent.
-  /// @param correct   Set to the number of correctly predicted targets, where the prediction is the first token with
+  /// @param row_loss  Receives `−ln p(target)` for each token, (B, L), or 0 where it is not counted; may be absent.
+  /// @param correct   Receives the number of correctly predicted targets, where the prediction is the first token with
   ///                  the largest logit; may be nullptr.
   /// @param runtime   Threads, scratch memory and cancellation.
   /// @return The loss, as forward_backward() returns it.
@@ -176,7 +176,7 @@ class REGARD_EXPORT DecoderTraining {
   /// Returns the logits of the last evaluate(), (B · L, V), valid until the next call of any member function.
   TensorView<const T, 2> logits() const;
 
-  /// Returns `−ln p(target)` of each token of the last call, (B, L), or 0 where it is not counted.
+  /// Returns `−ln p(target)` for each token of the last call, (B, L), or 0 where it is not counted.
   ///
   /// @return A view that is valid until the next call.
   TensorView<const T, 2> row_losses() const;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Data-parallel training: ranks add their gradients one after another. Results are bit-identical to those of one
-/// machine.
+/// Data-parallel training: ranks add their gradients one after another. Results are bit-identical to those computed on
+/// one machine.
 ///
 /// @verbatim
 ///     sequences of a step   │ piece 0 │ piece 1 │ piece 2 │ …         piece k is computed by rank k mod N
@@ -46,7 +46,7 @@ class REGARD_EXPORT GradientChain {
   virtual void expect(std::span<std::byte> bytes);
   /// Receives the next message from the preceding rank, (rank − 1) mod N.
   ///
-  /// @param bytes  Set to the message; at least one byte.
+  /// @param bytes  Receives the message; at least one byte.
   virtual void receive(std::span<std::byte> bytes) = 0;
   /// Sends a message to the next rank, (rank + 1) mod N, without waiting for that rank to receive it.
   ///
@@ -78,7 +78,7 @@ struct BatchPieces {
 /// same number of pieces. If N > batch, the ranks from `batch` on compute none.
 ///
 /// @param batch        Number of sequences, at least 1.
-/// @param micro_batch  Largest number of sequences per piece, at least 1.
+/// @param micro_batch  Maximum number of sequences per piece, at least 1.
 /// @param num_ranks    N, at least 1.
 /// @return `min(batch, N · ⌈batch / (N · micro_batch)⌉)` pieces.
 ///

@@ -53,7 +53,7 @@ REGARD_EXPORT double global_norm(std::span<const T> values, const Runtime& runti
 /// @endcode
 REGARD_EXPORT double clip_factor(double norm, double max_norm);
 
-/// Options of a Muon step.
+/// Options for a Muon step.
 struct MuonOptions {
   double learning_rate = 0.02;  ///< Learning rate of this step, at least 0.
   double momentum = 0.95;       ///< Decay of the momentum, in [0, 1).
@@ -89,7 +89,7 @@ REGARD_EXPORT Index muon_scratch_size(Index rows, Index columns);
 /// @param matrix    p, (R, C), dense, with one row per output, as in torch.nn.Linear.
 /// @param gradient  (R, C), dense.
 /// @param momentum  m, (R, C), dense.
-/// @param options   Options of this step.
+/// @param options   Options for this step.
 /// @param scratch   At least muon_scratch_size() elements. Its contents are undefined afterwards.
 /// @param runtime   Threads, scratch memory of linear_forward(), and cancellation.
 ///

@@ -12,7 +12,7 @@
 /// @endverbatim
 ///
 /// A head that has nothing else to attend to often puts its weight on the first token, a *sink*. The scores are
-/// therefore also given without the first key.
+/// therefore also reported without the first key.
 ///
 /// Read next: src/train/record/patterns.cpp, tasks.h.
 #pragma once
@@ -29,15 +29,15 @@ namespace regard::inline v0 {
 struct HeadPattern {
   double score = 0;    ///< Weight on the expected keys, over the rows that have any.
   double uniform = 0;  ///< The same for uniform weights over the visible keys.
-  /// As `score`, with key 0 left out and each row divided by the sum of its other weights, over the rows with an
-  /// expected key other than 0. A row that has no other weight counts as 0.
+  /// The same as `score`, but with key 0 excluded and each row divided by the sum of its other weights, over the rows
+  /// with an expected key other than 0. A row that has no other weight counts as 0.
   double score_without_first = 0;
   double uniform_without_first = 0;  ///< The same for uniform weights.
-  double previous_token = 0;         ///< Weight on the key before the row's own, over all rows but row 0.
-  double first_token = 0;            ///< Weight on key 0, over all rows but row 0.
+  double previous_token = 0;         ///< Weight on the key before the row's own, over all rows except row 0.
+  double first_token = 0;            ///< Weight on key 0, over all rows except row 0.
   double one_key_uniform = 0;        ///< previous_token and first_token for uniform weights.
-  /// Entropy −Σ w ln w of a row, divided by the logarithm of its number of visible keys, over all rows but row 0: 0 for
-  /// a row with a single key, 1 for uniform weights.
+  /// Entropy −Σ w ln w of a row, divided by the logarithm of its number of visible keys, over all rows except row 0: 0
+  /// for a row with a single key, 1 for uniform weights.
   double entropy = 0;
 };
 

@@ -47,7 +47,7 @@ REGARD_EXPORT ProbeSequences task_probe(const TrainingTask& task, std::uint64_t 
 ///
 /// @param text    The text.
 /// @param seed    Seed of the run.
-/// @param length  Largest number of tokens.
+/// @param length  Maximum number of tokens.
 /// @return One sequence, without a pattern. The row whose gradient is kept is the last one.
 ///
 /// @par Example

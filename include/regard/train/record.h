@@ -94,7 +94,7 @@ struct TrainingSnapshot {
 
 /// The record of a watched run.
 struct TrainingRecord {
-  std::string command;        ///< The command line, as it was typed.
+  std::string command;        ///< The command line as typed.
   std::string name;           ///< Name of the task, or of the text file.
   bool is_text = false;       ///< Whether the run is trained on a text rather than on a task.
   std::string shows;          ///< What the task shows, in one sentence; may be empty.
@@ -102,8 +102,8 @@ struct TrainingRecord {
   double formed_score = 0.5;  ///< Score at which the task's pattern counts as formed.
   TrainingSettings settings;  ///< The settings.
   TrainingProbe probe;        ///< The probe.
-  std::vector<CurvePoint> curve;            ///< The curve, by ascending step.
-  std::vector<TrainingSnapshot> snapshots;  ///< The snapshots, by ascending step.
+  std::vector<CurvePoint> curve;            ///< The curve, sorted by step.
+  std::vector<TrainingSnapshot> snapshots;  ///< The snapshots, sorted by step.
 };
 
 /// Returns whether the probe of a record has a pattern, that is, whether any row has an expected key.
@@ -126,7 +126,7 @@ REGARD_EXPORT void check_record(const TrainingRecord& record);
 /// @endcode
 ///
 /// @param steps  Number of optimizer steps of the run, ≥ 0.
-/// @param max    Largest number of snapshots, ≥ 2.
+/// @param max    Maximum number of snapshots, ≥ 2.
 /// @return The steps in ascending order. The first is 0 and the last is `steps`.
 /// @throws InvalidArgument  if an argument is out of range.
 ///
@@ -150,11 +150,11 @@ struct HeadEvent {
   Index snapshot;       ///< Index of the snapshot.
   Index step;           ///< Step of the snapshot.
   double score;         ///< Its score at this snapshot.
-  double peak;          ///< Its largest score from this snapshot on.
+  double peak;          ///< Its largest score from this snapshot onwards.
   double uniform;       ///< The score of uniform weights.
   Index from_step;      ///< Step of the preceding snapshot, or of this one if it is the first.
   Index to_step;        ///< Step of the second snapshot after it, or of the last one.
-  double loss_fall;     ///< Relative decrease of the probe's loss from from_step to to_step; negative if it rose.
+  double loss_fall;     ///< Relative decrease in the probe's loss from from_step to to_step; negative if it rose.
   Index ablation_step;  ///< Step of the first later snapshot that meets the ablation criterion.
   double ablation;      ///< ProbedHead::ablation at that snapshot.
 };
@@ -167,10 +167,12 @@ struct HeadEvent {
 ///   pattern, ½ for the previous token.
 /// - **Ablation:** at the second of them, or at a later one while the score stays above the threshold, ablating the
 ///   head raises the probe's loss by more than a tenth of the decrease in loss since the first snapshot. By then, the
-///   loss must have fallen by more than 5 %: before that, nothing has been learned to which a head could contribute.
+///   loss must have fallen by more than 5 %: before that, nothing has been learned that a head could have contributed
+///   to.
 ///
-/// The event is at the first snapshot above the threshold. A previous-token head is useful before its attention is
-/// sharp, so its event is at the first snapshot from which its score stays above max(0.2, twice the uniform score).
+/// The event is assigned to the first snapshot above the threshold. A previous-token head is useful before its
+/// attention is sharp, so its event is assigned to the first snapshot from which its score stays above max(0.2, twice
+/// the uniform score).
 ///
 /// If the pattern itself is the previous token, only events of kind `pattern` are returned.
 ///
@@ -193,7 +195,7 @@ REGARD_EXPORT std::vector<HeadEvent> find_events(const TrainingRecord& record);
 /// @endcode
 REGARD_EXPORT std::string event_text(const TrainingRecord& record, const HeadEvent& event);
 
-/// Options of training_record_json().
+/// Options for training_record_json().
 struct TrainingJsonOptions {
   bool curve = true;  ///< Whether to include the curve.
   bool heads = true;  ///< Whether to include the scores, weights and gradients of heads.
@@ -203,7 +205,7 @@ struct TrainingJsonOptions {
 /// Every number reads back as the same value: weights and gradients as float, all others as double.
 ///
 /// @param record   The record.
-/// @param options  Contents.
+/// @param options  Which parts to include.
 /// @return The JSON text.
 /// @throws InvalidArgument  as check_record() does.
 ///

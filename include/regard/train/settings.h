@@ -21,7 +21,7 @@ enum class OptimizerKind {
   muon    ///< Muon for the matrices of the layers, AdamW for all other parameters.
 };
 
-/// Names of the OptimizerKind enumerators in files, in the order of the enumerators.
+/// Names used in files for the OptimizerKind enumerators, in the same order.
 inline constexpr std::array<std::string_view, 2> kOptimizerNames{"adamw", "muon"};
 
 /// How the learning rate depends on the step, after the warm-up.
@@ -32,7 +32,7 @@ enum class ScheduleKind {
   warmup_stable_decay  ///< learning_rate, then a linear decay to min_learning_rate over the last fifth of the steps.
 };
 
-/// Names of the ScheduleKind enumerators in files, in the order of the enumerators.
+/// Names used in files for the ScheduleKind enumerators, in the same order.
 inline constexpr std::array<std::string_view, 4> kScheduleNames{"constant", "cosine", "linear", "warmup_stable_decay"};
 
 /// Precision of the arithmetic of a run.
@@ -42,7 +42,7 @@ enum class TrainingPrecision {
   bf16_products  ///< float, except that linear layers multiply operands rounded to bfloat16.
 };
 
-/// Names of the TrainingPrecision enumerators in files, in the order of the enumerators.
+/// Names used in files for the TrainingPrecision enumerators, in the same order.
 inline constexpr std::array<std::string_view, 3> kPrecisionNames{"float32", "float64", "bf16_products"};
 
 /// The settings of a run.
@@ -62,7 +62,7 @@ struct TrainingSettings {
   double beta1 = 0.9;                              ///< Decay rate of the first moment.
   double beta2 = 0.99;                             ///< Decay rate of the second moment.
   double epsilon = 1e-8;                           ///< Added to the square root of the second moment.
-  double weight_decay = 0.1;                       ///< Decoupled weight decay of matrices and embedding tables.
+  double weight_decay = 0.1;                       ///< Decoupled weight decay applied to matrices and embedding tables.
   double clip = 1;                                 ///< Maximum global L2 norm of the gradient; 0: no clipping.
   double dropout = 0;                              ///< Dropout probability.
   TrainingPrecision precision = TrainingPrecision::float32;  ///< Precision of the arithmetic.
@@ -73,7 +73,7 @@ struct TrainingSettings {
 /// Replaces zeros with the values that they stand for, and checks every field.
 ///
 /// @param settings  The settings.
-/// @return The settings, with a completed() model, and with micro_batch and length replaced if they are 0.
+/// @return The settings, with completed() applied to the model, and with micro_batch and length replaced if they are 0.
 /// @throws InvalidArgument  "training: warmup is X; expected …" if a field is out of range, or as completed() does
 ///                          for the model.
 ///

@@ -44,7 +44,7 @@ enum class TaskSplit {
 /// The kind of targets in an example.
 enum class TaskLabels {
   correct,  ///< The solution of the task.
-  shuffled  ///< Independent random tokens in place of the solution: nothing can be learned, so no pattern may appear.
+  shuffled  ///< Independent random tokens, not the solution: nothing can be learned, so no pattern should appear.
 };
 
 /// A task.

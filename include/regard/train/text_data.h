@@ -49,7 +49,7 @@ class REGARD_EXPORT TextData {
   /// @param text        The text, in UTF-8.
   /// @param vocabulary  The vocabulary.
   /// @param length      L, tokens per window, at least 1.
-  /// @param source      Name of the text in error messages, usually the path of the file.
+  /// @param source      Name of the text for error messages, usually the path of the file.
   /// @param stop        Stop token, polled while the text is tokenized.
   /// @throws InvalidArgument  if length < 1.
   /// @throws DataError        if the text is empty or contains a character that is not in the vocabulary, or if a part
@@ -94,8 +94,8 @@ class REGARD_EXPORT TextData {
   /// @param seed     Seed of the run.
   /// @param split    The part.
   /// @param index    Index of the window, at least 0.
-  /// @param tokens   Set to the tokens of the window, (L).
-  /// @param targets  Set to the token after each of them, (L).
+  /// @param tokens   Receives the tokens of the window, (L).
+  /// @param targets  Receives the token after each of them, (L).
   /// @throws InvalidArgument  if index < 0, or if a span does not have L elements.
   void example(std::uint64_t seed, TaskSplit split, Index index, std::span<Index> tokens,
                std::span<Index> targets) const;

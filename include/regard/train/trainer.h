@@ -87,7 +87,7 @@ class REGARD_EXPORT Trainer {
   Trainer(Trainer&&) noexcept;             ///< Moves; the moved-from object can only be destroyed.
   Trainer& operator=(Trainer&&) noexcept;  ///< Moves; the moved-from object can only be destroyed.
 
-  /// Returns the settings, completed().
+  /// Returns the settings, as returned by completed().
   const TrainingSettings& settings() const;
   /// Returns the source of the examples.
   const BatchSource& source() const;
@@ -105,7 +105,7 @@ class REGARD_EXPORT Trainer {
   /// @return The loss, the gradient norm and the learning rate.
   /// @throws TrainingDiverged  if the loss or a gradient is not finite. The message names the step, the layer and the
   ///                           operation.
-  /// @throws Cancelled         if a stop is requested. The run is then unchanged.
+  /// @throws Cancelled         if a stop is requested. The run is unchanged.
   TrainingStep step(const Runtime& runtime = {});
 
   /// Evaluates the model without changing the run: the examples come from a separate random stream.
@@ -131,13 +131,13 @@ class REGARD_EXPORT Trainer {
   /// @throws DataError         as save_checkpoint() does, and on the other ranks if rank 0 throws.
   std::string save(const std::string& run, const std::vector<CheckpointFile>& files = {});
 
-  /// Continues a run from a checkpoint.
+  /// Resumes a run from a checkpoint.
   ///
   /// @param path  Path of the run's folder, whose newest checkpoint is read, or of a checkpoint.
   /// @param stop  Stop token, polled while files are read.
   /// @return The checkpoint, with a warning if the results will not be bit-identical to those of an
   ///         uninterrupted run.
-  /// @throws DataError  as load_checkpoint() does. The run is then unchanged.
+  /// @throws DataError  as load_checkpoint() does. The run is unchanged.
   /// @throws InvalidArgument  on every rank, if ranks find checkpoints of different steps.
   /// @throws Cancelled  if a stop is requested.
   LoadedCheckpoint resume(const std::string& path, const std::stop_token& stop = {});

@@ -51,7 +51,7 @@ class REGARD_EXPORT Vocabulary {
   /// Creates a vocabulary of the characters of a text, sorted by code point.
   ///
   /// @param text    The text, in UTF-8.
-  /// @param source  Name of the text in error messages, usually the path of the file.
+  /// @param source  Name of the text for error messages, usually the path of the file.
   /// @param stop    Stop token, polled while the text is read.
   /// @return The vocabulary.
   /// @throws DataError  if the text is empty or not valid UTF-8. The message gives the offset of the invalid byte.
@@ -72,7 +72,7 @@ class REGARD_EXPORT Vocabulary {
   ///
   /// @param text              The text; it may contain any bytes.
   /// @param size              Number of tokens, from 256 to 2²⁴.
-  /// @param source            Name of the text in error messages.
+  /// @param source            Name of the text for error messages.
   /// @param stop              Stop token, polled during learning.
   /// @param max_memory_bytes  Memory limit for learning, in bytes; absent: available_memory_bytes().
   /// @return The vocabulary, with at most `size` tokens.
@@ -93,7 +93,7 @@ class REGARD_EXPORT Vocabulary {
   /// Reads a vocabulary from the text that json() writes. The text may be untrusted.
   ///
   /// @param json              The JSON text.
-  /// @param source            Name of the text in error messages.
+  /// @param source            Name of the text for error messages.
   /// @param stop              Stop token, polled while the text is read.
   /// @param max_memory_bytes  Memory limit for reading, in bytes; absent: available_memory_bytes().
   /// @return The vocabulary.

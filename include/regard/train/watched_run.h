@@ -23,7 +23,7 @@ namespace regard::inline v0 {
 
 /// The task or text that a run is trained on, and the settings of the run.
 struct TrainingSubject {
-  TrainingSettings settings;                  ///< The settings, completed().
+  TrainingSettings settings;                  ///< The settings, as returned by completed().
   std::shared_ptr<const BatchSource> source;  ///< Source of the examples.
   const TrainingTask* task = nullptr;         ///< The task; nullptr for a text.
   std::optional<TextData> text{};             ///< The text; absent for a task.
@@ -56,8 +56,8 @@ REGARD_EXPORT TrainingSubject task_subject(const TrainingTask& task, const Train
 /// @param vocabulary  Its vocabulary.
 /// @param settings    The settings, for example text_recipe(). The vocabulary of the model is set to that of the text,
 ///                    and max_positions, if it is 0, to the length.
-/// @param source      Name of the text in error messages, usually the path of the file. The record keeps only the
-///                    part after its last slash.
+/// @param source      Name of the text for error messages, usually the path of the file. The record keeps only the part
+///                    after its last slash.
 /// @param stop        Stop token, polled while the text is tokenized.
 /// @return The subject.
 /// @throws InvalidArgument  as completed() does, and if the length is below 1.
@@ -89,7 +89,7 @@ class REGARD_EXPORT WatchedRun {
   ///
   /// @param subject        The task or text, and the settings.
   /// @param command        Command line to store in the record.
-  /// @param max_snapshots  Largest number of snapshots, as for snapshot_steps().
+  /// @param max_snapshots  Maximum number of snapshots, as for snapshot_steps().
   /// @param runtime        Threads and cancellation.
   /// @param chain          The ranks, as for Trainer; nullptr: one machine.
   /// @throws InvalidArgument  as Trainer and snapshot_steps() do.
@@ -111,7 +111,7 @@ class REGARD_EXPORT WatchedRun {
   /// Returns whether all steps specified in the settings are done.
   bool done() const { return trainer_.done(); }
 
-  /// Continues a run from a checkpoint, as Trainer::resume() does. The curve is restored from the checkpoint, and
+  /// Resumes a run from a checkpoint, as Trainer::resume() does. The curve is restored from the checkpoint, and
   /// snapshots continue with the next one that is due.
   ///
   /// @param path  Path of the run's folder, or of a checkpoint.
