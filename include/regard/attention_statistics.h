@@ -57,11 +57,11 @@ struct AttentionStatistics {
   InputView<3> chosen_ranges{};
   /// Origin of chosen_ranges.
   ChosenOrigin chosen_origin = ChosenOrigin::key_zero;
-  /// Keys with the largest weights: int64, (B, H, L, k), `1 ≤ k ≤ 63`; missing: −1.
+  /// Keys with the largest weights: int64, (B, H, L, k), `1 ≤ k ≤ 63`; missing entries are −1.
   ///
   /// They are sorted by decreasing weight; keys with equal weights are in increasing order.
   OutputView<4> top_keys{};
-  /// Weights of top_keys, (B, H, L, k); only together with top_keys; missing: 0.
+  /// Weights of top_keys, (B, H, L, k); only together with top_keys; missing entries are 0.
   OutputView<4> top_weights{};
   /// Entropy of the weights in nats, (B, H, L).
   OutputView<3> entropy{};

@@ -271,7 +271,7 @@ enum regard_chosen_origin {
 typedef struct regard_attention_statistics {
   size_t struct_size;                 ///< sizeof(regard_attention_statistics)
   regard_input chosen_keys;           ///< i32 or i64 (n), distinct, at least 0.
-  regard_output top_keys;             ///< i64 (B, H, L, k), 1 ≤ k ≤ 63, by decreasing weight, then key. Missing: −1.
+  regard_output top_keys;             ///< i64 (B, H, L, k), 1 ≤ k ≤ 63, by decreasing weight, then by key. Missing: −1.
   regard_output top_weights;          ///< T (B, H, L, k): the weights of `top_keys`. Missing: 0.
   regard_output entropy;              ///< T (B, H, L) The entropy of the weights, in nats.
   regard_output largest_weight;       ///< T (B, H, L) The largest weight of each row.

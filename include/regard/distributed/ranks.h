@@ -8,7 +8,7 @@
 ///       waits for its messages   ◀── completed              heartbeat ──▶ every rank, eight times per timeout
 /// @endverbatim
 ///
-/// - All ranks make the same calls in the same order. Before any work, they compare their arguments.
+/// - All ranks make the same calls in the same order. Before any work is done, they compare their arguments.
 /// - If a rank fails or sends nothing within the timeout, the call ends on all other ranks with a RankError that names
 ///   the failed rank.
 /// - After an error, messages in flight may still read inputs and write outputs: keep these arrays alive until the

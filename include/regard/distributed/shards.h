@@ -63,8 +63,8 @@ struct DistributedProblem {
   Index num_kv_heads = 1;           ///< Hkv, number of key/value heads; divides H.
   Index head_size = 64;             ///< D, head size of query and key.
   Index value_head_size = 64;       ///< Dv, head size of value.
-  Index element_bytes = 4;          ///< Bytes of an element of query, key, value and context.
-  Index partial_bytes = 4;          ///< Bytes of an element of a partial result.
+  Index element_bytes = 4;          ///< Size of an element of query, key, value and context, in bytes.
+  Index partial_bytes = 4;          ///< Size of an element of a partial result, in bytes.
   RowVisibility visibility{};       ///< Which keys are visible to a row.
 };
 
@@ -88,7 +88,7 @@ struct RankTransfer {
   TransferContent content = TransferContent::query;  ///< Content.
   Index from = 0;                                    ///< Sending rank.
   Index to = 0;                                      ///< Receiving rank.
-  std::vector<IndexRange> indices{};                 ///< Rows (with `keys`: keys), ascending and not adjacent.
+  std::vector<IndexRange> indices{};                 ///< Rows (with `keys`: keys), in ascending order and not adjacent.
   IndexRange heads{};                                ///< Query heads (with `keys`: key/value heads).
   Index chunks = 1;                                  ///< With `partials`, the number of chunks per row; otherwise 1.
   Index bytes = 0;                                   ///< Size, in bytes.
@@ -96,10 +96,10 @@ struct RankTransfer {
 
 /// The work of one rank.
 struct RankWork {
-  std::vector<IndexRange> rows{};  ///< Rows, ascending and not adjacent.
+  std::vector<IndexRange> rows{};  ///< Rows, in ascending order and not adjacent.
   IndexRange heads{};              ///< Query heads; with `keys`, those whose partial results it merges.
   IndexRange kv_heads{};           ///< Key/value heads that it reads.
-  std::vector<IndexRange> keys{};  ///< Keys visible to its rows, ascending and not adjacent.
+  std::vector<IndexRange> keys{};  ///< Keys visible to its rows, in ascending order and not adjacent.
   /// Number of (row, head, key) triples that it computes, per batch entry.
   Index pairs = 0;
   /// Memory for the data that it receives, in bytes. With `rows`, this holds two key/value heads at a time.
@@ -170,8 +170,8 @@ REGARD_EXPORT std::vector<Index> split_by_work(const RowVisibility& visibility, 
 /// @param visibility  Which keys are visible to a row.
 /// @param row_starts  First row that each rank holds, N + 1 entries from 0 to L.
 /// @param num_keys    S, number of keys.
-/// @return For each rank, the rows that it computes, ascending and not adjacent, for plan_rows(). The number of pairs
-///         of a rank exceeds the mean by at most the number of pairs of two rows plus N.
+/// @return For each rank, the rows that it computes, in ascending order and not adjacent, for plan_rows(). The number of
+///         pairs of a rank exceeds the mean by at most the number of pairs of two rows plus N.
 /// @throws InvalidArgument  as plan_rows() does.
 REGARD_EXPORT std::vector<std::vector<IndexRange>> balance_rows(const RowVisibility& visibility,
                                                                 std::span<const Index> row_starts, Index num_keys);

@@ -46,7 +46,7 @@ struct ComparedSentence {
   TokenizedText tokens;             ///< The tokens, after truncation.
   std::vector<SentenceWord> words;  ///< The words.
   Index word = 0;                   ///< Index of the compared word.
-  std::vector<Index> hidden;        ///< Indices of the words hidden by CompareOptions::hide, ascending.
+  std::vector<Index> hidden;        ///< Indices of the words hidden by CompareOptions::hide, in ascending order.
   Index num_truncated_tokens = 0;   ///< Number of tokens that truncation removed.
 };
 

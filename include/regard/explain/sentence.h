@@ -168,7 +168,7 @@ struct Sentence {
   std::string text;                 ///< The whole text, as given.
   TokenizedText tokens;             ///< The tokens, after truncation.
   std::vector<SentenceWord> words;  ///< The words of these tokens, in order, special tokens included.
-  std::vector<Index> hidden;        ///< Indices of the hidden words, ascending.
+  std::vector<Index> hidden;        ///< Indices of the hidden words, in ascending order.
   Index num_truncated_tokens = 0;   ///< Number of tokens that truncation removed.
   ModelTrace trace;                 ///< All intermediate results of the model.
 };

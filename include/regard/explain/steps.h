@@ -106,7 +106,7 @@ enum class Operation {
   variances,               ///< A B … → the population variance of each.
   scores,                  ///< Q K → Q·Kᵀ.
   scaled,                  ///< Q K → scale · scores.
-  mask,                    ///< Q K → 0 where the key is visible to the query, else −∞.
+  mask,                    ///< Q K → 0 where the key is visible to the query, −∞ elsewhere.
   masked,                  ///< Q K → the scaled scores, −∞ where the mask hides the key.
   weights,                 ///< Q K → softmax of the masked scores over the keys.
   context,                 ///< Q K V → weights · V.
@@ -205,7 +205,7 @@ struct NamedText {
   std::string text;  ///< The text.
 };
 
-/// A second computation, shown next to the first: the same steps with other settings or matrices.
+/// A second computation, shown next to the first: the same steps with different settings or matrices.
 struct Variant {
   std::string label;                    ///< Its label: "with √3".
   ExplainSettings settings;             ///< Its settings.
@@ -250,7 +250,7 @@ struct Axis {
   std::vector<std::string> labels{};  ///< One label per index; may be empty.
 };
 
-/// Along which axis the elements of a result sum to 1.
+/// The axis along which the elements of a result sum to 1.
 enum class SumAxis {
   none,   ///< Along neither axis.
   row,    ///< Each row sums to 1.
@@ -278,7 +278,7 @@ struct ScoreSample {
   std::vector<Index> counts{};  ///< Number of scores in each bin of equal width, low ≤ score < high.
   Index below = 0;              ///< Number of scores below low.
   Index above = 0;              ///< Number of scores at or above high.
-  /// Mean weight of the key of rank 1 (the largest), 2, … of a query.
+  /// Mean weight of the key with rank 1 (the largest), 2, … for a query.
   std::vector<double> ranked_weights{};
 };
 /// One row of the table of operation scale_statistics.
@@ -302,7 +302,7 @@ struct Step {
   Matrix result{};                        ///< The result.
   Axis row_axis{};                        ///< Axis of the rows.
   Axis column_axis{};                     ///< Axis of the columns.
-  SumAxis sums_to_one = SumAxis::none;    ///< Along which axis it sums to 1.
+  SumAxis sums_to_one = SumAxis::none;    ///< The axis along which it sums to 1.
   std::vector<double> sums{};             ///< Sums along that axis, (heads, rows) or (heads, columns), as stored.
   std::vector<std::string> exact{};       ///< Each element as a fraction; may be empty.
   std::vector<std::uint8_t> differs{};    ///< 1 for each element that the document prints differently; may be empty.
@@ -542,19 +542,19 @@ REGARD_EXPORT ExplainInput read_explain_input(std::string_view json, const std::
 ///
 /// @param text  `none`, `sqrt`, `floor_half` or a finite number.
 /// @return The scale.
-/// @throws InvalidArgument  if the text is anything else. The message lists what is allowed.
+/// @throws InvalidArgument  if the text is anything else. The message lists the allowed values.
 REGARD_EXPORT Scale parse_scale(std::string_view text);
 /// Parses a causal mask as it is written on the command line and in JSON.
 ///
 /// @param text  `top_left`, `bottom_right`, `off` or an integer, the offset.
 /// @return The causal mask.
-/// @throws InvalidArgument  if the text is anything else. The message lists what is allowed.
+/// @throws InvalidArgument  if the text is anything else. The message lists the allowed values.
 REGARD_EXPORT Causal parse_causal(std::string_view text);
 /// Parses a layout as it is written on the command line and in JSON.
 ///
 /// @param text  `rows` or `columns`.
 /// @return The layout.
-/// @throws InvalidArgument  if the text is anything else. The message lists what is allowed.
+/// @throws InvalidArgument  if the text is anything else. The message lists the allowed values.
 REGARD_EXPORT Layout parse_layout(std::string_view text);
 
 }  // namespace regard::inline v0

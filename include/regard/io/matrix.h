@@ -28,8 +28,8 @@ struct Matrix {
   std::vector<double> numbers;
   /// Empty, or one flag for each element of `numbers`: 1 if the mask hides it.
   std::vector<std::uint8_t> hidden{};
-  std::vector<Index> kept_rows{};     ///< Indices of the stored rows, ascending; empty: all rows are stored.
-  std::vector<Index> kept_columns{};  ///< Indices of the stored columns, ascending; empty: all columns are stored.
+  std::vector<Index> kept_rows{};     ///< Stored row indices, in ascending order; empty: all rows are stored.
+  std::vector<Index> kept_columns{};  ///< Stored column indices, in ascending order; empty: all columns are stored.
   bool has_heads = false;             ///< Whether the head axis is displayed, even if its extent is 1.
 
   /// Returns the number of rows that are stored.

@@ -229,7 +229,7 @@ struct ShardedTensor {
 /// @return One entry per tensor, in the order of the text.
 /// @throws DataError  "source: byte N: …" if the text is not valid JSON, has no weight_map, or names a shard by
 ///                    anything other than the plain name of a .safetensors file. "source: needs N bytes of memory; M
-///                    are available" if there is too little memory, before any is allocated.
+///                    are available" if there is too little memory, before any memory is allocated.
 /// @throws Cancelled  if a stop is requested.
 REGARD_EXPORT std::vector<ShardedTensor> read_shard_index(std::string_view text, const std::string& source,
                                                           const std::stop_token& stop = {},

@@ -90,7 +90,7 @@ class REGARD_EXPORT Tokenizer {
   /// @param stop            Stop token, polled while the text is read.
   /// @return The tokenizer.
   /// @throws DataError        "source: byte N: …" if the text contains anything else. "source: needs N bytes of memory;
-  ///                          M are available" if there is too little memory, before any is allocated.
+  ///                          M are available" if there is too little memory, before any memory is allocated.
   /// @throws InvalidArgument  if an option is out of range.
   /// @throws Cancelled        if a stop is requested.
   static Tokenizer read(std::string_view tokenizer_json, const std::string& source,

@@ -45,7 +45,7 @@ struct HeadPattern {
 ///
 /// @tparam T       float or double.
 /// @param weights  Weights of the head, (L, L), any strides. Elements above the diagonal are not read.
-/// @param wanted   The expected keys of each row, ascending; empty where the pattern is not defined
+/// @param wanted   The expected keys of each row, in ascending order; empty where the pattern is not defined
 ///                 (TaskExample::wanted).
 /// @return The scores, computed in double in the order of rows and keys.
 /// @throws InvalidArgument  if weights is not square, if wanted does not have L entries, if an expected key is

@@ -31,7 +31,8 @@ namespace regard::inline v0 {
 struct TaskExample {
   std::vector<Index> tokens;   ///< Token ids, (L).
   std::vector<Index> targets;  ///< The token to predict after each token, (L); −1: ignored in the loss.
-  /// For each row, the keys of the expected pattern, ascending; empty: the pattern is not defined for this row.
+  /// For each row, the keys of the expected pattern, in ascending order; empty: the pattern is not defined for this
+  /// row.
   std::vector<std::vector<Index>> wanted;
 };
 
