@@ -9,7 +9,7 @@
 /// one block of memory         fork(0, 1) shares whole panels; only the last, partially filled one is copied
 ///
 /// contiguous   page_keys = 0: one page per sequence, each large enough for `capacity` keys
-/// paged        page_keys = 32·n: a sequence takes pages as it grows, and truncate() frees them
+/// paged        page_keys = 32·n: a sequence allocates pages as it grows, and truncate() frees them
 /// ring         the last `capacity` keys of an unbounded sequence; key indices continue to increase
 /// @endverbatim
 /// - attention_decode() does not copy keys or values.

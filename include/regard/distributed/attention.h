@@ -11,10 +11,10 @@
 ///
 /// - Every rank makes the same call, with the same options. The order of tokens is unchanged, and positions are those
 ///   of the whole call, whose L and S are the sums over all ranks.
-/// - On each rank, `mask` and `bias` contain the rows that the rank holds, for all S keys. All other arrays among the
-///   options (starts, lengths, segments, block_mask, prefix, slopes, sinks) are those of the whole call on every rank.
+/// - On each rank, `mask` and `bias` contain the rows that the rank holds, for all S keys. All other array-valued
+///   options (starts, lengths, segments, block_mask, prefix, slopes, sinks) are passed in full on every rank.
 /// - Results are bit-identical to those computed on one machine, for any number of ranks and any division of rows and
-///   keys. Ranks whose instruction sets would give different bits are rejected.
+///   keys. Ranks whose instruction sets would produce different bits are rejected.
 /// - An invalid argument on any rank throws the same InvalidArgument on all ranks; the message names that rank.
 ///
 /// Derivation: docs/derivations/ranks.md. Read next: shards.h, src/distributed/attention.cpp.
@@ -181,7 +181,7 @@ REGARD_EXPORT void attention_backward(const InputView<4>& query, const InputView
 /// @tparam K       As in attention_decode().
 /// @param query    (B, H, L, D), the same elements on every rank.
 /// @param cache    The keys and values of this rank; must not be a ring.
-/// @param outputs  Views of the whole result, written on every rank. The fingerprint becomes kUncheckedFingerprint.
+/// @param outputs  Views of the whole result, written on every rank. The fingerprint is set to kUncheckedFingerprint.
 /// @param options  As in attention_decode(), for all keys, and the same on every rank.
 /// @param ranks    The ranks.
 /// @param runtime  Threads, scratch memory and cancellation of this rank.

@@ -170,8 +170,8 @@ REGARD_EXPORT std::vector<Index> split_by_work(const RowVisibility& visibility, 
 /// @param visibility  Which keys are visible to a row.
 /// @param row_starts  First row that each rank holds, N + 1 entries from 0 to L.
 /// @param num_keys    S, number of keys.
-/// @return For each rank, the rows that it computes, in ascending order and not adjacent, for plan_rows(). The number of
-///         pairs of a rank exceeds the mean by at most the number of pairs of two rows plus N.
+/// @return For each rank, the rows that it computes, for plan_rows(), in ascending order and not adjacent. The number
+///         of pairs of a rank exceeds the mean by at most the number of pairs of two rows plus N.
 /// @throws InvalidArgument  as plan_rows() does.
 REGARD_EXPORT std::vector<std::vector<IndexRange>> balance_rows(const RowVisibility& visibility,
                                                                 std::span<const Index> row_starts, Index num_keys);
