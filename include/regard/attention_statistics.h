@@ -95,7 +95,7 @@ struct AttentionStatistics {
 /// - For a row with no visible key, keys are −1 and all other statistics are 0.
 /// - For a row whose weights are NaN, keys are −1 and all other statistics are NaN (chosen_weight only if keys are
 ///   chosen).
-/// - A visible key whose score is −∞ counts as missing.
+/// - A visible key whose score is −∞ is treated as missing.
 /// - A sink takes a share of the total weight, but is not a key.
 ///
 /// @throws InvalidArgument  as attention_forward() does, and in any of these cases:

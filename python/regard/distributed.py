@@ -123,7 +123,7 @@ def connect(comm: Any = None, *, timeout: float = 60.0) -> None:
     comm : mpi4py.MPI.Intracomm or torch.distributed.ProcessGroup, optional
         The ranks. A communicator of mpi4py is duplicated; in a process group, messages have their own tags.
     timeout : float, default 60.0
-        Seconds without a heartbeat after which a rank counts as failed. A thread of each rank sends heartbeats even while
+        Seconds without a heartbeat after which a rank is considered failed. A thread of each rank sends heartbeats even while
         the rank computes; with mpi4py, only at the thread level ``THREAD_MULTIPLE``, which is mpi4py's default.
 
     Raises

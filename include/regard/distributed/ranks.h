@@ -37,7 +37,7 @@ class Messages;
 
 /// How long ranks wait for each other.
 struct RanksOptions {
-  /// Seconds without a heartbeat after which a rank counts as failed. Above 0.
+  /// Seconds without a heartbeat after which a rank is considered failed. Must be above 0.
   ///
   /// If Transport::may_use_thread() is false, ranks send no heartbeats while they compute: in that case, the timeout
   /// must exceed the duration of a call.
@@ -89,7 +89,7 @@ class REGARD_EXPORT Ranks {
   /// Waits until a message has been sent or received.
   ///
   /// @param message  Identifier that start_send() or start_receive() returned.
-  /// @param stop     Stop token; a stop ends the call with Cancelled.
+  /// @param stop     Stop token; a stop request ends the call with Cancelled.
   /// @throws RankError  if a rank fails.
   /// @throws Cancelled  if a stop is requested.
   void wait(std::uint64_t message, const std::stop_token& stop = {});
@@ -114,7 +114,7 @@ class REGARD_EXPORT Ranks {
 /// @param terms  Terms of this rank, (n, m). n may differ between ranks, and may be 0.
 /// @param sum    The sum on every rank, (m): `((0 + x₀) + x₁) + …`. Must not overlap terms.
 /// @param ranks  The ranks.
-/// @param stop   Stop token; a stop ends the call with Cancelled.
+/// @param stop   Stop token; a stop request ends the call with Cancelled.
 ///
 /// Each rank receives at most `2m` elements: the sum so far, and the total.
 ///
@@ -135,7 +135,7 @@ REGARD_EXPORT void sum_in_order(const TensorView<const T, 2>& terms, std::span<T
 /// @param function  Name of the call, the same on all ranks; may be empty.
 /// @param number    The number of this rank.
 /// @param ranks     The ranks.
-/// @param stop      Stop token; a stop ends the call with Cancelled.
+/// @param stop      Stop token; a stop request ends the call with Cancelled.
 /// @return The numbers of all ranks, in rank order.
 ///
 /// @throws InvalidArgument  on all ranks, if the names differ, or if a rank calls reject_call().
@@ -155,7 +155,7 @@ REGARD_EXPORT std::vector<Index> exchange_numbers(std::string_view function, Ind
 ///                  pass to exchange_numbers().
 /// @param mistake   Description of the error.
 /// @param ranks     The ranks, which can still be used afterwards.
-/// @param stop      Stop token; a stop ends the call with Cancelled.
+/// @param stop      Stop token; a stop request ends the call with Cancelled.
 ///
 /// @throws InvalidArgument  always, and also in the call on the other ranks: "attention_forward: rank 2: mistake".
 /// @throws RankError        if a rank fails.

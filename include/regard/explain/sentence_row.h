@@ -76,7 +76,7 @@ REGARD_EXPORT SentenceRow sentence_row(const SentenceModel& model, const Sentenc
 
 /// One product of q·k.
 struct DotTerm {
-  Index dimension = 0;   ///< Index of the dimension within the head.
+  Index dimension = 0;   ///< Index of the dimension within the head, counted from 0.
   double query = 0.0;    ///< Element of q.
   double key = 0.0;      ///< Element of k.
   double product = 0.0;  ///< Their product.

@@ -433,7 +433,7 @@ struct TextOptions {
   bool unicode = true;          ///< Whether to use non-ASCII characters.
   bool full = false;            ///< Whether to print all numbers.
   std::optional<int> digits{};  ///< Decimal places; absent: as in the step or the settings.
-  std::string step{};           ///< The step to print: its name or its index; empty: all.
+  std::string step{};           ///< The step to print: its name or its index, counted from 0; empty: all.
   std::optional<Cell> cell{};   ///< A cell to derive in each displayed step that contains it.
 };
 /// Renders an explanation as text.
@@ -461,7 +461,7 @@ REGARD_EXPORT std::vector<std::string> render_text_pages(const Explanation& expl
 /// Options for render_json().
 struct JsonOptions {
   std::string command{};       ///< The command line as typed.
-  std::string step{};          ///< The step to write: its name or its index; empty: all.
+  std::string step{};          ///< The step to write: its name or its index, counted from 0; empty: all.
   std::optional<Cell> cell{};  ///< A cell to derive in each written step that contains it.
 };
 /// Renders an explanation as JSON with `"schema": "regard/1"`; docs/guide/own-matrices.md lists the fields.

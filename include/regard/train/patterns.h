@@ -30,7 +30,7 @@ struct HeadPattern {
   double score = 0;    ///< Weight on the expected keys, over the rows that have any.
   double uniform = 0;  ///< The same for uniform weights over the visible keys.
   /// The same as `score`, but with key 0 excluded and each row divided by the sum of its other weights, over the rows
-  /// with an expected key other than 0. A row that has no other weight counts as 0.
+  /// with an expected key other than 0. A row that has no other weight is treated as 0.
   double score_without_first = 0;
   double uniform_without_first = 0;  ///< The same for uniform weights.
   double previous_token = 0;         ///< Weight on the key before the row's own, over all rows except row 0.

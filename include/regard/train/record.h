@@ -99,7 +99,7 @@ struct TrainingRecord {
   bool is_text = false;       ///< Whether the run is trained on a text rather than on a task.
   std::string shows;          ///< What the task shows, in one sentence; may be empty.
   std::string pattern;        ///< The pattern in a few words, such as "the token after the earlier copy"; may be empty.
-  double formed_score = 0.5;  ///< Score at which the task's pattern counts as formed.
+  double formed_score = 0.5;  ///< Score at which the task's pattern is considered formed.
   TrainingSettings settings;  ///< The settings.
   TrainingProbe probe;        ///< The probe.
   std::vector<CurvePoint> curve;            ///< The curve, sorted by step.

@@ -60,7 +60,7 @@ struct TrainingTask {
   std::string_view shows;               ///< What it shows, in one sentence.
   std::string_view pattern;             ///< The pattern in a few words, such as "the token after the earlier copy".
   std::string_view expected;            ///< Expected time on two cores and expected score, such as "2 s, score .9".
-  double formed_score;                  ///< The score at which the pattern counts as formed.
+  double formed_score;                  ///< The score at which the pattern is considered formed.
   double held_out;                      ///< Fraction of all possible sequences that are held out.
   TrainingSettings recipe;              ///< The measured recipe, with the model's vocabulary, max_positions and length.
   std::vector<std::string> vocabulary;  ///< The text of each token, without white space.
