@@ -350,7 +350,7 @@ CLI::App* add_attend_options(CLI::App& app, AttendText& text) {
   const char* outputs = "OUTPUTS (either all or none are written)";
   for (const OutputOption& option : kOutputOptions) add(option.name, option.text, "FILE", outputs, option.help);
   add("--rows", &AttendText::rows, "A:B,C:D", outputs,
-      "rows for --weights and --html: from A up to, but not\nincluding, B, counted from 0; one or more ranges");
+      "rows for --weights and --html: from A up to, but not\nincluding, B, numbered from 0; one or more ranges");
   add("--causal", &AttendText::causal, "[=top_left|bottom_right|N]", kSeen,
       "query i attends to keys up to i + offset. The offset\nis 0 unless given here or by --query-offset; it is\n"
       "required if L and S differ")
@@ -368,20 +368,20 @@ CLI::App* add_attend_options(CLI::App& app, AttendText& text) {
   const char* inspection = "INSPECTION (memory is linear in L and S)";
   command
       ->add_flag("--inspect", text.inspect,
-                 "print how much attention the keys of each head\nreceive; with --html, also show maps of all heads")
+                 "print how much attention each key receives in each\nhead; with --html, also show maps of all heads")
       ->group(inspection);
   add("--save", &AttendText::save, "FOLDER", inspection,
       "write a picture of each head, key_mass.npy (B, H, S)\nwith the total weight on each key, pooled_map.npy\n"
       "(B, H, rows, columns) with mean weights, and more;\nsee docs/guide/inspection.md");
   add("--map-size", &AttendText::map_size, "N|ROWS,COLUMNS", inspection,
-      "cells of a pooled map (default: up to 512 x 512)");
+      "cells in a pooled map (default: up to 512 x 512)");
   add("--map-scale", &AttendText::map_scale, "log|linear", inspection,
       "colour scale of the pictures; log (default): four\ndecades; linear: proportional");
   add("--top", &AttendText::top, "N", inspection,
       "number of heavy hitters (the keys with the most\nweight) to list per head, and per query in the\n"
       "files (default: 5; in text output, those that fit\non one line)");
   add("--track-keys", &AttendText::track_keys, "KEY,KEY", inspection,
-      "keys whose share of the weight is always listed,\ncounted from 0 (default: 0)");
+      "keys whose share of the weight is always listed,\nnumbered from 0 (default: 0)");
   add("--threads", &AttendText::threads, "N", "RUNNING", "number of threads; 0 (default): one per core");
   add("--max-memory", &AttendText::max_memory, "BYTES", "RUNNING",
       "memory limit, such as 8G (default: the available\nmemory)");

@@ -191,14 +191,14 @@ void add_bench(CLI::App& app) {
     bool quick = false, json = false;
   };
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("bench", "Measure attention speed as a share of this machine's peak");
+  CLI::App* command = app.add_subcommand("bench", "Measure attention speed as a fraction of this machine's peak");
   command->add_option("--threads", options->threads, "number of threads (default: see regard info)")->type_name("N");
   command->add_flag("--quick", options->quick, "a quick run of about a second with small shapes that\nfit in cache");
   command->add_flag("--json", options->json, "print the results as JSON");
   command->footer(
-      "Takes about ten seconds and 700 MB; keep the machine idle. GFLOP/s counts 4 D\n"
-      "operations per visible query-key pair and excludes exponentials; GB/s counts\n"
-      "each key and value once.\n"
+      "The benchmark takes about ten seconds and 700 MB; keep the machine otherwise\n"
+      "idle. GFLOP/s counts 4 D operations per visible query-key pair and excludes\n"
+      "exponentials; GB/s counts each key and value once.\n"
       "\n"
       "EXAMPLES\n"
       "  regard bench\n"

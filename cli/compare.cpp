@@ -88,7 +88,7 @@ void add_compare(CLI::App& app) {
       "    \"they walked along the river bank at dawn\" --hide river\n"
       "  regard compare bank,bank#1 \"the bank by the river\" \"no bank is a river bank\"\n"
       "\n"
-      "docs/reference/notation.md defines each figure.");
+      "docs/reference/notation.md defines each quantity.");
   command->callback([arguments] { compare(*arguments); });
 }
 

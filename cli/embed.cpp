@@ -185,13 +185,12 @@ void add_embed(CLI::App& app) {
   const auto add = [&](const char* name, std::string& value, const char* type, const char* help) {
     command->add_option(name, value, help)->type_name(type);
   };
-  add("--input", arguments->input, "FILE", "one text per line; without it, or with -, standard\ninput");
-  add("-o,--output", arguments->output, "FILE",
-      "output file, written completely or not at all;\nwithout it, or with -, standard output");
+  add("--input", arguments->input, "FILE", "file with one text per line (default: -, standard\ninput)");
+  add("-o,--output", arguments->output, "FILE", "output file, written atomically (default: -,\nstandard output)");
   add("--format", arguments->format, "npy|json|csv",
       "output format (default: the extension of the output\nfile; csv on standard output)");
   add("--shard", arguments->shard, "I/N",
-      "compute only shard I of N, 0 to N-1, of the lines of\nFILE, and write it next to the output file; regard\n"
+      "compute only shard I of N, 0 to N-1, of the input\nlines, and write it next to the output file; regard\n"
       "join then combines the shards. Complete shards are\nnot recomputed");
   add_model_options(*command, arguments->model);
   command->footer(

@@ -86,8 +86,8 @@ void add_sentence_options(CLI::App& command, SentenceTextArguments& arguments) {
     command.add_option(name, value, help)->type_name(type)->group(group);
   };
   add("--layer", arguments.layer, "N",
-      "show this layer, counted from 0 (with --head;\ndefault: the most informative head)");
-  add("--head", arguments.head, "N", "show this head, counted from 0 (with --layer)");
+      "show this layer, numbered from 0 (with --head;\ndefault: the most informative head)");
+  add("--head", arguments.head, "N", "show this head, numbered from 0 (with --layer)");
   command
       .add_option("--hide", arguments.hide,
                   "mask this word in every layer, and show the results\nbefore and after; repeatable")
@@ -96,19 +96,19 @@ void add_sentence_options(CLI::App& command, SentenceTextArguments& arguments) {
       ->group(group);
   add("--top", arguments.top, "K", "number of words in the table");
   add("--sort", arguments.sort, "text|weight|contribution", "order of the words in the table (default: text)");
-  command.add_flag("--no-special", arguments.no_special, "combine special tokens such as [CLS] into one row")
+  command.add_flag("--no-special", arguments.no_special, "combine special tokens, such as [CLS], in one row")
       ->group(group);
   command.add_flag("--all-heads", arguments.all_heads, "list the most informative query-key pair of every\nhead")
       ->group(group);
   command
       .add_option("--compare-with", arguments.compare_with,
-                  "compare the word's vectors with those in another\nsentence (in full: regard compare); repeatable")
+                  "compare the word's vectors with those in another\nsentence (details: regard compare); repeatable")
       ->type_name("\"TEXT\"")
       ->allow_extra_args(false)
       ->group(group);
   add("--save", arguments.save, "FOLDER", "write the arrays as NPY files, and tokens.json");
   add("--arrays", arguments.arrays, "NAMES",
-      "comma-separated arrays for --save to write:\nweights, scores, query, key, value, context,\n"
+      "names of the arrays to save, separated by commas:\nweights, scores, query, key, value, context,\n"
       "hidden_states (default: all)");
   add_model_options(command, arguments.model);
   for (CLI::Option* option : command.get_options()) {

@@ -179,7 +179,7 @@ void add_generate(CLI::App& app) {
       "maximum number of tokens to generate (default: 256);\ngeneration also stops at the model's context length");
   add("--temperature", arguments->temperature, "X",
       "divide the logits by X (default: 1); 0: greedy,\nalways the most probable token");
-  add("--top-k", arguments->top_k, "K", "sample only from the K most probable tokens; 0\n(default): from all");
+  add("--top-k", arguments->top_k, "K", "sample only from the K most probable tokens\n(default: 0, all tokens)");
   add("--top-p", arguments->top_p, "P",
       "sample only from the most probable tokens whose\nprobabilities sum to at least P (default: 1)");
   add("--seed", arguments->seed, "N", "random seed (default: 0)");

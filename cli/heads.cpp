@@ -105,7 +105,7 @@ void add_heads(CLI::App& app) {
   CLI::App* command = app.add_subcommand("heads", "Measure every attention head of a model on one or more texts");
   command
       ->add_option("text", arguments->text,
-                   "the text; without it, or with -, one text per line\nof standard input (empty lines are skipped)")
+                   "the text (default: -, standard input, with one text\nper line; empty lines are skipped)")
       ->type_name("\"TEXT\"");
   const auto add = [&](const char* name, std::string& value, const char* type, const char* help) {
     command->add_option(name, value, help)->type_name(type);
@@ -116,8 +116,8 @@ void add_heads(CLI::App& app) {
       "sort by the mean of this measure, largest first");
   add("--min", arguments->min, "X", "only heads whose mean of the --sort measure is at\nleast X");
   add("--max", arguments->max, "X", "only heads whose mean of the --sort measure is at\nmost X");
-  add("--layer", arguments->layer, "N", "only this layer, counted from 0");
-  add("--head", arguments->head, "N", "only this head of each layer, counted from 0");
+  add("--layer", arguments->layer, "N", "only this layer, numbered from 0");
+  add("--head", arguments->head, "N", "only this head of each layer, numbered from 0");
   command->add_flag("--full", arguments->full, "print four decimal places, and the values for\nuniform attention");
   command->add_flag("--json", arguments->json, "print the data as JSON");
   add_color_option(*command, arguments->color);

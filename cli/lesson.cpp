@@ -114,7 +114,7 @@ void add_lesson(CLI::App& app) {
   CLI::App* command = app.add_subcommand("lesson", "Run a worked example of attention, step by step");
   std::string names;
   for (const LessonEntry& entry : lesson_entries()) names += (names.empty() ? "" : "|") + entry.name;
-  command->add_option("NAME", options->name, "the lesson; without it, the lessons are listed")->type_name(names);
+  command->add_option("NAME", options->name, "the lesson (default: list all lessons)")->type_name(names);
   command->add_flag("--list", options->list, "list the lessons and their aliases");
   command->add_flag("--export", options->write_input, "print the lesson as JSON for regard explain --input")
       ->group("OUTPUT (all indices start at 0)");

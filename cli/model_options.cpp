@@ -28,8 +28,8 @@ void add_model_options(CLI::App& command, ModelArguments& arguments) {
       .add_option(
           "--model", arguments.folder,
           "the model downloaded by regard pull minilm\n(default), or that model with its matrices rounded\n"
-          "to int8 or float16; or a folder with config.json,\ntokenizer.json and model.safetensors (./minilm if\n"
-          "that is its name); explain and heads also accept\nthe folder of a training run")
+          "to int8 or float16; or a folder with config.json,\ntokenizer.json and model.safetensors (./minilm for\n"
+          "a folder of that name); explain and heads also\naccept the folder of a training run")
       ->type_name("minilm|minilm-int8|minilm-f16|FOLDER")
       ->group(group);
   const auto add_flag = [&](const char* name, bool& value, const char* help) {

@@ -158,8 +158,8 @@ void add_similar(CLI::App& app) {
       "  regard similar \"a walk by the water\" < sentences.txt\n"
       "  regard similar \"a walk by the water\" --input sentences.txt --top 3 --json\n"
       "\n"
-      "A cosine of 1 means the same direction; lines are numbered from 1. See\n"
-      "docs/guide/sentence-vectors.md.");
+      "A cosine of 1 means that two vectors have the same direction. Lines are\n"
+      "numbered from 1. See docs/guide/sentence-vectors.md.");
   command->callback([arguments] { similar(*arguments); });
 }
 

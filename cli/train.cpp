@@ -211,8 +211,7 @@ void add_train(CLI::App& app) {
   add("--run", arguments->run, "FOLDER", "save checkpoints and the model in this folder");
   flag("--resume", arguments->resume,
        "continue the run in --run, with results\nbit-identical to those of an uninterrupted run");
-  add("--checkpoint-every", arguments->checkpoint_every, "N",
-      "steps between checkpoints (default: a tenth of\n--steps)");
+  add("--checkpoint-every", arguments->checkpoint_every, "N", "steps between checkpoints (default: 1/10 of --steps)");
   add("--watch", arguments->watch, "FILE", "write an HTML page that shows every head at every\nsnapshot");
   add("--snapshots", arguments->snapshots, "N", "maximum number of snapshots (default: 60)");
   add("--evaluate", arguments->evaluate, "N",

@@ -86,7 +86,7 @@ const std::array kSettings = std::to_array<Setting>({
      }},
     {"--learning-rate", "X", "peak learning rate of AdamW", number<&TrainingSettings::learning_rate>},
     {"--muon-learning-rate", "X", "peak learning rate of Muon", number<&TrainingSettings::muon_learning_rate>},
-    {"--min-learning-rate", "X", "final learning rate of AdamW (Muon: in proportion)",
+    {"--min-learning-rate", "X", "final learning rate of AdamW (Muon: proportional)",
      number<&TrainingSettings::min_learning_rate>},
     {"--warmup", "N", "number of warm-up steps", whole<&TrainingSettings::warmup>},
     {"--schedule", "constant|cosine|linear|warmup_stable_decay", "learning rate after the warm-up",
