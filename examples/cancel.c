@@ -92,7 +92,7 @@ int main(void) {
   printf("its result and the library's own threads': %s\n",
          memcmp(context, alone, (size_t)(few * 64) * sizeof *alone) == 0 ? "the same bits" : "other bits");
 
-  /* 200,000 rows take minutes; the timer ends them after 50 ms. */
+  /* 200,000 rows take minutes; the timer cancels the call after 50 ms. */
   if (regard_stop_create(&stop) != REGARD_OK) goto out;
   runtime.stop = stop;
   if (pthread_create(&timer, NULL, stop_soon, stop) != 0) goto out;

@@ -5,7 +5,7 @@
 //   prefill 70 tokens ── sequence 0 ─┬─ decode 20 tokens
 //                      fork(0, 1)    └─ sequence 1: decode 20 other tokens
 //
-// The rest of the model is omitted: projection() replaces the query, key or value projection of some tokens.
+// The rest of the model is omitted: projection() stands in for the query, key or value projection of some tokens.
 #include <regard/kv_cache.h>
 
 #include <algorithm>
@@ -34,7 +34,7 @@ constexpr float kQuery = 0.7F, kKey = 0.3F, kValue = 0.1F;
 }  // namespace
 
 int main() {
-  // 16 pages of 32 keys. A sequence takes a page when it needs one.
+  // 16 pages of 32 keys. A sequence is given a page when it needs one.
   regard::KvCache<float> cache({.num_sequences = 2,
                                 .num_kv_heads = Hkv,
                                 .head_size = D,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Forward and backward of one attention layer, and a check of its gradients against central differences.
+// Forward and backward passes of one attention layer, with its gradients checked against central differences.
 //
 //   query = x · W_query    key = x · W_key    value = x · W_value         x (L, E), W (E, D)
 //   context = causal attention(query, key, value)                         (L, D)

@@ -4,7 +4,7 @@
 //
 //   key 0       has the mean direction of all queries: an attention sink
 //   key 31,415  has the direction of query 63: the key that this query retrieves
-//   The entropy and the best keys of each row come from the forward pass itself.
+//   The entropy and the best keys of each row are computed during the forward pass.
 #include <regard/attention_statistics.h>
 
 #include <cmath>
@@ -45,7 +45,7 @@ int main() {
     std::printf("\n");
   }
 
-  // The total attention of all queries to each key, in a second pass over query and key.
+  // The total weight of all queries on each key, in a second pass over query and key.
   regard::attention_columns(query, key, {.row_max = row_max, .row_sum = row_sum}, {.key_mass = key_mass});
   std::printf("share of all attention: key 0 %.1f %%, key 31415 %.1f %%\n",
               100 * key_mass.view()(0, 0, 0) / static_cast<float>(L),

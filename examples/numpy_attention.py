@@ -19,7 +19,7 @@ print("mean entropy %.2f nats; uniform would be %.2f" % (found["entropy"].mean()
 print("mean weight on key 0: %.2f; rows where it is the largest: %d of %d" % (
     found["chosen_weight"].mean(), (found["top_keys"][..., 0] == 0).sum(), found["entropy"].size))
 
-# The exact weights of two rows of the whole matrix.
+# The exact weights of two rows of the full matrix.
 weights = regard.attention_weights(query[:, :, -100:], key, row_max=found["row_max"], row_sum=found["row_sum"],
                                    rows=[(98, 100)], causal="bottom_right")
 print("weights", weights.shape, "rows sum to %.5f and %.5f" % tuple(weights[0, 0].sum(axis=-1)))
