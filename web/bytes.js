@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Base 64 to bytes. The worker of a live page has this function, too, from its text (live/worker.js).
+// Base64 to bytes. The worker of a live page has this function, too, from its text (live/worker.js).
 
 /** @param {string} text @returns {Uint8Array<ArrayBuffer>} */
 export function bytes_of(text) {

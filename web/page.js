@@ -3,7 +3,7 @@
 // The page: a lesson, attention on given arrays, a sentence in a model, or a watched training run, as an article with interactive figures. One
 // file, made by `regard … --html FILE`, that makes no network requests. The build joins these modules in this order:
 //
-//     bytes        of base 64
+//     bytes        of base64
 //     numbers      digits as the terminal prints them         elements     elements of escaped text
 //     explanation  the data that a lesson's file carries
 //     expand       how a cell was computed                    attention    one attention, as the figures need it

@@ -58,7 +58,7 @@ import { stage_index } from "./attention.js";
  */
 
 /**
- * The bytes of an array of the page: base 64 in a file, an array of their own in the answers of a live page.
+ * The bytes of an array of the page: base64 in a file, an array of their own in the answers of a live page.
  * @param {string | Float32Array | Uint8Array} text
  * @returns {ArrayBufferLike}
  */

@@ -32,7 +32,7 @@ constexpr std::uint64_t kMaxModelBytes = std::uint64_t{1} << 30;
 constexpr const char* kExampleText = "he sat on the bank of the river";
 constexpr const char* kExampleWord = "bank";
 constexpr const char* kFirstLesson = "three-words";
-constexpr std::size_t kPieceBytes = 3 << 18;  // 2^20 characters of base 64
+constexpr std::size_t kPieceBytes = 3 << 18;  // 2^20 characters of base64
 
 struct LiveArguments {
   std::string text, query, output, site;

@@ -104,7 +104,7 @@ std::string text_in_message(std::string_view text) {
 
 std::string json_string(std::string_view text) {
   std::string json = "\"";
-  // Letters, digits and base 64 are copied as they are.
+  // Letters, digits and base64 are copied as they are.
   const auto plain = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '+' && c <= '9') || c == ' ' || c == '=';
   };

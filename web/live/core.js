@@ -3,7 +3,7 @@
 // The C++ core in a page: the WebAssembly module of web/core/, its files and its requests. These functions run in a
 // worker, whose source is their own text (worker.js), so each uses nothing but globals and the functions of that file.
 //
-//     base 64 ─▶ bytes ─▶ gunzip ─▶ module ─▶ instance      files: base 64 ─▶ memory of the instance, piece by piece
+//     base64 ─▶ bytes ─▶ gunzip ─▶ module ─▶ instance      files: base64 ─▶ memory of the instance, piece by piece
 //     request (JSON) ─▶ regard_request ─▶ answer (JSON)
 //
 // After an error the instance is lost: no destructor ran. Read next: worker.js, web/core/core.cpp.

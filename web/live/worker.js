@@ -7,7 +7,7 @@
 //     out   {kind: "ready"}        {kind: "answer", number, text, page}        {kind: "failed", number, reason}
 //           {kind: "refused", number, reason}: the core, which has no files, was replaced by a new one
 //
-// "core" and "piece" have a text in base 64, or an address of the page's site. Arrays leave as transferred arrays. The
+// "core" and "piece" have a text in base64, or an address of the page's site. Arrays leave as transferred arrays. The
 // tokenizer is read while the tensors arrive. Read next: core.js, answers.js.
 import { bytes_of } from "../bytes.js";
 import { fetched, make_core, request_text, unpacked } from "./core.js";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The data of a page of attention over arrays: arrays as base 64 of little-endian values of the query's type. R is the
+// The data of a page of attention over arrays: arrays as base64 of little-endian values of the query's type. R is the
 // number of rows kept.
 //
 //     query (B, H, R, D)   key (B, Hkv, S, D)   value (B, Hkv, S, Dv)   context (B, H, R, Dv)

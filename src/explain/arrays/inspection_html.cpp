@@ -16,7 +16,7 @@
 namespace regard::inline v0 {
 namespace {
 
-constexpr double kMaxMapBytes = 3.0 * (1 << 20);  // of all heads, before base 64
+constexpr double kMaxMapBytes = 3.0 * (1 << 20);  // of all heads, before base64
 constexpr Index kMaxPageCells = 360;              // each way: two pixels of the column
 
 // The edges of the strips over `count` queries or keys when the map's `strips` strips are joined in groups of `joined`.

@@ -3,7 +3,7 @@
 // The frame of a live page; see regard/explain/live_html.h.
 //
 //     head: policy, title, style      body: text and heading, first picture (JSON), script, core and files of the model
-//                                     as base 64, in pieces that the script hands over as they arrive
+//                                     as base64, in pieces that the script hands over as they arrive
 //
 // The policy lets the script compile the core and start a worker from its own text; a site also loads its own files.
 // Read next: html_page.h, web/live/answers.js.

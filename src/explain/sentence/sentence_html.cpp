@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The data of a sentence's page: arrays as base 64 of little-endian values, axes (layer, head, token, dimension).
+// The data of a sentence's page: arrays as base64 of little-endian values, axes (layer, head, token, dimension).
 //
 //     query key value row_max row_sum    float32, of every layer and head: the page computes any row from them
 //     gram                               float32 (layer, head, D (D + 1) / 2): W_output(head) · its transpose, on and

@@ -52,7 +52,7 @@ class TrainingPage {
   }
 
  private:
-  // At most this many bytes in base 64, with the snapshot's index.
+  // At most this many bytes in base64, with the snapshot's index.
   std::size_t bytes_of_a_snapshot() const {
     std::size_t bytes = 0;
     for (const ProbedHead& head : r_.snapshots[0].heads) bytes += head.weights.size() + 2 * 4 * head.grad_scores.size();
