@@ -62,10 +62,10 @@ S 4096 and 8 heads. Decode uses one query, 32 query heads, S 8192 and D 128.
 
 MISSED = """## Targets missed
 
-A target is a ratio within a round; *full* and *causal* are Regard's rates. A target against a competitor is also considered
-met if the target against the reference for the same workload is met, because the competitor is then close to the limit of the
-hardware. *Reference* is the lower of 0.82 peak and 1.0 sgemm at D 64, and of 0.87 peak and 1.05 sgemm at D 128.
-Cells are blank if the target is met or not defined for this instruction set; ~ means that the limit lies between the quartiles.
+A target is a ratio within a round; *full* and *causal* are Regard's rates. A target against a competitor is also met if
+the target against the reference for the same workload is met, because the competitor is then close to the limit of the
+hardware. *Reference* is the lower of 0.82 peak and 1.0 sgemm at D 64, and of 0.87 peak and 1.05 sgemm at D 128. A cell is
+blank if the target is met or not defined for this instruction set; ~ means that the limit lies between the quartiles.
 """
 
 # Label, row, beginning of the case, Regard's figure, suffix of the competitors' names, references by preference.

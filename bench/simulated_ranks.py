@@ -166,9 +166,11 @@ With more ranks than key/value heads, the scheme is `rows`, and every rank recei
 ## Two hosts
 
 `bench/two_hosts.sh` runs two ranks in two network namespaces with one core each, connected by a link that `tc tbf` limits to
-1 Gb/s. *Compute* is the time for the rank's share of the work alone, and *transfer* is the time that its bytes take at 1 Gb/s, without
-headers (4.6 %). *Ratio* is wall / max(compute, transfer); the target is at most 1.1. *Processor* is the processor time of the call.
-All calls use f32, D 128 and one thread; the figures are medians, with other load on the machine.
+1 Gb/s. All calls use f32, D 128 and one thread; the figures are medians, with other load on the machine.
+
+*Compute* is the time for the rank's share of the work alone, and *transfer* is the time that its bytes take at 1 Gb/s,
+without headers (4.6 %). *Ratio* is wall / max(compute, transfer); the target is at most 1.1. *Processor* is the
+processor time of the call.
 
 | call | scheme | compute | transfer | wall | ratio | processor |
 |---|---|---|---|---|---|---|"""
@@ -177,12 +179,12 @@ All calls use f32, D 128 and one thread; the figures are medians, with other loa
                    f"{row['ratio']:.2f} | {row['processor_s']:.3f} s |")
         yield """
 In these runs, Open MPI sends messages of up to 8 MB without waiting for the receiver (`btl_tcp_eager_limit`, set in the
-script). By default, it waits before each message larger than 64 KB, which leaves the link idle. In another run with the default, the
-ratio was 1.33 in the first row, 1.31 in the fourth and 1.30 in the last.
+script). By default, it waits before each message larger than 64 KB, which leaves the link idle. In another run with the
+default, the ratio was 1.33 in the first row, 1.31 in the fourth and 1.30 in the last.
 
 If computation and transfer take the same time, the single core has to do both the computation and the TCP processing, so
-the processor time of the messages is not hidden. Neither are the first input and the last output, which here amount to 1/32 of the
-transfer with the scheme `rows` and 1/16 with `heads`."""
+the processor time of the messages is not hidden. Neither are the first input and the last output, which here amount to
+1/32 of the transfer with the scheme `rows` and 1/16 with `heads`."""
 
 
 def pages(root):
