@@ -44,7 +44,7 @@ values; and NumPy (product, softmax, product).
 ## Reproduce
 
 ```sh
-bench/run_benchmarks                          # on an idle machine, about ten minutes; writes JSON and these pages
+bench/run_benchmarks                          # on a quiet machine, about ten minutes; writes JSON and these pages
 bench/run_benchmarks --rows decode,short      # only these rows; --isa avx2 adds an instruction set
 bench/run_benchmarks --write-docs             # only generates the pages from the JSON files
 ```
