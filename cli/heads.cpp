@@ -84,7 +84,7 @@ void heads(const HeadsArguments& arguments) {
                               .full = arguments.full};
   const bool piped = arguments.text.empty() || arguments.text == "-";
   if (arguments.text.empty() && reads_from_terminal())
-    throw UsageError("no text is given; give one, or one text per line on standard input");
+    throw UsageError("no text is given; pass one as an argument, or one per line on standard input");
   std::vector<NumberedText> texts;
   if (piped) {
     texts = lines_of(read_text("-", kLargestTexts));

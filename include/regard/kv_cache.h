@@ -223,9 +223,9 @@ class REGARD_EXPORT KvCache {
   /// @param from  Index of the sequence to share.
   /// @param to    Index of another sequence, which must be empty.
   /// @throws InvalidArgument  if there is no such sequence, if `to` is not empty, or if the cache is a ring. The cache
-  ///                          has not changed.
-  /// @throws OutOfPages       if there are not enough free pages. The cache has not changed.
-  /// @throws CacheInUse       if another thread is using the cache. The cache has not changed.
+  ///                          is unchanged.
+  /// @throws OutOfPages       if there are not enough free pages. The cache is unchanged.
+  /// @throws CacheInUse       if another thread is using the cache. The cache is unchanged.
   /// @throws std::bad_alloc   if memory cannot be allocated.
   void fork(Index from, Index to);
 
@@ -337,7 +337,8 @@ REGARD_EXPORT void attention_decode(const InputView<4>& query, const KvCache<K>&
 ///
 /// @tparam K        Type of the stored keys and values.
 /// @param query     (B, H, L, D), as in attention_decode().
-/// @param cache     Keys and values of the piece. The sequences in the cache may have any lengths, including 0.
+/// @param cache     Keys and values of one part of each sequence. The sequences in the cache may have any lengths,
+///                  including 0.
 /// @param partials  Views to write, with N = attention_num_chunks(S) and S the length of the longest sequence. Only
 ///                  scaled_accumulator is optional.
 /// @param options   As in attention_decode(), except sinks, which are passed to attention_merge() instead.

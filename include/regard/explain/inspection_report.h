@@ -64,7 +64,7 @@ struct Inspection {
   Index num_heads = 0;                      ///< Query heads, H.
   Index num_queries = 0;                    ///< Queries, L.
   Index num_keys = 0;                       ///< Keys, S.
-  /// Rows and columns of the pooled map. Only reported; inspect_heads() does not set it.
+  /// Rows and columns of the pooled map. For reporting only; inspect_heads() does not set it.
   std::array<Index, 2> map_size{};
   std::vector<Index> tracked_keys{};    ///< InspectionOptions::track_keys, as given.
   std::vector<HeadInspection> heads{};  ///< (B · H), batch by batch.
@@ -80,7 +80,7 @@ struct Inspection {
 ///                      head_largest_weight and head_mean_distance are read. Each may be absent.
 /// @param uniform_mass  Masses under uniform weights, (B or 1, H or 1, S): Σ 1 / K over the queries that can attend to
 ///                      the key, where K is the number of keys that the query can attend to. This is the key_mass of
-///                      a call with the same masks and scale 0, without bias, slopes and sinks. Absent: every query
+///                      a call with the same masks and scale 0, without bias, slopes or sinks. Absent: every query
 ///                      can attend to every key.
 /// @return The report.
 /// @throws InvalidArgument  if a tracked key is outside 0 … S − 1, if top < 0 or num_queries < 1, or if the means or

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Reads the members of a JSON object with checks: a member that is missing, of the wrong type or out of range causes
+/// Reads and checks the members of a JSON object: a member that is missing, of the wrong type or out of range causes
 /// an error whose message gives the member, its value and its offset in the text.
 ///
 /// @verbatim
@@ -70,7 +70,7 @@ class REGARD_EXPORT JsonFields {
   /// @param name  Name of the member.
   /// @return The number.
   double number(std::string_view name) const;
-  /// Reads an unsigned 64-bit integer, which is written as a string because a JSON number has only 53 bits.
+  /// Reads an unsigned 64-bit integer, which is written as a string because JSON numbers are exact only up to 53 bits.
   ///
   /// @param name  Name of the member.
   /// @return The integer.

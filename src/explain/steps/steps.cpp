@@ -31,9 +31,9 @@ void check_matrix(const NamedMatrix& named) {
       static_cast<double>(m.num_heads) * static_cast<double>(m.num_rows) * static_cast<double>(m.num_columns);
   if (m.num_heads < 1 || m.num_rows < 1 || m.num_columns < 1 || !m.kept_rows.empty() || !m.kept_columns.empty() ||
       numbers != static_cast<double>(m.numbers.size()))
-    throw InvalidArgument(fmt::format("matrix {} is {} × {} × {} and holds {} numbers; it must be whole and not empty",
-                                      text_in_message(named.name), m.num_heads, m.num_rows, m.num_columns,
-                                      m.numbers.size()));
+    throw InvalidArgument(
+        fmt::format("matrix {} is {} × {} × {} and holds {} numbers; it must be complete and non-empty",
+                    text_in_message(named.name), m.num_heads, m.num_rows, m.num_columns, m.numbers.size()));
 }
 
 // The token axis of an input matrix follows from its name and from the number of tokens.
