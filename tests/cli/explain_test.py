@@ -295,7 +295,7 @@ def test_invalid_json_is_rejected_with_its_byte(folder, content, words_expected,
     ({"tokens": ["I"]}, "the length of tokens is 1, but X has 4 rows"),
     ({"W_key": [[1, 2]]}, "step keys: X is 4 × 6 and W_key is 1 × 2"),
     ({"heads": 3}, "step queries: 4 dimensions cannot be split into 3 heads"),
-    ({"steps": [{"operation": "show", "operands": ["X"]}], "heads": 2}, "heads is 2, and the steps are listed"),
+    ({"steps": [{"operation": "show", "operands": ["X"]}], "heads": 2}, "heads is 2, but the input lists its own steps"),
 ])
 def test_errors_of_the_computation_name_the_file(folder, changes, words_expected, piped):
     content = json.dumps({} if changes is None else words(**changes)).encode()

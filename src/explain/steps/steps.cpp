@@ -349,8 +349,9 @@ std::vector<Step> run_all(const ExplainInput& input, const Explanation& explanat
                           const std::stop_token& stop) {
   check_settings(input.settings);
   if (input.settings.heads != 1 && !input.steps.empty())
-    throw InvalidArgument(fmt::format(
-        "heads is {}, and the steps are listed: set heads on the linear and show steps instead", input.settings.heads));
+    throw InvalidArgument(
+        fmt::format("heads is {}, but the input lists its own steps; set heads on the linear and show steps instead",
+                    input.settings.heads));
   Run run(input, input.settings, explanation, keep);
   const std::vector<StepRequest> requests =
       input.steps.empty() ? standard_steps(input) : steps_by_hand(input.steps, input.settings);
