@@ -166,7 +166,7 @@ void embed(const EmbedArguments& arguments) {
   if (format == Format::npy && output == "-" && writes_to_terminal())
     throw UsageError("--format npy would write binary data to the terminal; give --output FILE.npy, or --format csv");
   if (arguments.input.empty() && reads_from_terminal())
-    throw UsageError("no text is given; add --input FILE, or pass one text per line on standard input");
+    throw UsageError("no text is given; give --input FILE, or one text per line on standard input");
   const std::string input = arguments.input.empty() ? "-" : arguments.input;
   check_paths({{"--input", input}}, {{"--output", output}});
   TextLines lines(input);
