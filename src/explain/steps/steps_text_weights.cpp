@@ -56,8 +56,9 @@ std::vector<std::size_t> shown_keys(const QueryRow& row, std::size_t most) {
   std::iota(keys.begin(), keys.end(), std::size_t{0});
   if (keys.size() <= most) return keys;
   std::erase_if(keys, [&](std::size_t j) { return row.hidden[j] != 0; });
-  std::stable_sort(keys.begin(), keys.end(),
-                   [&](std::size_t a, std::size_t b) { return row.numbers[a] > row.numbers[b]; });
+  std::sort(keys.begin(), keys.end(), [&](std::size_t a, std::size_t b) {
+    return row.numbers[a] != row.numbers[b] ? row.numbers[a] > row.numbers[b] : a < b;
+  });
   keys.resize(std::min(keys.size(), most - 2));
   std::sort(keys.begin(), keys.end());
   return keys;
