@@ -7,7 +7,8 @@ packages=(g++ cmake ninja-build ccache git python3 python3-venv pkgconf libcli11
   lld-19 wasi-libc libc++-19-dev-wasm32 libc++abi-19-dev-wasm32 libclang-rt-19-dev-wasm32 libopenmpi-dev
   openmpi-bin doxygen shellcheck dpkg-dev file)
 case " ${stages[*]} " in *" slow "*) packages+=(clang-tidy-19 firefox-esr g++-aarch64-linux-gnu qemu-user-static iproute2) ;; esac
-case " ${stages[*]} " in *" python "*) packages+=(python3-dev zsh fish mandoc) ;; esac
+case " ${stages[*]} " in *" python "* | *" frameworks "* | *" mpi "*) packages+=(python3-dev) ;; esac
+case " ${stages[*]} " in *" python "*) packages+=(zsh fish mandoc) ;; esac
 case " ${stages[*]} " in *" wasm "*) packages+=(chromium-headless-shell) ;; esac
 case " ${stages[*]} " in *" page "*) packages+=(chromium-headless-shell fonts-dejavu-core fonts-noto-cjk fonts-noto-color-emoji) ;; esac
 install_packages "${packages[@]}" || exit 1
