@@ -3,7 +3,7 @@
 // The page: a lesson, attention on given arrays, a sentence in a model, or a watched training run, as an article with interactive figures. One
 // file, made by `regard … --html FILE`, that makes no network requests. The build joins these modules in this order:
 //
-//     bytes        of base64
+//     bytes        of base64                              press        what waits until the pointer is released
 //     numbers      digits as the terminal prints them         elements     elements of escaped text
 //     explanation  the data that a lesson's file carries
 //     expand       how a cell was computed                    attention    one attention, as the figures need it
@@ -24,6 +24,7 @@ import { most_with_arcs } from "./sentence_figure.js";
 import { chosen_attention, go_to, hooks, own_title, root, sentence, set, set_training, state, take_subject, training, view, without_row } from "./subject.js";
 import { article, forget_steps, steps_drawn, toggle_projector } from "./article.js";
 import { toggle_playing, training_key } from "./training_page.js";
+import { after_press } from "./press.js";
 
 /** @typedef {import("./state.js").State} State */
 
@@ -118,19 +119,24 @@ function draw_next(of) {
   const old = main_element().children[of.at];
   // What is out of view waits until the file is read, and until the key presses pause.
   if (document.readyState === "loading" ? of.at > 2 : performance.now() - changed_at < quiet && old && old.getBoundingClientRect().top > window.innerHeight) {
-    setTimeout(draw_next, 100, of);
+    draw_later(of, 100);
     return;
   }
   const { value } = of.parts.next();
   if (value) {
     put(value, of.at++, true);
     if (value.matches(".row-section")) report_drawn(of);
-    setTimeout(draw_next, 0, of);
+    draw_later(of);
   } else if (value === null) {
-    setTimeout(draw_next, 0, of);
+    draw_later(of);
   } else {
     all_drawn(of);
   }
+}
+
+/** @param {Waiting} of @param {number} delay milliseconds */
+function draw_later(of, delay = 0) {
+  setTimeout(() => after_press(() => draw_next(of)), delay);
 }
 
 /** @param {Waiting} of */
@@ -181,7 +187,7 @@ export function draw(in_stages = false) {
     if (held && now && Math.abs(now.top - held.top) > 0.5) window.scrollBy(0, now.top - held.top);
   }
   report_drawn(of);
-  if (waiting) setTimeout(draw_next, 0, of);
+  if (waiting) draw_later(of);
 }
 
 document.addEventListener("keydown", (event) => {

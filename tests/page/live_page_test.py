@@ -278,6 +278,19 @@ def test_controls_work_after_typing(live):
     page.wait_for_function("() => document.querySelector('.row-section [aria-current]').textContent === 'softmax'")
 
 
+def test_a_click_during_which_an_answer_arrives_counts(live):
+    """A button that is replaced between press and release gets no click."""
+    page = live("#step=compare")
+    page.locator("[data-focus=next]").first.hover()
+    page.mouse.down()
+    page.evaluate("""() => { const typing = document.querySelector('.typing'); typing.textContent = 'the bank';
+        typing.dispatchEvent(new InputEvent('input', { bubbles: true })); }""")
+    page.wait_for_timeout(500)
+    page.mouse.up()
+    wait_for_text(page, "the bank")
+    assert page.locator(".row-section [aria-current]").inner_text() == "scale"
+
+
 def test_an_empty_text_gets_one_line(live):
     page = live()
     retype(page, "")

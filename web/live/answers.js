@@ -6,6 +6,7 @@
 //
 // Read next: worker.js, live.js.
 import { worker_source } from "./worker.js";
+import { after_press } from "../press.js";
 
 /** @typedef {{text: string, page: any, rest: any}} Answer */
 /** @typedef {{kind: string, request: any, payload?: string | Uint8Array, raw?: boolean, then: (answer: Answer) => void, failed: (reason: string) => void}} Question */
@@ -76,7 +77,7 @@ export function open_answers({ requests, with_model, ready, gone }) {
       const made = new Worker(address);
       URL.revokeObjectURL(address);
       worker = made;
-      made.onmessage = ({ data }) => { if (made === worker) take(data); };
+      made.onmessage = ({ data }) => after_press(() => { if (made === worker) take(data); });
       made.onerror = (event) => { if (made === worker) take({ kind: "failed", reason: event.message || "this browser does not start a worker from a file" }); };
       hand_over(made, 0);
     } catch (error) {

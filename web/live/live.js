@@ -20,6 +20,7 @@ import { follow, words_in } from "./words.js";
 import { choose_shown, choose_text, follow_edit, hidden_words, most_tested, quoted_argument, row_shown, sentence_request, spans_of, wanted } from "./wanted.js";
 import { link_of, read_link } from "./link.js";
 import { patch, patch_children } from "./patch.js";
+import { after_press } from "../press.js";
 import { sentence_line } from "./sentence_line.js";
 import { digits_note } from "./digits.js";
 
@@ -94,7 +95,7 @@ export function open_sentence() {
     if (!ready) return false;
     ask();
     clearTimeout(patient);
-    patient = window.setTimeout(draw, patience);
+    patient = window.setTimeout(() => after_press(draw), patience);
     return true;
   };
 
