@@ -9,7 +9,7 @@ Read next: report.py, targets.py."""
 import re
 import statistics
 
-from plots import COLOURS, figures
+from plots import COLORS, figures
 
 # (family, model) of the processors in bench/results/.
 MICROARCHITECTURES = {("25", "1"): "Zen 3", ("25", "17"): "Zen 4", ("26", "2"): "Zen 5"}
@@ -145,7 +145,7 @@ def share_cell(found, name, references):
 
 def speedups(found, suffix):
     """{competitor: speed of Regard relative to it} for the figures of a case."""
-    names = [name for name in (*COLOURS, "sgemm") if name != "regard"]
+    names = [name for name in (*COLORS, "sgemm") if name != "regard"]
     return {name: found[name + suffix]["ours"]["median"] for name in names if "ours" in found.get(name + suffix, {})}
 
 

@@ -5,14 +5,14 @@
     competitors  time of each competitor relative to Regard, for each workload
     decode       share of the read bandwidth, for each cache and competitor
 
-Each library has one colour; lines are labelled directly. Read next: report.py."""
+Each library has one color; lines are labeled directly. Read next: report.py."""
 
 import html
 import itertools
 import math
 
 INK, PALE, GRID = "#222222", "#666666", "#dddddd"
-COLOURS = {"regard": "#b5442e", "torch": "#2f6f9f", "onnxruntime": "#5b8f3a", "onnxruntime own": "#2f5f1a",
+COLORS = {"regard": "#b5442e", "torch": "#2f6f9f", "onnxruntime": "#5b8f3a", "onnxruntime own": "#2f5f1a",
            "ggml": "#8a6bb0", "numpy": "#8a8a8a"}
 NAMES = {"regard": "Regard", "torch": "PyTorch", "onnxruntime": "ONNX Runtime", "onnxruntime own": "ONNX Runtime (own)",
          "ggml": "ggml", "numpy": "NumPy"}
@@ -23,21 +23,21 @@ class Picture:
     def __init__(self, height, title):
         self.height, self.title, self.marks = height, title, []
 
-    def text(self, x, y, words, colour=INK, anchor="start", size=13):
-        self.marks.append(f'<text x="{x:.1f}" y="{y:.1f}" fill="{colour}" text-anchor="{anchor}" font-size="{size}" '
+    def text(self, x, y, words, color=INK, anchor="start", size=13):
+        self.marks.append(f'<text x="{x:.1f}" y="{y:.1f}" fill="{color}" text-anchor="{anchor}" font-size="{size}" '
                           f'paint-order="stroke" stroke="#ffffff" stroke-width="3">'
                           f"{html.escape(words)}</text>")
 
-    def line(self, points, colour, width=1.0, dashes=""):
+    def line(self, points, color, width=1.0, dashes=""):
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
         dashes = f' stroke-dasharray="{dashes}"' if dashes else ""
-        self.marks.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="{width}"{dashes}/>')
+        self.marks.append(f'<polyline points="{path}" fill="none" stroke="{color}" stroke-width="{width}"{dashes}/>')
 
-    def dot(self, x, y, colour, radius=4.5):
-        self.marks.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" fill="{colour}"/>')
+    def dot(self, x, y, color, radius=4.5):
+        self.marks.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" fill="{color}"/>')
 
-    def bar(self, x, y, width, height, colour):
-        self.marks.append(f'<rect x="{x:.1f}" y="{y:.1f}" width="{max(width, 0):.1f}" height="{height}" fill="{colour}"/>')
+    def bar(self, x, y, width, height, color):
+        self.marks.append(f'<rect x="{x:.1f}" y="{y:.1f}" width="{max(width, 0):.1f}" height="{height}" fill="{color}"/>')
 
     def svg(self):
         return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {self.height}" role="img" '
@@ -97,15 +97,15 @@ def share(run):
     for (label, base, causal), points in sorted(lines.items(), key=lambda line: line[0][1] == "regard"):  # Regard on top
         drawn.append([(x(s), y(v)) for s, v in points])
         dashes = "5 4" if causal else ""
-        picture.line(drawn[-1], COLOURS[base], 2.5 if base == "regard" else 1.5, dashes)
+        picture.line(drawn[-1], COLORS[base], 2.5 if base == "regard" else 1.5, dashes)
         for s, v in points:
-            picture.dot(x(s), y(v), COLOURS[base], 4 if base == "regard" else 3)
-        labels.setdefault(x(points[-1][0]), []).append((y(points[-1][1]), label, COLOURS[base]))
+            picture.dot(x(s), y(v), COLORS[base], 4 if base == "regard" else 3)
+        labels.setdefault(x(points[-1][0]), []).append((y(points[-1][1]), label, COLORS[base]))
     for end, ends in labels.items():
         below = lowest_beyond(drawn, end + 1)  # keeps labels clear of lines that continue
-        for place, before, label, colour in spread_labels([(at, at, *rest) for at, *rest in ends], below and below + 16):
-            picture.line([(end + 6, before), (end + 22, place)], colour, 0.7)
-            picture.text(end + 26, place + 4, label, colour, size=12)
+        for place, before, label, color in spread_labels([(at, at, *rest) for at, *rest in ends], below and below + 16):
+            picture.line([(end + 6, before), (end + 22, place)], color, 0.7)
+            picture.text(end + 26, place + 4, label, color, size=12)
     return picture.svg()
 
 
@@ -121,7 +121,7 @@ def competitors(run):
     rows = []
     for row, begin, suffix, label in WORKS:
         found = figures(run, row, begin)
-        times = {name: found[name + suffix]["ours"]["median"] for name in COLOURS
+        times = {name: found[name + suffix]["ours"]["median"] for name in COLORS
                  if name != "regard" and "ours" in found.get(name + suffix, {})}
         if times:
             rows.append((label, times))
@@ -136,23 +136,23 @@ def competitors(run):
     bottom = top + step * len(rows)
     picture.text(16, 26, "Time relative to Regard for the same work (logarithmic; right of 1: slower than Regard)")
     along = 16
-    for name in COLOURS:
+    for name in COLORS:
         if name == "regard" or any(name in times for _, times in rows):
-            picture.dot(along + 5, 47, COLOURS[name])
-            picture.text(along + 14, 51, NAMES[name], COLOURS[name], size=12)
+            picture.dot(along + 5, 47, COLORS[name])
+            picture.text(along + 14, 51, NAMES[name], COLORS[name], size=12)
             along += 36 + 7.4 * len(NAMES[name])
     for value in (0.5, 1, 2, 3, 5, 10, 20):
         if narrowest <= value <= widest:
-            picture.line([(x(value), top - 14), (x(value), bottom)], COLOURS["regard"] if value == 1 else GRID,
+            picture.line([(x(value), top - 14), (x(value), bottom)], COLORS["regard"] if value == 1 else GRID,
                          1.5 if value == 1 else 1)
             picture.text(x(value), bottom + 20, f"{value:g}×", PALE, "middle", 12)
     for index, (label, times) in enumerate(rows):
         y = top + step * index + 8
         picture.text(left - 14, y + 4, label, anchor="end")
         picture.line([(x(min(1, *times.values())), y), (x(max(times.values())), y)], GRID, 2)
-        picture.dot(x(1), y, COLOURS["regard"])
+        picture.dot(x(1), y, COLORS["regard"])
         for name, value in times.items():
-            picture.dot(x(value), y, COLOURS[name])
+            picture.dot(x(value), y, COLORS[name])
     return picture.svg()
 
 
@@ -177,7 +177,7 @@ def decode(run):
         y = top + step * index
         picture.text(left - 10, y + 13, label + (", bf16" if kind != "regard" and name.endswith("bf16") else ""), anchor="end",
                      size=12)
-        picture.bar(left, y + 2, x(figure["share"]) - left, 15, COLOURS[kind])
+        picture.bar(left, y + 2, x(figure["share"]) - left, 15, COLORS[kind])
         picture.text(x(figure["share"]) + 6, y + 14, f"{figure['median']:.1f} GB/s", PALE, size=11)
     picture.line([(x(1), top - 8), (x(1), bottom)], INK, 1.2, "4 3")
     return picture.svg()

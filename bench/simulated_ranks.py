@@ -35,7 +35,7 @@ PLATFORM = """<?xml version='1.0'?>
 """
 RANKS = (8, 16, 32, 64)
 CASES = [("measured", 32), ("measured", 8), ("assumed", 32), ("assumed", 8)]  # node, number of key/value heads
-COLOURS = dict(zip(CASES, ("#b5442e", "#2f6f9f", "#5b8f3a", "#8a6bb0"), strict=True))
+COLORS = dict(zip(CASES, ("#b5442e", "#2f6f9f", "#5b8f3a", "#8a6bb0"), strict=True))
 
 
 def node_text(node, gflops):
@@ -92,7 +92,7 @@ def efficiency(run, seconds="simulated_s"):
 
 
 def plot(result):
-    """Efficiency as a function of ranks: a colour for each node and number of key/value heads, dashes for 100 Gb/s."""
+    """Efficiency as a function of ranks: a color for each node and number of key/value heads, dashes for 100 Gb/s."""
     left, right, top, bottom = 56, 470, 48, 350
     picture = Picture(420, "Efficiency of attention over simulated nodes")
     lowest = min(0.9, *(math.floor(20 * efficiency(run)) / 20 for run in result["runs"]))
@@ -106,17 +106,17 @@ def plot(result):
         picture.text(x(ranks), bottom + 20, str(ranks), PALE, "middle", 12)
     picture.text((left + right) / 2, bottom + 40, "ranks", PALE, "middle", 12)
     labels = []
-    for (node, kv_heads), colour in COLOURS.items():
+    for (node, kv_heads), color in COLORS.items():
         for link in LINKS:
             runs = [run for run in result["runs"] if (run["node"], run["kv_heads"], run["link_gbit"]) == (node, kv_heads, link)]
             points = [(x(run["ranks"]), y(efficiency(run))) for run in runs]
-            picture.line(points, colour, 2, "5 4" if link == 100 else "")
+            picture.line(points, color, 2, "5 4" if link == 100 else "")
             for point in points:
-                picture.dot(*point, colour, 3.5)
+                picture.dot(*point, color, 3.5)
             rate = f"{runs[0]['gflops']:.0f} GFLOP/s" if node == "measured" else f"{runs[0]['gflops'] / 1000:.0f} TFLOP/s"
-            labels.append((points[-1][1], f"{rate}, {HEADS}:{kv_heads} heads, {link} Gb/s", colour))
-    for place, label, colour in spread_labels(labels, top):
-        picture.text(right + 14, place + 4, label, colour, size=12)
+            labels.append((points[-1][1], f"{rate}, {HEADS}:{kv_heads} heads, {link} Gb/s", color))
+    for place, label, color in spread_labels(labels, top):
+        picture.text(right + 14, place + 4, label, color, size=12)
     return picture.svg()
 
 

@@ -19,7 +19,7 @@ from processor import file_name, processor
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RESULTS = "bench/results/threads"
-COLOURS = ("#b5442e", "#2f6f9f", "#5b8f3a", "#8a6bb0", "#8a8a8a", "#2f5f1a")
+COLORS = ("#b5442e", "#2f6f9f", "#5b8f3a", "#8a6bb0", "#8a8a8a", "#2f5f1a")
 # Beginnings of the names of cases that the plot shows.
 SHOWN = ("forward, f32, 8 heads, S 4096, D 64", "backward, f32, 8 heads, S 4096, D 64", "decode, f32 cache, 32:8 heads, S 32768",
          "linear", "training step, GPT-2")
@@ -52,12 +52,12 @@ def plot(result):
         picture.text(x(number), bottom + 20, str(number), PALE, "middle", 12)
     picture.text((left + right) / 2, bottom + 40, "threads", PALE, "middle", 12)
     labels = []
-    for case, colour in zip(shown, COLOURS, strict=False):
+    for case, color in zip(shown, COLORS, strict=False):
         points = [(x(number), y(speedup)) for number, speedup in zip(threads, median_speedups(case), strict=True)]
-        picture.line(points, colour, 2)
+        picture.line(points, color, 2)
         for point in points:
-            picture.dot(*point, colour, 3.5)
-        labels.append((points[-1][1], case["name"], colour))
+            picture.dot(*point, color, 3.5)
+        labels.append((points[-1][1], case["name"], color))
     seen = set()
     for case in shown:
         if case["limit"] in seen:
@@ -66,8 +66,8 @@ def plot(result):
         points = [(x(number), y(speedup)) for number, speedup in zip(threads, limit_speedups(case), strict=True)]
         picture.line(points, INK, 1, "4 3")
         labels.append((points[-1][1], f"limit: {case['limit']}", INK))
-    for place, label, colour in spread_labels(labels, top, 18):
-        picture.text(right + 14, place + 4, label, colour, size=11)
+    for place, label, color in spread_labels(labels, top, 18):
+        picture.text(right + 14, place + 4, label, color, size=11)
     return picture.svg()
 
 

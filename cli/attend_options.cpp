@@ -376,7 +376,7 @@ CLI::App* add_attend_options(CLI::App& app, AttendText& text) {
   add("--map-size", &AttendText::map_size, "N|ROWS,COLUMNS", inspection,
       "cells in a pooled map (default: up to 512 x 512)");
   add("--map-scale", &AttendText::map_scale, "log|linear", inspection,
-      "colour scale of the pictures; log (default): four\ndecades; linear: proportional");
+      "color scale of the pictures; log (default): four\ndecades; linear: proportional");
   add("--top", &AttendText::top, "N", inspection,
       "number of heavy hitters (the keys with the most\nweight) to list per head, and per query in the\n"
       "files (default: 5; in text output, those that fit\non one line)");

@@ -61,7 +61,7 @@ void add_compare(CLI::App& app) {
           "word", arguments->word,
           "a word that occurs in every sentence, or one name\nper sentence, separated by commas: bank,bank#1,@4")
       ->type_name("WORD");
-  command->add_option("sentences", arguments->sentences, "two or more sentences, labelled A, B, …")
+  command->add_option("sentences", arguments->sentences, "two or more sentences, labeled A, B, …")
       ->type_name("\"TEXT\"");
   const auto add = [&](const char* name, std::string& value, const char* type, const char* help) {
     command->add_option(name, value, help)->type_name(type);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Computes the colours of the cells; see map_picture.h. Read next: docs/guide/inspection.md.
+// Computes the colors of the cells; see map_picture.h. Read next: docs/guide/inspection.md.
 #include "map_picture.h"
 
 #include <fmt/format.h>
@@ -19,7 +19,7 @@ constexpr Color kRule = {0xd9, 0xd5, 0xca};
 constexpr Color kInk = {0x1f, 0x1e, 0x1b};
 constexpr Color kMap = {0x0b, 0x4f, 0x8f};
 
-// Colour indices: hatched cells, NaN, and the ramp.
+// Color indices: hatched cells, NaN, and the ramp.
 constexpr int kBehindHatch = 0, kHatch = 1, kNotANumber = 2, kFirstOfRamp = 3, kLastOfRamp = 255;
 
 constexpr double kDecades = 4;       // of the logarithmic scale

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A pooled map of weights as a picture: queries run down, keys across, in the colours of the page.
+// A pooled map of weights as a picture: queries run down, keys across, in the colors of the page.
 //
 //     largest cell   the map's blue
-//     lower limit    the paper's colour, at and below it; logarithmic: largest / 10,000, linear: 0
+//     lower limit    the paper's color, at and below it; logarithmic: largest / 10,000, linear: 0
 //     exactly 0      hatched: no query in the cell gives any key in it a weight
 //
 // Read next: picture.h, docs/guide/inspection.md.
@@ -24,7 +24,7 @@ struct MapPicture {
   MapScale scale = MapScale::logarithmic;
 };
 
-// cells: (rows, columns), not negative; NaN has the ink's colour. In small maps a cell has several pixels.
+// cells: (rows, columns), not negative; NaN has the ink's color. In small maps a cell has several pixels.
 Picture picture_of_map(const InputView<2>& cells, const MapPicture& about);
 
 }  // namespace regard::program

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Pictures with up to 256 colours as PNG files, written by libpng, with texts that describe them.
+// Pictures with up to 256 colors as PNG files, written by libpng, with texts that describe them.
 //
-//     pixels (height, width), each the index of a colour   →   png_of()   →   the bytes of the file
+//     pixels (height, width), each the index of a color   →   png_of()   →   the bytes of the file
 //
 // Read next: picture.cpp, map_picture.h.
 #pragma once

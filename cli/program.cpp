@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Implements program.h: standard output, colour, quoting, option values, input and output files, signals.
+// Implements program.h: standard output, color, quoting, option values, input and output files, signals.
 //
 // Output files have a temporary name until commit(). The names are also kept in a fixed array of characters, so that a
 // signal handler, which can neither lock nor allocate, can remove the files. Read next: program.h.
@@ -134,7 +134,7 @@ bool writes_to_terminal() { return ::isatty(STDOUT_FILENO) == 1; }
 bool reads_from_terminal() { return ::isatty(STDIN_FILENO) == 1; }
 
 void add_color_option(CLI::App& command, std::string& mode) {
-  command.add_option("--color", mode, "use colour; auto (default): on a terminal, unless\nNO_COLOR is set")
+  command.add_option("--color", mode, "use color; auto (default): on a terminal, unless\nNO_COLOR is set")
       ->type_name("auto|always|never");
 }
 

@@ -134,21 +134,20 @@ TYPED_TEST(ActivationError, GeluAroundPowersOfTwoAndTheEndsOfItsExponential) {
   for (int n = 1; n <= (sizeof(T) == 4 ? 290 : 2140); ++n) above.push_back(std::sqrt(std::numbers::ln2_v<Wide<T>> * n));
   for (const Wide<T> x : above) below.push_back(-x);
   for (const Function<T>& function : {gelu_function<T>(), gelu_derivative_function<T>()}) {
-    check_neighbourhoods<T>(function, above, 0, kInfinity<T>);
-    check_neighbourhoods<T>(function, below, -kInfinity<T>, static_cast<T>(-0.0));
+    check_neighborhoods<T>(function, above, 0, kInfinity<T>);
+    check_neighborhoods<T>(function, below, -kInfinity<T>, static_cast<T>(-0.0));
   }
 }
 
 TYPED_TEST(ActivationError, DerivativesAroundTheirZeros) {
   using T = TypeParam;
-  std::vector<Wide<T>> centres;
+  std::vector<Wide<T>> centers;
   for (int n = -50; n <= -3; ++n) {
-    for (const int sign : {-1, 1}) centres.push_back(Wide<T>{-0x1.80ead197f00b4p-1} + sign * std::ldexp(Wide<T>{1}, n));
+    for (const int sign : {-1, 1}) centers.push_back(Wide<T>{-0x1.80ead197f00b4p-1} + sign * std::ldexp(Wide<T>{1}, n));
   }
-  check_neighbourhoods<T>(gelu_derivative_function<T>(), centres, -2, static_cast<T>(-0.25));
-  check_neighbourhoods<T>(gelu_tanh_derivative_function<T>(), {Wide<T>{-0.7524614220710163}}, -2,
-                          static_cast<T>(-0.25));
-  check_neighbourhoods<T>(silu_derivative_function<T>(), {Wide<T>{-1.2784645427610738}}, -2, static_cast<T>(-0.25));
+  check_neighborhoods<T>(gelu_derivative_function<T>(), centers, -2, static_cast<T>(-0.25));
+  check_neighborhoods<T>(gelu_tanh_derivative_function<T>(), {Wide<T>{-0.7524614220710163}}, -2, static_cast<T>(-0.25));
+  check_neighborhoods<T>(silu_derivative_function<T>(), {Wide<T>{-1.2784645427610738}}, -2, static_cast<T>(-0.25));
 }
 
 // ---- float: every number, or a sample; double: samples

@@ -44,7 +44,7 @@ def lines_matching(pattern, paths):
 
 
 def spdx(files):
-    """Every source file names the licence in its first lines."""
+    """Every source file names the license in its first lines."""
     for path in files:
         if path.suffix in CODE + SCRIPTS or path.name in ("demo", "check", "run"):
             if "SPDX-License-Identifier: Apache-2.0" not in "\n".join((text_of(path) or "").splitlines()[:3]):
@@ -86,6 +86,7 @@ PHRASES = {
     r"(query|queries|rows?|words?) (asks?|hears?|listens?)": "attends to",
     r"keys? (answers?|speaks?)": "key is attended to",
     r"nobody (has|looks|knows)": "the passive voice",
+    r"\w*(colour|behaviour|neighbour|favour|normalis[ae]|quantis[ae])\w*|labelled|licences?|cent(re|red|res)": "American spelling",
 }
 
 

@@ -117,28 +117,28 @@ TYPED_TEST(Elementwise, BitsDoNotDependOnThePositionInAnArray) {
 
 TYPED_TEST(Elementwise, ExpAtReductionBoundaries) {
   using T = TypeParam;
-  std::vector<Wide<T>> centres;
+  std::vector<Wide<T>> centers;
   const int last = sizeof(T) == 4 ? 151 : 1076;
-  for (int n = 1; n <= 2 * last; ++n) centres.push_back(-std::numbers::ln2_v<Wide<T>> * n / 2);
-  check_neighbourhoods<T>(exp_function<T>(), centres, -kInfinity<T>, static_cast<T>(-0.0));
+  for (int n = 1; n <= 2 * last; ++n) centers.push_back(-std::numbers::ln2_v<Wide<T>> * n / 2);
+  check_neighborhoods<T>(exp_function<T>(), centers, -kInfinity<T>, static_cast<T>(-0.0));
 }
 
 TYPED_TEST(Elementwise, TanhAtReductionBoundaries) {
   using T = TypeParam;
-  std::vector<Wide<T>> centres;
-  for (int n = 1; n <= 120; ++n) centres.push_back(std::numbers::ln2_v<Wide<T>> * n / 4);
-  check_neighbourhoods<T>(tanh_function<T>(), centres, 0, kInfinity<T>);
+  std::vector<Wide<T>> centers;
+  for (int n = 1; n <= 120; ++n) centers.push_back(std::numbers::ln2_v<Wide<T>> * n / 4);
+  check_neighborhoods<T>(tanh_function<T>(), centers, 0, kInfinity<T>);
 }
 
 TYPED_TEST(Elementwise, LogAtReductionBoundaries) {
   using T = TypeParam;
-  std::vector<Wide<T>> centres{1};
+  std::vector<Wide<T>> centers{1};
   const int reach = sizeof(T) == 4 ? 120 : 1000;
   for (int n = -reach; n <= reach; ++n) {
-    centres.push_back(std::ldexp(Wide<T>{1}, n));
-    centres.push_back(std::ldexp(std::numbers::sqrt2_v<Wide<T>>, n));
+    centers.push_back(std::ldexp(Wide<T>{1}, n));
+    centers.push_back(std::ldexp(std::numbers::sqrt2_v<Wide<T>>, n));
   }
-  check_neighbourhoods<T>(log_function<T>(), centres, 0, kInfinity<T>);
+  check_neighborhoods<T>(log_function<T>(), centers, 0, kInfinity<T>);
 }
 
 TYPED_TEST(Elementwise, TanhIsOddAndAtMostOne) {

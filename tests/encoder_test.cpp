@@ -234,9 +234,9 @@ TEST(Encoder, VectorsAreMeansOfRows) {
   trace.layers.resize(1);
   trace.layers[0].output = states;
   EXPECT_EQ(mean_pooled(trace), (std::vector<float>{3, 4}));
-  const std::vector<float> normalised = mean_pooled_normalized(trace);
-  EXPECT_FLOAT_EQ(normalised[0], 0.6f);
-  EXPECT_FLOAT_EQ(normalised[1], 0.8f);
+  const std::vector<float> normalized = mean_pooled_normalized(trace);
+  EXPECT_FLOAT_EQ(normalized[0], 0.6f);
+  EXPECT_FLOAT_EQ(normalized[1], 0.8f);
 }
 
 // Every array of the trace, as bits.

@@ -83,7 +83,7 @@ TEST(Text, EveryLineFits) {
         EXPECT_LE(display_width(line), width) << line;
 }
 
-TEST(Text, IsAsciiWithoutUnicodeAndColouredOnRequest) {
+TEST(Text, IsAsciiWithoutUnicodeAndColoredOnRequest) {
   const Explanation e = explain(words({"ä", "b", "c"}));
   const std::string plain = render_text(e, {.unicode = false});
   EXPECT_TRUE(std::all_of(plain.begin(), plain.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; }));
@@ -93,15 +93,15 @@ TEST(Text, IsAsciiWithoutUnicodeAndColouredOnRequest) {
   const std::string unicode = render_text(e, {});
   EXPECT_TRUE(holds(unicode, "█"));
   EXPECT_FALSE(holds(unicode, "\x1b"));
-  const std::string colour = render_text(e, {.color = true});
-  EXPECT_TRUE(holds(colour, "\x1b[1m"));
-  // Without colours the text is the same.
+  const std::string color = render_text(e, {.color = true});
+  EXPECT_TRUE(holds(color, "\x1b[1m"));
+  // Without colors the text is the same.
   std::string stripped;
-  for (std::size_t i = 0; i < colour.size(); ++i) {
-    if (colour[i] == '\x1b') {
-      i = colour.find('m', i);
+  for (std::size_t i = 0; i < color.size(); ++i) {
+    if (color[i] == '\x1b') {
+      i = color.find('m', i);
     } else {
-      stripped += colour[i];
+      stripped += color[i];
     }
   }
   EXPECT_EQ(stripped, unicode);

@@ -340,12 +340,12 @@ TEST(Explain, ExpandsStepsAroundAttention) {
   EXPECT_EQ(line(cosine, "|k|"), "√25 = 5");
   EXPECT_EQ(line(cosine, "cosine"), "11 / (2.2361 · 5) = 0.9839");
 
-  const CellDerivation normalised = cell("normalize", 1, 0);
-  EXPECT_EQ(normalised.terms[0].label, "(T2[1, 0] − 7)²");
-  EXPECT_EQ(normalised.terms[1].partial_sum, 2);
-  EXPECT_EQ(line(normalised, "mean"), "14 / 2 = 7");
-  EXPECT_EQ(line(normalised, "variance"), "2 / 2 = 1");
-  EXPECT_EQ(line(normalised, "normalised"), "(6 − 7) / 1 = −1");
+  const CellDerivation normalized = cell("normalize", 1, 0);
+  EXPECT_EQ(normalized.terms[0].label, "(T2[1, 0] − 7)²");
+  EXPECT_EQ(normalized.terms[1].partial_sum, 2);
+  EXPECT_EQ(line(normalized, "mean"), "14 / 2 = 7");
+  EXPECT_EQ(line(normalized, "variance"), "2 / 2 = 1");
+  EXPECT_EQ(line(normalized, "normalized"), "(6 − 7) / 1 = −1");
   EXPECT_EQ(line(cell("relu", 1, 0), "rectified"), "max(0, −1) = 0");
   EXPECT_EQ(line(cell("difference", 0, 1), "difference"), "2 − 3 = −1");
   EXPECT_EQ(line(cell("ranks", 0, 0), "rank"), "2: 1 of the 2 keys has a larger score");

@@ -113,7 +113,7 @@ TEST(RandomBelow, NonPositiveRangesAreRejected) {
 }
 
 // The bits of the tests of random_normal: both tails down to the last step, the borders of the three approximations,
-// the neighbourhood of ½, and random places.
+// the neighborhood of ½, and random places.
 std::vector<std::uint64_t> chosen_bits() {
   std::vector<std::uint64_t> list;
   for (int k = 0; k < 64; ++k) {

@@ -581,7 +581,7 @@ TEST(RenderSentenceText, ExplainsTheNumbersOfSplitWords) {
 TEST(RenderSentenceText, FullShowsEverything) {
   const std::string text = render_sentence_text(analyze_sentence(model(), kText, {.query = "bank", .full = true}), {});
   for (const char* part : {"word + position + type", "40 = 4 heads × 10", "Why √10", "an encoder has no mask", "(bias)",
-                           "b_output", "feed-forward", "normalised", "gelu"}) {
+                           "b_output", "feed-forward", "normalized", "gelu"}) {
     EXPECT_TRUE(has(text, part)) << part;
   }
 }

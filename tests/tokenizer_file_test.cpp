@@ -179,8 +179,8 @@ TEST(TokenizerFile, RejectsAddedTokensThatNormalizationMakesAmbiguous) {
         {{kAdded, std::string("[") + normalized(added(first, "5")) + "," + normalized(added(second, "6")) + "]"}});
   };
   EXPECT_EQ(with("Oslo", "Bern"), "accepted");
-  EXPECT_EQ(with("Oslo", "\u00d3SLO"), "the added tokens \"Oslo\" and \"\u00d3SLO\" are the same after normalisation");
-  EXPECT_EQ(with("\u0301", "x"), "the added token \"\u0301\" is empty after normalisation");
+  EXPECT_EQ(with("Oslo", "\u00d3SLO"), "the added tokens \"Oslo\" and \"\u00d3SLO\" are the same after normalization");
+  EXPECT_EQ(with("\u0301", "x"), "the added token \"\u0301\" is empty after normalization");
 }
 
 TEST(TokenizerFile, RejectsNormalizersWithoutTheirFlags) {

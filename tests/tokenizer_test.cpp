@@ -303,7 +303,7 @@ TEST(Tokenizer, MatchesAddedTokensLiterally) {
 }
 
 // The expected ids are those of tokenizers 0.23.
-TEST(Tokenizer, HonoursTheFlagsOfAddedTokens) {
+TEST(Tokenizer, HonorsTheFlagsOfAddedTokens) {
   const std::vector<std::string> vocabulary = {"[UNK]", "a", "b", "!", "new", "york", "n"};
   const Tokenizer single =
       small(vocabulary, std::string("[") + added("b", 2, "single_word") + "," + added("bb", 7, "") + "]");

@@ -146,7 +146,7 @@ export function* article() {
     const mixed = !state.covered || state.step === stage_index.mix ? mix_figure(a, state, set) : null;
     if (mixed) {
       yield el("section", { class: "figure" }, el("h2", {}, "What it becomes"), el("div", { class: "body" }, mixed, sentence && !state.covered ? path_figure(sentence, state) : null),
-        el("aside", { class: "note" }, el("p", {}, "Pale: the value of each key. In full colour: the value times its weight. Below the line: their sum."),
+        el("aside", { class: "note" }, el("p", {}, "Pale: the value of each key. In full color: the value times its weight. Below the line: their sum."),
           el("p", {}, "Bars above the line are positive, and hollow bars below it are negative. All share one scale.")));
     }
     if (comparison && !state.covered) yield comparison_figure(comparison, state, set, false);

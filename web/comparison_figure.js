@@ -212,7 +212,7 @@ export function comparison_figure(data, state, set, alone) {
     el("div", { class: "body" }, el("div", { class: "scroll" }, aligned_sentences(data)), ...vocabulary_notes(data), alone ? null : el("p", { class: "verdict" }, shown(verdict)),
       choosers_of(data, numbers, state, set), chart(data, state, numbers), el("div", { class: "scroll" }, cosine_table(data, numbers, state)),
       ...others.map((/** @type {string} */ text) => el("p", { class: "caption" }, shown(text)))),
-    el("aside", { class: "note" }, el("p", {}, "Cosine 1: the same direction. ", numbers.floor_pairs > 0 ? `The grey band ends at the floor, the mean over all ${numbers.floor_pairs} pairs of different words. ` : "",
+    el("aside", { class: "note" }, el("p", {}, "Cosine 1: the same direction. ", numbers.floor_pairs > 0 ? `The gray band ends at the floor, the mean over all ${numbers.floor_pairs} pairs of different words. ` : "",
       numbers.pairs[state.pair].controls.length > 0 ? "Dashed: the control, another word that occurs in both sentences." : ""),
     data.hidden ? el("p", {}, "A hidden word is invisible to every other word, in every layer. Thin lines show the cosines before hiding.") : null));
 }

@@ -65,7 +65,7 @@ export function svg(name, attributes = {}, ...children) {
   return element;
 }
 
-/** The channels of a computed colour. @param {string} text "rgb(12, 34, 56)" */
+/** The channels of a computed color. @param {string} text "rgb(12, 34, 56)" */
 export function channels_of(text) {
   return (text.match(/[\d.]+/g) ?? []).map(Number);
 }
@@ -73,7 +73,7 @@ export function channels_of(text) {
 /**
  * A word from outside; the style truncates long ones, the title has them whole.
  * @param {string} text
- * @param {string} [kind] "query" or "key": its colour and underline
+ * @param {string} [kind] "query" or "key": its color and underline
  */
 export function word(text, kind = "") {
   const safe = shown(text);
@@ -101,7 +101,7 @@ export function quoted(text) {
 }
 
 /**
- * A formula: single letters are upright or slanted as in print, and the active ones are coloured.
+ * A formula: single letters are upright or slanted as in print, and the active ones are colored.
  * @param {string} text
  * @param {string} [active] the symbol that the step is about
  */

@@ -2,7 +2,7 @@
 //
 // How far a weight depends on the choice of the head, and the effect of hiding words: two strips of marks.
 //
-//     in all heads   ||||| | |         |        one tick per head at its weight; the head shown has the key's colour
+//     in all heads   ||||| | |         |        one tick per head at its weight; the head shown has the key's color
 //     hidden alone   ●●● ●●          ●          one dot per word: how much the query's vector changes without it
 //
 // The weights are computed here for any query; the cosines are in the file, for the word of the command only.

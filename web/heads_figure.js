@@ -30,14 +30,14 @@ function largest_key(s, head, query) {
 }
 
 /**
- * A head's map, painted in the colours of the page.
+ * A head's map, painted in the colors of the page.
  * @param {Sentence} s
  * @param {number} head
  * @param {HTMLCanvasElement} canvas
- * @param {number[][]} colours paper and ink
+ * @param {number[][]} colors paper and ink
  * @returns {number} its largest weight
  */
-function paint(s, head, canvas, colours) {
+function paint(s, head, canvas, colors) {
   const context = canvas.getContext("2d");
   const side = canvas.width;
   let most = 0;
@@ -57,7 +57,7 @@ function paint(s, head, canvas, colours) {
   for (let row = 0; row < side; ++row) {
     for (let column = 0; column < side; ++column) {
       const x = share(row, column);
-      for (let c = 0; c < 3; ++c) picture.data[4 * (row * side + column) + c] = colours[0][c] + (colours[1][c] - colours[0][c]) * x;
+      for (let c = 0; c < 3; ++c) picture.data[4 * (row * side + column) + c] = colors[0][c] + (colors[1][c] - colors[0][c]) * x;
       picture.data[4 * (row * side + column) + 3] = 255;
     }
   }
@@ -107,7 +107,7 @@ export function heads_note(s, state) {
     : sort === "attended" ? `Largest weight first: the most that “${name}” gives to another ${s.noun}${s.causal ? "" : ", except special tokens"}. It is shown below each map, with that ${s.noun}.`
       : state.filter === "all" ? "Rows are layers, and columns are heads. The number below each map is its largest weight."
         : "In the order of layers and heads. The number below each map is its largest weight.";
-  return el("p", {}, order, " The colour scale of each map ends at its own largest weight. Choosing a map shows its head above.");
+  return el("p", {}, order, " The color scale of each map ends at its own largest weight. Choosing a map shows its head above.");
 }
 
 /** Calls when the browser has nothing else to do. @param {() => void} work */
@@ -116,7 +116,7 @@ function rest(work) {
   else setTimeout(work);
 }
 
-/** The maps painted so far of a sentence, in the colours of one theme; kept when the page is drawn again. @type {{of: Sentence | null, theme: string, maps: Map<number, {canvas: HTMLCanvasElement, largest: number}>}} */
+/** The maps painted so far of a sentence, in the colors of one theme; kept when the page is drawn again. @type {{of: Sentence | null, theme: string, maps: Map<number, {canvas: HTMLCanvasElement, largest: number}>}} */
 const painted = { of: null, theme: "", maps: new Map() };
 
 /**
@@ -169,8 +169,8 @@ export function heads_figure(s, state, set) {
     sort === "layer" ? null : el("span", { class: "head-pair" }, el("bdi", {}, sort === "salience" && !one_query(salience) ? `${text_of(word)} → ${text_of(target)}` : `→ ${text_of(target)}`))));
     if (!known) later.push(() => {
       const style = getComputedStyle(figure);
-      const colours = [style.backgroundColor, style.borderTopColor].map(channels_of);
-      const most = paint(s, head, canvas, colours);
+      const colors = [style.backgroundColor, style.borderTopColor].map(channels_of);
+      const most = paint(s, head, canvas, colors);
       if (sort === "layer") largest.textContent = styled_number(most, two_decimals);
       painted.maps.set(head, { canvas, largest: most });
     });

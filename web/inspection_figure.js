@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Heads of any sequence length: a pooled map of the selected head, each cell the mean of its weights, in logarithmic or
-// linear colours; below it the attention that each strip of keys receives; and a table of heads, which selects one.
+// linear colors; below it the attention that each strip of keys receives; and a table of heads, which selects one.
 //
 //     arrow keys or the pointer select a cell, which is described in words below
 //
@@ -161,7 +161,7 @@ export function inspection_figure(s, state, set) {
     el("button", { "data-focus": "map scale", "aria-pressed": String(chosen.linear), click: () => {
       chosen.linear = !chosen.linear;
       set({});
-    } }, chosen.linear ? "logarithmic colours" : "linear colours"));
+    } }, chosen.linear ? "logarithmic colors" : "linear colors"));
   return el("div", { class: "inspection" }, el("p", { class: "axes" }, `${head_name(one, s.batches)} · query ↓ key → · each cell is the mean of its weights`), canvas, strip,
     el("p", { class: "caption" }, `The share of attention that keys receive from all queries; the largest, ${small_number(most_received)}, is that of ${span_of("key", "keys", ...strip_edges(s, received, most_received))}.`),
     readout, legend, el("div", { class: "scroll", tabindex: 0 }, inspected_table(s, state, set)));

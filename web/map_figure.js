@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The whole head: queries down, keys across (transposed if a token is a column), colours from 0 to 1. With few keys the
-// cells have numbers; with more they are squares that grow with the weight, so that colour is not the only cue; with
+// The whole head: queries down, keys across (transposed if a token is a column), colors from 0 to 1. With few keys the
+// cells have numbers; with more they are squares that grow with the weight, so that color is not the only cue; with
 // very many they are painted. The row of the other figures is framed; choosing a cell chooses its query.
 // Read next: attention.js.
 import { styled_number } from "./numbers.js";
@@ -17,7 +17,7 @@ const most_with_numbers = 10;
 const most_in_table = 40;
 
 /**
- * Which text colour is readable on a share of the scale, on light paper and on dark: black or white, whichever has a
+ * Which text color is readable on a share of the scale, on light paper and on dark: black or white, whichever has a
  * contrast of 4.5 (page_test measures it for every share).
  * @param {number} share
  */
@@ -185,7 +185,7 @@ function take_row(largest, row, begin, block, step, hidden) {
 }
 
 /**
- * Colours a line of pixels.
+ * Colors a line of pixels.
  * @param {Uint32Array} pixels
  * @param {Float64Array} weights
  * @param {number} end of the scale

@@ -12,7 +12,7 @@
 /** @type {NumberStyle} */
 export const two_decimals = { digits: 2, scientific: false };
 
-// This many exact digits of a double after the rounding position distinguish a tie from its neighbours: no other double
+// This many exact digits of a double after the rounding position distinguish a tie from its neighbors: no other double
 // is within 10^-17 of a tie.
 const beyond_a_tie = 25;
 

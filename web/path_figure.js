@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The head's output through the layer: this head, all heads together, the residual added (and normalised in an
+// The head's output through the layer: this head, all heads together, the residual added (and normalized in an
 // encoder), the feed-forward; each is a strip of the model's full width. The file has them for the word of the command only.
 // Read next: sentence.js.
 import { styled_number, two_decimals } from "./numbers.js";
@@ -41,12 +41,12 @@ export function path_figure(s, state) {
     ["added to the residual", of_layer("residual"), "value"],
     ...(focus.feed_forward ? [/** @type {[string, Float32Array, string]} */ (["feed-forward of its norm", of_layer("feed_forward"), "neutral"])] : []),
     [`“${shown(s.words[focus.word].text)}” after layer ${layer}`, of_layer("output"), "value"]] : [
-    [layer === 0 ? "word and position, normalised" : `after layer ${layer - 1}`, of_layer("input"), "value"],
+    [layer === 0 ? "word and position, normalized" : `after layer ${layer - 1}`, of_layer("input"), "value"],
     ...before,
     [`all ${s.heads} heads and the bias`, of_layer("attention_output"), "context"],
-    ["added to the residual, normalised", of_layer("attention_normed"), "value"],
+    ["added to the residual, normalized", of_layer("attention_normed"), "value"],
     ["feed-forward", of_layer("feed_forward"), "neutral"],
-    [`added, normalised: “${shown(s.words[focus.word].text)}” after layer ${layer}`, of_layer("output"), "value"]];
+    [`added, normalized: “${shown(s.words[focus.word].text)}” after layer ${layer}`, of_layer("output"), "value"]];
   const body = el("tbody");
   for (const [label, numbers, kind] of rows) {
     body.append(el("tr", {}, el("th", { scope: "row" }, shown(label)), el("td", { class: "strip-cell" }, strip(numbers, { width: 384, height: 26, kind, label: `${label}, ${width} elements` })),

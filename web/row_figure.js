@@ -294,7 +294,7 @@ export function row_caption(a, state) {
 }
 
 /**
- * The finding of the row, its words in their colours.
+ * The finding of the row, its words in their colors.
  * @param {Attention} a
  * @param {State} state
  */

@@ -13,7 +13,7 @@ import { stages } from "./attention.js";
  * @property {number} step how far the row is shown: index of stages
  * @property {string} open the cell that is expanded: "row KEY COLUMN", "project KIND DIMENSION", "mix DIMENSION", "STEP HEAD ROW COLUMN", or ""
  * @property {boolean} covered the result of the step, and all that follows from it, is hidden
- * @property {boolean} own_scale the map's colour scale ends at its own largest weight
+ * @property {boolean} own_scale the map's color scale ends at its own largest weight
  * @property {boolean} no_special special tokens are not shown
  * @property {string} sort of all heads: "salience", "attended" or "layer"; "" is the first one that the file has
  * @property {string} filter of all heads: "all" or "clear"

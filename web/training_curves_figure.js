@@ -38,7 +38,7 @@ function points_of(steps, values) {
   return steps.map((step, i) => /** @type {[number, number]} */ ([step, typeof values[i] === "number" ? values[i] : NaN])).filter((_, i) => values[i] !== null);
 }
 
-/** The lines of scores: grey for all heads, then events, then the chosen head on top. @param {Training} t @param {number} chosen @param {"score" | "entropy"} what @param {boolean} narrow */
+/** The lines of scores: gray for all heads, then events, then the chosen head on top. @param {Training} t @param {number} chosen @param {"score" | "entropy"} what @param {boolean} narrow */
 function head_lines(t, chosen, what, narrow) {
   /** @param {number} head @param {import("./training.js").ScoreName} name */
   const points = (head, name) => t.steps.map((step, s) => /** @type {[number, number]} */ ([step, t.score(s, head, name)]));

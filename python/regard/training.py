@@ -344,7 +344,7 @@ class Training:
         width : int, default 80
             The number of columns.
         color : bool, default False
-            Whether to colour the text with terminal escape codes.
+            Whether to color the text with terminal escape codes.
 
         Returns
         -------

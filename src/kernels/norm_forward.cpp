@@ -44,7 +44,7 @@ REGARD_INLINE double sum_in_lanes(const T* x, Index width, const Term& term) {
 }
 
 template <bool biased, class T>
-REGARD_INLINE void normalise(const T* x, Index count, double mean, const Divisor<T>& deviation, const double* gain,
+REGARD_INLINE void normalize(const T* x, Index count, double mean, const Divisor<T>& deviation, const double* gain,
                              const double* bias, T* output) {
   const Vec<double> middle = broadcast(mean);
   const auto result = [&](Index e, Vec<double> element) {
@@ -94,9 +94,9 @@ void NormKernels<T>::forward(const NormForward<T>& f) {
         const T* const from = x.data + r * x.stride + tile;
         T* const output = f.output + (first + r) * f.output_stride + tile;
         if (f.bias) {
-          normalise<true>(from, columns, mean[r], divisor, gain, bias, output);
+          normalize<true>(from, columns, mean[r], divisor, gain, bias, output);
         } else {
-          normalise<false>(from, columns, mean[r], divisor, gain, bias, output);
+          normalize<false>(from, columns, mean[r], divisor, gain, bias, output);
         }
       }
     }

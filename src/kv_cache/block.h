@@ -237,8 +237,8 @@ struct KvCache<T>::Block {
                  c % kernels::kPanel;
         };
         if constexpr (kQuantized) {
-          scales(slot, h)[row] = quantise(key, h, first + i, key_place);
-          scales(slot, h)[kernels::kPanel + row] = quantise(value, h, first + i, value_place);
+          scales(slot, h)[row] = quantize(key, h, first + i, key_place);
+          scales(slot, h)[kernels::kPanel + row] = quantize(value, h, first + i, value_place);
         } else {
           store_row(key, h, first + i, key_place);
           if (!store_row(value, h, first + i, value_place)) finite(slot)[h] = 0;
@@ -273,7 +273,7 @@ struct KvCache<T>::Block {
   // rounded onto a tie; adding kShift, whose last place is one, rounds it to an integer. A subnormal scale may be too
   // small, hence the clamp.
   template <class Place>
-  static float quantise(const InputView<3>& from, Index h, Index i, const Place& place) {
+  static float quantize(const InputView<3>& from, Index h, Index i, const Place& place) {
     float scale = 0;
     internal::for_each_element<ComputeType<T>>(from, h, i,
                                                [&](Index, auto x) { scale = std::max(scale, std::abs(float(x))); });

@@ -39,7 +39,7 @@ inline double norm_of(std::span<const float> numbers) {
 }
 
 // Divided by its L2 norm, or by 10⁻¹² if the norm is smaller, as torch.nn.functional.normalize does.
-inline std::vector<float> normalised(std::vector<float> vector) {
+inline std::vector<float> normalized(std::vector<float> vector) {
   constexpr double kMinNorm = 1e-12;
   const double norm = std::max(norm_of(vector), kMinNorm);
   for (float& x : vector) x = static_cast<float>(static_cast<double>(x) / norm);

@@ -372,7 +372,7 @@ def test_more_width_gives_fewer_lines():
     assert counts[0] > counts[1]
 
 
-def test_colour_is_used_only_on_request_in_a_pipe():
+def test_color_is_used_only_on_request_in_a_pipe():
     plain = succeed("lesson", "three-words")
     assert b"\x1b" not in plain
     assert succeed("lesson", "three-words", env=environment(NO_COLOR="1")) == plain
@@ -572,10 +572,10 @@ def test_why_scale_names_every_quantity_and_draws_the_scores_of_its_table():
             counts = np.array(sample["counts"])
             assert counts.sum() + sample["below"] + sample["above"] == 256 * 10
             width = (sample["high"] - sample["low"]) / len(counts)
-            centres = sample["low"] + width * (np.arange(len(counts)) + 0.5)
+            centers = sample["low"] + width * (np.arange(len(counts)) + 0.5)
             if sample["below"] + sample["above"] == 0:
                 # A bin's scores are spread over it: width² / 12 more than their variance.
-                assert (counts @ centres**2) / counts.sum() - width**2 / 12 == pytest.approx(variance, rel=0.05)
+                assert (counts @ centers**2) / counts.sum() - width**2 / 12 == pytest.approx(variance, rel=0.05)
             else:
                 assert variance > 20
             ranked = sample["ranked_weights"]

@@ -190,20 +190,20 @@ def on_terminal(*arguments, **changes):
         return process.wait(60), shown, process.stderr.read()
 
 
-def test_colour_is_used_on_terminals_unless_disabled():
-    def coloured(shown):
+def test_color_is_used_on_terminals_unless_disabled():
+    def colored(shown):
         return b"\x1b[" in shown
 
     lesson = ("lesson", "three-words")
-    assert coloured(on_terminal(*lesson, TERM="xterm")[1])
+    assert colored(on_terminal(*lesson, TERM="xterm")[1])
     for changes in ({"TERM": "dumb"}, {"TERM": None}, {"TERM": ""}, {"TERM": "xterm", "NO_COLOR": "1"}):
         code, shown, _ = on_terminal(*lesson, **changes)
-        assert code == 0 and shown and not coloured(shown)
-    assert coloured(on_terminal(*lesson, TERM="xterm", NO_COLOR="")[1])
-    assert coloured(on_terminal(*lesson, "--color", "always", TERM="dumb", NO_COLOR="1")[1])
-    assert coloured(succeed(*lesson, "--color=always"))
-    assert not coloured(on_terminal(*lesson, "--color", "never", TERM="xterm")[1])
-    assert not coloured(succeed(*lesson, env=environment(TERM="xterm")))
+        assert code == 0 and shown and not colored(shown)
+    assert colored(on_terminal(*lesson, TERM="xterm", NO_COLOR="")[1])
+    assert colored(on_terminal(*lesson, "--color", "always", TERM="dumb", NO_COLOR="1")[1])
+    assert colored(succeed(*lesson, "--color=always"))
+    assert not colored(on_terminal(*lesson, "--color", "never", TERM="xterm")[1])
+    assert not colored(succeed(*lesson, env=environment(TERM="xterm")))
 
 
 def test_other_values_of_color_are_rejected(tmp_path):

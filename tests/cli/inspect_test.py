@@ -152,7 +152,7 @@ def painted(cells, scale):
 
 @pytest.mark.parametrize("scale", ["log", "linear"])
 @pytest.mark.parametrize("cells", ["600,700", "3,50", "1,1"])
-def test_pictures_show_the_maps_in_colour(cells, scale, tmp_path):
+def test_pictures_show_the_maps_in_color(cells, scale, tmp_path):
     write(tmp_path, 11, (2, 2, 700, 8), (2, 1, 700, 8))
     succeed("attend", *QKV, "--causal", "--inspect", "--map-size", cells, "--map-scale", scale, "--save", "out", cwd=tmp_path)
     maps = np.load(tmp_path / "out/pooled_map.npy").astype(np.float64)

@@ -96,11 +96,11 @@ def test_a_text_from_standard_input_gives_the_same_screen(folder):
     assert piped.returncode == 0 and piped.stdout.decode() == screen(folder, "--query", "bank")
 
 
-def test_colour_does_not_change_the_text(folder):
+def test_color_does_not_change_the_text(folder):
     assert "\x1b" not in screen(folder)
-    coloured = screen(folder, "--color", "always")
-    assert "\x1b[" in coloured
-    assert re.sub("\x1b\\[[0-9]*m", "", coloured) == screen(folder)
+    colored = screen(folder, "--color", "always")
+    assert "\x1b[" in colored
+    assert re.sub("\x1b\\[[0-9]*m", "", colored) == screen(folder)
 
 
 def test_without_utf_8_the_screen_is_ascii(folder):

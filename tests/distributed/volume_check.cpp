@@ -139,7 +139,7 @@ void backward_by_heads(Sections& sections, const std::string& name, const Call& 
 
 // Keys are gathered. Sums of their gradients go from each rank to the next for every query head, from the last rank to
 // the first between two query heads of a key/value head, and finally to the holder. `seen` are the keys that a rank
-// receives from another one; `shared` those that both of two neighbours see.
+// receives from another one; `shared` those that both of two neighbors see.
 void backward_by_rows(Sections& sections, const std::string& name, const Call& call,
                       const std::function<Index(Index from, Index to)>& seen, Index shared, bool all_ranks_share) {
   const DistributedProblem& p = call.problem;

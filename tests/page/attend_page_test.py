@@ -382,13 +382,13 @@ def test_hidden_keys_of_a_long_row_take_no_lines(attend):
     page.locator('[data-focus="word 9"]').click()
     assert page.locator(".row-table tbody th").all_inner_texts() == [*(f"key {j}" for j in range(10)), "54 more"]
     assert page.locator(".row-table tr.others").inner_text().split() == ["54", "more", "hidden"]
-    # Hidden cells are hatched on the painted map: neither plain paper nor a colour of the scale.
-    colours = page.evaluate("""() => { const canvas = document.querySelector('canvas.painted');
+    # Hidden cells are hatched on the painted map: neither plain paper nor a color of the scale.
+    colors = page.evaluate("""() => { const canvas = document.querySelector('canvas.painted');
         const all = new Uint32Array(canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data.buffer);
         const size = canvas.width / 64;
         const count = (column, row) => new Set(Array.from({ length: size * size }, (_, i) => all[(row * size + Math.floor(i / size)) * canvas.width + column * size + i % size])).size;
         return [count(40, 2), count(0, 60)]; }""")
-    assert colours[0] > 1 and colours[1] == 1
+    assert colors[0] > 1 and colors[1] == 1
 
 
 def test_more_keys_than_pixels_are_painted_in_blocks(attend):

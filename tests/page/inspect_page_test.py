@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The page of `regard attend --inspect --html`: the cells under the pointer and the arrows against pooled_map.npy, the
-heads' numbers against --json, the colours against both scales; alone where whole weights are too large, beside rows
+heads' numbers against --json, the colors against both scales; alone where whole weights are too large, beside rows
 where they are not; contrast and room."""
 
 import json
@@ -106,7 +106,7 @@ MIDDLES = """(canvas, count) => {
 }"""
 
 
-def test_colours_are_logarithmic_or_linear(inspected):
+def test_colors_are_logarithmic_or_linear(inspected):
     page, _, cells = inspected((1, 2600, 4), "--map-size", "20", color_scheme="light")
     paper, blue = np.array([0xfd, 0xfc, 0xf9]), np.array([0x0b, 0x4f, 0x8f])
     for linear in (False, True):

@@ -139,7 +139,7 @@ def test_the_map_chooses_a_query_and_its_scale(lesson):
     assert cell.evaluate("e => getComputedStyle(e).backgroundColor") == faint
 
 
-def test_hidden_cells_are_hatched_and_labelled(lesson):
+def test_hidden_cells_are_hatched_and_labeled(lesson):
     page, _ = lesson("from-seed")
     hidden = page.locator('[data-cell="map 0 2"]')
     assert hidden.inner_text() == "hidden"

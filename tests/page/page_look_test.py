@@ -12,8 +12,8 @@ import pytest
 from conftest import go
 from lessons import LESSONS, OF_SENTENCES
 
-# Every visible text, with the contrast of its colour to the background (WCAG 2.2, 1.4.3). A canvas converts any notation
-# of a colour to red, green, blue.
+# Every visible text, with the contrast of its color to the background (WCAG 2.2, 1.4.3). A canvas converts any notation
+# of a color to red, green, blue.
 CONTRAST = """() => {
     const context = new OffscreenCanvas(1, 1).getContext('2d', { willReadFrequently: true });
     const known = new Map();
@@ -179,7 +179,7 @@ def test_the_documents_number_is_shown_where_it_differs(lesson):
         printed = json.loads(json.dumps(step["document"]["numbers"]))[row][column]
         assert cell.inner_text() == f"doc {printed:.8f}".replace("-", "−")
     assert page.locator('.step:has([data-cell^="scores 0"]) .document').count() == len(differs)
-    # In a muted colour, and with the reason.
+    # In a muted color, and with the reason.
     assert page.evaluate("getComputedStyle(document.querySelector('.document')).color") == page.evaluate("getComputedStyle(document.querySelector('.note')).color")
     assert "computed from the 8 printed digits of Q, K and V" in page.locator('.step:has([data-cell^="scores 0"])').inner_text()
 

@@ -205,7 +205,7 @@ def test_the_finding_matches_json(lesson, name):
 
 
 @pytest.mark.parametrize("name, cell", [("three-words", "scores 0 1 0"), ("three-words", "context 0 1 2"), ("one-function", "scores 0 2 1"), ("from-seed", "keys 0 1 1"),
-                                        ("by-hand", "scores 0 0 3"), ("roles", "queries 0 1 1"), ("by-hand", "normalised 0 0 1")])
+                                        ("by-hand", "scores 0 0 3"), ("roles", "queries 0 1 1"), ("by-hand", "normalized 0 0 1")])
 def test_an_expanded_number_matches_the_sum_of_json(lesson, name, cell):
     page, data = lesson(name)
     step, _, row, column = cell.rsplit(" ", 3)
@@ -215,9 +215,9 @@ def test_an_expanded_number_matches_the_sum_of_json(lesson, name, cell):
     sum_in_words = page.locator(".steps .expand .sum").inner_text()
     largest = sorted((abs(term["product"]), term["label"]) for term in want["terms"])[-1]
     # The mean in the terms of a variance has other digits in --json.
-    assert largest[1] in shown or largest[0] == 0 or step == "normalised"
+    assert largest[1] in shown or largest[0] == 0 or step == "normalized"
     style = extra_of(page)["steps"][[one["name"] for one in data["steps"]].index(step)]["style"]
-    total = want["terms"][-1]["sum_so_far"] if step == "normalised" else want["result"]
+    total = want["terms"][-1]["sum_so_far"] if step == "normalized" else want["result"]
     assert sum_in_words.startswith(f"{styled(number(total, data['dtype']), style)} is the sum of {len(want['terms'])} products: ")
     bars = page.locator(".steps .expand .strip .stick").count()
     assert bars == sum(term["product"] != 0 for term in want["terms"])

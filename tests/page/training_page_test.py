@@ -254,7 +254,7 @@ def test_a_run_without_events_claims_nothing(training):
     assert page.locator(".slider-event, .event-line").count() == 0
 
 
-def test_curves_are_labelled(training):
+def test_curves_are_labeled(training):
     page, _ = training()
     texts = page.locator(".time-chart text").all_text_contents()
     for label in ("loss (nats per target)", "score: mean weight on the token after the earlier copy", "gradient norm", "step (logarithmic)",
@@ -403,7 +403,7 @@ def test_the_policy_is_that_of_every_page(training):
 @pytest.mark.parametrize("settings", [(), ("untrusted=1",), ("layers=12", "heads=12", "half=31")])
 def test_text_has_contrast_in_both_themes(training, settings, theme):
     page, _ = training(*settings, color_scheme=theme)
-    # SVG text has its colour in fill.
+    # SVG text has its color in fill.
     found = page.evaluate(CONTRAST.replace("getComputedStyle(element).color)", "element.closest('svg') ? getComputedStyle(element).fill : getComputedStyle(element).color)"))
     assert len(found) > 100
     assert not [place for place in found if place[0] < 4.5]

@@ -299,7 +299,7 @@ def test_calls_leak_no_references_and_no_memory():
     def once():
         regard.attention(query, KEY, VALUE, out=out, mask=mask, key_lengths=lengths, causal="top_left", return_lse=True)
         regard.attention(query, KEY, VALUE, return_weights=True, window=(1, None), scale=0.5)
-        for wrong in (dict(colour=1), dict(mask=out), dict(window=(-1, 1)), dict(causal="no")):
+        for wrong in (dict(color=1), dict(mask=out), dict(window=(-1, 1)), dict(causal="no")):
             try:
                 regard.attention(query, KEY, VALUE, **wrong)
             except (TypeError, ValueError):

@@ -536,7 +536,7 @@ REJECTED = [
      "query_segments has type uint8; expected int32 or int64"),
     (dict(dtype="int8"), ValueError, "dtype is 'int8'"),
     (dict(dtype="float64"), ValueError, "dtype is float64; expected float32, the input's type"),
-    (dict(colour=1), TypeError, "unexpected keyword argument 'colour'"),
+    (dict(color=1), TypeError, "unexpected keyword argument 'color'"),
     (dict(out=np.empty((1, 2, 3, 7), np.float32)), ValueError, "context"),
 ]
 

@@ -136,14 +136,14 @@ def words_of(count):
 
 
 @pytest.mark.parametrize("count", [25, 40, 60])
-def test_maps_of_up_to_60_words_are_labelled(count):
+def test_maps_of_up_to_60_words_are_labeled(count):
     weights = np.random.default_rng(0).random((count, count))
     tags = Tags(regard.show(weights, words_of(count))._repr_html_())
     assert [word for word in tags.words if word.startswith("word")] == words_of(count) * 2
     assert f"word3 → word7 {weights[3, 7]:.4g}" in tags.titles and len(tags.titles) == count * count + 1
 
 
-def test_maps_of_several_heads_are_labelled():
+def test_maps_of_several_heads_are_labeled():
     weights = np.random.default_rng(0).random((4, 10, 10))
     tags = Tags(regard.show(weights, words_of(10))._repr_html_())
     assert tags.words.count("word3") == 8

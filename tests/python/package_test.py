@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The installed Python package: version, types, licences, and the code in the documentation."""
+"""The installed Python package: version, types, licenses, and the code in the documentation."""
 
 import importlib.metadata
 import inspect
@@ -54,7 +54,7 @@ def test_the_package_declares_its_requirements():
     assert extras == {"torch": ["torch>=2.6"], "transformers": ["torch>=2.6", "transformers>=5"], "notebook": ["notebook>=7"]}
 
 
-def test_the_package_contains_its_licences_and_types():
+def test_the_package_contains_its_licenses_and_types():
     names = {str(file) for file in importlib.metadata.files("regard")}
     assert {"regard/py.typed", "regard/_regard.pyi", "regard/jax.py"} <= names
     for text in ("LICENSE", "THIRD_PARTY.md"):

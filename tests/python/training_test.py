@@ -216,7 +216,7 @@ def test_a_resumed_run_has_the_bits_of_a_whole_one(tmp_path):
 
 # ---- signals and threads
 
-def signalled(number, run):
+def signaled(number, run):
     """The result of a run of a million steps that receives a signal as soon as it has a checkpoint."""
     def send():
         while not any(run.glob("step-*")):
@@ -236,7 +236,7 @@ def test_an_interrupt_completes_the_step_and_returns_what_was_learned(tmp_path):
     previous = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.warns(RuntimeWarning, match=r"train: interrupted after step \d+ of 1000000; it is saved; continue with resume=True"):
-            training = signalled(signal.SIGINT, tmp_path / "run")
+            training = signaled(signal.SIGINT, tmp_path / "run")
     finally:
         signal.signal(signal.SIGINT, previous)
     steps = len(training.log.step)
@@ -256,7 +256,7 @@ def test_another_exception_of_a_signal_handler_ends_the_call(tmp_path):
     previous = signal.signal(signal.SIGALRM, expire)
     try:
         with pytest.raises(Expired):
-            signalled(signal.SIGALRM, tmp_path / "run")
+            signaled(signal.SIGALRM, tmp_path / "run")
     finally:
         signal.signal(signal.SIGALRM, previous)
 

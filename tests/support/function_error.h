@@ -151,20 +151,20 @@ void check_range(const Function<T>& function, T begin, T end, Word<T> step) {
   }
 }
 
-// The numbers around each centre, as far as they are in [low, high].
+// The numbers around each center, as far as they are in [low, high].
 template <class T>
-void check_neighbourhoods(const Function<T>& function, const std::vector<Wide<T>>& centres, T low, T high) {
+void check_neighborhoods(const Function<T>& function, const std::vector<Wide<T>>& centers, T low, T high) {
   const int reach = test_size(64, 16);
   std::vector<T> x;
-  for (const Wide<T> centre : centres) {
-    const T middle = static_cast<T>(centre);
+  for (const Wide<T> center : centers) {
+    const T middle = static_cast<T>(center);
     for (int offset = -reach; offset <= reach; ++offset) {
       const T near = from_word<T>(word_of(middle) + static_cast<Word<T>>(offset));
       if (near >= low && near <= high) x.push_back(near);
     }
   }
   std::sort(x.begin(), x.end());
-  ASSERT_GE(x.size(), static_cast<std::size_t>(reach) * centres.size());
+  ASSERT_GE(x.size(), static_cast<std::size_t>(reach) * centers.size());
   Checker<T>(function).check(x);
 }
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lessons that the program lists. Tests that are parametrised with these names cover every new lesson."""
+"""The lessons that the program lists. Tests that are parametrized with these names cover every new lesson."""
 
 import json
 

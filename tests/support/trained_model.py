@@ -82,8 +82,8 @@ def make_run(folder, kind="characters", positions=64, llama=False):
 def _norm(x, tensors, name, llama):
     if llama:
         return x / np.sqrt((x * x).mean(axis=-1, keepdims=True) + EPSILON) * tensors[name + ".weight"]
-    centred = x - x.mean(axis=-1, keepdims=True)
-    return centred / np.sqrt((centred * centred).mean(axis=-1, keepdims=True) + EPSILON) * tensors[name + ".weight"] + tensors[name + ".bias"]
+    centered = x - x.mean(axis=-1, keepdims=True)
+    return centered / np.sqrt((centered * centered).mean(axis=-1, keepdims=True) + EPSILON) * tensors[name + ".weight"] + tensors[name + ".bias"]
 
 
 def _linear(x, tensors, name):

@@ -6,7 +6,7 @@
 
     python make_tables.py                needs the Python package tokenizers 0.23 and libutf8proc.so.2
 
-BERT's normaliser in tokenizers takes categories from tables of Unicode 8, canonical order from Unicode 9, spaces, cases
+BERT's normalizer in tokenizers takes categories from tables of Unicode 8, canonical order from Unicode 9, spaces, cases
 and word characters from the Rust compiler's Unicode; utf8proc 2.8 has Unicode 15. Read next: tests/tokenizer_test.cpp.
 """
 

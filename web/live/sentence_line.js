@@ -184,7 +184,7 @@ export function sentence_line({ text, edited, set }) {
   };
   /** The special tokens that are drawn. @param {Picture} of */
   const specials_of = ({ a, state }) => Array.from({ length: a.num_keys }, (_, i) => i).filter((i) => a.special?.[i] && !state.no_special);
-  /** Colours words without an element of their own, where the browser can. @param {string} name @param {Range[]} ranges */
+  /** Colors words without an element of their own, where the browser can. @param {string} name @param {Range[]} ranges */
   const mark = (name, ranges) => {
     if ("highlights" in CSS && typeof Highlight === "function") CSS.highlights.set(name, new Highlight(...ranges));
   };

@@ -141,7 +141,7 @@ REGARD_EXPORT Comparison compare_word(const SentenceModel& model, std::string_vi
 /// Options for render_compare_text().
 struct CompareTextOptions {
   int width = 80;       ///< Width of the terminal in columns; values below 40 are treated as 40.
-  bool color = false;   ///< Whether to use colours.
+  bool color = false;   ///< Whether to use colors.
   bool unicode = true;  ///< Whether to use non-ASCII characters.
   bool full = false;    ///< Whether to print all pairs, controls and heads.
   /// Whether to print a short form, as the last part of a longer report: the verdict on the control, the table of the

@@ -170,7 +170,7 @@ REGARD_EXPORT std::vector<HeadMeasures> chosen_heads(const HeadSurvey& survey, c
 /// Options for render_heads_text().
 struct HeadsTextOptions {
   int width = 80;       ///< Width of the terminal in columns; values below 40 are treated as 40.
-  bool color = false;   ///< Whether to use colours.
+  bool color = false;   ///< Whether to use colors.
   bool unicode = true;  ///< Whether to use non-ASCII characters.
   bool full = false;    ///< Whether to print four decimal places, and the uniform value next to every figure.
 };

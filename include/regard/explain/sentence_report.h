@@ -206,7 +206,7 @@ enum class RowOrder {
 /// Options for render_sentence_text().
 struct SentenceTextOptions {
   int width = 80;                   ///< Width of the terminal in columns, limited to 40 … 120.
-  bool color = false;               ///< Whether to use colours.
+  bool color = false;               ///< Whether to use colors.
   bool unicode = true;              ///< Whether to use non-ASCII characters.
   bool all_heads = false;           ///< Whether to list every head, with its weight, baseline and salience.
   bool no_special = false;          ///< Whether to combine the special tokens into one row.

@@ -429,7 +429,7 @@ REGARD_EXPORT CellDerivation expand_cell(const Explanation& explanation, const S
 /// Options for render_text().
 struct TextOptions {
   int width = 80;               ///< Width of the terminal in columns, limited to 40 … 400.
-  bool color = false;           ///< Whether to use colours.
+  bool color = false;           ///< Whether to use colors.
   bool unicode = true;          ///< Whether to use non-ASCII characters.
   bool full = false;            ///< Whether to print all numbers.
   std::optional<int> digits{};  ///< Decimal places; absent: as in the step or the settings.

@@ -33,7 +33,7 @@ REGARD_EXPORT std::vector<std::string> training_findings(const TrainingRecord& r
 /// Options for training_text().
 struct TrainingTextOptions {
   int width = 80;       ///< Width of the terminal in columns; values below 40 are treated as 40.
-  bool color = false;   ///< Whether to use colours.
+  bool color = false;   ///< Whether to use colors.
   bool unicode = true;  ///< Whether to use non-ASCII characters.
 };
 /// Maximum number of lines of training_text() at 60 or more columns.

@@ -65,7 +65,7 @@ class REGARD_EXPORT Vocabulary {
   /// - The text is split into words, and no token crosses a word boundary. A word is a run of letters, of digits or of
   ///   other characters, together with the space before it, if any; or it is a run of white space. Bytes from 0x80
   ///   upwards count as letters. A word is at most 64 bytes long.
-  /// - Each merge joins the most frequent pair of adjacent tokens. Ties are broken in favour of the smaller first
+  /// - Each merge joins the most frequent pair of adjacent tokens. Ties are broken in favor of the smaller first
   ///   token, then of the smaller second token.
   ///
   /// Learning ends early when no pair occurs twice. The result depends only on the text and the size.

@@ -229,7 +229,7 @@ ExplainInput lesson_by_hand() {
        .result = "R",
        .name = "residual",
        .notes = {"This is the residual connection around attention."}},
-      {.operation = Operation::normalize, .operands = {"R"}, .result = "N", .name = "normalised"},
+      {.operation = Operation::normalize, .operands = {"R"}, .result = "N", .name = "normalized"},
       {.operation = Operation::linear, .operands = {"N", "W_1"}, .result = "H", .name = "feed-forward-1"},
       {.operation = Operation::relu, .operands = {"H"}, .result = "H⁺", .name = "rectified"},
       {.operation = Operation::linear,

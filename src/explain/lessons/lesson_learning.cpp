@@ -242,7 +242,7 @@ ExplainInput lesson_learning() {
   lesson.variants.clear();
   lesson.errata = {
       "It says that the query and key matrices are learned. W_value is learned as well, from the same loss.",
-      "It says that training optimises the attention mechanism. The loss compares predictions; attention changes "
+      "It says that training optimizes the attention mechanism. The loss compares predictions; attention changes "
       "because that lowers the loss.",
   };
   return lesson;

@@ -168,7 +168,7 @@ ExplainInput lesson_roles() {
   };
   lesson.errata = {
       "It prints no numbers; this lesson uses those of the chapter that it links to.",
-      "It says that values summarise the scores. V does not depend on the scores; the weights average its rows "
+      "It says that values summarize the scores. V does not depend on the scores; the weights average its rows "
       "afterwards.",
   };
   return lesson;

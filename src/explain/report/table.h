@@ -14,7 +14,7 @@
 
 namespace regard::inline v0 {
 
-// How text is shown: in colour or not, in Unicode or ASCII. All text from outside passes through shown().
+// How text is shown: in color or not, in Unicode or ASCII. All text from outside passes through shown().
 struct Paint {
   bool color = false;
   bool unicode = true;
@@ -31,7 +31,7 @@ struct Paint {
   }
 };
 
-// Lines with their display width, which excludes colour codes.
+// Lines with their display width, which excludes color codes.
 struct Line {
   std::string text;
   int width;

@@ -364,7 +364,7 @@ class CompareRenderer {
 
   void floor_note(const CompareNumbers& numbers) {
     std::string text =
-        "word: the row of the embedding table; +position: position added, normalised; L0: after layer 0. control: a "
+        "word: the row of the embedding table; +position: position added, normalized; L0: after layer 0. control: a "
         "word that occurs in both sentences, mean over its occurrences";
     if (numbers.floor_pairs > 0) {
       text += fmt::format(". floor: mean over all {} pairs of different words of these sentences", numbers.floor_pairs);

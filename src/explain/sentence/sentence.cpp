@@ -95,7 +95,7 @@ bool read_whole(std::string_view text, Index& number) {
 }
 
 // "on the bank": a word between those before and after it.
-std::string with_neighbours(const std::vector<SentenceWord>& words, Index word) {
+std::string with_neighbors(const std::vector<SentenceWord>& words, Index word) {
   constexpr int kWidest = 20;  // display width of a word
   std::string text;
   for (Index w = std::max<Index>(word - 1, 0); w <= std::min(word + 1, static_cast<Index>(words.size()) - 1); ++w) {
@@ -112,7 +112,7 @@ std::string choices(const std::vector<SentenceWord>& words, const std::vector<In
                         n == 0                  ? ""
                         : n + 1 == found.size() ? " or "
                                                 : ", ",
-                        escape_for_terminal(name), n, with_neighbours(words, found[n]));
+                        escape_for_terminal(name), n, with_neighbors(words, found[n]));
   }
   return text;
 }

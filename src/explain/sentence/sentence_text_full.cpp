@@ -122,7 +122,7 @@ class Account {
       earlier_layers("tokens");
       return;
     }
-    heading(fmt::format("{} enters as word + position + type, normalised", query()));
+    heading(fmt::format("{} enters as word + position + type, normalized", query()));
     say(fmt::format(
         "Token {} of {}, id {}: the sum of three table rows, for its word, position {} and token type 0. Then "
         "(sum − mean) / deviation · gain + bias, with mean {} and deviation √(variance + ε) = {}; gain and "
@@ -130,7 +130,7 @@ class Account {
         w_.query, s_.sentence.tokens.ids.size(), s_.sentence.tokens.ids[static_cast<std::size_t>(w_.query)], w_.query,
         number(w_.embedding_norm.mean), number(w_.embedding_norm.deviation), s_.extents.width));
     vectors("dim", {vector_column("word", w_.word), vector_column("position", w_.position),
-                    vector_column("type", w_.type), vector_column("normalised", w_.embedded)});
+                    vector_column("type", w_.type), vector_column("normalized", w_.embedded)});
     earlier_layers("words");
   }
   void earlier_layers(const char* nouns) {
@@ -280,12 +280,12 @@ class Account {
     heading("projection back to the model’s width, added to the residual");
     say(fmt::format(
         "context · its {} rows of W_output is this head’s share; the shares of the other {} heads and b_output are "
-        "added. Residual + attention is normalised: mean {}, deviation {}.",
+        "added. Residual + attention is normalized: mean {}, deviation {}.",
         s_.extents.head_size, s_.extents.num_heads - 1, number(w_.attention_norm.mean),
         number(w_.attention_norm.deviation)));
     vectors("dim", {vector_column("this head", w_.head_share), vector_column("others", w_.other_heads),
                     vector_column("b_output", w_.b_output), vector_column("attention", w_.attention_output),
-                    vector_column("residual", w_.input), vector_column("normalised", w_.attention_normed)});
+                    vector_column("residual", w_.input), vector_column("normalized", w_.attention_normed)});
   }
 
   void decoder_feed_forward() {
@@ -332,10 +332,10 @@ class Account {
       line("   " + pad_left(fmt::format("{}", unit.unit), 8) + pad_left(number(unit.before), style_.digits + 8) +
            pad_left(number(unit.after), style_.digits + 8) + pad_left(number(unit.contribution), style_.digits + 8));
     }
-    say(fmt::format("The sum of input and output is normalised: mean {}, deviation {}. This is {} after layer {}.",
+    say(fmt::format("The sum of input and output is normalized: mean {}, deviation {}. This is {} after layer {}.",
                     number(w_.output_norm.mean), number(w_.output_norm.deviation), query(), s_.row.layer));
     vectors("dim", {vector_column("input", w_.attention_normed), vector_column("feed-forw.", w_.feed_forward),
-                    vector_column("normalised", w_.output)});
+                    vector_column("normalized", w_.output)});
   }
 
   const AnalysisText& t_;

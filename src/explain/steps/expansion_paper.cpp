@@ -185,13 +185,13 @@ void expand_normalize(const Explanation& explanation, const Step& step, const Ce
   add_moments(numbers, names, digits, work);
   const Moments of_token = moments(numbers);
   if (of_token.variance == 0) {
-    work.lines.push_back({"normalised", "all elements are equal: 0"});
+    work.lines.push_back({"normalized", "all elements are equal: 0"});
     return;
   }
   const std::string deviation = working_number(std::sqrt(of_token.variance), digits);
   work.lines.push_back({"deviation", fmt::format("√{} = {}", working_number(of_token.variance, digits), deviation)});
   work.lines.push_back(
-      {"normalised",
+      {"normalized",
        fmt::format("({} − {}) / {} = {}", working_number(numbers[static_cast<std::size_t>(as.across(cell))], digits),
                    working_number(of_token.mean, digits), deviation, working_number(work.result, digits))});
 }

@@ -2,7 +2,7 @@
 //
 // Arithmetic of documents that the library does not have, in plain loops; each step is marked as such. floor(S / 2)
 // instead of a scale, powers of any base without a shift, sums, plain ratios; cosine; and the parts of a transformer
-// around attention: residual, normalisation, the rectifier.
+// around attention: residual, normalization, the rectifier.
 //
 //     for each head, row, column: one number from the same cell of the operand (and one number for its query)
 //
@@ -236,7 +236,7 @@ constexpr OperationInfo kPaperOperations[] = {
     {Operation::ratio, "ratio", "attention weights", 1, 1, compute_ratio, expand_ratio},
     {Operation::cosine, "cosine", "cosines", 2, 2, compute_cosine, expand_cosine},
     {Operation::add, "add", "sum", 2, 2, compute_add, expand_add},
-    {Operation::normalize, "normalize", "normalised", 1, 1, compute_normalize, expand_normalize},
+    {Operation::normalize, "normalize", "normalized", 1, 1, compute_normalize, expand_normalize},
     {Operation::relu, "relu", "rectified", 1, 1, compute_relu, expand_relu},
 };
 

@@ -3,7 +3,7 @@
 // Loss and scores of a watched run as SVG: two panels over one logarithmic axis of steps.
 //
 //     loss   ──╮        ── training batches, ╌╌ held out, at the top
-//     score    ╭──      one line per head, those of events in colour with their names
+//     score    ╭──      one line per head, those of events in color with their names
 //              ┆        an event
 //
 // Read next: regard/explain/training_report.h, training_curve.h, web/training_curves_figure.js.

@@ -65,7 +65,7 @@ void embed_group(const Encoder& encoder, std::span<const std::vector<Index>> tex
   const auto width = static_cast<std::size_t>(encoder.config.width);
   for (std::size_t text = 0; text < texts.size(); ++text) {
     const std::vector<float> vector =
-        internal::normalised(internal::mean_of_rows(states, starts[text], starts[text + 1]));
+        internal::normalized(internal::mean_of_rows(states, starts[text], starts[text + 1]));
     std::copy(vector.begin(), vector.end(), vectors.begin() + static_cast<std::ptrdiff_t>(text * width));
   }
 }

@@ -72,6 +72,6 @@ std::vector<float> mean_pooled(const ModelTrace& trace) {
   return internal::mean_of_rows(states, 0, states.shape()[0]);
 }
 
-std::vector<float> mean_pooled_normalized(const ModelTrace& trace) { return internal::normalised(mean_pooled(trace)); }
+std::vector<float> mean_pooled_normalized(const ModelTrace& trace) { return internal::normalized(mean_pooled(trace)); }
 
 }  // namespace regard::inline v0

@@ -23,7 +23,7 @@ struct AddedToken {
   bool single_word = false;  // not next to a letter, digit or mark
   bool lstrip = false;       // also removes the spaces to its left
   bool rstrip = false;
-  bool normalized = false;  // matched in the normalised text
+  bool normalized = false;  // matched in the normalized text
 };
 
 class AddedTokens {

@@ -35,7 +35,7 @@ struct BertNormalizer {
   bool strip_accents = true;
   bool lowercase = true;
 
-  // Replaces `to` by the normalised text, which begins at byte `offset` of the original. An accent that is dropped
+  // Replaces `to` by the normalized text, which begins at byte `offset` of the original. An accent that is dropped
   // extends the origin of its base character. Runs in linear time, except for sorting runs of combining characters.
   void normalize(std::string_view text, std::size_t offset, NormalizedText& to, const std::stop_token& stop = {}) const;
 };

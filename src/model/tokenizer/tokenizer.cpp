@@ -2,7 +2,7 @@
 //
 // Splits text into pieces, in one pass:
 //
-//     text → added tokens | the rest → segments up to a space → normalised → words → pieces, each with its bytes
+//     text → added tokens | the rest → segments up to a space → normalized → words → pieces, each with its bytes
 //
 // Read next: added_tokens.h, bert_normalizer.h, wordpiece.h.
 #include "regard/model/tokenizer.h"
@@ -28,8 +28,8 @@ WordPiece make_wordpiece(const TokenizerFile& file, const std::stop_token& stop)
   return WordPiece(std::move(pieces), file.continuing_prefix, file.unknown, file.max_characters, stop);
 }
 
-// The added tokens matched in the original text, or those matched in the normalised text, whose contents are
-// normalised, too.
+// The added tokens matched in the original text, or those matched in the normalized text, whose contents are
+// normalized, too.
 AddedTokens make_added(const TokenizerFile& file, bool normalized, const std::stop_token& stop) {
   std::vector<AddedToken> chosen;
   for (AddedToken token : file.added) {
@@ -77,7 +77,7 @@ class Encoding {
  private:
   using ByteRange = std::array<Index, 2>;
 
-  // A space ends every word, so each segment is normalised separately, unless an added token may span the space.
+  // A space ends every word, so each segment is normalized separately, unless an added token may span the space.
   void add_text(std::size_t begin, std::size_t end) {
     while (begin < end) {
       std::size_t stop = end;

@@ -276,10 +276,10 @@ class Reader {
       JsonValue where;
       where.offset = added_items_[i];
       if (content.bytes.empty())
-        fail(where, fmt::format("the added token {} is empty after normalisation", in_quotes(token.content)));
+        fail(where, fmt::format("the added token {} is empty after normalization", in_quotes(token.content)));
       const auto [found, is_new] = seen.try_emplace(content.bytes, i);
       if (!is_new)
-        fail(where, fmt::format("the added tokens {} and {} are the same after normalisation",
+        fail(where, fmt::format("the added tokens {} and {} are the same after normalization",
                                 in_quotes(file_.added[found->second].content), in_quotes(token.content)));
     }
   }

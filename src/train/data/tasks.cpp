@@ -52,7 +52,7 @@ TrainingSettings muon_recipe(DecoderConfig model, Index steps) {
   return settings;
 }
 
-// To tell a letter from its neighbours in the alphabet, a head needs large scores, which weight decay opposes.
+// To tell a letter from its neighbors in the alphabet, a head needs large scores, which weight decay opposes.
 TrainingSettings sort_recipe() {
   TrainingSettings settings =
       muon_recipe({.num_layers = 2, .num_heads = 1, .width = 64, .feed_forward_kind = FeedForwardKind::none}, 4000);
