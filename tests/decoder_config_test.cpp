@@ -29,6 +29,14 @@ std::vector<std::string> lines(const DecoderConfig& config) {
   return lines;
 }
 
+TEST(DecoderConfig, FeedForwardLayersHaveTheActivationOfTheirName) {
+  EXPECT_EQ(activation_of(FeedForwardKind::relu), Activation::relu);
+  EXPECT_EQ(activation_of(FeedForwardKind::gelu), Activation::gelu);
+  EXPECT_EQ(activation_of(FeedForwardKind::gelu_tanh), Activation::gelu_tanh);
+  EXPECT_EQ(activation_of(FeedForwardKind::swiglu), Activation::none);
+  EXPECT_EQ(activation_of(FeedForwardKind::none), Activation::none);
+}
+
 TEST(DecoderConfig, CompletesWhatIsZero) {
   const DecoderConfig c = completed(kSmall);
   EXPECT_EQ(c.num_kv_heads, 4);

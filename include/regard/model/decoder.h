@@ -21,6 +21,7 @@
 #include <string_view>
 #include <vector>
 
+#include "regard/activation.h"
 #include "regard/export.h"
 #include "regard/tensor.h"
 
@@ -53,6 +54,12 @@ enum class FeedForwardKind {
   gelu_tanh,  ///< gelu_tanh(x · up) · down.
   swiglu      ///< (silu(x · gate) · (x · up)) · down.
 };
+
+/// The activation of a feed-forward layer.
+///
+/// @param kind  Kind of feed-forward layer.
+/// @return The activation of that name; Activation::none for swiglu, which is computed by swiglu_forward(), and for none.
+REGARD_EXPORT Activation activation_of(FeedForwardKind kind);
 
 /// Names used in files for the FeedForwardKind enumerators, in order.
 inline constexpr std::array<std::string_view, 5> kFeedForwardNames{"none", "relu", "gelu", "gelu_tanh", "swiglu"};

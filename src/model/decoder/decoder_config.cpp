@@ -155,6 +155,21 @@ DecoderConfig completed(DecoderConfig config) {
   return config;
 }
 
+Activation activation_of(FeedForwardKind kind) {
+  switch (kind) {
+    case FeedForwardKind::relu:
+      return Activation::relu;
+    case FeedForwardKind::gelu:
+      return Activation::gelu;
+    case FeedForwardKind::gelu_tanh:
+      return Activation::gelu_tanh;
+    case FeedForwardKind::swiglu:
+    case FeedForwardKind::none:
+      break;
+  }
+  return Activation::none;
+}
+
 std::vector<DecoderParameter> decoder_parameters(const DecoderConfig& config) {
   const DecoderConfig c = completed(config);
   ParameterList list(c);

@@ -24,21 +24,6 @@ Index up_width(const DecoderConfig& config) {
   return config.feed_forward_kind == FeedForwardKind::swiglu ? 2 * config.feed_forward : config.feed_forward;
 }
 
-Activation activation_of(FeedForwardKind kind) {
-  switch (kind) {
-    case FeedForwardKind::relu:
-      return Activation::relu;
-    case FeedForwardKind::gelu:
-      return Activation::gelu;
-    case FeedForwardKind::gelu_tanh:
-      return Activation::gelu_tanh;
-    case FeedForwardKind::swiglu:
-    case FeedForwardKind::none:
-      break;
-  }
-  return Activation::none;
-}
-
 // Heads first … first + count − 1 of rows of heads, as (1, count, R, D).
 TensorView<float, 4> heads_in(Tensor<float, 2>& rows, const DecoderConfig& config, Index first, Index count) {
   const auto [num_rows, width] = rows.shape();

@@ -38,21 +38,6 @@ namespace {
 
 [[noreturn]] void reject(const std::string& what) { throw InvalidArgument("decoder: " + what); }
 
-Activation activation_of(FeedForwardKind kind) {
-  switch (kind) {
-    case FeedForwardKind::relu:
-      return Activation::relu;
-    case FeedForwardKind::gelu:
-      return Activation::gelu;
-    case FeedForwardKind::gelu_tanh:
-      return Activation::gelu_tanh;
-    case FeedForwardKind::swiglu:
-    case FeedForwardKind::none:
-      break;
-  }
-  return Activation::none;
-}
-
 // Adds the time of its life to one of the seconds of a profile.
 class Timer {
  public:
@@ -324,7 +309,7 @@ struct DecoderTraining<T>::State {
                         runtime);
     } else {
       activation_forward<T>(matrix(kept.up, width), matrix(kept.activated, width),
-                            internal::activation_of(config.feed_forward_kind), runtime);
+                            activation_of(config.feed_forward_kind), runtime);
     }
   }
   // For the backward pass, `kept` alone is needed: the result of the layer is not written again.
@@ -412,7 +397,7 @@ struct DecoderTraining<T>::State {
           {.grad_gate = sliced(grad_both, 1, 0, width), .grad_up = sliced(grad_both, 1, width, 2 * width)}, runtime);
     } else {
       activation_backward<T>(matrix(kept.up, width), grad, {.grad_input = matrix(now.grad_up, width)},
-                             internal::activation_of(config.feed_forward_kind), runtime);
+                             activation_of(config.feed_forward_kind), runtime);
     }
   }
   // The gradient of what a branch adds: grad_residual, with the dropout of the forward pass.
