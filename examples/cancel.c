@@ -89,8 +89,8 @@ int main(void) {
   runtime.executor_data = &calls;
   if (attend(x, context, few, &runtime) != REGARD_OK || attend(x, alone, few, NULL) != REGARD_OK) goto out;
   printf("the executor ran: %s\n", calls > 0 ? "yes" : "no");
-  printf("its result and the library's own threads': %s\n",
-         memcmp(context, alone, (size_t)(few * 64) * sizeof *alone) == 0 ? "the same bits" : "other bits");
+  printf("result compared with the library's own threads: %s\n",
+         memcmp(context, alone, (size_t)(few * 64) * sizeof *alone) == 0 ? "the same bits" : "different bits");
 
   /* 200,000 rows take minutes; the timer cancels the call after 50 ms. */
   if (regard_stop_create(&stop) != REGARD_OK) goto out;
@@ -112,6 +112,6 @@ out:
 
 /* Prints:
  *   the executor ran: yes
- *   its result and the library's own threads': the same bits
+ *   result compared with the library's own threads: the same bits
  *   the long call: cancelled
  */

@@ -34,7 +34,7 @@ constexpr float kQuery = 0.7F, kKey = 0.3F, kValue = 0.1F;
 }  // namespace
 
 int main() {
-  // 16 pages of 32 keys. A sequence is given a page when it needs one.
+  // 16 pages of 32 keys. A page is allocated to a sequence when needed.
   regard::KvCache<float> cache({.num_sequences = 2,
                                 .num_kv_heads = Hkv,
                                 .head_size = D,

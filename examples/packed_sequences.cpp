@@ -43,7 +43,7 @@ int main() {
     same = same && std::memcmp(alone.view().pointer(h, 0, 0), context.view().pointer(h, 6, 0),
                                sizeof(float) * static_cast<std::size_t>(10 * D)) == 0;
   }
-  std::printf("sequence 2 computed alone: %s\n", same ? "the same bits" : "other bits");
+  std::printf("sequence 2 computed alone: %s\n", same ? "the same bits" : "different bits");
 }
 
 // Prints:

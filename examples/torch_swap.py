@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A PyTorch model whose attention and its gradients are computed by Regard, without changes to the model."""
+"""A PyTorch model whose attention, including its gradients, is computed by Regard, without changes to the model."""
 
 import regard.torch
 import torch
