@@ -85,7 +85,7 @@ Extents extents_of(Inputs& inputs, const AttendText& text, const AttendSettings&
       if (range.end > q[2]) {
         throw std::invalid_argument("--rows " + std::to_string(range.begin) + ":" + std::to_string(range.end) +
                                     " goes beyond the " + std::to_string(q[2]) +
-                                    " rows of --query; rows are counted from 0");
+                                    " rows of --query; rows are numbered from 0");
       }
       if (__builtin_add_overflow(rows, range.end - range.begin, &rows)) throw std::bad_alloc();
     }

@@ -27,7 +27,7 @@ std::array<Index, 2> inspect_cells(const InspectSettings& settings, const std::a
   for (const Index chosen : settings.heads.track_keys) {
     if (chosen >= most[1])
       throw std::invalid_argument("--track-keys names key " + std::to_string(chosen) + ", but --key has " +
-                                  std::to_string(most[1]) + " keys; keys are counted from 0");
+                                  std::to_string(most[1]) + " keys; keys are numbered from 0");
   }
   const std::array<Index, 2>& asked = settings.map_size;
   if (asked[0] > most[0] || asked[1] > most[1])

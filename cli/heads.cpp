@@ -114,10 +114,10 @@ void add_heads(CLI::App& app) {
       "average over all queries (default), or first over\nthe queries of each text, then over texts");
   add("--sort", arguments->sort, "entropy|special|self|previous|next|distance|contribution",
       "sort by the mean of this measure, largest first");
-  add("--min", arguments->min, "X", "only heads whose mean of the --sort measure is at\nleast X");
-  add("--max", arguments->max, "X", "only heads whose mean of the --sort measure is at\nmost X");
-  add("--layer", arguments->layer, "N", "only this layer, numbered from 0");
-  add("--head", arguments->head, "N", "only this head of each layer, numbered from 0");
+  add("--min", arguments->min, "X", "show only heads for which the mean of the --sort\nmeasure is at least X");
+  add("--max", arguments->max, "X", "show only heads for which the mean of the --sort\nmeasure is at most X");
+  add("--layer", arguments->layer, "N", "show only this layer, numbered from 0");
+  add("--head", arguments->head, "N", "show only this head of each layer, numbered from 0");
   command->add_flag("--full", arguments->full, "print four decimal places, and the values for\nuniform attention");
   command->add_flag("--json", arguments->json, "print the data as JSON");
   add_color_option(*command, arguments->color);

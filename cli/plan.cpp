@@ -226,7 +226,7 @@ std::string as_text(const PlanSettings& settings, const Prediction& found) {
   line("balance", fmt::format("the busiest of {} ranks has {:.3f} times the mean work", found.plan.ranks.size(),
                               found.plan.imbalance()));
   line("bytes", fmt::format("a rank receives up to {}", memory_text(found.received)));
-  line("memory", fmt::format("a rank holds up to {} and needs {} for what it receives;", memory_text(found.held),
+  line("memory", fmt::format("a rank holds up to {} and needs {} for received data;", memory_text(found.held),
                              memory_text(found.buffer)));
   line("", fmt::format("one machine holds {}", memory_text(found.whole)));
   const auto measured = [](bool here) { return here ? " (measured here)" : ""; };
@@ -234,7 +234,7 @@ std::string as_text(const PlanSettings& settings, const Prediction& found) {
   line("", fmt::format("reads {}B/s{}", rate_text(rates.read_bytes), measured(settings.measures_reads)));
   line("link", fmt::format("{}B/s, {} per message", rate_text(rates.link_bytes), seconds_text(rates.message_latency)));
   line("time",
-       fmt::format("{}: {} of computing,", seconds_text(found.ranks.seconds), seconds_text(found.ranks.compute)));
+       fmt::format("{}: {} of computation,", seconds_text(found.ranks.seconds), seconds_text(found.ranks.compute)));
   line("", fmt::format("{} of waiting for transfers (of {})", seconds_text(found.ranks.seconds - found.ranks.compute),
                        seconds_text(found.ranks.transfer)));
   return text + verdict(found) + "\n";

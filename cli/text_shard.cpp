@@ -60,7 +60,7 @@ Shard parse_shard(const std::string& text) {
   const Shard shard{parse_integer("--shard", numbers[0]), parse_integer("--shard", numbers[1])};
   if (shard.count < 1 || shard.count > kMaxShards) fail(fmt::format("expected 1 to {} shards", kMaxShards));
   if (shard.index < 0 || shard.index >= shard.count)
-    fail(fmt::format("shards are counted from 0: expected 0/{} to {}/{}", shard.count, shard.count - 1, shard.count));
+    fail(fmt::format("shards are numbered from 0: expected 0/{} to {}/{}", shard.count, shard.count - 1, shard.count));
   return shard;
 }
 

@@ -329,8 +329,8 @@ TEST(Checkpoint, AnotherInstructionSetGivesAWarning) {
   write(checkpoint + "/training.json", text.replace(set, active_instruction_set().size(), "other"));
   EXPECT_EQ(run.load(checkpoint), checkpoint + ": was saved with the instruction set other; this run uses " +
                                       active_instruction_set() +
-                                      ", which rounds differently: from here on, its bits differ from those of an "
-                                      "uninterrupted run");
+                                      ", which rounds differently: from here on, its results are not bit-identical to "
+                                      "those of an uninterrupted run");
 }
 
 TEST(Checkpoint, InvalidFieldsOfTrainingJsonAreNamed) {

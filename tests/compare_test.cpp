@@ -307,7 +307,7 @@ TEST(Compare, RejectsInvalidOptions) {
   EXPECT_EQ(rejected("bank", kTexts, {.hide = {}, .control = "he"}),
             "the control \"he\" occurs in 1 of the sentences; expected a word that occurs in at least two");
   EXPECT_EQ(rejected("bank", kTexts, {.hide = {}, .control = "bank"}),
-            "the control \"bank\" is the word compared; expected another word");
+            "the control \"bank\" is the word being compared; expected a different word");
   std::string wide = "the";
   for (int i = 0; i < 50; ++i) wide += " bank";
   EXPECT_TRUE(

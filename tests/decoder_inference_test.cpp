@@ -213,12 +213,12 @@ TEST(DecoderTrace, RejectsBeforeAnyWork) {
   EXPECT_EQ(rejection([&] { decode_trace(decoder, std::vector<Index>{1, 13}); }),
             "decode_trace: token 1 has id 13; expected 0 to 12");
   EXPECT_EQ(rejection([&] { decode_trace(decoder, std::vector<Index>{1}, {.hidden_keys = {1}}); }),
-            "decode_trace: hidden key 1 does not exist; the text has 1 tokens, counted from 0");
+            "decode_trace: hidden key 1 does not exist; the text has 1 tokens, numbered from 0");
   const DecoderTrace trace = decode_trace(decoder, std::vector<Index>{1, 2});
   EXPECT_EQ(rejection([&] { head_output(decoder, trace, 0, 4); }),
-            "head_output: head 4 does not exist; there are 4, counted from 0");
+            "head_output: head 4 does not exist; there are 4, numbered from 0");
   EXPECT_EQ(rejection([&] { value_norms(decoder, trace, 2); }),
-            "value_norms: layer 2 does not exist; there are 2, counted from 0");
+            "value_norms: layer 2 does not exist; there are 2, numbered from 0");
   EXPECT_EQ(rejection([&] { value_norms(tiny_decoder(decoder_cases(kLength)[2].second), trace, 0); }),
             "value_norms: the trace comes from a different model");
 }

@@ -282,31 +282,31 @@ TEST(Encoder, RejectsInvalidIds) {
             "encode: token 1 has id 60; expected 0 to 59");
   EXPECT_EQ(rejection([] { encode(tiny(), std::vector<Index>{-1}); }), "encode: token 0 has id -1; expected 0 to 59");
   EXPECT_EQ(rejection([] { encode(tiny(), std::vector<Index>{1, 2}, {.hidden_keys = {2}}); }),
-            "encode: hidden key 2 does not exist; the text has 2 tokens, counted from 0");
+            "encode: hidden key 2 does not exist; the text has 2 tokens, numbered from 0");
   EXPECT_EQ(rejection([] { encode(tiny(), {}, {.hidden_keys = {0}}); }),
-            "encode: hidden key 0 does not exist; the text has 0 tokens, counted from 0");
+            "encode: hidden key 0 does not exist; the text has 0 tokens, numbered from 0");
   EXPECT_EQ(rejection([] { encode(tiny(), std::vector<Index>{1}, {.hidden_keys = {-1}}); }),
-            "encode: hidden key -1 does not exist; the text has 1 tokens, counted from 0");
+            "encode: hidden key -1 does not exist; the text has 1 tokens, numbered from 0");
   EXPECT_EQ(rejection([] { encode(tiny(), std::vector<Index>{1, 2}, {.hidden_keys = {}, .last_rows = {2}}); }),
-            "encode: row 2 does not exist; the text has 2 tokens, counted from 0");
+            "encode: row 2 does not exist; the text has 2 tokens, numbered from 0");
 }
 
 TEST(Encoder, RejectsIndicesOutsideTheTrace) {
   const ModelTrace trace = trace_of(0);
   EXPECT_EQ(rejection([&] { trace_weights(trace, 3); }),
-            "trace_weights: layer 3 does not exist; there are 3, counted from 0");
+            "trace_weights: layer 3 does not exist; there are 3, numbered from 0");
   EXPECT_EQ(rejection([&] { head_output(tiny(), trace, 0, 4); }),
-            "head_output: head 4 does not exist; there are 4, counted from 0");
+            "head_output: head 4 does not exist; there are 4, numbered from 0");
   EXPECT_EQ(rejection([&] { contribution_norms(tiny(), trace, 0, 0, 9); }),
-            "contribution_norms: query 9 does not exist; there are 9, counted from 0");
+            "contribution_norms: query 9 does not exist; there are 9, numbered from 0");
   EXPECT_EQ(rejection([&] { value_norms(tiny(), trace, -1); }),
-            "value_norms: layer -1 does not exist; there are 3, counted from 0");
+            "value_norms: layer -1 does not exist; there are 3, numbered from 0");
   EXPECT_EQ(rejection([&] { mean_rows(trace.embedded, std::array<Index, 1>{9}); }),
-            "mean_rows: row 9 does not exist; there are 9, counted from 0");
+            "mean_rows: row 9 does not exist; there are 9, numbered from 0");
   ModelTrace touched = trace;
   touched.hidden_keys = {9};
   EXPECT_EQ(rejection([&] { trace_weights(touched, 0); }),
-            "trace_weights: hidden key 9 does not exist; there are 9, counted from 0");
+            "trace_weights: hidden key 9 does not exist; there are 9, numbered from 0");
   Encoder other = tiny();
   other.config.num_heads = 8;
   EXPECT_EQ(rejection([&] { head_output(other, trace, 0, 0); }), "head_output: the trace comes from a different model");

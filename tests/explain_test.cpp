@@ -484,7 +484,8 @@ TEST(Explain, RejectsInvalidInputs) {
   EXPECT_EQ(rejection(in), "step queries: 3 dimensions cannot be split into 2 heads");
   in.steps = {{.operation = Operation::show, .operands = {"X"}}};
   EXPECT_EQ(rejection(in),
-            "heads is 2, but the input lists its own steps; set heads on the linear and show steps instead");
+            "heads is 2, but the input lists its own steps; set heads in the steps with the operation linear or show "
+            "instead");
   in = love();
   in.steps = {{.operation = Operation::relu, .operands = {"Y"}}};
   EXPECT_EQ(rejection(in), "step relu: matrix Y is not defined before this step");

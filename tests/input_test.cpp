@@ -164,7 +164,7 @@ TEST(Token, IsFoundByWordOccurrenceOrIndex) {
   };
   EXPECT_EQ(rejection_of("the"), "token \"the\" occurs 2 times; choose \"the#0\" to \"the#1\": the (@0), the (@2)");
   EXPECT_EQ(rejection_of("the#2"), "token \"the#2\" does not exist: the word occurs 2 times: the (@0), the (@2)");
-  EXPECT_EQ(rejection_of("@9"), "token @9 does not exist: there are 5, counted from 0");
+  EXPECT_EQ(rejection_of("@9"), "token @9 does not exist: there are 5, numbered from 0");
   EXPECT_EQ(rejection_of("dog"),
             "token \"dog\" does not exist; choose one of the (@0), cat (@1), the (@2), @1 (@3), a#0 (@4)");
 }

@@ -467,7 +467,7 @@ TYPED_TEST(KvCacheOf, SharedWritablePanelsAreRejected) {
     }
     std::memset(block.data() + 128, 0, sizeof(std::int64_t));
     EXPECT_EQ(rejection<std::runtime_error>([&] { KvCache<T>::open(block); }),
-              "KvCache: byte 256: sequence 0 is empty and has panels");
+              "KvCache: byte 256: sequence 0 is empty but has panels");
   }
 }
 

@@ -315,7 +315,8 @@ TEST(LessonLearning, OperationsRejectInvalidOperands) {
     return [set](regard::StepRequest&, ExplainInput& lesson) { set(lesson.settings); };
   };
   EXPECT_EQ(message("loss", marks({0, 0, 0, 0, 0, 0, 0, 0, 0})), "step loss: Y marks no next word");
-  EXPECT_EQ(message("loss", marks({0, -1, 0, 0, 0, 1, 0, 0, 0})), "step loss: Y must contain numbers of at least 0");
+  EXPECT_EQ(message("loss", marks({0, -1, 0, 0, 0, 1, 0, 0, 0})),
+            "step loss: Y must contain finite numbers of at least 0");
   EXPECT_EQ(message("scores-gradient",
                     [](regard::StepRequest& request, ExplainInput& lesson) {
                       lesson.settings.scale = {.rule = regard::ScaleRule::sqrt};
@@ -326,7 +327,7 @@ TEST(LessonLearning, OperationsRejectInvalidOperands) {
       message("loss", setting([](regard::ExplainSettings& s) { s.scale = {.rule = regard::ScaleRule::floor_half}; })),
       "step scores-gradient: scale floor_half has no gradient: a floor is constant between jumps");
   EXPECT_EQ(message("loss", setting([](regard::ExplainSettings& s) { s.softmax_base = 3.0; })),
-            "step scores-gradient: its gradient is that of softmax with base e, not with other bases or ratios");
+            "step scores-gradient: only softmax with base e has a gradient here, not other bases or ratios");
   EXPECT_EQ(message("w-query-step", numbers({0.05, 0.9})),
             "step w-query-step: takes at least five numbers: learning rate, two decays, epsilon, weight decay");
   EXPECT_EQ(message("w-query-step", numbers({0.05, 1.0, 0.999, 1e-8, 0})),

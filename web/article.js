@@ -165,7 +165,7 @@ export function* article() {
     yield* hooks.given?.() ?? [];
     yield steps(explanation);
     if (explanation.errata.length > 0 && !state.covered) {
-      yield el("section", { class: "errata" }, el("h2", {}, "Errata of the document"), el("ul", {}, ...explanation.errata.map((erratum) => el("li", {}, shown(erratum)))));
+      yield el("section", { class: "errata" }, el("h2", {}, "Errata in the document"), el("ul", {}, ...explanation.errata.map((erratum) => el("li", {}, shown(erratum)))));
     }
   }
   yield foot();

@@ -271,7 +271,7 @@ void pull_minilm(const std::string& from) {
   }
   say(fmt::format("all-MiniLM-L6-v2, an encoder for English sentences: 6 layers, 12 heads, width 384; {}",
                   size_text(minilm::all_bytes())));
-  say(fmt::format("source   {}", from.empty() ? fmt::format("PyPI's package {} {}, {}", minilm::kPackage,
+  say(fmt::format("source   {}", from.empty() ? fmt::format("PyPI package {} {}, {}", minilm::kPackage,
                                                             minilm::kPackageVersion, size_text(minilm::kWheelBytes))
                                               : from));
   say("license  Apache-2.0 (the model), MIT (the package that contains it)");

@@ -53,7 +53,7 @@ void check_table(const Block& block, Index sequence, std::vector<std::int32_t>& 
   }
   const auto has_slot = [](std::int32_t slot) { return slot >= 0; };
   if (length == 0 && std::ranges::any_of(entries, has_slot))
-    reject_cache_bytes(layout.table, sequence_text(sequence) + " is empty and has panels");
+    reject_cache_bytes(layout.table, sequence_text(sequence) + " is empty but has panels");
   if (block.shape.ring && length > 0 && !std::ranges::all_of(entries, has_slot))
     reject_cache_bytes(layout.table, sequence_text(sequence) + " is missing a panel of its ring");
 }

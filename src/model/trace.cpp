@@ -32,7 +32,7 @@ const LayerTrace& existing_layer(const char* operation, const ModelTrace& trace,
 void check_index(const char* operation, const char* what, Index index, Index count) {
   if (index >= 0 && index < count) return;
   throw InvalidArgument(
-      fmt::format("{}: {} {} does not exist; there are {}, counted from 0", operation, what, index, count));
+      fmt::format("{}: {} {} does not exist; there are {}, numbered from 0", operation, what, index, count));
 }
 
 const LayerTrace& checked_layer(const char* operation, const TraceExtents& extents, const ModelTrace& trace,

@@ -15,7 +15,7 @@
 
 namespace regard::inline v0::internal {
 
-// Throws InvalidArgument "operation: what INDEX does not exist; there are COUNT, counted from 0".
+// Throws InvalidArgument "operation: what INDEX does not exist; there are COUNT, numbered from 0".
 void check_index(const char* operation, const char* what, Index index, Index count);
 
 struct TraceExtents {

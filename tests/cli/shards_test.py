@@ -311,8 +311,8 @@ def test_shards_and_their_join_lie_in_any_folder(model, three):
 @pytest.mark.parametrize("words, arguments", [
     ('--shard is "3"; expected I/N, such as 0/16', ["--shard", "3"]),
     ('--shard is "1/2/3"; expected I/N', ["--shard", "1/2/3"]),
-    ('--shard is "16/16"; shards are counted from 0: expected 0/16 to 15/16', ["--shard", "16/16"]),
-    ('--shard is "-1/2"; shards are counted from 0', ["--shard=-1/2"]),
+    ('--shard is "16/16"; shards are numbered from 0: expected 0/16 to 15/16', ["--shard", "16/16"]),
+    ('--shard is "-1/2"; shards are numbered from 0', ["--shard=-1/2"]),
     ('--shard is "0/0"; expected 1 to 1000000 shards', ["--shard", "0/0"]),
     ('--shard is "x"; expected an integer', ["--shard", "x/4"]),
     ("--shard writes npy or csv", ["--shard", "0/2", "--format", "json"]),

@@ -52,7 +52,8 @@ std::vector<NextWord> targets_of(const Matrix& marks, bool by_column) {
 void check_marks(const Evaluation& e) {
   check_same_shape(e, 0, 1);
   for (const double mark : e.operand(1).numbers) {
-    if (!(mark >= 0.0 && std::isfinite(mark))) e.fail(e.request.operands[1] + " must contain numbers of at least 0");
+    if (!(mark >= 0.0 && std::isfinite(mark)))
+      e.fail(e.request.operands[1] + " must contain finite numbers of at least 0");
   }
 }
 
@@ -181,7 +182,7 @@ double mean_gradient(const TokensFirst& as, const Matrix& a, const Matrix& gradi
 void softmax_gradient(Evaluation& e) {
   check_same_shape(e, 0, 1);
   if (e.settings.softmax == SoftmaxRule::ratio || e.settings.softmax_base) {
-    e.fail("its gradient is that of softmax with base e, not with other bases or ratios");
+    e.fail("only softmax with base e has a gradient here, not other bases or ratios");
   }
   const TokenVectors a(e, 0);
   const TokenVectors gradient(e, 1);

@@ -106,8 +106,9 @@ ExplainInput lesson_by_hand() {
        .name = "cosines",
        .document_name = "cosine similarity",
        .digits = 3,
-       .notes = {"A dot product is the cosine × both norms: a key with a large norm can score highest in spite of a "
-                 "larger angle."}},
+       .notes =
+           {"A dot product is the cosine times both norms: a key with a large norm can score highest in spite of a "
+            "larger angle."}},
       {.operation = Operation::ranks,
        .operands = {"KᵀQ"},
        .result = "ranks by dot product",
@@ -186,7 +187,7 @@ ExplainInput lesson_by_hand() {
        .operands = {"Z", "Z_exact"},
        .result = "Δ",
        .name = "hand-and-exact",
-       .notes = {"The error caused by floor and 3^x, compared with √3 and e."}},
+       .notes = {"This is the error caused by using floor and 3^x instead of √3 and e."}},
 
       // Two heads, then joined.
       {.operation = Operation::linear,
@@ -246,7 +247,7 @@ ExplainInput lesson_by_hand() {
        .notes = {"This is one block of a transformer. A model stacks many blocks."}},
   };
   lesson.errata = {
-      "floor(□ / 2) maps −1 to −1, so a score of −1 is not scaled towards 0.",
+      "floor(□ / 2) maps −1 to −1, so a score of −1 is not scaled toward 0.",
       "A dot product of 1 means an angle of 0 only between vectors of norm 1.",
       "KᵀQ is called “cosine similarity”; it contains dot products, which also depend on the norms.",
   };

@@ -63,23 +63,27 @@ ExplainInput lesson_from_seed() {
        .digits = 17,
        .expected = Expected{.numbers = long_print, .digits = 17},
        .notes =
-           {"Row 0 adds its products in order; rows 1 and 2 add them as ((p0+p2)+(p3+p4))+p1. Each product and each "
-            "sum is rounded to float32: cells (0,1) and (1,0) differ, although their products are the same."}},
+           {"In row 0, the products are added in order; in rows 1 and 2, they are added as ((p0+p2)+(p3+p4))+p1. Each "
+            "product and each sum is rounded to float32: cells (0,1) and (1,0) differ, although their products are the "
+            "same."}},
       {.operation = Operation::dot_table,
        .operands = {"T", "S", "document"},
        .result = "sums",
        .name = "cell-by-cell",
        .column_labels = {"exact", "Regard", "document"},
        .digits = 17,
-       .notes = {"Regard adds in order, with fused multiply-add: each multiplication and addition is rounded once."}},
+       .notes =
+           {"Regard adds in order, with fused multiply-add: a product and its addition to the sum are rounded only "
+            "once, together."}},
       {.operation = Operation::ulp_table,
        .operands = {"T", "S", "document"},
        .result = "ulps",
        .name = "last-place",
        .column_labels = {"Regard", "document", "difference"},
        .digits = 2,
-       .notes = {"The differences of both sums from the exact sum, and of Regard’s sum from the document’s. Both are "
-                 "correct: a float32 holds about seven digits, and each order of summation rounds differently."}},
+       .notes = {"The columns show how far each sum is from the exact sum, and how far Regard’s sum is from the "
+                 "document’s. Both are correct: a float32 holds about seven digits, and each order of summation rounds "
+                 "differently."}},
       {.operation = Operation::difference,
        .operands = {"S", "S"},
        .result = "Δ",
@@ -135,7 +139,7 @@ ExplainInput lesson_from_seed() {
        .result = "Δ₁",
        .name = "symmetry",
        .transpose = "right",
-       .notes = {"Q · Kᵀ is not symmetric: query and key are two roles now."}},
+       .notes = {"Q · Kᵀ is not symmetric: query and key are now two different roles."}},
       {.operation = Operation::scaled,
        .operands = {"Q", "K"},
        .result = "S₂",
@@ -177,7 +181,7 @@ ExplainInput lesson_from_seed() {
   };
   lesson.errata = {
       "One cell multiplies W by T, but W is not defined there; S is meant.",
-      "S is overwritten four times: scores, scaled, masked and weights are S, S₁, S₂, S₃ and A here.",
+      "S is overwritten four times; here, its five versions are called S, S₁, S₂, S₃ and A.",
       "It attributes the scale to numerical stability; the scale keeps softmax from saturating (lesson why-scale).",
   };
   return lesson;

@@ -91,14 +91,14 @@ std::vector<StepRequest> forward_steps() {
        .operands = {"G"},
        .result = "P",
        .name = "probabilities",
-       .notes = {"The same softmax as for the weights, now over the words that may come next."}},
+       .notes = {"This is the same softmax as for the weights, now over the words that may come next."}},
       {.operation = Operation::cross_entropy,
        .operands = {"P", "Y"},
        .result = "loss",
        .name = "loss",
        .finding = "The loss is 0 if each next word has probability 1, and grows as the probabilities fall",
        .notes = {"It is the cross-entropy, summed over the words that have a next word. Language models divide the sum "
-                 "by their number, which changes the size of the gradients but not their direction."}},
+                 "by the number of these words, which changes the size of the gradients but not their direction."}},
   };
 }
 
@@ -110,7 +110,7 @@ std::vector<StepRequest> backward_steps() {
        .result = "dG",
        .name = "logits-gradient",
        .notes = {"dG is the derivative of the loss with respect to G: how much the loss grows per unit of each logit. "
-                 "For a softmax followed by −ln p it is probability minus target."}},
+                 "For a softmax followed by −ln p, it is the probability minus the target."}},
       {.operation = Operation::product,
        .operands = {"dG", "X"},
        .result = "dZ",
@@ -174,10 +174,11 @@ std::vector<StepRequest> optimizer_steps() {
        .result = "W_query₁",
        .name = "w-query-step",
        .numbers = rates_and({}),
-       .notes = {"AdamW keeps two moments for each element: a running mean of the gradient, and one of its square. "
-                 "Both start at 0, and dividing by 1 − 0.9 and 1 − 0.999 removes that bias.",
-                 "In the first step g / √g² is 1 or −1, so every element moves by the learning rate 0.05, whatever the "
-                 "size of its gradient. Weight decay also shrinks it by 0.05 · 0.01 of its value."}},
+       .notes =
+           {"AdamW keeps two moments for each element: a running mean of the gradient, and one of its square. "
+            "Both start at 0, and dividing by 1 − 0.9 and 1 − 0.999 removes that bias.",
+            "In the first step, g / √g² is 1 or −1, so every element moves by the learning rate 0.05, whatever the "
+            "size of its gradient. Weight decay also shrinks it by 0.05 · 0.01 of its value."}},
       {.operation = Operation::adamw,
        .operands = {"W_key", "dW_key"},
        .result = "W_key₁",
@@ -212,9 +213,8 @@ std::vector<StepRequest> trained_steps() {
        .operands = {"A′", "A"},
        .result = "Δ",
        .name = "learned",
-       .notes =
-           {"What training did to the attention. No rule says which word to attend to: the weights follow from the "
-            "loss alone."}},
+       .notes = {"This is how training changed the attention. No rule says which word to attend to: the weights follow "
+                 "from the loss alone."}},
       {.operation = Operation::context, .operands = {"Q′", "K′", "V′"}, .result = "Z′", .name = "context-after"},
       {.operation = Operation::product,
        .operands = {"Z′", "X"},

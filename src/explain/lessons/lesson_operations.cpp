@@ -330,7 +330,7 @@ void ulp_table(Evaluation& e) {
   const std::string& ours = e.request.operands[1];
   const std::string& theirs = e.request.operands[2];
   set_cell_table(e, cells, std::move(numbers), {ours + " − exact", theirs + " − exact", ours + " − " + theirs});
-  e.step.equation = "differences in units of the last place of a float32";
+  e.step.equation = "differences, in units in the last place of a float32";
 }
 
 // Keys of each query of scale_statistics.
@@ -507,7 +507,7 @@ constexpr std::array kLessonOperations = {
         Operation::dot_table, "dot_table", "sums, cell by cell", 2, 4, dot_table, nullptr, {.ignores_layout = true}},
     OperationInfo{Operation::ulp_table,
                   "ulp_table",
-                  "units of the last place",
+                  "units in the last place",
                   3,
                   3,
                   ulp_table,

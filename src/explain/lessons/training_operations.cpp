@@ -278,13 +278,14 @@ LearningModel learning_model(const Evaluation& e) {
   if (tokens > kMaxTrainedTokens || width > kMaxTrainedDimensions || head_size > kMaxTrainedDimensions)
     e.fail(fmt::format("takes at most {} tokens and {} dimensions", kMaxTrainedTokens, kMaxTrainedDimensions));
   if (e.settings.softmax == SoftmaxRule::ratio || e.settings.softmax_base)
-    e.fail("it trains only with softmax of base e, not with other bases or ratios");
+    e.fail("only softmax with base e can be trained, not other bases or ratios");
   LearningModel model{.words = small_matrix(e, 0, tokens, width),
                       .marks = small_matrix(e, 1, tokens, tokens),
                       .projections = {small_matrix(e, 2, width, head_size), small_matrix(e, 3, width, head_size),
                                       small_matrix(e, 4, width, width)}};
   for (const double mark : model.marks.numbers) {
-    if (!(mark >= 0.0 && std::isfinite(mark))) e.fail(e.request.operands[1] + " must contain numbers of at least 0");
+    if (!(mark >= 0.0 && std::isfinite(mark)))
+      e.fail(e.request.operands[1] + " must contain finite numbers of at least 0");
   }
   const Scale& scale = e.request.scale ? *e.request.scale : e.settings.scale;
   if (scale.rule == ScaleRule::floor_half)
@@ -348,8 +349,7 @@ void training(Evaluation& e) {
   }
   const auto shown = [](double x) { return styled_number(x, {.digits = 4, .unicode = true}); };
   e.step.finding = fmt::format(
-      "From step {} to step {} the loss goes from {} to {}. The weight that changes most: {} attends to {} with weight "
-      "{} "
+      "From step {} to step {}, the loss changes from {} to {}. The weight that changes most is that of {} on {}: {} "
       "before and {} after",
       steps.front(), steps.back(), shown(ends[0].loss), shown(ends[1].loss), quoted_token(tokens, query),
       quoted_token(tokens, key), shown(ends[0].weights(query, key)), shown(ends[1].weights(query, key)));

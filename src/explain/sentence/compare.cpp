@@ -189,7 +189,8 @@ class Comparer {
                       shown, sentences));
     }
     if (control_ == spelling_of(c_.sentences[0], c_.sentences[0].word)) {
-      throw InvalidArgument(fmt::format("the control \"{}\" is the word compared; expected another word", shown));
+      throw InvalidArgument(
+          fmt::format("the control \"{}\" is the word being compared; expected a different word", shown));
     }
   }
 

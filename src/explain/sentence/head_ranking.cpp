@@ -196,7 +196,7 @@ RankedHeads ranked_heads(const Sentence& sentence, std::string_view checkpoint_s
                          const Runtime& runtime) {
   const Index num_words = static_cast<Index>(sentence.words.size());
   if (word && (*word < 0 || *word >= num_words)) {
-    throw InvalidArgument(fmt::format("word {} does not exist; there are {}, counted from 0", *word, num_words));
+    throw InvalidArgument(fmt::format("word {} does not exist; there are {}, numbered from 0", *word, num_words));
   }
   const Candidates candidates = candidates_of(sentence);
   if (candidates.all.empty()) throw InvalidArgument("every token of the text is hidden; expected a visible word");

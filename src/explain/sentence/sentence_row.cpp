@@ -22,7 +22,7 @@ namespace {
 
 void check(const char* what, Index index, Index count) {
   if (index >= 0 && index < count) return;
-  throw InvalidArgument(fmt::format("{} {} does not exist; there are {}, counted from 0", what, index, count));
+  throw InvalidArgument(fmt::format("{} {} does not exist; there are {}, numbered from 0", what, index, count));
 }
 
 double norm_of(std::span<const double> numbers) {

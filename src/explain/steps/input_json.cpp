@@ -175,7 +175,7 @@ class InputReader {
     if (value.kind() != Kind::array)
       fail(value, fmt::format("\"{}\" is neither a setting nor a matrix (a list of rows)", text_in_message(name)));
     if (name.empty() || name.size() > kLongestName)
-      fail(value, fmt::format("the name of a matrix has 1 to {} bytes, not {}", kLongestName, name.size()));
+      fail(value, fmt::format("the name of a matrix must be 1 to {} bytes long, not {}", kLongestName, name.size()));
     return {name, matrix_of_value(value, name)};
   }
 

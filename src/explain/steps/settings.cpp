@@ -79,7 +79,7 @@ Index token_index(const std::vector<std::string>& tokens, std::string_view token
     if (index && *index >= 0 && *index < static_cast<Index>(tokens.size())) return *index;
     if (index)
       throw InvalidArgument(
-          fmt::format("token @{} does not exist: there are {}, counted from 0", *index, tokens.size()));
+          fmt::format("token @{} does not exist: there are {}, numbered from 0", *index, tokens.size()));
   }
   if (const std::size_t hash = token.rfind('#'); hash != std::string_view::npos && hash > 0) {
     const std::optional<Index> occurrence = whole_number<Index>(token.substr(hash + 1));

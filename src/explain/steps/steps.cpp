@@ -350,7 +350,8 @@ std::vector<Step> run_all(const ExplainInput& input, const Explanation& explanat
   check_settings(input.settings);
   if (input.settings.heads != 1 && !input.steps.empty())
     throw InvalidArgument(
-        fmt::format("heads is {}, but the input lists its own steps; set heads on the linear and show steps instead",
+        fmt::format("heads is {}, but the input lists its own steps; set heads in the steps with the operation linear "
+                    "or show instead",
                     input.settings.heads));
   Run run(input, input.settings, explanation, keep);
   const std::vector<StepRequest> requests =

@@ -71,7 +71,7 @@ class PageWriter {
   std::string last_page() {
     text_.clear();
     if (explanation_.errata.empty()) return text_;
-    text_ += paint_.bold("Errata of the document") + "\n";
+    text_ += paint_.bold("Errata in the document") + "\n";
     for (const std::string& erratum : explanation_.errata)
       for (const std::string& line : wrap_words("- " + paint_.shown(erratum), width_, 2)) text_ += line + "\n";
     return text_;

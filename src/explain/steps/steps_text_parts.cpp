@@ -252,7 +252,7 @@ std::vector<std::string> document_lines(const TextContext& context, const Step& 
     if (step.differs[ours] == 0) return;
     ++different;
     if (different > kMaxCells && !context.options.full) return;
-    lines.push_back(fmt::format("{} is {}, the document prints {}",
+    lines.push_back(fmt::format("{} is {}; the document prints {}",
                                 context.paint.shown(cell_name(step.symbol, axis_label(step.row_axis, cell.row),
                                                               axis_label(step.column_axis, cell.column)) +
                                                     head_text(step, cell)),

@@ -67,8 +67,8 @@ std::string none_formed(const TrainingRecord& record) {
   const Index heads = record.settings.model.num_heads;
   const HeadEventKind kind = has_pattern(record) ? HeadEventKind::pattern : HeadEventKind::previous_token;
   return fmt::format(
-      "By step {}, no head is known to attend to {}: for none do score and ablation agree. The highest score is {} "
-      "(uniform: {}), in {}",
+      "By step {}, no head is known to attend to {}: score and ablation do not agree for any head. The highest score "
+      "is {} (uniform: {}), in {}",
       last.step, what_it_attends_to(record, kind),
       styled_number(compared_score(record, last.heads[static_cast<std::size_t>(best)].scores), {.digits = 2}),
       styled_number(compared_score(record, record.probe.uniform), {.digits = 2}),
@@ -108,7 +108,7 @@ std::vector<std::string> training_findings(const TrainingRecord& record) {
         **std::ranges::max_element(main, {}, [&](const HeadEvent* event) { return final_score(record, *event); });
     findings.push_back(formed(record, best));
     if (main.size() > 1)
-      findings.push_back(fmt::format("{} other {} formed, too", main.size() - 1, main.size() == 2 ? "head" : "heads"));
+      findings.push_back(fmt::format("{} other {} also formed", main.size() - 1, main.size() == 2 ? "head" : "heads"));
     if (const HeadEvent* earlier = &main == &patterns ? feeding_head(record, previous, best) : nullptr)
       findings.push_back(fmt::format(
           "{}, {} began to attend to the previous token",

@@ -27,8 +27,8 @@ void check_decode(const Decoder& decoder, std::span<const Index> ids, const Deco
   const auto length = static_cast<Index>(ids.size());
   for (Index key : options.hidden_keys) {
     if (key >= 0 && key < length) continue;
-    throw InvalidArgument(
-        fmt::format("decode_trace: hidden key {} does not exist; the text has {} tokens, counted from 0", key, length));
+    throw InvalidArgument(fmt::format(
+        "decode_trace: hidden key {} does not exist; the text has {} tokens, numbered from 0", key, length));
   }
 }
 

@@ -31,12 +31,12 @@ void check(const Encoder& encoder, std::span<const Index> ids, const EncoderOpti
   for (Index key : options.hidden_keys) {
     if (key >= 0 && key < length) continue;
     throw InvalidArgument(
-        fmt::format("encode: hidden key {} does not exist; the text has {} tokens, counted from 0", key, length));
+        fmt::format("encode: hidden key {} does not exist; the text has {} tokens, numbered from 0", key, length));
   }
   for (Index row : options.last_rows) {
     if (row >= 0 && row < length) continue;
     throw InvalidArgument(
-        fmt::format("encode: row {} does not exist; the text has {} tokens, counted from 0", row, length));
+        fmt::format("encode: row {} does not exist; the text has {} tokens, numbered from 0", row, length));
   }
 }
 
