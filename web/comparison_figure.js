@@ -228,6 +228,6 @@ export function parting_figure(data, state) {
   const pair = numbers.pairs[state.pair];
   return el("section", { class: "figure" }, el("h2", {}, `Which heads make ${pair.sentences.join(" and ")} differ?`),
     el("div", { class: "body" }, el("div", { class: "scroll" }, heads_table(pair))),
-    el("aside", { class: "note" }, el("p", {}, `Norm: of the attention output of the word in ${pair.sentences[0]} minus that in ${pair.sentences[1]}.`),
-      el("p", {}, "Share: the projection of a head’s own difference on that; the shares of a layer sum to 100 %. Hollow bars reduce the difference.")));
+    el("aside", { class: "note" }, el("p", {}, `Norm: that of the attention output of the word in ${pair.sentences[0]} minus that in ${pair.sentences[1]}.`),
+      el("p", {}, "Share: the projection of a head’s own difference onto this difference; the shares of a layer sum to 100 %. Hollow bars reduce the difference.")));
 }

@@ -133,7 +133,7 @@ export function products_view(work, style, label = `${work.terms.length} product
 function shares_view(work, key, at) {
   const total = work.terms.at(-1)?.sum ?? 0;
   const picture = svg("svg", { class: "shares", viewBox: "0 0 560 18", width: 560, height: 18, role: "img",
-    "aria-label": `the exponential of ${shown(key)} among all of the row`, preserveAspectRatio: "none" });
+    "aria-label": `the exponential of ${shown(key)} among all exponentials of the row`, preserveAspectRatio: "none" });
   let left = 0;
   for (const [i, term] of work.terms.entries()) {
     const width = total > 0 ? (term.product / total) * 560 : 0;

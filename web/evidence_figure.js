@@ -76,7 +76,7 @@ function hidden_strip(s) {
   const name = shown(s.labels[s.focus.word]);
   const all = alone.map((one) => `${shown(s.labels[one.word])} ${styled_number(one.cosine, of_cosines)}`).join(", ");
   const end = Math.max(1 - alone[0].cosine, 1e-6);
-  const picture = strip_frame(`cosine of “${name}” with the original, each other ${s.noun} hidden alone: ${all}`, styled_number(1, of_cosines), styled_number(1 - end, of_cosines));
+  const picture = strip_frame(`cosine of “${name}” with the original, with each other ${s.noun} hidden alone: ${all}`, styled_number(1, of_cosines), styled_number(1 - end, of_cosines));
   // Names in the order of the change, where they fit.
   let free = Infinity;
   for (const [n, { word, cosine }] of alone.entries()) {
@@ -99,5 +99,5 @@ function hidden_strip(s) {
 export function evidence_figure(s, state) {
   const of_focus = state.query === s.focus.word;
   return el("div", { class: "evidence" }, heads_strip(s, state),
-    of_focus ? hidden_strip(s) : el("figure", {}, el("figcaption", {}, `The file has the test with hidden ${s.noun}s for “${shown(s.labels[s.focus.word])}” only.`)));
+    of_focus ? hidden_strip(s) : el("figure", {}, el("figcaption", {}, `The file contains the test with hidden ${s.noun}s only for “${shown(s.labels[s.focus.word])}”.`)));
 }

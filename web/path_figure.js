@@ -26,7 +26,7 @@ export function path_figure(s, state) {
   const { focus, width } = s;
   const name = word(s.labels[focus.word], "query");
   if (state.query !== focus.word) {
-    return el("p", { class: "caption" }, "The file has the vectors through the layer for ", name, " only.");
+    return el("p", { class: "caption" }, "The file contains the vectors through the layer only for ", name, ".");
   }
   const layer = Math.floor(state.head / s.heads);
   /** @param {string} what */
@@ -56,5 +56,5 @@ export function path_figure(s, state) {
     el("thead", {}, el("tr", {}, el("td"), el("th", { scope: "col" }, `${width} elements, each strip on its own scale`), el("th", { scope: "col" }, "L2 norm"))), body);
   const kept = s.data.cosine_with_before;
   return kept === undefined ? table : el("div", {}, table, el("p", { class: "caption" },
-    `Cosine of this vector with the one where nothing is hidden, after each layer: ${kept.map((/** @type {any} */ c) => styled_number(Number(c), { digits: 3, scientific: false })).join(", ")}.`));
+    `Cosine of this vector with the one computed with nothing hidden, after each layer: ${kept.map((/** @type {any} */ c) => styled_number(Number(c), { digits: 3, scientific: false })).join(", ")}.`));
 }

@@ -110,7 +110,7 @@ export function step_note(a, state) {
     [a.columns.some((c) => c.stage === stage_index.scale) ? "The more elements the vectors have, the larger their dot products. Scaling keeps the scores in the range where softmax does not saturate."
       : "Here the scores are not scaled."],
     [max === undefined ? "Each is divided by the sum of its row, so that the row sums to 1."
-      : Number.isNaN(max) ? "e^x for each score x, divided by the sum of all. The thin line is the uniform weight."
+      : Number.isNaN(max) ? "e^x for each score x, divided by the sum over the row. The thin line is the uniform weight."
       : `e^(x − m) for each score x, where m = ${styled_number(max, score?.style ?? { digits: 4, scientific: false })} is the row’s largest; each is then divided by their sum. The thin line is the uniform weight.`],
     a.mix === null ? ["The weights are not used further here."]
       : ["The sum of the values times their weights is the ", a.context_name ?? "new vector of", " ", word(name, "query"), "."],

@@ -128,7 +128,7 @@ export function matrix_table(request, choose) {
   if (step !== null) make_grid(table, choose);
   const shortened = rows.length < matrix.rows || columns.length < matrix.columns;
   return { element: el("div", { class: "scroll" }, table, shortened && !request.only_rows && !request.only_columns
-    ? el("p", { class: "caption" }, `${rows.length} of ${matrix.rows} rows, ${columns.length} of ${matrix.columns} columns; the JSON below has all of them.`) : null), below };
+    ? el("p", { class: "caption" }, `${rows.length} of ${matrix.rows} rows, ${columns.length} of ${matrix.columns} columns; the JSON below contains all of them.`) : null), below };
 }
 
 /** The matrix that a step shows as it is. @param {Step} step */

@@ -160,8 +160,8 @@ export function training_curves(t, set) {
  */
 export function event_list(t, set) {
   if (t.events.length === 0) {
-    const what = t.has_pattern ? "the pattern, or to the previous token" : "the previous token";
-    return el("p", { class: "events none" }, `No event: no head attends to ${what} with a score above its threshold while the loss without it is higher by more than a tenth of the fall.`);
+    const what = t.has_pattern ? "the pattern or to the previous token" : "the previous token";
+    return el("p", { class: "events none" }, `No event: no head both attends to ${what} with a score above its threshold and, when removed, raises the loss by more than a tenth of its decrease so far.`);
   }
   return el("ol", { class: "events", "aria-label": "events" }, ...t.events.map((event, i) => {
     const at = event.text.indexOf(":");

@@ -196,7 +196,7 @@ export function enlarged_map(t) {
     const { row, key } = cell_chosen;
     const weight = weights[(row * (row + 1)) / 2 + key] / 255;
     const target = t.targets[row];
-    readout.textContent = key > row ? `${token_label(t, row)} cannot see ${token_label(t, key)}, which follows it.`
+    readout.textContent = key > row ? `${token_label(t, row)} cannot attend to ${token_label(t, key)}, which follows it.`
       : `${token_label(t, row)} → ${token_label(t, key)}: ${styled_number(weight, two_decimals)}${t.wanted[row].includes(key) ? ", an expected key" : ""}${target === null ? "" : `. Next token to predict: “${shown(target)}”`}`;
   };
   const paint = () => {
@@ -245,7 +245,7 @@ export function enlarged_map(t) {
   });
 
   const legend = el("p", { class: "legend" }, el("span", { class: "end" }, "0"), el("span", { class: "ramp rooted", "aria-hidden": "true" }), el("span", { class: "end" }, "1"),
-    el("span", { class: "hatch-key" }, el("i", { class: "hatched" }), " hidden"), t.has_pattern ? el("span", { class: "wanted-key" }, el("i", {}), " expected key") : null, t.query >= 0 ? el("span", { class: "glass-key" }, el("i", {}), " row under the glass") : null);
+    el("span", { class: "hatch-key" }, el("i", { class: "hatched" }), " hidden"), t.has_pattern ? el("span", { class: "wanted-key" }, el("i", {}), " expected key") : null, t.query >= 0 ? el("span", { class: "glass-key" }, el("i", {}), " row shown in detail") : null);
   const element = el("div", { class: "enlarged-head" }, title, numbers, el("div", { class: "scroll" }, frame), readout, legend);
   return { element, update: (state) => {
     last = state;

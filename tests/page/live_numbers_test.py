@@ -388,7 +388,7 @@ def test_an_error_of_the_core_keeps_the_last_picture(live):
 def test_the_list_leads_to_each_lesson(live):
     page = live("#lessons")
     names = page.locator(".lesson-list a").all_inner_texts()
-    assert names == [*LESSONS, "own matrices"]
+    assert names == [*LESSONS, "your matrices"]
     page.locator(".lesson-list a", has_text="by-hand").click()
     page.wait_for_function(IS_DRAWN)
     assert page.locator("h1").inner_text().replace("\n", " ") == shown(page)["title"]
@@ -553,7 +553,7 @@ def test_the_first_lesson_is_in_the_file(pages, path):
     page = pages.open(path)
     assert page.locator("h1").inner_text().startswith("One head")
     page.wait_for_function(IS_DRAWN)
-    assert page.locator(".views > a").all_inner_texts() == ["your numbers", "own matrices"]
+    assert page.locator(".views > a").all_inner_texts() == ["your numbers", "your matrices"]
 
 
 class QuietHandler(http.server.SimpleHTTPRequestHandler):

@@ -240,7 +240,7 @@ def test_all_heads_are_sorted_filtered_and_chosen(sentence):
     page.locator('[data-focus="filter clear"]').click()
     assert heads.count() == sum(weight >= 0.3 for weight in largest)
     page.locator('[data-focus="sort layer"]').click()
-    assert "In the order of layers and heads" in note.inner_text()
+    assert "In order of layer and head" in note.inner_text()
     page.locator('[data-focus="filter all"]').click()
     assert [one.get_attribute("data-focus") for one in heads.all()] == [f"map {layer} {head}" for layer in range(data["model"]["layers"])
                                                                           for head in range(data["model"]["heads"])]

@@ -230,7 +230,7 @@ def test_cells_are_described_in_words(training):
     assert readout.get_attribute("aria-live") == "polite"
     box = page.locator(".enlarged").bounding_box()
     page.mouse.move(box["x"] + box["width"] - 3, box["y"] + 3)
-    assert readout.inner_text() == f"“^” (0) cannot see “{tokens[-1]}” ({len(tokens) - 1}), which follows it."
+    assert readout.inner_text() == f"“^” (0) cannot attend to “{tokens[-1]}” ({len(tokens) - 1}), which follows it."
 
 
 def test_events_are_listed_and_lead_to_their_snapshot(training):
@@ -346,7 +346,7 @@ def test_large_runs_state_what_is_left_out(training):
     page, record = training("layers=12", "heads=12", "half=31")
     note = page.locator("header .warning").inner_text().replace("\u00a0", " ")
     kept = int(slider(page).get_attribute("max")) + 1
-    assert note == f"Note: {len(record.outline['snapshots']) - kept} of 60 snapshots are left out of the maps, so that the page stays below 4 MB. The curves have all of them."
+    assert note == f"Note: {len(record.outline['snapshots']) - kept} of 60 snapshots are left out of the maps, so that the page stays below 4 MB. The curves include all of them."
     assert 2 < kept < 20
     for event in record.outline["events"]:
         page.locator(".events button", has_text=f"step {event['step']}:").click()

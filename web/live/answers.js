@@ -78,7 +78,7 @@ export function open_answers({ requests, with_model, ready, gone }) {
       URL.revokeObjectURL(address);
       worker = made;
       made.onmessage = ({ data }) => after_press(() => { if (made === worker) take(data); });
-      made.onerror = (event) => { if (made === worker) take({ kind: "failed", reason: event.message || "this browser does not start a worker from a file" }); };
+      made.onerror = (event) => { if (made === worker) take({ kind: "failed", reason: event.message || "this browser cannot start a worker from a file" }); };
       hand_over(made, 0);
     } catch (error) {
       stop();

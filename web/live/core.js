@@ -86,7 +86,7 @@ export function make_core(module) {
       return 0;
     },
     proc_exit: (code) => {
-      throw new Error(`the core ended with ${code}`);
+      throw new Error(`the core exited with code ${code}`);
     } };
   /** @type {WebAssembly.ModuleImports} */
   const functions = {};

@@ -14,8 +14,8 @@ export function digits_note(about, text) {
   const rounding = Object.entries(means).find(([name]) => name === about.weights)?.[1] ?? shown(about.weights);
   const errors = Object.entries(about.errors ?? {});
   const quoted = text.length > 60 ? `${text.slice(0, 57)}…` : text;
-  return el("details", { class: "digits" }, el("summary", { "data-focus": "digits" }, "Whose digits are these?"),
-    el("p", {}, `${shown(about.model)}: ${rounding}. Every number on this page is that of `, el("code", {}, el("bdi", {}, `regard explain --model ${shown(about.model)} "${shown(quoted)}"`)), "."),
+  return el("details", { class: "digits" }, el("summary", { "data-focus": "digits" }, "Where do these numbers come from?"),
+    el("p", {}, `${shown(about.model)}: ${rounding}. All numbers on this page are those printed by `, el("code", {}, el("bdi", {}, `regard explain --model ${shown(about.model)} "${shown(quoted)}"`)), "."),
     errors.length === 0 ? null : el("table", { class: "rounding", "aria-label": "what rounding the weights changes" },
       el("tbody", {}, ...errors.map(([name, value]) => el("tr", {}, el("th", { scope: "row" }, shown(name)), el("td", {}, shown(String(value))))))));
 }

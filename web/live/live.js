@@ -68,7 +68,7 @@ export function open_sentence() {
     if (status.textContent !== text) status.textContent = text;
     status.classList.toggle("urgent", urgent);
   };
-  const hint = () => say(`Type ${first.sentence?.causal ? "a text" : "your own sentence"}. Click a ${first.sentence?.noun} to choose it; x, or “hide” in its row, hides it.`);
+  const hint = () => say(`Type ${first.sentence?.causal ? "a text" : "your own sentence"}. Click a ${first.sentence?.noun} to choose it; to hide it, press x or “hide” in its row.`);
 
   /** @type {Partial<import("../subject.js").Hooks>} */
   const own_hooks = {};
@@ -257,8 +257,8 @@ export function open_sentence() {
     if (text !== "" && word) {
       const [bare, number] = word.name.split(/#(?=\d+$)/);
       const same = occurrences(bare, text);
-      if (word.special || same <= Number(number ?? 0)) note = `“${shown(word.name)}” is not in the second sentence: choose a word of both.`;
-      else if (same > 1 && number === undefined) note = `“${shown(word.name)}” occurs ${same} times in the second sentence, and must occur once.`;
+      if (word.special || same <= Number(number ?? 0)) note = `“${shown(word.name)}” is not in the second sentence: choose a word that is in both.`;
+      else if (same > 1 && number === undefined) note = `“${shown(word.name)}” occurs ${same} times in the second sentence, but must occur exactly once.`;
     }
     second_note.textContent = note;
     if (text === "" || note !== "" || !word || !ready || data.text !== wanted.text) {
@@ -328,7 +328,7 @@ export function open_sentence() {
     ready = false;
     line.close();
     line.replace((kept ?? current()).data.text);
-    say(`This page cannot compute (${shown(reason)}). It shows one sentence, and every figure works as in any page of regard.`, true);
+    say(`This page cannot compute (${shown(reason)}). It shows one sentence, and all figures work as on any other page of regard.`, true);
   }
   let begun = false;
   return {

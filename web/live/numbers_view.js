@@ -85,7 +85,7 @@ export function open_numbers(has_sentence) {
   }
 
   const answers = open_answers({ requests: [], with_model: false, ready: () => undefined, gone: (reason) => {
-    wrong(`This page cannot compute (${reason}). Every figure works as in any page of regard.`);
+    wrong(`This page cannot compute (${reason}). All figures work as on any other page of regard.`);
   } });
 
   // The input and its picture.
@@ -229,8 +229,8 @@ export function open_numbers(has_sentence) {
     const of = now;
     const count = of.edits.size + Object.keys(of.chosen).length;
     const texts = [of.edits.size > 0 ? `${of.edits.size} ${of.edits.size === 1 ? "number" : "numbers"} changed` : "", count > of.edits.size ? `${count - of.edits.size} ${count - of.edits.size === 1 ? "setting" : "settings"} changed` : ""].filter((text) => text !== "");
-    changes.replaceChildren(...(of.lesson === "" ? [] : count === 0 ? ["Click a given number to change it, or drag it to the side. Every later step follows."]
-      : [`${texts.join(", ")}. `, el("button", { class: "reset", "data-focus": "reset", click: reset }, "back to the document"), " The document’s sentences are about its own numbers."]));
+    changes.replaceChildren(...(of.lesson === "" ? [] : count === 0 ? ["Click a given number to change it, or drag it sideways. Every later step is recomputed."]
+      : [`${texts.join(", ")}. `, el("button", { class: "reset", "data-focus": "reset", click: reset }, "back to the document"), " The document’s text refers to its original numbers."]));
     const file = of.lesson === "" ? "matrices" : of.lesson;
     terminal.replaceChildren("In a terminal: ", el("code", {}, shown(command_of(of))), " ", of.lesson === "" || of.edits.size > 0 ? el("button", { "data-focus": "save input", "data-save": "json input" }, `save ${file}.json`) : "");
     mark_settings(settings, of.chosen);
@@ -238,7 +238,7 @@ export function open_numbers(has_sentence) {
 
   // Drawing.
 
-  const own_header = el("header", { class: "own-header" }, el("h1", {}, "Own matrices"), panel.element);
+  const own_header = el("header", { class: "own-header" }, el("h1", {}, "Your matrices"), panel.element);
 
   const top = () => {
     const parts = [views_line(view, has_sentence)];
@@ -254,7 +254,7 @@ export function open_numbers(has_sentence) {
     const is_own = of.lesson === "";
     return el("section", { class: "figure given-section" }, el("h2", {}, is_own ? "The matrices" : "The given numbers"), el("div", { class: "body" },
       given_tables(is_own ? of.base : of.drawn, current().state, { is_own, ...own, rename: (name, to) => own.rename(name, to) || draw() }),
-      el("p", { class: "caption" }, is_own ? "Click a number to change it, or drag it to the side. Everything together: " : "Everything together: ", save_buttons("input", "the whole input"))));
+      el("p", { class: "caption" }, is_own ? "Click a number to change it, or drag it sideways. The whole input: " : "The whole input: ", save_buttons("input", "the whole input"))));
   }
   /** @param {Element | undefined} old @param {HTMLElement} part @param {boolean} patches */
   function place(old, part, patches) {
@@ -338,7 +338,7 @@ export function open_numbers(has_sentence) {
     now.drawn = null;
     renew_settings();
     name_panel(now.base);
-    panel.say(now.base === example_matrices ? "These are an example: your first matrix takes its place." : missing_of(now.base));
+    panel.say(now.base === example_matrices ? "These matrices are an example; your first matrix will replace them." : missing_of(now.base));
     refresh();
     draw();
     compute();

@@ -40,10 +40,10 @@ export function own_panel({ wrong, right, read_file, add, replace, tokens: set_t
   /** @param {any} json @param {string} matrix_name */
   const take_json = (json, matrix_name) => {
     if (Array.isArray(json)) {
-      if (!is_matrix(json)) return wrong(`${shown(matrix_name)} is not a matrix: a list of rows of equal length, with numbers in them.`);
+      if (!is_matrix(json)) return wrong(`${shown(matrix_name)} is not a matrix, that is, a list of rows of numbers, all of equal length.`);
       return add(matrix_name, json);
     }
-    if (typeof json !== "object" || json === null) return wrong(`${shown(matrix_name)} has no matrix.`);
+    if (typeof json !== "object" || json === null) return wrong(`${shown(matrix_name)} contains no matrix.`);
     replace(json);
   };
   const take_text = () => {
@@ -70,7 +70,7 @@ export function own_panel({ wrong, right, read_file, add, replace, tokens: set_t
   /** @param {File} file */
   const open = async (file) => {
     right();
-    if (file.size > most_bytes) return wrong(`${file.name} has ${file.size} bytes, and this page reads at most ${most_bytes}; regard explain reads larger files.`);
+    if (file.size > most_bytes) return wrong(`${file.name} has ${file.size} bytes, but this page reads at most ${most_bytes}; regard explain reads larger files.`);
     const bytes = new Uint8Array(await file.arrayBuffer());
     const matrix_name = name_of_file(file.name);
     if (/\.npy$/i.test(file.name) || (bytes[0] === 0x93 && bytes[1] === 0x4e)) return read_file("npy", file.name, bytes, (matrix) => add(matrix_name, matrix));
@@ -87,7 +87,7 @@ export function own_panel({ wrong, right, read_file, add, replace, tokens: set_t
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) take_text();
   });
   const element = el("div", { class: "own-panel" },
-    el("p", { class: "citation" }, "Nothing leaves this computer: the library reads and computes here, in the page."),
+    el("p", { class: "citation" }, "Nothing leaves this computer: all data is read and processed in this page."),
     el("datalist", { id: "matrix-names" }, ...["X", "W_query", "W_key", "W_value", "W_output", "Q", "K", "V"].map((value) => el("option", { value }))),
     text,
     el("p", { class: "own-line" }, el("label", {}, "name ", name), " ", el("button", { class: "action", "data-focus": "add", click: take_text }, "add this matrix"), " ",

@@ -27,15 +27,15 @@ export function view_of(hash, home) {
 
 /** @param {{name: string, title: string}[]} lessons */
 export function lesson_list(lessons) {
-  return [el("header", {}, el("h1", {}, "Change a number, and every later step follows"),
-    el("p", { class: "citation" }, "Each lesson is a document’s own computation, with its matrices. Every given number in it can be changed.")),
+  return [el("header", {}, el("h1", {}, "Change a number, and every later step is recomputed"),
+    el("p", { class: "citation" }, "Each lesson is the computation of a document, with its matrices. Every given number in it can be changed.")),
   el("ul", { class: "lesson-list" }, ...lessons.map(({ name, title }) => el("li", {}, el("a", { href: `#lesson=${encodeURIComponent(name)}`, "data-focus": `lesson ${name}` }, name), el("span", {}, ` ${title}`))),
-    el("li", {}, el("a", { href: addresses.matrices, "data-focus": "lesson own" }, "own matrices"), el("span", {}, " Paste or open your own: CSV, NPY, JSON")))];
+    el("li", {}, el("a", { href: addresses.matrices, "data-focus": "lesson own" }, "your matrices"), el("span", {}, " Paste a table, or open CSV, NPY or JSON files")))];
 }
 
 /** @param {View} view @param {boolean} has_sentence */
 export function views_line(view, has_sentence) {
   /** @param {string} name @param {string} text */
   const link = (name, text) => el("a", { href: addresses[name], "data-focus": `view ${name}`, "aria-current": name === view || (name === "lessons" && view === "lesson") ? "page" : null }, text);
-  return el("nav", { class: "views", "aria-label": "what is computed" }, has_sentence ? link("sentence", "your sentence") : null, link("lessons", "your numbers"), link("matrices", "own matrices"));
+  return el("nav", { class: "views", "aria-label": "what is computed" }, has_sentence ? link("sentence", "your sentence") : null, link("lessons", "your numbers"), link("matrices", "your matrices"));
 }
