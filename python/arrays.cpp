@@ -234,7 +234,7 @@ void Array::borrow(const char* operator_name, const char* name, nb::handle given
   given_ = true;
   if (is_negative(given.ptr())) {
     reject(operator_name, std::string(name) +
-                              " has PyTorch's negative bit, so that reading it would need a copy; "
+                              " has PyTorch's negative bit set, so reading it would require a copy; "
                               "expected a tensor without it: .resolve_neg()");
   }
   if (borrow_exchange(operator_name, name, given.ptr())) return;

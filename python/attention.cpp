@@ -462,7 +462,7 @@ void bind_attention(nb::module_& module) {
                                "sink_weights: object | None = None, return_row_max: bool = False, "
                                "return_row_sum: bool = False, return_lse: bool = False, "
                                "return_sink_weights: bool = False, num_threads: int = 0) -> typing.Any")),
-             "Merges N partial results in key order. Those of all chunks give the bits of attention_forward.");
+             "Merges N partial results in key order. Those of all chunks give the same bits as attention_forward.");
   module.def("attention_merge_lse", &attention_merge_lse_of, nb::arg("contexts"), nb::arg("lse"), nb::arg("kwargs"),
              nb::sig("def attention_merge_lse(contexts: object, lse: object, *, out: object | None = None, "
                      "return_lse: bool = False, num_threads: int = 0) -> typing.Any"),

@@ -38,7 +38,7 @@ std::string json_of(nb::handle input) {
     std::string text = text_of("explain", "input", input);
     const std::size_t first = text.find_first_not_of(" \t\r\n");
     if (first != std::string::npos && text[first] != '{' && text[first] != '[') {
-      reject("explain", "input is a text that is not JSON; expected a model for a sentence, or matrices as JSON");
+      reject("explain", "input is text that is not JSON; expected a model for a sentence, or matrices as JSON");
     }
     return text;
   }
@@ -49,8 +49,9 @@ std::string json_of(nb::handle input) {
   } catch (const nb::python_error& error) {
     if (!error.matches(PyExc_TypeError)) throw;
     const std::string why = nb::str(error.value()).c_str();
-    PyErr_SetString(PyExc_TypeError,
-                    ("explain: input holds what JSON cannot: " + why + " (of arrays, .tolist())").c_str());
+    PyErr_SetString(PyExc_TypeError, ("explain: input contains a value that JSON cannot represent: " + why +
+                                      " (for arrays, use .tolist())")
+                                         .c_str());
     throw nb::python_error();
   }
 }

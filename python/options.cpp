@@ -89,8 +89,8 @@ Options<T>::Options(Keywords& keywords, const Array& query) : rows_(!query.empty
   const char* const operator_name = keywords.operator_name();
   take_positions(keywords);
   options.key_lengths = take_list(keywords, "key_lengths", "one per batch entry", key_lengths_);
-  options.query_starts = take_list(keywords, "query_starts", "one more than sequences", query_starts_);
-  options.key_starts = take_list(keywords, "key_starts", "one more than sequences", key_starts_);
+  options.query_starts = take_list(keywords, "query_starts", "one more than the number of sequences", query_starts_);
+  options.key_starts = take_list(keywords, "key_starts", "one more than the number of sequences", key_starts_);
   options.prefix = take_list(keywords, "prefix", "one per batch entry", prefix_);
   options.alibi_slopes = take_numbers(keywords, "alibi_slopes", alibi_slopes_);
   options.sinks = take_numbers(keywords, "sinks", sinks_);
@@ -103,7 +103,7 @@ Options<T>::Options(Keywords& keywords, const Array& query) : rows_(!query.empty
   borrow("mask", mask_);
   if (mask_.given() && (mask_.type().code == kFloat || mask_.type().code == kBfloat)) {
     reject(operator_name, "mask has type " + type_text(mask_.type()) +
-                              "; expected bool or uint8 (numbers to add to the scores are bias=)");
+                              "; expected bool or uint8 (values to add to the scores are passed as bias=)");
   }
   borrow("bias", bias_);
   options.query_segments = query_segments_.broadcast_input<2>(operator_name, "query_segments");

@@ -67,8 +67,9 @@ PlanScope::~PlanScope() { planning = before_; }
 
 void reject_in_plan(const char* operator_name) {
   if (planning == nullptr) return;
-  throw std::invalid_argument(std::string(operator_name) +
-                              ": called in a plan, which changes nothing; expected a call before the plan");
+  throw std::invalid_argument(
+      std::string(operator_name) +
+      ": called inside a plan, which must not change anything; expected a call before the plan");
 }
 
 void run(double operations, int num_threads, const std::function<void(const Runtime&)>& call) {

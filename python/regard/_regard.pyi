@@ -52,7 +52,7 @@ def attention_partials(query: object, key: object, value: object, *, causal: boo
 
 def attention_merge(accumulator: object, row_max: object, row_sum: object, *, scaled_accumulator: object | None = None, sinks: Sequence[float] | object | None = None, out: object | None = None, dtype: str | None = None, lse: object | None = None, sink_weights: object | None = None, return_row_max: bool = False, return_row_sum: bool = False, return_lse: bool = False, return_sink_weights: bool = False, num_threads: int = 0) -> Any:
     """
-    Merges N partial results in key order. Those of all chunks give the bits of attention_forward.
+    Merges N partial results in key order. Those of all chunks give the same bits as attention_forward.
     """
 
 def attention_merge_lse(contexts: object, lse: object, *, out: object | None = None, return_lse: bool = False, num_threads: int = 0) -> Any:

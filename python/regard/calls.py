@@ -42,17 +42,17 @@ _ORIGIN = (0, 0, 0)
 
 # Keywords of other libraries, and the corresponding options of Regard.
 _HINTS = {
-    "attn_mask": "a boolean mask is mask= (True = visible), values that are added to the scores are bias=",
-    "attention_mask": "a boolean mask is mask= (True = visible), values that are added to the scores are bias=",
+    "attn_mask": "a boolean mask is passed as mask= (True = visible), and values that are added to the scores as bias=",
+    "attention_mask": "a boolean mask is passed as mask= (True = visible), and values that are added to the scores as bias=",
     "key_padding_mask": "padding is key_lengths= (valid keys per batch entry) or mask= (True = visible)",
     "is_causal": "causal masking is causal=True, or causal='top_left' or 'bottom_right' if L and S differ",
     "dropout_p": "the dropout probability is dropout=",
     "enable_gqa": "grouped heads need no option: key and value may have fewer heads than query",
-    "softmax_scale": "the factor of the scores is scale=",
-    "scaling": "the factor of the scores is scale=",
+    "softmax_scale": "the factor applied to the scores is scale=",
+    "scaling": "the factor applied to the scores is scale=",
     "window_size": "a sliding window is window=(left, right), where None leaves a side open",
-    "softcap": "the soft cap of the scores is soft_cap=",
-    "logits_soft_cap": "the soft cap of the scores is soft_cap=",
+    "softcap": "the soft cap on the scores is soft_cap=",
+    "logits_soft_cap": "the soft cap on the scores is soft_cap=",
     "s_aux": "attention sinks are sinks=",
     "need_weights": "the weights are returned with return_weights=True",
     "return_attn_probs": "the weights are returned with return_weights=True",

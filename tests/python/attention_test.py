@@ -508,7 +508,7 @@ def test_a_plan_does_not_change_a_cache():
     cache = regard.KvCache(head_size=8, capacity=32, num_sequences=2, page_keys=32, num_pages=2)
     cache.append(key[0], value[0], sequence=0)
     for change, arguments in ((cache.append, (key[0], value[0], 0)), (cache.truncate, (0, 1)), (cache.fork, (0, 1))):
-        with pytest.raises(ValueError, match="called in a plan, which changes nothing"):
+        with pytest.raises(ValueError, match="called inside a plan, which must not change anything"):
             regard.plan(change, *arguments)
     assert (cache.length(0), cache.length(1)) == (5, 0)
     plan = regard.plan(regard.attention_decode, np.repeat(key, 2, 0), cache)

@@ -112,7 +112,7 @@ def test_matrices_are_explained_step_by_step():
         regard.explain("{")
     with pytest.raises(ValueError, match="expected a model for a sentence, or matrices as JSON"):
         regard.explain(TEXT)
-    with pytest.raises(TypeError, match=r"explain: input holds what JSON cannot: .*ndarray.*\.tolist\(\)"):
+    with pytest.raises(TypeError, match=r"explain: input contains a value that JSON cannot represent: .*ndarray.*\.tolist\(\)"):
         regard.explain({**given, "Q": query})
     with pytest.raises(ValueError, match="half of a surrogate pair"):
         regard.explain("\ud800")

@@ -297,7 +297,7 @@ def test_threads_share_a_run(training):
     (lambda: regard.train("copy", seed=-1), "train: seed is out of range; expected 0 to 18446744073709551615"),
     (lambda: regard.train("copy", resume=True), "resume is True; expected the folder of a run as run="),
     (lambda: regard.train("copy", checkpoint_every=5), "checkpoint_every is 5; expected at least 1, and the folder of a run"),
-    (lambda: regard.plan(regard.train, "copy"), "train: called in a plan, which changes nothing"),
+    (lambda: regard.plan(regard.train, "copy"), "train: called inside a plan, which must not change anything"),
 ])
 def test_invalid_settings_are_rejected_by_name(call, words):
     with pytest.raises(ValueError) as rejection:
