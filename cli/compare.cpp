@@ -22,7 +22,7 @@ struct CompareArguments {
 
 void compare(const CompareArguments& arguments) {
   if (arguments.word.empty() || arguments.sentences.size() < 2)
-    throw UsageError("give a word and two sentences or more, for example: regard compare bank \"…\" \"…\"");
+    throw UsageError("give a word and at least two sentences, for example: regard compare bank \"…\" \"…\"");
   const CompareTextOptions text{.width = output_width(),
                                 .color = use_color(arguments.color),
                                 .unicode = terminal_is_unicode(),

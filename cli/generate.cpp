@@ -166,7 +166,7 @@ void add_generate(CLI::App& app) {
   CLI::App* command = app.add_subcommand("generate", "Continue a text with a decoder trained by regard train");
   command
       ->add_option("run", arguments->run,
-                   "the folder of a training run, whose newest\ncheckpoint is used, or a checkpoint")
+                   "the folder of a training run (the newest checkpoint\nis used), or a checkpoint")
       ->type_name("RUN")
       ->required();
   command->add_option("prompt", arguments->prompt, "the beginning of the text; -: standard input")

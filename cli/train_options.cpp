@@ -89,7 +89,7 @@ const std::array kSettings = std::to_array<Setting>({
     {"--min-learning-rate", "X", "final learning rate of AdamW (Muon: proportional)",
      number<&TrainingSettings::min_learning_rate>},
     {"--warmup", "N", "number of warm-up steps", whole<&TrainingSettings::warmup>},
-    {"--schedule", "constant|cosine|linear|warmup_stable_decay", "learning rate after the warm-up",
+    {"--schedule", "constant|cosine|linear|warmup_stable_decay", "learning-rate schedule after the warm-up",
      [](TrainingSettings& settings, std::string_view option, std::string_view text) {
        settings.schedule = chosen<ScheduleKind>(option, text, kScheduleNames);
      }},

@@ -98,8 +98,8 @@ std::string reason_in(const std::string& log) {
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<std::size_t>(file.gcount()));
   const auto says = [&text](std::string_view words) { return text.find(words) != std::string::npos; };
-  if (says("No module named pip")) return "this Python has no pip; install Debian's package python3-pip";
-  if (says("DO NOT MATCH THE HASHES")) return "pip did not get the pinned wheel: its SHA-256 differs";
+  if (says("No module named pip")) return "this Python has no pip; install the Debian package python3-pip";
+  if (says("DO NOT MATCH THE HASHES")) return "pip did not obtain the pinned wheel: the SHA-256 hash differs";
   if (says("No space left on device")) return "the disk is full";
   for (const char* sign : {"ConnectionError", "Connection broken", "ConnectTimeout", "ReadTimeout", "ProxyError",
                            "NameResolutionError", "Max retries exceeded", "connection broken"}) {

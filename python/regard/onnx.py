@@ -48,7 +48,7 @@ def _joined(name: str, past: _Array, new: _Array) -> _Array:
     if past.ndim != 4 or past.shape[:2] != new.shape[:2] or past.shape[3] != new.shape[3]:
         _reject(f"{name} has shape {past.shape}; expected ({new.shape[0]}, {new.shape[1]}, past length, {new.shape[3]})")
     if past.dtype != new.dtype:
-        _reject(f"{name} has type {past.dtype}; expected {new.dtype}, as the new ones have")
+        _reject(f"{name} has type {past.dtype}; expected {new.dtype}, the type of the new elements")
     return _np.concatenate([past, new], 2)
 
 
@@ -162,7 +162,7 @@ def attention(Q: _Array, K: _Array, V: _Array, attn_mask: _Array | None = None, 
         K = _heads("K", K, kv_num_heads, "kv_num_heads")
         V = _heads("V", V, kv_num_heads, "kv_num_heads")
     elif opset >= 25 and (q_num_heads is not None or kv_num_heads is not None):
-        _reject("q_num_heads and kv_num_heads are for inputs of 3 axes")
+        _reject("q_num_heads and kv_num_heads apply only to inputs with 3 axes")
     past = 0
     if past_key is not None and past_value is not None:
         new = K.shape[2]
@@ -171,7 +171,7 @@ def attention(Q: _Array, K: _Array, V: _Array, attn_mask: _Array | None = None, 
     present = K, V
     result_type = Q.dtype
     if K.dtype != result_type:
-        _reject(f"K has type {K.dtype}; expected {result_type}, as Q has")
+        _reject(f"K has type {K.dtype}; expected {result_type}, the type of Q")
     # V may have a different type.
     if softmax_precision == _FLOAT64 or _np.float64 in (result_type, V.dtype):
         Q, K, V = (x.astype(_np.float64, copy=False) for x in (Q, K, V))

@@ -302,8 +302,8 @@ def _check(query, key, value, attn_mask, dropout_p, is_causal):
         _reject(f"query, key and value have types {query.dtype}, {key.dtype}, {value.dtype}; expected one type")
     if attn_mask is not None:
         if is_causal and dropout_p:
-            _reject(f"attn_mask and is_causal are both given, with dropout_p {dropout_p}; expected one of them, as PyTorch "
-                    "does with dropout")
+            _reject(f"attn_mask and is_causal are both given, with dropout_p {dropout_p}; expected only one of them, as in "
+                    "PyTorch with dropout")
         if attn_mask.dtype not in (torch.bool, torch.float32, query.dtype):
             _reject(f"attn_mask has type {attn_mask.dtype}; expected torch.bool, torch.float32 or query's {query.dtype}")
     if not 0 <= dropout_p <= 1:

@@ -295,7 +295,7 @@ class JsonTreeBuilder : public nlohmann::json_sax<nlohmann::json> {
       members().back().second = std::move(value);
       return &members().back().second;
     }
-    throw std::logic_error("read_json: an array of numbers holds another value");
+    throw std::logic_error("read_json: an array of numbers contains a value that is not a number");
   }
 
   std::optional<std::size_t> first_repeated(const std::vector<JsonValue::Member>& all) const {

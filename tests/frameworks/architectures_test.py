@@ -138,7 +138,7 @@ def test_models_that_cannot_call_regard_are_rejected_at_construction(model_type)
 @pytest.mark.parametrize("model_type", listed("At the first forward pass"))
 def test_models_that_pass_unsupported_tensors_are_rejected_at_the_first_call(model_type):
     model = create(class_of(model_type, DECODERS), configured(model_type), NAME)
-    with pytest.raises(ValueError, match=r"regard.transformers: \w+ passes the tensor (indices|sinks), which Regard does not take"):
+    with pytest.raises(ValueError, match=r"regard.transformers: \w+ passes the tensor (indices|sinks), which Regard does not support"):
         output(model, input_ids=torch.arange(3, 16)[None])
 
 

@@ -378,7 +378,7 @@ def test_unsupported_arguments_are_rejected():
     model.set_attn_implementation(NAME)
     with pytest.raises(ValueError, match="paged cache"):
         regard.transformers.attention_forward(model, *[torch.zeros(1, 2, 3, 8)] * 3, None, cache=object())
-    with pytest.raises(ValueError, match='LlamaForCausalLM passes the tensor indices, which Regard does not take; set attn_impl'):
+    with pytest.raises(ValueError, match='LlamaForCausalLM passes the tensor indices, which Regard does not support; set attn_impl'):
         regard.transformers.attention_forward(model, *[torch.zeros(1, 2, 3, 8)] * 3, None, indices=torch.zeros(3))
 
 

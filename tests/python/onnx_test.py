@@ -146,7 +146,7 @@ def test_arrays_that_the_standard_forbids_are_rejected():
         with pytest.raises(ValueError) as rejection:
             regard.onnx.attention(q, k, v, None, past_k, past_v)
         assert words in str(rejection.value)
-    with pytest.raises(ValueError, match="K has type float16; expected float32, as Q has"):
+    with pytest.raises(ValueError, match="K has type float16; expected float32, the type of Q"):
         regard.onnx.attention(q, k.astype("f2"), v)
     for inputs in ((q.tolist(), k, v), (q, None, v), (q, k, v, [[True] * 5] * 3)):
         with pytest.raises(TypeError, match="expected a NumPy array"):

@@ -128,7 +128,7 @@ std::vector<TrainingTask> all_tasks() {
        .generate = internal::sort_example},
       {.name = "induction",
        .shows =
-           "Two heads that work together: one copies each previous token, the other finds what followed it before.",
+           "Two heads that work together: one copies each previous token, and the other finds what followed it before.",
        .pattern = "the token after the earlier copy",
        .expected = "score above 0.9, 98 % of sequences correct, in about 2 seconds",
        .formed_score = 0.5,
