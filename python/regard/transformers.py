@@ -116,7 +116,7 @@ def attention_forward(
     for name, given in kwargs.items():
         if isinstance(given, torch.Tensor) and name not in _WITHOUT_EFFECT:
             raise ValueError(f"regard.transformers: {type(module).__name__} passes the tensor {name}, which Regard does not "
-                             'take; set attn_implementation="eager" for this model')
+                             'support; set attn_implementation="eager" for this model')
     causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
     options = {"causal": bool(causal) and query.shape[2] > 1 and attention_mask is None, "scale": scaling,
                "soft_cap": softcap, "dropout": dropout}
