@@ -140,5 +140,5 @@ export function glass_figure(t) {
 export function glass_note(t, head) {
   return [el("p", {}, "P: the weights. dP: how the loss changes with each weight. ", el("span", { class: "equation" }, "dS = P (dP − Σ P dP)"),
     ": how it changes with each score. A gradient step changes the scores by −dS, so a key gains weight if its dP is below the mean of the row."),
-  el("p", {}, `Of ${head_label(t, head)}. dP and −dS are each scaled to their largest value, which is printed.`, t.wanted[t.query].length > 0 ? " The band marks the expected key." : "")];
+  el("p", {}, `Values of ${head_label(t, head)}. dP and −dS are each scaled to their largest value, which is printed.`, t.wanted[t.query].length > 0 ? " The band marks the expected key." : "")];
 }

@@ -144,7 +144,7 @@ export function training_article(t, current, set) {
   const enlarged = t.has_weights ? enlarged_map(t) : null;
   const glass = t.has_weights && t.query >= 0 ? glass_figure(t) : null;
   const glass_aside = el("aside", { class: "note" });
-  const scale_note = el("p", { class: "caption" }, "Queries down, keys across, on the same sequence at every step. Color: the root of the weight, from 0 to 1 in every map.",
+  const scale_note = el("p", { class: "caption" }, "Queries down, keys across, on the same sequence at every step. Color: the square root of the weight, from 0 to 1 in every map.",
     t.has_pattern ? ` Below each map: its score, the mean weight on ${shown(t.pattern)} (uniform: ${styled_number(t.uniform("pattern"), two_decimals)}).` : ` Below each map: its mean weight on the previous token (uniform: ${styled_number(t.uniform("previous"), two_decimals)}).`,
     t.data.probe.num_sequences > 1 ? ` Scores and losses are means over ${t.data.probe.num_sequences} sequences; the maps show the first.` : "");
   const parts = [

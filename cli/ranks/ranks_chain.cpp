@@ -30,7 +30,7 @@ void RanksChain::send(std::span<const std::byte> bytes) {
 void RanksChain::finish() {
   for (; !sent_.empty(); sent_.pop_front()) ranks_.wait(sent_.front().number);
 }
-void RanksChain::abandon() noexcept { ranks_.fail("its training step ended by an exception"); }
+void RanksChain::abandon() noexcept { ranks_.fail("its training step ended with an exception"); }
 
 // To rank 0 and back.
 Index RanksChain::largest(Index value) {

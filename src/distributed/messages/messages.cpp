@@ -41,7 +41,7 @@ void keep_forever(std::shared_ptr<const void> memory) {
 Messages::Messages(std::unique_ptr<Transport> transport, const RanksOptions& options)
     : transport_(std::move(transport)), options_(options) {
   if (!(options.timeout.count() > 0))
-    throw InvalidArgument("Ranks: timeout is " + seconds_text(options.timeout) + " s; expected above 0");
+    throw InvalidArgument("Ranks: timeout is " + seconds_text(options.timeout) + " s; expected a value above 0");
   if (!transport_) return;
   rank_ = transport_->rank();
   num_ranks_ = transport_->num_ranks();
