@@ -176,8 +176,8 @@ ExplainInput lesson_one_function() {
   for (StepRequest& step : lesson.steps) {
     if (step.expected && step.name != "variances")
       step.notes.push_back(
-          "Last digits differ because these numbers are computed from the 8 printed digits of Q, K and V; the document "
-          "computed with 16.");
+          "The last digits differ because these numbers are computed from the 8 printed digits of Q, K and V; the "
+          "document used 16.");
   }
   lesson.errata = {
       "The denominator of the softmax formula is misprinted; it should be Σⱼ e^(xⱼ), with j in the exponent.",

@@ -92,7 +92,7 @@ ExplainInput lesson_roles() {
        .name = "queries",
        .document_name = "Q matrix",
        .expected = row_of_journey({0.4306, 1.4551}),
-       .notes = {"Role 1: the query is compared with the keys of all words of the sentence."}},
+       .notes = {"Role 1: the query is compared with the keys of all words in the sentence."}},
       {.operation = Operation::linear,
        .operands = {"X", "W_key"},
        .result = "K",

@@ -51,7 +51,7 @@ ExplainInput lesson_three_words() {
        .name = "scores",
        .document_name = "attention_scores",
        .expected = Expected{.numbers = matrix_of({{1, 0, 1}}), .digits = 0, .rows = {1}},
-       .notes = {"The document computes the row of “love” only, as keys @ query_love: the same products."}},
+       .notes = {"The document computes only the row of “love”, as keys @ query_love; the products are the same."}},
       {.operation = Operation::scaled,
        .operands = {"Q", "K"},
        .result = "S′",

@@ -151,8 +151,8 @@ class Account {
         (s_.row.head + 1) * head_size - 1, t_.noun(2)));
     say(fmt::format(
         "Why √{0}: a sum of {0} products of independent values of variance 1 has variance {0}, so its typical size "
-        "is √{0} = {1}. Divided by √{0}, scores are of size 1 for any head size, and the softmax neither saturates on "
-        "one word nor becomes uniform.",
+        "is √{0} = {1}. Divided by √{0}, scores have a typical size of 1 for any head size, and the softmax neither "
+        "saturates on one word nor becomes uniform.",
         head_size, number(std::sqrt(static_cast<double>(head_size)))));
   }
 
