@@ -314,7 +314,7 @@ TEST(Tasks, VocabulariesAndRecipesAreValid) {
 TEST(Tasks, UnknownNamesAndIndicesAreRejected) {
   EXPECT_EQ(find_task("sort").name, "sort");
   EXPECT_EQ(rejection([] { find_task("Sort"); }),
-            "find_task: there is no task \"Sort\"; the tasks are copy, reverse, sort, induction, recall, addition, "
+            "there is no task \"Sort\"; the tasks are copy, reverse, sort, induction, recall, addition, "
             "modular-addition, brackets");
   EXPECT_EQ(rejection([] { find_task("copy").example(0, TaskSplit::train, -1); }),
             "TrainingTask: index is -1; expected 0 or more");

@@ -213,7 +213,7 @@ const TrainingTask& find_task(std::string_view name) {
     if (task.name == name) return task;
     names.append(names.empty() ? "" : ", ").append(task.name);
   }
-  throw InvalidArgument(fmt::format("find_task: there is no task \"{}\"; the tasks are {}", name, names));
+  throw InvalidArgument(fmt::format("there is no task \"{}\"; the tasks are {}", name, names));
 }
 
 }  // namespace regard::inline v0
