@@ -364,7 +364,7 @@ REGARD_EXPORT AttentionResult<T> attention_with_weights(TensorView<const T, 4> q
                                                         const InputView<4>& value, const AttentionOptions& options = {},
                                                         const Runtime& runtime = {});
 
-/// Half-open range of query rows or of keys: `begin` … `end − 1`, counted from 0.
+/// Half-open range of query rows or of keys: `begin` … `end − 1`, numbered from 0.
 struct RowRange {
   /// First row or key.
   Index begin;

@@ -92,7 +92,7 @@ enum regard_query_offset_kind {
   REGARD_OFFSET_VALUES = 4         ///< The elements of `query_offsets`.
 };
 
-/// The options of attention. The default is zero for all fields except `struct_size`: no mask, no bias, scale 1 / √D.
+/// Options for attention. All fields except `struct_size` default to zero: no mask, no bias, scale 1 / √D.
 ///
 /// All options can be combined: key j is visible to query row i if every option allows it (AttentionOptions in
 /// attention.h). The drawings have a row for each query and a column for each key; 1 means visible.
@@ -325,8 +325,8 @@ typedef struct regard_plan {
 /// object.
 typedef struct regard_stop regard_stop;
 
-/// How a call runs: on which threads, with which memory, and when to stop. The default is zero for all fields except
-/// `struct_size`. No field affects the bits of any result.
+/// How a call runs: on which threads, with which memory, and when to stop. All fields except `struct_size` default to
+/// zero. No field affects the bits of any result.
 typedef struct regard_runtime {
   size_t struct_size;   ///< sizeof(regard_runtime)
   int64_t num_threads;  ///< The maximum number of threads. 0: the default.
@@ -354,11 +354,11 @@ typedef struct regard_runtime {
 REGARD_EXPORT int32_t regard_stop_create(regard_stop** stop);
 /// Frees a stop object.
 ///
-/// @param stop  The stop object. NULL: nothing happens.
+/// @param stop  The stop object. NULL: no effect.
 REGARD_EXPORT void regard_stop_free(regard_stop* stop);
 /// Stops all current and future calls that use a stop object. This function may be called while they run.
 ///
-/// @param stop  The stop object. NULL: nothing happens.
+/// @param stop  The stop object. NULL: no effect.
 REGARD_EXPORT void regard_stop_request(regard_stop* stop);
 
 /// Returns the version of the library.
@@ -517,7 +517,7 @@ REGARD_EXPORT int32_t regard_packed_linear_create(const regard_input* weight, co
                                                   regard_packed_linear** packed);
 /// Frees a packed weight.
 ///
-/// @param packed  The packed weight. NULL: nothing happens.
+/// @param packed  The packed weight. NULL: no effect.
 REGARD_EXPORT void regard_packed_linear_free(regard_packed_linear* packed);
 
 /// Computes output = activation(input · weight + bias) with a packed weight. Otherwise the same as
@@ -600,8 +600,8 @@ REGARD_EXPORT int32_t regard_attention_merge_lse(const regard_input* contexts, c
 /// Keys and values that are kept between calls (KvCache in kv_cache.h). Opaque.
 ///
 /// Any number of threads may read a cache simultaneously. regard_attention_decode() and the functions that change a
-/// cache return REGARD_CACHE_IN_USE while another thread is changing it, and the latter also while another thread reads
-/// it.
+/// cache return REGARD_CACHE_IN_USE while another thread is changing it. The latter also do so while another thread is
+/// reading it.
 typedef struct regard_kv_cache regard_kv_cache;
 
 /// The shape of a cache.
@@ -636,7 +636,7 @@ REGARD_EXPORT int32_t regard_kv_cache_bytes(const regard_kv_cache_shape* shape, 
 /// @return A `regard_status`.
 REGARD_EXPORT int32_t regard_kv_cache_create(const regard_kv_cache_shape* shape, int32_t dtype, void* memory,
                                              size_t num_bytes, const regard_runtime* runtime, regard_kv_cache** cache);
-/// Opens the cache that another cache object left in memory, without changing it.
+/// Opens a cache in memory that was written by another cache object. The memory is not modified.
 ///
 /// @param memory     The memory, aligned to 64 bytes, which stays in use until the cache is freed. It may be mapped
 ///                   read-only as long as the cache is only read.
@@ -649,7 +649,7 @@ REGARD_EXPORT int32_t regard_kv_cache_open(void* memory, size_t num_bytes, int32
                                            regard_kv_cache** cache);
 /// Frees a cache, but not memory that the caller provided.
 ///
-/// @param cache  The cache. NULL: nothing happens.
+/// @param cache  The cache. NULL: no effect.
 REGARD_EXPORT void regard_kv_cache_free(regard_kv_cache* cache);
 
 /// Reads the shape of a cache.
@@ -668,7 +668,7 @@ REGARD_EXPORT int32_t regard_kv_cache_get_memory(const regard_kv_cache* cache, c
 /// Reads the length of a sequence.
 ///
 /// @param cache      The cache.
-/// @param sequence   The index of the sequence, counted from 0.
+/// @param sequence   The zero-based index of the sequence.
 /// @param length     Receives the number of keys that were appended and not truncated.
 /// @param first_key  Receives the index of the first key that is still in the cache: 0, except in rings.
 /// @return A `regard_status`.
@@ -684,7 +684,7 @@ REGARD_EXPORT int32_t regard_kv_cache_get_free_pages(const regard_kv_cache* cach
 /// Appends keys and values to a sequence. If the call fails, the cache is unchanged.
 ///
 /// @param cache     The cache.
-/// @param sequence  The index of the sequence, counted from 0.
+/// @param sequence  The zero-based index of the sequence.
 /// @param key       (Hkv, L, D)
 /// @param value     (Hkv, L, Dv)
 /// @param runtime   NULL, or a runtime whose plan is NULL. Only its stop object is used.
@@ -705,14 +705,14 @@ REGARD_EXPORT int32_t regard_kv_cache_append_all(regard_kv_cache* cache, const r
 /// Keeps the first keys of a sequence and removes the rest.
 ///
 /// @param cache     The cache.
-/// @param sequence  The index of the sequence, counted from 0.
+/// @param sequence  The zero-based index of the sequence.
 /// @param length    The number of keys to keep.
 /// @return A `regard_status`.
 REGARD_EXPORT int32_t regard_kv_cache_truncate(regard_kv_cache* cache, int64_t sequence, int64_t length);
 /// Forks a sequence: makes another, empty sequence share its keys and values.
 ///
 /// @param cache  The cache. It must not be a ring.
-/// @param from   The index of the sequence to fork, counted from 0.
+/// @param from   The zero-based index of the sequence to fork.
 /// @param to     The index of the sequence that becomes the fork, which must be empty.
 /// @return A `regard_status`.
 REGARD_EXPORT int32_t regard_kv_cache_fork(regard_kv_cache* cache, int64_t from, int64_t to);

@@ -10,7 +10,7 @@
 ///
 /// - Extents: R rows, for example the positions of all sequences of a batch; V classes, for example the vocabulary.
 /// - A row whose target is the ignored target contributes nothing: its loss and its gradient are 0. count is the number
-///   of the other rows.
+///   of remaining rows.
 /// - The gradient may overwrite the logits, which are the largest tensor of a small language model.
 ///
 /// Read next: src/layers/cross_entropy.cpp.

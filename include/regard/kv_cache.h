@@ -121,13 +121,13 @@ class REGARD_EXPORT KvCache {
   /// @throws Cancelled        if a stop is requested.
   KvCache(const KvCacheShape& shape, std::span<std::byte> memory, const std::stop_token& stop = {});
 
-  /// Opens the cache that another KvCache left in memory.
+  /// Opens a cache in memory that was written by another KvCache.
   ///
   /// Nothing is written. The memory may therefore be a read-only mapping, as long as only const members are called.
   ///
   /// @param memory  The block, aligned to 64 bytes. It must outlive the cache.
   /// @param stop    Stop token.
-  /// @return A cache that uses memory.
+  /// @return A cache that uses this memory.
   /// @throws DataError        if the block is not a consistent cache of this version and type. The message names the
   ///                          byte offset.
   /// @throws InvalidArgument  if memory is not aligned.
@@ -295,7 +295,7 @@ class REGARD_EXPORT KvCache {
 /// @param options  As in attention_forward(), but key_lengths, packed sequences and dropout are not allowed.
 /// @param runtime  Threads, scratch memory and cancellation.
 ///
-/// Writes every view given in outputs. A sequence without keys gives context +0 and, without a sink, lse −∞, as does
+/// Writes every view given in outputs. A sequence without keys yields context +0 and, without a sink, lse −∞, as does
 /// every row with no visible key.
 ///
 /// @throws InvalidArgument  as attention_forward() does, and if a key that the ring has already overwritten is visible
@@ -311,7 +311,7 @@ class REGARD_EXPORT KvCache {
 ///
 /// @par Performance
 /// The query heads that share a key/value head are computed together, so each key and value is read once for all of
-/// them. If there are few heads and long sequences, the work is split among threads by chunks of keys.
+/// them. With few heads and long sequences, the work is split among threads by chunks of keys.
 ///
 /// @par Example
 /// @code{.cpp}

@@ -55,7 +55,7 @@ struct Plan {
 /// @return The plan. Nothing else is written: operators that are given the Runtime of the plan write no outputs and
 ///         report no progress.
 /// @throws std::bad_alloc    if a workspace exceeds the address space.
-/// @throws std::logic_error  if plan() is called inside another call of plan().
+/// @throws std::logic_error  if plan() is called inside another call to plan().
 ///
 /// Also throws the exceptions that the operators throw for the same arguments.
 ///

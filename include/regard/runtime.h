@@ -72,8 +72,8 @@ struct Runtime {
   Executor executor{};
   /// The maximum number of threads. 0: default_num_threads(). Operators throw InvalidArgument for negative numbers.
   int num_threads = 0;
-  /// Source of all scratch memory. nullptr: operator new; up to 64 MiB of its memory per eight processors are cached
-  /// for later calls.
+  /// Source of all scratch memory. nullptr: memory comes from operator new, and up to 64 MiB of it per eight processors
+  /// is cached for later calls.
   std::pmr::memory_resource* workspace = nullptr;
   /// Stop token. A call polls it at least every 20 ms and throws Cancelled if a stop is requested.
   std::stop_token stop{};

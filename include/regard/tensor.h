@@ -118,7 +118,7 @@ struct TensorView {
   /// Returns the address of element (i, j, …). Indices are not checked.
   ///
   /// @tparam I     Integral types.
-  /// @param index  One index for each axis, counted from 0.
+  /// @param index  One zero-based index for each axis.
   /// @return The address. It may be misaligned for T; such an element must be read through `memcpy`.
   template <class... I>
     requires(sizeof...(I) == static_cast<std::size_t>(Rank))
@@ -131,7 +131,7 @@ struct TensorView {
   /// Returns element (i, j, …), whose address must be aligned for T. Indices are not checked.
   ///
   /// @tparam I     Integral types.
-  /// @param index  One index for each axis, counted from 0.
+  /// @param index  One zero-based index for each axis.
   /// @return A reference to the element.
   template <class... I>
     requires(sizeof...(I) == static_cast<std::size_t>(Rank))
@@ -296,7 +296,7 @@ struct InputView {
   /// Returns the address of element (i, j, …). Indices are not checked.
   ///
   /// @tparam I     Integral types.
-  /// @param index  One index for each axis, counted from 0.
+  /// @param index  One zero-based index for each axis.
   /// @return The address, which may be misaligned for the element type.
   template <class... I>
     requires(sizeof...(I) == static_cast<std::size_t>(Rank))
@@ -313,7 +313,7 @@ struct InputView {
   ///
   /// @tparam T     The type of the result.
   /// @tparam I     Integral types.
-  /// @param index  One index for each axis, counted from 0.
+  /// @param index  One zero-based index for each axis.
   /// @return The converted element.
   template <class T, class... I>
     requires(sizeof...(I) == static_cast<std::size_t>(Rank))
@@ -399,7 +399,7 @@ struct OutputView {
   ///
   /// @tparam T     The type of the result.
   /// @tparam I     Integral types.
-  /// @param index  One index for each axis, counted from 0.
+  /// @param index  One zero-based index for each axis.
   /// @return The converted element.
   template <class T, class... I>
   T at(I... index) const {
@@ -410,7 +410,7 @@ struct OutputView {
   /// Returns the address of element (i, j, …). Indices are not checked.
   ///
   /// @tparam I     Integral types.
-  /// @param index  One index for each axis, counted from 0.
+  /// @param index  One zero-based index for each axis.
   /// @return The address, which may be misaligned for the element type.
   template <class... I>
     requires(sizeof...(I) == static_cast<std::size_t>(Rank))
@@ -464,7 +464,7 @@ class Tensor {
   /// Returns element (i, j, …). Indices are not checked.
   ///
   /// @tparam I     Integral types.
-  /// @param index  One index for each axis, counted from 0.
+  /// @param index  One zero-based index for each axis.
   /// @return A reference to the element.
   template <class... I>
   T& operator()(I... index) {

@@ -31,7 +31,7 @@ struct NodeRates {
 struct PredictedTime {
   double seconds = 0;   ///< Time from the start until the slowest rank has finished.
   double compute = 0;   ///< Seconds that the slowest rank spends computing.
-  double transfer = 0;  ///< Seconds of its transfers, of which `seconds − compute` are not hidden behind computation.
+  double transfer = 0;  ///< Seconds that its transfers take; computation hides all but `seconds − compute` of them.
   Index slowest = 0;    ///< The slowest rank.
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The ranks that compute together, and sums over ranks that have the same bits for any number of ranks.
+/// The ranks that compute together, and sums over ranks, which are bit-identical for any number of ranks.
 ///
 /// @verbatim
 ///     caller's thread                      communication thread
@@ -37,7 +37,7 @@ class Messages;
 
 /// How long ranks wait for each other.
 struct RanksOptions {
-  /// Seconds without a heartbeat after which a rank is considered failed. Must be above 0.
+  /// Seconds without a heartbeat after which a rank is considered to have failed. Must be above 0.
   ///
   /// If Transport::may_use_thread() is false, ranks send no heartbeats while they compute: in that case, the timeout
   /// must exceed the duration of a call.

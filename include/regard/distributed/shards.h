@@ -118,7 +118,7 @@ struct DistributedPlan {
   /// @param rank  The rank.
   /// @return The sum over its transfers.
   REGARD_EXPORT Index received_bytes(Index rank) const;
-  /// Returns the number of bytes that the busiest receiver receives.
+  /// Returns the largest number of bytes that any rank receives.
   REGARD_EXPORT Index max_received_bytes() const;
   /// Returns the maximum number of pairs of a rank divided by the mean over ranks; 1 if there are no pairs.
   REGARD_EXPORT double imbalance() const;
@@ -225,7 +225,7 @@ REGARD_EXPORT DistributedPlan plan_rows(const DistributedProblem& problem,
 ///                          nor S, or if sequences are packed.
 REGARD_EXPORT DistributedPlan plan_keys(const DistributedProblem& problem);
 
-/// Chooses the plan in which the busiest receiver receives the fewest bytes.
+/// Chooses the plan that minimizes the largest number of bytes received by any rank.
 ///
 /// Candidates are plan_heads() if N ≤ Hkv, plan_rows() with the rows that each rank holds and with the result of
 /// balance_rows(), and plan_keys() if its conditions hold. Candidates with an imbalance above kMaxImbalance are

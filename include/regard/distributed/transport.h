@@ -26,8 +26,8 @@ namespace regard::inline v0 {
 
 /// Thrown if a rank does not respond, has exited or has failed in a call that needs it, or if the network has failed.
 ///
-/// It is thrown with the same text on all ranks that wait in the call, and by all later calls on the same Ranks. The
-/// results of the call are unspecified. The ranks cannot be used again: end the program with MPI_Abort(), because
+/// It is thrown with the same text on all ranks that are waiting in the call, and by all later calls on the same Ranks.
+/// The results of the call are unspecified. The ranks cannot be used again: end the program with MPI_Abort(), because
 /// MPI_Finalize() may wait for the missing rank.
 class REGARD_EXPORT RankError : public std::runtime_error, public Error {
  public:

@@ -85,9 +85,9 @@ REGARD_EXPORT double attention_html_bytes(const std::array<Index, 4>& query, con
                                           const std::array<Index, 4>& value, const std::vector<RowRange>& rows,
                                           bool has_additions);
 
-/// Renders the page of one call of attention_forward().
+/// Renders the page of one call to attention_forward().
 ///
-/// query, key, value and options must be those of the call of attention_forward() that wrote `computed`. Scores and
+/// query, key, value and options must be those of the call to attention_forward() that wrote `computed`. Scores and
 /// weights of the rows are computed by attention_weights().
 ///
 /// @tparam T        float or double, the type of the arrays.

@@ -121,7 +121,7 @@ struct Comparison {
 /// @throws InvalidArgument  in any of these cases:
 ///                          - fewer than 2 or more than kMaxCompared sentences
 ///                          - a word that does not occur, or that occurs several times and is named without `#`; names
-///                            of different words
+///                            that refer to different words
 ///                          - a word to hide that occurs in no sentence
 ///                          - a control that does not occur in two sentences, or that is the word itself
 ///                          - a text without words, or a text that read_sentence() rejects

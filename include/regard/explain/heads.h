@@ -156,7 +156,7 @@ struct HeadFilter {
 /// Chooses and sorts heads.
 ///
 /// @param survey  The survey.
-/// @param filter   Which heads to show, and in what order.
+/// @param filter  Which heads to show, and in what order.
 /// @return The chosen heads. Heads whose mean is NaN are sorted last.
 /// @throws InvalidArgument  if a layer or head does not exist, or if min or max is given without sort.
 ///

@@ -43,7 +43,7 @@ REGARD_EXPORT std::vector<LessonEntry> lesson_entries();
 /// @throws InvalidArgument  if no lesson has that name. The message lists all lessons.
 REGARD_EXPORT ExplainInput lesson_input(std::string_view name);
 
-/// Changes an input to another layout: the same computation with tokens as rows or as columns.
+/// Converts an input to another layout: the same computation with tokens as rows or as columns.
 ///
 /// Every matrix and the expected result of every step is transposed, and the factors of every product are swapped.
 /// Biases, and tables that do not depend on the layout, are unchanged.

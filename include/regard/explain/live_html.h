@@ -26,7 +26,7 @@ namespace regard::inline v0 {
 /// A part of a model file, as it is embedded in an HTML file.
 struct LivePiece {
   std::span<const std::byte> bytes{};  ///< The embedded bytes.
-  bool is_compressed = false;          ///< Whether it is compressed with gzip.
+  bool is_compressed = false;          ///< Whether they are compressed with gzip.
 };
 
 /// A model file in a live page.

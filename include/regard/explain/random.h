@@ -43,7 +43,8 @@ class REGARD_EXPORT TorchGenerator {
 
   /// Draws standard normals, as torch.randn does.
   ///
-  /// - Fewer than 16: a pair of 53-bit uniforms makes two normals. The sine is kept for the next such call.
+  /// - Fewer than 16: each pair of 53-bit uniforms yields two normals. If the second one (the sine) is left over, it is
+  ///   kept for the next such call.
   /// - 16 or more: 24-bit uniforms in blocks of 16, element j paired with j + 8.
   ///
   /// @param count  Number of normals, at least 0.
@@ -65,7 +66,7 @@ class REGARD_EXPORT TorchGenerator {
   };
   /// Draws the initial parameters of torch.nn.Linear(num_inputs, num_outputs, bias).
   ///
-  /// They are uniform in ±1/√num_inputs. The matrix is drawn first, then the bias.
+  /// They are uniformly distributed between −1/√num_inputs and 1/√num_inputs. The matrix is drawn first, then the bias.
   ///
   /// @param num_inputs   Size of the input, at least 1.
   /// @param num_outputs  Size of the output, at least 0.
@@ -106,7 +107,7 @@ class REGARD_EXPORT NumpyRandomState {
   ///
   /// @param seed  The seed.
   explicit NumpyRandomState(std::uint32_t seed);
-  /// Draws standard normals, as randn does: Marsaglia's polar method, the second of a pair first.
+  /// Draws standard normals, as randn does: Marsaglia's polar method, with the second normal of each pair first.
   ///
   /// @param count  Number of normals, at least 0.
   /// @return The normals.

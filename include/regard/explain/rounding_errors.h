@@ -27,8 +27,8 @@ struct RoundingErrors {
 inline constexpr Index kRoundingSentences = 30;       ///< Number of sentences.
 inline constexpr double kFloat32BankToRiver = 0.713;  ///< RoundingErrors::bank_to_river of the model in float32.
 
-/// Returns the differences of the rounded all-MiniLM-L6-v2: cosines to five decimal places, differences of weights to
-/// two significant digits, the weight on "river" to three decimal places.
+/// Returns the differences of the rounded all-MiniLM-L6-v2: cosines to five decimal places, weight differences to two
+/// significant digits, and the weight on "river" to three decimal places.
 ///
 /// @param type  Type to which its matrices are rounded: `int8` or `float16`.
 /// @return The differences.

@@ -13,7 +13,7 @@
 /// For a decoder, each token forms its own word, there are no special tokens, and a token attends only to itself and to
 /// the tokens before it.
 ///
-/// Words and tokens are counted from 0, including [CLS]. L tokens, W words, N layers, H heads, E width.
+/// Words and tokens are numbered from 0, including [CLS]. L tokens, W words, N layers, H heads, E width.
 /// Contract: docs/guide/sentence.md; the models: docs/reference/model.md.
 ///
 /// Read next: encoder.h, tokenizer.h, src/explain/sentence/sentence.cpp.
@@ -275,7 +275,7 @@ REGARD_EXPORT std::string vocabulary_warning(const std::vector<SentenceWord>& wo
 ///
 /// @param sentence  The sentence.
 /// @param weights   Result of trace_weights() for one layer, (H, L, L).
-/// @param head      Head index, counted from 0.
+/// @param head      Zero-based head index.
 /// @return Query words by key words, (W, W). Each row sums to 1.
 ///
 /// @par Example

@@ -60,8 +60,8 @@ struct SentenceRow {
 ///
 /// @param model     The model.
 /// @param sentence  Result of read_sentence() with that model.
-/// @param layer     Layer index, counted from 0.
-/// @param head      Head index, counted from 0.
+/// @param layer     Zero-based layer index.
+/// @param head      Zero-based head index.
 /// @param word      Index of the query word.
 /// @return The row.
 /// @throws InvalidArgument  if the layer, head or word does not exist.
@@ -76,7 +76,7 @@ REGARD_EXPORT SentenceRow sentence_row(const SentenceModel& model, const Sentenc
 
 /// One product of q·k.
 struct DotTerm {
-  Index dimension = 0;   ///< Index of the dimension within the head, counted from 0.
+  Index dimension = 0;   ///< Zero-based index of the dimension within the head.
   double query = 0.0;    ///< Element of q.
   double key = 0.0;      ///< Element of k.
   double product = 0.0;  ///< Their product.
@@ -138,8 +138,8 @@ struct DistanceSums {
   std::vector<Index> pairs{};  ///< Number of pairs at each distance, (2 · kFarthest + 1).
   /// Returns the mean weight of a head at a distance.
   ///
-  /// @param layer     Layer index, counted from 0.
-  /// @param head      Head index, counted from 0.
+  /// @param layer     Zero-based layer index.
+  /// @param head      Zero-based head index.
   /// @param distance  Signed distance, key − query in words.
   /// @return The mean; 0 if there is no pair at that distance.
   double mean(Index layer, Index head, Index distance) const;
@@ -148,8 +148,8 @@ struct DistanceSums {
   /// This is the mean at that distance. From kFarthest onwards, where one mean covers distances with few pairs, it is
   /// the head's largest mean at any distance.
   ///
-  /// @param layer     Layer index, counted from 0.
-  /// @param head      Head index, counted from 0.
+  /// @param layer     Zero-based layer index.
+  /// @param head      Zero-based head index.
   /// @param distance  Signed distance, key − query in words.
   /// @return The baseline.
   double baseline(Index layer, Index head, Index distance) const;
@@ -167,16 +167,16 @@ REGARD_EXPORT void add_distances(const Sentence& sentence, DistanceSums& sums, c
 ///
 /// tests/model_distances_check.cpp computes and checks these figures.
 ///
-/// @param layer     Layer index, counted from 0.
-/// @param head      Head index, counted from 0.
+/// @param layer     Zero-based layer index.
+/// @param head      Zero-based head index.
 /// @param distance  Signed distance, key − query in words.
 /// @return The mean.
 /// @throws InvalidArgument  if the layer or head does not exist.
 REGARD_EXPORT double minilm_mean_weight(Index layer, Index head, Index distance);
 /// Returns DistanceSums::baseline() for the figures of minilm_mean_weight().
 ///
-/// @param layer     Layer index, counted from 0.
-/// @param head      Head index, counted from 0.
+/// @param layer     Zero-based layer index.
+/// @param head      Zero-based head index.
 /// @param distance  Signed distance, key − query in words.
 /// @return The baseline.
 /// @throws InvalidArgument  if the layer or head does not exist.

@@ -312,7 +312,7 @@ struct Step {
   std::vector<VariantResult> variants{};  ///< Results of the variants in which they differ.
   std::vector<ScalePicture> pictures{};   ///< Operation scale_statistics: one for each head size D.
   /// Whether plain loops compute this step instead of the library: src/explain/steps/paper_arithmetic.cpp or, for
-  /// lessons, a file of src/explain/lessons.
+  /// lessons, a file in src/explain/lessons.
   bool outside_library = false;
   /// Attention steps: the factor applied to the scores. Operation power: the base, 0 for e.
   double factor = 1.0;
@@ -341,7 +341,7 @@ inline constexpr Index kMaxKeptElements = Index{1} << 20;
 /// Which rows of scores, weights and context are kept if a step has more than kMaxKeptElements elements.
 ///
 /// Unless `all` is set, the rows of these queries are kept: the first 8, the last 8, the one in focus, and those in
-/// `also`. A step of at most 32 queries keeps every row.
+/// `also`. A step with at most 32 queries keeps every row.
 struct Keep {
   bool all = false;           ///< Whether to keep all rows.
   std::vector<Index> also{};  ///< Indices of queries.
@@ -370,7 +370,7 @@ struct Keep {
 /// @endcode
 REGARD_EXPORT Explanation explain(const ExplainInput& input, const Keep& keep = {}, const std::stop_token& stop = {});
 
-/// Returns the words of the queries: the given tokens or, if there are none, the indices, counted from 0.
+/// Returns the words of the queries: the given tokens or, if there are none, the zero-based indices.
 ///
 /// @param input  The input.
 /// @return One word for each query.
@@ -433,7 +433,7 @@ struct TextOptions {
   bool unicode = true;          ///< Whether to use non-ASCII characters.
   bool full = false;            ///< Whether to print all numbers.
   std::optional<int> digits{};  ///< Decimal places; absent: as in the step or the settings.
-  std::string step{};           ///< The step to print: its name or its index, counted from 0; empty: all.
+  std::string step{};           ///< The step to print: its name or its zero-based index; empty: all.
   std::optional<Cell> cell{};   ///< A cell to derive in each displayed step that contains it.
 };
 /// Renders an explanation as text.
@@ -461,7 +461,7 @@ REGARD_EXPORT std::vector<std::string> render_text_pages(const Explanation& expl
 /// Options for render_json().
 struct JsonOptions {
   std::string command{};       ///< The command line as typed.
-  std::string step{};          ///< The step to write: its name or its index, counted from 0; empty: all.
+  std::string step{};          ///< The step to write: its name or its zero-based index; empty: all.
   std::optional<Cell> cell{};  ///< A cell to derive in each written step that contains it.
 };
 /// Renders an explanation as JSON with `"schema": "regard/1"`; docs/guide/own-matrices.md lists the fields.

@@ -95,7 +95,7 @@ class REGARD_EXPORT JsonWriter {
   const JsonStyle& style() const { return style_; }
 
   /// @name Values
-  /// Each function writes the next item of an array, or the value of the member named last.
+  /// Each function writes the next item of an array, or the value of the most recently named member.
   /// @{
 
   /// Opens an object.
@@ -103,14 +103,14 @@ class REGARD_EXPORT JsonWriter {
   /// @param layout  Placement of its members. Within an array or object that is on one line, everything must be on one
   ///                line.
   void begin_object(JsonLayout layout = JsonLayout::lines) { open('{', layout); }
-  /// Closes the object opened last.
+  /// Closes the most recently opened object.
   void end_object() { close('}'); }
   /// Opens an array.
   ///
   /// @param layout  Placement of its items. Within an array or object that is on one line, everything must be on one
   ///                line.
   void begin_array(JsonLayout layout = JsonLayout::lines) { open('[', layout); }
-  /// Closes the array opened last.
+  /// Closes the most recently opened array.
   void end_array() { close(']'); }
   /// Writes a string.
   ///

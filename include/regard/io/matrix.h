@@ -38,7 +38,7 @@ struct Matrix {
   Index stored_columns() const { return kept_columns.empty() ? num_columns : static_cast<Index>(kept_columns.size()); }
   /// Computes the index of an element in `numbers`.
   ///
-  /// @param head           Head index, counted from 0.
+  /// @param head           Zero-based head index.
   /// @param stored_row     Index among the stored rows, which differs from the row's index in the whole matrix if
   ///                       kept_rows is not empty.
   /// @param stored_column  Index among the stored columns, with the same distinction.

@@ -89,7 +89,7 @@ class REGARD_EXPORT NpyReader {
   const std::vector<Index>& shape() const { return shape_; }
   /// Returns the product of the extents.
   Index num_elements() const { return num_elements_; }
-  /// Reads the elements. Call it once.
+  /// Reads the elements. It may be called only once.
   ///
   /// If the length of the file is unknown, the buffer grows as bytes arrive.
   ///
@@ -97,8 +97,8 @@ class REGARD_EXPORT NpyReader {
   /// @throws DataError       "name: byte N: …" if the file is truncated or too long.
   /// @throws std::bad_alloc  if memory cannot be allocated.
   NpyArray read();
-  /// Reads only some rows: `first ≤ i < first + count` along the second-to-last axis, in all matrices. Call it once,
-  /// instead of read().
+  /// Reads only some rows: `first ≤ i < first + count` along the second-to-last axis, in all matrices. It may be called
+  /// only once, instead of read().
   ///
   /// @param first  First row.
   /// @param count  Number of rows; first + count is at most the extent of the axis.

@@ -6,7 +6,7 @@
 ///     create NAME.temporary ── write ── fsync ── close ── rename to NAME ── fsync of the folder
 /// @endverbatim
 ///
-/// Even if the process is interrupted at an arbitrary moment, NAME is either the previous file or the complete new one.
+/// Even if the process is interrupted at any moment, NAME is either the previous file or the complete new one.
 ///
 /// Read next: src/io/output_file.cpp.
 #pragma once
@@ -97,7 +97,7 @@ class REGARD_EXPORT AtomicFile {
   ///
   /// @param text  The text.
   void write(std::string_view text) { file_->write(text); }
-  /// Flushes the file to disk, renames it, and flushes the folder to disk. Call it once.
+  /// Flushes the file to disk, renames it, and flushes the folder to disk. It may be called only once.
   ///
   /// @throws DataError  if this fails.
   void commit();

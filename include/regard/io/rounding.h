@@ -9,9 +9,9 @@
 ///     all others        F32, unchanged
 /// @endverbatim
 ///
-/// All arithmetic is in float; round() is to nearest, ties to even. If the scale of a row would be below 2^-126, its
-/// scale and elements are 0. Checkpoint::read_float32() reads an I8 element as float(X[r, c]) · X.scale[r], rounded
-/// once.
+/// All arithmetic is in float; round() rounds to nearest, ties to even. If the scale of a row would be below 2^-126,
+/// the row's scale and elements are 0. Checkpoint::read_float32() reads an I8 element as float(X[r, c]) · X.scale[r],
+/// rounded once.
 ///
 /// Read next: src/io/rounding.cpp, safetensors.h.
 #pragma once

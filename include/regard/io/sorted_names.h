@@ -73,7 +73,7 @@ class SortedNames {
 
   /// Returns the position of the i-th name in sorted order.
   ///
-  /// @param i  Rank of the name, counted from 0.
+  /// @param i  Zero-based rank of the name.
   /// @return Its position in the original order.
   std::size_t position(std::size_t i) const { return names_[i].position; }
 

@@ -72,7 +72,7 @@ struct DecoderConfig {
   Index num_kv_heads = 0;                                     ///< Hkv, a divisor of H; 0: H.
   Index width = 0;                                            ///< E, size of the residual stream.
   Index head_size = 0;                                        ///< D; 0: E / H.
-  Index feed_forward = 0;                                     ///< F; 0: 4 · E, for swiglu 8 · ⌈E / 3⌉.
+  Index feed_forward = 0;                                     ///< F; 0: 4 · E, or 8 · ⌈E / 3⌉ for swiglu.
   Index max_positions = 0;                                    ///< P, maximum number of tokens.
   NormKind norm = NormKind::layer;                            ///< Kind of normalization.
   double norm_epsilon = 1e-5;                                 ///< Added to the variance, or to the mean square.

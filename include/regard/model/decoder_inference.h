@@ -156,8 +156,8 @@ REGARD_EXPORT DecoderTrace decode_trace(const Decoder& decoder, std::span<const 
 ///
 /// @param decoder  The model.
 /// @param trace    Result of decode_trace() with this model.
-/// @param layer    Layer index, counted from 0.
-/// @param head     Query head index, counted from 0.
+/// @param layer    Zero-based layer index.
+/// @param head     Zero-based query head index.
 /// @param runtime  Threads, scratch memory and cancellation.
 /// @return One row per token, (L, E).
 /// @throws InvalidArgument  if the layer or head does not exist, or if the trace is from another model.
@@ -169,7 +169,7 @@ REGARD_EXPORT Tensor<float, 2> head_output(const Decoder& decoder, const ModelTr
 ///
 /// @param decoder  The model.
 /// @param trace    Result of decode_trace() with this model.
-/// @param layer    Layer index, counted from 0.
+/// @param layer    Zero-based layer index.
 /// @param runtime  Threads, scratch memory and cancellation.
 /// @return The norm for each query head and key, (H, L).
 /// @throws InvalidArgument  if the layer does not exist, or if the trace is from another model.

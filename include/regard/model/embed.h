@@ -37,7 +37,7 @@ namespace regard::inline v0 {
 /// @param runtime  Threads, scratch memory and cancellation.
 /// @return One vector per text, (n, E). A text without ids yields a zero vector.
 /// @throws InvalidArgument  before any work is done, if a text has more ids than the model has positions, or if an id
-///                          is outside the vocabulary. The message names the text, counted from 0.
+///                          is outside the vocabulary. The message gives the zero-based index of the text.
 /// @throws std::bad_alloc   if memory cannot be allocated.
 /// @throws Cancelled        if a stop is requested.
 ///

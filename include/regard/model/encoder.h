@@ -201,8 +201,8 @@ REGARD_EXPORT ModelTrace encode(const Encoder& encoder, std::span<const Index> i
 ///
 /// @param encoder  The model.
 /// @param trace    Result of encode() with this model.
-/// @param layer    Layer index, counted from 0.
-/// @param head     Head index, counted from 0.
+/// @param layer    Zero-based layer index.
+/// @param head     Zero-based head index.
 /// @param runtime  Threads, scratch memory and cancellation.
 /// @return One row per token, (L, E).
 /// @throws InvalidArgument  if the layer or head does not exist, or if the trace is from another encoder.
@@ -219,7 +219,7 @@ REGARD_EXPORT Tensor<float, 2> head_output(const Encoder& encoder, const ModelTr
 ///
 /// @param encoder  The model.
 /// @param trace    Result of encode() with this model.
-/// @param layer    Layer index, counted from 0.
+/// @param layer    Zero-based layer index.
 /// @param runtime  Threads, scratch memory and cancellation.
 /// @return The norm for each head and key, (H, L).
 /// @throws InvalidArgument  if the layer does not exist, or if the trace is from another encoder.
@@ -231,8 +231,8 @@ REGARD_EXPORT Tensor<double, 2> value_norms(const Encoder& encoder, const ModelT
 ///
 /// @param encoder  The model.
 /// @param trace    Result of encode() with this model.
-/// @param layer    Layer index, counted from 0.
-/// @param head     Head index, counted from 0.
+/// @param layer    Zero-based layer index.
+/// @param head     Zero-based head index.
 /// @param query    Index of the query's token.
 /// @param runtime  Threads, scratch memory and cancellation.
 /// @return The contribution of each key, (L).

@@ -58,7 +58,7 @@ struct ModelTrace {
 /// Computes the weights or the scores of one layer from query, key, row_max and row_sum.
 ///
 /// @param trace    Result of encode() or decode_trace().
-/// @param layer    Layer index, counted from 0.
+/// @param layer    Zero-based layer index.
 /// @param kind     Weights, or scores (q·k / √D, −∞ at keys that are not visible).
 /// @param runtime  Threads, scratch memory and cancellation.
 /// @return Queries by keys for each head, (H, L, L).

@@ -173,7 +173,7 @@ class REGARD_EXPORT DecoderTraining {
   double evaluate(const TrainingBatch& batch, const AblatedHead& ablated = {}, TensorView<T, 2> row_loss = {},
                   Index* correct = nullptr, const Runtime& runtime = {});
 
-  /// Returns the logits of the last evaluate(), (B · L, V), valid until the next call of any member function.
+  /// Returns the logits of the last call to evaluate(), (B · L, V), valid until any member function is called again.
   TensorView<const T, 2> logits() const;
 
   /// Returns `−ln p(target)` for each token of the last call, (B, L), or 0 where it is not counted.
@@ -189,9 +189,9 @@ class REGARD_EXPORT DecoderTraining {
   void visit_activations(const std::function<void(Index layer, std::string_view operation,
                                                   const TensorView<const T, 2>& rows)>& visit) const;
 
-  /// Returns the attention of a layer in the last evaluate(), valid until the next call.
+  /// Returns the attention of a layer in the last call to evaluate(), valid until the next call.
   ///
-  /// @param layer  Layer index, counted from 0.
+  /// @param layer  Zero-based layer index.
   /// @throws InvalidArgument  if the layer does not exist or, with `recompute`, if it is not the last layer.
   AttentionRecord<T> attention(Index layer) const;
 

@@ -75,7 +75,7 @@ struct BatchPieces {
 };
 
 /// Divides a batch into the smallest possible number of pieces. If there are enough sequences, all ranks compute the
-/// same number of pieces. If N > batch, the ranks from `batch` on compute none.
+/// same number of pieces. If N > batch, ranks `batch` and above compute none.
 ///
 /// @param batch        Number of sequences, at least 1.
 /// @param micro_batch  Maximum number of sequences per piece, at least 1.

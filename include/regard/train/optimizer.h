@@ -132,7 +132,7 @@ REGARD_EXPORT void muon_step(TensorView<T, 2> matrix, std::type_identity_t<Tenso
 /// library, so the bits are the same on every machine.
 ///
 /// @param settings  The schedule: schedule, steps, warmup and the learning rates.
-/// @param step      Step index, counted from 0.
+/// @param step      Zero-based step index.
 /// @return The learning rate of this step.
 /// @throws InvalidArgument  if step is negative, or if a setting that the schedule uses is out of range.
 ///                          min_learning_rate must not exceed learning_rate.
@@ -141,7 +141,7 @@ REGARD_EXPORT double learning_rate_at(const TrainingSettings& settings, Index st
 /// Returns the learning rate of Muon.
 ///
 /// @param settings  As for learning_rate_at().
-/// @param step      Step index, counted from 0.
+/// @param step      Zero-based step index.
 /// @return learning_rate_at() · muon_learning_rate / learning_rate, up to rounding.
 /// @throws InvalidArgument  as learning_rate_at() does.
 REGARD_EXPORT double muon_learning_rate_at(const TrainingSettings& settings, Index step);
@@ -180,14 +180,14 @@ struct OptimizerStep {
 /// @param gradients      Their gradients.
 /// @param first_moment   First moments.
 /// @param second_moment  Second moments; not used for matrices that Muon updates.
-/// @param step           Step index, counted from 0.
+/// @param step           Zero-based step index.
 /// @param scratch        At least optimizer_scratch_size() elements for one thread. Its contents are undefined
 ///                       afterwards.
 /// @param runtime        Threads, scratch memory of linear_forward(), and cancellation.
 /// @return The norm and the learning rate.
 /// @throws InvalidArgument  before any work is done, if a size, a setting or the step is out of range.
-/// @throws std::bad_alloc   if memory cannot be allocated. Part of the arrays may already have been updated.
-/// @throws Cancelled        if a stop is requested. Part of the arrays may already have been updated.
+/// @throws std::bad_alloc   if memory cannot be allocated. Parts of the arrays may already have been updated.
+/// @throws Cancelled        if a stop is requested. Parts of the arrays may already have been updated.
 ///
 /// @par Example
 /// @code{.cpp}

@@ -9,7 +9,7 @@
 ///     head     weights (L, L)      scores      loss without it  ─▶ find_events() ─▶ "step 212: layer 1, head 0 …"
 /// @endverbatim
 ///
-/// Extents: L tokens of the probe, N layers, H query heads. Layers, heads, steps and positions are counted from 0.
+/// Extents: L tokens of the probe, N layers, H query heads. Layers, heads, steps and positions are numbered from 0.
 ///
 /// Read next: src/train/record/record.cpp, regard/explain/training_report.h.
 #pragma once
@@ -115,8 +115,8 @@ REGARD_EXPORT bool has_pattern(const TrainingRecord& record);
 /// Checks the extents of a record.
 ///
 /// @param record  The record.
-/// @throws InvalidArgument  "training record: …" if the probe is empty, if a list does not have the extent that its
-///                          comment states, or if steps are not ascending.
+/// @throws InvalidArgument  "training record: …" if the probe is empty, if the length of a list differs from the extent
+///                          stated in its comment, or if steps are not ascending.
 REGARD_EXPORT void check_record(const TrainingRecord& record);
 
 /// Chooses the steps of the snapshots of a run.

@@ -50,7 +50,7 @@ struct TrainingSettings {
   DecoderConfig model;     ///< Configuration of the model.
   Index steps = 1000;      ///< Number of optimizer steps.
   Index batch = 16;        ///< Sequences per step.
-  Index micro_batch = 0;   ///< Sequences per call of forward_backward(); 0: the whole batch. Does not affect the bits.
+  Index micro_batch = 0;   ///< Sequences per call to forward_backward(); 0: the whole batch. Does not affect the bits.
   Index length = 0;        ///< Tokens per sequence, L; 0: max_positions of the model.
   std::uint64_t seed = 0;  ///< Seed of the parameters, the batches and dropout.
   OptimizerKind optimizer = OptimizerKind::adamw;  ///< The optimizer.
