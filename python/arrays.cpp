@@ -23,8 +23,8 @@ namespace {
   throw nb::python_error();
 }
 
-// The type that a format of the struct module names; bits 0 where it names no number that has a DLPack type. The
-// sizes are native without a prefix or with '@', and the standard ones after '=' and '<'.
+// The type that a format string of the struct module denotes; bits is 0 if DLPack has no such number type. Sizes are
+// native without a prefix or with '@', and standard after '=' and '<'.
 NumberType type_of_format(const char* format, Py_ssize_t item_bytes) {
   if (*format == '@' || *format == '=' || (*format == '<' && std::endian::native == std::endian::little)) ++format;
   const auto bits = static_cast<std::uint8_t>(item_bytes * 8);
@@ -75,7 +75,7 @@ const dlpack::Exchange* exchange_of(PyTypeObject* type) {
   return found = exchange;
 }
 
-// For PyTorch: whether the memory holds the negated elements of the tensor, which DLPack does not tell.
+// For PyTorch: whether the memory holds the negated elements of the tensor, which DLPack does not report.
 bool is_negative(PyObject* given) {
   if (!is_a(given, "torch._C.TensorBase")) return false;
   static PyObject* const is_neg = PyUnicode_InternFromString("is_neg");

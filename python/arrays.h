@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Python arrays, accessed in place: NumPy, memoryview and array.array by the buffer protocol; PyTorch, JAX and all
-// others by DLPack; nothing is copied. And new arrays, of the same library as a given one.
+// Python arrays, accessed in place without copies: NumPy, memoryview and array.array through the buffer protocol;
+// PyTorch, JAX and all others through DLPack. Also new arrays, of the same library as a given one.
 //
 //     object ── buffer protocol, else __dlpack__ ──▶ Array ── view<T, Rank>() ──▶ TensorView<T, Rank>
 //                                                      │ holds the export, so that the memory is not freed or resized
@@ -175,8 +175,8 @@ class Array {
   };
 };
 
-// Completes arrays that all have the rank 2 or 3 to rank 4, and gives the number of axes that they lacked. Arrays of
-// other ranks are left as they are; the operators reject them by name.
+// Extends arrays that all have rank 2 or 3 to rank 4, and returns the number of axes that they lacked. Arrays of other
+// ranks are left as they are; the operators reject them by name.
 int complete_to_rank_4(std::initializer_list<Array*> arrays);
 
 // A new array of this type and shape for results, of the library that `like` belongs to: NumPy, PyTorch or JAX;

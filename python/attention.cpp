@@ -435,10 +435,10 @@ void bind_attention(nb::module_& module) {
                                options + ") -> dict[str, typing.Any]")),
              "attention_forward and, in the same pass, statistics of its rows, by name: context, row_max, row_sum,\n"
              "lse, fingerprint, entropy, largest_weight and mean_distance (B, H, L), and their means head_… (B,\n"
-             "H). With top_keys=k also top_keys and top_weights (B, H, L, k). With chosen keys also chosen_weight\n"
+             "H). With top_keys=k, also top_keys and top_weights (B, H, L, k). With chosen keys, also chosen_weight\n"
              "and its mean. Chosen keys are chosen_keys=[0, 4] for all rows; chosen_ranges, int64 (L, 2), (1, 2)\n"
              "or (B, L, 2), with begin and end for each row; or chosen_offset=n, the key at the position of the\n"
-             "row + n: -1 is the previous token, 1 - period the token that followed the same token before.\n"
+             "row + n: -1 is the previous token, 1 - period the token after the earlier copy of this token.\n"
              "Positions are i + query_offset. Keys that do not exist have no weight.");
   module.def("attention_columns", &attention_columns_of, nb::arg("query"), nb::arg("key"), nb::arg("row_max"),
              nb::arg("row_sum"), nb::arg("kwargs"),
@@ -446,7 +446,7 @@ void bind_attention(nb::module_& module) {
                                "pooled_map: tuple[int, int] | None = None, cells: str = 'means'" +
                                options + ") -> dict[str, typing.Any]")),
              "key_mass (B, H, S), the weight on each key summed over the queries. With its size (Ga, Gb) also\n"
-             "pooled_map (B, H, Ga, Gb), the means or sums of the weights of each cell.");
+             "pooled_map (B, H, Ga, Gb), the mean or sum of the weights in each cell.");
   module.def("attention_partials", &attention_partials_of, nb::arg("query").none(), nb::arg("key").none(),
              nb::arg("value").none(), nb::arg("kwargs"),
              nb::sig(signature("def attention_partials(query: object, key: object, value: object, *" + options +

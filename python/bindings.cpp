@@ -64,7 +64,7 @@ nb::list instruction_sets_of() {
   return sets;
 }
 
-// The result of a measurement of peaks.h. Ctrl-C ends it.
+// The result of a measurement in peaks.h. Ctrl-C ends it.
 template <class Measure>
 auto measured(const Measure& measure) {
   decltype(measure(std::stop_token{})) result{};

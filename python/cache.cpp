@@ -304,7 +304,7 @@ void bind_cache(nb::module_& module) {
             return cache.visit([&](auto& typed) { return typed.length(sequence); });
           },
           nb::arg("sequence") = 0,
-          "The number of keys that were appended and not truncated; in a ring, including those that it dropped.")
+          "The number of keys that were appended and not truncated; in a ring, including those no longer stored.")
       .def(
           "first_key",
           [](Cache& cache, Index sequence) {
@@ -350,7 +350,7 @@ void bind_cache(nb::module_& module) {
                         options_signature() + ") -> typing.Any")),
       "attention_forward over a cache, with the same bits. query (B, H, L, D), B the number of sequences of\n"
       "the cache. The queries are the newest L positions of each sequence unless query_offset is given. A\n"
-      "sequence without keys gives zeros.");
+      "sequence without keys yields zeros.");
   module.def("attention_decode_partials", &attention_decode_partials_of, nb::arg("query"), nb::arg("cache"),
              nb::arg("kwargs"),
              nb::sig(signature("def attention_decode_partials(query: object, cache: KvCache, *" + options_signature() +

@@ -4,7 +4,7 @@
 //
 //     capsule "dltensor"            ──▶ Managed            data, shape, strides; deleter
 //     capsule "dltensor_versioned"  ──▶ ManagedVersioned   the same, preceded by a version and flags
-//     capsule "dlpack_exchange_api" ──▶ Exchange           functions that export without a call of Python
+//     capsule "dlpack_exchange_api" ──▶ Exchange           functions that export without calling Python
 //
 // The layout is that of https://dmlc.github.io/dlpack/latest/c_api.html. Read next: arrays.cpp.
 #pragma once

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What tokens and positions enter and leave a model through, for Python: embedding, rotary and cross_entropy.
+// The layers through which tokens and positions enter and leave a model, for Python: embedding, rotary and
+// cross_entropy.
 //
 //     tokens (R) ── embedding ──▶ (R, E)      (B, H, L, D) ── rotary ──▶ (B, H, L, D)
 //     logits (R, V), targets (R) ── cross_entropy ──▶ loss, count, and on request row_loss and grad_logits

@@ -24,7 +24,8 @@ class FairLock {
  public:
   enum class Use { read, write };
 
-  // A place in the queue, then inside. The destructor leaves it. It must stay on the thread that created it.
+  // A place in the queue and, after enter(), inside the lock. The destructor gives it up. It must stay on the thread
+  // that created it.
   class Place {
    public:
     Place(FairLock& lock, Use use) : lock_(&lock), use_(use) {
@@ -42,7 +43,7 @@ class FairLock {
       lock_->changed_.notify_all();
     }
 
-    // Waits for at most the given time. Returns whether it is inside.
+    // Waits for at most the given time. Returns whether the lock was entered.
     bool enter(std::chrono::milliseconds longest) {
       std::unique_lock held(lock_->mutex_);
       if (inside_) return true;
@@ -67,7 +68,8 @@ class FairLock {
   bool admits(std::list<Use>::iterator place) const {
     if (writing_) return false;
     if (*place == Use::write) return readers_.empty() && place == waiting_.begin();
-    // A thread that already reads, and reads again in a signal handler, must not wait for a writer that waits for it.
+    // A thread that is already reading, and reads again in a signal handler, must not wait for a writer that is waiting
+    // for it.
     return place == waiting_.begin() || std::ranges::find(readers_, std::this_thread::get_id()) != readers_.end();
   }
   void leave(Use use) {

@@ -22,7 +22,7 @@
 
 namespace regard::python {
 
-// call(T{}) for the type of an array that is float, double or bfloat16.
+// Calls call(T{}) with the type of an array: float, double or bfloat16.
 template <class Call>
 auto with_layer_type(const char* operator_name, const char* name, NumberType type, const Call& call) {
   if (type == number_type<float>()) return call(float{});
@@ -49,7 +49,7 @@ inline TensorView<const Index, 1> view_of(const std::vector<Index>& numbers) {
 
 class LayerCall {
  public:
-  // like: new arrays are of its library. written: names of the arrays that the call writes.
+  // like: new arrays belong to its library. written: names of the arrays that the call writes.
   LayerCall(const char* operator_name, nb::handle like, nb::kwargs kwargs, std::initializer_list<const char*> written)
       : keywords(operator_name, std::move(kwargs)), outputs(operator_name, like) {
     for (const char* const name : written) outputs.take(keywords, name, nullptr);

@@ -13,7 +13,8 @@
 namespace regard::python {
 namespace {
 
-// Floating-point operations of a row's element, roughly: what decides whether a call gets a thread of its own.
+// The approximate number of floating-point operations per element of a row, which decides whether a call gets a thread
+// of its own.
 constexpr double kElement = 20;
 
 template <class View>

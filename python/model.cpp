@@ -56,7 +56,7 @@ std::string json_of(nb::handle input) {
   }
 }
 
-// If the input is an object, messages omit offsets: they refer to JSON that the caller has not written.
+// If the input is an object, messages omit offsets: they refer to JSON that the caller did not write.
 ExplainInput input_of(nb::handle input) {
   const std::string json = json_of(input);
   std::optional<ExplainInput> read;

@@ -78,7 +78,7 @@ std::vector<std::string> word_list(const char* operator_name, const char* name, 
 
 // A fingerprint is of type bytes in Python.
 nb::bytes bytes_of(const AttentionFingerprint& fingerprint);
-// Throws nb::python_error with TypeError for what is neither bytes nor the word "unchecked".
+// Throws nb::python_error with TypeError for anything other than bytes or the word "unchecked".
 AttentionFingerprint fingerprint_of(const char* operator_name, nb::handle given);
 
 // AttentionOutputs: out, row_max, row_sum, lse, weights, sink_weights, fingerprint.

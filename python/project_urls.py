@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The addresses in the package's metadata: those of the GitHub repository whose workflow builds it (pyproject.toml). Built
-elsewhere, the package has none."""
+"""The URLs in the package's metadata: those of the GitHub repository whose workflow builds it (pyproject.toml). A
+package that is built elsewhere has none."""
 
 import os
 
@@ -16,6 +16,6 @@ def dynamic_metadata(settings, project):
 
 
 def dynamic_wheel(settings):
-    """A wheel built from the source package elsewhere has no addresses."""
+    """A wheel built elsewhere from the source package has no URLs."""
     del settings
     return {"urls": True}

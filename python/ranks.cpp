@@ -3,9 +3,9 @@
 // RankGroup: see ranks.h. Its messages go through a Python object, the transport:
 //
 //     start(is_send, rank, tag, memory, piece)      memory: a memoryview, valid until the piece is completed
-//     completed() ──▶ [piece, …]                    raises an exception, with the attribute `rank` if it is known whose
-//     failed                                        set before close(), whether a rank has failed
-//     close(finished)                               finished: no message is under way
+//     completed() ──▶ [piece, …]                    raises an exception, with the attribute `rank` if the rank is known
+//     failed                                        whether a rank has failed; set before close()
+//     close(finished)                               finished: no message is in flight
 //
 // Read next: python/regard/distributed_transports.py, regard/distributed/attention.h.
 #include "ranks.h"
@@ -56,7 +56,7 @@ class PythonTransport final : public Transport {
   Index num_ranks() const override { return num_ranks_; }
   bool may_use_thread() const override { return may_use_thread_; }
   void start_send(Index to, int tag, std::span<const std::byte> message, std::uint64_t ticket) override {
-    // Memory of a transport is writable for PyTorch, which only reads it.
+    // PyTorch requires writable memory, but only reads it.
     start(true, to, tag, {const_cast<std::byte*>(message.data()), message.size()}, ticket);
   }
   void start_receive(Index from, int tag, std::span<std::byte> message, std::uint64_t ticket) override {
@@ -97,7 +97,7 @@ class PythonTransport final : public Transport {
       } while (first < message.size());
     });
   }
-  // An exception of Python is destroyed while the lock is held.
+  // A Python exception is destroyed while the lock is held.
   template <class Call>
   void with_python(const Call& call) {
     const nb::gil_scoped_acquire held;
@@ -120,11 +120,11 @@ class PythonTransport final : public Transport {
   Index rank_, num_ranks_;
   bool may_use_thread_;
   std::uint64_t next_piece_ = 0;
-  std::map<std::uint64_t, std::uint64_t> tickets_;  // of each piece that is under way
-  std::map<std::uint64_t, Index> num_pieces_;       // of each ticket that are under way
+  std::map<std::uint64_t, std::uint64_t> tickets_;  // of each piece that is in flight
+  std::map<std::uint64_t, Index> num_pieces_;       // of each ticket that are in flight
 };
 
-// Destroys the ranks as they are destroyed while an exception leaves their scope: the others are told.
+// Destroys the ranks as stack unwinding does, which notifies the other ranks.
 void destroy_at_once(std::unique_ptr<Ranks> ranks) {
   struct Leaving {
     std::unique_ptr<Ranks> ranks;
@@ -237,8 +237,8 @@ void RankGroup::tell(const std::string& name, const nb::python_error& error) {
 
 void RankGroup::run(double operations, int num_threads, const std::function<void(Ranks&, const Runtime&)>& divided) {
   started_ = true;
-  // A call waits for other ranks, however short it is, and Ctrl-C can end the wait: in a thread of its own, unless the
-  // message-passing library must be called by this one.
+  // Every call, however short, waits for other ranks, and Ctrl-C must be able to end the wait. The call therefore runs
+  // in a thread of its own, unless the message-passing library must be called from this thread.
   if (num_ranks_ > 1) operations = may_use_thread_ ? kUnknownOperations : 0;
   python::run(operations, num_threads, [&](const Runtime& runtime) {
     try {

@@ -6,9 +6,9 @@
 //       └─ regard.attention ──▶ attention_forward_of() ──▶ run_call(…, alone, divided)
 //                                                            └─ divided(ranks, runtime): distributed/attention.h
 //
-// The communication thread of Ranks waits for the interpreter's lock while it holds the mutex of its messages. No
-// thread may therefore wait for that mutex with the interpreter's lock: every call of Ranks releases it before.
-// Read next: ranks.cpp, python/regard/distributed.py.
+// The communication thread of Ranks waits for the interpreter's lock while it holds the mutex of its messages.
+// Therefore, no thread may wait for that mutex while it holds the interpreter's lock: every call to Ranks releases the
+// lock first. Read next: ranks.cpp, python/regard/distributed.py.
 #pragma once
 
 #include <sys/types.h>
@@ -25,15 +25,15 @@ namespace regard::python {
 
 class RankGroup {
  public:
-  // transport: an object of regard/distributed_transports.py. A collective call.
+  // transport: an object from regard/distributed_transports.py. A collective call.
   RankGroup(nb::object transport, double timeout);
-  // Without close() before, the ranks are not destroyed: Python may run this on the communication thread.
+  // Unless close() has been called, the ranks are not destroyed: Python may run this on the communication thread.
   ~RankGroup();
   RankGroup(const RankGroup&) = delete;
   RankGroup& operator=(const RankGroup&) = delete;
 
-  // function(*args, **kwargs), in which run_call() divides the operator `name`. A mistake that is found before the
-  // operator begins is told to the other ranks.
+  // function(*args, **kwargs), in which run_call() divides the operator `name`. An error that is found before the
+  // operator begins is reported to the other ranks.
   nb::object call(const std::string& name, const nb::callable& function, const nb::args& args,
                   const nb::kwargs& kwargs);
   // at_once: does not wait for the other ranks, because this one ends with an exception.
@@ -57,8 +57,8 @@ class RankGroup {
   Index num_ranks_ = 1;
   bool may_use_thread_ = false;
   bool busy_ = false;
-  bool failed_ = false;   // a call has not ended as it should: a rank has failed
-  bool started_ = false;  // the operator has begun: it tells the other ranks of errors itself
+  bool failed_ = false;   // a call did not complete because a rank has failed
+  bool started_ = false;  // the operator has begun: it reports errors to the other ranks itself
   pid_t process_;
 };
 

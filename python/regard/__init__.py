@@ -6,7 +6,7 @@
     context = regard.attention(q, k, v, causal=True)
 
 The names are those of the C++ library; `attention` is `attention_forward`. Arrays of NumPy, PyTorch, JAX and others are
-read and written in place. help(regard.attention) has all options, docs/guide/python.md the rest.
+read and written in place. help(regard.attention) lists all options; docs/guide/python.md describes the rest.
 
     regard.torch          scaled_dot_product_attention for PyTorch
     regard.transformers   attn_implementation="regard"
@@ -14,7 +14,7 @@ read and written in place. help(regard.attention) has all options, docs/guide/py
     regard.onnx           the operator Attention
     regard.distributed    attention over ranks, with mpi4py or torch.distributed
 
-These five are imported on use. Read next: attention_operators.py.
+Import these five modules explicitly. Read next: attention_operators.py.
 """
 
 from . import _regard

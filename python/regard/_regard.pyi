@@ -31,17 +31,17 @@ def attention_with_statistics(query: object, key: object, value: object, *, out:
     """
     attention_forward and, in the same pass, statistics of its rows, by name: context, row_max, row_sum,
     lse, fingerprint, entropy, largest_weight and mean_distance (B, H, L), and their means head_… (B,
-    H). With top_keys=k also top_keys and top_weights (B, H, L, k). With chosen keys also chosen_weight
+    H). With top_keys=k, also top_keys and top_weights (B, H, L, k). With chosen keys, also chosen_weight
     and its mean. Chosen keys are chosen_keys=[0, 4] for all rows; chosen_ranges, int64 (L, 2), (1, 2)
     or (B, L, 2), with begin and end for each row; or chosen_offset=n, the key at the position of the
-    row + n: -1 is the previous token, 1 - period the token that followed the same token before.
+    row + n: -1 is the previous token, 1 - period the token after the earlier copy of this token.
     Positions are i + query_offset. Keys that do not exist have no weight.
     """
 
 def attention_columns(query: object, key: object, row_max: object, row_sum: object, *, pooled_map: tuple[int, int] | None = None, cells: str = 'means', causal: bool | str = False, query_offset: int | str | Sequence[int] | None = None, window: tuple[int | None, int | None] | None = None, key_lengths: Sequence[int] | object | None = None, query_starts: Sequence[int] | object | None = None, key_starts: Sequence[int] | object | None = None, query_segments: object | None = None, key_segments: object | None = None, prefix: Sequence[int] | object | None = None, block_mask: object | None = None, block_size: tuple[int, int] | None = None, mask: object | None = None, bias: object | None = None, alibi_slopes: Sequence[float] | object | None = None, sinks: Sequence[float] | object | None = None, soft_cap: float | None = None, scale: float | None = None, dropout: float = 0.0, dropout_seed: int = 0, dropout_first: Sequence[int] = (0, 0, 0), weights_in_float32: bool | None = None, num_threads: int = 0) -> dict[str, Any]:
     """
     key_mass (B, H, S), the weight on each key summed over the queries. With its size (Ga, Gb) also
-    pooled_map (B, H, Ga, Gb), the means or sums of the weights of each cell.
+    pooled_map (B, H, Ga, Gb), the mean or sum of the weights in each cell.
     """
 
 def attention_partials(query: object, key: object, value: object, *, causal: bool | str = False, query_offset: int | str | Sequence[int] | None = None, window: tuple[int | None, int | None] | None = None, key_lengths: Sequence[int] | object | None = None, query_starts: Sequence[int] | object | None = None, key_starts: Sequence[int] | object | None = None, query_segments: object | None = None, key_segments: object | None = None, prefix: Sequence[int] | object | None = None, block_mask: object | None = None, block_size: tuple[int, int] | None = None, mask: object | None = None, bias: object | None = None, alibi_slopes: Sequence[float] | object | None = None, sinks: Sequence[float] | object | None = None, soft_cap: float | None = None, scale: float | None = None, dropout: float = 0.0, dropout_seed: int = 0, dropout_first: Sequence[int] = (0, 0, 0), weights_in_float32: bool | None = None, num_threads: int = 0) -> dict[str, Any]:
@@ -230,7 +230,7 @@ class KvCache:
 
     def length(self, sequence: int = 0) -> int:
         """
-        The number of keys that were appended and not truncated; in a ring, including those that it dropped.
+        The number of keys that were appended and not truncated; in a ring, including those no longer stored.
         """
 
     def first_key(self, sequence: int = 0) -> int:
@@ -279,7 +279,7 @@ def attention_decode(query: object, cache: KvCache, *, out: object | None = None
     """
     attention_forward over a cache, with the same bits. query (B, H, L, D), B the number of sequences of
     the cache. The queries are the newest L positions of each sequence unless query_offset is given. A
-    sequence without keys gives zeros.
+    sequence without keys yields zeros.
     """
 
 def attention_decode_partials(query: object, cache: KvCache, *, causal: bool | str = False, query_offset: int | str | Sequence[int] | None = None, window: tuple[int | None, int | None] | None = None, key_lengths: Sequence[int] | object | None = None, query_starts: Sequence[int] | object | None = None, key_starts: Sequence[int] | object | None = None, query_segments: object | None = None, key_segments: object | None = None, prefix: Sequence[int] | object | None = None, block_mask: object | None = None, block_size: tuple[int, int] | None = None, mask: object | None = None, bias: object | None = None, alibi_slopes: Sequence[float] | object | None = None, sinks: Sequence[float] | object | None = None, soft_cap: float | None = None, scale: float | None = None, dropout: float = 0.0, dropout_seed: int = 0, dropout_first: Sequence[int] = (0, 0, 0), weights_in_float32: bool | None = None, num_threads: int = 0) -> dict[str, Any]:

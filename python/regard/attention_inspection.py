@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attention inspected without storing its weights: attention_weights, attention_with_statistics, attention_columns.
+"""Inspection of attention without storing its weights: attention_weights, attention_with_statistics, attention_columns.
 
     attention_with_statistics   entropy, largest weights … of each row, in the pass that computes the context
     attention_columns           the weight on each key and the pooled map, from query, key, row_max and row_sum
@@ -71,7 +71,7 @@ def attention_weights(
     Raises
     ------
     ValueError
-        Raised before any work; the message names the argument, its value and what was expected.
+        Raised before any work is done; the message names the argument, its value and what was expected.
 
     Examples
     --------
@@ -148,13 +148,13 @@ def attention_with_statistics(
     AttentionStatistics
         By name: context; row_max, row_sum, lse, entropy (in nats), largest_weight and mean_distance, (B, H, L); their
         means over the rows, head_entropy, head_largest_weight and head_mean_distance, (B, H); fingerprint. With
-        top_keys also top_keys (int64; −1 if missing) and top_weights, (B, H, L, top_keys). With chosen keys also
+        top_keys, also top_keys (int64; −1 if missing) and top_weights, (B, H, L, top_keys). With chosen keys, also
         chosen_weight, (B, H, L), and head_chosen_weight, (B, H).
 
     Raises
     ------
     ValueError
-        Raised before any work; the message names the argument, its value and what was expected.
+        Raised before any work is done; the message names the argument, its value and what was expected.
 
     Notes
     -----
@@ -227,13 +227,13 @@ def attention_columns(
     Returns
     -------
     AttentionColumns
-        key_mass, (B, H, S): the weights of each key, summed over the queries. With pooled_map also pooled_map,
+        key_mass, (B, H, S): the weights of each key, summed over the queries. With pooled_map, also pooled_map,
         (B, H, Ga, Gb).
 
     Raises
     ------
     ValueError
-        Raised before any work; the message names the argument, its value and what was expected.
+        Raised before any work is done; the message names the argument, its value and what was expected.
 
     Examples
     --------

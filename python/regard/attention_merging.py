@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attention over pieces of the keys, and their merging: attention_partials, attention_merge, attention_merge_lse.
+"""Attention over pieces of the keys, merged afterwards: attention_partials, attention_merge, attention_merge_lse.
 
     attention_partials   per chunk of 1024 keys, before the division by row_sum; merged bit-exactly by attention_merge
     attention            per piece, complete; merged with attention_merge_lse
@@ -61,7 +61,7 @@ def attention_partials(
     Raises
     ------
     ValueError
-        Raised before any work, also if sinks, dropout or packed sequences are given.
+        Raised before any work is done, also if sinks, dropout or packed sequences are given.
 
     Examples
     --------
@@ -120,7 +120,7 @@ def attention_merge(
     Raises
     ------
     ValueError
-        Raised before any work; the message names the argument, its value and what was expected.
+        Raised before any work is done; the message names the argument, its value and what was expected.
 
     Examples
     --------
@@ -175,7 +175,7 @@ def attention_merge_lse(
     Raises
     ------
     ValueError
-        Raised before any work; the message names the argument, its value and what was expected.
+        Raised before any work is done; the message names the argument, its value and what was expected.
 
     Examples
     --------

@@ -191,7 +191,7 @@ def attention(
     Raises
     ------
     ValueError
-        Raised before any work; the message names the argument, its value and what was expected.
+        Raised before any work is done; the message names the argument, its value and what was expected.
     TypeError
         An argument is not an array, or an option is of the wrong type or has the name that another library uses for it.
     BufferError
@@ -295,7 +295,7 @@ def attention_backward(
     Raises
     ------
     ValueError
-        Raised before any work, also if options differ from those of the forward call.
+        Raised before any work is done, also if options differ from those of the forward call.
 
     Notes
     -----

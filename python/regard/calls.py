@@ -2,7 +2,7 @@
 """How the functions of the package call the extension: options, types by name, and hints.
 
     given_options     the options that differ from their defaults, by name: the extension validates them
-    given_arrays      those arrays that were given, by name
+    given_arrays      the arrays that were given, by name
     requested_outputs the outputs that a call requests, and the names of its results
     dtype_name        "float32" for numpy.float32, torch.float32, jax.numpy.float32 and their dtype objects
     direct            a faster path for calls that need none of this
@@ -107,7 +107,7 @@ def given_options(
     key_segments: Any, prefix: Any, block_mask: Any, block_size: Any, mask: Any, bias: Any, alibi_slopes: Any, sinks: Any,
     soft_cap: Any, scale: Any, dropout: Any, dropout_seed: Any, dropout_first: Any, weights_in_float32: Any, num_threads: Any,
 ) -> dict[str, Any]:
-    """The options of attention that are not the default, by name."""
+    """The options of attention that differ from their defaults, by name."""
     options: dict[str, Any] = {}
     if causal is not False:
         options["causal"] = causal
@@ -167,7 +167,7 @@ def requested_outputs(
     return_row_max: bool, return_row_sum: bool, return_lse: bool, return_weights: bool, return_sink_weights: bool,
     return_fingerprint: bool,
 ) -> tuple[str, ...]:
-    """Adds the outputs that a call requests to its options, and gives the names of its results, in their order."""
+    """Adds the outputs that a call requests to its options, and returns the names of its results, in order."""
     fields: tuple[str, ...] = ("context",)
     if out is not None:
         options["out"] = out

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attention over several processes, each with its own rows and its own keys, bit-identical to one machine.
+"""Attention over several processes, each with its own rows and keys, bit-identical to one process.
 
     import torch.distributed as dist
     import regard.distributed
@@ -7,7 +7,7 @@
     dist.init_process_group("gloo")
     context_rows = regard.distributed.attention(query_rows, key_rows, value_rows, causal=True)
 
-All ranks make the same calls in the same order. L and S are the sums of the rows and of the keys of all ranks.
+All ranks make the same calls in the same order. L and S are the total numbers of rows and keys on all ranks.
 
 Every call has the parameter
 
@@ -54,8 +54,8 @@ _DIFFERENTIABLE = ("query", "key", "value", "bias", "sinks")
 class RankError(RuntimeError):
     """A rank has failed, has exited or does not respond, or the network has failed.
 
-    All ranks that wait for it raise the exception with the same message, and so do later calls. The ranks cannot be used
-    again: close() them and end the program; with mpi4py, call ``MPI.COMM_WORLD.Abort()``.
+    All ranks that are waiting for it raise the exception with the same message, and so do later calls. The ranks cannot
+    be used again: close() them and end the program; with mpi4py, call ``MPI.COMM_WORLD.Abort()``.
 
     Attributes
     ----------
@@ -121,10 +121,11 @@ def connect(comm: Any = None, *, timeout: float = 60.0) -> None:
     Parameters
     ----------
     comm : mpi4py.MPI.Intracomm or torch.distributed.ProcessGroup, optional
-        The ranks. A communicator of mpi4py is duplicated; in a process group, messages have their own tags.
+        The ranks. An mpi4py communicator is duplicated; in a process group, messages have their own tags.
     timeout : float, default 60.0
-        Seconds without a heartbeat after which a rank is considered failed. A thread of each rank sends heartbeats even while
-        the rank computes; with mpi4py, only at the thread level ``THREAD_MULTIPLE``, which is mpi4py's default.
+        Seconds without a heartbeat after which a rank is considered to have failed. A thread on each rank sends
+        heartbeats even while the rank computes; with mpi4py, this requires the thread level ``THREAD_MULTIPLE``, which is the
+        default.
 
     Raises
     ------

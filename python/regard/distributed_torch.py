@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attention over ranks with gradients, for PyTorch: an autograd function whose both passes are calls over all ranks.
+"""Attention over ranks with gradients, for PyTorch: an autograd function; both of its passes are calls over all ranks.
 
     rank 0   query rows, key rows ──▶ context rows ──▶ loss ──▶ grad_context rows ──▶ gradients of its rows and keys
     rank 1   …
@@ -27,7 +27,7 @@ def _plain(tensor: Any) -> Any:
 
 
 def attention(group: Any, query: Any, key: Any, value: Any, options: dict[str, Any]) -> Any:
-    """regard.distributed.attention, within group.call(), for tensors of which at least one requires a gradient."""
+    """regard.distributed.attention, within group.call(), if at least one tensor requires a gradient."""
     if not torch.is_grad_enabled():
         plain = {name: _plain(option) for name, option in options.items()}
         return _attention(_plain(query), _plain(key), _plain(value), **plain)
@@ -46,7 +46,7 @@ def attention(group: Any, query: Any, key: Any, value: Any, options: dict[str, A
 
 
 class _Attention(torch.autograd.Function):
-    """Returns the context; `results` gets the named tuple of all results, or None if only the context was requested."""
+    """Returns the context; `results` receives the named tuple of results, or None if only the context was requested."""
 
     @staticmethod
     def forward(

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages of regard.distributed: over a communicator of mpi4py, or over a process group of torch.distributed.
+"""Messages of regard.distributed: over an mpi4py communicator, or over a process group of torch.distributed.
 
     start(is_send, rank, tag, memory, piece)   starts a message; memory is a memoryview, valid until it is completed
     completed() ──▶ [piece, …]                 the pieces completed since the last call; raises an exception if one has failed
-    failed                                     set before close(), whether a rank has failed
+    failed                                     whether a rank has failed; set before close()
     close(finished)                            finished: no message is in flight
 
 The extension calls these, one thread at a time, usually from its communication thread. Read next: python/ranks.cpp.
@@ -44,7 +44,7 @@ def transport_of(comm: Any) -> MpiTransport | TorchTransport:
 
 
 class _MessageError(Exception):
-    """A message of a rank has failed."""
+    """A message to or from a rank has failed."""
 
     def __init__(self, text: str, rank: int) -> None:
         super().__init__(text)
@@ -52,7 +52,7 @@ class _MessageError(Exception):
 
 
 class MpiTransport:
-    """Messages over a duplicate of a communicator of mpi4py."""
+    """Messages over a duplicate of an mpi4py communicator."""
 
     def __init__(self, comm: Any, mpi: Any) -> None:
         if comm == mpi.COMM_NULL or comm.Is_inter():
@@ -170,9 +170,9 @@ class TorchTransport:
             thread.join(None if finished else _JOIN_SECONDS)
 
     def _disconnect(self) -> None:
-        """Ends the waits of all threads: they must not return while the interpreter shuts down.
+        """Makes all waiting threads return now, because they must not return while the interpreter shuts down.
 
-        Gloo has no call for it, but it closes all connections of a group if a wait times out.
+        Gloo has no function for this, but it closes all connections of a group if a wait times out.
         """
         for other in range(self.num_ranks):
             # The connection to a rank that has ended is closed already, and the wait fails for this reason.

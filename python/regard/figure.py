@@ -5,9 +5,9 @@
     (H, L, S)            one map per head; likewise for a batch of one, (1, H, L, S)
     (layers, H, L, S)    a grid: layers down, heads across; likewise for the tuple `attentions` of transformers
 
-A figure makes no network requests and needs no script. The title of a cell, shown under the pointer, has its words and
-its weight; in a figure with very many cells, the title of a row has its largest weights. Outside a notebook, a figure
-is a text table. Read next: docs/guide/python.md.
+A figure makes no network requests and needs no script. The title of a cell, shown under the pointer, contains its words
+and its weight; in a figure with very many cells, the title of a row contains its largest weights. Outside a notebook, a
+figure is a text table. Read next: docs/guide/python.md.
 """
 
 from __future__ import annotations
@@ -260,7 +260,7 @@ def _largest(rows: list[list[float]]) -> float:
 
 
 def _word(text: str, limit: int | None = None) -> str:
-    """A word given by the caller; if it is truncated, its title has the full text."""
+    """A word given by the caller; if it is truncated, its title contains the full text."""
     title = f' title="{html.escape(text)}"' if limit is not None and len(text) > limit else ""
     return f"<bdi{title}>{html.escape(text)}</bdi>"
 
@@ -323,8 +323,8 @@ class Figure:
                        for top, bottom in itertools.pairwise(_edges(len(head), most)))
 
     def _map(self, head: list[list[float]], size: int, most: int, end: float | None) -> tuple[str, float, tuple[int, int]]:
-        """The map as a transparency image, through which the page's color shows, up to `end` or its own largest weight;
-        its largest; its extents."""
+        """The map as a transparency image through which the page's color shows, scaled to `end` or to the map's largest
+        weight; the largest weight; the extents."""
         means = _blocks(head, most)
         largest = _largest(means)
         end = end or largest or 1

@@ -4,11 +4,11 @@
     import regard.jax
     jax.grad(lambda q: regard.jax.attention(q, k, v, causal=True).sum())(q)
 
-    jit    one jax.pure_callback into the library; arrays among the options may be traced
+    jit    one jax.pure_callback into the library; array-valued options may be traced
     grad   custom_vjp: attention_backward, through a second callback
     vmap   one callback for each entry, in order
 
-Outside of transformations, regard.attention also accepts JAX arrays, with less overhead. Read next:
+Outside transformations, regard.attention also accepts JAX arrays, with less overhead. Read next:
 attention_operators.py.
 """
 
@@ -38,7 +38,7 @@ _Shape: typing.Any = jax.ShapeDtypeStruct
 
 @dataclasses.dataclass(frozen=True)
 class _Forward:
-    """The callback of the forward pass: equal calls are compiled once."""
+    """The callback of the forward pass; equal calls are compiled only once."""
 
     names: tuple[str, ...]  # of the arrays
     options: tuple[tuple[str, typing.Any], ...]
@@ -151,8 +151,8 @@ def attention(
     Notes
     -----
     Differentiable once, in reverse mode, with respect to query, key, value, bias and sinks; alibi_slopes are constants.
-    Equal calls are compiled once. Under ``jax.vmap`` the entries are computed one after another; using the batch axis
-    of query is faster.
+    Equal calls are compiled only once. Under ``jax.vmap`` the entries are computed one after another; using the batch
+    axis of query is faster.
 
     Examples
     --------

@@ -115,7 +115,7 @@ class KvCache:
         ----------
         key, value : array, shapes (B, Hkv, L, D) and (B, Hkv, L, Dv)
             For all sequences; with `sequence`, (Hkv, L, D) and (Hkv, L, Dv). float32, bfloat16 and float16 elements
-            are rounded to the type of the cache; a float64 cache takes float64.
+            are rounded to the type of the cache; a float64 cache accepts only float64.
         sequence : int, optional
             The one sequence to append to.
         counts : sequence of int, shape (B,), optional
@@ -284,7 +284,7 @@ def attention_decode(
         Queries, one batch entry per sequence of the cache. They are the newest L positions of each sequence unless
         query_offset is given. For a cache with one sequence, (H, L, D) is also accepted.
     cache : KvCache
-        The keys and values. A sequence without keys gives zeros.
+        The keys and values. A sequence without keys yields zeros.
     out : array, shape (B, H, L, Dv), optional
         The array to write the context to.
     dtype : dtype or str, optional
@@ -312,7 +312,7 @@ def attention_decode(
     Raises
     ------
     ValueError
-        Raised before any work; the message names the argument, its value and what was expected.
+        Raised before any work is done; the message names the argument, its value and what was expected.
 
     Examples
     --------
@@ -378,7 +378,7 @@ def attention_decode_partials(
     Raises
     ------
     ValueError
-        Raised before any work, also if sinks, dropout, key lengths or packed sequences are given.
+        Raised before any work is done, also if sinks, dropout, key lengths or packed sequences are given.
 
     Examples
     --------

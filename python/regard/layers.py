@@ -92,7 +92,7 @@ def linear_forward(
     Raises
     ------
     ValueError
-        Raised before any work; the message names the argument, its value and what was expected.
+        Raised before any work is done; the message names the argument, its value and what was expected.
 
     Examples
     --------
@@ -145,7 +145,7 @@ def linear_backward(
     Raises
     ------
     ValueError
-        Raised before any work; the message names the argument, its value and what was expected.
+        Raised before any work is done; the message names the argument, its value and what was expected.
 
     Examples
     --------
@@ -185,7 +185,7 @@ def activation_forward(
     Raises
     ------
     ValueError
-        Raised before any work; the message names the argument, its value and what was expected.
+        Raised before any work is done; the message names the argument, its value and what was expected.
 
     Examples
     --------
@@ -226,7 +226,7 @@ def activation_backward(
     Raises
     ------
     ValueError
-        Raised before any work; the message names the argument, its value and what was expected.
+        Raised before any work is done; the message names the argument, its value and what was expected.
 
     Examples
     --------
@@ -260,7 +260,7 @@ def swiglu_forward(gate: Array, up: AnyArray, *, out: AnyArray | None = None, nu
     Raises
     ------
     ValueError
-        Raised before any work; the message names the argument, its value and what was expected.
+        Raised before any work is done; the message names the argument, its value and what was expected.
 
     Examples
     --------
@@ -299,7 +299,7 @@ def swiglu_backward(
     Raises
     ------
     ValueError
-        Raised before any work; the message names the argument, its value and what was expected.
+        Raised before any work is done; the message names the argument, its value and what was expected.
 
     Examples
     --------

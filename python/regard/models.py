@@ -256,7 +256,7 @@ def _native(operator: str, model: Model) -> _regard.Model:
 def load_model(folder: str | os.PathLike[str], map: bool = False) -> Model:
     """Read a model from a folder in the Hugging Face layout: config.json, tokenizer.json and model.safetensors.
 
-    For the folder of a training run, this is its newest checkpoint, a decoder, which :func:`explain` also accepts.
+    For the folder of a training run, the newest checkpoint is read: a decoder, which :func:`explain` also accepts.
 
     Parameters
     ----------

@@ -82,7 +82,7 @@ def multi_head_attention_forward(
     Raises
     ------
     ValueError
-        Raised before any work; the message names the argument, its value and what was expected.
+        Raised before any work is done; the message names the argument, its value and what was expected.
 
     Examples
     --------

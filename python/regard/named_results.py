@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The results of calls that return several: named tuples, and dictionaries whose entries are also attributes.
+"""The results of calls that return several values: named tuples, and dictionaries whose entries are also attributes.
 
     AttentionResult        context, lse … of attention and attention_decode: a tuple of the requested results, by name
     AttentionStatistics …  entropy, top_keys … of attention_with_statistics and others: a dict with attributes
@@ -132,7 +132,7 @@ class AttentionStatistics(Named[Array]):
 
 
 class LayerInspection(Named[Array]):
-    """One call of attention that regard.transformers.inspection recorded, by name or as attributes.
+    """One call to attention that regard.transformers.inspection recorded, by name or as attributes.
 
     The contents of AttentionStatistics without the context, plus the layer, step and module of the call; key_mass and
     pooled_map are present if pooled_map was given.
@@ -246,7 +246,7 @@ class MultiHeadForwardState(Named[Array]):
 
 
 class MultiHeadGradients(Named[Array]):
-    """The existing gradients of multi_head_attention_backward, by name or as attributes."""
+    """The gradients that multi_head_attention_backward computed, by name or as attributes."""
 
     __slots__ = ()
     if TYPE_CHECKING:

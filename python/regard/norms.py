@@ -52,7 +52,7 @@ def layer_norm_forward(
     Raises
     ------
     ValueError
-        Raised before any work; the message names the argument, its value and what was expected.
+        Raised before any work is done; the message names the argument, its value and what was expected.
 
     Examples
     --------
@@ -102,7 +102,7 @@ def layer_norm_backward(
     Raises
     ------
     ValueError
-        Raised before any work; the message names the argument, its value and what was expected.
+        Raised before any work is done; the message names the argument, its value and what was expected.
 
     Examples
     --------
@@ -145,7 +145,7 @@ def rms_norm_forward(
     Raises
     ------
     ValueError
-        Raised before any work; the message names the argument, its value and what was expected.
+        Raised before any work is done; the message names the argument, its value and what was expected.
 
     Examples
     --------
@@ -195,7 +195,7 @@ def rms_norm_backward(
     Raises
     ------
     ValueError
-        Raised before any work; the message names the argument, its value and what was expected.
+        Raised before any work is done; the message names the argument, its value and what was expected.
 
     Examples
     --------

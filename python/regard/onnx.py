@@ -4,8 +4,8 @@
     Q (B, Hq, Sq, D), K (B, Hkv, Skv, D), V (B, Hkv, Skv, Dv)    or (B, Sq, Hq·D) … with q_num_heads and kv_num_heads
     keys = past_key and K, concatenated; query i is at position i + past length, or i + nonpad_kv_seqlen[b] − Sq
 
-16-bit inputs are computed in float32, so results may be closer to the exact values than those of the standard's
-reference. Arguments that the opset does not define are rejected. Read next: docs/guide/python.md.
+16-bit inputs are converted to float32, so results may be closer to the exact values than those of the standard's
+reference implementation. Arguments that the opset does not define are rejected. Read next: docs/guide/python.md.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _joined(name: str, past: _Array, new: _Array) -> _Array:
 
 
 def _options(attn_mask: _Array | None, keys: int, query: _Array, padded: bool) -> dict[str, _Array]:
-    """attn_mask as the options mask and bias; −∞ hides a key. padded: so are the keys that attn_mask does not cover."""
+    """attn_mask as the options mask and bias; −∞ hides a key. padded: keys without a column are hidden, too."""
     if attn_mask is None:
         return {}
     boolean = attn_mask.dtype == bool
@@ -112,7 +112,7 @@ def attention(Q: _Array, K: _Array, V: _Array, attn_mask: _Array | None = None, 
     Returns
     -------
     Y : numpy.ndarray
-        With num_outputs above 1, a tuple of the first of Y, present_key, present_value and qk_matmul_output.
+        With num_outputs above 1, a tuple of that many outputs: Y, present_key, present_value, qk_matmul_output.
 
     Raises
     ------

@@ -47,14 +47,14 @@ def adamw_step(
     gradient_scale : float, default 1.0
         The factor applied to the gradients, for example :func:`clip_factor`.
     step : int, default 1
-        The step number for the bias correction, counted from 1.
+        The step number for the bias correction, starting at 1.
     num_threads : int, default 0
         The maximum number of threads; 0 means :func:`default_num_threads`.
 
     Raises
     ------
     ValueError
-        Raised before any work; the message names the argument, its value and what was expected.
+        Raised before any work is done; the message names the argument, its value and what was expected.
 
     Examples
     --------
@@ -102,7 +102,7 @@ def muon_step(
     Raises
     ------
     ValueError
-        Raised before any work; the message names the argument, its value and what was expected.
+        Raised before any work is done; the message names the argument, its value and what was expected.
 
     Examples
     --------
@@ -174,7 +174,7 @@ def learning_rate_at(
     Parameters
     ----------
     step : int
-        Step index, counted from 0.
+        Zero-based step index.
     steps : int
         The number of steps of the run.
     learning_rate : float, default 0.001

@@ -105,7 +105,7 @@ def available_memory_bytes() -> int:
 
 
 def fma_gflops(num_threads: int, seconds: float) -> float:
-    """Measure the rate of float32 multiply-adds on registers: an upper limit for any operator.
+    """Measure the rate of float32 multiply-adds on registers: an upper bound for any operator.
 
     Parameters
     ----------

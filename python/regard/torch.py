@@ -237,7 +237,7 @@ def attention(
     dropout : float, default 0.0
         The dropout probability. The seed is drawn from PyTorch's generator.
     causal : bool, default False
-        Causal masking, aligned top left.
+        Causal masking with top-left alignment.
     scale : float, optional
         The factor applied to the scores; ``1 / √D`` by default.
     soft_cap : float, optional
@@ -334,7 +334,7 @@ def scaled_dot_product_attention(
         The dropout probability. PyTorch's generator determines which weights are dropped; they are not those
         that PyTorch would drop.
     is_causal : bool, default False
-        Causal masking, aligned top left. It is combined with attn_mask, but then not with dropout_p.
+        Causal masking with top-left alignment. It can be combined with attn_mask, but then not with dropout_p.
     scale : float, optional
         The factor applied to the scores; ``1 / √D`` by default.
     enable_gqa : bool, default False

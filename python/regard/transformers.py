@@ -10,7 +10,7 @@
         model(**inputs)                                      # and at lengths where the weights do not fit:
     layers[0].entropy, layers[0].top_keys                    # what each row attends to, in O(L + S) memory
 
-Which mask a model gets, and what happens to a model that Regard cannot serve:
+Which mask a model receives, and what happens to a model that Regard cannot serve:
 
     no attention class calls the interface        rejected with the model's name when the implementation is set
     selects attention classes from its own table  rejected in the same way
@@ -80,7 +80,7 @@ def attention_forward(
     query, key, value : Tensor, shapes (B, H, L, D), (B, Hkv, S, D) and (B, Hkv, S, Dv)
         KV heads are not repeated.
     attention_mask : Tensor or None
-        Booleans, or values that are added to the scores. Without one, a causal module gets a causal mask if L > 1.
+        Booleans, or values that are added to the scores. Without one, a causal module uses a causal mask if L > 1.
     scaling : float, optional
         The factor applied to the scores.
     dropout : float, default 0.0
@@ -259,10 +259,10 @@ def inspection(
     Returns
     -------
     context manager
-        It yields a list of LayerInspection objects, one for each call: layer; step, the number of earlier calls of the
+        It yields a list of LayerInspection objects, one for each call: layer; step, the number of earlier calls to the
         same module (0 for a single forward pass, the position in ``generate()``); module, its name in the model, such
         as "model.layers.0.self_attn"; and the results of :func:`regard.attention_with_statistics` except the context.
-        With pooled_map also key_mass and pooled_map, as :func:`regard.attention_columns` returns them.
+        With pooled_map, also key_mass and pooled_map, as :func:`regard.attention_columns` returns them.
 
     Warns
     -----
@@ -329,7 +329,7 @@ def _reason_not_to_serve(model):
 
 @functools.cache
 def _only_hands_mask_on(model):
-    """Whether it treats all supported implementations alike, and only attention functions read its mask."""
+    """Whether the model treats all supported implementations alike and only attention functions read its mask."""
     if not (model._supports_sdpa or model._supports_attention_backend):
         return False
     for module in _modules(model):
