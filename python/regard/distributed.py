@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attention over several processes, each with its own rows and keys, bit-identical to one process.
+"""Attention over several processes, each with its own rows and keys, with the same bits as in one process.
 
     import torch.distributed as dist
     import regard.distributed
@@ -124,8 +124,8 @@ def connect(comm: Any = None, *, timeout: float = 60.0) -> None:
         The ranks. An mpi4py communicator is duplicated; in a process group, messages have their own tags.
     timeout : float, default 60.0
         Seconds without a heartbeat after which a rank is considered to have failed. A thread on each rank sends
-        heartbeats even while the rank computes; with mpi4py, this requires the thread level ``THREAD_MULTIPLE``, which is the
-        default.
+        heartbeats even while the rank computes; with mpi4py, this requires the thread level ``THREAD_MULTIPLE``, which
+        is the default.
 
     Raises
     ------

@@ -25,7 +25,7 @@ struct Sequence {
   Index num_queries;
   Index first_key;
   Index num_keys;
-  Index key_limit;  // keys from here on (counted from first_key) are invisible
+  Index key_limit;  // keys from here on (relative to first_key) are invisible
   Index offset;     // p = i + offset
   Index prefix;
 };
@@ -46,8 +46,8 @@ struct UntypedAttention {
   std::uint64_t dropout_threshold = 0;       // of 2³²: random words below it drop their weight; 0: no dropout
   std::uint64_t dropout_seed = 0;
   std::array<Index, 3> dropout_first{};  // added to batch entry, head and row
-  // Operands multiplied as pairs of bf16 values (kernels::PairKernels) instead of as T: query and key; and also weights
-  // and value.
+  // Whether operands are multiplied as pairs of bf16 values (kernels::PairKernels) instead of as T: query and key; and
+  // also weights and value.
   bool key_pairs = false, value_pairs = false;
 
   // The number of elements of T in a row of packed query or keys.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// attention_backward: the checks of its arguments, and what it computes one after the other.
+// attention_backward: the checks of its arguments, and its computations in order.
 //
 //   delta of every row                       row_gradients.h
 //   grad_sinks                               row_gradients.h

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// attention_backward_continued: the passes of attention_backward, from sums that are given.
+// attention_backward_continued: the passes of attention_backward, starting from given sums.
 // Read next: backward_pass.cpp.
 #include "regard/attention_backward_continued.h"
 
@@ -22,7 +22,7 @@ namespace {
 constexpr const char* kContinuedName = "attention_backward_continued";
 static_assert(kBackwardRows == kernels::kRows);
 
-// The starts of the ranges: the start of a sequence, or a whole number of rounds of all slots after it.
+// The starts of the ranges: each is the start of a sequence, or a whole number of rounds of all slots after it.
 template <class T>
 std::vector<Index> key_starts(const BackwardCall<T>& call, Index min_keys) {
   const Index round = round_keys(call);

@@ -9,8 +9,8 @@
 //     the tasks' strips of the map, added in order
 //
 // Each key belongs to one task, which adds its weights row by row, so the result does not depend on which thread runs
-// the task. Map cells shared by two tasks are added after the tasks have finished. If some of the keys are requested,
-// tasks are the same, without the other keys.
+// the task. Map cells shared by two tasks are added after the tasks have finished. If only some of the keys are
+// requested, the tasks are the same, but without the other keys.
 // Read next: attention_weights.cpp, row_task.cpp.
 #include <algorithm>
 #include <array>

@@ -10,9 +10,9 @@
 //       grad_key and grad_value of the piece are written
 //     for each 60 rows: grad_query = Σ over slots, in order      one parallel phase, where there are several pieces
 //
-// Block n of keys belongs to slot n mod 6, and each slot has its own partial sum of grad_query. The result does not
-// depend on which thread processes a piece, nor on the size of pieces: blocks are cut up if there are few. With ranges
-// of keys, all KV heads form one wave, and there is a list of pieces for each range.
+// Block n of keys belongs to slot n mod 6, and each slot has its own partial sum of grad_query. The result depends
+// neither on which thread processes a piece nor on the size of the pieces: if there are few blocks, they are divided.
+// With ranges of keys, all KV heads form one wave, and there is a list of pieces for each range.
 // The derivation is in docs/derivations/attention_backward.md.
 // Read next: key_pieces.h, backward_tiles.h.
 #include "backward_pass.h"
@@ -38,10 +38,11 @@ using kernels::kBlockKeys;
 using kernels::kRows;
 
 constexpr Index kSlots = 6;  // partial sums of grad_query
-// Of a wave, unless one KV head needs more, and in addition for each thread above two: with those of more KV heads,
-// fewer threads wait; with few enough, they fit into the memory that is kept between calls (runtime/workspace.h).
+// The maximum size of the partial sums of a wave (unless one KV head needs more), and the addition for each thread
+// above two. With more KV heads in a wave, fewer threads wait; with few enough, the sums fit into the memory that is
+// kept between calls (runtime/workspace.h).
 constexpr Index kPartialBytes = Index{16} << 20, kThreadPartialBytes = Index{5} << 20;
-constexpr Index kPiecesPerThread = 3;  // at least, if blocks are large enough to be cut up
+constexpr Index kPiecesPerThread = 3;  // at least, if blocks are large enough to be divided
 
 template <class T>
 class Backward {
@@ -60,7 +61,7 @@ class Backward {
   void run() {
     const Index threads = num_workers(call_.runtime, std::numeric_limits<Index>::max());
     const Index most_bytes = kPartialBytes + std::max<Index>(threads - 2, 0) * kThreadPartialBytes;
-    // Waves of about the same size, so that the last is not too small for all threads.
+    // Waves are of about the same size, so that the last one is not too small for all threads.
     Index all_elements = 0;
     for (Index n = 0; n < total_kv_heads(); ++n) all_elements += elements_of(kv_head_at(n, 0));
     const Index most_elements = ranges_ ? all_elements : most_bytes / static_cast<Index>(sizeof(T));
@@ -106,7 +107,7 @@ class Backward {
     const Index slots = std::min(kSlots, (keys + block_keys_ - 1) / block_keys_);
     return {n / r_.num_kv_heads, n % r_.num_kv_heads, keys, slots, first_element};
   }
-  // Keys of the sequence that are in a range; all keys without ranges.
+  // The keys of the sequence that are in a range, or all keys if there are no ranges.
   Range keys_in(const WaveHead& kv_head, Index range) const {
     if (!ranges_) return {0, kv_head.num_keys};
     const Index first = sequence_of(kv_head).first_key;
@@ -170,7 +171,7 @@ class Backward {
     return kv_head.num_slots == 1 && kv_head.num_keys <= piece_keys_ && !ranges_;
   }
 
-  // At least as many as list_pieces() lists for a range.
+  // At least the number of pieces that list_pieces() lists for a range.
   Index num_pieces() const {
     Index number = 0;
     for (const WaveHead& kv_head : wave_heads_)
@@ -178,7 +179,7 @@ class Backward {
     return number;
   }
 
-  // The first pieces of all slots, then the second ones, and so on: those that wait for others come late.
+  // Lists the first pieces of all slots, then the second ones, and so on: pieces that wait for others come late.
   void list_pieces(Index range, ScratchVector<KeyPiece>& pieces) const {
     pieces.clear();
     ScratchVector<std::array<Index, kSlots>> previous(wave_heads_.size(), pieces.get_allocator());
@@ -225,7 +226,7 @@ class Backward {
       write_keys(kv_head, key, std::min(block_keys_, end - key), sums);
   }
 
-  // grad_query of all rows but those that are written with their only piece.
+  // Writes grad_query of all rows except those that are written with their only piece.
   void add_up_rows(double products) {
     ScratchVector<std::pair<const WaveHead*, Index>> row_blocks(workspace_of(call_.runtime));
     for (const WaveHead& kv_head : wave_heads_) {
@@ -328,7 +329,7 @@ class Backward {
           sums + block_keys_ * call_.padded_head_size());
   }
 
-  // Up to 60 rows of the KV head's query heads from `first` on: adds up their partial sums, in the first slot's sum.
+  // Adds up the partial sums of up to 60 rows of the KV head's query heads, from `first` on, in the first slot's sum.
   void write_rows(const WaveHead& kv_head, Index first) {
     const Sequence& sequence = sequence_of(kv_head);
     const Index num_rows = std::min(kRows, group() * sequence.num_queries - first);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Shared by the backward passes: one worker's packed keys and values of a few blocks, and its packed up to 60 query
-// rows of one head with the gradients of their context. Together they form one kernels::BackwardBlock after another.
+// Shared by the backward passes: one worker's packed keys and values of a few blocks, and up to 60 packed query rows of
+// one head with the gradients of their context. Together, they form one kernels::BackwardBlock after another.
 //
 //     take_keys(…)     up to block_keys() keys          key [D][32] and [32][D], value [Dv][32]
 //       take_rows(…)     up to 60 rows                  query and grad_context, by columns and by rows
@@ -41,7 +41,7 @@ struct BackwardCall {
   // sums.
   Index block_keys() const {
     // Packed keys and values and their gradient sums stay in a second-level cache together with a task's rows. Products
-    // of pairs take half the time, and can stream them from the next cache level.
+    // of pairs take half the time, and can stream these operands from the next cache level.
     const Index kibibytes = pairs() ? 1024 : 384;
     const Index max_block_keys = pairs() ? 512 : 256;
     const Index packed = 2 * words(r.head_size) + words(r.value_head_size);

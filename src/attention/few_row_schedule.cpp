@@ -111,7 +111,7 @@ class FewRowSchedule {
             .num_rows = item.num_rows,
             .rows_per_head = sequence_of(item).num_queries};
   }
-  // scratch_index: in scratches_, of which each worker has tasks_per_group_.
+  // scratch_index: an index into scratches_, of which each worker has tasks_per_group_.
   RowTask<T> task_of(const WorkItem& item, Index scratch_index) const {
     RowTask<T> task{.r = r_,
                     .packed = keys_,
@@ -169,7 +169,7 @@ class FewRowSchedule {
     return sum;
   }
 
-  // Keys and values are read once for all rows of an item, which takes as long as this many rows of products.
+  // Keys and values are read once for all rows of an item, which takes as long as the products of this many rows.
   double count_products() const {
     constexpr Index kReadRows = 16;
     double products = 0;
@@ -181,7 +181,7 @@ class FewRowSchedule {
     return products;
   }
 
-  // Calls use() with the tasks of the group, each with its own scratch of the worker.
+  // Calls use() with the tasks of the group, each with its own part of the worker's scratch.
   template <class F>
   void with_tasks(const TaskGroup& group, int worker, const F& use) const {
     const Index first_scratch = worker * static_cast<Index>(tasks_per_group_);
@@ -226,7 +226,7 @@ class FewRowSchedule {
     for (std::size_t n = 0; n < groups_.size(); ++n) {
       for (Index c = groups_[n].chunks.begin; c < groups_[n].chunks.end; ++c) pieces.emplace_back(n, c);
     }
-    // All groups of a KV head, or of a sequence, process a chunk before any processes the next.
+    // All groups of a KV head, or of a sequence, process a chunk before any of them processes the next.
     std::ranges::sort(pieces, {}, [&](const auto& piece) {
       const std::size_t kv_head = items_[groups_[piece.first].first_item].kv_head;
       const Index of = options_.by_chunk ? kv_heads_[kv_head].sequence : static_cast<Index>(kv_head);

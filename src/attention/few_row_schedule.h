@@ -31,7 +31,7 @@ struct FewRowOptions {
   bool by_chunk = false;  // the heads of a key are contiguous: all process a chunk before any processes the next
 };
 
-// What becomes of the rows of a task.
+// What happens to the rows of a task.
 template <class T>
 class RowWriter {
  public:

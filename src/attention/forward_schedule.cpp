@@ -173,7 +173,7 @@ class ForwardSchedule {
     by_worker_ = rows_at_once <= all_rows;
     partials_.emplace(runtime_, std::min(rows_at_once, all_rows) * max_chunks_, r_.value_head_size);
   }
-  // scratch_index: in scratches_, of which each worker has tasks_per_group_.
+  // scratch_index: an index into scratches_, of which each worker has tasks_per_group_.
   ChunkResults<T> results_of(const RowTask<T>& task, Index scratch_index) const {
     const Index row = (task.sequence.batch * r_.num_heads + task.rows.head) * r_.num_queries +
                       task.sequence.first_query + task.rows.first_row;

@@ -42,7 +42,7 @@ struct StoredRange {
 template <class T>
 class BiasGradient {
  public:
-  // Writes to one of the two views: `output`, or `sums`, which go on from what they hold.
+  // Writes to one of the two views: `output`, or `sums`, to whose existing values it adds.
   BiasGradient(const BackwardCall<T>& call, const TensorView<T, 4>& output, bool accumulate,
                const TensorView<double, 4>& sums)
       : call_(call),

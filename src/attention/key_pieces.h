@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The turns of threads that add to the same sums in a fixed order: the pieces of keys of the backward pass.
+// How threads take turns in adding to the same sums in a fixed order: the pieces of keys of the backward pass.
 //
 //     slot 0    block 0 ─▶ block 6 ─▶ …        a block is one piece, or several that follow each other
 //     slot 1    block 1 ─▶ block 7 ─▶ …
 //
-// A piece adds to its slot's sum of grad_query, one block of rows after another, each as soon as the piece before it
-// has added to it. In their list, every piece comes after that one; who takes pieces in order therefore waits only for
-// pieces that others are processing.
+// A piece adds to its slot's sum of grad_query, one block of rows after another, each as soon as the preceding piece of
+// the slot has added to it. In the list of pieces, every piece comes after its predecessor. A thread that takes pieces
+// in order therefore waits only for pieces that other threads are processing.
 //
 //     piece        ████████
 //     the next       ████████        time ─▶

@@ -12,7 +12,7 @@
 namespace regard::inline v0::internal {
 namespace {
 
-// Per head: the (query, key) pairs visible by causal, window, prefix and lengths; and the keys that are read.
+// Per head: the (query, key) pairs visible under causal, window, prefix and lengths; and the keys that are read.
 struct Seen {
   double pairs;
   double keys;

@@ -28,8 +28,8 @@ double output_bytes(const TypedOutputs<T>& o) {
          view_bytes(o.sink_weights);
 }
 
-// Reports the (query, key) pairs visible by causal, window, prefix and lengths: 2·D operations each, and 2·Dv more with
-// values. key_bytes and value_bytes are bytes per element read; value_bytes is 0 without values.
+// Reports the (query, key) pairs visible under causal, window, prefix and lengths: 2·D operations each, and 2·Dv more
+// with values. key_bytes and value_bytes are bytes per element read; value_bytes is 0 without values.
 void plan_attention(const char* name, const UntypedAttention& r, Index key_bytes, Index value_bytes,
                     std::string strategy, double written_bytes);
 

@@ -46,7 +46,8 @@ class RowBlocks {
     const Sequence& sequence = sequence_of(kv_head);
     const Index rows = rows_per_task(sequence);
     const Index blocks = tasks_per_head(sequence);
-    // Under a causal mask the last rows take the longest. They go first, so that no thread finishes late with one.
+    // Under a causal mask, the last rows take the longest. They go first, so that no thread finishes late because of
+    // them.
     const Index first_row = (blocks - 1 - task % blocks) * rows;
     return {.head = kv_head.key_head * heads_per_key_head() + task / blocks,
             .first_row = first_row,

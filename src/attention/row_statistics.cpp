@@ -45,7 +45,7 @@ double sum_lanes(const T* lanes) {
   return sum;
 }
 
-// True if no key of the row has a score above −∞. row_sum and row_max do not show it, because they may include a sink.
+// True if no key of the row has a score above −∞. row_sum and row_max do not show this: they may include a sink.
 template <class T>
 bool is_empty(const FinishedRows<T>& done, const StatisticsScratch<T>& s, Index row) {
   return s.row_max[row] == -kInfinity && done.row_sum[row] == done.row_sum[row];
@@ -346,7 +346,7 @@ ScratchVector<Index> sorted_keys(const char* operator_name, const InputView<1>& 
     reject(operator_name, "chosen_keys contains " + std::to_string(sorted.front()) + "; expected 0 or more");
   if (const auto twice = std::ranges::adjacent_find(sorted); twice != sorted.end())
     reject(operator_name, "chosen_keys contains " + std::to_string(*twice) + " more than once; expected distinct keys");
-  // Drops keys that no tensor can have, with which later arithmetic could overflow.
+  // Drops keys that no tensor can have: later arithmetic could overflow with them.
   constexpr Index kMaxKey = Index{1} << 60;
   sorted.erase(std::ranges::lower_bound(sorted, kMaxKey), sorted.end());
   return sorted;

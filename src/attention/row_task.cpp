@@ -245,7 +245,7 @@ class ChunkLoop {
   ChunkLoop& operator=(const ChunkLoop&) = delete;
 
   void start_chunk() {
-    // Rows past the last are computed together with its register tile, and maxima together with its vector.
+    // Rows past the last one are computed along with its register tile, and their maxima along with its vector.
     const bool few = task_.rows.num_rows <= kernels::kFewRows;
     const Index rows = few ? static_cast<Index>(std::bit_ceil(static_cast<std::size_t>(task_.rows.num_rows)))
                            : round_up(task_.rows.num_rows, kernel_.row_group);

@@ -179,7 +179,7 @@ struct RowTask {
                                                                   std::span<const ChunkResults<T>> results);
   // The same for at most one chunk, whose results stay in the scratch.
   ChunkResults<T> compute_one_chunk(const ChunkRange& chunks) const;
-  // Replaces the sums by sums scaled by kAttentionSumScale: finite sums are multiplied by it, others are recomputed.
+  // Replaces the sums with sums scaled by kAttentionSumScale: finite sums are multiplied by it, others are recomputed.
   void compute_scaled_chunks(const ChunkRange& chunks, const ChunkResults<T>& results) const;
   // Copies the chunk in the scratch to `results`, as chunk `number`.
   void store_chunk(Index number, const ChunkResults<T>& results) const;
@@ -220,7 +220,7 @@ struct FinishedRows {
   void write(const RowTask<T>& task, const TypedOutputs<T>& outputs) const;
 };
 
-// Replaces non-finite elements of a row of context whose row_sum is finite by the context from scaled sums.
+// Replaces non-finite elements of a row of context whose row_sum is finite with the context from scaled sums.
 template <class T>
 void merge_scaled(Index num_rows, Index columns, const T* row_sum, const T* scaled_context, T* context) {
   for (Index i = 0; i < num_rows * columns; ++i) {

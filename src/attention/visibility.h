@@ -19,7 +19,7 @@ struct Interval {
   Index end;
 };
 
-// The keys that row i of the sequence may attend to by causal, window, prefix and key length.
+// The keys that row i of the sequence may attend to under causal, window, prefix and key length.
 Interval visible_interval(const UntypedAttention& r, const Sequence& sequence, Index row);
 
 // The rows of a task: their intervals, and the smallest interval that contains them all.

@@ -147,7 +147,7 @@ struct KvCache<T>::Block {
     const Index slot = tail(sequence);
     return slot >= 0 && panel_users()[slot] - gone > 1;
   }
-  // The panel from which on `count` more keys need new pages, and how many pages.
+  // The first panel for which `count` more keys need new pages, and the number of these pages.
   struct Need {
     Index first_panel;
     Index pages;

@@ -47,7 +47,7 @@ void check_sequence(const char* name, const KvCacheShape& shape, Index sequence)
         name, "there is no " + sequence_text(sequence) + "; expected 0 to " + std::to_string(shape.num_sequences - 1));
 }
 
-// Fills in parts of about a millisecond; a stop request is checked between them.
+// Fills in pieces of about a millisecond each; a stop request is checked between them.
 template <class T>
 void fill(T* first, Index count, T value, const std::stop_token& stop) {
   constexpr Index kPart = 1 << 20;

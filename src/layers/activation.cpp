@@ -13,7 +13,7 @@ namespace regard::inline v0 {
 namespace internal {
 namespace {
 
-// Operations of an element, with those of the exponential and the division: for plans.
+// Operations per element, including those of the exponential and the division, for plans.
 constexpr double kActivationOperations = 30;
 
 template <class T>

@@ -120,8 +120,8 @@ struct Entry {
   Index index, row;
 };
 
-// The entries in the order of their indices, then of their rows: a radix sort of bytes, which keeps the order of equal
-// ones. `other` has the same size. Returns the one of the two arrays that holds the result.
+// The entries sorted by index, then by row: a bytewise radix sort, which is stable. `other` has the same size. Returns
+// whichever of the two arrays holds the result.
 const Entry* sort_by_index(const TensorView<const Index, 1>& indices, Index table_rows, Entry* entries, Entry* other) {
   const Index rows = indices.shape[0];
   for (Index r = 0; r < rows; ++r) entries[r] = {read_element(indices.pointer(r)), r};

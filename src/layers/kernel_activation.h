@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The activation of a call as kernels know it.
+// Converts the activation of a call to the enumerator of the kernels.
 // Read next: activation.cpp.
 #pragma once
 

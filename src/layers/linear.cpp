@@ -37,7 +37,7 @@ namespace {
 using kernels::kPanel;
 using kernels::kRows;
 
-constexpr Index kTileRows = 12;  // of a register tile, on the sets with the largest
+constexpr Index kTileRows = 12;  // of a register tile, on the instruction sets with the largest
 constexpr const char* kLinearForward = "linear_forward";
 
 template <class T>
@@ -189,7 +189,7 @@ class Operands {
     }
   }
 
-  // The panel after it where it is read from memory as it is, otherwise nullptr.
+  // The next panel if it is read from memory without conversion, otherwise nullptr.
   const Compute* panel_after(Index number, Index count) const {
     if constexpr (kPairs<T>) {
       return nullptr;
@@ -233,7 +233,7 @@ class Operands {
   Form form_;
 };
 
-// Between enter() and leave() of the operands.
+// Calls enter() of the operands, and leave() at the end of its scope.
 template <class T>
 class TileScope {
  public:
@@ -254,7 +254,7 @@ struct Division {
 // The division with which the workers finish first: block_rows is at most `most_rows` and a multiple of `tile_rows`,
 // group_panels at most `most_panels`. The tasks of a group, one for each block of rows, come before those of the next.
 Division divide(Index rows, Index most_rows, Index tile_rows, Index panels, Index most_panels, int workers) {
-  constexpr double kRowsOfOverhead = 1;   // a task takes as long as this many rows longer
+  constexpr double kRowsOfOverhead = 1;   // the overhead of a task takes as long as this many rows
   constexpr double kPanelsOfPacking = 1;  // packing the rows of a task takes as long as this many panels
   const Index fewest_groups = (panels + most_panels - 1) / most_panels;
   Division best{most_rows, panels};

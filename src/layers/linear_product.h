@@ -12,7 +12,7 @@ namespace regard::inline v0::internal {
 // How the products of an element are summed.
 struct ProductSum {
   bool accumulate = false;  // added to the element, which is rounded once
-  // Products 0 … depth_group − 1 are summed by themselves, then the next ones, and so on; the sums of the groups are
+  // Products 0 … depth_group − 1 are summed separately, then the next ones, and so on; the sums of the groups are
   // added in order. 0: one group.
   Index depth_group = 0;
 };

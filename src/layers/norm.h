@@ -90,7 +90,7 @@ class NormBuffers {
  public:
   using Compute = ComputeType<T>;
 
-  // others: the number of buffers for other matrices than input and addend.
+  // others: the number of buffers for matrices other than input and addend.
   NormBuffers(const Norm<T>& norm, Index others, int workers, const Runtime& runtime)
       : norm_(norm),
         sums_(!norm.addend.absent() || !has_kernel_rows<T>(norm.input)),

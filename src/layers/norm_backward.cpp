@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The backward pass of layer norm and RMS norm. Sums over rows are made by blocks of at most 64 rows of one group, so
+// The backward pass of layer norm and RMS norm. Sums over rows are formed in blocks of at most 64 rows of one group, so
 // that their order does not depend on the number of threads:
 //
 //   for each wave of blocks, whose sums fit in cache

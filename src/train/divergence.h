@@ -13,12 +13,12 @@ template <class T>
 void check_parameters(const DecoderTraining<T>& model, Index step);
 
 // Throws TrainingDiverged for the loss of a batch, naming the first operation whose result is not finite. The forward
-// pass is repeated for one sequence after the other.
+// pass is repeated sequence by sequence.
 template <class T>
 [[noreturn]] void throw_diverged(const DecoderTraining<T>& model, const TrainingSettings& settings,
                                  const TrainingBatch& batch, Index step, const Runtime& runtime);
 
-// Throws TrainingDiverged for the gradients, naming the parameter whose gradient was the first not to be finite.
+// Throws TrainingDiverged for the gradients, naming the first parameter whose gradient was not finite.
 template <class T>
 [[noreturn]] void throw_diverged_gradient(DecoderTraining<T>& model, Index step);
 

@@ -37,7 +37,7 @@ void for_each_model_field(Visit visit) {
   visit("biases", &C::biases);
 }
 
-// Likewise for each setting but the model.
+// Likewise for each setting except the model.
 template <class Visit>
 void for_each_setting(Visit visit) {
   using S = TrainingSettings;

@@ -5,8 +5,8 @@
 //     step s:  examples s · B … s · B + B − 1 ─▶ micro-batches, whose gradients accumulate ─▶ optimizer_step
 //
 // The loss of a step is summed over its rows in order, in double, so that micro-batches do not change it. In a chain of
-// ranks, each computes some pieces of the batch and then has the gradients of all; everything else is done by every
-// rank, on equal values.
+// ranks, each rank computes some pieces of the batch and then has the gradients of all; everything else is done by
+// every rank, on the same values.
 // Read next: divergence.cpp.
 #include "regard/train/trainer.h"
 
@@ -101,7 +101,7 @@ void expect_equal(GradientChain& chain, Index value, std::string_view what) {
     throw InvalidArgument(fmt::format("Trainer: {} differ between ranks; expected the same on all", what));
 }
 
-// Almost certainly another number for another text.
+// Almost certainly a different number for a different text.
 Index digest(const std::string& text) {
   return std::stoll(sha256(std::as_bytes(std::span(text))).substr(0, 15), nullptr, 16);
 }
@@ -115,7 +115,7 @@ Index run_digest(const TrainingSettings& settings, const TrainingData& data) {
   return digest(decoder_config_json(settings.model) + json.take());
 }
 
-// Sets with fused multiply-add round alike, except that some multiply bfloat16 in ways of their own.
+// Instruction sets with fused multiply-add round identically, except that some multiply bfloat16 in their own way.
 void expect_equal_rounding(GradientChain& chain, TrainingPrecision precision) {
   const std::string set = active_instruction_set();
   const bool own_products = precision == TrainingPrecision::bf16_products && set.ends_with("_bf16");

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The folders of checkpoints: how they appear, which of them are kept, and how they disappear.
+// The folders of checkpoints: how they are created, which of them are kept, and how they are removed.
 //
-//     .step-00002000.partial ── all files written and forced to disk ── rename ──▶ step-00002000
+//     .step-00002000.partial ── all files written and flushed to disk ── rename ──▶ step-00002000
 //     step-00001000 ── rename ──▶ .step-00001000.old ── removed
 //
-// A name without a dot is therefore always a complete checkpoint. Remains of a killed process are removed by the next
-// save. Which checkpoint is the newest is found by listing: a file that names it could contradict the folders.
+// A folder whose name does not begin with a dot is therefore always a complete checkpoint. The remains of a killed
+// process are removed by the next save. The newest checkpoint is found by listing the folders, because a file that
+// names it could contradict them.
 // Read next: checkpoint_files.cpp.
 #include "regard/train/checkpoint.h"
 

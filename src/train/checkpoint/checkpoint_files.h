@@ -21,10 +21,11 @@ inline std::string path_in(const std::string& folder, std::string_view name) {
   return (std::filesystem::path(folder) / std::filesystem::path(name)).string();
 }
 
-// Of the active instruction set.
+// Whether the active instruction set has fused multiply-add.
 bool has_fused_multiply_add();
 
-// Throws InvalidArgument unless the arrays have the size of the model and the files have names of their own.
+// Throws InvalidArgument unless the arrays have the size of the model and the files have distinct plain names that no
+// file of the checkpoint has.
 template <class T>
 void check_to_save(const TrainingState& state, const TrainingArrays<const T>& arrays);
 

@@ -36,7 +36,7 @@ class TaskSource final : public BatchSource {
   std::vector<CheckpointFile> files() const override { return {{"vocabulary.json", vocabulary_}}; }
 
  private:
-  // Differs if a later version of the program generates other examples.
+  // Differs if a later version of the program generates different examples.
   std::string digest() const {
     Sha256 sum;
     for (Index index = 0; index < 16; ++index) {

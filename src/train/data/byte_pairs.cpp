@@ -6,8 +6,8 @@
 //     words with counts      t h e ×7     t h e n ×2          pairs    t h: 9   h e: 9   e n: 2
 //     merge t h                 th e ×7      th e n ×2                 th e: 9  e n: 2
 //
-// A heap holds each pair with a count that it had. A count only falls once the pair exists, so the first entry whose
-// count is still correct is the most frequent pair.
+// A heap holds each pair with a count that it had at some point. Once a pair exists, its count can only fall, so the
+// first entry whose count is still correct is the most frequent pair.
 // Read next: vocabulary.cpp.
 #include "byte_pairs.h"
 
@@ -102,7 +102,7 @@ class MergeLearner {
       ++num_different;
       num_tokens += all[i].size();
     }
-    // A token, and at most one pair, which the map may hold and the list of which grows by doubling.
+    // A token, and at most one pair: its entry in the map, and its list, which grows by doubling.
     constexpr std::uint64_t kPerToken = 32;
     check_json_memory(source, num_words * sizeof all[0] + num_different * sizeof(Word) + num_tokens * kPerToken,
                       max_memory_bytes);
@@ -196,7 +196,7 @@ std::size_t first_word_bytes(std::string_view text) {
   const ByteClass kind = class_of(text[end]);
   while (end < text.size() && end <= kMaxWordBytes && class_of(text[end]) == kind) ++end;
   if (end > kMaxWordBytes) {
-    // Characters are not split; four bytes in a row that continue one are not valid UTF-8.
+    // Characters are not split. Four consecutive continuation bytes are not valid UTF-8.
     end = kMaxWordBytes;
     while (end > kMaxWordBytes - 4 && continues_character(text[end])) --end;
     return continues_character(text[end]) ? kMaxWordBytes : end;
@@ -239,7 +239,8 @@ void MergeTable::append_tokens(std::string_view word, std::vector<std::uint32_t>
   std::size_t count = 0;
   for (const char byte : word) tokens[count++] = static_cast<unsigned char>(byte);
   while (count > 1) {
-    // The pair of the earliest merge, everywhere in the word: the order in which they were learned.
+    // Joins the pair with the earliest merge, everywhere in the word: merges are applied in the order in which they
+    // were learned.
     std::uint32_t first = kNoToken;
     TokenPair pair{};
     for (std::size_t i = 1; i < count; ++i) {

@@ -4,9 +4,9 @@
 //
 //     left │ right          right │ left ⊕ philox(right, round)          eight rounds, each of which can be undone
 //
-// A result outside 0 … n − 1 is permuted again until it is inside. Since the start is inside, this ends, and the result
-// is a permutation of 0 … n − 1 (cycle walking: Black and Rogaway, "Ciphers with arbitrary finite domains", 2002). With
-// less than 4n numbers of 2h bits, this takes fewer than four applications on average.
+// A result outside 0 … n − 1 is permuted again until it is in this range. Since the start is in the range, this ends,
+// and the result is a permutation of 0 … n − 1 (cycle walking: Black and Rogaway, "Ciphers with arbitrary finite
+// domains", 2002). With fewer than 4n numbers of 2h bits, this takes fewer than four applications on average.
 // Read next: text_data.cpp.
 #include "permutation.h"
 

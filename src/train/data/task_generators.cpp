@@ -18,7 +18,8 @@
 namespace regard::inline v0::internal {
 namespace {
 
-// Every sequence begins with a token that means nothing, so that a head with nothing else to attend to can be seen.
+// Every sequence begins with a token that has no meaning, so that a head with nothing else to attend to can be
+// recognized.
 constexpr const char* kStart = "^";
 constexpr const char* kEquals = "=";
 
@@ -27,7 +28,7 @@ class Draws {
  public:
   explicit Draws(std::uint64_t seed) : seed_(seed) {}
   Index below(Index n) { return random_below(seed_, 0, next_++, n); }
-  // `count` different numbers of 0 … n − 1, in random order.
+  // `count` distinct numbers from 0 … n − 1, in random order.
   std::vector<Index> different(Index n, Index count) {
     std::vector<Index> all(static_cast<std::size_t>(n));
     for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<Index>(i);
@@ -48,7 +49,7 @@ class ExampleBuilder {
     example_.targets.resize(example_.tokens.size(), -1);
     example_.wanted.resize(example_.tokens.size());
   }
-  // The token after `row` is counted; it is expected to be read from these keys.
+  // The token after `row` is counted in the loss; it is expected to be read from these keys.
   void predict(Index row, std::vector<Index> keys) {
     const auto i = static_cast<std::size_t>(row);
     example_.targets[i] = sequence_[i + 1];
@@ -127,7 +128,7 @@ TaskExample reverse_example(std::uint64_t seed) {
 constexpr Index kSortLength = 8;
 
 TaskExample sort_example(std::uint64_t seed) {
-  // Of equal letters, those already written would have to be counted, which no single head does.
+  // With equal letters, those already written would have to be counted, which no single head does.
   const std::vector<Index> input = Draws(seed).different(kNumLetters, kSortLength);
   std::vector<Index> output = input;
   std::sort(output.begin(), output.end());
@@ -140,7 +141,7 @@ TaskExample sort_example(std::uint64_t seed) {
 }
 
 // induction:  ^, different random tokens, and the last `lag` of them again. The lag is random: with a fixed one,
-// positions alone would tell the answer.
+// positions alone would determine the answer.
 
 constexpr Index kInductionTokens = 32, kInductionLength = 32, kMinLag = 12, kMaxLag = 16;
 
@@ -191,13 +192,13 @@ std::vector<std::string> recall_vocabulary() {
   return vocabulary;
 }
 
-// addition:  ^ a + b = sum. The digits of the sum come in reverse, so that each depends on digits before it only.
+// addition:  ^ a + b = sum. The digits of the sum are in reverse order, so that each depends only on digits before it.
 
 constexpr Index kNumDigits = 3, kPlus = 10, kAdditionEquals = 11, kAdditionStart = 12;
 
 TaskExample addition_example(std::uint64_t seed) {
   Draws draws(seed);
-  std::vector<Index> a(kNumDigits), b(kNumDigits), sum;  // of a and b, the highest digit comes first
+  std::vector<Index> a(kNumDigits), b(kNumDigits), sum;  // a and b begin with their highest digits
   for (Index& digit : a) digit = draws.below(10);
   for (Index& digit : b) digit = draws.below(10);
   Index carry = 0;
@@ -250,7 +251,7 @@ constexpr Index kNumBrackets = 4, kMaxDepth = 6, kBracketsLength = 48, kBrackets
 TaskExample brackets_example(std::uint64_t seed) {
   Draws draws(seed);
   std::vector<Index> sequence{kBracketsStart}, open;  // positions of the open brackets
-  std::vector<std::pair<Index, Index>> partners;      // the position before a closing bracket, that of its partner
+  std::vector<std::pair<Index, Index>> partners;      // the position before a closing bracket, and that of its partner
   for (Index position = 1; position <= kBracketsLength; ++position) {
     const auto depth = static_cast<Index>(open.size());
     const Index left = kBracketsLength - position + 1;

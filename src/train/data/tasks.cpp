@@ -4,7 +4,7 @@
 //
 //     (seed, split, index, attempt) ── philox ──▶ seed of a candidate ── generate ──▶ tokens ── hash ──▶ of this split?
 //
-// The hash depends on the tokens only. A sequence that is held out is therefore never seen by training, with any seed.
+// The hash depends on the tokens only. Training therefore never sees a held-out sequence, regardless of the seed.
 // Read next: task_generators.cpp, docs/developer/adding-a-task.md.
 #include "regard/train/tasks.h"
 
@@ -72,8 +72,8 @@ TrainingSettings search_recipe(Index steps) {
                      steps);
 }
 
-// Few targets in a sequence, and values that are guessed from those seen: larger Muon steps never leave this guess with
-// some seeds.
+// Sequences have few targets, and their values can be guessed from those that have occurred: with larger steps of Muon
+// and some seeds, a run never gets beyond this guess.
 TrainingSettings recall_recipe() {
   TrainingSettings settings = search_recipe(300);
   settings.batch = 64;

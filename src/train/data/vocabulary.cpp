@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Vocabularies: their tokens, and the way from text to ids and back.
+// Vocabularies: their tokens, and the conversion of text to ids and back.
 //
 //     characters, words     the text between two ends ── binary search ──▶ id
 //     byte_pairs            a word ── merges, in the order in which they were learned ──▶ ids

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The file of a vocabulary. It is untrusted: a token has at most 64 bytes if it is made of merges, whose lengths could
-// otherwise double with each merge.
+// The file of a vocabulary. It is untrusted: a token that is created by merges has at most 64 bytes, because lengths
+// could otherwise double with each merge.
 //
 //     characters, words     tokens, in the order of their ids
-//     byte_pairs            merges, in the order of the tokens that they make
+//     byte_pairs            merges, in the order of the tokens that they create
 //
 // Read next: vocabulary.cpp.
 #include <fmt/format.h>
@@ -114,7 +114,7 @@ Vocabulary Vocabulary::read(std::string_view json, const std::string& source, co
   parts->kind = reader.kind(root);
   const bool has_merges = parts->kind == VocabularyKind::byte_pairs;
   const JsonValue& list = reader.member(root, has_merges ? "merges" : "tokens", Kind::array);
-  // Token, merge and their places in the tables. The bytes of long tokens are about as many as those of the text.
+  // A token, a merge and their entries in the tables. Long tokens have about as many bytes as the text.
   constexpr std::uint64_t kPerToken = 160;
   std::uint64_t needed = json.size() + kPerToken * list.items().size();
   if (max_memory_bytes) needed += json_memory_bytes(json, kMaxVocabularyDepth, stop);

@@ -26,7 +26,7 @@ class Reader {
     for (; count > 0; --count) rows += take().shape[0];
     return {{parameters_ + begin, {rows, columns}}, {gradients_ + begin, {rows, columns}}};
   }
-  // Absent unless the next `count` parameters are biases (or gains, if that is asked for).
+  // Absent unless the next `count` parameters are of this kind.
   TrainedVector<T> vector(ParameterKind kind, int count = 1) {
     if (next_ == description_.size() || description_[next_].kind != kind) return {};
     Index size = 0;
@@ -95,7 +95,7 @@ DecoderActivations<T>::DecoderActivations(const DecoderConfig& config, const Dec
   const Index up = config.feed_forward_kind == FeedForwardKind::none ? 0 : config.feed_forward * (swiglu ? 2 : 1);
   const auto layers_kept = static_cast<std::size_t>(options.recompute ? 1 : config.num_layers);
 
-  // Measured first, with null as the address, then placed.
+  // The first pass measures the memory, with null as the address; the second one sets the addresses.
   T* base = nullptr;
   for (int pass = 0; pass < 2; ++pass) {
     Index used = 0;

@@ -20,8 +20,8 @@
 
 namespace regard::inline v0::internal {
 
-// Memory that is zero and that takes up pages only where it is written. The pages of large memory are huge: an operator
-// that reads columns of a large matrix would miss in the table of small pages at every row.
+// Zero-initialized memory that occupies pages only where it is written. Large blocks have huge pages: with small ones,
+// an operator that reads columns of a large matrix would miss in the TLB at every row.
 template <class T>
 class ZeroedMemory {
  public:
@@ -88,7 +88,7 @@ TrainedDecoder<T> decoder_views(const DecoderConfig& config, std::span<const Dec
 template <class T>
 struct LayerActivations {
   T* normed;     // norm(input)
-  T* qkv;        // query, key and value side by side in a row, query and key after rotation
+  T* qkv;        // query, key and value concatenated in a row, query and key after rotation
   T* context;    // (rows, H · D)
   T* row_max;    // (B, H, L)
   T* row_sum;    // (B, H, L)
@@ -118,7 +118,7 @@ struct DecoderActivations {
   std::vector<Index> positions;  // of each token
   std::vector<Index> targets;
   ZeroedMemory<T> memory;
-  // With bf16_products: all parameters, the inputs of linear layers at their places in `memory`, and the gradient of
+  // With bf16_products: all parameters, the inputs of linear layers at their positions in `memory`, and the gradient of
   // one output.
   ZeroedMemory<bfloat16> rounded_parameters;
   ZeroedMemory<bfloat16> rounded_inputs;

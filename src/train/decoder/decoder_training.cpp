@@ -7,8 +7,8 @@
 //       └──────────────────────────────────────────────────┘       └──────────────────────────────────────┘
 //   grad_residual moves from right to left; every branch adds its gradient to it.
 //
-// Sums over rows are made sequence by sequence (rows_per_group = L), so that micro-batches give the bits of the whole.
-// In a chain of ranks, each group of gradients is received before it is added to, and then sent.
+// Sums over rows are formed sequence by sequence (rows_per_group = L), so that micro-batches give the same bits as the
+// whole batch. In a chain of ranks, each group of gradients is received before it is added to, and then sent.
 // Read next: decoder_memory.h.
 #include "regard/train/decoder_training.h"
 
@@ -38,7 +38,7 @@ namespace {
 
 [[noreturn]] void reject(const std::string& what) { throw InvalidArgument("decoder: " + what); }
 
-// Adds the time of its life to one of the seconds of a profile.
+// Adds its lifetime to one of the times of a profile.
 class Timer {
  public:
   explicit Timer(double& seconds) : seconds_(seconds) {}
@@ -80,7 +80,7 @@ struct DecoderTraining<T>::State {
         token_gradient(config.tied ? model.table.value.size() : 0),
         output_gradient(config.tied ? model.table.value.size() : 0),
         table_rows(static_cast<std::size_t>(config.tied ? config.vocabulary : 0)) {
-    // As in the arena, from its end.
+    // Groups are contiguous in the arena, starting from its end.
     T* end = gradients.data() + gradients.size();
     const auto add_group = [&](T* begin) {
       groups.push_back({begin, end});
@@ -195,7 +195,7 @@ struct DecoderTraining<T>::State {
                                           .rows_per_group = length};
     if constexpr (std::is_same_v<T, float>) {
       if (options.bf16_products) {
-        // Inputs that are recomputed have not all been multiplied again, and so have not been rounded.
+        // Recomputed inputs have not all been multiplied again, so some of them have not been rounded.
         bfloat16* const place = rounded_input(input);
         const auto rounded_forward = options.recompute ? rounded_rows(input, in, place, runtime)
                                                        : TensorView<const bfloat16, 2>(place, {rows(), in});
@@ -312,7 +312,7 @@ struct DecoderTraining<T>::State {
                             activation_of(config.feed_forward_kind), runtime);
     }
   }
-  // For the backward pass, `kept` alone is needed: the result of the layer is not written again.
+  // The backward pass needs only `kept`, so the result of the layer is not written again.
   void layer_forward(Index layer, const AblatedHead& ablated, bool again, const Runtime& runtime) const {
     const auto index = static_cast<std::size_t>(layer);
     const auto& of = model.layers[index];
@@ -448,7 +448,7 @@ struct DecoderTraining<T>::State {
   static std::span<T> elements(const TensorView<T, 2>& matrix) {
     return {matrix.data, static_cast<std::size_t>(matrix.size())};
   }
-  // Announces what backward() receives, in its order.
+  // Announces what backward() will receive, in the same order.
   void expect_sums() {
     if (!receives()) return;
     const auto expect = [&](auto sum) {
@@ -483,9 +483,10 @@ struct DecoderTraining<T>::State {
     send(group);
   }
 
-  // The gradient of a tied table is that of the output plus that of the embedded tokens. Both are summed by themselves
-  // over accumulating calls, and added at the end of each call, for the rows that occurred as tokens only. In a chain
-  // they are added after the last piece: until then the gradient of the output is being sent.
+  // The gradient of a tied table is the sum of those of the output and of the embedded tokens. Each is summed
+  // separately over accumulating calls, and they are added at the end of each call, only for the rows that occurred as
+  // tokens. In a chain, they are added after the last piece, because the gradient of the output is being sent until
+  // then.
   void restore_output_gradient() {
     if (!config.tied) return;
     const Index width = config.width;
@@ -551,7 +552,7 @@ struct DecoderTraining<T>::State {
   internal::ZeroedMemory<T> gradients;
   internal::TrainedDecoder<T> model;
   internal::DecoderActivations<T> now;
-  // Of a tied table, like its gradient: Σ of the embedded tokens, and of the output where table_rows is 1.
+  // The parts of a tied table's gradient: Σ over the embedded tokens, and that of the output where table_rows is 1.
   internal::ZeroedMemory<T> token_gradient;
   internal::ZeroedMemory<T> output_gradient;
   std::vector<char> table_rows;

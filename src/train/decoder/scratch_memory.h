@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Scratch memory of a model: what one step has returned is there for the next, which allocates nothing.
+// Scratch memory of a model: blocks that one step has returned are reused by the next, which allocates nothing.
 //
 //     allocate    a returned block of the size's class, otherwise operator new
 //     deallocate  the block joins those of its class
 //
-// Classes are powers of two. The library's own default (runtime/workspace.cpp) leaves small blocks to operator new, and
-// blocks that another thread is about to take or return.
-// Read next: decoder_training.cpp.
+// Classes are powers of two. The library's own default (runtime/workspace.cpp) uses operator new for small blocks, and
+// while another thread is taking or returning a block. Read next: decoder_training.cpp.
 #pragma once
 
 #include <algorithm>

@@ -19,7 +19,7 @@ std::byte* mapped(std::size_t count) {
   return static_cast<std::byte*>(memory);
 }
 
-// Memory that starts on a huge page: what is mapped before and after it is released.
+// Memory that starts at a huge page boundary: what is mapped before and after it is released.
 std::byte* mapped_huge(std::size_t count) {
   std::byte* const all = mapped(count + kHugePage);
   const std::size_t before = (kHugePage - reinterpret_cast<std::uintptr_t>(all) % kHugePage) % kHugePage;

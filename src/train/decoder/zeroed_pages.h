@@ -15,8 +15,8 @@ struct ReleasePages {
 };
 using Pages = std::unique_ptr<std::byte, ReleasePages>;
 
-// `count` zero bytes; nullptr for none. Memory is taken up where it is written. Memory of many megabytes has huge pages
-// if the system offers them. Throws std::bad_alloc.
+// `count` zero bytes; nullptr if it is 0. Physical memory is allocated only where bytes are written. Blocks of many
+// megabytes have huge pages if the system offers them. Throws std::bad_alloc.
 Pages zeroed_pages(std::size_t count);
 
 }  // namespace regard::inline v0::internal

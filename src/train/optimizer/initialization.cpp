@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Initial values of parameters: each is a function of the seed, its parameter and its place there.
+// Initial values of parameters: each is a function of the seed, its parameter and its index in it.
 // Read next: regard/random.h.
 #include <algorithm>
 #include <cmath>
@@ -14,7 +14,7 @@
 namespace regard::inline v0 {
 namespace {
 
-// Streams of random numbers below are left to batches and dropout, which use the seed of the run too.
+// Lower streams of random numbers are reserved for batches and dropout, which also use the seed of the run.
 constexpr std::uint64_t kFirstStream = std::uint64_t{1} << 32;
 constexpr double kDeviation = 0.02;
 constexpr Index kElements = 4096;  // of a task
@@ -33,7 +33,7 @@ void initialize(std::span<const DecoderParameter> description, std::span<T> para
   Index n = 0;
   for (const DecoderParameter& parameter : description) n += parameter.size();
   internal::expect_elements("initialize", "parameters", parameters.size(), n, "the description");
-  // The variance of the residual stream does not grow with the number of layers, of which each adds two results.
+  // The variance of the residual stream does not grow with the number of layers, each of which adds two results.
   const auto layers = static_cast<double>(num_layers_of(description));
   const double residual_deviation = kDeviation / std::sqrt(2 * std::max(1.0, layers));
   const auto fill = [&](std::size_t number, std::span<T> values, Index first) {

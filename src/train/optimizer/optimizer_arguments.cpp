@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Checks of sizes, numbers and memory, with the texts of their errors.
+// Checks of sizes, numbers and memory, with their error messages.
 // Read next: optimizer_step.cpp.
 #include "optimizer_arguments.h"
 

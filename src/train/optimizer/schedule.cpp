@@ -29,7 +29,7 @@ double squared_sine(double x) {
 // ½ · (1 + cos(π · x)) for x in [0, 1].
 double half_cosine(double x) { return x <= 0.5 ? 1 - squared_sine(x) : squared_sine(1 - x); }
 
-// The part of the way from min to max, after the warm-up and before the end.
+// The fraction of the way from min to max, after the warm-up and before the end.
 double height(const TrainingSettings& settings, Index step) {
   const auto part = [&](Index begin) {  // from 0 at begin to 1 at the end
     return static_cast<double>(step - begin) / static_cast<double>(settings.steps - begin);

@@ -26,7 +26,7 @@ namespace {
 constexpr double kMinThreshold = 0.5;  // of a score
 constexpr double kPreviousBegun = 0.2;
 constexpr double kAblationShare = 0.1;        // of the fall of the loss so far
-constexpr double kMinFallOfLoss = 0.05;       // share of the first loss that must be lost before ablation counts
+constexpr double kMinFallOfLoss = 0.05;       // fraction by which the first loss must fall before ablation counts
 constexpr double kVisibleFallOfLoss = 0.005;  // a smaller one rounds to 0 %
 
 [[noreturn]] void reject_record(const std::string& what) { throw InvalidArgument("training record: " + what); }
@@ -81,7 +81,7 @@ std::optional<HeadEvent> first_event(const TrainingRecord& record, std::size_t h
   const std::vector<TrainingSnapshot>& snapshots = record.snapshots;
   const Thresholds thresholds = thresholds_of(record, kind);
   const auto score_at = [&](std::size_t s) { return score_of(snapshots[s].heads[head].scores, kind); };
-  // How many snapshots up to s are above each threshold.
+  // The number of consecutive snapshots, up to and including s, that are above each threshold.
   std::size_t above_begun = 0, above_formed = 0, s = 0;
   for (;; ++s) {
     if (s == snapshots.size()) return std::nullopt;

@@ -10,7 +10,7 @@
 namespace regard::inline v0 {
 namespace {
 
-// Numbers of the curve that are measured at some steps only are null elsewhere.
+// Values of the curve that are measured only at some steps are null elsewhere.
 template <class Value>
 void write_column(JsonWriter& json, std::string_view name, const TrainingRecord& record, Value value) {
   json.name(name);

@@ -10,7 +10,7 @@
 namespace regard::inline v0 {
 namespace {
 
-// The examples that are evaluated at a snapshot; short ones are more, so that they tell more than a few targets do.
+// The number of examples that are evaluated at a snapshot; more if they are short, so that there are enough targets.
 Index num_evaluated(Index length) {
   constexpr Index kSequences = 32, kTokens = 1024;
   return std::max(kSequences, kTokens / length);
