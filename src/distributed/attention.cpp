@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Forward and statistics over several ranks: each is the function of one machine, called for one key/value head and
-// some rows at a time. Means over all rows of a head follow (head_means.h).
+// Forward and statistics over several ranks: each calls the function for one machine, for one key/value head and some
+// rows at a time. Means over all rows of a head follow (head_means.h).
 //
-//   agree_on_call ──▶ plan ──▶ HeadExchange ──▶ the function of one machine, for each head and range of rows
+//   agree_on_call ──▶ plan ──▶ HeadExchange ──▶ the function for one machine, for each head and range of rows
 //
 // Read next: whole_call.h, call_arrays.h, attention_columns.cpp, attention_backward.cpp, decode.cpp.
 #include "regard/distributed/attention.h"
@@ -33,7 +33,7 @@ struct StatisticsArrays {
   std::size_t top_keys, top_weights, entropy, largest_weight, chosen_weight, mean_distance;
 };
 
-// (B, H) as an array of one index.
+// (B, H) as an array with a single index per head.
 template <class View2>
 OutputView<4> as_heads(const View2& view) {
   if (view.absent()) return {};

@@ -3,7 +3,7 @@
 // attention_backward over several ranks.
 //
 //   heads   a rank computes key/value heads with all rows
-//   rows    a rank computes rows with all heads; sums over rows travel from rank to rank (key_gradient_chain.h)
+//   rows    a rank computes rows with all heads; sums over rows are passed from rank to rank (key_gradient_chain.h)
 //
 // Read next: backward_call.h, backward_plan.cpp, docs/derivations/ranks.md.
 #include <algorithm>
@@ -68,7 +68,7 @@ void run_by_heads(const BackwardOnRanks& of, const DistributedPlan& plan) {
   const std::size_t grad_query = arrays.row_output(g.grad_query, of.call);
   const std::size_t grad_key = of_keys(g.grad_key), grad_value = of_keys(g.grad_value);
   const std::size_t grad_sinks = arrays.output(by_head(g.grad_sinks), HeldIndices::all, ArrayHeads::query, 0);
-  // Gradients enter a sum before they are rounded, and all three have the same type.
+  // Gradients are added to a sum before they are rounded, and all three have the same type.
   const bool any = g.accumulate.grad_query || g.accumulate.grad_key || g.accumulate.grad_value;
   for (const auto& [number, accumulate] : {std::pair{grad_query, g.accumulate.grad_query},
                                            {grad_key, g.accumulate.grad_key},
@@ -92,12 +92,12 @@ void run_by_heads(const BackwardOnRanks& of, const DistributedPlan& plan) {
   });
 }
 
-// The ranges of keys whose sums travel together: many times as many as ranks, so that all ranks have work, also with a
-// causal mask, where the first rank has the most rows and needs the longest for a range.
+// The ranges of keys whose sums are passed on together. There are many more ranges than ranks, so that all ranks have
+// work even with a causal mask, for which the first rank has the most rows and needs the longest for a range.
 std::vector<Index> key_ranges(const BackwardOnRanks& of) {
   constexpr Index kRangesPerRank = 16;
   const CallExtents& extents = of.call.extents;
-  // All ranks find the same ranges, from none of the rows.
+  // All ranks find the same ranges, because none of the rows are used.
   const LocalOptions none = local_options(of.options, extents, {0, 0}, {0, extents.num_heads}, of.call.rows.first, 0);
   InputView<4> query = of.query, key = of.key, value = of.value;
   query.shape[2] = 0;
@@ -106,8 +106,8 @@ std::vector<Index> key_ranges(const BackwardOnRanks& of) {
                              extents.num_keys / (kRangesPerRank * of.ranks.num_ranks()));
 }
 
-// From this size on, a rank has the sums of one head only, and waits until they have been sent. Below it, the memory
-// is not worth the wait.
+// From this size on, a rank holds the sums of only one head, and waits until they have been sent. Below it, the memory
+// saved is not worth the wait.
 constexpr Index kLargeSums = Index{8} << 20;
 
 void run_by_rows(const BackwardOnRanks& of, const DistributedPlan& plan) {
@@ -217,7 +217,7 @@ void attention_backward(const InputView<4>& query, const InputView<4>& key, cons
       agree_on_call({"attention_backward", query, key, value, options}, agreement, check, ranks, runtime.stop);
   const bool bias_summed_over_rows = agree_on_sum(agreement.numbers(bias_rows));
   if (call.extents.batch * call.extents.num_heads == 0) {
-    // Every gradient is a sum without terms.
+    // Every gradient is an empty sum.
     write_zeros(gradients.grad_key, accumulate.grad_key);
     write_zeros(gradients.grad_value, accumulate.grad_value);
     write_zeros(grad_bias, accumulate.grad_bias);

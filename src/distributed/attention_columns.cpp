@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// attention_columns over several ranks. The sum of a key is over all rows, in order: it is never divided.
+// attention_columns over several ranks. The sum for a key runs over all rows, in order, and is never divided.
 //
 //   heads   a rank computes key/value heads, with all keys
-//   keys    a rank computes consecutive keys, or whole strips of the map, with the rows that see them
+//   keys    a rank computes consecutive keys, or whole strips of the map, with the rows that attend to them
 //
-// Rows travel to the ranks of the keys that they see, one key/value head at a time.
+// Rows are sent to the ranks that compute the keys visible to them, one key/value head at a time.
 // Read next: head_exchange.h, docs/derivations/ranks.md.
 #include <algorithm>
 
@@ -31,7 +31,7 @@ struct Strips {
   IndexRange of(const IndexRange& keys) const { return {first_from(keys.first), first_from(keys.end)}; }
 };
 
-// The keys at which ranks may be divided: with a map, borders of its strips.
+// The keys at which the keys of a rank may begin: with a map, the boundaries of its strips.
 std::vector<Index> possible_starts(const IndexRange& keys, const Strips& strips) {
   constexpr Index kGrain = 64;
   std::vector<Index> starts{keys.first};
@@ -44,8 +44,8 @@ std::vector<Index> possible_starts(const IndexRange& keys, const Strips& strips)
   return starts;
 }
 
-// The first key of each rank, and the end. Each start is the possible one whose number of pairs before it is nearest to
-// an equal share.
+// The first key of each rank, and the end. Each start is the candidate for which the number of pairs before it is
+// nearest to an equal share.
 std::vector<Index> balanced_starts(const RowIntervals& intervals, const std::vector<Index>& possible, Index num_ranks) {
   std::vector<Index> before{0};
   for (const Index pairs : intervals.pairs_by_keys(possible)) before.push_back(before.back() + pairs);
@@ -61,7 +61,7 @@ std::vector<Index> balanced_starts(const RowIntervals& intervals, const std::vec
   return starts;
 }
 
-// For each pair of starts, the rows that see a key between them. Intervals never move backwards.
+// For each pair of starts, the rows that attend to a key between them. Intervals never move backwards.
 std::vector<IndexRange> rows_by_keys(const RowIntervals& intervals, Index num_rows, const std::vector<Index>& starts) {
   std::vector<IndexRange> rows(starts.size() - 1, {num_rows, 0});
   std::size_t first = 0, end = rows.size();
@@ -76,7 +76,7 @@ std::vector<IndexRange> rows_by_keys(const RowIntervals& intervals, Index num_ro
   return rows;
 }
 
-// Of each rank: the rows that it reads (none given: all), the keys and the strips that it computes.
+// For each rank: the rows that it reads (none given: all), the keys and the strips that it computes.
 struct ColumnPlan {
   DistributedPlan plan;
   std::vector<std::vector<IndexRange>> rows, keys, strips;
@@ -101,7 +101,7 @@ ColumnPlan plan_by_keys(const DistributedProblem& problem, const IndexRange& key
     const IndexRange own{starts[r], starts[r + 1]};
     RankWork work;
     if (own.size() > 0 && rows[r].first < rows[r].end) {
-      // The buffers have all rows; those that see none of the keys are not filled.
+      // The buffers have all rows; those that attend to none of the keys are not filled.
       work.rows = {{0, num_rows}};
       work.heads = {0, problem.num_heads};
       work.kv_heads = {0, problem.num_kv_heads};
@@ -123,14 +123,14 @@ ColumnPlan plan_columns(const DistributedProblem& problem, const IndexRange& key
   return is_balanced ? by_heads : by_keys;
 }
 
-// Rows and columns of the map exchanged: strips of columns are then indices, as keys are.
+// The map with rows and columns exchanged, so that strips of columns are indices, as keys are.
 OutputView<4> transposed(OutputView<4> view) {
   std::swap(view.shape[2], view.shape[3]);
   std::swap(view.strides[2], view.strides[3]);
   return view;
 }
 
-// What all ranks find, since their maps have the same shape.
+// Errors that all ranks find, because their maps have the same shape.
 void check_map(const OutputView<4>& map, const CallExtents& extents, const IndexRange& keys, const Strips& strips) {
   const auto reject = [](const std::string& text) { throw InvalidArgument(std::string(kColumnsName) + ": " + text); };
   if (map.absent()) return;
@@ -202,7 +202,7 @@ void attention_columns(const InputView<4>& query, const InputView<4>& key, const
     const std::size_t mass = arrays.output(outputs.key_mass, HeldIndices::keys, ArrayHeads::query, call.keys.first);
     if (CallArray* const array = arrays.find(mass)) {
       array->taken = columns.keys;
-      // No rank computes a key that no row sees.
+      // No rank computes a key that is visible to no row.
       const IndexRange own = intersection(keys, call.keys);
       if (own.first < own.end)
         write_zeros(rows_of(array->held.output(), {own.first - call.keys.first, own.end - call.keys.first}), false);

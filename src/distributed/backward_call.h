@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// attention_backward over several ranks: one call on all of them, and what is computed one after the other.
+// attention_backward over several ranks: one call on all of them, and its computations in order.
 //
 //   run_by_heads or run_by_rows     grad_query, grad_key, grad_value       attention_backward.cpp
 //   write_grad_bias                 grad_bias                              broadcast_gradients.cpp
@@ -28,7 +28,7 @@ struct BackwardOnRanks {
   ElementType compute_type() const { return query.type == ElementType::float64 ? query.type : ElementType::float32; }
 };
 
-// The arrays of rows and keys from which gradients are computed, by their numbers among those that travel.
+// The arrays of rows and keys from which gradients are computed, by their indices among those that are sent.
 struct BackwardInputs {
   std::size_t query, key, value, context, row_max, row_sum, grad_context, grad_lse;
 
@@ -41,7 +41,7 @@ struct BackwardInputs {
         row_sum(arrays.row_input(of.saved.row_sum, of.call)),
         grad_context(arrays.row_input(of.saved.grad_context, of.call)),
         grad_lse(arrays.row_input(of.saved.grad_lse, of.call)) {}
-  // Of some of the rows.
+  // The saved state of some of the rows.
   AttentionForwardState saved(const LocalArrays& in, const IndexRange& rows) const {
     return {.context = rows_of(in.input(context), rows),
             .row_max = rows_of(in.input3(row_max), rows),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Borders between ranks are moved to the nearest border between blocks of rows, which are counted from the first row of
-// each sequence. Read next: backward_plan.h, docs/derivations/ranks.md.
+// Boundaries between ranks are moved to the nearest boundary between blocks of rows, which are counted from the first
+// row of each sequence. Read next: backward_plan.h, docs/derivations/ranks.md.
 #include "backward_plan.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 namespace regard::inline v0::internal {
 namespace {
 
-// The number of rows of which borders are multiples; 0: there is none.
+// Boundaries are multiples of this number of rows; 0 if there is no such number.
 Index row_grain(const WholeCall& call, const AttentionOptions& options) {
   if (options.block_mask.absent() || options.block_size[0] < 1) return kBackwardRows;
   // The rows of a block mask are counted from row 0 of all sequences.
@@ -89,7 +89,7 @@ DistributedPlan backward_plan(const WholeCall& call, const AttentionOptions& opt
   std::vector<DistributedPlan> plans{plan_heads(problem)};
   if (grain > 0) plans.push_back(plan_of_rows(call, problem.row_starts, grain));
   if (call.mask_by_row || call.bias_by_row) {
-    // Rows of masks by element travel as little as possible.
+    // As few rows of elementwise masks as possible are sent.
     if (grain == kBackwardRows) return plans.back();
   } else if (grain > 0) {
     const auto num_ranks = static_cast<Index>(problem.row_starts.size()) - 1;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How attention_backward is divided over ranks: by key/value heads, or by rows, at borders between blocks of
+// How attention_backward is divided over ranks: by key/value heads, or by rows, at boundaries between blocks of
 // kBackwardRows rows.
 //
 //     rows held       0 … 511        512 … 1023

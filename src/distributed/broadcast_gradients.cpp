@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The gradients of what is broadcast: a bias, and sinks. Their sums have the order (batch entry, head, row, key).
+// The gradients of broadcast inputs: a bias, and sinks. Their sums are in the order (batch entry, head, row, key).
 //
 //   grad_bias, each row its own                    each rank its rows, with all keys, one head after the other
 //   grad_bias, summed over rows, each head its own   each rank its heads, with all rows
 //   grad_bias, summed over rows and heads          one sum: one rank, with all rows
-//   grad_sinks                                     the sums travel from rank to rank, once per batch entry
+//   grad_sinks                                     the sums are passed from rank to rank, once per batch entry
 //
 // Sums over heads are continued in double. Read next: backward_call.h, attention_backward.cpp.
 #include <algorithm>
@@ -44,7 +44,7 @@ AttentionForwardState saved_of_entry(const BackwardOnRanks& of, Index b) {
           .grad_lse = entry_of(of.saved.grad_lse, b)};
 }
 
-// Calls run with the call, or if sums go over batch entries and heads, with each entry of the batch in order.
+// Calls run with the call or, if sums run over batch entries and heads, with each entry of the batch in order.
 void for_each_entry(const BackwardOnRanks& of, bool one_by_one,
                     const std::function<void(const BackwardOnRanks&)>& run) {
   if (!one_by_one) return run(of);
@@ -69,8 +69,8 @@ struct Strip {
   }
 };
 
-// Calls compute(arrays of one head, strip, its key/value head, its rows) for all that this rank computes. `outputs`
-// travel with the inputs.
+// Calls compute(arrays of one head, strip, its key/value head, its rows) for all that this rank computes. `outputs` are
+// sent along with the inputs.
 template <class Compute>
 void exchange_strips(const BackwardOnRanks& of, const DistributedPlan& plan, CallArrays outputs,
                      const Compute& compute) {
@@ -120,7 +120,7 @@ void bias_by_heads(const BackwardOnRanks& of) {
                   });
 }
 
-// One sum over rows and heads, which no other rank can begin before.
+// One sum over rows and heads in order, which is computed by a single rank.
 void bias_on_one_rank(const BackwardOnRanks& of) {
   const OutputView<4>& output = of.gradients.grad_bias;
   BiasSums sums(output.shape);

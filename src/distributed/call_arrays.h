@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The arrays of a call over several ranks: what travels, and what a rank computes with in one step.
+// The arrays of a call over several ranks: what is sent, and what a rank computes with in one step.
 //
 //   CallArrays    query, key, …      numbered, for HeadExchange
 //   LocalArrays   number ──▶ view    of one key/value head and some rows
@@ -16,7 +16,7 @@
 
 namespace regard::inline v0::internal {
 
-// Every array of a call, by name, and its place among those that travel.
+// Every array of a call, by name, and its index among those that are sent.
 class CallArrays {
  public:
   static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
@@ -48,7 +48,7 @@ class CallArrays {
   std::vector<CallArray> arrays_;
 };
 
-// The arrays of one head, as views; absent if they do not travel.
+// The arrays of one head, as views; absent if they are not sent.
 class LocalArrays {
  public:
   explicit LocalArrays(const std::vector<HeldArray>& arrays) : arrays_(arrays) {}
@@ -61,7 +61,7 @@ class LocalArrays {
   const std::vector<HeldArray>& arrays_;
 };
 
-// Masks and biases by element: they travel unless each rank computes the rows that it holds.
+// Elementwise masks and biases, which are sent unless each rank computes the rows that it holds.
 struct MaskArrays {
   std::size_t mask = CallArrays::kNone, bias = CallArrays::kNone;
 

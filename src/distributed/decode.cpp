@@ -4,7 +4,8 @@
 //
 //   partial results of my keys, all heads ──by heads──▶ merge my heads, in key order ──▶ every rank
 //
-// A rank sends sums times 2⁻⁴⁰ as well if one of its sums is not finite; a number before the partial results says so.
+// A rank also sends its sums times 2⁻⁴⁰ if one of them is not finite; a number before the partial results indicates
+// this.
 // Read next: whole_call.h, docs/derivations/ranks.md.
 #include <algorithm>
 #include <cmath>
@@ -26,8 +27,8 @@ namespace {
 
 using Tickets = std::vector<Messages::Ticket>;
 
-// Partial results of some chunks and heads: for each chunk, batch entry, head and row Dv sums, as many scaled sums if
-// there are any, row_max and row_sum.
+// Partial results of some chunks and heads: for each chunk, batch entry, head and row, Dv sums, Dv scaled sums if there
+// are any, row_max and row_sum.
 template <class T>
 struct PartialBlock {
   Index chunks, batch, heads, rows, columns;
@@ -318,7 +319,7 @@ void append_call(KvCache<K>& cache, const InputView<4>& key, const InputView<4>&
   std::vector<Index> capacities = agreement.numbers(capacity);
   for (std::size_t r = 0; r + 1 < capacities.size(); ++r) capacities[r] -= capacities[r] % kAttentionChunkKeys;
 
-  // Each sequence goes on where it ends, and from a full cache to that of the next rank.
+  // Each sequence is continued where it ends and, once that cache is full, in the cache of the next rank.
   const Index rank = ranks.rank(), last = ranks.num_ranks() - 1;
   std::vector<IndexRange> taken;
   for (Index b = 0; b < shape.num_sequences; ++b) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Ranks, and sums in order. A sum goes down the ranks in pieces, so that a rank adds to one piece while the next one
-// travels, and the total comes back from the last rank over the first:
+// Ranks, and sums in order. A sum is passed along the ranks in pieces, so that a rank adds to one piece while the next
+// one is in transit, and the total returns from the last rank through the first:
 //
 //     rank 0 ──sum so far──▶ rank 1 ──▶ … ──▶ rank N − 1 ──total──▶ rank 0 ──▶ rank 1 ──▶ … ──▶ rank N − 2
 //

@@ -7,7 +7,7 @@
 //   3. times factor / sum
 //
 // The sum has sixteen lanes (element v belongs to lane v mod 16), folded by halves: a fixed order, which gives the same
-// bits on every instruction set. The gradient of the target is computed by itself, in double. The logarithm of the
+// bits on every instruction set. The gradient of the target is computed separately, in double. The logarithm of the
 // sum is left to the caller: taken for many rows at once, it does not lengthen the chain of dependent steps of a row.
 // Read next: src/layers/cross_entropy.cpp.
 #include "kernels.h"

@@ -104,7 +104,7 @@ struct LayerKernels {
   void (*add_wide)(const T* x, double* sum, Index count);
   // y[i] = x[i], rounded to nearest even.
   void (*round)(const double* x, T* y, Index count);
-  // Copies rows that are anywhere in memory, and prefetches the next one meanwhile.
+  // Copies rows that may be anywhere in memory, and prefetches the next row while copying.
   void (*copy_rows)(const RowCopy& rows);
 
   // Norms.
@@ -123,7 +123,7 @@ struct LayerKernels {
 
   // Rotary position embedding.
   // cosines[i] = cos(position · frequencies[i]), in double, rounded to T; |position · frequencies[i]| ≤ 2³¹. The sines
-  // likewise. The sines of −position are the negative ones.
+  // likewise. The sines of −position are their negatives.
   void (*rotary_factors)(double position, const double* frequencies, Index count, T* cosines, T* sines);
   // Rotates pair i, (a, b), to (a · cosines[i] − b · sines[i], b · cosines[i] + a · sines[i]); adds it to y if
   // accumulate; y may be x. halves: pair i is (x[i], x[i + pairs]); neighbors: (x[2i], x[2i + 1]).

@@ -50,7 +50,7 @@ class PanelBlocks {
 #if defined(REGARD_ISA_amx_bf16)
 
 // to[r][c] = the sums over blocks first … end − 1 for 16 rows, or 32 with a second row tile, and 32 columns. Not
-// inlined: a compiler that saw the array of the caller would believe that nothing is written to it.
+// inlined: a compiler that saw the array of the caller would assume that nothing is written to it.
 template <bool Two>
 __attribute__((noinline)) void multiply_blocks(Index first, Index end, const float* rows, const float* more_rows,
                                                const PanelBlocks& panel, float* to, Index stride) {

@@ -266,7 +266,7 @@ struct Kernels {
   void (*add_rows)(Index num_rows, const T* weights, double* sums);
   // output[r][c] = activation(Σ_i a(r, i) · b(i, c) + bias[c]), or output[r][c] + the sum for Activation::added, with
   // dense rows output_stride apart; ≤ kRows rows, ≤ kPanel columns; bias may be nullptr. next_panel is nullptr, or the
-  // panel of the next call, of the same size, which may be brought to the caches.
+  // panel of the next call, of the same size, which may be prefetched.
   void (*linear_tile)(Index num_rows, Index num_columns, Index depth, const T* packed_a, const T* panel_b,
                       const T* bias, Activation activation, T* output, Index output_stride, const T* next_panel);
 

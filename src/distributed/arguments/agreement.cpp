@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A rank's arguments are one message: its size, then the numbers, the mistake and the fields, each text with its size.
-// All ranks compare all messages with that of rank 0, so that all come to the same result. Read next: agreement.h.
+// The arguments of a rank are one message: its size, then the numbers, the error and the fields, each text with its
+// size. All ranks compare all messages with that of rank 0, so all reach the same conclusion. Read next: agreement.h.
 #include "agreement.h"
 
 #include <algorithm>
@@ -73,7 +73,7 @@ Arguments read(const std::string& bytes, Index rank) {
   return arguments;
 }
 
-// Sends a message to all ranks and receives one of each, of the given sizes.
+// Sends a message to all ranks and receives one from each, of the given sizes.
 std::vector<std::string> all_messages(const std::string& own, const std::vector<std::size_t>& sizes, Ranks& ranks,
                                       const std::stop_token& stop) {
   Messages& messages = ranks.messages();
@@ -121,7 +121,7 @@ void Agreement::exchange(Ranks& ranks, const std::stop_token& stop) {
   for (std::size_t r = 0; r < num_ranks; ++r) arguments.push_back(read(all[r], static_cast<Index>(r)));
   const Arguments& first = arguments.front();
   const auto rank_text = [](std::size_t r) { return "rank " + std::to_string(r); };
-  // A rank that calls another function is named first: its other values mean something else.
+  // A rank that calls a different function is named first, because its other values have a different meaning.
   for (std::size_t r = 1; r < num_ranks; ++r) {
     if (arguments[r].fields.front().second != first.fields.front().second)
       throw InvalidArgument(rank_text(r) + " calls " + arguments[r].fields.front().second + "; expected " +

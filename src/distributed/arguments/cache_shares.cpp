@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sequences may start at different keys on a rank, so masks, biases and segments of its keys are copies. Blocks need
-// not begin where its keys do: a mask by element replaces a block mask. Read next: cache_shares.h.
+// On a rank, sequences may start at different keys, so masks, biases and segments are copied for its keys. Blocks of a
+// block mask need not begin where the keys of a rank do, so it is replaced by an elementwise mask. Read next:
+// cache_shares.h.
 #include "cache_shares.h"
 
 #include <algorithm>
@@ -28,7 +29,8 @@ void check_cuts(const char* function, const CacheShares& shares) {
 
 namespace {
 
-// Columns first … first + count − 1 of each sequence, for a view whose last axis is keys. A column beyond is not read.
+// Columns first … first + count − 1 of each sequence, for a view whose last axis is keys. Columns past the
+// end are not read.
 template <int Rank>
 std::vector<std::byte> columns(const InputView<Rank>& view, std::array<Index, Rank> shape,
                                const std::vector<Index>& first_keys) {

@@ -35,7 +35,7 @@ struct CacheShares {
   }
 };
 
-// Adds the lengths of this rank; `get` reads all after the exchange.
+// Adds the lengths of this rank; `get` reads those of all ranks after the exchange.
 class SharedLengths {
  public:
   template <class K>
@@ -56,7 +56,8 @@ class SharedLengths {
   std::vector<std::size_t> places_;
 };
 
-// Throws unless keys that others follow end at a multiple of kAttentionChunkKeys: the same on all ranks.
+// Throws, identically on all ranks, unless the keys of each rank end at a multiple of kAttentionChunkKeys if other keys
+// follow.
 void check_cuts(const char* function, const CacheShares& shares);
 
 // The options of a call as options for the keys of one rank.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Positions are resolved to numbers, one per batch entry or packed sequence: alignment by the ends of the whole call
-// means nothing to some of its rows. Read next: local_options.h, docs/derivations/ranks.md.
+// Positions are resolved to numbers, one per batch entry or packed sequence, because alignment with the ends of the
+// whole call is meaningless for a subset of its rows. Read next: local_options.h, docs/derivations/ranks.md.
 #include "local_options.h"
 
 #include <algorithm>
@@ -11,7 +11,8 @@ namespace {
 
 bool is_packed(const AttentionOptions& options) { return !options.query_starts.absent(); }
 
-// Position of row 0 of each batch entry or packed sequence. Invalid arrays give any numbers: the call rejects them.
+// Position of row 0 of each batch entry or packed sequence. For invalid arrays, which the call
+// rejects, the numbers are arbitrary.
 std::vector<Index> row_offsets(const AttentionOptions& options, const CallExtents& extents) {
   const Index count = is_packed(options) ? std::max<Index>(0, options.query_starts.shape[0] - 1) : extents.batch;
   std::vector<Index> offsets(static_cast<std::size_t>(count));

@@ -29,7 +29,7 @@ struct LocalOptions {
 };
 
 // mask and bias are those of the rows from first_mask_row on, for all heads or for those from first_mask_head on. With
-// a block mask, rows must lie in whole strips of rows, or within one; see strips().
+// a block mask, rows must be whole strips of rows, or lie within one; see strips().
 LocalOptions local_options(const AttentionOptions& options, const CallExtents& extents, const IndexRange& rows,
                            const IndexRange& heads, Index first_mask_row, Index first_mask_head);
 
@@ -37,10 +37,12 @@ LocalOptions local_options(const AttentionOptions& options, const CallExtents& e
 AttentionOptions head_options(const AttentionOptions& options, Index head);
 AttentionOptions batch_options(const AttentionOptions& options, Index batch);
 
-// Cuts rows at the first border of a strip of a block mask, so that local_options() can be called for each part.
+// Splits rows at the first boundary between strips of a block mask, so that local_options() can be called for each
+// part.
 std::vector<IndexRange> strips(const AttentionOptions& options, const IndexRange& rows);
 
-// Which keys rows see, as far as options say it by numbers. Rows may be said to see more than they do.
+// Which keys are visible to the rows, as far as it follows from options that are numbers. May include keys that are
+// hidden.
 RowVisibility visibility_of(const AttentionOptions& options, const CallExtents& extents);
 
 // One axis of a view, from `first` on.

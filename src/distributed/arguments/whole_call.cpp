@@ -98,7 +98,7 @@ void add_options(Agreement& agreement, const AttentionOptions& o) {
   agreement.add("weights_in_float32", o.weights_in_float32 ? (*o.weights_in_float32 ? "true" : "false") : "not set");
 }
 
-// All instruction sets with fused multiply-add have the same bits, but for one with bfloat16.
+// All instruction sets with fused multiply-add give the same bits, except for one with bfloat16.
 std::string arithmetic(ElementType type) {
   const std::string name = active_instruction_set();
   if (type == ElementType::bfloat16 && name == "avx512_bf16") return name;
@@ -108,7 +108,8 @@ std::string arithmetic(ElementType type) {
   return name;
 }
 
-// What a rank knows of the rows of its mask: 1 if there is one for all rows, 0 if not, 2 if both are possible.
+// Whether a mask has one row that is shared by all rows, as far as this rank knows: 1 if so, 0 if not, 2 if both are
+// possible.
 Index shared_rows(const InputView<4>& view, Index rows) {
   if (view.absent()) return 0;
   return rows == 1 ? 2 : view.shape[2] == 1 ? 1 : 0;
@@ -122,7 +123,7 @@ std::vector<Index> starts_of(const std::vector<Index>& counts) {
 
 constexpr std::uintptr_t kUnusedAddress = 4096;
 
-// An array of any extents that is never read.
+// A placeholder with another extent along one axis, which is never read.
 InputView<4> made_up(const InputView<4>& like, std::size_t axis, Index extent) {
   alignas(64) static const std::byte memory[64]{};
   if (like.absent()) return like;
@@ -224,7 +225,7 @@ WholeCall agree_on_call(const RankArguments& arguments, Agreement& agreement, co
     if (call.bias_by_row) whole.bias = made_up(options.bias, 2, call.extents.num_rows);
     plan([&](const Runtime& runtime) {
       const InputView<4> all_rows = made_up(query, 2, call.extents.num_rows);
-      // Planning writes nothing: an address that no array has.
+      // Planning writes nothing, so this address is that of no array.
       const OutputView<4> context(
           reinterpret_cast<void*>(kUnusedAddress), query.type,
           {query.shape[0], query.shape[1], call.extents.num_rows, all_values.shape[3]},
@@ -232,14 +233,14 @@ WholeCall agree_on_call(const RankArguments& arguments, Agreement& agreement, co
       attention_forward(all_rows, all_keys, all_values, {.context = context}, whole, runtime);
     });
     for (const IndexRange& part : strips(options, call.rows)) {
-      // With several parts, outputs do not fit a part: the first check has found mistakes of the options.
+      // With several parts, the outputs do not fit a part; the first check has already found errors in the options.
       if (part != call.rows) break;
       const LocalOptions local =
           local_options(options, call.extents, call.rows, {0, call.extents.num_heads}, call.rows.first, 0);
       plan([&](const Runtime& runtime) { check(query, all_keys, all_values, local.options, runtime); });
     }
   } catch (const InvalidArgument& error) {
-    // The whole call is checked by another function.
+    // The whole call is checked by a different function.
     found.reject(without_function(without_function(error.what(), function), "attention_forward"));
   }
   found.exchange(ranks, stop);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What all ranks must know of a call before they compute: its extents, who holds what, and that its arguments are valid
-// and equal on all ranks.
+// What all ranks must know about a call before they compute: its extents, which rank holds what, and that its arguments
+// are valid and equal on all ranks.
 //
 //   1. every rank sends its options, shapes and numbers of rows and keys   Agreement
 //   2. every rank checks the call as one machine would                     plan() of the whole call, and of its rows
@@ -56,7 +56,7 @@ void check_decode(const InputView<4>& query, const KvCacheShape& shape, ElementT
 // The text of an error without the name of the function before it.
 std::string without_function(const std::string& text, const std::string& function);
 
-// Tells the other ranks if this one fails within a call.
+// Notifies the other ranks if this one fails within a call.
 template <class F>
 void run_call(Ranks& ranks, const F& run) {
   try {
@@ -76,8 +76,8 @@ void run_call(Ranks& ranks, const F& run) {
 using Check = std::function<void(const InputView<4>& query, const InputView<4>& key, const InputView<4>& value,
                                  const AttentionOptions& options, const Runtime& runtime)>;
 
-// The agreement has the fields of the outputs. Checks the options with the whole call, and `check` with all but the
-// rows of this rank made up.
+// The agreement has the fields of the outputs. Checks the options against the whole call, and calls `check` with
+// placeholders for everything except the rows of this rank.
 WholeCall agree_on_call(const RankArguments& arguments, Agreement& agreement, const Check& check, Ranks& ranks,
                         const std::stop_token& stop);
 

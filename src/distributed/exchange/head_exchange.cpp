@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which pieces travel between a pair of ranks in a step, and in which order. Read next: head_exchange.h.
+// Which pieces are sent between a pair of ranks in a step, and in which order. Read next: head_exchange.h.
 #include "head_exchange.h"
 
 #include <algorithm>
@@ -65,7 +65,7 @@ std::vector<IndexRange> HeadExchange::needed(const CallArray& array, Index rank)
   const RankWork& work = plan_.ranks[static_cast<std::size_t>(rank)];
   if (array.indices == HeldIndices::all) return {{0, array.held.shape[2]}};
   if (array.indices == HeldIndices::rows) return work.rows;
-  // A key that no row sees has a gradient as well.
+  // A key that is visible to no row has a gradient as well.
   return array.is_output ? std::vector{IndexRange{0, problem_.key_starts.back()}} : work.keys;
 }
 std::vector<IndexRange> HeadExchange::copied(const CallArray& array) const {
@@ -111,8 +111,8 @@ HeldArray HeadExchange::local(const Step& step, std::size_t n, Index kv_head, co
   return buffer;
 }
 
-// Keys with gaps in the caller's memory are sent from the buffers, which have them without: a copy for each receiver
-// would add up to the size of the buffers.
+// Keys that are not contiguous in the caller's memory are sent from the buffers, where they are: a copy for each
+// receiver would add up to the size of the buffers.
 bool HeadExchange::is_sent_from_buffers(const CallArray& array) const {
   return plan_.scheme != DistributedScheme::heads && array.indices == HeldIndices::keys && !array.held.is_dense();
 }
@@ -185,7 +185,7 @@ void HeadExchange::post_inputs(Index t) {
                                   }),
                      messages_, step.inputs);
     }
-    // Own keys, and rows that are computed in buffers, are copied beside those of others.
+    // Own keys, and rows that are computed in buffers, are copied next to those of other ranks.
     const Ranges from_own = [&](const CallArray& array) { return copied(array); };
     const std::vector<Piece> from = held_pieces(false, t, own_head, from_own);
     const std::vector<Piece> to = local_pieces(false, t, own_head, from_own);
@@ -249,7 +249,7 @@ void HeadExchange::run(const Compute& compute) {
     Step& step = step_at(t);
     if (t + 1 < steps) post_inputs(t + 1);
     finish(step.inputs, messages_, stop_);
-    // From the buffers that are written next: of two steps before, or of the step before with one buffer.
+    // From the buffers that are written next: those of two steps ago or, with one buffer, of the previous step.
     finish(step.output_sends, messages_, stop_);
     if (one_buffer) finish(step_at(t + 1).output_sends, messages_, stop_);
     if (computes(rank_, t)) {
@@ -260,7 +260,7 @@ void HeadExchange::run(const Compute& compute) {
       }
     }
     finish(step.input_sends, messages_, stop_);
-    // Of two steps before, and with one buffer, of the step before: copies need memory until they have arrived.
+    // Those of two steps ago or, with one buffer, of the previous step: copies need memory until they have arrived.
     finish(step.outputs, messages_, stop_);
     if (one_buffer) finish(step_at(t + 1).outputs, messages_, stop_);
     post_outputs(t);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Runs a call over several ranks one key/value head at a time: while a rank computes one head, the arrays of its next
-// one travel.
+// one are in transit.
 //
 //     step          0            1            2
 //     rank r        head k       head k + 1   head k + 2         (heads: its own; otherwise: the same on all ranks)
 //     receives      … k + 1      … k + 2      results of others
 //
-// All ranks run the same steps, so both sides of a pair know what is sent next. Large pieces go from the caller's
-// memory to where they are used.
+// All ranks run the same steps, so both sides of a pair know what is sent next. Large pieces are sent directly from the
+// caller's memory to where they are used.
 // Read next: head_exchange.cpp, attention.cpp.
 #pragma once
 
@@ -34,9 +34,10 @@ struct CallArray {
   // Of an output: the type in which it is computed and sent, and whether it is added to what its holder has.
   ElementType computed_type = held.type;
   bool accumulate = false;
-  // Of an output: all steps compute in the same memory, so that a step begins when the one before has been sent.
+  // Of an output: all steps compute in the same memory, so a step begins when the results of the previous one have been
+  // sent.
   bool one_buffer = false;
-  // The indices that each rank reads of an input, or computes of an output. Empty: those that its scheme says.
+  // The indices that each rank reads of an input, or computes of an output. Empty: those of its scheme.
   std::vector<std::vector<IndexRange>> taken{};
 };
 
@@ -45,7 +46,8 @@ struct CallArray {
 struct HeadWork {
   Index kv_head;
   IndexRange rows;
-  // Whether arrays of rows are the caller's, with its types: outputs are then accumulated by who computes them.
+  // Whether arrays of rows are the caller's, with its types: outputs are then accumulated by the function that computes
+  // them.
   bool in_place;
   const std::vector<HeldArray>& arrays;
   // The memory of those that are not the caller's.
@@ -96,7 +98,7 @@ class HeadExchange {
   HeldArray local(const Step& step, std::size_t array, Index kv_head, const Part& part) const;
   // Pieces of all inputs, or all outputs, for these ranges of each array.
   using Ranges = std::function<std::vector<IndexRange>(const CallArray&)>;
-  // With `buffers`, keys that are sent from there lie there.
+  // With `buffers`, keys that are sent from the buffers are located there.
   std::vector<Piece> held_pieces(bool outputs, Index step, Index kv_head, const Ranges& ranges,
                                  const Step* buffers = nullptr) const;
   std::vector<Piece> local_pieces(bool outputs, Index step, Index kv_head, const Ranges& ranges) const;

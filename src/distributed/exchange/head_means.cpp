@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The numbers that travel: for each head of each batch entry, the sums of all means, and the number of rows.
+// The numbers that are sent: for each head of each batch entry, the sums of all means, and the number of rows.
 // Read next: head_means.h.
 #include "head_means.h"
 

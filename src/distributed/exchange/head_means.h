@@ -3,8 +3,8 @@
 // Means of the statistics of rows, for each head: one sum over all rows, in order. Each rank adds its rows to the sum
 // of the ranks before it; the last one sends the result to all.
 //
-// Only rows that see a key count. They have a top key, unless they are NaN. What the sums need and the caller does not
-// request has memory here.
+// Only rows that attend to a key are counted. They have a top key, unless they are NaN. Statistics that the sums need
+// and the caller does not request are stored here.
 // Read next: head_means.cpp, attention.cpp.
 #pragma once
 
@@ -23,7 +23,7 @@ class HeadMeans {
   // The statistics that are requested on this rank, and the rows of its query.
   HeadMeans(const AttentionStatistics& requested, const InputView<4>& query);
 
-  // Those to compute first: of rows only.
+  // The statistics to compute first: those of rows only.
   const AttentionStatistics& rows() const { return rows_; }
   // Writes the means that are requested, on all ranks.
   void write(const std::vector<Index>& row_starts, Ranks& ranks, const std::stop_token& stop) const;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which sums go where, as messages of one range for each pair of ranks. Read next: key_gradient_chain.h.
+// Which sums are sent where, as messages of one range for each pair of ranks. Read next: key_gradient_chain.h.
 #include "key_gradient_chain.h"
 
 #include <algorithm>
@@ -80,7 +80,7 @@ std::vector<Piece> KeyGradientChain::pieces(const Part& part) const {
   return pieces;
 }
 
-// The sums arrive where those of the head before were, which must have been sent.
+// The sums arrive in the memory of those of the previous head, which must have been sent.
 void KeyGradientChain::post_receives(Index head, Index range) {
   Range& of = ranges_[static_cast<std::size_t>(range)];
   finish(of.sends, messages_, stop_);
@@ -104,10 +104,10 @@ void KeyGradientChain::start(std::vector<Sums> sums) {
 
 void KeyGradientChain::before(Index head, Index range) {
   const Index num_ranges = static_cast<Index>(ranges_.size());
-  // A single range is computed until its sums for the next head arrive.
+  // The sums of a single range for the next head can be received only after it has been computed.
   if (num_ranges == 1 && head > 0) post_receives(head, range);
   arrivals_.swap(next_arrivals_);
-  // The sums of the next range travel while this one is computed.
+  // The sums of the next range are in transit while this one is computed.
   if (range + 1 < num_ranges) {
     post_receives(head, range + 1);
   } else if (head + 1 < num_heads_ && num_ranges > 1) {

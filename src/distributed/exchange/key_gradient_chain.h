@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The sums of grad_key and grad_value with the scheme rows: they travel from rank to rank in the order of rows, and for
-// the next query head of the same key/value head from the last rank to the first.
+// The sums of grad_key and grad_value with the scheme rows: they are passed from rank to rank in the order of rows and,
+// for the next query head of the same key/value head, from the last rank to the first.
 //
-//     keys       0 … 1535      1536 … 3071                    a range: processed, received and sent at once
+//     keys       0 … 1535      1536 … 3071                    a range: processed, received and sent as a whole
 //     head 0     rank 0 ─▶ rank 1 ─▶ rank 2 ─┐
 //     head 1     ┌───────────────────────────┘
 //                └▶ rank 0 ─▶ rank 1 ─▶ rank 2 ─▶ holders of the keys
 //
-// While a rank computes one range, others compute other ranges. Only ranks that see a key add to its sum.
+// While a rank computes one range, others compute other ranges. Only ranks whose rows attend to a key add to its sum.
 // Read next: key_gradient_chain.cpp, regard/attention_backward_continued.h.
 #pragma once
 
@@ -19,7 +19,7 @@
 
 namespace regard::inline v0::internal {
 
-// Consecutive keys that the rows of the same ranks see; the ranks in the order of their rows.
+// Consecutive keys to which the rows of the same ranks attend; the ranks in the order of their rows.
 struct KeySegment {
   IndexRange keys;
   std::vector<Index> ranks;
@@ -35,7 +35,7 @@ class KeyGradientChain {
 
   // The keys whose sums each rank completes.
   const std::vector<std::vector<IndexRange>>& completed() const { return completed_; }
-  // Those that no row sees.
+  // The keys that are visible to no row.
   const std::vector<IndexRange>& unseen() const { return unseen_; }
   const std::vector<Index>& key_starts() const { return key_starts_; }
 
@@ -56,7 +56,8 @@ class KeyGradientChain {
     Index peer;
     std::vector<IndexRange> keys;
   };
-  // From, or to: the ranks before and after this one; and around: from the last to the first, between two heads.
+  // What is received from and sent to the previous and the next rank and, between two heads, the last and the first
+  // rank.
   struct Range {
     std::vector<Part> from_before, from_last, to_next, to_first;
     std::vector<IndexRange> first_here;  // sums that begin on this rank

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Copies of rows between memory without gaps and strided arrays. Read next: held_array.h.
+// Copies rows between contiguous memory and strided arrays. Read next: held_array.h.
 #include "held_array.h"
 
 #include <cstring>

@@ -23,14 +23,14 @@ struct HeldArray {
   Index first = 0;  // index of the whole call
 
   Index element_bytes() const { return type_bytes(type); }
-  // Of one index of one head.
+  // The size of one index of one head.
   Index row_bytes() const { return shape[3] * element_bytes(); }
   std::byte* at(Index b, Index head, Index index) const {
     return data + (b * strides[0] + head * strides[1] + (index - first) * strides[2]) * element_bytes();
   }
   // Whether the rows of a head follow each other in memory, without gaps.
   bool is_dense() const { return (shape[3] == 1 || strides[3] == 1) && (shape[2] <= 1 || strides[2] == shape[3]); }
-  // Copies rows between memory without gaps and the array.
+  // Copies rows between contiguous memory and the array.
   void read(Index b, Index head, const IndexRange& indices, std::byte* to) const;
   void write(Index b, Index head, const IndexRange& indices, const std::byte* from) const;
   // write(), or write_gradient() of elements of another type.

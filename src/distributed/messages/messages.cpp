@@ -17,9 +17,9 @@ using namespace std::chrono_literals;
 
 constexpr int kControlTag = 1, kDataTag = 0;
 constexpr int kBusyRounds = 64;     // rounds without a sleep after something has happened
-constexpr auto kShortSleep = 50us;  // while messages are under way
+constexpr auto kShortSleep = 50us;  // while messages are in flight
 constexpr auto kLongSleep = 5ms;    // while only control messages may arrive
-constexpr auto kFarewell = 2s;      // for the news of a failure to leave this process
+constexpr auto kFarewell = 2s;      // for the report of a failure to leave this process
 constexpr int kSignsPerTimeout = 8;
 
 std::string seconds_text(std::chrono::duration<double> seconds) {
@@ -302,7 +302,7 @@ void Messages::check_left(Index peer) {
     set_failure(peer, name(peer) + other.farewell, true);
 }
 
-// Tells the others first: afterwards the transport is not used again.
+// Notifies the others first, because the transport is not used afterwards.
 void Messages::set_failure(Index rank, std::string text, bool tell) {
   failure_ = Failure{rank, std::move(text)};
   changed_.notify_all();
@@ -315,7 +315,7 @@ void Messages::set_failure(Index rank, std::string text, bool tell) {
       const Peer& other = peers_[static_cast<std::size_t>(peer)];
       if (peer == rank_ || other.gone || (!other.left && (!tell || peer == rank))) continue;
       news.push_back(next_ticket_);
-      // One that has left waits for this one.
+      // A rank that has left is waiting for this one.
       other.left ? send_control(peer, Control::gone, rank_, " has left because of an exception")
                  : send_control(peer, kind, rank, failure_->text);
     }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Messages of one rank: which are under way, and whether all ranks are alive.
+// Messages of one rank: which are in flight, and whether all ranks are alive.
 //
 //   caller's thread         send, receive ──▶ requests ──▶ pump ──▶ transport
 //                           wait          ◀── done     ◀──
 //   communication thread    pumps until the object is destroyed; without one, wait() pumps
 //
-//   pump      start requests; collect what has been completed; send a sign of life; look for silent ranks
+//   pump      start requests; collect what has been completed; send a heartbeat; look for silent ranks
 //   control   messages with tag 1: alive, failed (with the sentence that all ranks then throw), missed (the same, by a
 //             rank that has left and waits for the others), leaving, gone
 //
@@ -48,7 +48,7 @@ class Messages {
   void wait(std::span<const Ticket> tickets, const std::stop_token& stop);
   // Without a communication thread, starts messages and looks for those that have been completed.
   void progress();
-  // Tells all other ranks, "rank r of N failed: text", unless a rank has failed before.
+  // Notifies all other ranks, "rank r of N failed: text", unless a rank has failed before.
   void fail(std::string_view text) noexcept;
   // The destructor will not wait for the other ranks: an exception ends this one.
   void leave_at_once() noexcept { at_once_ = true; }
@@ -81,7 +81,7 @@ class Messages {
   struct Peer {
     Clock::time_point last_message;
     bool left = false;
-    bool gone = false;                     // it has left, and waits for nobody
+    bool gone = false;                     // it has left, and waits for no other rank
     Index num_sent = 0, num_receives = 0;  // messages with data
     Index last_num = 0;                    // with left: those that it has sent
     std::string farewell;
@@ -102,7 +102,7 @@ class Messages {
   void receive_control(Index peer);
   void send_control(Index peer, Control kind, Index rank, std::string_view text);
   void look_for_silence();
-  // Fails if more messages are expected from a rank than it has sent before it left.
+  // Fails if more messages are expected from a rank than it sent before it left.
   void check_left(Index peer);
   void set_failure(Index rank, std::string text, bool tell);
   bool may_end() const;
@@ -120,7 +120,7 @@ class Messages {
   std::vector<Peer> peers_;
   std::optional<Failure> failure_;
   Ticket next_ticket_ = 1;
-  Index num_data_ = 0;    // requests and messages under way that are not control messages
+  Index num_data_ = 0;    // requests and messages in flight that are not control messages
   bool waiting_ = false;  // a thread is in wait()
   Clock::time_point wait_began_{};
   Clock::time_point last_alive_{};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which pieces are messages of their own, and which are joined or copied. Read next: pieces.h.
+// Which pieces are separate messages, and which are joined or copied. Read next: pieces.h.
 #include "pieces.h"
 
 #include <new>

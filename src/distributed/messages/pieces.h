@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Parts of arrays as messages between two ranks. Both know which pieces travel, in the same order.
+// Parts of arrays as messages between two ranks. Both ranks know which pieces are sent, in the same order.
 //
-//     large     a message each, from and to the arrays themselves if their memory is as it travels
+//     large     a message each, from and to the arrays themselves if these have the layout of the message
 //     small     joined to one message
 //
 // Read next: pieces.cpp, head_exchange.h, key_gradient_chain.h.
@@ -34,7 +34,7 @@ struct Piece {
   void put(const std::byte* from) const { array.put(b, head, indices, from, sent_type, accumulate); }
 };
 
-// A message that is copied to its places when it has arrived; with no copy, it has arrived there.
+// A message that is copied to its destinations when it has arrived; if `copy` is empty, it has arrived there.
 struct Arrival {
   Messages::Ticket ticket;
   std::function<void()> copy;

@@ -45,7 +45,7 @@ class Steps {
     to.received += bytes;
     ++to.messages_received;
   }
-  // Nothing in a step that does not exist.
+  // No traffic for a step that does not exist.
   Traffic of(std::size_t rank, std::size_t step) const {
     return step < traffic_[rank].size() ? traffic_[rank][step] : Traffic{};
   }

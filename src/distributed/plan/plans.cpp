@@ -239,7 +239,7 @@ DistributedPlan plan_keys(const DistributedProblem& problem) {
   const std::vector<IndexRange> seen = planner.intervals().keys_of(rows);
   const std::vector<Index> pairs = planner.intervals().pairs_by_keys(problem.key_starts);
   const std::vector<Index> starts = split_evenly(problem.num_heads, planner.num_ranks());
-  std::vector<Index> chunks;  // of each rank, those that some row sees
+  std::vector<Index> chunks;  // of each rank: those that are visible to some row
   for (Index r = 0; r < planner.num_ranks(); ++r) {
     Index count = 0, end = 0;
     for (const IndexRange& keys : intersection(seen, planner.held_keys(r))) {

@@ -98,7 +98,7 @@ IndexRange RowIntervals::of(Index row) const {
                           : bottom_right    ? keys.size() - rows.size()
                                             : 0);
   Index begin = 0, end = keys.size();
-  // Extents are below 2^61, so that a window cannot overflow once it is limited to that.
+  // Extents are below 2^61, so that a window cannot overflow once it is limited to this value.
   constexpr Index kOpen = Index{1} << 61;
   if (visibility_.causal) end = std::min(end, position + 1);
   if (visibility_.window.left) begin = std::max(begin, position - std::min(*visibility_.window.left, kOpen));
@@ -215,8 +215,8 @@ std::vector<std::vector<IndexRange>> balance_rows(const RowVisibility& visibilit
     work.push_back(intervals.pairs(rows.back()));
   }
   const Index mean = std::accumulate(work.begin(), work.end(), Index{0}) / num_ranks;
-  // The rows that ranks give away, from the first rank on. What they should have given and have given so far is summed,
-  // so that the roundings to whole rows do not add up.
+  // The rows that ranks give away, starting with the first rank. Totals of the pairs to give away and given away are
+  // kept, so that the errors of rounding to whole rows do not add up.
   std::vector<IndexRange> given;
   Index wanted = 0, done = 0;
   for (std::size_t r = 0; r < rows.size(); ++r) {
@@ -231,8 +231,8 @@ std::vector<std::vector<IndexRange>> balance_rows(const RowVisibility& visibilit
     own.end = gift.first;
     given.push_back(gift);
   }
-  // They go to the other ranks, with the same sums, from the last on: for a causal mask, the rank with the least work
-  // then takes the rows with the most, and so the fewest of them.
+  // The rows go to the other ranks, with the same totals, starting with the last rank. For a causal mask, the rank with
+  // the least work then takes the rows with the most work, and so the fewest rows.
   wanted = done = 0;
   auto gift = given.begin();
   for (std::size_t r = rows.size(); r-- > 0 && gift != given.end();) {
