@@ -54,7 +54,7 @@ inline constexpr Index kMaxPictures = 1000;
 void write_pictures(const Inspection& heads, const InputView<4>& pooled_map, MapScale scale,
                     const std::filesystem::path& folder, OutputFiles& files);
 
-// query, key and options as in the call of attention_forward that wrote row_max and row_sum.
+// query, key and options as in the call to attention_forward that wrote row_max and row_sum.
 template <class T>
 Inspected<T> inspect(const TensorView<const T, 4>& query, const TensorView<const T, 4>& key,
                      const ColumnsRequest& request, const InspectSettings& settings, const std::array<Index, 2>& cells,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `regard attend --ranks`: each process reads its rows of query, mask and bias and its keys and values; rows are cut
-// for equal work. The files are written by rank 0, head by head, as the rows of the others arrive:
+// `regard attend --ranks`: each process reads its rows of query, mask and bias and its keys and values; rows are
+// divided into equal amounts of work. The files are written by rank 0, head by head, as the rows of the others arrive:
 //
 //     file     head 0: rows of rank 0, rank 1, …     head 1: rows of rank 0, …
 //
@@ -21,7 +21,7 @@
 namespace regard::program {
 namespace {
 
-// Mistakes that one rank finds are reported by all.
+// Errors that one rank finds are reported by all.
 template <class F>
 void on_all(Ranks& ranks, const F& run) {
   constexpr const char* kNoName = "";  // no function's name precedes the message
@@ -120,7 +120,7 @@ void compute(const AttendText& text, const AttendSettings& settings, Inputs& inp
   Tensor<T, 3> sink_weights = make_rows(text.sink_weights);
   if (!text.weights.empty()) weights = Tensor<T, 4>({e.batch, e.heads, count, e.keys});
   AttentionOutputs outputs{.context = context.view()};
-  // A tensor of no rows has no memory either: its shape says that it is wanted.
+  // A tensor without rows has no memory, so its shape indicates that it is requested.
   if (!text.row_max.empty()) outputs.row_max = row_max.view();
   if (!text.row_sum.empty()) outputs.row_sum = row_sum.view();
   if (!text.lse.empty()) outputs.lse = lse.view();

@@ -58,7 +58,7 @@ void append_numbers(std::string& text, std::span<const float> vector) {
 // Writes the vectors in one of the formats, with the text before and after them.
 class VectorWriter {
  public:
-  // sum: is given the bytes that are written, unless it is null.
+  // sum: receives the bytes that are written, unless it is null.
   VectorWriter(Format format, const SentenceModel& model, OutputFiles& files, std::size_t file, Sha256* sum)
       : format_(format), width_(model.encoder.config.width), files_(files), file_(file), sum_(sum) {
     if (format != Format::json) return;

@@ -68,7 +68,7 @@ class KeyReader {
     ::tcsetattr(terminal_, TCSANOW, &before_);
     ::close(terminal_);
   }
-  // Waits for a key that has a meaning.
+  // Waits for a key that is bound to an action.
   Navigation next() const {
     constexpr unsigned char kEscape = 27, kControlC = 3, kControlD = 4;
     while (true) {

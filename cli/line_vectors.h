@@ -20,7 +20,7 @@
 namespace regard::program {
 
 struct LineVectors {
-  Index first_line = 1;  // the number of the first line, counted from 1
+  Index first_line = 1;  // the number of the first line, starting at 1
   std::vector<std::string> texts;
   std::vector<std::vector<Index>> ids;
   Tensor<float, 2> vectors;  // (lines, E)

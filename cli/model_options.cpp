@@ -16,7 +16,7 @@ struct RoundedModel {
   std::string_view name;
   ElementType type;
 };
-// Of the pulled model. They are made while they are loaded, by a function whose bytes depend on its input only.
+// Rounded forms of the pulled model. They are created on loading, by a function whose output depends only on its input.
 constexpr std::array<RoundedModel, 2> kRoundedModels{
     {{"minilm-int8", ElementType::int8}, {"minilm-f16", ElementType::float16}}};
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Pictures with up to 256 colors as PNG files, written by libpng, with texts that describe them.
+// Pictures with up to 256 colors as PNG files, written by libpng, with text entries that describe them.
 //
 //     pixels (height, width), each the index of a color   →   png_of()   →   the bytes of the file
 //

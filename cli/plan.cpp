@@ -94,7 +94,8 @@ PlanSettings settings_of(const PlanText& text) {
   usage("", [&] {
     p.row_starts = text.shares == "work" ? split_by_work(p.visibility, settings.queries, settings.length, ranks)
                                          : split_evenly(settings.queries, ranks);
-    // The keys of a token are held where its row is. With other queries, keys are cut so that they need not travel.
+    // The keys of a token are held where its row is. If queries and keys differ in number, keys are divided so that
+    // they need not be sent.
     p.key_starts =
         settings.queries == settings.length ? p.row_starts : split_evenly(settings.length, ranks, kAttentionChunkKeys);
   });

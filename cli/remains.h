@@ -22,7 +22,7 @@ class TemporaryFileLock {
   TemporaryFileLock(const TemporaryFileLock&) = delete;
   TemporaryFileLock& operator=(const TemporaryFileLock&) = delete;
 
-  // Another process took the file for a remain before it was locked, and has removed it.
+  // Another process mistook the file for a leftover before it was locked, and has removed it.
   bool lost() const { return lost_; }
 
  private:

@@ -20,7 +20,7 @@ constexpr Index kMaxShards = 1'000'000;
 // floor(index · bytes / count) without overflow.
 Index shard_cut(Index bytes, Index index, Index count) { return bytes / count * index + bytes % count * index / count; }
 
-// The first line that begins at or after a cut, found while the bytes of the file pass by in order.
+// The first line that begins at or after a cut, found while the bytes of the file are read in order.
 class LineAfterCut {
  public:
   LineAfterCut(Index cut, Index file_bytes) : cut_(cut), byte_(cut == 0 ? 0 : file_bytes), found_(cut == 0) {}

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The part of a file of lines that one of several processes takes: contiguous, and about equally many bytes for each.
+// The part of a file of lines that one of several processes handles: contiguous, and with about as many bytes as the
+// others.
 //
 //     bytes 0 … N     |---- shard 0 ----|---- shard 1 ----|---- shard 2 ----|     cuts at I · N / COUNT
 //     lines           ~~~~~ ~~~~~~~~~~~~~~~ ~~~~~~~~~ ~~~~~~~~~ ~~~~~ ~~~~~~
@@ -28,7 +29,7 @@ struct TextShard {
   Shard shard;
   Index first_byte = 0;
   Index end_byte = 0;
-  Index first_line = 1;  // the number of its first line in the file, counted from 1
+  Index first_line = 1;  // the number of its first line in the file, starting at 1
   Index file_bytes = 0;
   std::string file_sha256{};
 };

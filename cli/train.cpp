@@ -3,8 +3,8 @@
 // `regard train`: trains a small decoder on a task or a text, and shows which head learned what, and when.
 //
 //     subject (task or text, settings) ─▶ WatchedRun ─▶ steps ─┬─▶ record: curve, snapshots of all heads
-//                                                              └─▶ checkpoints, every so many steps
-//     record ─▶ the story on the terminal, --watch page, --log, --plot, --json
+//                                                              └─▶ checkpoints, at regular intervals
+//     record ─▶ a summary on the terminal, --watch page, --log, --plot, --json
 //
 // SIGINT and SIGTERM end the loop after the current step: everything is saved and written, and the exit code is 128 +
 // the number of the signal. In a chain of ranks, every rank takes the steps, and rank 0 alone prints and writes.
@@ -32,7 +32,7 @@ namespace {
 constinit volatile sig_atomic_t received_signal = 0;
 extern "C" void note_signal(int signal) { received_signal = signal; }
 
-// While it lives, SIGINT and SIGTERM are remembered instead of ending the program; a second one ends it.
+// During its lifetime, SIGINT and SIGTERM are recorded instead of ending the program; a second one ends it.
 class DeferredSignals {
  public:
   DeferredSignals() {

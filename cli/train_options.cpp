@@ -117,7 +117,7 @@ Vocabulary vocabulary_of(const TrainArguments& arguments, std::string_view text,
   return usage("--vocabulary", [&] { return Vocabulary::learn_byte_pairs(training, size, source); });
 }
 
-// The vocabulary that a run keeps, which may hold characters that the text of today lacks.
+// The vocabulary that a run keeps, which may hold characters that the current text lacks.
 std::optional<Vocabulary> stored_vocabulary(const TrainingState* stored) {
   if (stored == nullptr) return std::nullopt;
   for (const CheckpointFile& file : stored->files) {

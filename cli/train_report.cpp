@@ -35,7 +35,7 @@ struct Work {
   double operations;  // of a token, forward
 };
 
-// Multiplications and additions of the parts of a model, per token; causal attention sees half of the keys.
+// Multiplications and additions of the parts of a model, per token; causal attention uses half of the keys.
 std::array<Work, 4> work_of(const DecoderConfig& model, Index length) {
   const auto number = [](Index n) { return static_cast<double>(n); };
   const double width = number(model.width), heads = number(model.num_heads * model.head_size);

@@ -537,7 +537,7 @@ void bind_training(nb::module_& module) {
               return training_text(record, {.width = width, .color = color});
             });
           },
-          nb::arg("width"), nb::arg("color"), "The story of the run.")
+          nb::arg("width"), nb::arg("color"), "A summary of the run.")
       .def("json",
            [](Training& self) { return rendered(self, [](const auto& of) { return training_record_json(of); }); })
       .def("html", [](Training& self) { return rendered(self, [](const auto& of) { return training_html(of); }); })

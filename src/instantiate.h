@@ -8,7 +8,8 @@
 //     REGARD_INSTANTIATE_STORED(attention_decode);            // … and float16, int8: everything that a cache stores
 //     REGARD_INSTANTIATE_COMPUTE_CLASS(struct, RowTask);      // the same for a class or struct with all members
 //
-// A function with a second template of its name is instantiated by hand. Every folder of src may include this header.
+// A function that shares its name with another template is instantiated by hand. Every folder of src may include this
+// header.
 #pragma once
 
 #define REGARD_INSTANTIATE(function, T) template decltype(function<T>) function<T>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The completion script for zsh: one call of _arguments for each subcommand. It works both as a file _regard in $fpath
+// The completion script for zsh: one call to _arguments for each subcommand. It works both as a file _regard in $fpath
 // and when it is sourced. Read next: command_tree.h.
 #include <fmt/format.h>
 

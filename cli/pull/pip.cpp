@@ -89,7 +89,7 @@ class Child {
   pid_t process_ = -1;
 };
 
-// The reason of a failure, extracted from pip's messages.
+// The reason for a failure, extracted from pip's messages.
 std::string reason_in(const std::string& log) {
   constexpr std::size_t kLongest = 200;
   std::ifstream file(log, std::ios::binary);
@@ -134,7 +134,7 @@ void pip_download(const std::string& requirements, const std::string& folder, co
   std::ofstream(list) << requirements;
   const std::vector<std::string> arguments = {
       python, "-I", "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--require-hashes",
-      // No prompts, no cache and no progress bar; a dead connection is given up after about a minute.
+      // No prompts, no cache and no progress bar; a dead connection is abandoned after about a minute.
       "--no-input", "--no-cache-dir", "--disable-pip-version-check", "--progress-bar=off", "--retries=2",
       "--dest=" + folder + "/wheel", "--requirement=" + list};
   std::vector<std::string> environment;

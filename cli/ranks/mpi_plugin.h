@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The functions of regard-mpi.so, through which the program uses MPI: the program itself needs none, and one program
-// serves every MPI for which there is a plugin. Read next: mpi_plugin.cpp, program_ranks.cpp.
+// The functions of regard-mpi.so, through which the program uses MPI. The program itself does not need MPI, and works
+// with every MPI for which there is a plugin. Read next: mpi_plugin.cpp, program_ranks.cpp.
 #pragma once
 
 namespace regard {

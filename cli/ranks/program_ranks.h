@@ -3,7 +3,7 @@
 // `--ranks`: a subcommand that mpirun has started several times.
 //
 //     run_on_ranks(timeout, [&](Ranks& ranks) { … })
-//       an exception on one rank      ends all: each says which rank failed, and why
+//       an exception on one rank      ends all: each reports which rank failed, and why
 //       an exception on all ranks     is reported once, by rank 0
 //
 // Read next: program_ranks.cpp, mpi_plugin.h.

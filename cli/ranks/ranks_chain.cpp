@@ -9,7 +9,7 @@
 namespace regard::program {
 
 void RanksChain::expect(std::span<std::byte> bytes) {
-  // Earlier messages must have left these bytes.
+  // Earlier messages must no longer use these bytes.
   std::erase_if(sent_, [&](const Message& sent) {
     const std::less<const std::byte*> before;
     const std::byte *const end = sent.bytes.data() + sent.bytes.size(), *const own_end = bytes.data() + bytes.size();

@@ -486,7 +486,7 @@ class Training:
     def decode(self, ids: Sequence[int]) -> str: ...
 
     def text(self, width: int, color: bool) -> str:
-        """The story of the run."""
+        """A summary of the run."""
 
     def json(self) -> str: ...
 

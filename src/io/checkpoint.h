@@ -18,7 +18,7 @@ namespace internal {
 
 struct LoadedFile {
   std::string path;
-  SharedBytes front{};  // the header's length and the header
+  SharedBytes front{};  // the header length and the header
   SharedBytes data{};
   std::vector<StoredTensor> tensors{};  // in the order of their data
 };
@@ -30,7 +30,8 @@ LoadedFile read_safetensors(const ModelFile& file, const ModelFileOptions& optio
 // A file begins with the length of its header.
 inline constexpr std::uint64_t kLengthBytes = 8;
 // Both functions below throw like Checkpoint::read_memory.
-// The length of the header. front: the first kKindBytes bytes, or all there are; num_bytes: those of the whole file.
+// Returns the header length. front: the first kKindBytes bytes, or all of a shorter file; num_bytes: the size of the
+// whole file.
 std::uint64_t header_length(std::span<const std::byte> front, std::uint64_t num_bytes, const std::string& path,
                             const ModelFileOptions& options);
 // front: the length and the header. read_data is called after the header has been checked.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// NumPy's array files: the grammar of the header, the elements, and the header that we write.
+// NumPy's array files: the grammar of the header, the elements, and the header that is written.
 //
 //     header  {  key : value , … }   each of descr, fortran_order, shape exactly once, in any order
 //     descr   a quoted type: optional byte order < > = |, a letter, a size

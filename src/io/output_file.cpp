@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Files that are forced to disk and renamed; see regard/io/output_file.h.
+// Files that are flushed to disk and renamed; see regard/io/output_file.h.
 // Read next: safetensors_writer.cpp.
 #include "regard/io/output_file.h"
 

@@ -2,7 +2,7 @@
 //
 // Reads a safetensors file in memory. safetensors_file.cpp reads one from a path, by the same functions.
 //
-//     length of the header ── enough memory? ── header ── data ── NaN or ∞? ──▶ Checkpoint
+//     header length ── enough memory? ── header ── data ── NaN or ∞? ──▶ Checkpoint
 //
 // Read next: safetensors_header.cpp (the rules), safetensors_file.cpp, model_folder.cpp (shards).
 #include <fmt/format.h>

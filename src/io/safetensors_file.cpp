@@ -2,7 +2,7 @@
 //
 // Reads a safetensors file from its path.
 //
-//     open ── length of the header ── enough memory? ── header ── data ── NaN or ∞? ── unchanged? ──▶ Checkpoint
+//     open ── header length ── enough memory? ── header ── data ── NaN or ∞? ── unchanged? ──▶ Checkpoint
 //
 // Read next: file_bytes.h, safetensors.cpp, model_folder.cpp (shards).
 #include <algorithm>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SHA-256 by FIPS 180-4, section 6.2; the constants are those of its section 4.2.2 (the first 32 bits of the cube roots
-// of the first 64 primes). Words are big-endian.
+// SHA-256 as in FIPS 180-4, section 6.2; the constants are those of its section 4.2.2 (the first 32 bits of the cube
+// roots of the first 64 primes). Words are big-endian.
 // Read next: regard/io/sha256.h.
 #include "regard/io/sha256.h"
 

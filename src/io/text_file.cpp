@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A text file, read as a whole. An archive is recognized only where the text would be rejected as invalid UTF-8 anyway,
-// so that every text is accepted, also one that begins like another format.
+// so that every text is accepted, even one that begins like another format.
 // Read next: file_bytes.cpp.
 #include "regard/io/text_file.h"
 

@@ -5,7 +5,7 @@
 //
 //   rows without gaps are joined to one row ─▶ items of 8192 elements, distributed over threads
 //     of each item, a row at a time:
-//       every view contiguous, of the compute type     one call of the kernel, directly on the views
+//       every view contiguous, of the compute type     one call to the kernel, directly on the views
 //       otherwise                                      pieces of 512 elements, converted in buffers
 //
 // Read next: activation.cpp.

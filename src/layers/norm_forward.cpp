@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The forward pass of layer norm and RMS norm: blocks of rows distributed over threads, eight rows for each call of the
+// The forward pass of layer norm and RMS norm: blocks of rows distributed over threads, eight rows for each call to the
 // kernel.
 // Read next: kernels/norm_forward.cpp.
 #include <algorithm>

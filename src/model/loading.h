@@ -23,7 +23,7 @@ inline constexpr std::string_view kConfigFile = "config.json";
 inline constexpr std::string_view kTensorFile = "model.safetensors";
 // "FOLDER/FILE", for messages.
 std::string file_in(const std::string& folder, std::string_view file);
-// That of MiniLM has 612 bytes; lists of labels make those of some other models longer.
+// The config.json of MiniLM has 612 bytes; lists of labels make those of some other models longer.
 inline constexpr std::uint64_t kMaxConfigBytes = 4 << 20;
 
 // The tensors of a checkpoint that a model reads, and what is wrong with the checkpoint.

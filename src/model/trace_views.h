@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Shared by the views of a trace for encoders and decoders: checks of indices, and what a head's rows of W_output make
-// of its context and its values.
+// Shared by the views of a trace for encoders and decoders: checks of indices, and the products of a head's context and
+// values with its rows of W_output.
 //
 //     head_output = context(head) · W_output(head)                 (L, E)
 //     value_norms = ‖v_key · W_output(head)‖₂                      since W_output is linear and weights are ≥ 0

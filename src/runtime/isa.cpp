@@ -76,8 +76,8 @@ bool has_f16c_movbe_lzcnt() {
          __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
 
-// The processor has the tile registers of AMX, and the system grants them to this process, as Linux does on request. It
-// refuses if the alternate signal stack of a thread is too small to save them.
+// The processor has the tile registers of AMX, and the system grants them to this process, as Linux does on request.
+// The request fails if the alternate signal stack of a thread is too small to save them.
 [[maybe_unused]] bool has_amx_bf16() {
 #if defined(__linux__)
   unsigned a = 0, b = 0, c = 0, d = 0;
@@ -103,8 +103,8 @@ std::span<const Candidate> candidates() {
       Candidate{&avx512::table, has_avx512()},
 #endif
 #if defined(REGARD_HAS_avx512_bf16)
-      // Intel's processors begin a bf16 dot product every second cycle, and two multiply-adds of floats in each: the
-      // instruction halves their rate (AMD's: doubles it).
+      // Intel's processors begin a bf16 dot product every second cycle, and two multiply-adds of floats in each, so the
+      // instruction halves their rate. (On AMD's processors, it doubles the rate.)
       Candidate{&avx512_bf16::table, has_avx512() && __builtin_cpu_supports("avx512bf16"),
                 __builtin_cpu_is("intel") != 0},
 #endif

@@ -48,8 +48,9 @@ struct Loop {
   std::atomic<int> num_inside{0};  // helpers inside the loop
   Loop* next_in_queue = nullptr;
 
-  // As many ranges of items as there are workers. A thread takes the items of its own range first: rows that it has
-  // written are then often read by itself in the next loop, while they are in its cache. One range: items in order.
+  // As many ranges of items as there are workers. A thread takes the items of its own range first, so that rows that it
+  // has written are often read by the same thread in the next loop, while they are in its cache. One range: items in
+  // order.
   struct alignas(64) Range {
     std::atomic<Index> next;
     Index end;
@@ -95,8 +96,9 @@ struct Loop {
   }
 };
 
-// Returns true as soon as done() is true; false after some time. That is several times what it takes to fall asleep and
-// wake up if every thread has a processor of its own; otherwise another thread can soon use this one.
+// Returns true as soon as done() is true; false after some time. If every thread has a processor of its own, this is
+// several times what it takes to fall asleep and wake up; otherwise it is short, so that another thread can soon use
+// this processor.
 template <class Condition>
 bool spin(bool own_processors, Condition done) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(own_processors ? 100 : 20);
@@ -213,7 +215,7 @@ class Pool {
         --num_asleep_;
         continue;
       }
-      // Loops that want more helpers go to the back of the queue, so that concurrent callers share the threads.
+      // Loops that need more helpers go to the back of the queue, so that concurrent callers share the threads.
       Loop* const loop = first_;
       dequeue(&first_);
       const int worker = enter_locked(loop);
@@ -292,7 +294,7 @@ class Pool {
   static constexpr int kWokenAtOnce = 2;
 
 #ifdef PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP
-  // Many helpers want it at the same moment, each for less time than it takes to fall asleep.
+  // Many helpers need it at the same moment, each for less time than it takes to fall asleep.
   pthread_mutex_t mutex_ = PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP;
 #else
   pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
@@ -302,9 +304,9 @@ class Pool {
   bool may_start_threads_ = false;
   std::atomic<bool> own_processors_{false};  // no more threads, the caller included, than processors
   int num_threads_ = 0;
-  int num_numbered_ = 0;  // of them, those that run: from 1 in the order in which they started; 0 is a caller
+  int num_numbered_ = 0;  // of these, those that run: numbered from 1 in starting order; 0 is a caller
   int num_asleep_ = 0;
-  Loop* first_ = nullptr;           // loops that want helpers
+  Loop* first_ = nullptr;           // loops that need helpers
   std::atomic<int> num_queued_{0};  // their number, for spinning
   pthread_t threads_[kMaxThreads]{};
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Philox4x32-10 and the numbers made of its words. Only operations that IEEE 754 rounds correctly are used (+ − × ÷ √),
-// so the bits are the same everywhere; std::log would not guarantee that.
+// Philox4x32-10 and the numbers derived from its words. Only operations that IEEE 754 rounds correctly are used (+ − ×
+// ÷ √), so the bits are the same everywhere; std::log would not guarantee that.
 // Read next: src/kernels/dropout.cpp, the same rounds for 16 counters at a time.
 #include "regard/random.h"
 

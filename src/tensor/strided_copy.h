@@ -26,7 +26,7 @@ bool is_finite(T x) {
 template <class T>
 void copy_elements(Index count, const T* from, Index from_stride, T* to, Index to_stride) {
   if (from_stride == 1 && to_stride == 1) {
-    // Rows of a head are a few cache lines: calls of memcpy would take longer than the copies.
+    // Rows of a head are a few cache lines: calls to memcpy would take longer than the copies.
     constexpr Index kLine = 64 / static_cast<Index>(sizeof(T));
     for (; count >= kLine && count <= 8 * kLine; count -= kLine, from += kLine, to += kLine)
       std::memcpy(static_cast<void*>(to), static_cast<const void*>(from), 64);

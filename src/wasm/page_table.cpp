@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The kernel table of a page's module: forward attention, linear layers and layer norms in float and double. What a
-// page never calls is null, so that the linker drops it; calling it would be a trap. Tests link kernels/table.cpp
+// page never calls is null, so that the linker drops it; calling it would trap. Tests link kernels/table.cpp
 // instead, with every kernel.
 // Read next: kernels/table.h.
 #include "kernels/kernels.h"

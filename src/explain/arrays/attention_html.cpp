@@ -30,7 +30,7 @@
 namespace regard::inline v0 {
 namespace {
 
-constexpr double kFrameBytes = 200e3;  // script, style and texts
+constexpr double kFrameBytes = 200e3;  // script, style and text
 
 double product(std::initializer_list<Index> extents) {
   double all = 1;

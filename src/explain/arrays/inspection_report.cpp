@@ -54,7 +54,7 @@ std::vector<HeavyHitter> heaviest(const std::vector<double>& masses, Index top, 
   return hitters;
 }
 
-// Four decimals, or more to show two digits of the largest.
+// Four decimal places, or more if the largest share needs them to show two digits.
 NumberStyle style_of_shares(double largest, bool unicode) {
   constexpr int kMaxDigits = 12;
   const int digits = largest > 0 && largest < 1e-3 ? 1 - static_cast<int>(std::floor(std::log10(largest))) : 4;
@@ -103,7 +103,7 @@ class InspectionRenderer {
     return has_batches_ ? fmt::format("Batch {}, head {}", head.batch, head.head) : fmt::format("Head {}", head.head);
   }
 
-  // With the decimals that the largest share needs.
+  // With the decimal places that the largest share needs.
   std::string share_text(double share, double largest) const {
     return styled_number(share, style_of_shares(largest, unicode_));
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Lesson one-function: four words, heads of size 8, causal mask. Q, K and V are the rounded numbers that the notebook
-// prints, so results may differ from the notebook's in the last digit (scores: by three units of it); notes say why.
+// prints, so results may differ from the notebook's in the last digit (scores: by three units); notes say why.
 // Read next: lesson_from_seed.cpp.
 #include "lessons.h"
 

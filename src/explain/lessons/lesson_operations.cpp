@@ -125,7 +125,7 @@ void difference(Evaluation& e) {
       e.step.symbol + " = " + e.request.operands[0] + " − " + e.request.operands[1] + (transposed ? "ᵀ" : "");
 }
 
-// The vector of the token in focus in each operand, one a row (columns: one a column).
+// The vector of the token in focus in each operand, one per row (in layout columns, one per column).
 void focus_vectors(Evaluation& e) {
   if (!e.focus) e.fail("needs a token in focus");
   const auto count = static_cast<Index>(e.operands.size());
@@ -270,7 +270,7 @@ double exact_dot(const TokenVectors& a, Index i, Index j) {
 struct DotCell {
   std::string label;
   double exact;
-  std::vector<double> others;  // the same cell of each further operand
+  std::vector<double> others;  // the same cell of each other operand
 };
 
 // One for each pair of A's tokens, first token first.
@@ -301,7 +301,7 @@ void set_cell_table(Evaluation& e, const std::vector<DotCell>& cells, std::vecto
   e.step.outside_library = true;
 }
 
-// One row per dot product: the exact value, and the value of each further operand.
+// One row per dot product: the exact value, and the value of each other operand.
 void dot_table(Evaluation& e) {
   const std::vector<DotCell> cells = dot_cells(e);
   std::vector<double> numbers;
@@ -315,7 +315,7 @@ void dot_table(Evaluation& e) {
   e.step.equation = "each cell of " + e.request.operands[0] + " · " + e.request.operands[0] + "ᵀ";
 }
 
-// The same cells: the differences of the second and third operands from the exact sum and from each other, in units of
+// The same cells: the differences of the second and third operands from the exact sum and from each other, in units in
 // the last place of the third operand's float.
 void ulp_table(Evaluation& e) {
   const std::vector<DotCell> cells = dot_cells(e);

@@ -29,7 +29,7 @@ struct PageAssets {
 };
 PageAssets page_assets();
 
-// Text from outside as a text node of HTML or XML, with everything invisible spelled out as \u{…}.
+// Untrusted text as a text node of HTML or XML, with invisible characters written as \u{…}.
 std::string escape_for_markup(std::string_view text);
 
 std::string base64_of(std::span<const std::byte> bytes);

@@ -2,8 +2,8 @@
 //
 // The frame of a live page; see regard/explain/live_html.h.
 //
-//     head: policy, title, style      body: text and heading, first picture (JSON), script, core and files of the model
-//                                     as base64, in pieces that the script hands over as they arrive
+//     head: policy, title, style      body: text and heading, initial view (JSON), script, core and files of the model
+//                                     as base64, in pieces that the script passes on as they arrive
 //
 // The policy lets the script compile the core and start a worker from its own text; a site also loads its own files.
 // Read next: html_page.h, web/live/answers.js.
@@ -42,7 +42,7 @@ std::string about_json(const LivePage& page) {
   return json.take();
 }
 
-// The first picture's text and heading, as the script draws them.
+// The text and heading of the initial view, as the script draws them.
 std::string heading_markup(const LivePage& page) {
   if (page.heading.empty()) return "";
   return fmt::format(
@@ -74,7 +74,7 @@ std::string live_html(const LivePage& page, std::string_view more_policy, const 
   append_data(html, page.first);
   append_data(html, {{"live", about_json(page)}});
   html.append("<script>").append(assets.live_script).append("</script>\n");
-  // Browsers read text faster outside a script, and nothing is laid out for what is hidden.
+  // Browsers read text faster outside a script, and hidden elements are not laid out.
   html.append("<div hidden>\n").append(core);
   for (const LiveFile& file : page.files) {
     file_element(html, file,

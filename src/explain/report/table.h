@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Matrices as tables of text: labels, columns aligned on the decimal point, the middle left out of large matrices; and
+// Matrices as tables of text: labels, columns aligned on the decimal point, the middle of large matrices omitted; and
 // blocks of lines next to each other where they fit.
 // Read next: table.cpp, steps_text.cpp.
 #pragma once
@@ -14,7 +14,7 @@
 
 namespace regard::inline v0 {
 
-// How text is shown: in color or not, in Unicode or ASCII. All text from outside passes through shown().
+// How text is shown: in color or not, in Unicode or ASCII. All untrusted text passes through shown().
 struct Paint {
   bool color = false;
   bool unicode = true;
@@ -71,10 +71,10 @@ struct Table {
   std::vector<Index> shown_columns;
   bool shortened = false;
 };
-// Throws Cancelled where a stop is requested.
+// Throws Cancelled if a stop is requested.
 Table make_table(const TableRequest& request, const Paint& paint);
 
-// The indices shown when at most `most` of `count` can be: the first and last ones, and those wanted.
+// The indices that are shown if at most `most` of `count` fit: the first and last ones, and those wanted.
 std::vector<Index> chosen_indices(Index count, Index most, const std::vector<Index>& wanted);
 
 // Next to each other with gaps of four columns, as many as fit in the width; the rest below.

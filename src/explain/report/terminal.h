@@ -20,7 +20,7 @@ std::string shortest_number(double number, ElementType type);
 // The same for people: "−0.5", "−∞".
 std::string shown_number(double number, ElementType type);
 
-// How the numbers of one matrix are printed, so that they align and compare.
+// How the numbers of one matrix are printed, so that they are aligned and comparable.
 struct NumberStyle {
   int digits = 4;
   bool scientific = false;
@@ -42,7 +42,7 @@ std::string document_number(double number, const Expected& expected, bool unicod
 // without Unicode "-1.5000" and "-inf".
 std::string styled_number(double number, const NumberStyle& style);
 
-// The printed value in units of its last decimal, for adding up printed numbers.
+// The printed value in units in its last decimal place, for adding up printed numbers.
 long long printed_units(double number, const NumberStyle& style);
 
 // Truncates to at most `width` columns, the last one an ellipsis.

@@ -352,7 +352,8 @@ class Comparer {
     return read_sentence(model_, sentence.text, options, runtime_);
   }
 
-  // Hides every other word by itself, at all its positions: the effect of hiding that is unrelated to the chosen words.
+  // Hides every other word individually, at all its positions: the effect of hiding that is unrelated to the chosen
+  // words.
   void hide_others(std::vector<Spelling> passed_over) {
     passed_over.push_back(spelling_of(c_.sentences[0], c_.sentences[0].word));
     for (const ComparedSentence& from : c_.sentences) {

@@ -197,7 +197,7 @@ class CompareRenderer {
     }
     return pairs;
   }
-  // Of the pairs with A, the one whose vectors end farthest apart; with `nearest`, the other end.
+  // Of the pairs with A, the one whose vectors end farthest apart or, with `nearest`, closest together.
   std::size_t extreme_pair(bool nearest) const {
     std::size_t chosen = 0;
     for (const std::size_t p : pairs_with_first()) {
@@ -338,7 +338,7 @@ class CompareRenderer {
     }
     int all = 2 + label_width;
     for (const int w : widths) all += w;
-    // Narrower gaps where that avoids a second block.
+    // Narrower gaps if that avoids a second block.
     if (all > width_ && all - static_cast<int>(widths.size()) <= width_) {
       for (int& w : widths) --w;
     }

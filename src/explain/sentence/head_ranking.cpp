@@ -96,7 +96,8 @@ std::span<const Index> before(const std::vector<Index>& list, Index end) {
   return {list.begin(), last};
 }
 
-// The visible words of the first list with one other than the word itself; of the last list, or the word itself.
+// The visible words of the first list that has one other than the word itself; otherwise those of the last list, or the
+// word itself.
 std::span<const Index> targets_for(const Candidates& candidates, const Sentence& sentence, const Index& word) {
   const Index end = end_of_visible(sentence, word);
   for (const std::vector<Index>* list : {&candidates.content, &candidates.words}) {

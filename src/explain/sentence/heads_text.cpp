@@ -92,7 +92,7 @@ class HeadsRenderer {
     paragraph(most, false);
   }
 
-  // Distances and norms have one decimal less than shares, so that all measures fit in 80 columns.
+  // Distances and norms have one decimal place fewer than shares, so that all measures fit in 80 columns.
   int digits_of(HeadMeasure measure) const {
     if (options_.full) return 4;
     return measure == HeadMeasure::distance || measure == HeadMeasure::contribution ? 1 : 2;
@@ -148,7 +148,7 @@ class HeadsRenderer {
     for (const HeadMeasures& head : chosen_) label = std::max(label, display_width(head_name(head)));
     int gap = 2, all = label;
     for (const Column& column : columns_) all += gap + column.width;
-    // Narrower gaps where that avoids a second block.
+    // Narrower gaps if that avoids a second block.
     if (all > width_ && all - static_cast<int>(columns_.size()) <= width_) gap = 1;
     const std::string space(static_cast<std::size_t>(gap), ' ');
     for (std::size_t first = 0; first < columns_.size();) {

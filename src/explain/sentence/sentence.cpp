@@ -38,7 +38,7 @@ std::vector<SentenceWord> words_of(const TokenizedText& text, Index unknown_id) 
   return words;
 }
 
-// Takes tokens out, so that `kept` are left: at the end, or before the last token, which stays the last.
+// Removes tokens so that `kept` are left: at the end or, with keep_last, before the last token, which stays the last.
 void truncate_tokens(TokenizedText& text, Index kept, bool keep_last) {
   const std::ptrdiff_t last = keep_last ? 1 : 0;
   const auto shorten = [&](auto& entries) { entries.erase(entries.begin() + (kept - last), entries.end() - last); };

@@ -47,7 +47,7 @@ std::vector<double> sum_of(const Vector& a, const Vector& b) {
   return sum;
 }
 
-// One head's elements of q, k or v: x · W + b. If `rotated`, the trace has them after the rotation only.
+// One head's elements of q, k or v: x · W + b. If `rotated`, the trace has them only after the rotation.
 std::vector<ProjectedElement> projected(const Vector& x, const HeadProjection& projection,
                                         const Tensor<float, 3>& values, Index head, Index token, bool rotated) {
   constexpr std::ptrdiff_t kNamed = 3;

@@ -128,10 +128,10 @@ class Findings {
     return fmt::format(" (those with the largest weights; {} more were not tried)", s_.not_hidden_alone);
   }
 
-  // The words that are hidden by themselves: "words", or "earlier tokens" of a decoder.
+  // The words that are hidden individually: "words", or "earlier tokens" of a decoder.
   std::string visible_noun(Index count) const { return (s_.extents.causal ? "earlier " : "") + t_.noun(count); }
 
-  // Each other word hidden by itself, the largest change first.
+  // Each other word hidden individually, the largest change first.
   std::string evidence() const {
     if (s_.alone.empty()) return "";
     const auto count = s_.alone.size();

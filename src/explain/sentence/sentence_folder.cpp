@@ -20,7 +20,7 @@ constexpr std::uint64_t kMaxConfigBytes = 4 << 20;
 constexpr auto kMaxTokenizerBytes = static_cast<std::uint64_t>(TokenizerOptions{}.max_text_bytes);
 
 // Whether the folder is a run, or holds the description of a decoder. Everything else is left to load_encoder(), which
-// says what is wrong with it.
+// reports what is wrong with it.
 bool is_decoder_folder(const std::string& folder, const ModelFileOptions& options, const Runtime& runtime) {
   try {
     const std::string text = read_model_text(folder, kConfigFile, kMaxConfigBytes, runtime.stop);

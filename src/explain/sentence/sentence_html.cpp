@@ -113,7 +113,7 @@ class SentencePage {
     array("gram", all);
   }
 
-  // Each head on its own maximum, which the page prints from the same byte's share.
+  // The bytes of each head are relative to its largest weight, which the page receives as well.
   void thumbnails() {
     const Index length = num_tokens();
     std::vector<std::uint8_t> all;

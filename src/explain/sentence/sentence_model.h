@@ -43,7 +43,7 @@ bool rotates(const SentenceModel& model);
 // Whether a query token can attend to a key token, apart from hidden keys.
 inline bool is_visible(bool causal, Index query, Index key) { return !causal || key <= query; }
 
-// The words that a name of word_index() means: one, none, or several of the same spelling.
+// The words to which a name, as for word_index(), refers: one, none, or several with the same spelling.
 std::vector<Index> words_named(const std::vector<SentenceWord>& words, std::string_view name);
 
 // The tokens of a text for a decoder: each is a word.

@@ -3,7 +3,7 @@
 // A sentence's analysis: the most informative head and word, their row, and the same row before words were hidden.
 //
 //     read_sentence (nothing hidden) → ranked_heads → sentence_row → expand_dot, softmax_term
-//     encode (each other word hidden by itself) ─────→ cosine: how much the word's vector changes
+//     encode (each other word hidden individually) ──→ cosine: how much the word's vector changes
 //     read_sentence (words hidden)   ────────────────→ sentence_row: the row after hiding, next to the row before
 //
 // Read next: include/regard/explain/sentence_report.h, sentence_details.cpp, sentence_text.cpp.

@@ -31,7 +31,7 @@ struct BarTable {
 };
 
 // Lines of at most `width` columns, if labels and numbers fit at all. Texts must have passed paint.shown().
-// num_dropped: how many columns of numbers were left out.
+// num_dropped: how many columns of numbers were omitted.
 std::vector<std::string> bar_table_lines(const BarTable& table, int width, const Paint& paint, int& num_dropped);
 
 }  // namespace regard::inline v0

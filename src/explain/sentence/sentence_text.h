@@ -19,7 +19,7 @@ class AnalysisText {
 
   // ".71"; "-1.20"; "0" for exactly 0, "<.01" for nonzero values that would print as 0.
   std::string number(double x) const { return styled_number(x, style); }
-  // "71 %", with two decimals fewer.
+  // "71 %", with two decimal places fewer.
   std::string percent(double share) const;
   // A word as word_names names it, escaped and truncated: river, can#1; word() with its mark: embeddings‡.
   std::string name(Index index, int most = 24) const;

@@ -69,7 +69,8 @@ class Account {
                              : fmt::format("the vector at {}, already mixed", t_.paint.quoted(t_.token(w_.key)));
   }
 
-  // One line per dimension, columns right-aligned with equal decimals. Columns that do not fit form a second block.
+  // One line per dimension; columns are right-aligned, with equal numbers of decimal places. Columns that do not fit
+  // form a second block.
   void vectors(const char* index_name, const std::vector<VectorColumn>& columns) {
     constexpr int kIndexWidth = 7;
     const int column_width = std::max(10, style_.digits + 5) + 2;

@@ -14,7 +14,7 @@
 namespace regard::inline v0 {
 namespace {
 
-// The indices of the steps that `wanted` names: all, a number counted from 0, or a name.
+// The indices of the steps that `wanted` names: all, a zero-based number, or a name.
 std::vector<std::size_t> steps_named(const Explanation& explanation, const std::string& wanted) {
   std::vector<std::size_t> all;
   std::string names;

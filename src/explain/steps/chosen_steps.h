@@ -14,7 +14,7 @@ namespace regard::inline v0 {
 
 bool has_cell(const Matrix& m, const Cell& cell);
 
-// The indices of the steps that `wanted` names: all if it is empty, a number counted from 0, or a name. Throws
+// The indices of the steps that `wanted` names: all if it is empty, a zero-based number, or a name. Throws
 // InvalidArgument if there is no such step, or if none of them has the cell.
 std::vector<std::size_t> chosen_steps(const Explanation& explanation, const std::string& wanted,
                                       const std::optional<Cell>& cell);

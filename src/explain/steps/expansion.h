@@ -49,7 +49,7 @@ struct TokensFirst {
 std::string working_number(double x, int digits);
 // A term with the product of its factors, adding to the sum so far.
 void add_term(CellDerivation& work, std::string label, std::vector<double> factors);
-// Sets the difference of the plain sum of the terms from the result, which may have been rounded differently.
+// Sets the difference between the plain sum of the terms and the result, which may have been rounded differently.
 void finish_sum(CellDerivation& work);
 // The terms and lines of one weight: exponentials of the query's scores minus the largest, their sum, the share.
 void expand_share(const TokensFirst& as, const Step& step, const Cell& cell, int digits, double row_max, double row_sum,

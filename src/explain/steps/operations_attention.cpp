@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The steps of attention itself, each one call of the library:
+// The steps of attention itself, each a single call to the library:
 //
 //     scores    attention_weights(kind = scores, scale = 1)          masked    likewise, causal
 //     scaled    attention_weights(kind = scores, scale)              mask      which keys are hidden

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Arithmetic of documents that the library does not have, in plain loops; each step is marked as such. floor(S / 2)
-// instead of a scale, powers of any base without a shift, sums, plain ratios; cosine; and the parts of a transformer
-// around attention: residual, normalization, the rectifier.
+// Arithmetic from documents that the library does not provide, in plain loops; each step is marked as such.
+// floor(S / 2) instead of a scale, powers of any base without a shift, sums, plain ratios; cosine; and the parts of a
+// transformer around attention: residual, normalization, the rectifier.
 //
 //     for each head, row, column: one number from the same cell of the operand (and one number for its query)
 //

@@ -50,7 +50,7 @@ std::string formed(const TrainingRecord& record, const HeadEvent& event) {
                      share);
 }
 
-// The head of an earlier layer that attends to the previous token most, if it began before a head could use it.
+// The head of an earlier layer that attends most to the previous token, if it began before a head could use it.
 const HeadEvent* feeding_head(const TrainingRecord& record, const std::vector<const HeadEvent*>& previous,
                               const HeadEvent& user) {
   const HeadEvent* best = nullptr;
@@ -103,7 +103,7 @@ std::vector<std::string> training_findings(const TrainingRecord& record) {
   if (main.empty()) {
     findings.push_back(none_formed(record));
   } else {
-    // The head that attends to the pattern most at the end, and how many others do.
+    // The head that attends most to the pattern at the end, and how many others attend to it.
     const HeadEvent& best =
         **std::ranges::max_element(main, {}, [&](const HeadEvent* event) { return final_score(record, *event); });
     findings.push_back(formed(record, best));

@@ -6,7 +6,7 @@
 //     starts     0        9                 25   31      attention: a query attends to the keys of its own text
 //     rows       [ text 0 ][     text 1     ][ 2 ]       linear layers and norms: independent rows
 //
-// No row depends on other texts, to the bit.
+// Each row is bit-identical regardless of the other texts.
 // Read next: encoder_layers.cpp.
 #include "regard/model/embed.h"
 

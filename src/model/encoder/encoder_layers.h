@@ -41,7 +41,7 @@ void attend(const Encoder& encoder, const EncoderLayer& layer, TensorView<const 
 // The layer from rows.context on, row by row.
 void finish_layer(const Encoder& encoder, const EncoderLayer& layer, TensorView<const float, 2> input, LayerRows& rows,
                   const Runtime& runtime);
-// Both.
+// Both of these.
 void run_layer(const Encoder& encoder, const EncoderLayer& layer, TensorView<const float, 2> input,
                const AttentionOptions& options, AttentionOutputs sums, LayerRows& rows, const Runtime& runtime);
 

@@ -39,7 +39,7 @@ class AddedTokens {
   explicit AddedTokens(std::vector<AddedToken> tokens, const std::stop_token& stop = {});
 
   bool empty() const { return tokens_.empty(); }
-  // The parts of the text in order. Matches are leftmost, then longest; spaces that a token removes are left out. An
+  // The parts of the text in order. Matches are leftmost, then longest; spaces that a token removes are omitted. An
   // occurrence that single_word forbids is text, and hides other occurrences that overlap it.
   std::vector<Part> split(std::string_view text, const std::stop_token& stop = {}) const;
 

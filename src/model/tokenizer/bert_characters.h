@@ -45,9 +45,9 @@ struct Characters {
   char32_t codes[4];
   int count;
 };
-// The full canonical decomposition; a Hangul syllable gives its two or three jamo.
+// The full canonical decomposition; a Hangul syllable yields its two or three jamo.
 Characters decompose(char32_t code);
-// Lower case without context: U+0130 gives i and U+0307; every capital sigma gives the non-final form.
+// Lower case without context: U+0130 yields i and U+0307; every capital sigma yields the non-final form.
 Characters to_lower(char32_t code);
 
 }  // namespace regard::inline v0
