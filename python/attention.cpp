@@ -381,7 +381,7 @@ constexpr const char* kForwardText =
     "context, row_max, row_sum, lse (B, H, L), weights (B, H, L, S), sink_weights (B, H, L) and\n"
     "fingerprint (bytes, for attention_backward), as requested. out, row_max … are arrays to write to\n"
     "instead of new ones. causal='top_left' or 'bottom_right' also sets query_offset. Raises ValueError\n"
-    "before any work.";
+    "before any work is done.";
 
 }  // namespace
 
@@ -424,8 +424,8 @@ void bind_attention(nb::module_& module) {
                                "rows: collections.abc.Sequence[tuple[int, int]] | None = None, "
                                "keys: tuple[int, int] | None = None, kind: str = 'weights'" +
                                options + ") -> typing.Any")),
-             "The exact weights (scores with kind='scores') of selected rows and keys: ranges (begin, end) counted\n"
-             "from 0. row_max and row_sum as attention_forward wrote them. Returns (B, H, R, keys).");
+             "The exact weights (scores with kind='scores') of selected rows and keys: zero-based ranges\n"
+             "(begin, end). row_max and row_sum as attention_forward wrote them. Returns (B, H, R, keys).");
   module.def("attention_with_statistics", &attention_with_statistics_of, nb::arg("query").none(), nb::arg("key").none(),
              nb::arg("value"), nb::arg("kwargs"),
              nb::sig(signature("def attention_with_statistics(" + arrays +
@@ -466,7 +466,7 @@ void bind_attention(nb::module_& module) {
   module.def("attention_merge_lse", &attention_merge_lse_of, nb::arg("contexts"), nb::arg("lse"), nb::arg("kwargs"),
              nb::sig("def attention_merge_lse(contexts: object, lse: object, *, out: object | None = None, "
                      "return_lse: bool = False, num_threads: int = 0) -> typing.Any"),
-             "Merges N finished results over disjoint sets of keys by their lse: contexts (N, B, H, L, Dv), lse\n"
+             "Merges N finished results over disjoint sets of keys, using their lse: contexts (N, B, H, L, Dv), lse\n"
              "(N, B, H, L).");
 }
 

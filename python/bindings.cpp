@@ -117,7 +117,7 @@ NB_MODULE(_regard, module) {
   module.def("default_num_threads", &regard::default_num_threads);
   module.def("available_memory_bytes", &regard::available_memory_bytes);
   module.def("fma_gflops", &fma_gflops_of, nb::arg("num_threads"), nb::arg("seconds"),
-             "GFLOP/s of float32 multiply-adds on registers: the upper limit of any operator.");
+             "GFLOP/s of float32 multiply-adds on registers: an upper bound for any operator.");
   module.def("bf16_dot_gflops", &bf16_dot_gflops_of, nb::arg("num_threads"), nb::arg("seconds"),
              "GFLOP/s of bfloat16 dot products on registers; None unless the active instruction set is\n"
              "avx512_bf16.");

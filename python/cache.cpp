@@ -321,7 +321,7 @@ void bind_cache(nb::module_& module) {
           "open",
           [](nb::handle memory) { return Cache::open(std::make_unique<Array>("KvCache.open", "memory", memory)); },
           nb::arg("memory"), nb::sig("def open(memory: object) -> KvCache"),
-          "Opens the cache that `memory` of another cache contained, in place: bytes aligned to 64, such as a\n"
+          "Opens, in place, a cache from the `memory` of another cache: bytes aligned to 64, such as a\n"
           "mapped file. The cache keeps them alive. If they are writable, append() writes to them. Raises\n"
           "RuntimeError with the byte offset if the block is not consistent.")
       .def_prop_ro(
@@ -331,8 +331,8 @@ void bind_cache(nb::module_& module) {
             return nb::ndarray<nb::memview, const std::uint8_t, nb::ndim<1>>(block.data(), {block.size()}, self);
           },
           nb::rv_policy::reference, nb::sig("def memory(self) -> memoryview"),
-          "The block (docs/guide/kv-caches.md), read-only: written to a file and read or mapped again, open()\n"
-          "opens it.")
+          "The block (docs/guide/kv-caches.md), read-only. open() opens a block that was written to a file and\n"
+          "later read or mapped.")
       .def_prop_ro("num_bytes",
                    [](Cache& cache) { return cache.visit([](auto& typed) { return typed.memory().size(); }); })
       .def_prop_ro("dtype", &Cache::dtype)
@@ -348,14 +348,14 @@ void bind_cache(nb::module_& module) {
                         "lse: object | None = None, sink_weights: object | None = None, return_row_max: bool = False, "
                         "return_row_sum: bool = False, return_lse: bool = False, return_sink_weights: bool = False" +
                         options_signature() + ") -> typing.Any")),
-      "attention_forward over a cache, with the same bits. query (B, H, L, D), B the number of sequences of\n"
+      "attention_forward over a cache, with the same bits. query (B, H, L, D), B the number of sequences in\n"
       "the cache. The queries are the newest L positions of each sequence unless query_offset is given. A\n"
       "sequence without keys yields zeros.");
   module.def("attention_decode_partials", &attention_decode_partials_of, nb::arg("query"), nb::arg("cache"),
              nb::arg("kwargs"),
              nb::sig(signature("def attention_decode_partials(query: object, cache: KvCache, *" + options_signature() +
                                ") -> dict[str, typing.Any]")),
-             "Partial results over chunks of 1024 keys of a cache, as attention_partials: accumulator and\n"
+             "Partial results over chunks of 1024 keys of a cache, as in attention_partials: accumulator and\n"
              "scaled_accumulator (N, B, H, L, Dv), row_max and row_sum (N, B, H, L).");
 }
 

@@ -246,7 +246,7 @@ void bind_views(nb::module_& module) {
 void bind_model(nb::module_& module) {
   nb::class_<SentenceModel>(
       module, "Model",
-      "An encoder of the BERT family with its tokenizer, or a decoder that was trained here, as load_model\n"
+      "An encoder of the BERT family with its tokenizer, or a decoder trained with Regard, as load_model\n"
       "returns it.")
       .def_prop_ro("num_layers", [](const SentenceModel& model) { return model.extents().num_layers; })
       .def_prop_ro("num_heads", [](const SentenceModel& model) { return model.extents().num_heads; })
@@ -271,7 +271,7 @@ void bind_model(nb::module_& module) {
   module.def("load_model", &load_model_of, nb::arg("folder"), nb::arg("map") = false,
              nb::sig("def load_model(folder: str | os.PathLike[str], map: bool = False) -> Model"),
              "Reads config.json, tokenizer.json and model.safetensors of a folder in the layout of Hugging Face,\n"
-             "or the newest checkpoint of a training run, whose model explain() takes.\n"
+             "or the newest checkpoint of a training run, which explain() also accepts.\n"
              "map maps the parameters into memory instead of reading them. Raises RuntimeError with the path of\n"
              "the file.");
   module.def("explain", &explain_of, nb::arg("input"), nb::arg("model").none() = nb::none(),
@@ -280,12 +280,12 @@ void bind_model(nb::module_& module) {
              nb::sig("def explain(input: object, model: Model | None = None, query: str | None = None, "
                      "layer: int | None = None, head: int | None = None, hide: collections.abc.Sequence[str] = (), "
                      "truncate: bool = False, full: bool = False) -> typing.Any"),
-             "With a model, input is a sentence: returns a SentenceAnalysis of what `query` attends to. Without,\n"
+             "With a model, input is a sentence: returns a SentenceAnalysis of what `query` attends to. Otherwise,\n"
              "input is matrices and settings as in docs/guide/own-matrices.md, a dict or JSON: returns an\n"
              "Explanation of every step.");
   module.def("lesson", &lesson_of, nb::arg("name"), nb::arg("layout") = nb::none(),
-             "A document that teaches attention, recomputed. layout is 'rows' or 'columns'. The ValueError lists\n"
-             "all names.");
+             "A document that teaches attention, recomputed. layout is 'rows' or 'columns'. For an unknown name,\n"
+             "the message of the ValueError lists all names.");
   module.def(
       "lesson_entries",
       [] {

@@ -232,7 +232,7 @@ void bind_multi_head(nb::module_& module) {
                                "return_weights: bool = False, return_state: bool = False" +
                                options_signature() + ") -> typing.Any")),
              "A multi-head attention block on (B, L, E): project, split into heads, attend, join, project back.\n"
-             "key and value are made from memory (B, S, E_kv), by default from input. state is what\n"
+             "key and value are computed from memory (B, S, E_kv), by default from input. state is what\n"
              "multi_head_attention_backward needs.");
   std::string gradients;
   for (const char* const name :

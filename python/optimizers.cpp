@@ -155,7 +155,7 @@ void bind_optimizers(nb::module_& module) {
              "The factor that limits a norm: min(1, max_norm / (norm + 1e-6)).");
   module.def("learning_rate_at", &learning_rate_of, nb::arg("step"), nb::kw_only(), nb::arg("steps"),
              nb::arg("learning_rate") = 1e-3, nb::arg("min_learning_rate") = 1e-4, nb::arg("warmup") = 0,
-             nb::arg("schedule") = "cosine", "The learning rate of AdamW at a step, from 0.");
+             nb::arg("schedule") = "cosine", "The learning rate of AdamW at a step, numbered from 0.");
   module.def("muon_learning_rate_at", &muon_learning_rate_of, nb::arg("step"), nb::kw_only(), nb::arg("steps"),
              nb::arg("muon_learning_rate") = 0.02, nb::arg("learning_rate") = 1e-3, nb::arg("min_learning_rate") = 1e-4,
              nb::arg("warmup") = 0, nb::arg("schedule") = "cosine",

@@ -280,7 +280,7 @@ void bind_ranks(nb::module_& module) {
                    "**kwargs: object) -> typing.Any"),
            "function(*args, **kwargs), whose operator `name` is divided among the ranks.")
       .def("close", &RankGroup::close, nb::arg("at_once") = false,
-           "Waits for the other ranks, or with at_once tells them that this one has failed.")
+           "Waits for the other ranks or, with at_once, notifies them that this one has failed.")
       .def_prop_ro("num_ranks", &RankGroup::num_ranks);
   module.def("sum_in_order", &sum_in_order_of, nb::arg("terms"),
              nb::sig("def sum_in_order(terms: object) -> typing.Any"),

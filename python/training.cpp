@@ -471,7 +471,7 @@ void bind_training(nb::module_& module) {
       .def_prop_ro("seconds", [](const Training& self) { return self.run->step_seconds(); })
       .def("advance", &advance, nb::arg("seconds"), nb::arg("num_threads"), nb::arg("folder"),
            nb::arg("checkpoint_every"),
-           "Takes steps for that many seconds. A signal ends it after a complete step. Returns whether the run\n"
+           "Performs steps for that many seconds. A signal ends it after a complete step. Returns whether the run\n"
            "is done.")
       .def(
           "finish",

@@ -18,13 +18,13 @@ def attention_forward(query: object, key: object, value: object, *, out: object 
     context, row_max, row_sum, lse (B, H, L), weights (B, H, L, S), sink_weights (B, H, L) and
     fingerprint (bytes, for attention_backward), as requested. out, row_max … are arrays to write to
     instead of new ones. causal='top_left' or 'bottom_right' also sets query_offset. Raises ValueError
-    before any work.
+    before any work is done.
     """
 
 def attention_weights(query: object, key: object, *, row_max: object | None = None, row_sum: object | None = None, out: object | None = None, rows: Sequence[tuple[int, int]] | None = None, keys: tuple[int, int] | None = None, kind: str = 'weights', causal: bool | str = False, query_offset: int | str | Sequence[int] | None = None, window: tuple[int | None, int | None] | None = None, key_lengths: Sequence[int] | object | None = None, query_starts: Sequence[int] | object | None = None, key_starts: Sequence[int] | object | None = None, query_segments: object | None = None, key_segments: object | None = None, prefix: Sequence[int] | object | None = None, block_mask: object | None = None, block_size: tuple[int, int] | None = None, mask: object | None = None, bias: object | None = None, alibi_slopes: Sequence[float] | object | None = None, sinks: Sequence[float] | object | None = None, soft_cap: float | None = None, scale: float | None = None, dropout: float = 0.0, dropout_seed: int = 0, dropout_first: Sequence[int] = (0, 0, 0), weights_in_float32: bool | None = None, num_threads: int = 0) -> Any:
     """
-    The exact weights (scores with kind='scores') of selected rows and keys: ranges (begin, end) counted
-    from 0. row_max and row_sum as attention_forward wrote them. Returns (B, H, R, keys).
+    The exact weights (scores with kind='scores') of selected rows and keys: zero-based ranges
+    (begin, end). row_max and row_sum as attention_forward wrote them. Returns (B, H, R, keys).
     """
 
 def attention_with_statistics(query: object, key: object, value: object, *, out: object | None = None, dtype: str | None = None, top_keys: int = 0, chosen_keys: Sequence[int] | object | None = None, chosen_ranges: object | None = None, chosen_offset: int | None = None, causal: bool | str = False, query_offset: int | str | Sequence[int] | None = None, window: tuple[int | None, int | None] | None = None, key_lengths: Sequence[int] | object | None = None, query_starts: Sequence[int] | object | None = None, key_starts: Sequence[int] | object | None = None, query_segments: object | None = None, key_segments: object | None = None, prefix: Sequence[int] | object | None = None, block_mask: object | None = None, block_size: tuple[int, int] | None = None, mask: object | None = None, bias: object | None = None, alibi_slopes: Sequence[float] | object | None = None, sinks: Sequence[float] | object | None = None, soft_cap: float | None = None, scale: float | None = None, dropout: float = 0.0, dropout_seed: int = 0, dropout_first: Sequence[int] = (0, 0, 0), weights_in_float32: bool | None = None, num_threads: int = 0) -> dict[str, Any]:
@@ -57,7 +57,7 @@ def attention_merge(accumulator: object, row_max: object, row_sum: object, *, sc
 
 def attention_merge_lse(contexts: object, lse: object, *, out: object | None = None, return_lse: bool = False, num_threads: int = 0) -> Any:
     """
-    Merges N finished results over disjoint sets of keys by their lse: contexts (N, B, H, L, Dv), lse
+    Merges N finished results over disjoint sets of keys, using their lse: contexts (N, B, H, L, Dv), lse
     (N, B, H, L).
     """
 
@@ -168,7 +168,7 @@ def cross_entropy_forward(logits: object, targets: Sequence[int] | object, *, ro
 def multi_head_attention_forward(input: object, w_query: object, w_key: object, w_value: object, *, w_output: object | None = None, memory: object | None = None, b_query: object | None = None, b_key: object | None = None, b_value: object | None = None, b_output: object | None = None, num_heads: int = 1, num_kv_heads: int = 0, out: object | None = None, weights: object | None = None, return_weights: bool = False, return_state: bool = False, causal: bool | str = False, query_offset: int | str | Sequence[int] | None = None, window: tuple[int | None, int | None] | None = None, key_lengths: Sequence[int] | object | None = None, query_starts: Sequence[int] | object | None = None, key_starts: Sequence[int] | object | None = None, query_segments: object | None = None, key_segments: object | None = None, prefix: Sequence[int] | object | None = None, block_mask: object | None = None, block_size: tuple[int, int] | None = None, mask: object | None = None, bias: object | None = None, alibi_slopes: Sequence[float] | object | None = None, sinks: Sequence[float] | object | None = None, soft_cap: float | None = None, scale: float | None = None, dropout: float = 0.0, dropout_seed: int = 0, dropout_first: Sequence[int] = (0, 0, 0), weights_in_float32: bool | None = None, num_threads: int = 0) -> Any:
     """
     A multi-head attention block on (B, L, E): project, split into heads, attend, join, project back.
-    key and value are made from memory (B, S, E_kv), by default from input. state is what
+    key and value are computed from memory (B, S, E_kv), by default from input. state is what
     multi_head_attention_backward needs.
     """
 
@@ -195,7 +195,7 @@ def clip_factor(norm: float, max_norm: float) -> float:
     """The factor that limits a norm: min(1, max_norm / (norm + 1e-6))."""
 
 def learning_rate_at(step: int, *, steps: int, learning_rate: float = 0.001, min_learning_rate: float = 0.0001, warmup: int = 0, schedule: str = 'cosine') -> float:
-    """The learning rate of AdamW at a step, from 0."""
+    """The learning rate of AdamW at a step, numbered from 0."""
 
 def muon_learning_rate_at(step: int, *, steps: int, muon_learning_rate: float = 0.02, learning_rate: float = 0.001, min_learning_rate: float = 0.0001, warmup: int = 0, schedule: str = 'cosine') -> float:
     """The learning rate of Muon at a step, in proportion to that of AdamW."""
@@ -242,7 +242,7 @@ class KvCache:
     @staticmethod
     def open(memory: object) -> KvCache:
         """
-        Opens the cache that `memory` of another cache contained, in place: bytes aligned to 64, such as a
+        Opens, in place, a cache from the `memory` of another cache: bytes aligned to 64, such as a
         mapped file. The cache keeps them alive. If they are writable, append() writes to them. Raises
         RuntimeError with the byte offset if the block is not consistent.
         """
@@ -250,8 +250,8 @@ class KvCache:
     @property
     def memory(self) -> memoryview:
         """
-        The block (docs/guide/kv-caches.md), read-only: written to a file and read or mapped again, open()
-        opens it.
+        The block (docs/guide/kv-caches.md), read-only. open() opens a block that was written to a file and
+        later read or mapped.
         """
 
     @property
@@ -277,14 +277,14 @@ class KvCache:
 
 def attention_decode(query: object, cache: KvCache, *, out: object | None = None, dtype: str | None = None, row_max: object | None = None, row_sum: object | None = None, lse: object | None = None, sink_weights: object | None = None, return_row_max: bool = False, return_row_sum: bool = False, return_lse: bool = False, return_sink_weights: bool = False, causal: bool | str = False, query_offset: int | str | Sequence[int] | None = None, window: tuple[int | None, int | None] | None = None, key_lengths: Sequence[int] | object | None = None, query_starts: Sequence[int] | object | None = None, key_starts: Sequence[int] | object | None = None, query_segments: object | None = None, key_segments: object | None = None, prefix: Sequence[int] | object | None = None, block_mask: object | None = None, block_size: tuple[int, int] | None = None, mask: object | None = None, bias: object | None = None, alibi_slopes: Sequence[float] | object | None = None, sinks: Sequence[float] | object | None = None, soft_cap: float | None = None, scale: float | None = None, dropout: float = 0.0, dropout_seed: int = 0, dropout_first: Sequence[int] = (0, 0, 0), weights_in_float32: bool | None = None, num_threads: int = 0) -> Any:
     """
-    attention_forward over a cache, with the same bits. query (B, H, L, D), B the number of sequences of
+    attention_forward over a cache, with the same bits. query (B, H, L, D), B the number of sequences in
     the cache. The queries are the newest L positions of each sequence unless query_offset is given. A
     sequence without keys yields zeros.
     """
 
 def attention_decode_partials(query: object, cache: KvCache, *, causal: bool | str = False, query_offset: int | str | Sequence[int] | None = None, window: tuple[int | None, int | None] | None = None, key_lengths: Sequence[int] | object | None = None, query_starts: Sequence[int] | object | None = None, key_starts: Sequence[int] | object | None = None, query_segments: object | None = None, key_segments: object | None = None, prefix: Sequence[int] | object | None = None, block_mask: object | None = None, block_size: tuple[int, int] | None = None, mask: object | None = None, bias: object | None = None, alibi_slopes: Sequence[float] | object | None = None, sinks: Sequence[float] | object | None = None, soft_cap: float | None = None, scale: float | None = None, dropout: float = 0.0, dropout_seed: int = 0, dropout_first: Sequence[int] = (0, 0, 0), weights_in_float32: bool | None = None, num_threads: int = 0) -> dict[str, Any]:
     """
-    Partial results over chunks of 1024 keys of a cache, as attention_partials: accumulator and
+    Partial results over chunks of 1024 keys of a cache, as in attention_partials: accumulator and
     scaled_accumulator (N, B, H, L, Dv), row_max and row_sum (N, B, H, L).
     """
 
@@ -303,7 +303,7 @@ class RankGroup:
 
     def close(self, at_once: bool = False) -> None:
         """
-        Waits for the other ranks, or with at_once tells them that this one has failed.
+        Waits for the other ranks or, with at_once, notifies them that this one has failed.
         """
 
     @property
@@ -314,7 +314,7 @@ def sum_in_order(terms: object) -> Any:
 
 class Model:
     """
-    An encoder of the BERT family with its tokenizer, or a decoder that was trained here, as load_model
+    An encoder of the BERT family with its tokenizer, or a decoder trained with Regard, as load_model
     returns it.
     """
 
@@ -384,22 +384,22 @@ class Comparison:
 def load_model(folder: str | os.PathLike[str], map: bool = False) -> Model:
     """
     Reads config.json, tokenizer.json and model.safetensors of a folder in the layout of Hugging Face,
-    or the newest checkpoint of a training run, whose model explain() takes.
+    or the newest checkpoint of a training run, which explain() also accepts.
     map maps the parameters into memory instead of reading them. Raises RuntimeError with the path of
     the file.
     """
 
 def explain(input: object, model: Model | None = None, query: str | None = None, layer: int | None = None, head: int | None = None, hide: Sequence[str] = (), truncate: bool = False, full: bool = False) -> Any:
     """
-    With a model, input is a sentence: returns a SentenceAnalysis of what `query` attends to. Without,
+    With a model, input is a sentence: returns a SentenceAnalysis of what `query` attends to. Otherwise,
     input is matrices and settings as in docs/guide/own-matrices.md, a dict or JSON: returns an
     Explanation of every step.
     """
 
 def lesson(name: str, layout: str | None = None) -> Explanation:
     """
-    A document that teaches attention, recomputed. layout is 'rows' or 'columns'. The ValueError lists
-    all names.
+    A document that teaches attention, recomputed. layout is 'rows' or 'columns'. For an unknown name,
+    the message of the ValueError lists all names.
     """
 
 def lesson_entries() -> list[str]:
@@ -437,7 +437,7 @@ class Training:
 
     def advance(self, seconds: float, num_threads: int, folder: str, checkpoint_every: int) -> bool:
         """
-        Takes steps for that many seconds. A signal ends it after a complete step. Returns whether the run
+        Performs steps for that many seconds. A signal ends it after a complete step. Returns whether the run
         is done.
         """
 
@@ -516,7 +516,7 @@ def available_memory_bytes() -> int: ...
 
 def fma_gflops(num_threads: int, seconds: float) -> float:
     """
-    GFLOP/s of float32 multiply-adds on registers: the upper limit of any operator.
+    GFLOP/s of float32 multiply-adds on registers: an upper bound for any operator.
     """
 
 def bf16_dot_gflops(num_threads: int, seconds: float) -> float | None:
