@@ -58,7 +58,7 @@ void write_array(OutputFiles& files, std::size_t file, const Tensor<T, Rank>& te
   }
 }
 
-// The output files by option. They are opened before the computation, so that an unwritable folder fails at once.
+// The output files by option. They are opened before the computation, so that an unwritable folder fails immediately.
 struct Outputs {
   std::optional<OutputFolder> folder;
   OutputFiles files;

@@ -24,7 +24,7 @@ class Outputs {
       : operator_name_(operator_name), like_(like), missing_axes_(missing_axes) {}
 
   void add(const char* name);
-  // The same, allocated at once, and its view.
+  // The same, allocated immediately, and its view.
   template <class T, int Rank>
   void add(const char* name, OutputView<Rank>& view_of_it, const std::vector<Index>& shape) {
     add(name);

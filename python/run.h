@@ -5,7 +5,7 @@
 //     short call   lock released ── computed by the calling thread ── lock taken
 //     long call    a new thread computes; the calling thread checks for signals every 20 ms and requests a stop of the
 //                  operator (Runtime::stop) if a handler raises an exception
-//     in a plan    with the plan's Runtime, at once (regard.plan)
+//     in a plan    with the plan's Runtime, immediately (regard.plan)
 //
 // Read next: run.cpp.
 #pragma once

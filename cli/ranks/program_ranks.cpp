@@ -99,7 +99,7 @@ void run_on_ranks(const RanksOptions& options, const std::function<void(Ranks&)>
   const auto print = [](const std::string& text) { fmt::print(stderr, "regard: {}\n", escape_for_terminal(text)); };
   if (!lost.empty()) {
     print(lost);
-    // One process ends all: launchers may hang if several do so at once.
+    // One process ends all: launchers may hang if several do so simultaneously.
     std::this_thread::sleep_for(std::chrono::seconds(2) + rank * std::chrono::milliseconds(500));
     plugin.end(1);
     throw ReportedError(lost, 1);

@@ -108,7 +108,7 @@ void bias_by_rows(const BackwardOnRanks& of) {
   if (sums_heads && output.size() > 0) write_gradient(sums.view, output, accumulate);
 }
 
-// Each rank computes its heads, and all get the result.
+// Each rank computes its heads, and all ranks receive the result.
 void bias_by_heads(const BackwardOnRanks& of) {
   CallArrays outputs;
   const std::size_t grad_bias = outputs.output(of.gradients.grad_bias, HeldIndices::all, ArrayHeads::query, 0);

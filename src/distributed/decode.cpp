@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Decoding with a cache whose keys are divided among ranks. Every rank has the whole query and gets the whole context.
+// Decoding with a cache whose keys are divided among ranks. Every rank has the whole query and receives the whole
+// context.
 //
-//   partial results of my keys, all heads ──by heads──▶ merge my heads, in key order ──▶ every rank
+//   partial results of own keys, all heads ──by heads──▶ merge own heads, in key order ──▶ every rank
 //
 // A rank also sends its sums times 2⁻⁴⁰ if one of them is not finite; a number before the partial results indicates
 // this.

@@ -79,7 +79,7 @@ REGARD_INLINE double fold_lanes(const double* lanes) {
   return fold(parts);
 }
 
-// What the gradients of a row are made of.
+// The values from which the gradients of a row are computed.
 struct RowCoefficients {
   double mean;
   double rest;      // of the mean, which is exact to twice the precision: x − mean is then as accurate as x

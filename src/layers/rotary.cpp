@@ -155,7 +155,7 @@ void RotaryCall<T>::run(const Runtime& runtime) const {
   const double elements = static_cast<double>(input.size());
   if (elements == 0) return;
   const Index pairs = size() / 2;
-  // Groups of batch entries with the same positions: all entries, or each by itself.
+  // Groups of batch entries with the same positions: all entries, or each one separately.
   const bool shared = options.positions.absent() || options.positions.strides[0] == 0;
   const Index groups = shared ? 1 : batch;
   const Index rows = shared ? batch * heads : heads;  // of a position and a group

@@ -2,7 +2,7 @@
 //
 // The machine's resources; see machine.h. A cgroup's files are in its own folder below the mount point of its
 // hierarchy; the limits of every ancestor apply. Version 2 has one hierarchy (cpu.max, memory.max), version 1 has one
-// per controller; both may be mounted at once.
+// per controller; both may be mounted simultaneously.
 // Read next: runtime.cpp.
 #include "machine.h"
 

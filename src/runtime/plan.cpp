@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A plan is a call whose parallel loops are skipped (for_each_item returns at once), with a workspace that counts
+// A plan is a call whose parallel loops are skipped (for_each_item returns immediately), with a workspace that counts
 // bytes. Its allocations are address space that is never touched, so a plan of any size is cheap.
 // Read next: parallel.cpp.
 #include "plan.h"

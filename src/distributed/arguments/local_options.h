@@ -54,7 +54,7 @@ View cut(View view, std::size_t axis, Index first, Index count) {
   view.shape[axis] = count;
   return view;
 }
-// The same; unchanged if its extent is 1, which stands for all.
+// The same; unchanged if its extent is 1, which applies to all.
 template <class View>
 View slice(const View& view, std::size_t axis, Index first, Index count) {
   return view.shape[axis] == 1 ? view : cut(view, axis, first, count);

@@ -329,7 +329,7 @@ void Messages::set_failure(Index rank, std::string text, bool tell) {
   }
 }
 
-// All messages have arrived; unless the object ends at once, those of the other ranks as well.
+// All messages have arrived; unless the object ends immediately, those of the other ranks as well.
 bool Messages::may_end() const {
   const bool sending = std::any_of(pending_.begin(), pending_.end(), [](const auto& p) { return p.second.is_send; });
   if (!requests_.empty() || sending) return false;

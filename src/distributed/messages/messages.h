@@ -132,7 +132,7 @@ class Messages {
 // Sends the numbers of one rank to all others.
 void broadcast(Messages& messages, std::vector<double>& numbers, Index from, const std::stop_token& stop);
 // In each round, the ranks that have rows call add(round) one after the other, each with the sums of the one before it.
-// All ranks get the result.
+// All ranks receive the result.
 void sum_in_row_order(Messages& messages, const std::vector<Index>& row_starts, Index rounds, std::vector<double>& sums,
                       const std::function<void(Index)>& add, const std::stop_token& stop);
 

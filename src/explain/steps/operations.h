@@ -52,7 +52,7 @@ double rounded(const Evaluation& e, double x);
 // "3 × 4", with heads "2 × 3 × 4".
 std::string shape_text(const Matrix& m);
 
-// Properties of an operation, besides its functions.
+// Properties of an operation, apart from its functions.
 struct OperationTraits {
   bool ignores_layout = false;  // a table that is the same in both layouts
   bool has_example = true;      // one of its cells is worked out below its result
