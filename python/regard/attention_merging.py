@@ -61,7 +61,7 @@ def attention_partials(
     Raises
     ------
     ValueError
-        Raised before any work is done, also if sinks, dropout or packed sequences are given.
+        An argument is invalid, or sinks, dropout or packed sequences are given. Raised before any work is done.
 
     Examples
     --------

@@ -295,7 +295,7 @@ def attention_backward(
     Raises
     ------
     ValueError
-        Raised before any work is done, also if options differ from those of the forward call.
+        An argument is invalid, or options differ from those of the forward call. Raised before any work is done.
 
     Notes
     -----

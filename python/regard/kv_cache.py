@@ -378,7 +378,8 @@ def attention_decode_partials(
     Raises
     ------
     ValueError
-        Raised before any work is done, also if sinks, dropout, key lengths or packed sequences are given.
+        An argument is invalid, or sinks, dropout, key lengths or packed sequences are given. Raised before any
+        work is done.
 
     Examples
     --------

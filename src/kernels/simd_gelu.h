@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // gelu(x) = x · Φ(x) = ½ x (1 + erf(x / √2)) over Vec<T>, within 6 ULP, and the tanh approximation that some models are
-// trained with, gelu_tanh(x) = ½ x (1 + tanh(√(2/π) (x + 0.044715 x³))), within 7 ULP, also of subnormal results (both:
+// trained with, gelu_tanh(x) = ½ x (1 + tanh(√(2/π) (x + 0.044715 x³))), within 7 ULP, even of subnormal results (both:
 // Hendrycks and Gimpel, arXiv 1606.08415). NaN gives NaN, ∞ gives ∞, and −∞ gives 0. The bits are the same on every
 // instruction set with fused multiply-add. Tested for every float and many doubles: tests/activation_error_test.cpp.
 //

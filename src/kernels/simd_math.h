@@ -8,7 +8,7 @@
 //   log(x), x > 0   1 ULP for float, 2 ULP for double; log(+0) = −∞
 //
 // exp: x = n·ln 2 + r with |r| ≤ ln 2 / 2 (Cody and Waite 1980), a polynomial in r fitted by the Remez exchange for the
-// smallest relative error (2^−28.3 and 2^−55.7), and a scaling by 2ⁿ that rounds once, also for subnormal results. All
+// smallest relative error (2^−28.3 and 2^−55.7), and a scaling by 2ⁿ that rounds once, even for subnormal results. All
 // three return NaN for NaN.
 // Read next: attention_tile.cpp.
 #pragma once
