@@ -58,7 +58,7 @@ enum class FeedForwardKind {
 /// The activation of a feed-forward layer.
 ///
 /// @param kind  Kind of feed-forward layer.
-/// @return The activation of that name; Activation::none for swiglu, which is computed by swiglu_forward(), and for none.
+/// @return The activation of that name; Activation::none for swiglu, which swiglu_forward() computes, and for none.
 REGARD_EXPORT Activation activation_of(FeedForwardKind kind);
 
 /// Names used in files for the FeedForwardKind enumerators, in order.
