@@ -257,7 +257,7 @@ TEST(LessonLearning, TrainingLowersTheLossAndMovesTheAttention) {
   EXPECT_GT(after.numbers[after.index(0, 0, 1)], 0.99);
   const Step& training = step_of(explanation, "training");
   EXPECT_EQ(explanation.finding, training.finding);
-  EXPECT_TRUE(training.finding.ends_with("“I” attends to “love” with weight 0.0059 before and 0.9993 after"))
+  EXPECT_TRUE(training.finding.ends_with("is that of “I” on “love”: 0.0059 before and 0.9993 after"))
       << training.finding;
   EXPECT_EQ(step_of(explanation, "probabilities").finding,
             "After “love”, the most probable next word is “coding”: 0.8898");
