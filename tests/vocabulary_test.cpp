@@ -142,7 +142,7 @@ TEST(Vocabulary, WordsAreSeparatedByWhiteSpace) {
             "encode: byte 2: \"1\" is not one of the 5 tokens of the vocabulary; separate tokens with spaces");
   EXPECT_EQ(rejection([] { Vocabulary::of_words({}); }), "of_words: there are 0 words; expected 1 to 16777216");
   EXPECT_EQ(rejection([] { Vocabulary::of_words({"a", ""}); }), "of_words: word 1, \"\", is empty");
-  EXPECT_EQ(rejection([] { Vocabulary::of_words({"a b"}); }), "of_words: word 0, \"a b\", contains white space");
+  EXPECT_EQ(rejection([] { Vocabulary::of_words({"a b"}); }), "of_words: word 0, \"a b\", contains whitespace");
   EXPECT_EQ(rejection([] { Vocabulary::of_words({"\xff"}); }), "of_words: word 0, \"\\x{ff}\", is not valid UTF-8");
   EXPECT_EQ(rejection([] { Vocabulary::of_words({"b", "a", "b"}); }), "of_words: word 2, \"b\", occurs twice");
 }
@@ -271,7 +271,7 @@ TEST(Vocabulary, FilesThatAreNotValidAreRejected) {
   EXPECT_EQ(with("words", "\"tokens\":[]"), "v: byte 45: there are 0 of them; expected 1 to 16777216");
   EXPECT_EQ(with("words", "\"tokens\":[1]"), "v: byte 45: a token is a number, not a string");
   EXPECT_EQ(with("words", "\"tokens\":[\"a\",1]"), "v: byte 50: a token is not a string");
-  EXPECT_EQ(with("words", "\"tokens\":[\"a\",\"a b\"]"), "v: byte 50: the token \"a b\" contains white space");
+  EXPECT_EQ(with("words", "\"tokens\":[\"a\",\"a b\"]"), "v: byte 50: the token \"a b\" contains whitespace");
   EXPECT_EQ(with("words", "\"tokens\":[\"b\",\"a\",\"b\"]"), "v: byte 54: the token \"b\" occurs twice");
   EXPECT_EQ(with("characters", "\"tokens\":[\"b\",\"a\"]"), "v: byte 55: the token \"a\" is out of order");
   EXPECT_EQ(with("characters", "\"tokens\":[\"a\",\"a\"]"), "v: byte 55: the token \"a\" is out of order");

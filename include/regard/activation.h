@@ -152,7 +152,7 @@ REGARD_EXPORT void swiglu_forward(std::type_identity_t<TensorView<const T, 2>> g
                                   std::type_identity_t<TensorView<const T, 2>> up, TensorView<T, 2> output,
                                   const Runtime& runtime = {});
 
-/// Which gradients are accumulated into their views instead of overwriting their contents.
+/// Selects the gradients that are added to the contents of their views instead of overwriting them.
 ///
 /// The sum is computed in float or double and rounded once to the type of the view.
 struct SwigluAccumulation {
@@ -188,7 +188,7 @@ struct SwigluGradients {
 /// @param gate         (R, F), any strides.
 /// @param up           (R, F), any strides.
 /// @param grad_output  (R, F), any strides.
-/// @param gradients    Views to write, and which of them to add to.
+/// @param gradients    Views to write, and flags that select accumulation.
 /// @param runtime      Threads and cancellation.
 ///
 /// Writes, or adds to, every view given in gradients.

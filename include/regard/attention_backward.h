@@ -41,7 +41,7 @@ struct AttentionForwardState {
   AttentionFingerprint fingerprint{};
 };
 
-/// Which gradients are accumulated into their views instead of overwriting their contents.
+/// Selects the gradients that are added to the contents of their views instead of overwriting them.
 ///
 /// @code{.unparsed}
 /// element = element + gradient
@@ -90,7 +90,7 @@ struct AttentionGradients {
 /// @param key        (B, Hkv, S, D), any strides; types as in attention_forward().
 /// @param value      (B, Hkv, S, Dv), any strides; types as in attention_forward().
 /// @param saved      Results of the forward call and gradients of its outputs.
-/// @param gradients  Views to write, and which of them to add to.
+/// @param gradients  Views to write, and flags that select accumulation.
 /// @param options    As in the forward call. This includes dropout: the same weights are dropped.
 /// @param runtime    Threads, scratch memory and cancellation.
 ///

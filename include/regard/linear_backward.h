@@ -17,7 +17,7 @@
 
 namespace regard::inline v0 {
 
-/// Which gradients are accumulated into their views instead of overwriting their contents.
+/// Selects the gradients that are added to the contents of their views instead of overwriting them.
 ///
 /// @code{.unparsed}
 /// element = element + gradient
@@ -67,7 +67,7 @@ struct LinearGradients {
 /// @param input        (R, I), any strides; may be absent if grad_weight is absent.
 /// @param weight       (I, O), any strides; may be absent if grad_input is absent.
 /// @param grad_output  (R, O), any strides.
-/// @param gradients    Views to write, and which of them to add to.
+/// @param gradients    Views to write, and flags that select accumulation.
 /// @param runtime      Threads, scratch memory and cancellation.
 ///
 /// Writes, or adds to, every view given in gradients. If R = 0, grad_weight and grad_bias are 0.
@@ -98,7 +98,7 @@ REGARD_EXPORT void linear_backward(std::type_identity_t<TensorView<const T, 2>> 
 /// @param input        (R, I), any strides; may be absent if grad_weight is absent.
 /// @param weight       (I, O), any strides; may be absent if grad_input is absent.
 /// @param grad_output  (R, O), any strides.
-/// @param gradients    Views to write, and which of them to add to.
+/// @param gradients    Views to write, and flags that select accumulation.
 /// @param runtime      Threads, scratch memory and cancellation.
 /// @throws InvalidArgument  before any work is done, if an argument is invalid.
 /// @throws std::bad_alloc   if memory cannot be allocated.

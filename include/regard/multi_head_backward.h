@@ -5,7 +5,8 @@
 /// @code{.unparsed}
 /// grad_context           = split(grad_output · W_outputᵀ)
 /// grad_query, key, value = attention_backward(query, key, value, …, grad_context)
-/// grad_W_query           = Σ over B of inputᵀ · join(grad_query)     likewise key and value, and W_output from context
+/// grad_W_query           = Σ over B of inputᵀ · join(grad_query)     likewise for W_key and W_value
+/// grad_W_output          = Σ over B of join(context)ᵀ · grad_output
 /// grad_b_query           = Σ over B and L of join(grad_query)        likewise for the other biases
 /// grad_input             = join(grad_query) · W_queryᵀ + join(grad_key) · W_keyᵀ + join(grad_value) · W_valueᵀ
 /// @endcode
@@ -37,18 +38,19 @@ struct MultiHeadForwardState {
   TensorView<const T, 3> row_max{};
   /// `Σ exp(score − row_max)` of each row, (B, H, L), from MultiHeadOutputs::row_sum.
   TensorView<const T, 3> row_sum{};
-  /// Fingerprint of the options, from MultiHeadOutputs::fingerprint. The default is not checked.
+  /// Fingerprint of the options, from MultiHeadOutputs::fingerprint. The default value disables the comparison.
   AttentionFingerprint fingerprint = kUncheckedFingerprint;
 };
 
-/// Which gradients are accumulated into their views instead of overwriting their contents.
+/// Selects the gradients that are added to the contents of their views instead of overwriting them.
 ///
 /// @code{.unparsed}
 /// element = element + gradient
 /// @endcode
 ///
-/// The result is bit-identical to the old element plus the gradient that a call without accumulation would write,
-/// except that groups of rows are added one by one (MultiHeadGradients::rows_per_group).
+/// The result is bit-identical to the sum of the old element and the gradient that a call without accumulation would
+/// write. With MultiHeadGradients::rows_per_group, the sums of the groups are instead added to the element one after
+/// another.
 struct MultiHeadAccumulation {
   /// Whether to add to MultiHeadGradients::grad_input.
   bool grad_input = false;
@@ -120,15 +122,15 @@ struct MultiHeadGradients {
 /// @param parameters   As in the forward call. Biases are not read.
 /// @param saved        Results of the forward call.
 /// @param grad_output  (B, L, E_out), any strides: gradient of the output.
-/// @param gradients    Views to write, and which of them to add to.
+/// @param gradients    Views to write, and flags that select accumulation.
 /// @param options      As in the forward call.
 /// @param runtime      Threads, scratch memory and cancellation.
 ///
 /// Writes, or adds to, every view given in gradients. The gradients of options.bias and options.sinks are not computed:
 /// call attention_backward() for these.
 ///
-/// @throws InvalidArgument  before any gradient is written, if an argument is invalid. If the fingerprint is given, it
-///                          detects options that differ from those of the forward call, and the message names them.
+/// @throws InvalidArgument  before any gradient is written, if an argument is invalid or, given a fingerprint,
+///                          if options differ from those of the forward call; the message then names these options.
 /// @throws std::bad_alloc   if memory cannot be allocated.
 /// @throws Cancelled        if a stop is requested.
 ///
@@ -136,13 +138,13 @@ struct MultiHeadGradients {
 ///
 /// @par Bits and error
 /// The guarantees are the same as for linear_backward() and attention_backward(). The three terms of grad_input are
-/// rounded separately and added in the order of the formula. Results are bit-identical for any number of threads, batch
-/// size and strides.
+/// rounded separately and added in the order of the formula. Results are bit-identical for any number of threads, any
+/// batch size and any strides.
 ///
 /// @par Memory
 /// Scratch memory holds the gradients of query, key, value and context; a copy of grad_input or grad_memory if it is a
-/// sum of several terms and is accumulated; and copies of the tensors (B, L, …) whose strides do not allow B and L to
-/// be merged.
+/// sum of several terms and is accumulated; and copies of those (B, L, …) tensors whose strides do not allow B and L
+/// to be merged.
 ///
 /// @par Example
 /// @code{.cpp}

@@ -53,7 +53,7 @@ REGARD_EXPORT void rms_norm_forward(std::type_identity_t<TensorView<const T, 2>>
                                     std::type_identity_t<TensorView<const T, 1>> gain, TensorView<T, 2> output,
                                     double epsilon, const Runtime& runtime = {});
 
-/// Which gradients are accumulated into their views instead of overwriting their contents.
+/// Selects the gradients that are added to the contents of their views instead of overwriting them.
 ///
 /// @code{.unparsed}
 /// element = element + gradient
@@ -101,7 +101,7 @@ struct RmsNormGradients {
 /// @param addend       (R, E), any strides, or absent; as in rms_norm_forward().
 /// @param gain         (E), any stride.
 /// @param grad_output  (R, E), any strides.
-/// @param gradients    Views to write, and which of them to add to.
+/// @param gradients    Views to write, and flags that select accumulation.
 /// @param epsilon      As in rms_norm_forward().
 /// @param runtime      Threads, scratch memory and cancellation.
 ///

@@ -14,7 +14,7 @@
 const part = /\p{Ideographic}|[\p{P}$+<=>^`|~]|[^\s\p{P}$+<=>^`|~\p{Ideographic}]+/gu;
 
 /**
- * The words of a text as BERT splits it: at white space; punctuation and ideographs are words of their own.
+ * The words of a text as BERT splits it: at whitespace; punctuation and ideographs are words of their own.
  * @param {string} text
  * @returns {Span[]}
  */

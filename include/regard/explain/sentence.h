@@ -130,7 +130,7 @@ REGARD_EXPORT ModelInMemory rounded_model(const std::string& folder, ElementType
 /// A word of a sentence.
 ///
 /// The special tokens that an encoder expects around a text, [CLS] and [SEP], are words with one token, marked as
-/// special. Each token of a decoder is a word; white space is written as "␣", "⇥" and "↵".
+/// special. Each token of a decoder is a word; whitespace is written as "␣", "⇥" and "↵".
 struct SentenceWord {
   std::string text;           ///< As spelled in the text; "[CLS]" for a special token.
   std::vector<Index> tokens;  ///< Indices of its pieces.

@@ -228,7 +228,7 @@ REGARD_EXPORT bool is_content_word(std::string_view word);
 ///
 /// The target is another content word; failing that, another word that is not special; failing that, any key. Hidden
 /// words are never targets, nor are words after the query in a causal model. All tokens of a causal model count as
-/// content words, except for white space. Without `word`, the query word is chosen as well, again preferably among
+/// content words, except for whitespace. Without `word`, the query word is chosen as well, again preferably among
 /// content words.
 ///
 /// @code{.unparsed}

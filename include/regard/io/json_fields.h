@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Reads and checks the members of a JSON object: a member that is missing, of the wrong type or out of range causes
-/// an error whose message gives the member, its value and its offset in the text.
+/// Type-checked and range-checked access to the members of a JSON object. If a member has the wrong type or is out of
+/// range, the error message states its name, its value and its byte offset in the text.
 ///
 /// @verbatim
 ///     config.json: byte 31: width is -4; expected an integer from 1 to 4096
@@ -23,10 +23,10 @@
 
 namespace regard::inline v0 {
 
-/// The members of a JSON object from an untrusted text.
+/// The members of a JSON object in untrusted input.
 ///
-/// If a check fails, every function throws DataError: "source: byte N: …" or, for a missing member, "source: NAME is
-/// missing".
+/// A function whose check fails throws DataError with the message "source: byte N: …" or, if the member is missing,
+/// "source: NAME is missing".
 ///
 /// @par Example
 /// @code{.cpp}
@@ -36,41 +36,42 @@ namespace regard::inline v0 {
 /// @endcode
 class REGARD_EXPORT JsonFields {
  public:
-  /// Creates a reader of the members of an object.
+  /// Constructs a reader for the members of an object.
   ///
   /// @param source  Name of the text for error messages.
   /// @param object  The object, which must outlive the reader.
-  /// @throws DataError  if the value is not an object.
+  /// @throws DataError  if object is not a JSON object.
   JsonFields(std::string source, const JsonValue& object);
 
   /// Finds a member.
   ///
-  /// @param name  Its name.
-  /// @return The member, or null if no member has that name.
+  /// @param name  Name of the member.
+  /// @return The member, or nullptr if no member has that name.
   const JsonValue* find(std::string_view name) const { return object_.find(name); }
   /// Finds a member that must exist.
   ///
-  /// @param name  Its name.
+  /// @param name  Name of the member.
   /// @return The member.
   const JsonValue& required(std::string_view name) const;
   /// Reads a member that is itself an object.
   ///
-  /// @param name  Its name.
-  /// @return Its members, valid as long as the members of the enclosing object.
+  /// @param name  Name of the member.
+  /// @return A reader for its members. The enclosing object must outlive the reader.
   JsonFields object(std::string_view name) const;
   /// Reads an integer.
   ///
   /// @param name  Name of the member.
   /// @param min   Minimum allowed value.
   /// @param max   Maximum allowed value, at most 2⁵³.
-  /// @return The number.
+  /// @return The integer.
   Index whole(std::string_view name, Index min, Index max) const;
   /// Reads a number.
   ///
   /// @param name  Name of the member.
   /// @return The number.
   double number(std::string_view name) const;
-  /// Reads an unsigned 64-bit integer, which is written as a string because JSON numbers are exact only up to 53 bits.
+  /// Reads an unsigned 64-bit integer, which is stored as a string because JSON numbers are read as double, which
+  /// represents integers exactly only up to 2⁵³.
   ///
   /// @param name  Name of the member.
   /// @return The integer.
@@ -85,11 +86,11 @@ class REGARD_EXPORT JsonFields {
   /// @param name  Name of the member.
   /// @return The string.
   const std::string& text(std::string_view name) const;
-  /// Reads a string that is one of several words.
+  /// Reads a string that must be one of several words.
   ///
   /// @param name   Name of the member.
-  /// @param words  The words.
-  /// @return The index of the word.
+  /// @param words  The allowed words.
+  /// @return The index of the string in words.
   std::size_t word(std::string_view name, std::span<const std::string_view> words) const;
 
   /// Reads a string that names an enumerator.

@@ -38,8 +38,8 @@ struct TaskExample {
 
 /// Training or held-out examples.
 enum class TaskSplit {
-  train,    ///< Examples that training sees.
-  held_out  ///< Examples that training never sees, regardless of the seed.
+  train,    ///< Examples used for training.
+  held_out  ///< Examples never used for training, regardless of the seed.
 };
 
 /// The kind of targets in an example.
@@ -63,7 +63,7 @@ struct TrainingTask {
   double formed_score;                  ///< The score at which the pattern is considered formed.
   double held_out;                      ///< Fraction of all possible sequences that are held out.
   TrainingSettings recipe;              ///< The measured recipe, with the model's vocabulary, max_positions and length.
-  std::vector<std::string> vocabulary;  ///< The text of each token, without white space.
+  std::vector<std::string> vocabulary;  ///< The text of each token, without whitespace.
   TaskExample (*generate)(std::uint64_t seed);  ///< Generates an example of either split from its own seed.
 
   /// Computes an example. All examples of a task have the same length, recipe.length.

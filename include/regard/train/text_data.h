@@ -3,14 +3,14 @@
 /// A text as training data: its tokens, its held-out part, and the windows that make up batches.
 ///
 /// @verbatim
-///     text      The first nine tenths …                                       │ the last tenth
+///     text      first nine tenths                                             │ last tenth
 ///               ── train ──────────────────────────────────────────────────── │ ── held_out ──
 ///     window         tokens   t[s] … t[s + L − 1]
 ///                    targets  t[s + 1] … t[s + L]
 /// @endverbatim
 ///
 /// Window `index` is a function of (seed, split, index), so no position in the data needs to be stored. Sequence b of
-/// step s of a run with B sequences per step has the index s · B + b.
+/// step s of a run with B sequences per step has index s · B + b.
 ///
 /// Read next: src/train/data/text_data.cpp, vocabulary.h, regard/io/text_file.h.
 #pragma once
@@ -26,7 +26,7 @@
 
 namespace regard::inline v0 {
 
-/// A text as token ids, in windows of L tokens. The text itself is not kept.
+/// The token ids of a text, from which windows of L tokens are taken. The text itself is not stored.
 ///
 /// @par Example
 /// @code{.cpp}
@@ -36,7 +36,7 @@ namespace regard::inline v0 {
 /// @endcode
 class REGARD_EXPORT TextData {
  public:
-  /// Returns the part of a text that training sees: its first nine tenths, up to the end of a character.
+  /// Returns the part of a text that is used for training: its first nine tenths, truncated at a character boundary.
   ///
   /// A byte-pair vocabulary is learned from this part; a character vocabulary needs the whole text.
   ///
@@ -44,7 +44,7 @@ class REGARD_EXPORT TextData {
   /// @return The beginning of the text.
   static std::string_view training_part(std::string_view text);
 
-  /// Splits a text into tokens.
+  /// Tokenizes a text.
   ///
   /// @param text        The text, in UTF-8.
   /// @param vocabulary  The vocabulary.
@@ -53,7 +53,7 @@ class REGARD_EXPORT TextData {
   /// @param stop        Stop token, polled while the text is tokenized.
   /// @throws InvalidArgument  if length < 1.
   /// @throws DataError        if the text is empty or contains a character that is not in the vocabulary, or if a part
-  ///                          has fewer than L + 1 tokens. The message says what to change.
+  ///                          has fewer than L + 1 tokens. The message states what to change.
   /// @throws Cancelled        if a stop is requested.
   TextData(std::string_view text, Vocabulary vocabulary, Index length, const std::string& source = "text",
            const std::stop_token& stop = {});
@@ -74,13 +74,13 @@ class REGARD_EXPORT TextData {
   /// Returns the number of windows in a part. A window starts at every token that is followed by at least L tokens.
   ///
   /// @param split  The part.
-  /// @return The number of tokens − L.
+  /// @return The number of tokens in the part, minus L.
   Index num_windows(TaskSplit split) const;
 
   /// Returns the start of a window.
   ///
-  /// With n = num_windows(), exactly one of the windows with indices e · n … (e + 1) · n − 1 starts at each position.
-  /// Their order is pseudo-random and differs for each e.
+  /// With n = num_windows(split), the windows of epoch e have indices e · n … (e + 1) · n − 1. In each epoch, exactly
+  /// one window starts at each position. The order is pseudo-random and differs between epochs.
   ///
   /// @param seed   Seed of the run.
   /// @param split  The part.
@@ -95,7 +95,7 @@ class REGARD_EXPORT TextData {
   /// @param split    The part.
   /// @param index    Index of the window, at least 0.
   /// @param tokens   Receives the tokens of the window, (L).
-  /// @param targets  Receives the token after each of them, (L).
+  /// @param targets  Receives the token that follows each of these tokens, (L).
   /// @throws InvalidArgument  if index < 0, or if a span does not have L elements.
   void example(std::uint64_t seed, TaskSplit split, Index index, std::span<Index> tokens,
                std::span<Index> targets) const;

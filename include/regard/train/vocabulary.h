@@ -33,7 +33,7 @@ namespace regard::inline v0 {
 enum class VocabularyKind {
   characters,  ///< Each character (code point) is a token.
   byte_pairs,  ///< Tokens are sequences of bytes within a word, formed by learned merges of pairs.
-  words        ///< Tokens are separated by white space.
+  words        ///< Tokens are separated by whitespace.
 };
 
 /// A vocabulary. Copies share their data, and any number of threads may use them concurrently.
@@ -63,7 +63,7 @@ class REGARD_EXPORT Vocabulary {
   ///
   /// - Tokens 0 to 255 are the bytes. Token 256 + m is the concatenation of the two tokens of merge m.
   /// - The text is split into words, and no token crosses a word boundary. A word is a run of letters, of digits or of
-  ///   other characters, together with the space before it, if any; or it is a run of white space. Bytes from 0x80
+  ///   other characters, together with the space before it, if any; or it is a run of whitespace. Bytes from 0x80
   ///   upwards count as letters. A word is at most 64 bytes long.
   /// - Each merge joins the most frequent pair of adjacent tokens. Ties are broken in favor of the smaller first
   ///   token, then of the smaller second token.
@@ -85,7 +85,7 @@ class REGARD_EXPORT Vocabulary {
 
   /// Creates a vocabulary from a list of words.
   ///
-  /// @param words  The tokens: at least one, all distinct and not empty, in UTF-8, without white space.
+  /// @param words  The tokens: at least one, all distinct and not empty, in UTF-8, without whitespace.
   /// @return The vocabulary. The id of a word is its index.
   /// @throws InvalidArgument  if a word is not valid. The message names it.
   static Vocabulary of_words(std::vector<std::string> words);

@@ -59,7 +59,7 @@ bool is_hidden(const Sentence& sentence, Index word) {
   return std::find(sentence.hidden.begin(), sentence.hidden.end(), word) != sentence.hidden.end();
 }
 
-// Whether a token of a decoder is anything but white space.
+// Whether a token of a decoder is anything but whitespace.
 bool is_content_token(std::string_view text) {
   for (const std::string_view space : {"␣", "⇥", "↵"}) {
     if (text.starts_with(space)) return false;

@@ -34,7 +34,7 @@ HeadProjections projections_in(const Layer& layer, Index head, Index kv_head, In
           .output = {output.pointer(head * head_size, 0), {head_size, output.shape[1]}, output.strides}};
 }
 
-// A token as a word: without the space before it, white space as symbols, invalid UTF-8 bytes in hexadecimal.
+// A token as a word: without the space before it, whitespace as symbols, invalid UTF-8 bytes in hexadecimal.
 std::string token_word(std::string_view token) {
   if (token.size() > 1 && token[0] == ' ' && token.find_first_not_of(" \t\n\v\f\r") != std::string_view::npos)
     token.remove_prefix(1);

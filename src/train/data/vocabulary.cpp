@@ -54,7 +54,7 @@ std::string_view unfit_token(VocabularyKind kind, std::string_view token) {
   if (valid_utf8_bytes(token) != token.size()) return "is not valid UTF-8";
   if (kind == VocabularyKind::characters && character_bytes(token) != token.size()) return "is not one character";
   if (kind == VocabularyKind::words && token.find_first_of(kWordSpaces) != std::string_view::npos)
-    return "contains white space";
+    return "contains whitespace";
   return "";
 }
 
