@@ -6,7 +6,7 @@
                                      None if it has no such operator
 
     torch           scaled_dot_product_attention of PyTorch
-    onnxruntime     the operator Attention of ONNX's opset 23
+    onnxruntime     the Attention operator of ONNX opset 23
     onnxruntime own com.microsoft.MultiHeadAttention on (B, L, E); causal and decoding: GroupQueryAttention, whose cache
                     is updated in place. Conversion to the layouts of these operators is not timed
     ggml            ggml_flash_attn_ext of llama.cpp, keys and values in f32

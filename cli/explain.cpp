@@ -82,10 +82,11 @@ void add_explain(CLI::App& app) {
   };
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("explain", "Show attention in a sentence, or step by step on matrices");
-  CLI::Option* sentence =
-      command->add_option("text", options->sentence.text, "a sentence for a pretrained model; -: standard input")
-          ->type_name("\"TEXT\"");
-  command->add_option("--input", options->input, "JSON file with the matrices and settings; -:\nstandard input")
+  CLI::Option* sentence = command
+                              ->add_option("text", options->sentence.text,
+                                           "a sentence for a pretrained model, or - to read it\nfrom standard input")
+                              ->type_name("\"TEXT\"");
+  command->add_option("--input", options->input, "JSON file with the matrices and settings, or - for\nstandard input")
       ->type_name("FILE")
       ->group("MATRICES (--input or --matrix)");
   command

@@ -166,10 +166,10 @@ void add_generate(CLI::App& app) {
   CLI::App* command = app.add_subcommand("generate", "Continue a text with a decoder trained by regard train");
   command
       ->add_option("run", arguments->run,
-                   "the folder of a training run (the newest checkpoint\nis used), or a checkpoint")
+                   "the folder of a training run (its newest checkpoint\nis used), or a checkpoint")
       ->type_name("RUN")
       ->required();
-  command->add_option("prompt", arguments->prompt, "the beginning of the text; -: standard input")
+  command->add_option("prompt", arguments->prompt, "the beginning of the text, or - to read it from\nstandard input")
       ->type_name("\"PROMPT\"")
       ->required();
   const auto add = [&](const char* name, std::string& value, const char* type, const char* help) {
@@ -178,12 +178,15 @@ void add_generate(CLI::App& app) {
   add("--tokens", arguments->tokens, "N",
       "maximum number of tokens to generate (default: 256);\ngeneration also stops at the model's context length");
   add("--temperature", arguments->temperature, "X",
-      "divide the logits by X (default: 1); 0: greedy,\nalways the most probable token");
+      "divide the logits by X (default: 1); with 0,\nalways choose the most probable token (greedy)");
   add("--top-k", arguments->top_k, "K", "sample only from the K most probable tokens\n(default: 0, all tokens)");
   add("--top-p", arguments->top_p, "P",
-      "sample only from the most probable tokens whose\nprobabilities sum to at least P (default: 1)");
+      "sample only from the smallest set of most probable\n"
+      "tokens whose probabilities sum to at least P\n"
+      "(default: 1, all tokens)");
   add("--seed", arguments->seed, "N", "random seed (default: 0)");
-  command->add_flag("--json", arguments->json, "at the end, print the tokens and the settings as\nJSON");
+  command->add_flag("--json", arguments->json,
+                    "print the text, the tokens and the settings as JSON\nwhen generation has ended");
   command->add_flag("--mmap", arguments->map, "memory-map the checkpoint instead of reading it");
   command->footer(
       "EXAMPLES\n"

@@ -203,7 +203,7 @@ void add_train(CLI::App& app) {
   const auto flag = [&](const char* name, bool& value, const char* help) { command->add_flag(name, value, help); };
   flag("--list", arguments->list, "list the built-in tasks, with model size, expected\ntime and attention pattern");
   add("--task", arguments->task, "NAME", "train on a built-in task, with tested settings");
-  add("--text", arguments->text, "FILE", "train on a UTF-8 text file; -: standard input");
+  add("--text", arguments->text, "FILE", "train on a UTF-8 text file, or - for standard input");
   add("--vocabulary", arguments->vocabulary, "characters|N",
       "tokens: characters (default), or at most N byte-pair\ntokens learned from the text");
   flag("--shuffled", arguments->shuffled,

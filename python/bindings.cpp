@@ -5,7 +5,7 @@
 //
 //     attention.cpp   attention and its inspection        linear.cpp       linear layers
 //     backward.cpp    gradients of attention              layers.cpp       activations, SwiGLU, norms
-//     multi_head.cpp  attention with its projections      embedding.cpp    embedding, rotary positions, cross-entropy
+//     multi_head.cpp  attention with its projections      embedding.cpp    embeddings, cross-entropy
 //     cache.cpp       caches of keys and values           optimizers.cpp   AdamW, Muon, clipping, schedules
 //     ranks.cpp       calls divided among ranks
 //     model.cpp       models, explanations, lessons       training.cpp     training runs

@@ -214,7 +214,7 @@ TEST(DecoderConfig, RejectsWhatIsOutOfRange) {
               c.head_size = 5;
               c.positions = PositionKind::rotary;
             }),
-            "decoder: head_size is 5; expected an even number with rotary positions");
+            "decoder: head_size is 5; expected an even number with rotary position embeddings");
   EXPECT_EQ(message([](C& c) { c.feed_forward = -1; }), "decoder: feed_forward is -1; expected 1 to 16777216");
   EXPECT_EQ(message([](C& c) {
               c.feed_forward = 8;
@@ -370,7 +370,7 @@ TEST(DecoderJson, RejectsWithNameValueAndOffset) {
   EXPECT_EQ(json_rejection(kLlama, "\"intermediate_size\": 64", "\"intermediate_size\": 0"),
             "c.json: byte *: intermediate_size is 0; expected an integer from 1 to 16777216");
   EXPECT_EQ(json_rejection(kLlama, "\"head_dim\": 6", "\"head_dim\": 7"),
-            "c.json: decoder: head_size is 7; expected an even number with rotary positions");
+            "c.json: decoder: head_size is 7; expected an even number with rotary position embeddings");
   EXPECT_EQ(json_rejection(kLlama, "1e-06", "\"1e-6\""), "c.json: byte *: rms_norm_eps is \"1e-6\"; expected a number");
   EXPECT_EQ(json_rejection(kLlama, "1e-06", "-1"),
             "c.json: decoder: norm_epsilon is -1; expected a finite number of at least 0");

@@ -318,13 +318,14 @@ TEST(SettingsSummary, DescribesModelBatchesAndOptimizer) {
   settings.warmup = 100;
   settings.dropout = 0.1;
   settings.precision = TrainingPrecision::bf16_products;
-  EXPECT_EQ(settings_summary(settings),
-            (std::vector<std::string>{
-                "1 layer × 4 heads, width 128, layer norm, rotary positions, SwiGLU feed-forward of width 344",
-                "1000 steps of 16 sequences × 64 tokens",
-                "Muon, learning rate 0.02, and AdamW, 0.001, cosine to 0.0001, 100 steps of warm-up, weight decay 0.1, "
-                "gradient norm at most 1, dropout 0.1",
-                "seed 0, float32 with bfloat16 products"}));
+  EXPECT_EQ(
+      settings_summary(settings),
+      (std::vector<std::string>{
+          "1 layer × 4 heads, width 128, layer norm, rotary position embeddings, SwiGLU feed-forward of width 344",
+          "1000 steps of 16 sequences × 64 tokens",
+          "Muon, learning rate 0.02, and AdamW, 0.001, cosine to 0.0001, 100 steps of warm-up, weight decay 0.1, "
+          "gradient norm at most 1, dropout 0.1",
+          "seed 0, float32 with bfloat16 products"}));
 }
 
 // ---- text

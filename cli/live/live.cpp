@@ -164,7 +164,9 @@ void add_live(CLI::App& app) {
   CLI::App* command = app.add_subcommand("live", "Write a page that recomputes attention as you type");
   command->add_option("text", arguments->text, "the sentence shown when the page opens")->type_name("\"TEXT\"");
   command->add_option("--query", arguments->query, "the query word selected when the page opens")->type_name("WORD");
-  command->add_option("-o,--output", arguments->output, "write one HTML file that works offline; -: standard\noutput")
+  command
+      ->add_option("-o,--output", arguments->output,
+                   "write one HTML file that works offline, or - for\nstandard output")
       ->type_name("FILE");
   command->add_option("--site", arguments->site, "write the same page as files for a web server")->type_name("FOLDER");
   command

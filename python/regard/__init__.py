@@ -5,16 +5,17 @@
     q = k = v = numpy.random.rand(1, 8, 128, 64).astype("float32")
     context = regard.attention(q, k, v, causal=True)
 
-The names are those of the C++ library; `attention` is `attention_forward`. Arrays of NumPy, PyTorch, JAX and others are
-read and written in place. help(regard.attention) lists all options; docs/guide/python.md describes the rest.
+Functions have the same names as in the C++ library; `attention` is an alias of `attention_forward`. Arrays from NumPy,
+PyTorch, JAX and other libraries are read and written without copies. help(regard.attention) lists all options of
+attention; docs/guide/python.md describes the other functions.
 
     regard.torch          scaled_dot_product_attention for PyTorch
     regard.transformers   attn_implementation="regard"
     regard.jax            attention under jit, vmap and grad
-    regard.onnx           the operator Attention
-    regard.distributed    attention over ranks, with mpi4py or torch.distributed
+    regard.onnx           the Attention operator
+    regard.distributed    attention distributed over ranks, with mpi4py or torch.distributed
 
-Import these five modules explicitly. Read next: attention_operators.py.
+These five modules must be imported explicitly. Read next: attention_operators.py.
 """
 
 from . import _regard

@@ -103,7 +103,7 @@ class MpiTransport:
 
 
 class TorchTransport:
-    """Messages over a process group with the backend gloo.
+    """Messages over a process group with the gloo backend.
 
     Gloo completes a message only in ``wait()``, which has no polling form. A thread for each rank, tag and direction
     waits for the messages in order.

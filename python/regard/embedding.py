@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Embedding lookup, rotary positions and the cross-entropy loss, with their gradients.
+"""Embedding lookup, rotary position embeddings and the cross-entropy loss, with their gradients.
 
 Read next: layers.py, training.py.
 """

@@ -483,11 +483,11 @@ class TrainedModel:
         tokens : int, default 256
             The maximum number of tokens. Generation also stops at the model's context length.
         temperature : float, default 1.0
-            Divides the logits; 0: greedy, always the most probable token.
+            Divides the logits; 0 always selects the most probable token (greedy decoding).
         top_k : int, default 0
-            Sample only from the k most probable tokens; 0: from all.
+            Sample only from the k most probable tokens; 0 means from all tokens.
         top_p : float, default 1.0
-            Sample only from the most probable tokens whose probabilities sum to at least this value.
+            Sample only from the smallest set of most probable tokens whose probabilities sum to at least this value.
         seed : int, default 0
             The random seed.
 

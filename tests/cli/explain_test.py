@@ -612,7 +612,7 @@ def test_why_scale_explains_how_its_numbers_are_computed():
 
 
 ODD = ["parts them", ": rounding", "likewise", "larger of the query", "places by", " asks", "hears", "hear each other", "listens",
-       "Near 0 nothing", "draw the weights", "a seed stands", "of 1 numbers", "sums to 1, over", "to ask and to answer", "hands over"]
+       "Near 0 nothing", "draw the weights", "a seed stands", "of 1 values", "sums to 1, over", "to ask and to answer", "hands over"]
 
 
 @pytest.mark.parametrize("name", LESSONS)

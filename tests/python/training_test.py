@@ -126,7 +126,7 @@ def test_every_setting_of_the_program_is_a_keyword():
 # ---- the model
 
 def forward(parameters, tokens):
-    """The logits of a model with RMS norms, rotary positions, SwiGLU and two tables, with the layers of the package."""
+    """The logits of a model with RMS norms, rotary position embeddings, SwiGLU and two tables, with the layers of the package."""
     def linear(x, name):
         return regard.linear_forward(x, parameters[name + ".weight"].T)
 

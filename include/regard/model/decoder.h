@@ -5,7 +5,7 @@
 ///
 /// @verbatim
 ///     token ids (L) ── table + positions ──▶ x (L, E)
-///     N layers:   x += attention(norm(x))      causal; rotary positions act on query and key
+///     N layers:   x += attention(norm(x))      causal; rotary position embeddings act on query and key
 ///                 x += feed_forward(norm(x))
 ///     logits = norm(x) · tableᵀ                (L, V); an untied model has a separate output table
 /// @endverbatim
@@ -91,9 +91,9 @@ struct DecoderConfig {
 ///         FeedForwardKind::none).
 /// @throws InvalidArgument  "decoder: width is X; expected …" if a field is out of range: an extent below 1 or above
 ///                          2²⁴ (num_layers: 4096), num_heads not divisible by num_kv_heads, a width not divisible by
-///                          num_heads while head_size is 0, an odd head size with rotary positions, a feed_forward
-///                          other than 0 with FeedForwardKind::none, a negative or non-finite norm_epsilon, a
-///                          rotary_base that is not above 0, or more than 2⁴⁰ parameters.
+///                          num_heads while head_size is 0, an odd head size with rotary position embeddings, a
+///                          feed_forward other than 0 with FeedForwardKind::none, a negative or non-finite
+///                          norm_epsilon, a rotary_base that is not above 0, or more than 2⁴⁰ parameters.
 ///
 /// @par Example
 /// @code{.cpp}
@@ -152,10 +152,10 @@ REGARD_EXPORT Index decoder_size(const DecoderConfig& config);
 
 /// Writes the description of a decoder as the text of a config.json.
 ///
-/// The field names follow Llama in transformers. A model with RMS norms, rotary positions, SwiGLU and no biases has the
-/// model_type "llama", and transformers reads the folder as LlamaForCausalLM. Any other model has the model_type
-/// "regard_decoder" and the additional fields norm, positions, feed_forward and biases. The epsilon of layer norms is
-/// stored as layer_norm_eps.
+/// The field names follow Llama in transformers. A model with RMS norms, rotary position embeddings, SwiGLU and no
+/// biases has the model_type "llama", and transformers reads the folder as LlamaForCausalLM. Any other model has the
+/// model_type "regard_decoder" and the additional fields norm, positions, feed_forward and biases. The epsilon of layer
+/// norms is stored as layer_norm_eps.
 ///
 /// @param config  The description.
 /// @return The JSON text, which parse_decoder_config() reads as completed(config).

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lesson roles: the document names the concepts (query, key, value, three stages, context vector), prints no numbers,
+// Lesson roles: the document names the concepts (query, key, value, three stages, context vector), contains no numbers,
 // and refers to a book's chapter. The six words and the matrices here are from that chapter: first without projections,
 // then with random matrices (seed 123), with the identity, and with two different W_query.
 // Read next: lesson_one_function.cpp.
@@ -49,7 +49,7 @@ ExplainInput lesson_roles() {
        .operands = {"ω"},
        .result = "r",
        .name = "plain-ratio",
-       .document_name = "attention weights, first try",
+       .document_name = "attention weights, first attempt",
        .expected = row_of_journey({0.1455, 0.2278, 0.2249, 0.1285, 0.1077, 0.1656}),
        .notes = {"Each row sums to 1, but negative scores would give negative weights. Softmax avoids this."}},
       {.operation = Operation::weights,
@@ -73,7 +73,7 @@ ExplainInput lesson_roles() {
        .name = "w-query",
        .document_name = "W_q",
        .numbers = {123, 3, 2},
-       .notes = {"Training would learn these three matrices; here they are random, drawn with a fixed seed."}},
+       .notes = {"These three matrices would be learned in training; here they are random, drawn with a fixed seed."}},
       {.operation = Operation::torch_uniform,
        .operands = {"W_query"},
        .result = "W_key",
@@ -141,7 +141,7 @@ ExplainInput lesson_roles() {
        .name = "identity-weights",
        .document_name = "attention weights",
        .notes = {"The weights are nearly uniform. Similar words attend to each other, and there are no parameters "
-                 "that could change this."}},
+                 "that training could change."}},
 
       // Another W_query: same words, same keys, different weights. Training changes these matrices.
       {.operation = Operation::torch_normal,
@@ -167,9 +167,9 @@ ExplainInput lesson_roles() {
        .document_name = "what “learnable” changes"},
   };
   lesson.errata = {
-      "It prints no numbers; this lesson uses those of the chapter that it links to.",
-      "It says that values summarize the scores. V does not depend on the scores; the weights average its rows "
-      "afterwards.",
+      "It contains no numbers; this lesson uses the numbers of the chapter that it links to.",
+      "It says that values summarize the scores. V does not depend on the scores; its rows are averaged afterwards, "
+      "weighted by the attention weights.",
   };
   return lesson;
 }

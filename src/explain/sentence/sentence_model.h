@@ -2,8 +2,8 @@
 //
 // What the explanation of a sentence reads from a model, whether it is an encoder or a decoder.
 //
-//     x (E) · weight (E, D) + bias (D)  ──▶  query, key or value of one head        a decoder with rotary positions
-//     then context (D) · output (D, E)       ──▶  what the head adds                     rotates query and key
+//     x (E) · weight (E, D) + bias (D)  ──▶  query, key or value of one head      with rotary position embeddings,
+//     then context (D) · output (D, E)       ──▶  the head's contribution              query and key are rotated
 //
 // Read next: sentence_model.cpp, sentence_row.cpp, sentence_details.cpp.
 #pragma once

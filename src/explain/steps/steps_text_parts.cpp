@@ -259,12 +259,12 @@ std::vector<std::string> document_lines(const TextContext& context, const Step& 
                                 printed_text(m.numbers[ours]), printed_text(theirs)));
   });
   if (different > static_cast<Index>(lines.size()))
-    lines.push_back(fmt::format("and {} more numbers differ", different - static_cast<Index>(lines.size())));
+    lines.push_back(fmt::format("and {} more values differ", different - static_cast<Index>(lines.size())));
   const std::string unit = expected.significant   ? "significant digits"
                            : expected.digits == 1 ? "decimal place"
                                                   : "decimal places";
-  std::string agree = fmt::format("matches the document in {} of {} number{}", compared - different, compared,
-                                  compared == 1 ? "" : "s");
+  std::string agree =
+      fmt::format("matches the document in {} of {} value{}", compared - different, compared, compared == 1 ? "" : "s");
   if (expected.digits > 0) agree += fmt::format(", to {} {}", expected.digits, unit);
   lines.push_back(std::move(agree));
   return lines;

@@ -129,7 +129,8 @@ DecoderConfig completed(DecoderConfig config) {
   check_extent("head_size", config.head_size);
   check_extent("num_heads · head_size", config.num_heads * config.head_size);
   if (config.positions == PositionKind::rotary && config.head_size % 2 != 0) {
-    reject_decoder(fmt::format("head_size is {}; expected an even number with rotary positions", config.head_size));
+    reject_decoder(
+        fmt::format("head_size is {}; expected an even number with rotary position embeddings", config.head_size));
   }
   if (config.feed_forward_kind == FeedForwardKind::none) {
     if (config.feed_forward != 0) {

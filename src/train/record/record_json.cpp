@@ -153,13 +153,13 @@ std::string feed_forward_text(const DecoderConfig& model) {
 std::string positions_text(PositionKind kind) {
   switch (kind) {
     case PositionKind::learned:
-      return "learned positions";
+      return "learned position embeddings";
     case PositionKind::rotary:
-      return "rotary positions";
+      return "rotary position embeddings";
     case PositionKind::none:
       break;
   }
-  return "no positions";
+  return "no position embeddings";
 }
 
 std::string schedule_text(const TrainingSettings& settings) {
