@@ -227,7 +227,7 @@ def test_a_missing_python_is_reported_with_the_remedy(cache, tmp_path):
     ("echo '/usr/bin/python3: No module named pip' >&2; exit 1", "install the Debian package python3-pip"),
     ("echo 'WARNING: Retrying after connection broken by NewConnectionError' >&2; echo 'ERROR: No matching' >&2; exit 1",
      "pip cannot connect; check the network and https_proxy"),
-    ("echo 'ERROR: THESE PACKAGES DO NOT MATCH THE HASHES' >&2; exit 1", "its SHA-256 differs"),
+    ("echo 'ERROR: THESE PACKAGES DO NOT MATCH THE HASHES' >&2; exit 1", "the SHA-256 hash differs"),
     ("echo 'OSError: [Errno 28] No space left on device' >&2; exit 1", "the disk is full"),
     ("echo 'ERROR: first' >&2; echo 'ERROR: second' >&2; echo; exit 2", "pip reports: second;"),
     ("printf 'ERROR: \\033]0;x\\007' >&2; exit 2", "pip reports: \\u{1b}]0;x\\u{7};"),
