@@ -67,7 +67,7 @@ enum class Activation {
 /// @throws InvalidArgument  before any work is done, if an argument is invalid.
 /// @throws Cancelled        if a stop is requested.
 ///
-/// @par Bits and error
+/// @par Accuracy and reproducibility
 /// For float and double, the result is bit-identical to applying this activation in linear_forward(). The error bounds
 /// are listed under Activation; see also the top of this file.
 ///
@@ -109,7 +109,7 @@ struct ActivationGradients {
 /// @throws InvalidArgument  before any work is done, if an argument is invalid.
 /// @throws Cancelled        if a stop is requested.
 ///
-/// @par Bits and error
+/// @par Accuracy and reproducibility
 /// The error of f′ is listed under Activation, and the product is rounded once. See also the top of this file.
 ///
 /// @par Example
@@ -139,7 +139,7 @@ REGARD_EXPORT void activation_backward(std::type_identity_t<TensorView<const T, 
 /// @throws InvalidArgument  before any work is done, if an argument is invalid.
 /// @throws Cancelled        if a stop is requested.
 ///
-/// @par Bits and error
+/// @par Accuracy and reproducibility
 /// silu is computed as in activation_forward(), and its product with `up` is rounded once. See also the top of this
 /// file.
 ///
@@ -196,7 +196,7 @@ struct SwigluGradients {
 /// @throws InvalidArgument  before any work is done, if an argument is invalid.
 /// @throws Cancelled        if a stop is requested.
 ///
-/// @par Bits and error
+/// @par Accuracy and reproducibility
 /// The errors of silu and silu′ are listed under Activation, and every product is rounded. See also the top of this
 /// file.
 ///

@@ -23,7 +23,7 @@ struct AdamwOptions {
   double beta1 = 0.9;           ///< Decay rate of the first moment, in [0, 1).
   double beta2 = 0.999;         ///< Decay rate of the second moment, in [0, 1).
   double epsilon = 1e-8;        ///< Added to the square root of the second moment; above 0.
-  double weight_decay = 0.01;   ///< Decoupled decay, at least 0: a step subtracts learning_rate · weight_decay · p.
+  double weight_decay = 0.01;   ///< Decoupled weight decay, at least 0: subtracts learning_rate · weight_decay · p.
   double gradient_scale = 1;    ///< Factor applied to the gradients, for example clip_factor().
   Index step = 1;               ///< Step number for the bias correction, starting at 1.
 };
@@ -52,7 +52,7 @@ struct AdamwOptions {
 /// @throws InvalidArgument  before any work is done, if sizes differ, arrays overlap or an option is out of range.
 /// @throws Cancelled        if a stop is requested. Parts of the arrays may already have been updated.
 ///
-/// @par Bits
+/// @par Reproducibility
 /// The factors are computed in double and rounded once to T. Each element is computed by a fixed sequence of operations
 /// in T (additions, multiplications, one division and one square root), none of them fused. Results are therefore
 /// bit-identical for any number of threads and every instruction set.

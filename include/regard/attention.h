@@ -300,7 +300,7 @@ struct AttentionOutputs {
 /// @throws std::bad_alloc   if memory cannot be allocated.
 /// @throws Cancelled        if a stop is requested.
 ///
-/// @par Bits
+/// @par Reproducibility
 /// The results are bit-identical for any number of threads and any executor, batch size and strides.
 /// @par
 /// With 16-bit inputs, all results are bit-identical to those for the same inputs converted to float, up to the final
@@ -409,7 +409,7 @@ struct WeightsRequest {
 /// @throws std::bad_alloc   as attention_forward() does.
 /// @throws Cancelled        as attention_forward() does.
 ///
-/// @par Bits
+/// @par Reproducibility
 /// The result is bit-identical to the weights that attention_forward() writes, whichever rows and keys are selected.
 ///
 /// @par Example
@@ -508,7 +508,7 @@ REGARD_EXPORT void attention_partials(const InputView<4>& query, const InputView
 /// @throws std::bad_alloc   as attention_forward() does.
 /// @throws Cancelled        as attention_forward() does.
 ///
-/// @par Bits
+/// @par Reproducibility
 /// Given the partial results of all chunks in order, the result is bit-identical to that of attention_forward().
 /// - If sums may overflow, this requires scaled_accumulator.
 /// - If query, key and value are bfloat16 and attention_forward() writes a bfloat16 context, this requires the same

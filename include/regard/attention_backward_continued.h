@@ -59,7 +59,7 @@ struct ContinuedGradients {
 /// @throws std::bad_alloc   if memory cannot be allocated.
 /// @throws Cancelled        if a stop is requested.
 ///
-/// @par Bits
+/// @par Reproducibility
 /// The results are bit-identical to those of one attention_backward() call over all rows if the rows are added in this
 /// order:
 /// - key_sums, value_sums: by query head of each key/value head and, within a query head, by row. Each call covers one
@@ -108,7 +108,7 @@ REGARD_EXPORT std::vector<Index> backward_key_starts(const InputView<4>& query, 
 ///
 /// @throws InvalidArgument  before any work is done, if an argument is invalid.
 ///
-/// @par Bits
+/// @par Reproducibility
 /// The output is bit-identical to that of attention_backward() with the same accumulation.
 ///
 /// @par Example

@@ -105,7 +105,7 @@ struct AttentionStatistics {
 /// @throws std::bad_alloc   as attention_forward() does.
 /// @throws Cancelled        as attention_forward() does.
 ///
-/// @par Bits
+/// @par Reproducibility
 /// The results are bit-identical for any number of threads and any executor, batch size and strides. The outputs are
 /// bit-identical with and without statistics.
 /// @par
@@ -178,7 +178,7 @@ struct AttentionColumns {
 /// @throws std::bad_alloc   as attention_forward() does.
 /// @throws Cancelled        as attention_forward() does.
 ///
-/// @par Bits
+/// @par Reproducibility
 /// The results are bit-identical for any number of threads and any executor, batch size, strides and
 /// ColumnsRequest::keys. The weights are bit-identical to those of attention_weights(). They are summed row by row, in
 /// order, in double, and each sum is rounded once.

@@ -26,7 +26,7 @@ namespace regard::inline v0 {
 /// @throws std::bad_alloc   if memory cannot be allocated.
 /// @throws Cancelled        if a stop is requested.
 ///
-/// @par Bits
+/// @par Accuracy
 /// Subnormal values are kept, and values that are too large become ±∞. NaN stays NaN. 16-bit inputs are
 /// converted to float exactly.
 ///

@@ -96,7 +96,7 @@ struct CrossEntropyResult {
 /// @throws std::bad_alloc   if memory cannot be allocated.
 /// @throws Cancelled        if a stop is requested.
 ///
-/// @par Bits and error
+/// @par Accuracy and reproducibility
 /// The argument of each exponential `exp(logit − max)` is rounded, and the result is within 1 ULP of the exponential of
 /// the rounded argument. The exponentials are summed in double, in 16 lanes (class v in lane v mod 16), which are then
 /// reduced by halving. Row losses are added in order, in double. Results are bit-identical for any number of threads

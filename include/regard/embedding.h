@@ -89,7 +89,7 @@ struct EmbeddingGradients {
 /// @throws std::bad_alloc   if memory cannot be allocated.
 /// @throws Cancelled        if a stop is requested.
 ///
-/// @par Bits
+/// @par Reproducibility
 /// Rows of a group with the same index are added in order, in double, and rounded once to the compute type. Results are
 /// bit-identical for any number of threads and every instruction set.
 ///

@@ -304,7 +304,7 @@ class REGARD_EXPORT KvCache {
 /// @throws std::bad_alloc   as attention_forward() does.
 /// @throws Cancelled        as attention_forward() does.
 ///
-/// @par Bits
+/// @par Reproducibility
 /// The results are bit-identical to those of attention_forward() over the same keys, (B, Hkv, S, D), and values,
 /// (B, Hkv, S, Dv), where key_lengths contains the lengths of the sequences and S is the longest of them. For an int8
 /// cache, these keys and values are the converted elements. Query and weights are never quantized.
@@ -352,7 +352,7 @@ REGARD_EXPORT void attention_decode(const InputView<4>& query, const KvCache<K>&
 /// @throws std::bad_alloc   as attention_forward() does.
 /// @throws Cancelled        as attention_forward() does.
 ///
-/// @par Bits
+/// @par Reproducibility
 /// The partial results are bit-identical to those of attention_partials() over the same keys and values. Merging the
 /// partial results of all caches in key order gives results bit-identical to those of attention_decode() over one cache
 /// with all keys, under the conditions stated for attention_merge().

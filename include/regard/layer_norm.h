@@ -42,7 +42,7 @@ namespace regard::inline v0 {
 /// @throws std::bad_alloc   if memory cannot be allocated.
 /// @throws Cancelled        if a stop is requested.
 ///
-/// @par Bits and error
+/// @par Accuracy and reproducibility
 /// Except for x, everything is computed in double, and each element of output is rounded once to float or double, and
 /// then to bfloat16 if T is bfloat16. Results are bit-identical for any number of threads and any R.
 ///
@@ -120,7 +120,7 @@ struct LayerNormGradients {
 /// @throws std::bad_alloc   if memory cannot be allocated.
 /// @throws Cancelled        if a stop is requested.
 ///
-/// @par Bits and error
+/// @par Accuracy and reproducibility
 /// Sums are computed in double and in a fixed order: over a row in eight lanes, and over rows in blocks of 64 that
 /// restart with each group. grad_gain and grad_bias are computed in double and rounded once for each group. grad_input
 /// is computed in float (in double if T is double). With u = 2⁻²⁴, the error of its elements is at most about

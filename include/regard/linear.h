@@ -42,7 +42,7 @@ namespace regard::inline v0 {
 /// @throws std::bad_alloc   if memory cannot be allocated.
 /// @throws Cancelled        if a stop is requested.
 ///
-/// @par Bits
+/// @par Reproducibility
 /// Each element is computed by a chain of fused multiply-adds over i, in segments of 256 that are added in order; bias
 /// is added last. Results are bit-identical for any number of threads and any R.
 /// @par

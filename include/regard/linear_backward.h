@@ -77,7 +77,7 @@ struct LinearGradients {
 /// @throws std::bad_alloc   if memory cannot be allocated.
 /// @throws Cancelled        if a stop is requested.
 ///
-/// @par Bits and error
+/// @par Accuracy and reproducibility
 /// The two products are computed as in linear_forward(), with the same kind of chains (over O and over R) and the same
 /// bit and error guarantees. grad_bias is summed over rows, in order, in double, and rounded once. Results are
 /// bit-identical for any number of threads.

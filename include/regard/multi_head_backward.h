@@ -136,7 +136,7 @@ struct MultiHeadGradients {
 ///
 /// @warning The views of saved are trusted: values from a different forward call silently produce wrong gradients.
 ///
-/// @par Bits and error
+/// @par Accuracy and reproducibility
 /// The guarantees are the same as for linear_backward() and attention_backward(). The three terms of grad_input are
 /// rounded separately and added in the order of the formula. Results are bit-identical for any number of threads, any
 /// batch size and any strides.

@@ -7,12 +7,12 @@
 /// const Plan p = plan([&](const Runtime& runtime) {
 ///   attention_forward(query, key, value, outputs, options, runtime);
 /// });
-/// p.workspace_bytes;        // the peak size of Runtime::workspace, exactly
+/// p.workspace_bytes;        // the exact peak size of Runtime::workspace
 /// p.operators[0].strategy;  // "8 KV heads, each packed and processed by one thread: …"
 /// @endcode
 ///
 /// The operators themselves produce the plan. They check their arguments, choose a code path and allocate scratch
-/// memory exactly as when they compute, and skip everything that reads or writes the elements of a tensor.
+/// memory exactly as in the real call, but skip everything that reads or writes the elements of a tensor.
 ///
 /// Read next: src/runtime/plan.cpp.
 #pragma once
@@ -29,9 +29,10 @@ namespace regard::inline v0 {
 /// What one operator of a planned call would do.
 struct PlannedOperator {
   std::string name;      ///< The operator, such as "attention_forward".
-  std::string strategy;  ///< The code path that it takes, and why.
-  /// Useful floating-point operations. For attention_forward(), 2·(D + Dv) for each pair of a query and a key that
-  /// `causal`, `window`, `prefix` and the lengths make visible; `mask`, `block_mask` and segments are not considered.
+  std::string strategy;  ///< The code path that the operator takes, and why.
+  /// Number of useful floating-point operations. For attention_forward(), 2·(D + Dv) for each pair of a query and a key
+  /// that `causal`, `window`, `prefix` and the lengths make visible; `mask`, `block_mask` and segments are not
+  /// considered.
   double operations = 0;
   double bytes = 0;     ///< Bytes of query, key, value, parameters and outputs, each counted once.
   int num_threads = 1;  ///< The maximum number of threads.
@@ -47,15 +48,15 @@ struct Plan {
   std::size_t workspace_bytes = 0;
 };
 
-/// Plans a call: runs `call` with operators that check their arguments and compute nothing.
+/// Plans a call: runs `call` in a mode in which operators check their arguments but compute nothing.
 ///
-/// @param call     Makes the call with the Runtime that it is given. It must call the operators on the thread
-///                 on which it is called.
+/// @param call     Function that makes the call with the Runtime passed to it. It must call the operators on the thread
+///                 on which it was itself called.
 /// @param runtime  The Runtime of the real call. Its executor and workspace are not used.
-/// @return The plan. Nothing else is written: operators that are given the Runtime of the plan write no outputs and
+/// @return The plan. Nothing else is written: operators that are passed the Runtime of the plan write no outputs and
 ///         report no progress.
 /// @throws std::bad_alloc    if a workspace exceeds the address space.
-/// @throws std::logic_error  if plan() is called inside another call to plan().
+/// @throws std::logic_error  if plan() is called from within another call to plan().
 ///
 /// Also throws the exceptions that the operators throw for the same arguments.
 ///

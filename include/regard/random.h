@@ -36,7 +36,7 @@ namespace regard::inline v0 {
 /// @param key      The key, for example a seed. Its low 32 bits are the first word of the key in the paper.
 /// @return The four words, uniformly distributed.
 ///
-/// @par Bits
+/// @par Reproducibility
 /// The words are identical to those of philox4x32-10 in the Random123 library. Attention dropout uses the same
 /// generator.
 ///

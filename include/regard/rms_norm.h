@@ -39,7 +39,7 @@ namespace regard::inline v0 {
 /// @throws std::bad_alloc   if memory cannot be allocated.
 /// @throws Cancelled        if a stop is requested.
 ///
-/// @par Bits and error
+/// @par Accuracy and reproducibility
 /// Except for x, everything is computed in double, and each element of output is rounded once to float or double, and
 /// then to bfloat16 if T is bfloat16. Results are bit-identical for any number of threads and any R.
 ///
@@ -111,7 +111,7 @@ struct RmsNormGradients {
 /// @throws std::bad_alloc   if memory cannot be allocated.
 /// @throws Cancelled        if a stop is requested.
 ///
-/// @par Bits and error
+/// @par Accuracy and reproducibility
 /// The guarantees are the same as for layer_norm_backward(), except that the terms due to the mean are absent.
 ///
 /// @par Example

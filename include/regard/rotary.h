@@ -65,7 +65,7 @@ struct RotaryOptions {
 /// @throws std::bad_alloc   if memory cannot be allocated.
 /// @throws Cancelled        if a stop is requested.
 ///
-/// @par Bits
+/// @par Reproducibility
 /// Multiply-adds are not fused, so results are bit-identical on every instruction set and for any number of threads and
 /// any strides. Rows with equal positions are rotated by the same angles.
 ///
@@ -103,7 +103,7 @@ REGARD_EXPORT void rotary_forward(std::type_identity_t<TensorView<const T, 4>> i
 /// @throws std::bad_alloc   if memory cannot be allocated.
 /// @throws Cancelled        if a stop is requested.
 ///
-/// @par Bits and error
+/// @par Accuracy and reproducibility
 /// The guarantees are the same as for rotary_forward().
 ///
 /// @par Example

@@ -43,7 +43,7 @@ namespace regard::inline v0 {
 /// @throws std::bad_alloc   if memory cannot be allocated on this rank.
 /// @throws Cancelled        if a stop is requested on this rank.
 ///
-/// @par Bits
+/// @par Reproducibility
 /// The results are bit-identical to those of attention_forward() on one machine.
 ///
 /// @par Memory
@@ -75,7 +75,7 @@ REGARD_EXPORT void attention_forward(const InputView<4>& query, const InputView<
 /// @throws std::bad_alloc   if memory cannot be allocated.
 /// @throws Cancelled        if a stop is requested.
 ///
-/// @par Bits
+/// @par Reproducibility
 /// The results are bit-identical to those of attention_with_statistics() on one machine.
 ///
 /// @par Memory
@@ -107,7 +107,7 @@ REGARD_EXPORT void attention_with_statistics(const InputView<4>& query, const In
 /// @throws std::bad_alloc   if memory cannot be allocated.
 /// @throws Cancelled        if a stop is requested.
 ///
-/// @par Bits
+/// @par Reproducibility
 /// The results are bit-identical to those of attention_columns() on one machine.
 ///
 /// @par Memory
@@ -146,7 +146,7 @@ REGARD_EXPORT void attention_columns(const InputView<4>& query, const InputView<
 /// @throws std::bad_alloc   if memory cannot be allocated.
 /// @throws Cancelled        if a stop is requested.
 ///
-/// @par Bits
+/// @par Reproducibility
 /// The results are bit-identical to those of attention_backward() on one machine.
 ///
 /// @par Memory
@@ -192,7 +192,7 @@ REGARD_EXPORT void attention_backward(const InputView<4>& query, const InputView
 /// @throws std::bad_alloc   if memory cannot be allocated on this rank.
 /// @throws Cancelled        if a stop is requested on this rank.
 ///
-/// @par Bits
+/// @par Reproducibility
 /// The results are bit-identical to those of attention_decode() over one cache with all keys.
 ///
 /// @par Performance

@@ -137,7 +137,7 @@ struct DecoderTrace : ModelTrace {
 /// @throws std::bad_alloc   if memory cannot be allocated.
 /// @throws Cancelled        if a stop is requested.
 ///
-/// @par Bits
+/// @par Reproducibility
 /// The result is bit-identical for any number of threads, and each row is bit-identical regardless of what follows it.
 /// The logits are bit-identical to those of DecoderTraining<float> without bf16_products and to those of
 /// DecoderSession.

@@ -41,7 +41,7 @@ namespace regard::inline v0 {
 /// @throws std::bad_alloc   if memory cannot be allocated.
 /// @throws Cancelled        if a stop is requested.
 ///
-/// @par Bits
+/// @par Reproducibility
 /// Row i is bit-identical to `mean_pooled_normalized(encode(encoder, texts[i]))`, regardless of the other texts.
 ///
 /// @par Example

@@ -184,7 +184,7 @@ struct EncoderOptions {
 /// @throws std::bad_alloc   if memory cannot be allocated.
 /// @throws Cancelled        if a stop is requested.
 ///
-/// @par Bits
+/// @par Reproducibility
 /// The result is bit-identical for any number of threads, and each row is bit-identical regardless of last_rows.
 ///
 /// @par Example

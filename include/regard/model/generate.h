@@ -62,7 +62,7 @@ class REGARD_EXPORT DecoderSession {
   /// @throws std::bad_alloc   if memory cannot be allocated.
   /// @throws Cancelled        if a stop is requested.
   ///
-  /// @par Bits
+  /// @par Reproducibility
   /// The logits are bit-identical to DecoderTrace::logits for any number of threads, regardless of how the tokens are
   /// divided among calls.
   std::span<const float> append(std::span<const Index> ids, const Runtime& runtime = {});
@@ -158,7 +158,7 @@ struct Generated {
 /// @throws std::bad_alloc   if memory cannot be allocated.
 /// @throws Cancelled        if a stop is requested.
 ///
-/// @par Bits
+/// @par Reproducibility
 /// The tokens are the same for any number of threads.
 ///
 /// @par Example

@@ -65,7 +65,7 @@ struct ModelTrace {
 /// @throws InvalidArgument  if the layer does not exist.
 /// @throws Cancelled        if a stop is requested.
 ///
-/// @par Bits
+/// @par Reproducibility
 /// The result is exact: it is bit-identical to the weights that attention_forward() would write.
 ///
 /// @par Example

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Optimizers and learning rate schedules as plain functions, and the initialization of parameters.
+/// Optimizers and learning-rate schedules as plain functions, and parameter initialization.
 ///
 /// @verbatim
 ///     gradients ── global_norm, clip_factor ──▶ scale ─┐
 ///     step ─────── learning_rate_at ──────────▶ rate ──┴─▶ adamw_step or muon_step ──▶ parameters, moments
-///                                                          all of it: optimizer_step
+///                                        optimizer_step performs all of these steps
 /// @endverbatim
 ///
 /// - Parameters, gradients and moments are dense arrays of equal size, one arena each, in the order of
-///   decoder_parameters(). Nothing else is stored between steps, and the moments are 0 before the first step.
+///   decoder_parameters(). No other state is kept between steps, and the moments are 0 before the first step.
 /// - Results are bit-identical for any number of threads, and a step allocates no memory beyond Runtime::workspace.
 ///
 /// Read next: src/train/optimizer/optimizer_step.cpp, decoder_training.h.
@@ -31,12 +31,13 @@ namespace regard::inline v0 {
 /// @tparam T       float or double.
 /// @param values   The elements, for example all gradients.
 /// @param runtime  Threads and cancellation.
-/// @return `√Σ x²`, computed in double. Not finite if an element is not finite, or if the sum overflows.
+/// @return `√Σ x²`, computed in double. The result is not finite if an element is not finite or the sum overflows.
 /// @throws Cancelled  if a stop is requested.
 ///
-/// @par Bits
-/// The array is divided into at most 256 blocks that depend only on its size. Each block is summed in a fixed order,
-/// and these sums are added in order, so the bits are the same for any number of threads and on every machine.
+/// @par Reproducibility
+/// The array is divided into at most 256 blocks whose boundaries depend only on its size. Each block is summed in a
+/// fixed order, and the block sums are added in order, so the result is bit-identical for any number of threads and on
+/// every machine.
 template <class T>
 REGARD_EXPORT double global_norm(std::span<const T> values, const Runtime& runtime = {});
 
@@ -56,9 +57,9 @@ REGARD_EXPORT double clip_factor(double norm, double max_norm);
 /// Options for a Muon step.
 struct MuonOptions {
   double learning_rate = 0.02;  ///< Learning rate of this step, at least 0.
-  double momentum = 0.95;       ///< Decay of the momentum, in [0, 1).
+  double momentum = 0.95;       ///< Momentum coefficient, in [0, 1).
   bool nesterov = true;         ///< Whether to use Nesterov momentum.
-  double weight_decay = 0;      ///< Decoupled decay, at least 0.
+  double weight_decay = 0;      ///< Decoupled weight decay, at least 0.
   double gradient_scale = 1;    ///< Factor applied to the gradient, for example clip_factor().
   int iterations = 5;           ///< Number of Newton–Schulz iterations, 1 to 100.
 };
@@ -70,12 +71,13 @@ struct MuonOptions {
 /// @return `2 · R · C + 2 · min(R, C)²` elements.
 REGARD_EXPORT Index muon_scratch_size(Index rows, Index columns);
 
-/// Performs a Muon step: updates a matrix with its momentum, whose singular values are replaced by values near 1.
+/// Performs a Muon step: updates a matrix with its approximately orthogonalized momentum, that is, with all singular
+/// values replaced by values near 1.
 ///
 /// @code{.unparsed}
 /// g = gradient_scale · gradient
 /// m = m + (1 − momentum) · (g − m)
-/// u = g + momentum · (m − g)                                       with nesterov; m without
+/// u = g + momentum · (m − g)                                       if nesterov, otherwise m
 /// X = u / (‖u‖ + 10⁻⁷)
 /// X = (a · I + b · A + c · A²) · X,  A = X · Xᵀ                    in each iteration, R ≤ C
 /// X = X · (a · I + b · A + c · A²),  A = Xᵀ · X                    in each iteration, R > C
@@ -83,7 +85,7 @@ REGARD_EXPORT Index muon_scratch_size(Index rows, Index columns);
 /// @endcode
 ///
 /// (a, b, c) = (3.4445, −4.7750, 2.0315). The iteration increases small singular values quickly and
-/// leaves the others between about 0.68 and 1.13, instead of converging to 1.
+/// keeps the others between about 0.68 and 1.13; they do not converge to 1.
 ///
 /// @tparam T        float or double. All arithmetic is in T.
 /// @param matrix    p, (R, C), dense, with one row per output, as in torch.nn.Linear.
@@ -91,7 +93,7 @@ REGARD_EXPORT Index muon_scratch_size(Index rows, Index columns);
 /// @param momentum  m, (R, C), dense.
 /// @param options   Options for this step.
 /// @param scratch   At least muon_scratch_size() elements. Its contents are undefined afterwards.
-/// @param runtime   Threads, scratch memory of linear_forward(), and cancellation.
+/// @param runtime   Threads, scratch memory for linear_forward(), and cancellation.
 ///
 /// Updates matrix and momentum.
 ///
@@ -99,8 +101,8 @@ REGARD_EXPORT Index muon_scratch_size(Index rows, Index columns);
 /// @throws std::bad_alloc   if memory cannot be allocated. momentum may already have been updated.
 /// @throws Cancelled        if a stop is requested. momentum and part of matrix may already have been updated.
 ///
-/// @par Bits
-/// linear_forward() computes the matrix products, and global_norm() the norm.
+/// @par Reproducibility
+/// The matrix products are computed by linear_forward() and the norm by global_norm(); their guarantees apply.
 ///
 /// @par Example
 /// @code{.cpp}
@@ -131,7 +133,7 @@ REGARD_EXPORT void muon_step(TensorView<T, 2> matrix, std::type_identity_t<Tenso
 /// The warm-up and the cosine schedule are those of nanoGPT. The cosine is computed without the math
 /// library, so the bits are the same on every machine.
 ///
-/// @param settings  The schedule: schedule, steps, warmup and the learning rates.
+/// @param settings  The settings; only schedule, steps, warmup and the learning rates are used.
 /// @param step      Zero-based step index.
 /// @return The learning rate of this step.
 /// @throws InvalidArgument  if step is negative, or if a setting that the schedule uses is out of range.
@@ -148,7 +150,7 @@ REGARD_EXPORT double muon_learning_rate_at(const TrainingSettings& settings, Ind
 
 /// Returns the size of the scratch memory for optimizer_step().
 ///
-/// @param settings     The optimizer.
+/// @param settings     The settings of the run; they select the optimizer.
 /// @param description  decoder_parameters() of the model.
 /// @param num_threads  Number of matrices that Muon may process simultaneously; 0: default_num_threads(). With less
 ///                     scratch memory, a step on many threads is slower but gives the same bits.
@@ -163,7 +165,7 @@ struct OptimizerStep {
   double learning_rate = 0;  ///< Learning rate of AdamW.
 };
 
-/// Performs one optimizer step of a run on all parameters of a model.
+/// Performs one optimizer step on all parameters of a model.
 ///
 /// 1. The gradients are scaled by clip_factor() of their global_norm().
 /// 2. OptimizerKind::adamw: adamw_step() updates all parameters. OptimizerKind::muon: muon_step() updates each matrix
@@ -177,13 +179,13 @@ struct OptimizerStep {
 /// @param settings       Optimizer, schedule, decay rates and clipping.
 /// @param description    decoder_parameters() of the model.
 /// @param parameters     All parameters.
-/// @param gradients      Their gradients.
+/// @param gradients      The gradients of all parameters.
 /// @param first_moment   First moments.
 /// @param second_moment  Second moments; not used for matrices that Muon updates.
 /// @param step           Zero-based step index.
 /// @param scratch        At least optimizer_scratch_size() elements for one thread. Its contents are undefined
 ///                       afterwards.
-/// @param runtime        Threads, scratch memory of linear_forward(), and cancellation.
+/// @param runtime        Threads, scratch memory for linear_forward(), and cancellation.
 /// @return The norm and the learning rate.
 /// @throws InvalidArgument  before any work is done, if a size, a setting or the step is out of range.
 /// @throws std::bad_alloc   if memory cannot be allocated. Parts of the arrays may already have been updated.
@@ -203,11 +205,11 @@ REGARD_EXPORT OptimizerStep optimizer_step(const TrainingSettings& settings,
                                            std::type_identity_t<std::span<T>> second_moment, Index step,
                                            std::type_identity_t<std::span<T>> scratch, const Runtime& runtime = {});
 
-/// Initializes the parameters of a model, as GPT-2 does.
+/// Initializes the parameters of a model as in GPT-2.
 ///
 /// @code{.unparsed}
 /// table, positions, projection, output    0.02 · normal
-/// residual                                0.02 / √(2N) · normal,  N layers
+/// residual                                0.02 / √(2N) · normal,  N: number of layers
 /// gain                                    1
 /// bias                                    0
 /// @endcode
