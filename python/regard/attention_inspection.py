@@ -14,7 +14,7 @@ from . import _regard
 from .calls import dtype_name, given_options, with_hints
 from .named_results import AttentionColumns, AttentionStatistics
 
-TYPE_CHECKING = False  # typing itself is not loaded
+TYPE_CHECKING = False  # avoids importing typing at run time
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any, Literal, TypeVar
@@ -71,7 +71,8 @@ def attention_weights(
     Raises
     ------
     ValueError
-        Raised before any work is done; the message names the argument, its value and what was expected.
+        If an argument is invalid. Raised before any work is done; the message names the argument, its value and what
+        was expected.
 
     Examples
     --------
@@ -154,7 +155,8 @@ def attention_with_statistics(
     Raises
     ------
     ValueError
-        Raised before any work is done; the message names the argument, its value and what was expected.
+        If an argument is invalid. Raised before any work is done; the message names the argument, its value and what
+        was expected.
 
     Notes
     -----
@@ -233,7 +235,8 @@ def attention_columns(
     Raises
     ------
     ValueError
-        Raised before any work is done; the message names the argument, its value and what was expected.
+        If an argument is invalid. Raised before any work is done; the message names the argument, its value and what
+        was expected.
 
     Examples
     --------

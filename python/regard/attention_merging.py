@@ -13,7 +13,7 @@ from . import _regard
 from .calls import dtype_name, given_options, with_hints
 from .named_results import AttentionPartials, result_class
 
-TYPE_CHECKING = False  # typing itself is not loaded
+TYPE_CHECKING = False  # avoids importing typing at run time
 if TYPE_CHECKING:
     from typing import Any, TypeVar
 
@@ -61,7 +61,7 @@ def attention_partials(
     Raises
     ------
     ValueError
-        An argument is invalid, or sinks, dropout or packed sequences are given. Raised before any work is done.
+        If an argument is invalid, or sinks, dropout or packed sequences are given. Raised before any work is done.
 
     Examples
     --------
@@ -120,7 +120,8 @@ def attention_merge(
     Raises
     ------
     ValueError
-        Raised before any work is done; the message names the argument, its value and what was expected.
+        If an argument is invalid. Raised before any work is done; the message names the argument, its value and what
+        was expected.
 
     Examples
     --------
@@ -175,7 +176,8 @@ def attention_merge_lse(
     Raises
     ------
     ValueError
-        Raised before any work is done; the message names the argument, its value and what was expected.
+        If an argument is invalid. Raised before any work is done; the message names the argument, its value and what
+        was expected.
 
     Examples
     --------

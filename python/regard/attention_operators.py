@@ -12,7 +12,7 @@ from . import _regard
 from .calls import direct, given_options, requested_outputs, with_hints
 from .named_results import AttentionGradients, result_class
 
-TYPE_CHECKING = False  # typing itself is not loaded
+TYPE_CHECKING = False  # avoids importing typing at run time
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any, Literal, TypedDict, TypeVar, overload
@@ -191,11 +191,13 @@ def attention(
     Raises
     ------
     ValueError
-        Raised before any work is done; the message names the argument, its value and what was expected.
+        If an argument is invalid. Raised before any work is done; the message names the argument, its value and what
+        was expected.
     TypeError
-        An argument is not an array, or an option is of the wrong type or has the name that another library uses for it.
+        If an argument is not an array, or an option is of the wrong type or has the name that another library uses for
+        it.
     BufferError
-        A DLPack export cannot be used.
+        If a DLPack export cannot be used.
 
     Notes
     -----
@@ -295,7 +297,7 @@ def attention_backward(
     Raises
     ------
     ValueError
-        An argument is invalid, or options differ from those of the forward call. Raised before any work is done.
+        If an argument is invalid, or options differ from those of the forward call. Raised before any work is done.
 
     Notes
     -----

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import functools
 
-TYPE_CHECKING = False  # typing itself is not loaded
+TYPE_CHECKING = False  # avoids importing typing at run time
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any, Literal, Protocol, TypeVar

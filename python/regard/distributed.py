@@ -37,7 +37,7 @@ from . import attention_decode as _attention_decode
 from . import attention_with_statistics as _attention_with_statistics
 from .distributed_transports import transport_of
 
-TYPE_CHECKING = False  # typing itself is not loaded
+TYPE_CHECKING = False  # avoids importing typing at run time
 if TYPE_CHECKING:
     from typing import Any, TypeVar
 
@@ -130,9 +130,9 @@ def connect(comm: Any = None, *, timeout: float = 60.0) -> None:
     Raises
     ------
     ValueError
-        The communicator is already connected, or the timeout is not above 0.
+        If the communicator is already connected, or the timeout is not above 0.
     TypeError
-        comm is neither a communicator nor a process group.
+        If comm is neither a communicator nor a process group.
     """
     comm = _given(comm)
     if _found(comm) is not None:

@@ -14,7 +14,7 @@ import torch
 from . import attention as _attention
 from . import attention_backward as _attention_backward
 
-TYPE_CHECKING = False  # typing itself is not loaded
+TYPE_CHECKING = False  # avoids importing typing at run time
 if TYPE_CHECKING:
     from typing import Any
 

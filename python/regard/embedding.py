@@ -10,7 +10,7 @@ from . import _regard
 from .calls import given_arrays, with_hints
 from .named_results import result_class
 
-TYPE_CHECKING = False  # typing itself is not loaded
+TYPE_CHECKING = False  # avoids importing typing at run time
 if TYPE_CHECKING:
     from typing import Any, Literal, TypeVar
 
@@ -44,7 +44,8 @@ def embedding_forward(
     Raises
     ------
     ValueError
-        Raised before any work is done; the message names the argument, its value and what was expected.
+        If an argument is invalid. Raised before any work is done; the message names the argument, its value and what
+        was expected.
 
     Examples
     --------
@@ -78,8 +79,8 @@ def embedding_backward(
     accumulate : bool, default False
         Whether to add the gradient to grad_table; rows to which no index refers are then unchanged.
     rows_per_group : int, default 0
-        Number of rows of grad_output per group; each group is summed separately, and the sums are added in order. 0:
-        all rows form one group.
+        Number of rows of grad_output per group; each group is summed separately, and the sums are added in order. 0
+        means that all rows form one group.
     num_threads : int, default 0
         The maximum number of threads; 0 means :func:`default_num_threads`.
 
@@ -90,7 +91,8 @@ def embedding_backward(
     Raises
     ------
     ValueError
-        Raised before any work is done; the message names the argument, its value and what was expected.
+        If an argument is invalid. Raised before any work is done; the message names the argument, its value and what
+        was expected.
 
     Examples
     --------
@@ -139,7 +141,8 @@ def rotary_forward(
     Raises
     ------
     ValueError
-        Raised before any work is done; the message names the argument, its value and what was expected.
+        If an argument is invalid. Raised before any work is done; the message names the argument, its value and what
+        was expected.
 
     Examples
     --------
@@ -188,7 +191,8 @@ def rotary_backward(
     Raises
     ------
     ValueError
-        Raised before any work is done; the message names the argument, its value and what was expected.
+        If an argument is invalid. Raised before any work is done; the message names the argument, its value and what
+        was expected.
 
     Examples
     --------
@@ -236,8 +240,8 @@ def cross_entropy_forward(
         The divisor of the mean, for a batch split into several calls; 0 means the number of targets in this call that
         are not ignored.
     rows_per_group : int, default 0
-        Number of rows per group; losses are summed separately over each group, and the sums are added in order. 0: all
-        rows form one group.
+        Number of rows per group; losses are summed separately over each group, and the sums are added in order. 0 means
+        that all rows form one group.
     num_threads : int, default 0
         The maximum number of threads; 0 means :func:`default_num_threads`.
 
@@ -250,7 +254,8 @@ def cross_entropy_forward(
     Raises
     ------
     ValueError
-        Raised before any work is done; the message names the argument, its value and what was expected.
+        If an argument is invalid. Raised before any work is done; the message names the argument, its value and what
+        was expected.
 
     Examples
     --------

@@ -20,7 +20,7 @@ import math
 import struct
 import zlib
 
-TYPE_CHECKING = False  # typing itself is not loaded
+TYPE_CHECKING = False  # avoids importing typing at run time
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any, Literal
@@ -97,9 +97,9 @@ def show(weights: Any, tokens: Sequence[object] | None = None, *, queries: Seque
     Raises
     ------
     ValueError
-        A number of words or of axes does not match, or there are too many weights.
+        If a number of words or of axes does not match, or there are too many weights.
     TypeError
-        An element is not a number.
+        If an element is not a number.
 
     Examples
     --------
@@ -108,7 +108,7 @@ def show(weights: Any, tokens: Sequence[object] | None = None, *, queries: Seque
               I   love
        I   1.00      ·
     love   0.25   0.75
-    (queries down, keys across; a row sums to 1; · is exactly 0)
+    (queries down, keys across; each row sums to 1; · is exactly 0)
     """
     given, weights = weights, _array(weights)
     if not isinstance(weights, (list, tuple)) and not hasattr(weights, "tolist"):
@@ -288,7 +288,7 @@ class Figure:
         plural = [{"query": "queries"}.get(name, f"{name}s") for name in self._axes]
         note = f"{plural[0]} down, {plural[1]} across"
         if even([sum(row) for head in self._heads for row in head]):
-            note += "; a row sums to 1"
+            note += "; each row sums to 1"
         elif even([sum(column) for head in self._heads for column in zip(*head)]):
             note += "; a column sums to 1"
         zeros = self._numbered() and any(one == 0 for row in self._heads[0] for one in row)

@@ -143,10 +143,10 @@ def attention(
     Raises
     ------
     ValueError
-        The shapes or types of query, key and value are invalid. Errors in the values of options are raised when the
+        If the shapes or types of query, key and value are invalid. Errors in the values of options are raised when the
         compiled function runs.
     TypeError
-        There is no such option.
+        If there is no such option.
 
     Notes
     -----

@@ -14,7 +14,7 @@ from . import _regard
 from .calls import dtype_name, given_options, requested_outputs, with_hints
 from .named_results import AttentionPartials, result_class
 
-TYPE_CHECKING = False  # typing itself is not loaded
+TYPE_CHECKING = False  # avoids importing typing at run time
 if TYPE_CHECKING:
     from typing import Any, Literal, TypeVar, overload
 
@@ -54,7 +54,7 @@ class KvCache:
     Raises
     ------
     ValueError
-        The shape is inconsistent.
+        If the shape is inconsistent.
 
     Notes
     -----
@@ -100,9 +100,9 @@ class KvCache:
         Raises
         ------
         RuntimeError
-            The block is not a consistent cache; the message gives the byte offset.
+            If the block is not a consistent cache; the message gives the byte offset.
         ValueError
-            The block is not aligned or not contiguous.
+            If the block is not aligned or not contiguous.
         """
         opened = KvCache.__new__(KvCache)
         opened._cache = _regard.KvCache.open(memory)
@@ -124,9 +124,9 @@ class KvCache:
         Raises
         ------
         ValueError
-            The arrays do not match the cache, a sequence would exceed its capacity, or the memory is read-only.
+            If the arrays do not match the cache, a sequence would exceed its capacity, or the memory is read-only.
         RuntimeError
-            No page is free. The cache is then unchanged.
+            If no page is free. The cache is then unchanged.
         """
         self._cache.append(key, value, sequence, counts)
 
@@ -312,7 +312,8 @@ def attention_decode(
     Raises
     ------
     ValueError
-        Raised before any work is done; the message names the argument, its value and what was expected.
+        If an argument is invalid. Raised before any work is done; the message names the argument, its value and what
+        was expected.
 
     Examples
     --------
@@ -378,8 +379,8 @@ def attention_decode_partials(
     Raises
     ------
     ValueError
-        An argument is invalid, or sinks, dropout, key lengths or packed sequences are given. Raised before any
-        work is done.
+        If an argument is invalid, or sinks, dropout, key lengths or packed sequences are given. Raised before any work
+        is done.
 
     Examples
     --------

@@ -10,7 +10,7 @@ from . import _regard
 from .calls import dtype_name, given_arrays, with_hints
 from .named_results import LinearGradients, SwigluGradients
 
-TYPE_CHECKING = False  # typing itself is not loaded
+TYPE_CHECKING = False  # avoids importing typing at run time
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any, Literal, TypeVar
@@ -92,7 +92,8 @@ def linear_forward(
     Raises
     ------
     ValueError
-        Raised before any work is done; the message names the argument, its value and what was expected.
+        If an argument is invalid. Raised before any work is done; the message names the argument, its value and what
+        was expected.
 
     Examples
     --------
@@ -127,25 +128,26 @@ def linear_backward(
     grad_output : array, shape (R, O)
         The gradient of the loss with respect to the argument of the activation.
     grad_input, grad_weight, grad_bias : array, optional
-        Arrays to write the gradients to, (R, I), (I, O) and (O,).
+        Arrays of shapes (R, I), (I, O) and (O,) to write the gradients to.
     accumulate : sequence of str, default ()
         The names of the given arrays to add the gradients to, instead of overwriting them.
     rows_per_group : int, default 0
         Number of rows per group; grad_weight and grad_bias are summed separately over each group, and the sums are
-        added in order. 0: all rows form one group. One call over a batch is then bit-identical to several accumulating
-        calls, each over whole groups.
+        added in order. 0 means that all rows form one group. One call over a batch is then bit-identical to several
+        accumulating calls, each over whole groups.
     num_threads : int, default 0
         The maximum number of threads; 0 means :func:`default_num_threads`.
 
     Returns
     -------
     LinearGradients
-        grad_input, grad_weight and grad_bias by name.
+        With the entries grad_input, grad_weight and grad_bias.
 
     Raises
     ------
     ValueError
-        Raised before any work is done; the message names the argument, its value and what was expected.
+        If an argument is invalid. Raised before any work is done; the message names the argument, its value and what
+        was expected.
 
     Examples
     --------
@@ -185,7 +187,8 @@ def activation_forward(
     Raises
     ------
     ValueError
-        Raised before any work is done; the message names the argument, its value and what was expected.
+        If an argument is invalid. Raised before any work is done; the message names the argument, its value and what
+        was expected.
 
     Examples
     --------
@@ -226,7 +229,8 @@ def activation_backward(
     Raises
     ------
     ValueError
-        Raised before any work is done; the message names the argument, its value and what was expected.
+        If an argument is invalid. Raised before any work is done; the message names the argument, its value and what
+        was expected.
 
     Examples
     --------
@@ -260,7 +264,8 @@ def swiglu_forward(gate: Array, up: AnyArray, *, out: AnyArray | None = None, nu
     Raises
     ------
     ValueError
-        Raised before any work is done; the message names the argument, its value and what was expected.
+        If an argument is invalid. Raised before any work is done; the message names the argument, its value and what
+        was expected.
 
     Examples
     --------
@@ -294,12 +299,13 @@ def swiglu_backward(
     Returns
     -------
     SwigluGradients
-        grad_gate and grad_up by name.
+        With the entries grad_gate and grad_up.
 
     Raises
     ------
     ValueError
-        Raised before any work is done; the message names the argument, its value and what was expected.
+        If an argument is invalid. Raised before any work is done; the message names the argument, its value and what
+        was expected.
 
     Examples
     --------

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from . import _regard
 
-TYPE_CHECKING = False  # typing itself is not loaded
+TYPE_CHECKING = False  # avoids importing typing at run time
 if TYPE_CHECKING:
     import os
     from collections.abc import Mapping, Sequence
@@ -79,7 +79,7 @@ class Model:
         Raises
         ------
         ValueError
-            The text has more than max_positions tokens.
+            If the text has more than max_positions tokens.
         """
         return self._model.tokens(text)
 
@@ -272,7 +272,7 @@ def load_model(folder: str | os.PathLike[str], map: bool = False) -> Model:
     Raises
     ------
     RuntimeError
-        A file cannot be read or is not valid; the message gives its path.
+        If a file cannot be read or is not valid; the message gives its path.
     """
     return Model(_regard.load_model(folder, map))
 
@@ -319,9 +319,9 @@ def explain(
     Raises
     ------
     ValueError
-        The input cannot be explained.
+        If the input cannot be explained.
     RuntimeError
-        JSON text is not valid; the message gives the byte offset.
+        If JSON text is not valid; the message gives the byte offset.
 
     Examples
     --------
@@ -353,7 +353,7 @@ def lesson(name: str, layout: Literal["rows", "columns"] | None = None) -> Expla
     Raises
     ------
     ValueError
-        No lesson has this name; the message lists all names.
+        If no lesson has this name; the message lists all names.
 
     Examples
     --------
@@ -402,7 +402,7 @@ def compare(
     Raises
     ------
     ValueError
-        A sentence does not contain the word, or there are fewer than two sentences.
+        If a sentence does not contain the word, or there are fewer than two sentences.
     """
     return Comparison(_regard.compare(_native("compare", model), word, _texts("compare", "sentences", sentences),
                                       _texts("compare", "hide", hide), control, truncate))
@@ -427,6 +427,6 @@ def embed(model: Model, texts: Sequence[str], truncate: bool = False) -> numpy.n
     Raises
     ------
     ValueError
-        A text is too long; the message gives its index.
+        If a text is too long; the message gives its index.
     """
     return _regard.embed(_native("embed", model), _texts("embed", "texts", texts), truncate)  # type: ignore[no-any-return]

@@ -10,7 +10,7 @@ from . import _regard
 from .calls import given_arrays, given_options, with_hints
 from .named_results import MultiHeadForwardState, MultiHeadGradients, result_class
 
-TYPE_CHECKING = False  # typing itself is not loaded
+TYPE_CHECKING = False  # avoids importing typing at run time
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any, Literal, TypeVar
@@ -82,7 +82,8 @@ def multi_head_attention_forward(
     Raises
     ------
     ValueError
-        Raised before any work is done; the message names the argument, its value and what was expected.
+        If an argument is invalid. Raised before any work is done; the message names the argument, its value and what
+        was expected.
 
     Examples
     --------
@@ -156,7 +157,7 @@ def multi_head_attention_backward(
         The names of the given arrays to add the gradients to, instead of overwriting them.
     rows_per_group : int, default 0
         Number of rows of input per group; the gradients of parameters are summed separately over each group, and the
-        sums are added in order. 0: all rows form one group. Row l of batch entry b has index ``b · L + l``.
+        sums are added in order. 0 means that all rows form one group. Row l of batch entry b has index ``b · L + l``.
     causal, query_offset, window, key_lengths, query_starts, key_starts, prefix : optional
         Which keys each query attends to, by position and length, as in :func:`attention`.
     query_segments, key_segments, block_mask, block_size, mask, bias : optional
@@ -175,8 +176,8 @@ def multi_head_attention_backward(
     Raises
     ------
     ValueError
-        Raised before any gradient is written; the message names the argument, its value and what was expected, or the
-        options that differ from those of the forward call.
+        If an argument is invalid. Raised before any gradient is written; the message names the argument, its value and
+        what was expected, or the options that differ from those of the forward call.
 
     Examples
     --------

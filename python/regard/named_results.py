@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import collections
 
-TYPE_CHECKING = False  # typing itself is not loaded
+TYPE_CHECKING = False  # avoids importing typing at run time
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any, Generic, TypeVar

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Normalization of rows, with its gradients: layer_norm and rms_norm.
+"""Row normalization and its gradients: layer_norm and rms_norm.
 
 Read next: layers.py, embedding.py.
 """
@@ -10,7 +10,7 @@ from . import _regard
 from .calls import given_arrays, with_hints
 from .named_results import LayerNormGradients, RmsNormGradients
 
-TYPE_CHECKING = False  # typing itself is not loaded
+TYPE_CHECKING = False  # avoids importing typing at run time
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Literal, TypeVar
@@ -37,7 +37,7 @@ def layer_norm_forward(
     bias : array, shape (E,), optional
         Same type as input.
     addend : array, shape (R, E), optional
-        Added to input before the normalization: the residual connection.
+        Added to input before the normalization, as in a residual connection.
     epsilon : float, default 1e-05
         Added to the variance.
     out : array, shape (R, E), optional
@@ -52,7 +52,8 @@ def layer_norm_forward(
     Raises
     ------
     ValueError
-        Raised before any work is done; the message names the argument, its value and what was expected.
+        If an argument is invalid. Raised before any work is done; the message names the argument, its value and what
+        was expected.
 
     Examples
     --------
@@ -81,28 +82,29 @@ def layer_norm_backward(
     grad_output : array, shape (R, E)
         The gradient of the loss with respect to the output.
     addend : array, shape (R, E), optional
-        As in the forward call. Its gradient is grad_input.
+        As in the forward call. Its gradient is also grad_input.
     epsilon : float, default 1e-05
         As in the forward call.
     grad_input, grad_gain, grad_bias : array, optional
-        Arrays to write the gradients to, (R, E), (E,) and (E,).
+        Arrays of shapes (R, E), (E,) and (E,) to write the gradients to.
     accumulate : sequence of str, default ()
         The names of the given arrays to add the gradients to, instead of overwriting them.
     rows_per_group : int, default 0
         Number of rows per group; grad_gain and grad_bias are summed separately over each group, and the sums are added
-        in order. 0: all rows form one group.
+        in order. 0 means that all rows form one group.
     num_threads : int, default 0
         The maximum number of threads; 0 means :func:`default_num_threads`.
 
     Returns
     -------
     LayerNormGradients
-        grad_input, grad_gain and grad_bias by name.
+        With the entries grad_input, grad_gain and grad_bias.
 
     Raises
     ------
     ValueError
-        Raised before any work is done; the message names the argument, its value and what was expected.
+        If an argument is invalid. Raised before any work is done; the message names the argument, its value and what
+        was expected.
 
     Examples
     --------
@@ -130,7 +132,7 @@ def rms_norm_forward(
     gain : array, shape (E,)
         Same type as input.
     addend : array, shape (R, E), optional
-        Added to input before the normalization: the residual connection.
+        Added to input before the normalization, as in a residual connection.
     epsilon : float, default 1e-05
         Added to the mean square.
     out : array, shape (R, E), optional
@@ -145,7 +147,8 @@ def rms_norm_forward(
     Raises
     ------
     ValueError
-        Raised before any work is done; the message names the argument, its value and what was expected.
+        If an argument is invalid. Raised before any work is done; the message names the argument, its value and what
+        was expected.
 
     Examples
     --------
@@ -174,28 +177,29 @@ def rms_norm_backward(
     grad_output : array, shape (R, E)
         The gradient of the loss with respect to the output.
     addend : array, shape (R, E), optional
-        As in the forward call. Its gradient is grad_input.
+        As in the forward call. Its gradient is also grad_input.
     epsilon : float, default 1e-05
         As in the forward call.
     grad_input, grad_gain : array, optional
-        Arrays to write the gradients to, (R, E) and (E,).
+        Arrays of shapes (R, E) and (E,) to write the gradients to.
     accumulate : sequence of str, default ()
         The names of the given arrays to add the gradients to, instead of overwriting them.
     rows_per_group : int, default 0
-        Number of rows per group; grad_gain is summed separately over each group, and the sums are added in order. 0:
-        all rows form one group.
+        Number of rows per group; grad_gain is summed separately over each group, and the sums are added in order. 0
+        means that all rows form one group.
     num_threads : int, default 0
         The maximum number of threads; 0 means :func:`default_num_threads`.
 
     Returns
     -------
     RmsNormGradients
-        grad_input and grad_gain by name.
+        With the entries grad_input and grad_gain.
 
     Raises
     ------
     ValueError
-        Raised before any work is done; the message names the argument, its value and what was expected.
+        If an argument is invalid. Raised before any work is done; the message names the argument, its value and what
+        was expected.
 
     Examples
     --------

@@ -117,9 +117,9 @@ def attention(Q: _Array, K: _Array, V: _Array, attn_mask: _Array | None = None, 
     Raises
     ------
     ValueError
-        The standard forbids the arguments, or the opset does not define them.
+        If the standard forbids the arguments, or the opset does not define them.
     TypeError
-        An argument is not a NumPy array.
+        If an argument is not a NumPy array.
 
     Examples
     --------

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from . import _regard
 
-TYPE_CHECKING = False  # typing itself is not loaded
+TYPE_CHECKING = False  # avoids importing typing at run time
 if TYPE_CHECKING:
     from typing import Literal
 
@@ -54,7 +54,8 @@ def adamw_step(
     Raises
     ------
     ValueError
-        Raised before any work is done; the message names the argument, its value and what was expected.
+        If an argument is invalid. Raised before any work is done; the message names the argument, its value and what
+        was expected.
 
     Examples
     --------
@@ -74,7 +75,7 @@ def muon_step(
     nesterov: bool = True, weight_decay: float = 0.0, gradient_scale: float = 1.0, iterations: int = 5,
     num_threads: int = 0,
 ) -> None:
-    """Perform a step of Muon, in place: an update with the momentum, whose singular values are replaced by values near 1.
+    """Perform a Muon step in place: an update with the momentum, orthogonalized so that its singular values are near 1.
 
     Parameters
     ----------
@@ -102,7 +103,8 @@ def muon_step(
     Raises
     ------
     ValueError
-        Raised before any work is done; the message names the argument, its value and what was expected.
+        If an argument is invalid. Raised before any work is done; the message names the argument, its value and what
+        was expected.
 
     Examples
     --------
@@ -193,7 +195,7 @@ def learning_rate_at(
     Raises
     ------
     ValueError
-        An argument is out of range.
+        If an argument is out of range.
 
     Examples
     --------
@@ -228,7 +230,7 @@ def muon_learning_rate_at(
     Raises
     ------
     ValueError
-        An argument is out of range.
+        If an argument is out of range.
 
     Examples
     --------

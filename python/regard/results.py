@@ -17,7 +17,7 @@ import json
 
 from .figure import _STYLE, Figure, _short, _signed, _visible
 
-TYPE_CHECKING = False  # typing itself is not loaded
+TYPE_CHECKING = False  # avoids importing typing at run time
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any

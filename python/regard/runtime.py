@@ -9,7 +9,7 @@ from __future__ import annotations
 from . import _regard
 from .named_results import InstructionSet, Plan, PlannedOperator
 
-TYPE_CHECKING = False  # typing itself is not loaded
+TYPE_CHECKING = False  # avoids importing typing at run time
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -33,7 +33,7 @@ def plan(call: Callable[..., object], *args: object, **kwargs: object) -> Plan:
     Raises
     ------
     ValueError
-        The call would be rejected, or would change a cache.
+        If the call would be rejected, or would change a cache.
 
     Examples
     --------
@@ -59,7 +59,7 @@ def instruction_sets() -> list[InstructionSet]:
     Raises
     ------
     ValueError
-        The environment variable ``REGARD_FORCE_ISA`` names an instruction set that cannot be used.
+        If the environment variable ``REGARD_FORCE_ISA`` names an instruction set that cannot be used.
 
     Examples
     --------

@@ -253,7 +253,7 @@ def attention(
     Raises
     ------
     ValueError
-        The arguments are invalid, or a transform of ``torch.func`` differentiates the call.
+        If the arguments are invalid, or a transform of ``torch.func`` differentiates the call.
     """
     seed = torch.randint(1 << 62, ()) if dropout else None
     inputs = query, key, value, mask, bias, sinks, seed, float(dropout), causal, scale, soft_cap
@@ -348,9 +348,9 @@ def scaled_dot_product_attention(
     Raises
     ------
     ValueError
-        The call cannot be computed; it never falls back to PyTorch.
+        If the call cannot be computed. There is no fallback to PyTorch.
     TypeError
-        An argument is not a tensor.
+        If an argument is not a tensor.
 
     Notes
     -----

@@ -22,7 +22,7 @@ import warnings
 from . import _regard
 from .named_results import Evaluation, HeadEvent, TrainingLog, TrainingProbe, TrainingSnapshots, TrainingTask
 
-TYPE_CHECKING = False  # typing itself is not loaded
+TYPE_CHECKING = False  # avoids importing typing at run time
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any, Literal, overload
@@ -136,9 +136,9 @@ def train(
     Raises
     ------
     ValueError
-        A setting is invalid. The message states its name, its value and what was expected.
+        If a setting is invalid. The message states its name, its value and what was expected.
     RuntimeError
-        The loss is not finite, or a file cannot be read or written.
+        If the loss is not finite, or a file cannot be read or written.
 
     Examples
     --------
@@ -312,7 +312,7 @@ class Training:
         Raises
         ------
         ValueError
-            An argument is out of range.
+            If an argument is out of range.
         """
         return Evaluation(self._native.evaluate(count, split, ablate))
 
@@ -332,7 +332,7 @@ class Training:
         Raises
         ------
         RuntimeError
-            A file cannot be written, or the folder has a checkpoint of a later step.
+            If a file cannot be written, or the folder has a checkpoint of a later step.
         """
         return self._native.save(folder)
 
@@ -419,7 +419,7 @@ class TrainedModel:
         Raises
         ------
         ValueError
-            The text has a character or a word that is not in the vocabulary.
+            If the text contains a character or a word that is not in the vocabulary.
         """
         return self._native.encode(text)
 
@@ -499,7 +499,7 @@ class TrainedModel:
         Raises
         ------
         ValueError
-            The prompt is empty or too long, or an argument is out of range.
+            If the prompt is empty or too long, or an argument is out of range.
         """
         ids = self._native.encode(prompt) if isinstance(prompt, str) else list(map(int, prompt))
         found = self._native.generate(ids, tokens, temperature, top_k, top_p, seed)

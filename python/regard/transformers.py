@@ -108,7 +108,7 @@ def attention_forward(
     Raises
     ------
     ValueError
-        The model passes an argument that Regard does not accept.
+        If the model passes an argument that Regard does not accept.
     """
     if cache is not None:
         raise ValueError("regard.transformers: a paged cache is given; expected the keys and values themselves "

@@ -43,7 +43,7 @@ def test_the_text_shows_every_weight():
         "     I   1.00      ·       ·",
         "  love   0.67   0.33       ·",
         "coding   0.02   0.57    0.41",
-        "(queries down, keys across; a row sums to 1; · is exactly 0)",
+        "(queries down, keys across; each row sums to 1; · is exactly 0)",
     ]
 
 
@@ -273,7 +273,7 @@ def test_empty_arrays_are_shown():
 
 def test_sums_to_1_are_mentioned_only_if_a_row_sums_to_1():
     assert "sums to 1" not in repr(regard.show(np.zeros((2, 2))))
-    assert "a row sums to 1" in repr(regard.show([[0, 0], [0.25, 0.75]]))
+    assert "each row sums to 1" in repr(regard.show([[0, 0], [0.25, 0.75]]))
 
 
 def test_lists_of_arrays_and_iterables_of_words_are_accepted():
@@ -300,7 +300,7 @@ def test_a_result_shows_a_table_without_script_and_its_page_in_a_collapsed_frame
     assert "“love” attends most to “I” and “coding”: 0.4223 each" in html.unescape(bundle["text/html"].split("<table")[0])
     assert cells(bundle["text/html"]) == ["", "I", "love", "coding", "I", "0.12", "0.01", "0.88", "love", "0.42", "0.16", "0.42",
                                           "coding", "0.12", "<0.01", "0.88"]
-    assert "queries down, keys across; a row sums to 1" in bundle["text/html"]
+    assert "queries down, keys across; each row sums to 1" in bundle["text/html"]
 
 
 def test_a_result_whose_tokens_are_columns_states_this():
