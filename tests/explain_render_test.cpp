@@ -191,7 +191,7 @@ TEST(Text, ShowsTheDocumentsNumberIfItDiffers) {
   in.expected["scores"] = {.numbers = matrix_of({{1.25, 2.51}}), .digits = 2};
   const std::string text = render_text(explain(in), {.step = "scores"});
   EXPECT_TRUE(holds(text, "S[0, 1] is 2.50; the document prints 2.51")) << text;
-  EXPECT_TRUE(holds(text, "matches the document in 1 of 2 values, to 2 decimal places")) << text;
+  EXPECT_TRUE(holds(text, "1 of 2 values match the document to 2 decimal places")) << text;
 }
 
 TEST(Render, EscapesUntrustedText) {

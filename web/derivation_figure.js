@@ -72,7 +72,7 @@ function in_sum(x, style) {
 }
 
 /**
- * "31.2 is 32 products: 9.4 + 6.1 + 4.8 + 29 others (10.9)", and the difference by rounding.
+ * "31.2 is 32 products: 9.4 + 6.1 + 4.8 + 29 other terms (10.9)", and the difference by rounding.
  * @param {CellDerivation} work
  * @param {NumberStyle} style
  */
@@ -92,7 +92,7 @@ export function sum_in_words(work, style) {
   let printed = chosen.reduce((sum, t) => sum + printed_units(t.product, style), 0);
   if (!few) {
     const rest = (terms.at(-1)?.sum ?? 0) - chosen.reduce((sum, t) => sum + t.product, 0);
-    parts.push(`${terms.length - chosen.length} others (${styled_number(rest, style)})`);
+    parts.push(`${terms.length - chosen.length} other terms (${styled_number(rest, style)})`);
     printed += printed_units(rest, style);
   }
   const excess = printed - printed_units(total, style);

@@ -236,7 +236,7 @@ export function read_explanation(data, page) {
         read_work(work, result.numbers[n], step.operation)) : null, requested_operands: more.requested_operands.map(operand),
       operands: more.operands.map(operand), document,
       compared: step.document ? { compared: printed.length,
-        digits: digits === 0 ? "" : `, to ${digits} ${step.document.significant_digits ? "significant digits" : digits === 1 ? "decimal place" : "decimal places"}` } : null,
+        digits: digits === 0 ? "" : ` to ${digits} ${step.document.significant_digits ? "significant digits" : digits === 1 ? "decimal place" : "decimal places"}` } : null,
       variants: (step.compare ?? []).map((/** @type {any} */ variant, /** @type {number} */ n) =>
         ({ label: variant.label, matrix: matrices[more.variants[n].matrix], style: more.variants[n].style })),
       pictures: step.pictures ?? [], notes: step.notes ?? [], errata: step.errata ?? [] });

@@ -294,8 +294,8 @@ export function step_section(e, step, state, set) {
   const heading = el("h3", { id: `step-${step.index}` }, el("span", { class: "count" }, String(step.index)), el("bdi", {}, shown(step.term)),
     step.term.includes(step.name) ? null : el("span", { class: "own-name" }, ` ${shown(step.name)}`));
   const note = el("aside", { class: "note" }, step.document_name === "" ? null : el("p", { class: "document-name" }, "in the document ", el("bdi", {}, el("code", {}, shown(step.document_name)))),
-    step.library ? null : el("p", {}, "Computed as on paper, not with the library’s arithmetic."),
-    compared ? el("p", { class: "agree" }, `Matches the document in ${same} of ${compared.compared} ${compared.compared === 1 ? "value" : "values"}${compared.digits}.`) : null);
+    step.library ? null : el("p", {}, "Not computed by the library."),
+    compared ? el("p", { class: "agree" }, `${same} of ${compared.compared} ${compared.compared === 1 ? "value matches" : "values match"} the document${compared.digits}.`) : null);
   // About this many characters fit next to the notes; the notes of a wider table go above it.
   const is_wide = characters_of(step) > characters_next_to_notes;
   return el("section", { class: is_wide ? "step wide" : "step", "aria-labelledby": `step-${step.index}` }, heading, note, el("div", { class: "body" },

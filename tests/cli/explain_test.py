@@ -626,8 +626,8 @@ def test_derivations_read_as_sentences():
         return " ".join(succeed("lesson", lesson, "--step", name, *more, env=environment(LC_ALL="C.UTF-8")).decode().split())
 
     # Only one key is visible: its factors are shown, and its product only once.
-    assert "Z[0, 0] = 1 · (−2.33028699) = −2.33028699 (3 keys of weight 0 left out)" in step("one-function", "context")
-    assert "left out: 3 keys of weight 0" in step("one-function", "context", "--cell", "0,0")
+    assert "Z[0, 0] = 1 · (−2.33028699) = −2.33028699 (3 keys with weight 0 omitted)" in step("one-function", "context")
+    assert "omitted: 3 keys with weight 0" in step("one-function", "context", "--cell", "0,0")
     assert "ranks by dot product[x1, x1] = 2: 1 of the 4 keys has a larger score" in step("by-hand", "ranks-of-dots")
     assert "ranks by cosine[x1, x1] = 1: none of the 4 keys has a larger score" in step("by-hand", "ranks-of-cosines")
     # Without a scale, no product is shown.

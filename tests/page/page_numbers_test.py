@@ -229,7 +229,7 @@ def test_a_sum_adds_up_in_printed_digits_or_states_their_sum(arrays):
     for key in range(5):
         page.locator(f'[data-cell="row {key} scores"]').click()
         text = page.locator(".row-table .work .sum").inner_text()
-        match = re.match(r"(\S+) is the sum of 20 products: (.+) \+ 17 others \((\S+)\)(?: \(rounded figures sum to (\S+)\))?$", text)
+        match = re.match(r"(\S+) is the sum of 20 products: (.+) \+ 17 other terms \((\S+)\)(?: \(rounded figures sum to (\S+)\))?$", text)
         terms = [printed_number(part.strip("()")) for part in match[2].split(" + ")] + [printed_number(match[3])]
         assert round(sum(terms), 4) == printed_number(match[4] or match[1])
         assert match[4] != match[1]

@@ -10,7 +10,7 @@ namespace regard::inline v0 {
 
 ExplainInput lesson_from_seed() {
   ExplainInput lesson;
-  lesson.citation = "“Attention”, a notebook in PyTorch, torch.manual_seed(42)";
+  lesson.citation = "“Attention”, a PyTorch notebook with torch.manual_seed(42)";
   lesson.tokens = {"T0", "T1", "T2"};
   lesson.settings.dtype = ElementType::float32;
   lesson.settings.causal = {.rule = CausalRule::top_left};
@@ -45,7 +45,7 @@ ExplainInput lesson_from_seed() {
        .document_name = "1/3 * T[0] + 1/3 * T[1] + 1/3 * T[2]",
        .numbers = {1.0 / 3.0, 1.0 / 3.0, 1.0 / 3.0},
        .expected = printed({{0.2284, 1.0488, 0.2356, -0.3326, -0.6148}}),
-       .notes = {"The shares are equal, whatever the words are. In attention, they depend on the words."}},
+       .notes = {"The coefficients are equal, whatever the words are. In attention, the weights depend on the words."}},
 
       // Naive attention: no matrices, no softmax.
       {.operation = Operation::scores,
@@ -82,8 +82,8 @@ ExplainInput lesson_from_seed() {
        .column_labels = {"Regard", "document", "difference"},
        .digits = 2,
        .notes = {"The columns show how far each sum is from the exact sum, and how far Regard’s sum is from the "
-                 "document’s. Both are correct: a float32 holds about seven digits, and each order of summation rounds "
-                 "differently."}},
+                 "document’s. Both are correct: a float32 has about seven significant digits, and each order of "
+                 "summation rounds differently."}},
       {.operation = Operation::difference,
        .operands = {"S", "S"},
        .result = "Δ",
@@ -182,7 +182,8 @@ ExplainInput lesson_from_seed() {
   lesson.errata = {
       "One cell multiplies W by T, but W is not defined there; S is meant.",
       "S is overwritten four times; here, its five versions are called S, S₁, S₂, S₃ and A.",
-      "It attributes the scale to numerical stability; the scale keeps softmax from saturating (lesson why-scale).",
+      "The document attributes the scale to numerical stability; its purpose is to keep softmax from saturating "
+      "(lesson why-scale).",
   };
   return lesson;
 }

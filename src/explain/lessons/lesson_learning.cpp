@@ -241,9 +241,9 @@ ExplainInput lesson_learning() {
     lesson.steps.insert(lesson.steps.end(), more.begin(), more.end());
   lesson.variants.clear();
   lesson.errata = {
-      "It says that the query and key matrices are learned. W_value is learned as well, from the same loss.",
-      "It says that training optimizes the attention mechanism. The loss compares predictions; attention changes "
-      "because that lowers the loss.",
+      "The document says that the query and key matrices are learned. W_value is learned as well, from the same loss.",
+      "The document says that training optimizes the attention mechanism. The loss compares predictions; attention "
+      "changes because that lowers the loss.",
   };
   return lesson;
 }

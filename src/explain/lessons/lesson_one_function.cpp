@@ -9,7 +9,7 @@ namespace regard::inline v0 {
 
 ExplainInput lesson_one_function() {
   ExplainInput lesson;
-  lesson.citation = "“Self Attention in Transformers”, a notebook in NumPy";
+  lesson.citation = "“Self Attention in Transformers”, a NumPy notebook";
   lesson.matrices = {
       {"Q", matrix_of(
                 {{-0.50598333, 0.59287364, -0.64212808, -0.17667384, 1.78683356, -0.03810015, -2.79906259, -0.87436271},
@@ -181,7 +181,7 @@ ExplainInput lesson_one_function() {
   }
   lesson.errata = {
       "The denominator of the softmax formula is misprinted; it should be Σⱼ e^(xⱼ), with j in the exponent.",
-      "Its softmax does not subtract the maximum: correct here, but NaN for scores near 1000.",
+      "The document’s softmax does not subtract the maximum: correct here, but NaN for scores near 1000.",
       "np.infty was removed in NumPy 2; the name is np.inf.",
   };
   return lesson;

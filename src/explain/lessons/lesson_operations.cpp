@@ -330,7 +330,7 @@ void ulp_table(Evaluation& e) {
   const std::string& ours = e.request.operands[1];
   const std::string& theirs = e.request.operands[2];
   set_cell_table(e, cells, std::move(numbers), {ours + " − exact", theirs + " − exact", ours + " − " + theirs});
-  e.step.equation = "differences, in units in the last place of a float32";
+  e.step.equation = "differences in float32 ULPs (units in the last place)";
 }
 
 // Keys of each query of scale_statistics.

@@ -167,9 +167,9 @@ ExplainInput lesson_roles() {
        .document_name = "what “learnable” changes"},
   };
   lesson.errata = {
-      "It contains no numbers; this lesson uses the numbers of the chapter that it links to.",
-      "It says that values summarize the scores. V does not depend on the scores; its rows are averaged afterwards, "
-      "weighted by the attention weights.",
+      "The document contains no numbers; this lesson uses the numbers of the chapter that it links to.",
+      "The document says that values summarize the scores. V does not depend on the scores; its rows are averaged "
+      "afterwards, weighted by the attention weights.",
   };
   return lesson;
 }

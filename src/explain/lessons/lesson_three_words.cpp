@@ -8,7 +8,7 @@ namespace regard::inline v0 {
 
 ExplainInput lesson_three_words() {
   ExplainInput lesson;
-  lesson.citation = "“Transformers and the Attention Mechanism”, a notebook in NumPy";
+  lesson.citation = "“Transformers and the Attention Mechanism”, a NumPy notebook";
   lesson.tokens = {"I", "love", "coding"};
   lesson.matrices = {
       {"X", matrix_of({{1, 0, 1}, {0, 1, 0}, {1, 1, 1}})},
@@ -82,7 +82,7 @@ ExplainInput lesson_three_words() {
   lesson.variants = {{.label = "with ÷√3", .settings = lesson.settings}};
   lesson.variants[0].settings.scale = {.rule = ScaleRule::sqrt};
   lesson.errata = {
-      "It announces “The cat sat” but computes “I love coding”.",
+      "The document announces “The cat sat” but computes “I love coding”.",
       "After the shift by the maximum, the largest score is 0; the comment says that scores start at 0.",
       "“Contextualised by I and coding”: “love” also keeps 0.1553624 of its own value.",
   };

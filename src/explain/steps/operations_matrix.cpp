@@ -190,11 +190,13 @@ template <class T>
 std::vector<double> mix(Evaluation& e, Index count) {
   Buffer<T> a(e.operand(0));
   const Index tokens = e.columns() ? a.columns : a.rows;
-  Buffer<T> shares(1, count, tokens);
-  for (std::size_t i = 0; i < shares.numbers.size(); ++i) shares.numbers[i] = static_cast<T>(e.request.numbers[i]);
+  Buffer<T> coefficients(1, count, tokens);
+  for (std::size_t i = 0; i < coefficients.numbers.size(); ++i) {
+    coefficients.numbers[i] = static_cast<T>(e.request.numbers[i]);
+  }
   const Index width = e.columns() ? a.rows : a.columns;
   Buffer<T> y(1, e.columns() ? width : count, e.columns() ? count : width);
-  linear_forward<T>(shares.view(0), e.columns() ? a.transposed(0) : a.view(0), {},
+  linear_forward<T>(coefficients.view(0), e.columns() ? a.transposed(0) : a.view(0), {},
                     e.columns() ? y.transposed(0) : y.view(0));
   return y.as_doubles();
 }
@@ -216,7 +218,7 @@ void compute_mix(Evaluation& e) {
   const Axis dimensions = e.columns() ? e.operands[0].row_axis : e.operands[0].column_axis;
   e.step.row_axis = e.columns() ? dimensions : mixes;
   e.step.column_axis = e.columns() ? mixes : dimensions;
-  e.step.equation = fmt::format("{} = shares · {}", e.step.symbol, e.request.operands[0]);
+  e.step.equation = fmt::format("{} = coefficients · {}", e.step.symbol, e.request.operands[0]);
 }
 
 void compute_join(Evaluation& e) {

@@ -122,7 +122,7 @@ class PageWriter {
       for (const std::string& l : wrap_words(equation, inner_width(), 2)) line(l);
       line(paint_.dim(size));
     }
-    if (step.outside_library) line(paint_.dim(paint_.shown("computed as on paper, not with the library’s arithmetic")));
+    if (step.outside_library) line(paint_.dim(paint_.shown("not computed by the library")));
     // A blank line separates the heading from the finding or the tables.
     text_ += "\n";
   }

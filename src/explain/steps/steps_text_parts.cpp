@@ -97,15 +97,15 @@ std::string one_line(const TextContext& context, const CellDerivation& work, con
     for (std::size_t i = 0; i < shown; ++i) printed += printed_units(work.terms[i].product, style);
     if (shown < num_terms) {
       const double rest = work.terms.back().partial_sum - work.terms[shown - 1].partial_sum;
-      text += fmt::format(" + {} others ({})", num_terms - shown, styled_number(rest, style));
+      text += fmt::format(" + {} other terms ({})", num_terms - shown, styled_number(rest, style));
       printed += printed_units(rest, style);
     }
     text += " = " + result;
-    if (work.zero_weights > 0) text += fmt::format("  ({} of weight 0 left out)", keys_text(work.zero_weights));
+    if (work.zero_weights > 0) text += fmt::format("  ({} with weight 0 omitted)", keys_text(work.zero_weights));
     const std::string rounding = rounding_text(printed, printed_units(work.result, style), style);
     if (!rounding.empty() && !style.scientific) text += "  (" + rounding + ")";
     if (display_width(text) <= context.width || shown <= 1 || num_terms == 2) return text;
-    // A single left-out term is not called "others".
+    // At least two terms are combined as "other terms".
     shown -= shown == num_terms ? 2 : 1;
   }
 }
@@ -222,7 +222,7 @@ std::vector<std::string> cell_lines(const TextContext& context, const Step& step
   lines.insert(lines.begin(), paint.bold(paint.shown(work.what) + head_text(step, *context.options.cell) + " = " +
                                          styled_number(work.result, style)));
   if (!terms.rounding.empty()) lines.push_back(terms.rounding);
-  if (work.zero_weights > 0) lines.push_back(fmt::format("left out: {} of weight 0", keys_text(work.zero_weights)));
+  if (work.zero_weights > 0) lines.push_back(fmt::format("omitted: {} with weight 0", keys_text(work.zero_weights)));
   if (work.difference != 0 && std::isfinite(work.difference))
     lines.push_back(fmt::format(
         "{} by {}",
@@ -263,9 +263,9 @@ std::vector<std::string> document_lines(const TextContext& context, const Step& 
   const std::string unit = expected.significant   ? "significant digits"
                            : expected.digits == 1 ? "decimal place"
                                                   : "decimal places";
-  std::string agree =
-      fmt::format("matches the document in {} of {} value{}", compared - different, compared, compared == 1 ? "" : "s");
-  if (expected.digits > 0) agree += fmt::format(", to {} {}", expected.digits, unit);
+  std::string agree = fmt::format("{} of {} {} the document", compared - different, compared,
+                                  compared == 1 ? "value matches" : "values match");
+  if (expected.digits > 0) agree += fmt::format(" to {} {}", expected.digits, unit);
   lines.push_back(std::move(agree));
   return lines;
 }
