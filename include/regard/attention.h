@@ -410,7 +410,7 @@ struct WeightsRequest {
 /// @throws Cancelled        as attention_forward() does.
 ///
 /// @par Reproducibility
-/// The result is bit-identical to the weights that attention_forward() writes, whichever rows and keys are selected.
+/// The result is bit-identical to the weights that attention_forward() writes, for any selection of rows and keys.
 ///
 /// @par Example
 /// @code{.cpp}

@@ -66,7 +66,7 @@ def attention_weights(
     Returns
     -------
     weights : array, shape (B, H, R, K)
-        Bit-identical to the weights of :func:`attention`, whichever rows and keys are selected.
+        Bit-identical to the weights of :func:`attention`, regardless of which rows and keys are selected.
 
     Raises
     ------

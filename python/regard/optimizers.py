@@ -120,7 +120,7 @@ def muon_step(
 
 
 def global_norm(values: AnyArray, *, num_threads: int = 0) -> float:
-    """Return the L2 norm of an array, computed in double and with the same bits for any number of threads.
+    """Return the L2 norm of an array, computed in double and bit-identical for any number of threads.
 
     Parameters
     ----------
@@ -132,7 +132,7 @@ def global_norm(values: AnyArray, *, num_threads: int = 0) -> float:
     Returns
     -------
     float
-        Not finite if an element is not finite.
+        The norm. It is not finite if an element is not finite.
 
     Examples
     --------
