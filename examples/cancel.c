@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Attention from C99, on threads that the caller provides, and a second call that another thread cancels.
+ * Attention in C99, on threads that the caller provides, followed by a second call that another thread cancels.
  *
  *   executor(count, task)   runs task(0) … task(count - 1) on four threads, which take indices from a shared counter
- *   regard_stop             requested by a timer thread; the call returns REGARD_CANCELLED within 20 ms
+ *   regard_stop             a timer thread requests the stop; the call then returns REGARD_CANCELLED within 20 ms
  */
 #define _POSIX_C_SOURCE 199309L
 #include <math.h>
@@ -53,7 +53,7 @@ static void* stop_soon(void* stop) {
   return NULL;
 }
 
-/* Causal self-attention of `rows` rows, whose query, key and value are the same array. */
+/* Causal self-attention over `rows` rows; query, key and value are the same array. */
 static int32_t attend(const float* x, float* context, int64_t rows, const regard_runtime* runtime) {
   const int64_t shape[4] = {1, 1, rows, 64};
   const regard_input input = {x, REGARD_F32, 4, shape, NULL};
@@ -92,7 +92,7 @@ int main(void) {
   printf("result compared with the library's own threads: %s\n",
          memcmp(context, alone, (size_t)(few * 64) * sizeof *alone) == 0 ? "the same bits" : "different bits");
 
-  /* 200,000 rows take minutes; the timer cancels the call after 50 ms. */
+  /* Processing 200,000 rows would take minutes; the timer cancels the call after 50 ms. */
   if (regard_stop_create(&stop) != REGARD_OK) goto out;
   runtime.stop = stop;
   if (pthread_create(&timer, NULL, stop_soon, stop) != 0) goto out;

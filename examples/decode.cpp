@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A decoding loop over a paged KV cache, with a fork: two continuations share the keys and values of one prompt.
+// A decode loop over a paged KV cache, with a fork: two continuations share the keys and values of one prompt.
 //
 //   prefill 70 tokens ── sequence 0 ─┬─ decode 20 tokens
 //                      fork(0, 1)    └─ sequence 1: decode 20 other tokens
 //
-// The rest of the model is omitted: projection() stands in for the query, key or value projection of some tokens.
+// The rest of the model is omitted: projection() stands in for the query, key or value projection of a range of tokens.
 #include <regard/kv_cache.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr regard::Index H = 8, Hkv = 2, D = 64, kPrompt = 70, kSteps = 20;
 
-// (heads, count, D), for `count` tokens starting at position `first`.
+// Returns an array (heads, count, D) for `count` tokens, starting at position `first`.
 regard::Tensor<float, 3> projection(float kind, regard::Index heads, regard::Index first, regard::Index count) {
   regard::Tensor<float, 3> rows({heads, count, D});
   for (regard::Index h = 0; h < heads; ++h) {
@@ -34,7 +34,7 @@ constexpr float kQuery = 0.7F, kKey = 0.3F, kValue = 0.1F;
 }  // namespace
 
 int main() {
-  // 16 pages of 32 keys. A page is allocated to a sequence when needed.
+  // The cache has 16 pages of 32 keys. Pages are allocated to a sequence as it grows.
   regard::KvCache<float> cache({.num_sequences = 2,
                                 .num_kv_heads = Hkv,
                                 .head_size = D,
@@ -55,7 +55,7 @@ int main() {
   cache.fork(0, 1);
   std::printf("after the fork: %d free\n", int(cache.num_free_pages()));
 
-  // Each step appends one token to both sequences, then attends to all keys so far.
+  // Each step appends one token to each sequence, then attends to all keys so far.
   regard::Tensor<float, 4> step_query({2, H, 1, D}), context({2, H, 1, D});
   for (regard::Index step = 0; step < kSteps; ++step) {
     for (regard::Index sequence = 0; sequence < 2; ++sequence) {
@@ -78,7 +78,7 @@ int main() {
       "the last token of sequence 0, compared with attention over all %d tokens: %s\n", int(last + 1),
       std::equal(expected.view().data, expected.view().data + H * D, context.view().data) ? "identical" : "different");
 
-  // Truncating a continuation that is no longer needed frees the pages that only it used.
+  // Truncating a continuation that is no longer needed frees the pages that no other sequence uses.
   cache.truncate(1, 0);
   std::printf("after truncate(1, 0): %d free\n", int(cache.num_free_pages()));
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Forward and backward passes of one attention layer, with its gradients checked against central differences.
+// The forward and backward passes of one attention layer, with the gradients checked against central differences.
 //
 //   query = x · W_query    key = x · W_key    value = x · W_value         x (L, E), W (E, D)
 //   context = causal attention(query, key, value)                         (L, D)
@@ -30,7 +30,7 @@ struct Layer {
   Matrix query_weight = filled(E, D, 0.7), key_weight = filled(E, D, 1.3), value_weight = filled(E, D, 2.1);
 };
 
-// Results of the forward pass that the backward pass needs.
+// The results of the forward pass that the backward pass needs.
 struct Activations {
   Matrix query{{L, D}}, key{{L, D}}, value{{L, D}}, context{{L, D}};
   regard::Tensor<double, 3> row_max{{1, 1, L}}, row_sum{{1, 1, L}};
@@ -56,7 +56,7 @@ double forward(const Layer& layer, const Matrix& x, Activations& a) {
   return loss;
 }
 
-// The gradients of the three parameter matrices, in a Layer of the same shape.
+// Returns the gradients with respect to the three parameter matrices, stored as a Layer.
 Layer backward(const Matrix& x, const Activations& a) {
   Matrix grad_query({L, D}), grad_key({L, D}), grad_value({L, D});
   regard::attention_backward(a.query, a.key, a.value,

@@ -3,7 +3,7 @@
 // Grouped-query attention with a sliding window: 8 query heads share 2 key/value heads, and each token attends to
 // itself and the 3 tokens before it.
 //
-//   query (2, 8, 16, 32), key and value (2, 2, 16, 32); a window of 3 keys on the left (1 = visible):
+//   query (2, 8, 16, 32), key and value (2, 2, 16, 32). The first rows and columns of the mask (1 = visible):
 //
 //     1 0 0 0 0 0
 //     1 1 0 0 0 0

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Statistics of a head at 100,000 keys: what 64 queries attend to, without storing their 64 × 100,000 weights.
+// Attention statistics of a head over 100,000 keys, for 64 queries, without storing the 64 × 100,000 weights.
 //
 //   key 0       has the mean direction of all queries: an attention sink
 //   key 31,415  has the direction of query 63: the key that this query retrieves
@@ -45,7 +45,7 @@ int main() {
     std::printf("\n");
   }
 
-  // The total weight of all queries on each key, in a second pass over query and key.
+  // The total weight of all queries on each key is computed in a second pass over query and key.
   regard::attention_columns(query, key, {.row_max = row_max, .row_sum = row_sum}, {.key_mass = key_mass});
   std::printf("share of all attention: key 0 %.1f %%, key 31415 %.1f %%\n",
               100 * key_mass.view()(0, 0, 0) / static_cast<float>(L),

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sentence vectors from a BERT encoder such as MiniLM, and how similar the sentences are (the cosine of their vectors).
+// Sentence vectors from a BERT encoder such as MiniLM, and the cosine similarities between them.
 //
 //   sentence_vectors FOLDER     a folder with config.json, tokenizer.json and model.safetensors;
-//                               `regard pull minilm` downloads one to ~/.cache/regard/models/minilm
+//                               `regard pull minilm` downloads such a folder to ~/.cache/regard/models/minilm
 #include <regard/error.h>
 #include <regard/model/embed.h>
 #include <regard/model/tokenizer.h>
