@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Attention statistics of every head of a transformers model, without its (L, L) weights.
 
-A small Llama model with random parameters processes a text that repeats with period 64. To inspect a trained model, load
-it with transformers.AutoModel.from_pretrained(name, attn_implementation="regard").
+A small Llama model with random parameters processes a text that repeats with period 64. To inspect a trained model,
+load it with transformers.AutoModel.from_pretrained(name, attn_implementation="regard").
 """
 
 import regard.transformers
@@ -16,7 +16,7 @@ config = transformers.LlamaConfig(vocab_size=1000, hidden_size=128, intermediate
 model = transformers.LlamaModel(config).eval()
 ids = torch.randint(1000, (1, 64)).repeat(1, 16)                 # 1,024 tokens
 
-# chosen_weight is the weight on the key 63 positions back: the token that followed the previous occurrence of the query.
+# chosen_weight is the weight on the key 63 positions back: the token after the previous occurrence of the query token.
 with torch.inference_mode(), regard.transformers.inspection(chosen_offset=1 - 64) as calls:
     model(input_ids=ids)
 for call in calls:

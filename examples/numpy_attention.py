@@ -13,7 +13,7 @@ key[:, :, 0] = 4.5                                                # along the me
 context = regard.attention(query, key, value, causal=True, window=(255, 0))
 print("context", context.shape, context.dtype)
 
-# Entropy, the best keys and the weight on chosen keys for the last 100 queries, which see nearly all of the 20,000 keys.
+# Entropy, the best keys and the weight on chosen keys for the last 100 queries, which see nearly all 20,000 keys.
 found = regard.attention_with_statistics(query[:, :, -100:], key, value, causal="bottom_right", top_keys=2, chosen_keys=[0])
 print("mean entropy %.2f nats; uniform would be %.2f" % (found["entropy"].mean(), np.log(19950)))
 print("mean weight on key 0: %.2f; rows where it is the largest: %d of %d" % (
