@@ -10,8 +10,9 @@
 ///
 /// - Extents: R rows of E or F elements each.
 /// - An output may be the same view as an input. Any other overlap is rejected.
-/// - Elements of type bfloat16 are converted to float, and all arithmetic is in float; results are rounded once.
-/// - Results are bit-identical for any number of threads, any strides and every instruction set with fused
+/// - Elements of type bfloat16 are converted to float. All arithmetic on them is in float, and results are rounded
+///   once.
+/// - Results are bit-identical for any number of threads, any strides and every instruction set that has fused
 ///   multiply-add.
 ///
 /// Source: Hendrycks and Gimpel, arXiv 1606.08415 (gelu, silu); Shazeer, arXiv 2002.05202 (SwiGLU).
@@ -40,13 +41,13 @@ enum class Activation {
   gelu,
   /// `½ x (1 + tanh(u))` with `u = √(2/π) (x + 0.044715 x³)`, within 7 ULP.
   ///
-  /// Derivative: `½ (1 + tanh(u)) + ½ x (1 − tanh²(u)) · du/dx`, within 12 ULP. Near its zero (−1 < x < −½), the bound
-  /// is instead on the absolute error: 2⁻²³ for float and 2⁻⁵² for double.
+  /// Derivative: `½ (1 + tanh(u)) + ½ x (1 − tanh²(u)) · du/dx`, within 12 ULP. Near the zero of the derivative
+  /// (−1 < x < −½), the bound is on the absolute error instead: 2⁻²³ for float and 2⁻⁵² for double.
   gelu_tanh,
   /// `x · σ(x) = x / (1 + exp(−x))`, within 6 ULP.
   ///
-  /// Derivative: `σ(x) · (1 + x · (1 − σ(x)))`, within 8 ULP. Near its zero (−2 < x < −1), the bound is instead on the
-  /// absolute error: 2⁻²⁴ for float and 2⁻⁵³ for double.
+  /// Derivative: `σ(x) · (1 + x · (1 − σ(x)))`, within 8 ULP. Near the zero of the derivative (−2 < x < −1), the bound
+  /// is on the absolute error instead: 2⁻²⁴ for float and 2⁻⁵³ for double.
   silu
 };
 
@@ -86,7 +87,7 @@ template <class T>
 struct ActivationGradients {
   /// Gradient of input, (R, E). It may be the same view as input or grad_output.
   TensorView<T, 2> grad_input{};
-  /// Whether the gradient is accumulated into grad_input instead of overwriting its contents. The sum is computed in
+  /// Whether the gradient is added to the contents of grad_input instead of overwriting them. The sum is computed in
   /// float or double and rounded once to the type of the view.
   bool accumulate = false;
 };
@@ -100,7 +101,7 @@ struct ActivationGradients {
 /// @tparam T           float, double or bfloat16.
 /// @param input        (R, E), the argument of the activation, any strides.
 /// @param grad_output  (R, E), any strides.
-/// @param gradients    The view to write, and whether to add to it.
+/// @param gradients    View to write, and a flag that selects accumulation.
 /// @param activation   The function f.
 /// @param runtime      Threads and cancellation.
 ///
@@ -109,8 +110,8 @@ struct ActivationGradients {
 /// @throws InvalidArgument  before any work is done, if an argument is invalid.
 /// @throws Cancelled        if a stop is requested.
 ///
-/// @par Accuracy and reproducibility
-/// The error of f′ is listed under Activation, and the product is rounded once. See also the top of this file.
+/// @par Bits and error
+/// The error bounds of f′ are listed under Activation, and the product is rounded once. See also the top of this file.
 ///
 /// @par Example
 /// @code{.cpp}
@@ -173,7 +174,7 @@ struct SwigluGradients {
   TensorView<T, 2> grad_gate{};
   /// Gradient of up, (R, F).
   TensorView<T, 2> grad_up{};
-  /// Which gradients are accumulated into their views.
+  /// Selects the gradients to accumulate.
   SwigluAccumulation accumulate{};
 };
 
@@ -196,9 +197,9 @@ struct SwigluGradients {
 /// @throws InvalidArgument  before any work is done, if an argument is invalid.
 /// @throws Cancelled        if a stop is requested.
 ///
-/// @par Accuracy and reproducibility
-/// The errors of silu and silu′ are listed under Activation, and every product is rounded. See also the top of this
-/// file.
+/// @par Bits and error
+/// The error bounds of silu and silu′ are listed under Activation, and each product is rounded. See also the top of
+/// this file.
 ///
 /// @par Example
 /// @code{.cpp}

@@ -23,8 +23,8 @@ struct AdamwOptions {
   double beta1 = 0.9;           ///< Decay rate of the first moment, in [0, 1).
   double beta2 = 0.999;         ///< Decay rate of the second moment, in [0, 1).
   double epsilon = 1e-8;        ///< Added to the square root of the second moment; above 0.
-  double weight_decay = 0.01;   ///< Decoupled weight decay, at least 0: subtracts learning_rate · weight_decay · p.
-  double gradient_scale = 1;    ///< Factor applied to the gradients, for example clip_factor().
+  double weight_decay = 0.01;   ///< Decoupled decay, at least 0: a step subtracts learning_rate · weight_decay · p.
+  double gradient_scale = 1;    ///< Factor applied to the gradients, for example the result of clip_factor().
   Index step = 1;               ///< Step number for the bias correction, starting at 1.
 };
 

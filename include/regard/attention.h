@@ -34,12 +34,12 @@ namespace regard::inline v0 {
 
 /// Number of keys in a chunk.
 ///
-/// Keys are processed in blocks, and blocks in chunks of this many keys, counted from key 0 (of each packed sequence).
-/// If the keys are split at multiples of this number, merging the partial results is bit-identical to one call over all
-/// keys (see attention_merge()).
+/// Keys are processed in blocks, and blocks are grouped into chunks of this number of keys, starting at key 0 (of each
+/// packed sequence). If the keys are split at multiples of this number, merging the partial results is bit-identical to
+/// one call over all keys (see attention_merge()).
 inline constexpr Index kAttentionChunkKeys = 1024;
 
-/// How query rows are aligned with the keys.
+/// Alignment of query rows with keys.
 ///
 /// The position of query row i is `p = i + query_offset`. The options causal, window, alibi_slopes and prefix are
 /// defined in terms of p. Visible keys of a causal call (rows are queries, columns are keys, 1 = visible):
@@ -63,11 +63,11 @@ enum class QueryAlignment {
 
 /// Position of query row 0, in one of four forms.
 ///
-/// - `std::monostate`, the default: no offset is given, and 0 is used. Without an offset, a call that uses causal,
-///   window, alibi_slopes or prefix is rejected if L differs from S (in any packed sequence) or if key_lengths are
-///   given.
+/// - `std::monostate`, the default: no offset is given, and the offset is 0. Without an offset, a call that uses
+///   causal, window, alibi_slopes or prefix is rejected if L differs from S (in any packed sequence) or if key_lengths
+///   are given.
 /// - `QueryAlignment`: 0 for top_left; key length − L, per batch entry or packed sequence, for bottom_right. The key
-///   length is taken from key_lengths, or is S if they are not given.
+///   length is the element of key_lengths, or S if key_lengths is not given.
 /// - `Index`: one offset for the whole call.
 /// - `InputView<1>`: one offset per batch entry or packed sequence, int32 or int64.
 ///
@@ -85,13 +85,13 @@ using QueryOffset = std::variant<std::monostate, QueryAlignment, Index, InputVie
 /// 0 0 1 1                 0 0 1 1                 0 0 1 1
 /// @endverbatim
 struct Window {
-  /// Number of keys before p that are visible, at least 0. Not set: no limit.
+  /// Number of visible keys before p, at least 0. If not set, there is no limit.
   std::optional<Index> left{};
-  /// Number of keys after p that are visible, at least 0. Not set: no limit.
+  /// Number of visible keys after p, at least 0. If not set, there is no limit.
   std::optional<Index> right{};
 };
 
-/// Options for an attention call. By default every query attends to every key.
+/// Options for an attention call. By default, every query attends to every key.
 ///
 /// @code{.unparsed}
 /// visible(i, j) = (not causal or j ≤ p or j < prefix[b]) and p − left ≤ j ≤ p + right and j < key_lengths[b]
@@ -120,7 +120,7 @@ struct AttentionOptions {
 
   /// Number of valid keys: (B), or one per packed sequence, each from 0 to the number of stored keys.
   ///
-  /// Keys from this index onwards are invisible. For L = 3, S = 4 and a length of 2:
+  /// Keys from this index onward are invisible. For L = 3, S = 4 and a length of 2:
   /// @verbatim
   /// 1 1 0 0
   /// 1 1 0 0
@@ -130,8 +130,8 @@ struct AttentionOptions {
 
   /// First stored row of each packed sequence: n + 1 cumulative entries, from 0 to the total.
   ///
-  /// B must be 1, and query is (1, H, total, D). A query attends only to keys of its own sequence, and positions start
-  /// at 0 in each sequence. With query_starts = key_starts = {0, 1, 4} and causal:
+  /// B must be 1, and query has shape (1, H, total, D). A query attends only to keys of its own sequence, and positions
+  /// start at 0 in each sequence. With query_starts = key_starts = {0, 1, 4} and causal:
   /// @verbatim
   /// 1 0 0 0     sequence 0: row 0
   /// 0 1 0 0     sequence 1: rows 1 to 3
@@ -156,8 +156,8 @@ struct AttentionOptions {
   /// Segment of each key, (B, S). Keys in a negative segment are invisible. Give both segments or neither.
   InputView<2> key_segments{};
 
-  /// Prefix length of a prefix LM: (B), or one per packed sequence, at least 0. Keys before it are visible even with
-  /// causal.
+  /// Prefix length of a prefix LM: (B), or one per packed sequence, at least 0. Keys in the prefix are visible even
+  /// with causal.
   ///
   /// It overrides causal and no other option. With causal, L = S = 4 and a prefix of 2:
   /// @verbatim
@@ -205,17 +205,19 @@ struct AttentionOptions {
   /// A sink is included in row_max and row_sum, but contributes no value.
   InputView<1> sinks{};
 
-  /// Soft cap c of the scaled products x: `c · tanh(x / c)`. Finite and above 0; not set: no cap.
+  /// Soft cap c, finite and above 0: each scaled product x is replaced with `c · tanh(x / c)`. If not set, there is no
+  /// cap.
   std::optional<double> soft_cap{};
 
-  /// Factor applied to query · keyᵀ: any finite number. Not set: 1 / √D.
+  /// Factor applied to query · keyᵀ: any finite number. If not set, the factor is 1 / √D.
   std::optional<double> scale{};
 
   /// Dropout probability, from 0 to 1.
   ///
   /// In the product with value, each weight is dropped with this probability and otherwise divided by 1 − dropout.
-  /// row_max, row_sum, lse, weights and attention statistics are not affected. Which weights are dropped depends only
-  /// on dropout_seed, b, h, i and j, through the generator Philox4x32-10 (docs/reference/semantics.md, section 1).
+  /// row_max, row_sum, lse, weights and attention statistics are not affected. The selection of the dropped weights
+  /// depends only on dropout_seed, b, h, i and j, through the Philox4x32-10 generator (docs/reference/semantics.md,
+  /// section 1).
   double dropout = 0;
   /// Seed of the dropout generator.
   std::uint64_t dropout_seed = 0;
@@ -226,8 +228,8 @@ struct AttentionOptions {
 
   /// Whether weights stay in float32 for the product with bfloat16 values, instead of being rounded to bfloat16.
   ///
-  /// Not set: they stay in float32 if the result (context, gradients, partial results) is float32. Only the instruction
-  /// set avx512_bf16 rounds weights, and only if query, key and value are all bfloat16.
+  /// If not set, they stay in float32 if the result (context, gradients, partial results) is float32. Only the
+  /// avx512_bf16 instruction set rounds weights, and only if query, key and value are all bfloat16.
   std::optional<bool> weights_in_float32{};
 };
 
@@ -245,7 +247,7 @@ struct AttentionOptions {
 struct AttentionFingerprint {
   /// One hash per option. All zeros if the fingerprint is missing.
   std::array<std::uint32_t, 16> words{};
-  /// Whether all words are equal.
+  /// Returns whether all words are equal.
   bool operator==(const AttentionFingerprint&) const = default;
 };
 
@@ -276,7 +278,7 @@ struct AttentionOutputs {
   OutputView<4> weights{};
   /// Weight of the sink, `exp(sink − row_max) / row_sum`, (B, H, L).
   OutputView<3> sink_weights{};
-  /// Fingerprint of the options, for attention_backward(); nullptr: not written.
+  /// Fingerprint of the options, for attention_backward(). Not written if nullptr.
   AttentionFingerprint* fingerprint = nullptr;
 };
 
@@ -293,18 +295,17 @@ struct AttentionOutputs {
 /// @param options  Visibility, bias, scale and dropout.
 /// @param runtime  Threads, scratch memory, cancellation and progress.
 ///
-/// Writes every view given in outputs. A query with no visible key gets context +0.
+/// Writes every view given in outputs. The context of a query with no visible key is +0.
 ///
-/// @throws InvalidArgument  before any work is done, if an argument is invalid. The message names the operator, the
-///                          argument, its value and what was expected.
+/// @throws InvalidArgument  before any work is done, if an argument is invalid. The message names the operator and the
+///                          argument, and states its value and the requirement.
 /// @throws std::bad_alloc   if memory cannot be allocated.
 /// @throws Cancelled        if a stop is requested.
 ///
-/// @par Reproducibility
-/// The results are bit-identical for any number of threads and any executor, batch size and strides.
-/// @par
-/// With 16-bit inputs, all results are bit-identical to those for the same inputs converted to float, up to the final
-/// rounding of context. The exception is the instruction set avx512_bf16 with bfloat16 query and key:
+/// @par Bits
+/// The results are bit-identical for any number of threads, any executor, any batch size and any strides.
+/// @par With 16-bit inputs, all results are bit-identical to those for the same inputs converted to float, up to the
+/// final rounding of context. The exception is the avx512_bf16 instruction set with bfloat16 query and key:
 /// - It sums their products in pairs, within the same error bound, and treats subnormal numbers as zero.
 /// - If value is bfloat16 as well, it rounds weights to bfloat16 for the product with value. It does not do so if
 ///   weights_in_float32 is true, which is the default if context is float.
@@ -351,7 +352,7 @@ struct AttentionResult {
 /// @param runtime  Threads, scratch memory, cancellation and progress.
 /// @return Context and weights, bit-identical to those of attention_forward().
 /// @throws InvalidArgument  as attention_forward() does, and if the weights do not fit in the available memory. The
-///                          message gives both sizes.
+///                          message states the required and the available size.
 /// @throws std::bad_alloc   if memory cannot be allocated.
 /// @throws Cancelled        if a stop is requested.
 ///
@@ -380,17 +381,18 @@ enum class WeightsKind {
   scores
 };
 
-/// Which weights attention_weights() computes, and the softmax state from which it computes them.
+/// Selects the weights that attention_weights() computes, and provides the softmax state from which they are computed.
 struct WeightsRequest {
-  /// Largest score of each row, (B, H, L), as attention_forward() wrote it.
+  /// Largest score of each row, (B, H, L), as written by attention_forward().
   InputView<3> row_max{};
-  /// Sum of exponentials of each row, (B, H, L), as attention_forward() wrote it.
+  /// Sum of exponentials of each row, (B, H, L), as written by attention_forward().
   InputView<3> row_sum{};
-  /// Query rows to compute: the concatenation of these ranges, R rows in total. Rows may be repeated. Empty: all rows.
+  /// Query rows to compute: the concatenation of these ranges, R rows in total. Rows may be repeated. If empty, all
+  /// rows are computed.
   std::span<const RowRange> rows{};
   /// Weights or scores.
   WeightsKind kind = WeightsKind::weights;
-  /// Keys to compute: columns `keys.begin` … `keys.end − 1` only. Not set: all keys.
+  /// Keys to compute: columns `keys.begin` … `keys.end − 1` only. If not set, all keys are computed.
   std::optional<RowRange> keys{};
 };
 
@@ -432,7 +434,7 @@ inline constexpr double kAttentionSumScale = 0x1p-40;
 /// @endcode
 ///
 /// All views are of the compute type. If values are near the largest finite value of that type, their weighted mean is
-/// finite even if this sum overflows. Where accumulator is ±∞ or NaN, the merge therefore reads scaled_accumulator,
+/// finite even where this sum overflows. Where accumulator is ±∞ or NaN, the merge therefore reads scaled_accumulator,
 /// which can represent sums of up to 2⁴⁰ times that value. It is optional; without it, such a sum stays ±∞ or NaN.
 struct AttentionPartials {
   /// Sums, (N, B, H, L, Dv).
@@ -456,11 +458,11 @@ struct AttentionPartialOutputs {
   /// Scaled sums, (N, B, H, L, Dv), or absent.
   OutputView<5> scaled_accumulator{};
 
-  /// The same views, for attention_merge() to read.
+  /// Returns the same views for reading, as attention_merge() takes them.
   operator AttentionPartials() const { return {accumulator, row_max, row_sum, scaled_accumulator}; }
 };
 
-/// Number of chunks, the extent N of attention_partials().
+/// Returns the number of chunks, which is the extent N of the partial results.
 ///
 /// @param num_keys  Number of keys S.
 /// @return `⌈S / kAttentionChunkKeys⌉`.
@@ -472,7 +474,7 @@ constexpr Index attention_num_chunks(Index num_keys) {
 ///
 /// To split a long key sequence, cut it at multiples of kAttentionChunkKeys and pass one piece per call. Pass
 /// query_offset as a number, and subtract the index of the piece's first key from query_offset, prefix and key_lengths.
-/// Clamp prefix to at least 0, and key_lengths to 0 … S of the piece.
+/// Clamp prefix to at least 0, and key_lengths to the range from 0 to the number of keys in the piece.
 ///
 /// @param query     (B, H, L, D), as in attention_forward().
 /// @param key       (B, Hkv, S, D), the keys of the piece.
@@ -497,7 +499,7 @@ REGARD_EXPORT void attention_partials(const InputView<4>& query, const InputView
 
 /// Merges N partial results in key order.
 ///
-/// @param partials  Partial results, as attention_partials() wrote them.
+/// @param partials  Partial results, as written by attention_partials().
 /// @param sinks     One score per query head, (H), or absent.
 /// @param outputs   Views to write, all of the compute type; weights and fingerprint must be absent.
 /// @param runtime   Threads, scratch memory and cancellation.
@@ -513,11 +515,11 @@ REGARD_EXPORT void attention_partials(const InputView<4>& query, const InputView
 /// - If sums may overflow, this requires scaled_accumulator.
 /// - If query, key and value are bfloat16 and attention_forward() writes a bfloat16 context, this requires the same
 ///   explicit weights_in_float32, true or false, in attention_partials() and attention_forward(). The merged context is
-///   then the one that attention_forward() rounds to bfloat16.
+///   then the context before attention_forward() rounds it to bfloat16.
 ///
 /// @par Error
-/// The error does not grow with N: there is one factor `exp(row_max_n − max)` per partial result, and the sum is
-/// compensated (Neumaier 1974).
+/// The error does not grow with N: each partial result is multiplied by one factor `exp(row_max_n − max)`, and the
+/// products are added with compensated summation (Neumaier 1974).
 ///
 /// @par Example
 /// @code{.cpp}
@@ -526,7 +528,7 @@ REGARD_EXPORT void attention_partials(const InputView<4>& query, const InputView
 REGARD_EXPORT void attention_merge(const AttentionPartials& partials, const InputView<1>& sinks,
                                    const AttentionOutputs& outputs, const Runtime& runtime = {});
 
-/// Merges the contexts of N attention calls over disjoint sets of keys, using their lse.
+/// Merges the contexts of N attention calls over disjoint sets of keys, using their lse values.
 ///
 /// @code{.unparsed}
 /// context = Σ_n exp(lse_n − lse) · context_n

@@ -11,7 +11,8 @@
 /// grad_key    = scale · grad_scoresᵀ · query
 /// grad_sinks  = − Σ over rows of sink weight · delta
 /// @endcode
-/// - Names and extents are as in attention.h. There are five matrix products; the forward pass has two.
+/// - Names and extents are as in attention.h. The backward pass computes five matrix products; the forward pass
+///   computes two.
 /// - Contract: docs/reference/semantics.md. Derivation: docs/derivations/attention_backward.md. Source: Dao, arXiv
 ///   2307.08691, algorithm 2, with partial sums of grad_query instead of atomic additions.
 ///
@@ -22,22 +23,23 @@
 
 namespace regard::inline v0 {
 
-/// Results of the forward pass, and the gradients of its outputs. All members except grad_lse are required.
+/// Results of the forward pass, and the gradients of the loss with respect to its outputs. All members except grad_lse
+/// are required.
 ///
 /// context and grad_context may each have any type that query may have: float, bfloat16 or float16, or double if query
 /// is double. The other views are of the compute type (double if query is double, else float).
 struct AttentionForwardState {
-  /// Context, (B, H, L, Dv), as attention_forward() wrote it.
+  /// Context, (B, H, L, Dv), as written by attention_forward().
   InputView<4> context{};
-  /// Largest score of each row, (B, H, L), as attention_forward() wrote it.
+  /// Largest score of each row, (B, H, L), as written by attention_forward().
   InputView<3> row_max{};
-  /// Sum of exponentials of each row, (B, H, L), as attention_forward() wrote it.
+  /// Sum of exponentials of each row, (B, H, L), as written by attention_forward().
   InputView<3> row_sum{};
   /// ∂loss / ∂context, (B, H, L, Dv).
   InputView<4> grad_context{};
-  /// ∂loss / ∂lse, (B, H, L). Absent: the loss does not depend on lse.
+  /// ∂loss / ∂lse, (B, H, L). Absent if the loss does not depend on lse.
   InputView<3> grad_lse{};
-  /// Fingerprint of the options, as attention_forward() wrote it, or kUncheckedFingerprint.
+  /// Fingerprint of the options, as written by attention_forward(), or kUncheckedFingerprint.
   AttentionFingerprint fingerprint{};
 };
 
@@ -74,11 +76,11 @@ struct AttentionGradients {
   OutputView<4> grad_key{};
   /// Gradient of value, (B, Hkv, S, Dv): the sum over the query heads that read the value head, in head order.
   OutputView<4> grad_value{};
-  /// Gradient of bias; only if bias is given. Each extent is that of (B, H, L, S), or 1 for the sum over that axis.
+  /// Gradient of bias; only if bias is given. Each extent is that of (B, H, L, S), or 1 to sum over that axis.
   OutputView<4> grad_bias{};
   /// Gradient of sinks, (H); only if sinks are given.
   OutputView<1> grad_sinks{};
-  /// Which gradients are accumulated into their views.
+  /// Selects the gradients to accumulate.
   AttentionAccumulation accumulate{};
 };
 
@@ -97,9 +99,9 @@ struct AttentionGradients {
 /// Writes, or adds to, every view given in gradients. A key that is visible to no query, and a query with no visible
 /// key, have gradients of exactly 0, regardless of their elements.
 ///
-/// @throws InvalidArgument  before any work is done, if an argument is invalid. The message names the operator, the
-///                          argument, its value and what was expected. The fingerprint detects options that differ from
-///                          those of the forward call, and the message names them.
+/// @throws InvalidArgument  before any work is done, if an argument is invalid. The message names the operator and the
+///                          argument, and states its value and the requirement. If the fingerprint shows that options
+///                          differ from those of the forward call, the message names these options.
 /// @throws std::bad_alloc   if memory cannot be allocated.
 /// @throws Cancelled        if a stop is requested.
 ///
@@ -108,16 +110,16 @@ struct AttentionGradients {
 /// more than 1, with a tolerance of 1/16. Sums below 1 are valid: the keys may be a subset of the keys in the forward
 /// pass. NaN in row_max or row_sum gives NaN gradients.
 ///
-/// @par Reproducibility
-/// The gradients are bit-identical for any number of threads, any executor, batch size and strides, and every
-/// instruction set that has fused multiply-add. With bfloat16 query and key, avx512_bf16 is the exception.
+/// @par Bits
+/// The gradients are bit-identical for any number of threads, any executor, any batch size and any strides, and on
+/// every instruction set that has fused multiply-add. With bfloat16 query and key, avx512_bf16 is the exception.
 ///
 /// @par Error
-/// docs/reference/semantics.md, section 4, gives the bound. If query, key, value and grad_context are all bfloat16,
-/// avx512_bf16 rounds weights and the gradients of scores to bfloat16 for the three products that compute grad_query,
-/// grad_key and grad_value. This adds 2⁻⁸ times the sum of magnitudes in that bound to the error of grad_value, and
-/// `2⁻⁷ (1 + 2⁻⁹)` times that sum to the errors of grad_query and grad_key. Nothing is rounded in this way if
-/// options.weights_in_float32 is true, which is the default if the gradients are float.
+/// The bound is given in docs/reference/semantics.md, section 4. If query, key, value and grad_context are all
+/// bfloat16, avx512_bf16 rounds weights and the gradients of scores to bfloat16 for the three products that compute
+/// grad_query, grad_key and grad_value. This adds 2⁻⁸ times the sum of magnitudes in that bound to the error of
+/// grad_value, and `2⁻⁷ (1 + 2⁻⁹)` times that sum to the errors of grad_query and grad_key. Nothing is rounded in this
+/// way if options.weights_in_float32 is true, which is the default if the gradients are float.
 ///
 /// @par Memory
 /// Scratch memory holds at most 6 times the number of elements of grad_query, with D rounded up to a multiple of 32,

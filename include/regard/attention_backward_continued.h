@@ -36,7 +36,8 @@ struct ContinuedGradients {
   OutputView<4> value_sums{};     ///< Sums of grad_value, (B, Hkv, S, Dv), of the compute type; read and written.
   OutputView<4> bias_sums{};      ///< Sums of grad_bias, (B, H, L, S), in double; the extent of a summed axis is 1.
   OutputView<1> sink_sums{};      ///< Sums of grad_sinks, (H), in double.
-  /// Ranges of keys to process one after another, as returned by backward_key_starts(). Empty: all keys at once.
+  /// Ranges of keys to process one after another, as returned by backward_key_starts(). If empty, all keys are
+  /// processed at once.
   std::span<const Index> key_starts{};
   /// Called before the sums of a range of keys are read from key_sums and value_sums. The argument is the index of the
   /// range.
@@ -55,7 +56,7 @@ struct ContinuedGradients {
 /// @param options    Options for these rows, including their positions. weights_in_float32 defaults to true.
 /// @param runtime    Threads, scratch memory and cancellation.
 ///
-/// @throws InvalidArgument  as attention_backward() does, and if key_starts does not come from backward_key_starts().
+/// @throws InvalidArgument  as attention_backward() does, and if key_starts was not returned by backward_key_starts().
 /// @throws std::bad_alloc   if memory cannot be allocated.
 /// @throws Cancelled        if a stop is requested.
 ///
@@ -104,7 +105,7 @@ REGARD_EXPORT std::vector<Index> backward_key_starts(const InputView<4>& query, 
 ///                    to float first.
 /// @param output      Same shape, any strides; float, bfloat16 or float16, or double if gradient is double. It must not
 ///                    overlap gradient.
-/// @param accumulate  Whether to add, as described for AttentionAccumulation.
+/// @param accumulate  Whether to add to the contents of output; see AttentionAccumulation.
 ///
 /// @throws InvalidArgument  before any work is done, if an argument is invalid.
 ///

@@ -38,14 +38,15 @@ enum class ChosenOrigin {
 ///
 /// - Keys in top_keys are columns of the weights. Chosen keys and distances are counted from the first key of each
 ///   packed sequence.
-/// - chosen_keys chooses the same keys for every row, chosen_ranges a range of keys for each row. Give at most one.
+/// - chosen_keys selects the same keys for every row; chosen_ranges selects a range of keys for each row. Give at most
+///   one of them.
 /// - Chosen keys outside 0 … S − 1 have weight 0, as does a range whose end is not greater than its begin.
 /// - Outputs other than top_keys are of the compute type (double if query is double, else float).
 ///
 /// Examples of chosen_ranges:
 /// @verbatim
 /// the previous key (previous token)          chosen_ranges {−1, 0},         chosen_origin = position
-/// induction over a text of period n          chosen_ranges {1 − n, 2 − n},  chosen_origin = position
+/// induction in a text with period n          chosen_ranges {1 − n, 2 − n},  chosen_origin = position
 /// one key k[i] for row i, −1 for none        chosen_ranges[0][i] = {k[i], k[i] + 1}
 /// @endverbatim
 struct AttentionStatistics {
@@ -55,7 +56,7 @@ struct AttentionStatistics {
   ///
   /// The last axis is (begin, end). An extent of 1 applies to all batch entries, or to all rows.
   InputView<3> chosen_ranges{};
-  /// Origin of chosen_ranges.
+  /// Origin from which the keys in chosen_ranges are counted.
   ChosenOrigin chosen_origin = ChosenOrigin::key_zero;
   /// Keys with the largest weights: int64, (B, H, L, k), `1 ≤ k ≤ 63`; missing entries are −1.
   ///
@@ -69,15 +70,15 @@ struct AttentionStatistics {
   OutputView<3> largest_weight{};
   /// Sum of the weights of the chosen keys, (B, H, L).
   OutputView<3> chosen_weight{};
-  /// Mean distance between the position of the row and its keys, (B, H, L).
+  /// Mean distance between the position of the row and the keys, weighted by the softmax weights, (B, H, L).
   OutputView<3> mean_distance{};
-  /// Mean of entropy over the rows that have a visible key, (B, H); 0 if no row has one.
+  /// Mean of entropy over the rows that have a visible key, (B, H); 0 if there is no such row.
   OutputView<2> head_entropy{};
-  /// Mean of largest_weight over the rows that have a visible key, (B, H); 0 if no row has one.
+  /// Mean of largest_weight over the rows that have a visible key, (B, H); 0 if there is no such row.
   OutputView<2> head_largest_weight{};
-  /// Mean of chosen_weight over the rows that have a visible key, (B, H); 0 if no row has one.
+  /// Mean of chosen_weight over the rows that have a visible key, (B, H); 0 if there is no such row.
   OutputView<2> head_chosen_weight{};
-  /// Mean of mean_distance over the rows that have a visible key, (B, H); 0 if no row has one.
+  /// Mean of mean_distance over the rows that have a visible key, (B, H); 0 if there is no such row.
   OutputView<2> head_mean_distance{};
 };
 
@@ -92,8 +93,8 @@ struct AttentionStatistics {
 /// @param runtime     Threads, scratch memory, cancellation and progress.
 ///
 /// Writes every view given in outputs and statistics.
-/// - For a row with no visible key, keys are −1 and all other statistics are 0.
-/// - For a row whose weights are NaN, keys are −1 and all other statistics are NaN (chosen_weight only if keys are
+/// - For a row with no visible key, top_keys are −1 and all other statistics are 0.
+/// - For a row whose weights are NaN, top_keys are −1 and all other statistics are NaN (chosen_weight only if keys are
 ///   chosen).
 /// - A visible key whose score is −∞ is treated as missing.
 /// - A sink takes a share of the total weight, but is not a key.
@@ -105,9 +106,9 @@ struct AttentionStatistics {
 /// @throws std::bad_alloc   as attention_forward() does.
 /// @throws Cancelled        as attention_forward() does.
 ///
-/// @par Reproducibility
-/// The results are bit-identical for any number of threads and any executor, batch size and strides. The outputs are
-/// bit-identical with and without statistics.
+/// @par Bits
+/// The results are bit-identical for any number of threads, any executor, any batch size and any strides. The outputs
+/// are bit-identical with and without statistics.
 /// @par
 /// Weights (top, largest, chosen) are bit-identical to those of attention_weights(). The weights of the chosen keys are
 /// summed in double, in key order, and the sum is rounded once.
@@ -118,7 +119,8 @@ struct AttentionStatistics {
 /// distances.
 ///
 /// @par Memory
-/// The statistics need O(L) scratch memory in addition to that of attention_forward(), and 150 KB per thread.
+/// The statistics need O(L) scratch memory and 150 KB per thread, in addition to the scratch memory of
+/// attention_forward().
 ///
 /// @par Example
 /// @code{.cpp}
@@ -141,13 +143,13 @@ enum class MapCells {
 
 /// Softmax state from which attention_columns() computes the weights, and the kind of cells.
 struct ColumnsRequest {
-  /// Largest score of each row, (B, H, L), as attention_forward() wrote it.
+  /// Largest score of each row, (B, H, L), as written by attention_forward().
   InputView<3> row_max{};
-  /// Sum of exponentials of each row, (B, H, L), as attention_forward() wrote it.
+  /// Sum of exponentials of each row, (B, H, L), as written by attention_forward().
   InputView<3> row_sum{};
   /// Means or sums in the pooled map.
   MapCells cells = MapCells::means;
-  /// Keys to compute, `begin` … `end − 1`; all keys if not set.
+  /// Keys to compute, `begin` … `end − 1`. If not set, all keys are computed.
   ///
   /// Nothing is written for other keys. Their elements have no effect, and neither do rows to which none of the
   /// selected keys is visible. With a pooled map, the keys must form whole strips of columns.
@@ -178,15 +180,15 @@ struct AttentionColumns {
 /// @throws std::bad_alloc   as attention_forward() does.
 /// @throws Cancelled        as attention_forward() does.
 ///
-/// @par Reproducibility
-/// The results are bit-identical for any number of threads and any executor, batch size, strides and
+/// @par Bits
+/// The results are bit-identical for any number of threads, any executor, any batch size, any strides and any
 /// ColumnsRequest::keys. The weights are bit-identical to those of attention_weights(). They are summed row by row, in
 /// order, in double, and each sum is rounded once.
 ///
 /// @par Memory
 /// Scratch memory holds the packed keys, 8 bytes per cell of the map, and a small amount per thread and per chunk of
-/// 1024 keys. A map takes up to another `8 · Ga · (Gb + number of chunks)` bytes per query head. The weights are never
-/// stored.
+/// 1024 keys. A map needs up to `8 · Ga · (Gb + number of chunks)` additional bytes per query head. The weights are
+/// never stored.
 ///
 /// @par Example
 /// @code{.cpp}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Copies elements between float and the 16-bit types.
+/// Converts elements between float and the 16-bit types.
 ///
 /// Read next: types.h, src/layers/convert.cpp.
 #pragma once
@@ -10,7 +10,7 @@
 
 namespace regard::inline v0 {
 
-/// Copies every element, converted to the type of the output.
+/// Converts every element to the type of the output.
 ///
 /// @code{.unparsed}
 /// output[r, e] = round(input[r, e])                                    to nearest even; exact for a wider type
@@ -26,9 +26,9 @@ namespace regard::inline v0 {
 /// @throws std::bad_alloc   if memory cannot be allocated.
 /// @throws Cancelled        if a stop is requested.
 ///
-/// @par Accuracy
-/// Subnormal values are kept, and values that are too large become ±∞. NaN stays NaN. 16-bit inputs are
-/// converted to float exactly.
+/// @par Bits
+/// Subnormal values are preserved, and values that are too large become ±∞. NaN stays NaN. 16-bit inputs are converted
+/// to float exactly.
 ///
 /// @par Example
 /// @code{.cpp}

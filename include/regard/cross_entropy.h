@@ -4,7 +4,7 @@
 ///
 /// @code{.unparsed}
 /// loss(r)           = ln Σ_v exp(logits[r, v]) − logits[r, targets[r]]
-/// loss              = Σ_r loss(r) / count                                     sum: without the division
+/// loss              = Σ_r loss(r) / count                                     without the division for Reduction::sum
 /// grad_logits[r, v] = grad_scale · (softmax(logits[r])[v] − [v = targets[r]]) / count
 /// @endcode
 ///
@@ -23,7 +23,7 @@
 
 namespace regard::inline v0 {
 
-/// How the row losses are reduced to one loss.
+/// Reduction of the row losses to one loss.
 enum class Reduction {
   /// The sum divided by the number of targets that are not ignored.
   mean,
@@ -35,14 +35,14 @@ enum class Reduction {
 struct CrossEntropyOptions {
   /// Rows with this target are ignored. A value from 0 to V − 1 excludes rows whose target is that class.
   Index ignored_target = -1;
-  /// How the row losses are reduced to one loss, and whether gradients are divided by the count.
+  /// Reduction of the row losses to one loss. With Reduction::mean, the gradients are also divided by the count.
   Reduction reduction = Reduction::mean;
   /// Factor applied to grad_logits, for example ∂L / ∂loss. It does not change the loss.
   double grad_scale = 1;
   /// The divisor of Reduction::mean, for a batch split into several calls: the number of targets in the whole batch
-  /// that are not ignored. 0: the number of such targets in this call.
+  /// that are not ignored. If 0, the number of such targets in this call.
   Index count = 0;
-  /// Number of rows per group; losses are summed separately over each group. 0: all rows form one group.
+  /// Number of rows per group; losses are summed separately over each group. If 0, all rows form one group.
   ///
   /// Rows 0 … rows_per_group − 1 are the first group, and so on. The sum of each group is divided by the count, and the
   /// quotients are added in order. The loss of a batch in one call is therefore bit-identical to the sum of the losses
@@ -65,7 +65,7 @@ struct CrossEntropyOutputs {
 
 /// Result of cross_entropy_forward().
 struct CrossEntropyResult {
-  /// The mean or the sum; 0 if every target is ignored, or if R = 0.
+  /// The mean or the sum of the row losses; 0 if every target is ignored, or if R = 0.
   double loss = 0;
   /// The number of targets in the call that are not ignored.
   Index count = 0;
@@ -92,15 +92,15 @@ struct CrossEntropyResult {
 ///   NaN. Ignored rows are not read.
 ///
 /// @throws InvalidArgument  before any work is done, if an argument is invalid. For a target that is out of range, the
-///                          message gives its row and its value.
+///                          message states its row and its value.
 /// @throws std::bad_alloc   if memory cannot be allocated.
 /// @throws Cancelled        if a stop is requested.
 ///
 /// @par Accuracy and reproducibility
 /// The argument of each exponential `exp(logit − max)` is rounded, and the result is within 1 ULP of the exponential of
 /// the rounded argument. The exponentials are summed in double, in 16 lanes (class v in lane v mod 16), which are then
-/// reduced by halving. Row losses are added in order, in double. Results are bit-identical for any number of threads
-/// and every instruction set that has fused multiply-add.
+/// reduced by repeatedly adding one half of the lanes to the other. Row losses are added in order, in double. Results
+/// are bit-identical for any number of threads and every instruction set that has fused multiply-add.
 /// @par
 /// bfloat16 logits are converted to float, and a bfloat16 gradient is rounded once. Before that rounding, with u = 2⁻²⁴
 /// (double: 2⁻⁵³) and p = softmax(logits[r])[v] · |grad_scale| / count, the errors are at most
@@ -108,7 +108,7 @@ struct CrossEntropyResult {
 /// loss(r)            u · (2 + ln V) + 2⁻⁵³ · (V/16 + 12) · (1 + loss(r))
 /// grad_logits[r, v]  u · |grad_logits[r, v]| + (u · (6 + ln V + max − logit) + 2⁻⁵³ · (V/16 + 12)) · p
 /// @endcode
-/// plus another `2⁻⁵¹ · |grad_scale| / count` for the gradient of the target's logit.
+/// plus an additional `2⁻⁵¹ · |grad_scale| / count` for the gradient of the target's logit.
 ///
 /// @par Example
 /// @code{.cpp}

@@ -33,13 +33,13 @@ struct EmbeddingOptions {
 /// @param table    (V, E), any strides.
 /// @param indices  (R), any stride: rows of the table, 0 to V − 1.
 /// @param output   (R, E), any strides. It must not overlap an input.
-/// @param options  Whether to add to output.
+/// @param options  Flag that selects accumulation.
 /// @param runtime  Threads, scratch memory and cancellation.
 ///
 /// Writes output, or adds to it.
 ///
 /// @throws InvalidArgument  before any work is done, if an argument is invalid. For an index that is out of range, the
-///                          message gives its row and its value.
+///                          message states its row and its value.
 /// @throws std::bad_alloc   if memory cannot be allocated.
 /// @throws Cancelled        if a stop is requested.
 ///
@@ -63,7 +63,7 @@ struct EmbeddingGradients {
   /// Whether to add to the contents of grad_table. Rows to which no index refers are then unchanged; otherwise they are
   /// set to 0.
   bool accumulate = false;
-  /// Number of rows of grad_output per group; each group is summed separately. 0: all rows form one group.
+  /// Number of rows of grad_output per group; each group is summed separately. If 0, all rows form one group.
   ///
   /// Rows 0 … rows_per_group − 1 are the first group, and so on. The sum of each group is rounded to float or double,
   /// and the sums are added in order, starting from 0 or, with accumulate, from the contents of the view. One call over
@@ -79,13 +79,13 @@ struct EmbeddingGradients {
 /// @tparam T           float, double or bfloat16.
 /// @param indices      (R), as in embedding_forward().
 /// @param grad_output  (R, E), any strides.
-/// @param gradients    View to write, and whether to add to it.
+/// @param gradients    View to write, and a flag that selects accumulation.
 /// @param runtime      Threads, scratch memory and cancellation.
 ///
 /// Writes grad_table, or adds to it.
 ///
 /// @throws InvalidArgument  before any work is done, if an argument is invalid. For an index that is out of range, the
-///                          message gives its row and its value.
+///                          message states its row and its value.
 /// @throws std::bad_alloc   if memory cannot be allocated.
 /// @throws Cancelled        if a stop is requested.
 ///

@@ -7,10 +7,10 @@
 /// thrown             code()              standard type            when
 /// InvalidArgument    invalid_argument    std::invalid_argument    an argument is invalid; nothing was written
 /// Cancelled          cancelled           std::runtime_error       a stop was requested
-/// OutOfPages         out_of_pages        std::runtime_error       a KvCache has too few free pages; it has not changed
-/// CacheInUse         cache_in_use        std::logic_error         another thread uses the KvCache; it has not changed
+/// OutOfPages         out_of_pages        std::runtime_error       a KvCache has too few free pages; it is unchanged
+/// CacheInUse         cache_in_use        std::logic_error         another thread is using the KvCache; it is unchanged
 /// DataError          data                std::runtime_error       a file or a block of memory cannot be read, or its
-///                                                                 content is not valid; the message names the position
+///                                                                 content is invalid; the message states the position
 /// RankError          rank_failed         std::runtime_error       another rank of a distributed call has failed
 /// std::bad_alloc     out_of_memory       -                        out of memory
 /// @endverbatim
@@ -59,7 +59,7 @@ class REGARD_EXPORT Error {
   virtual ~Error();
   /// Returns the code of this type of exception.
   virtual ErrorCode code() const noexcept = 0;
-  /// Describes the error: the operator or the position in the data, what was found, and what was expected.
+  /// Describes the error: the operator or the position in the data, the value found, and the requirement.
   ///
   /// @return A string that is valid as long as the exception exists.
   virtual const char* what() const noexcept = 0;
@@ -125,7 +125,7 @@ class REGARD_EXPORT CacheInUse : public std::logic_error, public Error {
   const char* what() const noexcept override { return std::logic_error::what(); }
 };
 
-/// A file or a block of memory cannot be read, or its content is not valid. The message names the position.
+/// A file or a block of memory cannot be read, or its content is not valid. The message states the position.
 class REGARD_EXPORT DataError : public std::runtime_error, public Error {
  public:
   /// Creates the exception from its message, as `std::runtime_error` does.

@@ -49,26 +49,26 @@ struct KvCacheShape {
   Index value_head_size = 0;
   /// Maximum number of keys in a sequence; in a ring, the number of keys that are kept.
   Index capacity = 0;
-  /// Keys per page, a multiple of 32; 0: contiguous.
+  /// Keys per page, a multiple of 32. If 0, the cache is contiguous.
   Index page_keys = 0;
   /// Total number of pages, shared by all sequences; only with page_keys.
   Index num_pages = 0;
   /// Whether each sequence is a ring; only with page_keys = 0.
   bool ring = false;
 
-  /// Whether all members are equal.
+  /// Returns whether all members are equal.
   friend bool operator==(const KvCacheShape&, const KvCacheShape&) = default;
 };
 
 /// A cache of keys and values for one or more sequences.
 ///
-/// append() accepts float, bfloat16 and float16 for every T except double, and only double for double.
+/// append() accepts float, bfloat16 and float16 for every T except double, and only double for T = double.
 /// - Elements of type T are stored unchanged.
 /// - Other elements are rounded once to T, to nearest even. Those that round beyond the largest finite value of T
 ///   (65504 for float16) become ±∞.
 /// - An int8 cache stores each key and each value of a head as `round(x / scale)`, ties to even, together with
-///   `scale = max |x| / 127` as a float. It reads them as `float(int8) · scale`, rounded once. A zero vector has scale
-///   0.
+///   `scale = max |x| / 127` as a float. They are read as `float(int8) · scale`, rounded once. The scale of a zero
+///   vector is 0.
 ///
 /// attention_decode() converts 16-bit and int8 elements to float as it reads them, or multiplies bfloat16 elements
 /// directly, as attention_forward() does.
@@ -99,7 +99,7 @@ class REGARD_EXPORT KvCache {
   ///
   /// @param shape  Shape and kind of the cache.
   /// @return Size in bytes.
-  /// @throws InvalidArgument  if the shape is inconsistent, or if its size does not fit in an Index.
+  /// @throws InvalidArgument  if the shape is inconsistent, or if the size of the block does not fit in an Index.
   static Index bytes(const KvCacheShape& shape);
 
   /// Creates an empty cache that owns its memory.
@@ -128,7 +128,7 @@ class REGARD_EXPORT KvCache {
   /// @param memory  The block, aligned to 64 bytes. It must outlive the cache.
   /// @param stop    Stop token.
   /// @return A cache that uses this memory.
-  /// @throws DataError        if the block is not a consistent cache of this version and type. The message names the
+  /// @throws DataError        if the block is not a consistent cache of this version and type. The message states the
   ///                          byte offset.
   /// @throws InvalidArgument  if memory is not aligned.
   /// @throws std::bad_alloc   if memory cannot be allocated.
@@ -176,12 +176,12 @@ class REGARD_EXPORT KvCache {
   /// @param sequence  Index of the sequence.
   /// @param key       Keys, (Hkv, L, D), any strides.
   /// @param value     Values, (Hkv, L, Dv), any strides.
-  /// @param stop      Stop token. A ring ignores it once it has started to write.
+  /// @param stop      Stop token. In a ring, it is ignored once writing has started.
   ///
   /// If the call throws, the cache is unchanged.
   ///
-  /// @throws InvalidArgument  if a shape, type or sequence is wrong, if the capacity is too small, or if an element to
-  ///                          be stored in an int8 cache is not finite.
+  /// @throws InvalidArgument  if a shape, a type or the sequence is invalid, if the capacity is too small, or if an
+  ///                          element to be stored in an int8 cache is not finite.
   /// @throws OutOfPages       if there are not enough free pages.
   /// @throws CacheInUse       if another thread is using the cache.
   /// @throws std::bad_alloc   if memory cannot be allocated.
@@ -192,8 +192,9 @@ class REGARD_EXPORT KvCache {
   ///
   /// @param key     Keys, (B, Hkv, L, D), any strides.
   /// @param value   Values, (B, Hkv, L, Dv), any strides.
-  /// @param counts  Number of keys to append to each sequence: the first `counts[b]` of L. Empty: all L for each.
-  /// @param stop    Stop token. A ring ignores it once it has started to write.
+  /// @param counts  Number of keys to append to each sequence: the first `counts[b]` of L. If empty, all L keys are
+  ///                appended to each sequence.
+  /// @param stop    Stop token. In a ring, it is ignored once writing has started.
   ///
   /// If the call throws, the cache is unchanged.
   ///
@@ -214,7 +215,7 @@ class REGARD_EXPORT KvCache {
   /// @throws CacheInUse       if another thread is using the cache.
   void truncate(Index sequence, Index length);
 
-  /// Makes an empty sequence share the keys and values of another one.
+  /// Makes an empty sequence share the keys and values of another sequence.
   ///
   /// Whole panels are shared; the last, partially filled one is copied. A page is free only when no sequence uses any
   /// of its panels. Therefore, if a sequence in a contiguous cache is emptied while a fork still uses its panels, there
@@ -280,7 +281,7 @@ class REGARD_EXPORT KvCache {
 /// Computes attention over the keys and values of a cache, as attention_forward() does, without copying them.
 ///
 /// Query row i of sequence b is at position `i + query_offset`. The default is QueryAlignment::bottom_right: the rows
-/// are the newest L positions of the sequence. For a cache of 5 keys, L = 2 and causal (1 = visible):
+/// are the newest L positions of the sequence. For a cache with 5 keys, L = 2 and causal (1 = visible):
 /// @verbatim
 /// 1 1 1 1 0     row 0 at position 3
 /// 1 1 1 1 1     row 1 at position 4
@@ -344,10 +345,11 @@ REGARD_EXPORT void attention_decode(const InputView<4>& query, const KvCache<K>&
 /// @param options   As in attention_decode(), except sinks, which are passed to attention_merge() instead.
 /// @param runtime   Threads, scratch memory and cancellation.
 ///
-/// Writes every view given in partials. A row with no visible key in a chunk gets row_max −∞ and sums of 0, as do all
+/// Writes every view given in partials. A row with no visible key in a chunk has row_max −∞ and sums of 0, as do all
 /// rows of a sequence that has no such chunk.
 ///
-/// @throws InvalidArgument  as attention_decode() does, and if sinks are given. A ring must hold all visible keys.
+/// @throws InvalidArgument  as attention_decode() does, if sinks are given, or if a ring no longer holds all visible
+///                          keys.
 /// @throws CacheInUse       as attention_decode() does.
 /// @throws std::bad_alloc   as attention_forward() does.
 /// @throws Cancelled        as attention_forward() does.

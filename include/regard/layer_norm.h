@@ -86,9 +86,9 @@ struct LayerNormGradients {
   TensorView<T, 1> grad_gain{};
   /// Gradient of bias, (E).
   TensorView<T, 1> grad_bias{};
-  /// Which gradients are accumulated into their views.
+  /// Selects the gradients to accumulate.
   LayerNormAccumulation accumulate{};
-  /// Number of rows per group; grad_gain and grad_bias are summed separately over each group. 0: all rows form one
+  /// Number of rows per group; grad_gain and grad_bias are summed separately over each group. If 0, all rows form one
   /// group. See LinearGradients::rows_per_group.
   Index rows_per_group = 0;
 };

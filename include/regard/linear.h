@@ -119,8 +119,8 @@ class REGARD_EXPORT PackedLinear {
 
   /// Returns the size of the panels in memory.
   ///
-  /// @return Size in bytes of I · O elements, with O rounded up to a multiple of 32, I taken as at least 1 and, for
-  ///         bfloat16, rounded up to a multiple of 2.
+  /// @return Size in bytes of I · O elements, where O is rounded up to a multiple of 32, an I of 0 is treated as 1 and,
+  ///         for bfloat16, I is rounded up to a multiple of 2.
   std::size_t num_bytes() const;
 
   /// Returns the panels, which have the same layout on every instruction set.

@@ -46,9 +46,9 @@ struct LinearGradients {
   TensorView<T, 2> grad_weight{};
   /// Gradient of bias, (O).
   TensorView<T, 1> grad_bias{};
-  /// Which gradients are accumulated into their views.
+  /// Selects the gradients to accumulate.
   LinearAccumulation accumulate{};
-  /// Number of rows per group; grad_weight and grad_bias are summed separately over each group. 0: all rows form one
+  /// Number of rows per group; grad_weight and grad_bias are summed separately over each group. If 0, all rows form one
   /// group.
   ///
   /// Rows 0 … rows_per_group − 1 are the first group, and so on. The sum of each group is rounded to float or double,
@@ -72,8 +72,8 @@ struct LinearGradients {
 ///
 /// Writes, or adds to, every view given in gradients. If R = 0, grad_weight and grad_bias are 0.
 ///
-/// @throws InvalidArgument  before any work is done, if an argument is invalid. The message names the operator, the
-///                          argument, its value and what was expected.
+/// @throws InvalidArgument  before any work is done, if an argument is invalid. The message names the operator and the
+///                          argument, and states its value and the requirement.
 /// @throws std::bad_alloc   if memory cannot be allocated.
 /// @throws Cancelled        if a stop is requested.
 ///

@@ -31,7 +31,7 @@ template <class T>
 struct MultiHeadParameters {
   /// Number of query heads, H.
   Index num_heads = 1;
-  /// Number of key/value heads, Hkv; 0: num_heads.
+  /// Number of key/value heads, Hkv. If 0, it is num_heads.
   Index num_kv_heads = 0;
   /// Projection to query, (E, H·D).
   TensorView<const T, 2> w_query{};
@@ -39,7 +39,7 @@ struct MultiHeadParameters {
   TensorView<const T, 2> w_key{};
   /// Projection to value, (E_kv, Hkv·Dv).
   TensorView<const T, 2> w_value{};
-  /// Projection of the joined context, (H·Dv, E_out). Absent: the output is the joined context, (B, L, H·Dv).
+  /// Projection of the joined context, (H·Dv, E_out). If absent, the output is the joined context, (B, L, H·Dv).
   TensorView<const T, 2> w_output{};
   /// Bias of query, (H·D), or absent.
   TensorView<const T, 1> b_query{};
@@ -53,7 +53,7 @@ struct MultiHeadParameters {
 
 /// Views that multi_head_attention_forward() writes. Only output is required.
 ///
-/// The others receive the intermediate results, bit-identical to those from which output is computed. An output
+/// The other views receive the intermediate results, bit-identical to those from which output is computed. An output
 /// must not overlap an input or another output.
 ///
 /// @tparam T  float or double.
@@ -75,8 +75,8 @@ struct MultiHeadOutputs {
   TensorView<T, 3> row_sum{};
   /// Softmax weights, (B, H, L, S).
   TensorView<T, 4> weights{};
-  /// Fingerprint of the options, which allows multi_head_attention_backward() to detect options that differ; nullptr:
-  /// not written.
+  /// Fingerprint of the options, which allows multi_head_attention_backward() to detect options that differ. Not
+  /// written if nullptr.
   AttentionFingerprint* fingerprint = nullptr;
 };
 
@@ -84,8 +84,8 @@ struct MultiHeadOutputs {
 ///
 /// @tparam T          float or double.
 /// @param input       (B, L, E), any strides.
-/// @param memory      (B, S, E_kv), the sequence from which key and value are computed (cross-attention). Absent: input
-///                    (self-attention).
+/// @param memory      (B, S, E_kv), the sequence from which key and value are computed (cross-attention). If absent,
+///                    they are computed from input (self-attention).
 /// @param parameters  Projections and numbers of heads.
 /// @param outputs     Views to write.
 /// @param options     Visibility, bias, scale and dropout, as in attention_forward().

@@ -101,10 +101,10 @@ struct MultiHeadGradients {
   TensorView<T, 1> grad_b_value{};
   /// Gradient of b_output, (E_out); only with w_output.
   TensorView<T, 1> grad_b_output{};
-  /// Which gradients are accumulated into their views.
+  /// Selects the gradients to accumulate.
   MultiHeadAccumulation accumulate{};
   /// Number of rows of input per group; the gradients of parameters are summed separately over each group, as for
-  /// LinearGradients::rows_per_group. 0: all rows form one group.
+  /// LinearGradients::rows_per_group. If 0, all rows form one group.
   ///
   /// Row l of batch entry b has index b·L + l. With memory, the gradients of w_key, w_value and their biases are sums
   /// over rows of memory. rows_per_group must then be a multiple of L, so that a group consists of whole batch entries

@@ -22,8 +22,9 @@ namespace regard::inline v0 {
 /// @param n        The number of calls.
 /// @param task     Called with an index and with `one`, the Runtime for the operators that the task calls: a copy of
 ///                 `runtime` with one thread. Several threads may call it concurrently.
-/// @param runtime  How to run the loop. The loop uses the same number of threads or executor tasks as an operator would
-///                 with this runtime. Several threads may then allocate from Runtime::workspace concurrently.
+/// @param runtime  Execution settings of the loop. The loop uses the same number of threads or executor tasks as an
+///                 operator would with this runtime. Several threads may then allocate from Runtime::workspace
+///                 concurrently.
 /// @throws InvalidArgument  if Runtime::num_threads or `REGARD_THREADS` is malformed.
 /// @throws Cancelled        if a stop is requested.
 ///

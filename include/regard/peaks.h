@@ -19,13 +19,14 @@ namespace regard::inline v0 {
 
 /// Measures the rate of f32 arithmetic on registers.
 ///
-/// The instruction set "generic" has no fused multiply-add; a separate multiplication and addition are measured
+/// The "generic" instruction set has no fused multiply-add; a separate multiplication and addition are measured
 /// instead.
 ///
 /// @param num_threads  The number of threads, 1 to 4096.
-/// @param seconds      How long to measure, finite and above 0.
+/// @param seconds      Duration of the measurement in seconds, finite and above 0.
 /// @param stop         Stop token, which ends the measurement.
-/// @return Total rate of all threads, in billions of operations per second. A fused multiply-add counts as two.
+/// @return Total rate of all threads, in billions of operations per second. A fused multiply-add counts as two
+///         operations.
 /// @throws InvalidArgument     if `num_threads` or `seconds` is out of range, or if `REGARD_FORCE_ISA` names an
 ///                             instruction set that cannot be used.
 /// @throws std::runtime_error  if the threads cannot be started.
@@ -40,10 +41,10 @@ REGARD_EXPORT double fma_gflops(int num_threads, double seconds, const std::stop
 /// Measures the rate of bf16 dot products that are accumulated in f32, on registers.
 ///
 /// @param num_threads  The number of threads, 1 to 4096.
-/// @param seconds      How long to measure, finite and above 0.
+/// @param seconds      Duration of the measurement in seconds, finite and above 0.
 /// @param stop         Stop token, which ends the measurement.
-/// @return Total rate of all threads, in billions of operations per second. Each product counts as two. Empty if the
-///         processor lacks AVX512-BF16 or if the active instruction set is not avx512_bf16.
+/// @return Total rate of all threads, in billions of operations per second. Each product counts as two operations.
+///         Empty if the processor lacks AVX512-BF16 or if the active instruction set is not avx512_bf16.
 /// @throws InvalidArgument     if `num_threads` or `seconds` is out of range, or if `REGARD_FORCE_ISA` names an
 ///                             instruction set that cannot be used.
 /// @throws std::runtime_error  if the threads cannot be started.
@@ -54,9 +55,9 @@ REGARD_EXPORT std::optional<double> bf16_dot_gflops(int num_threads, double seco
 ///
 /// @param bytes_per_thread  The size of each thread's buffer in bytes, at least 1, rounded up to whole pages.
 /// @param num_threads       The number of threads, 1 to 4096.
-/// @param seconds           How long to measure, finite and above 0.
+/// @param seconds           Duration of the measurement in seconds, finite and above 0.
 /// @param stop              Stop token, which ends the measurement.
-/// @return Total rate of all threads, in billions of bytes per second, for the best of several loops.
+/// @return Total rate of all threads, in billions of bytes per second, for the fastest of several loops.
 /// @throws InvalidArgument     if an argument is out of range, or if `REGARD_FORCE_ISA` names an instruction set that
 ///                             cannot be used.
 /// @throws std::bad_alloc      if the buffers cannot be allocated.

@@ -26,34 +26,33 @@
 
 namespace regard::inline v0 {
 
-/// What one operator of a planned call would do.
+/// Plan of one operator in a call.
 struct PlannedOperator {
   std::string name;      ///< The operator, such as "attention_forward".
-  std::string strategy;  ///< The code path that the operator takes, and why.
-  /// Number of useful floating-point operations. For attention_forward(), 2·(D + Dv) for each pair of a query and a key
-  /// that `causal`, `window`, `prefix` and the lengths make visible; `mask`, `block_mask` and segments are not
-  /// considered.
+  std::string strategy;  ///< The code path, and the reason for its choice.
+  /// Useful floating-point operations. For attention_forward(), 2·(D + Dv) for each pair of a query and a key that
+  /// `causal`, `window`, `prefix` and the lengths make visible; `mask`, `block_mask` and segments are not considered.
   double operations = 0;
   double bytes = 0;     ///< Bytes of query, key, value, parameters and outputs, each counted once.
   int num_threads = 1;  ///< The maximum number of threads.
 };
 
-/// What a call would do.
+/// Plan of a call.
 struct Plan {
   std::string instruction_set;             ///< The active instruction set, such as "avx512".
-  std::string why;                         ///< Why this instruction set is active.
+  std::string why;                         ///< The reason why this instruction set is active.
   std::vector<PlannedOperator> operators;  ///< The operators of the call, in order.
-  /// The peak size of Runtime::workspace in bytes, including lists of heads, sequences and tasks. The call allocates
-  /// nothing else, except what it returns by value and what Runtime::executor and Runtime::progress need.
+  /// The peak size of Runtime::workspace in bytes, including lists of heads, sequences and tasks. Other memory is
+  /// allocated only for results that are returned by value, and by Runtime::executor and Runtime::progress.
   std::size_t workspace_bytes = 0;
 };
 
 /// Plans a call: runs `call` in a mode in which operators check their arguments but compute nothing.
 ///
-/// @param call     Function that makes the call with the Runtime passed to it. It must call the operators on the thread
-///                 on which it was itself called.
-/// @param runtime  The Runtime of the real call. Its executor and workspace are not used.
-/// @return The plan. Nothing else is written: operators that are passed the Runtime of the plan write no outputs and
+/// @param call     Makes the call with the Runtime that it is given. It must call the operators on the thread
+///                 on which it is called.
+/// @param runtime  The Runtime of the actual call. Its executor and workspace are not used.
+/// @return The plan. Nothing else is written: operators that are given the Runtime of the plan write no outputs and
 ///         report no progress.
 /// @throws std::bad_alloc    if a workspace exceeds the address space.
 /// @throws std::logic_error  if plan() is called from within another call to plan().

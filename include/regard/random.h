@@ -70,7 +70,7 @@ REGARD_EXPORT double random_uniform(std::uint64_t seed, std::uint64_t stream, st
 /// @endcode
 ///
 /// Each integer has a probability within 2⁻⁶⁴ of 1/n. The relative error n · 2⁻⁶⁴ cannot be observed for practical n:
-/// it is below 10⁻¹⁴ for n ≤ 100,000. Nothing is rejected and redrawn, so each result consumes exactly one index.
+/// it is below 10⁻¹⁴ for n ≤ 100,000. No draw is rejected and repeated, so each result consumes exactly one index.
 ///
 /// @param seed    Seed of the experiment.
 /// @param stream  Stream number.

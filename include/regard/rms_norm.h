@@ -18,7 +18,7 @@
 
 namespace regard::inline v0 {
 
-/// Divides every row of input + addend by its root mean square.
+/// Divides every row of input + addend by its root mean square, and multiplies it elementwise by gain.
 ///
 /// @code{.unparsed}
 /// x[r, e]      = input[r, e] + addend[r, e]                            rounded to float or double
@@ -78,9 +78,9 @@ struct RmsNormGradients {
   TensorView<T, 2> grad_input{};
   /// Gradient of gain, (E).
   TensorView<T, 1> grad_gain{};
-  /// Which gradients are accumulated into their views.
+  /// Selects the gradients to accumulate.
   RmsNormAccumulation accumulate{};
-  /// Number of rows per group; grad_gain is summed separately over each group. 0: all rows form one group. See
+  /// Number of rows per group; grad_gain is summed separately over each group. If 0, all rows form one group. See
   /// LinearGradients::rows_per_group.
   Index rows_per_group = 0;
 };

@@ -25,7 +25,7 @@
 
 namespace regard::inline v0 {
 
-/// Which components form a pair.
+/// Assignment of the components to pairs.
 enum class RotaryLayout {
   /// Components d and d + size / 2 (Llama, GPT-NeoX).
   halves,
@@ -37,13 +37,14 @@ enum class RotaryLayout {
 struct RotaryOptions {
   /// Base of the frequencies, also called theta; finite and at least 1.
   double base = 10000;
-  /// Which components form a pair.
+  /// Assignment of the components to pairs.
   RotaryLayout layout = RotaryLayout::halves;
-  /// The number of components that are rotated, even and at most D. 0: all D, which must then be even.
+  /// The number of components that are rotated, even and at most D. If 0, all D components are rotated, and D must be
+  /// even.
   Index size = 0;
   /// Position of row 0 if `positions` is absent: row l then has position first_position + l.
   Index first_position = 0;
-  /// Position of each row, (B, L), any strides; may be absent. If it is present, first_position must be 0.
+  /// Position of each row, (B, L), any strides; may be absent. If present, first_position must be 0.
   TensorView<const Index, 2> positions{};
 };
 
@@ -93,7 +94,7 @@ REGARD_EXPORT void rotary_forward(std::type_identity_t<TensorView<const T, 4>> i
 /// @param grad_output  (B, H, L, D), any strides.
 /// @param grad_input   (B, H, L, D), any strides. It may be the same view as grad_output.
 /// @param options      As in the forward call.
-/// @param accumulate   Whether the gradient is accumulated into grad_input instead of overwriting its contents. The sum
+/// @param accumulate   Whether the gradient is added to the contents of grad_input instead of overwriting them. The sum
 ///                     is computed in float or double and rounded once to the type of the view.
 /// @param runtime      Threads, scratch memory and cancellation.
 ///

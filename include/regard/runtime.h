@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The Runtime, the last argument of every operator: which threads compute, where scratch memory comes from, and how to
-/// stop a call. This header also provides the version of the library and the instruction sets that it can use.
+/// The Runtime, the last argument of every operator, which controls the threads, the scratch memory and the
+/// cancellation of a call. This header also provides the version of the library and the instruction sets that it can
+/// use.
 ///
 /// No field of a Runtime affects the bits of any result.
 ///
@@ -59,7 +60,7 @@ using Task = std::function<void(Index)>;
 /// @endcode
 using Executor = std::function<void(Index, const Task&)>;
 
-/// How a call runs: on which threads, with which memory, and when to stop. The default suits most callers.
+/// Execution settings of a call: threads, scratch memory, cancellation and progress. The defaults suit most callers.
 ///
 /// No field affects the bits of any result.
 ///
@@ -68,12 +69,13 @@ using Executor = std::function<void(Index, const Task&)>;
 /// attention_forward(query, key, value, {.context = context}, {}, {.num_threads = 4, .stop = stop});
 /// @endcode
 struct Runtime {
-  /// Runs the tasks of the call. Empty: the thread pool of the library.
+  /// Runs the tasks of the call. If empty, the thread pool of the library runs them.
   Executor executor{};
-  /// The maximum number of threads. 0: default_num_threads(). Operators throw InvalidArgument for negative numbers.
+  /// The maximum number of threads. If 0, it is default_num_threads(). Operators throw InvalidArgument for negative
+  /// numbers.
   int num_threads = 0;
-  /// Source of all scratch memory. nullptr: memory comes from operator new, and up to 64 MiB of it per eight processors
-  /// is cached for later calls.
+  /// Source of all scratch memory. If nullptr, memory is allocated with operator new, and up to 64 MiB of it per eight
+  /// processors is cached for later calls.
   std::pmr::memory_resource* workspace = nullptr;
   /// Stop token. A call polls it at least every 20 ms and throws Cancelled if a stop is requested.
   std::stop_token stop{};
@@ -92,7 +94,7 @@ struct Runtime {
 /// @throws InvalidArgument  if `REGARD_THREADS` is not an integer from 1 to 4096.
 REGARD_EXPORT int default_num_threads();
 
-/// Returns how much memory can be allocated now without swapping.
+/// Returns the amount of memory that can currently be allocated without swapping.
 ///
 /// @return Size in bytes: the minimum of MemAvailable and the memory that the cgroup limits leave available.
 REGARD_EXPORT std::size_t available_memory_bytes();
@@ -107,8 +109,8 @@ struct InstructionSet {
   std::string name;  ///< "generic", "avx2", "avx512", "avx512_bf16", "amx_bf16" or "neon".
   bool available;    ///< Whether this processor and its operating system can run it.
   bool active;       ///< Whether operators use it.
-  /// Whether it has fused multiply-add. All such sets give bit-identical results; avx512_bf16 is an exception for
-  /// bfloat16 query and key (docs/reference/semantics.md, section 5).
+  /// Whether it has fused multiply-add. All instruction sets that have it give bit-identical results; avx512_bf16 is an
+  /// exception for bfloat16 query and key (docs/reference/semantics.md, section 5).
   bool fused_multiply_add;
 };
 
@@ -117,7 +119,7 @@ struct InstructionSet {
 /// @return The instruction sets in ascending order of speed, except that avx512_bf16 is slower than avx512 on Intel
 ///         processors.
 /// @throws InvalidArgument  if the environment variable `REGARD_FORCE_ISA` names an instruction set that is unknown or
-///                          that the processor lacks.
+///                          that the processor does not support.
 REGARD_EXPORT std::vector<InstructionSet> instruction_sets();
 /// Returns the name of the instruction set that operators use.
 ///

@@ -308,8 +308,8 @@ struct InputView {
   }
   /// Reads element (i, j, …) of any type and converts it to T. Indices are not checked.
   ///
-  /// It dispatches on the type at each call, so it suits a few elements but not inner loops. The element may be
-  /// misaligned.
+  /// The function dispatches on the type at each call, so it is suitable for a few elements but not for inner loops.
+  /// The element may be misaligned.
   ///
   /// @tparam T     The type of the result.
   /// @tparam I     Integral types.
@@ -445,7 +445,7 @@ class Tensor {
   ///
   /// @param shape  The extents.
   /// @throws std::bad_alloc     if memory cannot be allocated.
-  /// @throws std::length_error  if the tensor exceeds what a `std::vector` can hold.
+  /// @throws std::length_error  if the tensor exceeds the maximum size of a `std::vector`.
   explicit Tensor(const Shape& shape)
       : shape_(shape), elements_(static_cast<std::size_t>(TensorView<T, Rank>(nullptr, shape).size())) {}
 
@@ -538,7 +538,7 @@ constexpr View sliced(View view, std::size_t axis, Index begin, Index end) {
 /// @tparam T         The element type.
 /// @param view       (B, L, H·D), any strides.
 /// @param num_heads  H, which must divide the last extent.
-/// @return (B, H, L, D) of the same elements.
+/// @return A view of the same elements, (B, H, L, D).
 ///
 /// @par Example
 /// @code{.cpp}
@@ -557,8 +557,8 @@ constexpr TensorView<T, 4> split_heads(const TensorView<T, 3>& view, Index num_h
 ///
 /// @tparam T    The element type.
 /// @param view  (B, H, L, D), where the heads of a token are contiguous, or D or H is 1.
-/// @return (B, L, H·D) of the same elements. Absent if the heads are not contiguous, as in a tensor that is stored as
-///         (B, H, L, D): no view can join them.
+/// @return A view of the same elements, (B, L, H·D). Absent if the heads are not contiguous, as in a tensor that is
+///         stored as (B, H, L, D): no view can join them.
 ///
 /// @par Example
 /// @code{.cpp}

@@ -49,16 +49,16 @@ constexpr std::uint16_t float16_bits(float x) {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(x);
   const std::uint32_t sign = (bits & 0x80000000) >> 16;
   const std::uint32_t size = bits & 0x7fffffff;
-  constexpr std::uint32_t kBeyond = 0x477ff000;          // 65520, halfway from 65504 to 65536: even is 65536, so ∞
+  constexpr std::uint32_t kBeyond = 0x477ff000;          // 65520, halfway between 65504 and 65536: rounds to 65536 (∞)
   constexpr std::uint32_t kSmallestNormal = 0x38800000;  // 2⁻¹⁴
-  constexpr std::uint32_t kHalfSmallest = 0x33000000;    // 2⁻²⁵, halfway from 0 to 2⁻²⁴: even is 0
+  constexpr std::uint32_t kHalfSmallest = 0x33000000;    // 2⁻²⁵, halfway between 0 and 2⁻²⁴: rounds to 0
   std::uint32_t result = 0;
   if (size > kFloatInfinity) {
     result = 0x7e00;
   } else if (size >= kBeyond) {
     result = 0x7c00;
   } else if (size >= kSmallestNormal) {
-    result = round_off(size - (std::uint32_t{112} << 23), 13);  // 112 = 127 − 15, the exponents' biases
+    result = round_off(size - (std::uint32_t{112} << 23), 13);  // 112 = 127 − 15, the difference of the exponent biases
   } else if (size > kHalfSmallest) {
     // Steps of 2⁻²⁴: the fraction with its hidden bit, shifted so that the step is 1.
     const int exponent = static_cast<int>(size >> 23);
@@ -213,7 +213,7 @@ inline constexpr ElementType kElementType = internal::element_type_of<T>();
 /// Returns the size of an element.
 ///
 /// @param type  The element type.
-/// @return Its size in bytes, or 0 if `type` is not one of the enumerators.
+/// @return The size in bytes, or 0 if `type` is not one of the enumerators.
 constexpr std::int64_t type_bytes(ElementType type) {
   using enum ElementType;
   switch (type) {
