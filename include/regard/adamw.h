@@ -40,7 +40,7 @@ struct AdamwOptions {
 ///
 /// @tparam T             float or double.
 /// @param parameters     p, (n).
-/// @param gradients      (n).
+/// @param gradients      Gradients, (n).
 /// @param first_moment   m, (n).
 /// @param second_moment  v, (n).
 /// @param options        Learning rate, decay rates and step number.

@@ -29,15 +29,16 @@
 extern "C" {
 #endif
 
-/// The result of a call. Every function that returns int32_t returns one of these: 0, or an ErrorCode of error.h.
+/// The result of a call. Every function that returns int32_t returns one of these values: 0, or an ErrorCode of
+/// error.h.
 enum regard_status {
   REGARD_OK = 0,                ///< Success.
   REGARD_INVALID_ARGUMENT = 1,  ///< An argument is invalid. Nothing was written.
   REGARD_OUT_OF_MEMORY = 2,     ///< Memory could not be allocated. The outputs of an operator are unspecified.
   REGARD_CANCELLED = 3,         ///< A stop was requested. The outputs of an operator are unspecified.
   REGARD_INTERNAL = 4,          ///< Any other error. The outputs of an operator are unspecified.
-  REGARD_OUT_OF_PAGES = 5,      ///< The cache has too few free pages. It has not changed.
-  REGARD_CACHE_IN_USE = 6,      ///< Another thread is using the cache. It has not changed.
+  REGARD_OUT_OF_PAGES = 5,      ///< The cache has too few free pages. It is unchanged.
+  REGARD_CACHE_IN_USE = 6,      ///< Another thread is using the cache. It is unchanged.
   REGARD_DATA_ERROR = 7,        ///< The content of a block of memory is not valid.
   REGARD_RANK_FAILED = 8        ///< Another rank of a distributed call has failed; the C interface has no such calls.
 };
@@ -71,7 +72,7 @@ typedef struct regard_input {
   int32_t dtype;           ///< The element type, a `regard_dtype`.
   int32_t rank;            ///< The number of axes.
   const int64_t* shape;    ///< [rank] The extent of each axis.
-  const int64_t* strides;  ///< [rank] In elements, not bytes; may be 0 or negative. NULL: dense, last axis contiguous.
+  const int64_t* strides;  ///< [rank] In elements, not bytes; may be 0 or negative. If NULL, dense and row-major.
 } regard_input;
 
 /// A strided array to write. It must not overlap an input or another output. The fields are as in regard_input.
@@ -80,12 +81,12 @@ typedef struct regard_output {
   int32_t dtype;           ///< The element type, a `regard_dtype`.
   int32_t rank;            ///< The number of axes.
   const int64_t* shape;    ///< [rank] The extent of each axis.
-  const int64_t* strides;  ///< [rank] In elements, not bytes, or NULL.
+  const int64_t* strides;  ///< [rank] In elements, not bytes. If NULL, dense and row-major.
 } regard_output;
 
-/// How the offset of the query rows is given. Query row i has position p = i + offset.
+/// Form in which the offset of the query rows is given. Query row i has position p = i + offset.
 enum regard_query_offset_kind {
-  REGARD_OFFSET_NOT_GIVEN = 0,     ///< The offset is 0. Options that use positions then need L = S and no key lengths.
+  REGARD_OFFSET_NOT_GIVEN = 0,     ///< The offset is 0. Options that use positions require L = S and no key lengths.
   REGARD_OFFSET_TOP_LEFT = 1,      ///< The offset is 0.
   REGARD_OFFSET_BOTTOM_RIGHT = 2,  ///< Key length − L, for each batch entry or packed sequence.
   REGARD_OFFSET_VALUE = 3,         ///< The value of `query_offset`.
@@ -108,10 +109,10 @@ typedef struct regard_attention_options {
   /// @endverbatim
   int32_t causal;
   int32_t query_offset_kind;   ///< A `regard_query_offset_kind`.
-  int64_t query_offset;        ///< With REGARD_OFFSET_VALUE. May be negative.
-  regard_input query_offsets;  ///< With REGARD_OFFSET_VALUES: i32 or i64 (B), or one for each packed sequence.
-  int32_t has_window_left;     ///< 0: the window has no limit on the left, and `window_left` is not used.
-  int32_t has_window_right;    ///< 0: the window has no limit on the right, and `window_right` is not used.
+  int64_t query_offset;        ///< Used with REGARD_OFFSET_VALUE; may be negative.
+  regard_input query_offsets;  ///< Used with REGARD_OFFSET_VALUES: i32 or i64 (B), or one for each packed sequence.
+  int32_t has_window_left;     ///< If 0, the window has no limit on the left, and `window_left` is not used.
+  int32_t has_window_right;    ///< If 0, the window has no limit on the right, and `window_right` is not used.
   /// Key j is visible only if j ≥ p − window_left. At least 0. Here window_left is 1 and window_right is 0, a window of
   /// 2 keys:
   ///
@@ -123,7 +124,7 @@ typedef struct regard_attention_options {
   /// @endverbatim
   int64_t window_left;
   int64_t window_right;  ///< Key j is visible only if j ≤ p + window_right. At least 0.
-  /// i32 or i64 (B), or one for each packed sequence: keys from this index onwards are not visible. With a length of 3:
+  /// i32 or i64 (B), or one for each packed sequence: keys from this index onward are not visible. With a length of 3:
   ///
   /// @verbatim
   ///  1 1 1 0
@@ -131,8 +132,8 @@ typedef struct regard_attention_options {
   ///  1 1 1 0
   /// @endverbatim
   regard_input key_lengths;
-  /// i32 or i64 (n + 1), cumulative: n packed sequences of queries. B must be 1, and query is (1, H, total, D). A query
-  /// attends only to keys in its own sequence. Here both starts are {0, 2, 4}:
+  /// i32 or i64 (n + 1), cumulative: n packed sequences of queries. B must be 1, and query has shape (1, H, total, D).
+  /// A query attends only to keys in its own sequence. Here both starts are {0, 2, 4}:
   ///
   /// @verbatim
   ///  1 1 0 0
@@ -153,8 +154,8 @@ typedef struct regard_attention_options {
   /// @endverbatim
   regard_input query_segments;
   regard_input key_segments;  ///< i32 or i64 (B, S): keys in a negative segment are not visible. Give both or neither.
-  /// i32 or i64 (B), or one for each packed sequence: keys before it are visible even if `causal` is set (prefix-LM).
-  /// Here the prefix is 2:
+  /// i32 or i64 (B), or one for each packed sequence: the prefix lengths of a prefix LM. Keys in the prefix are visible
+  /// even if `causal` is set. Here the prefix is 2:
   ///
   /// @verbatim
   ///  1 1 0 0
@@ -177,15 +178,15 @@ typedef struct regard_attention_options {
   regard_input mask;          ///< bool or u8, broadcastable to (B, H, L, S): true means visible.
   regard_input bias;          ///< f32 or the type of query, broadcastable to (B, H, L, S): added to the scores.
   regard_input alibi_slopes;  ///< T (H): adds −slope · |j − p| to the scores.
-  regard_input sinks;         ///< T (H): a score that is included in the softmax but has no value. −∞: no sink.
-  int32_t has_soft_cap;       ///< 0: no soft cap, and `soft_cap` is not used.
-  int32_t has_scale;          ///< 0: the scale is 1 / √D, and `scale` is not used.
-  double soft_cap;            ///< c: scaled products x become c · tanh(x / c). Finite and above 0.
+  regard_input sinks;         ///< T (H): a score that is included in the softmax but has no value. −∞ means no sink.
+  int32_t has_soft_cap;       ///< If 0, there is no soft cap, and `soft_cap` is not used.
+  int32_t has_scale;          ///< If 0, the scale is 1 / √D, and `scale` is not used.
+  double soft_cap;            ///< c, finite and above 0: each scaled product x becomes c · tanh(x / c).
   double scale;               ///< Any finite number.
   /// Weights for the product with a bf16 value: 1 keeps them in f32, −1 rounds them to bf16, and 0 keeps them in f32 if
   /// the result is f32.
   int64_t weights_in_float32;
-  double dropout;            ///< 0 to 1: the probability with which a weight is dropped in the product with value.
+  double dropout;            ///< The probability, from 0 to 1, of dropping a weight in the product with value.
   uint64_t dropout_seed;     ///< Seed of the dropout generator.
   int64_t dropout_first[3];  ///< Batch entry, head and row of the full problem at which this call starts.
 } regard_attention_options;
@@ -209,15 +210,16 @@ typedef struct regard_attention_outputs {
   uint32_t* fingerprint;       ///< [REGARD_FINGERPRINT_WORDS], or NULL.
 } regard_attention_outputs;
 
-/// Results of the forward pass, and the gradients of its outputs. All except `grad_lse` are required.
+/// Results of the forward pass, and the gradients of the loss with respect to its outputs. All except `grad_lse` are
+/// required.
 typedef struct regard_attention_saved {
   size_t struct_size;         ///< sizeof(regard_attention_saved)
-  regard_input context;       ///< (B, H, L, Dv), as the forward call wrote it: f64, or f32, bf16 or f16.
-  regard_input row_max;       ///< T (B, H, L), as the forward call wrote it.
+  regard_input context;       ///< (B, H, L, Dv), as written by the forward call: f64, or f32, bf16 or f16.
+  regard_input row_max;       ///< T (B, H, L), as written by the forward call.
   regard_input row_sum;       ///< T (B, H, L), as for `row_max`.
   regard_input grad_context;  ///< (B, H, L, Dv): ∂loss / ∂context; f64, or f32, bf16 or f16.
   regard_input grad_lse;      ///< T (B, H, L): ∂loss / ∂lse.
-  /// [REGARD_FINGERPRINT_WORDS], as the forward call wrote it. No comparison is made if all of its bits are set.
+  /// [REGARD_FINGERPRINT_WORDS], as written by the forward call. If all bits are set, no comparison is made.
   const uint32_t* fingerprint;
 } regard_attention_saved;
 
@@ -242,7 +244,7 @@ typedef struct regard_attention_gradients {
   regard_output grad_value;  ///< (B, Hkv, S, Dv)
   regard_output grad_bias;   ///< T. Each extent is that of (B, H, L, S), or 1 for the sum over that axis.
   regard_output grad_sinks;  ///< T (H)
-  int64_t accumulate;        ///< `regard_gradient` flags of the five gradients above, combined.
+  int64_t accumulate;        ///< A combination of `regard_gradient` flags for the five gradients above.
 } regard_attention_gradients;
 
 /// The kind of values that regard_attention_weights() computes.
@@ -251,12 +253,12 @@ enum regard_weights_kind {
   REGARD_SCORES = 1    ///< The scores before softmax, −∞ where a key is not visible.
 };
 
-/// Which weights or scores to compute.
+/// Selects the weights or scores that regard_attention_weights() computes.
 typedef struct regard_weights_request {
   size_t struct_size;    ///< sizeof(regard_weights_request)
-  regard_input row_max;  ///< T (B, H, L), as regard_attention_forward() wrote it. Not needed for scores.
+  regard_input row_max;  ///< T (B, H, L), as written by regard_attention_forward(). Not needed for scores.
   regard_input row_sum;  ///< T (B, H, L), as for `row_max`.
-  regard_input rows;     ///< i64 (n, 2): half-open ranges of query rows. Not given: all rows.
+  regard_input rows;     ///< i64 (n, 2): half-open ranges of query rows. If not given, all rows.
   int64_t kind;          ///< A `regard_weights_kind`.
 } regard_weights_request;
 
@@ -287,14 +289,14 @@ typedef struct regard_attention_statistics {
 
 /// The contents of a cell of a pooled map.
 enum regard_map_cells {
-  REGARD_MEANS = 0,  ///< The mean of its weights, including the zeros of keys that are not visible.
-  REGARD_SUMS = 1    ///< The sum of its weights.
+  REGARD_MEANS = 0,  ///< The mean of the weights in the cell, including the zeros of keys that are not visible.
+  REGARD_SUMS = 1    ///< The sum of the weights in the cell.
 };
 
 /// The softmax state for regard_attention_columns(), and the kind of cells.
 typedef struct regard_columns_request {
   size_t struct_size;    ///< sizeof(regard_columns_request)
-  regard_input row_max;  ///< T (B, H, L), as regard_attention_forward() wrote it.
+  regard_input row_max;  ///< T (B, H, L), as written by regard_attention_forward().
   regard_input row_sum;  ///< T (B, H, L), as for `row_max`.
   int64_t cells;         ///< A `regard_map_cells`.
 } regard_columns_request;
@@ -306,7 +308,7 @@ typedef struct regard_columns_outputs {
   regard_output pooled_map;  ///< T (B, H, Ga, Gb), 1 ≤ Ga ≤ L, 1 ≤ Gb ≤ S
 } regard_columns_outputs;
 
-/// What a call would do. Strings are NUL-terminated and truncated to fit.
+/// The plan of a call (a dry run). Strings are NUL-terminated and truncated to fit.
 typedef struct regard_plan {
   size_t struct_size;        ///< sizeof(regard_plan), set by the caller. The call writes the rest.
   uint64_t workspace_bytes;  ///< The peak size of the scratch memory of the call, in bytes.
@@ -314,27 +316,28 @@ typedef struct regard_plan {
   double bytes;              ///< The size of inputs and outputs in bytes, each counted once.
   int64_t num_threads;       ///< The maximum number of threads.
   char instruction_set[32];  ///< The active instruction set.
-  char why[224];             ///< Why this instruction set is active.
-  char strategy[1024];       ///< The code path and why it was chosen; one line for each operator.
+  char why[224];             ///< The reason why this instruction set is active.
+  char strategy[1024];       ///< The code path and the reason for its choice; one line for each operator.
 } regard_plan;
 
 /// A stop object, with which one thread can stop calls on other threads.
 ///
-/// Opaque. Functions whose names end in `_create` or `_open` create an object of an opaque type and write it to their
-/// last argument, or write nothing if they fail. The function for that type whose name ends in `_free` frees the
-/// object.
+/// Opaque. Functions whose names end in `_create` or `_open` create an object of an opaque type and return it through
+/// their last argument. If they fail, they write nothing. The function for that type whose name ends in `_free` frees
+/// the object.
 typedef struct regard_stop regard_stop;
 
-/// How a call runs: on which threads, with which memory, and when to stop. All fields except `struct_size` default to
+/// Execution settings of a call: threads, scratch memory and cancellation. All fields except `struct_size` default to
 /// zero. No field affects the bits of any result.
 typedef struct regard_runtime {
   size_t struct_size;   ///< sizeof(regard_runtime)
-  int64_t num_threads;  ///< The maximum number of threads. 0: the default.
-  /// Not NULL: the call checks its arguments and writes this plan. It computes nothing and writes no array.
+  int64_t num_threads;  ///< The maximum number of threads. If 0, the default.
+  /// If not NULL, the call checks its arguments and writes this plan, but computes nothing and writes no array.
   regard_plan* plan;
-  const regard_stop* stop;  ///< Not NULL: the call returns REGARD_CANCELLED within 20 ms of a stop request.
-  /// NULL: the thread pool of the library. Otherwise it must call task(task_data, i) for i = 0 … count − 1, each once,
-  /// on any threads and in any order, and return when all are done.
+  const regard_stop* stop;  ///< If not NULL, the call returns REGARD_CANCELLED within 20 ms of a stop request.
+  /// Runs the tasks of the call. If NULL, the thread pool of the library runs them. Otherwise, the function must call
+  /// task(task_data, i) for i = 0 … count − 1, each exactly once, on any threads and in any order, and return when all
+  /// calls are done.
   void (*executor)(void* executor_data, int64_t count, void (*task)(void* task_data, int64_t i), void* task_data);
   void* executor_data;  ///< The first argument of `executor`.
   /// Allocates `num_bytes` bytes, aligned to `alignment`, a power of 2. Returns NULL on failure.
@@ -349,16 +352,16 @@ typedef struct regard_runtime {
 
 /// Creates a stop object. No stop is requested yet.
 ///
-/// @param stop  Receives the stop object, which regard_stop_free() frees. Not written if the call fails.
+/// @param stop  Receives the stop object, to be freed with regard_stop_free(). Not written if the call fails.
 /// @return A `regard_status`.
 REGARD_EXPORT int32_t regard_stop_create(regard_stop** stop);
 /// Frees a stop object.
 ///
-/// @param stop  The stop object. NULL: no effect.
+/// @param stop  The stop object. If NULL, the call has no effect.
 REGARD_EXPORT void regard_stop_free(regard_stop* stop);
-/// Stops all current and future calls that use a stop object. This function may be called while they run.
+/// Stops all current and future calls that use a stop object. This function may be called while these calls run.
 ///
-/// @param stop  The stop object. NULL: no effect.
+/// @param stop  The stop object. If NULL, the call has no effect.
 REGARD_EXPORT void regard_stop_request(regard_stop* stop);
 
 /// Returns the version of the library.
@@ -372,7 +375,7 @@ REGARD_EXPORT const char* regard_version(void);
 ///         this thread.
 REGARD_EXPORT const char* regard_last_error(void);
 
-/// Sets every option to its default, and `struct_size` to the argument.
+/// Sets every option to its default, and `struct_size` to the given value.
 ///
 /// @param options      The options to write.
 /// @param struct_size  sizeof(regard_attention_options) in the caller's build.
@@ -390,8 +393,8 @@ REGARD_EXPORT int32_t regard_attention_options_init(regard_attention_options* op
 /// @param key      (B, Hkv, S, D)
 /// @param value    (B, Hkv, S, Dv)
 /// @param outputs  The arrays to write.
-/// @param options  The options, or NULL for the default.
-/// @param runtime  How to run the call, or NULL for the default.
+/// @param options  The options, or NULL for the defaults.
+/// @param runtime  Execution settings, or NULL for the defaults.
 /// @return A `regard_status`.
 REGARD_EXPORT int32_t regard_attention_forward(const regard_input* query, const regard_input* key,
                                                const regard_input* value, const regard_attention_outputs* outputs,
@@ -401,10 +404,10 @@ REGARD_EXPORT int32_t regard_attention_forward(const regard_input* query, const 
 ///
 /// @param query    (B, H, L, D), as in the forward call.
 /// @param key      (B, Hkv, S, D), as in the forward call.
-/// @param request  Which rows, and whether weights or scores.
+/// @param request  Rows to compute, kind of values and softmax state.
 /// @param output   Written: T (B, H, R, S), the R rows in the order of `request->rows`.
 /// @param options  The options of the forward call, or NULL.
-/// @param runtime  How to run the call, or NULL.
+/// @param runtime  Execution settings, or NULL.
 /// @return A `regard_status`.
 REGARD_EXPORT int32_t regard_attention_weights(const regard_input* query, const regard_input* key,
                                                const regard_weights_request* request, const regard_output* output,
@@ -419,7 +422,7 @@ REGARD_EXPORT int32_t regard_attention_weights(const regard_input* query, const 
 /// @param saved      Results of the forward call, and the gradients of its outputs.
 /// @param gradients  The arrays to write or to add to.
 /// @param options    The options of the forward call, or NULL.
-/// @param runtime    How to run the call, or NULL.
+/// @param runtime    Execution settings, or NULL.
 /// @return A `regard_status`.
 REGARD_EXPORT int32_t regard_attention_backward(const regard_input* query, const regard_input* key,
                                                 const regard_input* value, const regard_attention_saved* saved,
@@ -434,8 +437,8 @@ REGARD_EXPORT int32_t regard_attention_backward(const regard_input* query, const
 /// @param value       (B, Hkv, S, Dv)
 /// @param outputs     The arrays to write.
 /// @param statistics  The statistics to compute, and the arrays to write them to.
-/// @param options     The options, or NULL for the default.
-/// @param runtime     How to run the call, or NULL for the default.
+/// @param options     The options, or NULL for the defaults.
+/// @param runtime     Execution settings, or NULL for the defaults.
 /// @return A `regard_status`.
 REGARD_EXPORT int32_t regard_attention_with_statistics(const regard_input* query, const regard_input* key,
                                                        const regard_input* value,
@@ -452,7 +455,7 @@ REGARD_EXPORT int32_t regard_attention_with_statistics(const regard_input* query
 /// @param request  The softmax state of the forward call, and the kind of cells of the map.
 /// @param outputs  The arrays to write.
 /// @param options  The options of the forward call, or NULL.
-/// @param runtime  How to run the call, or NULL.
+/// @param runtime  Execution settings, or NULL.
 /// @return A `regard_status`.
 REGARD_EXPORT int32_t regard_attention_columns(const regard_input* query, const regard_input* key,
                                                const regard_columns_request* request,
@@ -467,7 +470,7 @@ REGARD_EXPORT int32_t regard_attention_columns(const regard_input* query, const 
 /// @param weight   (I, O)
 /// @param bias     (O), or NULL.
 /// @param output   Written: (R, O).
-/// @param runtime  How to run the call, or NULL.
+/// @param runtime  Execution settings, or NULL.
 /// @return A `regard_status`.
 REGARD_EXPORT int32_t regard_linear_forward(const regard_input* input, const regard_input* weight,
                                             const regard_input* bias, const regard_output* output,
@@ -479,7 +482,7 @@ typedef struct regard_linear_gradients {
   regard_output grad_input;   ///< (R, I)
   regard_output grad_weight;  ///< (I, O)
   regard_output grad_bias;    ///< (O)
-  int64_t accumulate;         ///< `regard_gradient` flags of the three gradients above, combined.
+  int64_t accumulate;         ///< A combination of `regard_gradient` flags for the three gradients above.
 } regard_linear_gradients;
 
 /// Computes the gradients of a linear layer, as linear_backward() in linear_backward.h does.
@@ -488,14 +491,14 @@ typedef struct regard_linear_gradients {
 /// @param weight       (I, O). May be NULL if `grad_input` is not given.
 /// @param grad_output  (R, O)
 /// @param gradients    The arrays to write or to add to.
-/// @param runtime      How to run the call, or NULL.
+/// @param runtime      Execution settings, or NULL.
 /// @return A `regard_status`.
 REGARD_EXPORT int32_t regard_linear_backward(const regard_input* input, const regard_input* weight,
                                              const regard_input* grad_output, const regard_linear_gradients* gradients,
                                              const regard_runtime* runtime);
 
 /// The weight (I, O) of a linear layer, packed once for many calls in the order in which linear_forward() reads it. The
-/// original is no longer needed. Opaque.
+/// original weight is no longer needed. Opaque.
 typedef struct regard_packed_linear regard_packed_linear;
 
 /// The activation that follows a linear layer (Activation in activation.h).
@@ -510,14 +513,15 @@ enum regard_activation {
 /// Packs the weight of a linear layer.
 ///
 /// @param weight   (I, O): f32, f64 or bf16.
-/// @param runtime  How to run the call, or NULL. The plan of the runtime must be NULL.
-/// @param packed   Receives the packed weight, which regard_packed_linear_free() frees. Not written if the call fails.
+/// @param runtime  Execution settings, or NULL. The plan of the runtime must be NULL.
+/// @param packed   Receives the packed weight, to be freed with regard_packed_linear_free(). Not written if the call
+///                 fails.
 /// @return A `regard_status`.
 REGARD_EXPORT int32_t regard_packed_linear_create(const regard_input* weight, const regard_runtime* runtime,
                                                   regard_packed_linear** packed);
 /// Frees a packed weight.
 ///
-/// @param packed  The packed weight. NULL: no effect.
+/// @param packed  The packed weight. If NULL, the call has no effect.
 REGARD_EXPORT void regard_packed_linear_free(regard_packed_linear* packed);
 
 /// Computes output = activation(input · weight + bias) with a packed weight. Otherwise the same as
@@ -528,7 +532,7 @@ REGARD_EXPORT void regard_packed_linear_free(regard_packed_linear* packed);
 /// @param bias        (O), or NULL.
 /// @param activation  A `regard_activation`.
 /// @param output      Written: (R, O).
-/// @param runtime     How to run the call, or NULL.
+/// @param runtime     Execution settings, or NULL.
 /// @return A `regard_status`.
 REGARD_EXPORT int32_t regard_packed_linear_forward(const regard_input* input, const regard_packed_linear* weight,
                                                    const regard_input* bias, int32_t activation,
@@ -567,7 +571,7 @@ REGARD_EXPORT int64_t regard_attention_num_chunks(int64_t num_keys);
 /// @param value     (B, Hkv, S, Dv)
 /// @param partials  The arrays to write. N is regard_attention_num_chunks(S).
 /// @param options   The options, or NULL. Sinks, dropout and packed sequences must not be given.
-/// @param runtime   How to run the call, or NULL.
+/// @param runtime   Execution settings, or NULL.
 /// @return A `regard_status`.
 REGARD_EXPORT int32_t regard_attention_partials(const regard_input* query, const regard_input* key,
                                                 const regard_input* value, const regard_partial_outputs* partials,
@@ -578,7 +582,7 @@ REGARD_EXPORT int32_t regard_attention_partials(const regard_input* query, const
 /// @param partials  The partial results of N chunks.
 /// @param sinks     T (H), or NULL.
 /// @param outputs   The arrays to write, all of type T. `weights` and `fingerprint` must not be given.
-/// @param runtime   How to run the call, or NULL.
+/// @param runtime   Execution settings, or NULL.
 /// @return A `regard_status`.
 ///
 /// Merging the partial results of all chunks in key order gives results that are bit-identical to those of
@@ -591,7 +595,7 @@ REGARD_EXPORT int32_t regard_attention_merge(const regard_partial_inputs* partia
 /// @param contexts  T (N, B, H, L, Dv)
 /// @param lse       T (N, B, H, L)
 /// @param outputs   The arrays to write: `context`, of type T, and `lse`. The others must not be given.
-/// @param runtime   How to run the call, or NULL.
+/// @param runtime   Execution settings, or NULL.
 /// @return A `regard_status`.
 REGARD_EXPORT int32_t regard_attention_merge_lse(const regard_input* contexts, const regard_input* lse,
                                                  const regard_attention_outputs* outputs,
@@ -600,8 +604,8 @@ REGARD_EXPORT int32_t regard_attention_merge_lse(const regard_input* contexts, c
 /// Keys and values that are kept between calls (KvCache in kv_cache.h). Opaque.
 ///
 /// Any number of threads may read a cache simultaneously. regard_attention_decode() and the functions that change a
-/// cache return REGARD_CACHE_IN_USE while another thread is changing it. The latter also do so while another thread is
-/// reading it.
+/// cache return REGARD_CACHE_IN_USE while another thread is changing it. Functions that change a cache also return it
+/// while another thread is reading the cache.
 typedef struct regard_kv_cache regard_kv_cache;
 
 /// The shape of a cache.
@@ -612,12 +616,12 @@ typedef struct regard_kv_cache_shape {
   int64_t head_size;        ///< D
   int64_t value_head_size;  ///< Dv
   int64_t capacity;         ///< The maximum number of keys in a sequence; in a ring, the number of keys that are kept.
-  int64_t page_keys;        ///< The number of keys per page, a multiple of 32. 0: contiguous.
+  int64_t page_keys;        ///< The number of keys per page, a multiple of 32. If 0, the cache is contiguous.
   int64_t num_pages;        ///< The number of pages, only with `page_keys`.
-  int64_t ring;             ///< 1 for a ring, which requires `page_keys` 0; otherwise 0.
+  int64_t ring;             ///< 1 for a ring, which requires `page_keys` = 0; otherwise 0.
 } regard_kv_cache_shape;
 
-/// Computes the memory size of a cache, which never grows.
+/// Computes the size of a cache in memory. The size is fixed: a cache never grows.
 ///
 /// @param shape      The shape of the cache.
 /// @param dtype      The type of its elements: f32, f64, bf16, f16 or i8.
@@ -628,11 +632,11 @@ REGARD_EXPORT int32_t regard_kv_cache_bytes(const regard_kv_cache_shape* shape, 
 ///
 /// @param shape      The shape of the cache.
 /// @param dtype      The type of its elements: f32, f64, bf16, f16 or i8.
-/// @param memory     NULL: the cache allocates its memory. Otherwise memory of at least regard_kv_cache_bytes() bytes,
-///                   aligned to 64 bytes, which is overwritten and stays in use until the cache is freed.
+/// @param memory     If NULL, the cache allocates its own memory. Otherwise, at least regard_kv_cache_bytes() bytes,
+///                   aligned to 64 bytes; this memory is overwritten and stays in use until the cache is freed.
 /// @param num_bytes  The size of `memory` in bytes.
 /// @param runtime    NULL, or a runtime whose plan is NULL. Only its stop object is used.
-/// @param cache      Receives the cache, which regard_kv_cache_free() frees. Not written if the call fails.
+/// @param cache      Receives the cache, to be freed with regard_kv_cache_free(). Not written if the call fails.
 /// @return A `regard_status`.
 REGARD_EXPORT int32_t regard_kv_cache_create(const regard_kv_cache_shape* shape, int32_t dtype, void* memory,
                                              size_t num_bytes, const regard_runtime* runtime, regard_kv_cache** cache);
@@ -643,13 +647,13 @@ REGARD_EXPORT int32_t regard_kv_cache_create(const regard_kv_cache_shape* shape,
 /// @param num_bytes  The size of `memory` in bytes.
 /// @param dtype      The type of the elements of the cache.
 /// @param runtime    NULL, or a runtime whose plan is NULL. Only its stop object is used.
-/// @param cache      Receives the cache, which regard_kv_cache_free() frees. Not written if the call fails.
+/// @param cache      Receives the cache, to be freed with regard_kv_cache_free(). Not written if the call fails.
 /// @return A `regard_status`; REGARD_DATA_ERROR if the memory does not hold a consistent cache of this type.
 REGARD_EXPORT int32_t regard_kv_cache_open(void* memory, size_t num_bytes, int32_t dtype, const regard_runtime* runtime,
                                            regard_kv_cache** cache);
 /// Frees a cache, but not memory that the caller provided.
 ///
-/// @param cache  The cache. NULL: no effect.
+/// @param cache  The cache. If NULL, the call has no effect.
 REGARD_EXPORT void regard_kv_cache_free(regard_kv_cache* cache);
 
 /// Reads the shape of a cache.
@@ -677,7 +681,7 @@ REGARD_EXPORT int32_t regard_kv_cache_get_length(const regard_kv_cache* cache, i
 /// Reads the number of free pages of a cache.
 ///
 /// @param cache      The cache.
-/// @param num_pages  Receives the number.
+/// @param num_pages  Receives the number of free pages.
 /// @return A `regard_status`.
 REGARD_EXPORT int32_t regard_kv_cache_get_free_pages(const regard_kv_cache* cache, int64_t* num_pages);
 
@@ -696,7 +700,8 @@ REGARD_EXPORT int32_t regard_kv_cache_append(regard_kv_cache* cache, int64_t seq
 /// @param cache    The cache.
 /// @param key      (B, Hkv, L, D)
 /// @param value    (B, Hkv, L, Dv)
-/// @param counts   [B] How many of the L keys each sequence receives, starting with the first. NULL: all.
+/// @param counts   [B] The number of keys to append to each sequence, starting with the first of the L keys. If NULL,
+///                 all L keys.
 /// @param runtime  NULL, or a runtime whose plan is NULL. Only its stop object is used.
 /// @return A `regard_status`.
 REGARD_EXPORT int32_t regard_kv_cache_append_all(regard_kv_cache* cache, const regard_input* key,
@@ -724,7 +729,7 @@ REGARD_EXPORT int32_t regard_kv_cache_fork(regard_kv_cache* cache, int64_t from,
 /// @param outputs  The arrays to write. `weights` must not be given.
 /// @param options  The options, or NULL. Key lengths, dropout and packed sequences must not be given. The query offset
 ///                 defaults to REGARD_OFFSET_BOTTOM_RIGHT.
-/// @param runtime  How to run the call, or NULL.
+/// @param runtime  Execution settings, or NULL.
 /// @return A `regard_status`.
 REGARD_EXPORT int32_t regard_attention_decode(const regard_input* query, const regard_kv_cache* cache,
                                               const regard_attention_outputs* outputs,
@@ -738,7 +743,7 @@ REGARD_EXPORT int32_t regard_attention_decode(const regard_input* query, const r
 ///                  sequence.
 /// @param options   The options, or NULL. Sinks, key lengths, dropout and packed sequences must not be given. The query
 ///                  offset defaults to REGARD_OFFSET_BOTTOM_RIGHT.
-/// @param runtime   How to run the call, or NULL.
+/// @param runtime   Execution settings, or NULL.
 /// @return A `regard_status`.
 REGARD_EXPORT int32_t regard_attention_decode_partials(const regard_input* query, const regard_kv_cache* cache,
                                                        const regard_partial_outputs* partials,

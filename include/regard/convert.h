@@ -27,8 +27,8 @@ namespace regard::inline v0 {
 /// @throws Cancelled        if a stop is requested.
 ///
 /// @par Bits
-/// Subnormal values are preserved, and values that are too large become ±∞. NaN stays NaN. 16-bit inputs are converted
-/// to float exactly.
+/// Subnormal values are preserved, and values that round beyond the largest finite value of the output type become ±∞.
+/// NaN stays NaN. 16-bit inputs are converted to float exactly.
 ///
 /// @par Example
 /// @code{.cpp}

@@ -31,7 +31,7 @@ struct EmbeddingOptions {
 ///
 /// @tparam T       float, double or bfloat16.
 /// @param table    (V, E), any strides.
-/// @param indices  (R), any stride: rows of the table, 0 to V − 1.
+/// @param indices  (R), any stride: row indices in the table, from 0 to V − 1.
 /// @param output   (R, E), any strides. It must not overlap an input.
 /// @param options  Flag that selects accumulation.
 /// @param runtime  Threads, scratch memory and cancellation.

@@ -233,7 +233,7 @@ struct InputView {
     internal::copy_axes(view.shape, shape, 1);
     internal::copy_axes(view.strides, strides, 0);
   }
-  /// Views a tensor of the same or a lower rank.
+  /// Creates a view of a tensor of the same or a lower rank.
   ///
   /// @tparam T      An Element.
   /// @tparam R      The rank of `tensor`, at most Rank.
@@ -242,7 +242,7 @@ struct InputView {
     requires(R <= Rank)
   InputView(const Tensor<T, R>& tensor)  // NOLINT(google-explicit-constructor)
       : InputView(tensor.view()) {}
-  /// Views a contiguous range. Rank must be 1.
+  /// Creates a view of a contiguous range. Rank must be 1.
   ///
   /// @tparam Range  A contiguous, sized range whose value type is an Element.
   /// @param range   The range, which must outlive the view.
@@ -253,7 +253,7 @@ struct InputView {
         type(kElementType<std::ranges::range_value_t<Range>>),
         shape{static_cast<Index>(std::ranges::size(range))},
         strides{1} {}
-  /// Views a dense row-major array.
+  /// Creates a view of a dense row-major array.
   ///
   /// @tparam T      An Element.
   /// @param data_   The address of the first element.
@@ -353,7 +353,7 @@ struct OutputView {
     internal::copy_axes(view.shape, shape, 1);
     internal::copy_axes(view.strides, strides, 0);
   }
-  /// Views a tensor of the same or a lower rank.
+  /// Creates a view of a tensor of the same or a lower rank.
   ///
   /// @tparam T      An Element.
   /// @tparam R      The rank of `tensor`, at most Rank.
@@ -362,7 +362,7 @@ struct OutputView {
     requires(R <= Rank)
   OutputView(Tensor<T, R>& tensor)  // NOLINT(google-explicit-constructor)
       : OutputView(tensor.view()) {}
-  /// Views a dense row-major array.
+  /// Creates a view of a dense row-major array.
   ///
   /// @tparam T      An Element.
   /// @param data_   The address of the first element.
@@ -531,7 +531,7 @@ constexpr View sliced(View view, std::size_t axis, Index begin, Index end) {
   return view;
 }
 
-/// Views (B, L, H·D) as (B, H, L, D). Nothing is copied or checked.
+/// Returns a view of (B, L, H·D) as (B, H, L, D). Nothing is copied or checked.
 ///
 /// Head h consists of the columns h·D … (h + 1)·D − 1.
 ///
@@ -553,7 +553,7 @@ constexpr TensorView<T, 4> split_heads(const TensorView<T, 3>& view, Index num_h
           {view.strides[0], size * view.strides[2], view.strides[1], view.strides[2]}};
 }
 
-/// Views (B, H, L, D) as (B, L, H·D): the inverse of split_heads(). Nothing is copied.
+/// Returns a view of (B, H, L, D) as (B, L, H·D): the inverse of split_heads(). Nothing is copied.
 ///
 /// @tparam T    The element type.
 /// @param view  (B, H, L, D), where the heads of a token are contiguous, or D or H is 1.

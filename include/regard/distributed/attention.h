@@ -5,7 +5,7 @@
 ///
 /// @verbatim
 ///            rows of query, context        keys of key, value
-///   rank 0   0 … 511                       0 … 1023                any number of either, in rank order
+///   rank 0   0 … 511                       0 … 1023                any number of rows and keys, in rank order
 ///   rank 1   512 … 2047                    (none)
 /// @endverbatim
 ///
@@ -14,8 +14,8 @@
 /// - On each rank, `mask` and `bias` contain the rows that the rank holds, for all S keys. All other array-valued
 ///   options (starts, lengths, segments, block_mask, prefix, slopes, sinks) are passed in full on every rank.
 /// - Results are bit-identical to those computed on one machine, for any number of ranks and any division of rows and
-///   keys. Ranks whose instruction sets would produce different bits are rejected.
-/// - An invalid argument on any rank throws the same InvalidArgument on all ranks; the message names that rank.
+///   keys. A call is rejected if the instruction sets of the ranks would produce different bits.
+/// - If an argument is invalid on any rank, an InvalidArgument that names this rank is thrown on all ranks.
 ///
 /// Derivation: docs/derivations/ranks.md. Read next: shards.h, src/distributed/attention.cpp.
 #pragma once
@@ -47,8 +47,8 @@ namespace regard::inline v0 {
 /// The results are bit-identical to those of attention_forward() on one machine.
 ///
 /// @par Memory
-/// With the scheme `rows`, each rank stores the keys and values of two key/value heads. choose_plan() chooses the
-/// scheme. With `mask` or `bias`, it is `rows`, and no rows are moved.
+/// With the `rows` scheme, each rank stores the keys and values of two key/value heads. choose_plan() chooses the
+/// scheme. With `mask` or `bias`, the scheme is `rows`, and no rows are moved.
 ///
 /// @par Example
 /// @code{.cpp}
@@ -79,8 +79,8 @@ REGARD_EXPORT void attention_forward(const InputView<4>& query, const InputView<
 /// The results are bit-identical to those of attention_with_statistics() on one machine.
 ///
 /// @par Memory
-/// The same as for attention_forward() over ranks. Per-head statistics also require, for each row of this rank, one
-/// element per mean, its largest weight and its top key, except for those that the caller requests as outputs.
+/// The same as for attention_forward() over ranks. Per-head statistics also require memory for each row of this rank:
+/// one element per mean, the largest weight and the top key, except for those that the caller requests as outputs.
 ///
 /// @par Example
 /// @code{.cpp}
@@ -150,13 +150,13 @@ REGARD_EXPORT void attention_columns(const InputView<4>& query, const InputView<
 /// The results are bit-identical to those of attention_backward() on one machine.
 ///
 /// @par Memory
-/// With the scheme `rows`, each rank stores the keys and values of two key/value heads, the sums of their gradients,
+/// With the `rows` scheme, each rank stores the keys and values of two key/value heads, the sums of their gradients,
 /// and the sums that are being sent.
 ///
 /// @par Performance
 /// The scheme is `heads`, or `rows` if that balances the work better or sends less data. With `rows`, the sums of
 /// grad_key and grad_value are passed from rank to rank, one range of keys at a time. A rank holds the sums of one head
-/// (of two if they take less than 8 MiB) in addition to two heads of keys and values. Boundaries between ranks are
+/// (of two if they take less than 8 MiB) in addition to the keys and values of two heads. Boundaries between ranks are
 /// moved to multiples of kBackwardRows rows. With `mask` or `bias`, the scheme is `rows`, and only the elements of
 /// these arrays that belong to moved rows are sent. A block mask may require `heads` instead.
 ///
@@ -209,8 +209,8 @@ REGARD_EXPORT void attention_decode(const InputView<4>& query, const KvCache<K>&
 
 /// Appends keys and values to all sequences of a cache that is divided among ranks.
 ///
-/// Keys go to the last rank that has keys of the sequence and, once its capacity (rounded down to a multiple of
-/// kAttentionChunkKeys) is exhausted, to the next rank.
+/// Keys and values are stored on the last rank that has keys of the sequence and, once its capacity (rounded down to a
+/// multiple of kAttentionChunkKeys) is exhausted, on the next rank.
 ///
 /// @tparam K     As in KvCache.
 /// @param cache  The keys and values of this rank; must not be a ring.

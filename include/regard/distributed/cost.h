@@ -46,10 +46,10 @@ struct PredictedTime {
 /// With `heads` and `rows`, a rank processes one key/value head at a time: while it computes one, the next one is
 /// received and the context of the previous one is sent.
 ///
-/// @param problem  The call.
-/// @param plan     Its plan.
-/// @param rates    Rates of every node.
-/// @return The time. For a plan with one rank, this is the time on one machine that holds all rows and keys.
+/// @param problem  The attention call.
+/// @param plan     Plan of the call.
+/// @param rates    Rates of each node.
+/// @return The predicted time. For a plan with one rank, this is the time on one machine that holds all rows and keys.
 /// @throws InvalidArgument  if a rate is out of range or not finite, or if the plan and the problem have different
 ///                          numbers of ranks.
 ///

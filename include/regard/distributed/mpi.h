@@ -13,8 +13,8 @@
 /// MPI_Finalize();
 /// @endcode
 ///
-/// With CMake: `find_package(regard COMPONENTS mpi)` and `target_link_libraries(program regard::mpi)`. Tested with Open
-/// MPI 4.1 and 5.0 and MPICH 5.0.
+/// With CMake, use `find_package(regard COMPONENTS mpi)` and `target_link_libraries(program regard::mpi)`. Tested with
+/// Open MPI 4.1 and 5.0 and MPICH 5.0.
 ///
 /// Read next: ranks.h, docs/guide/several-machines.md.
 #pragma once
@@ -157,7 +157,7 @@ class MpiTransport final : public Transport {
 /// compute; otherwise they progress only while a call waits for them.
 ///
 /// @param communicator  An intracommunicator, such as MPI_COMM_WORLD.
-/// @param options       How long ranks wait for each other.
+/// @param options       Timeout after which an unresponsive rank is considered to have failed.
 /// @return The ranks. They must be destroyed before MPI_Finalize(), on all ranks.
 /// @throws InvalidArgument  if MPI is not initialized, or if the timeout is not above 0.
 inline Ranks mpi_ranks(MPI_Comm communicator, const RanksOptions& options = {}) {

@@ -35,7 +35,7 @@ namespace internal {
 class Messages;
 }
 
-/// How long ranks wait for each other.
+/// Options for Ranks.
 struct RanksOptions {
   /// Seconds without a heartbeat after which a rank is considered to have failed. Must be above 0.
   ///
@@ -57,12 +57,12 @@ class REGARD_EXPORT Ranks {
   Ranks();
   /// Starts the communication thread, if there are several ranks and the transport permits it.
   ///
-  /// @param transport  Messages between the ranks.
-  /// @param options    How long ranks wait for each other.
+  /// @param transport  Transport for the messages between the ranks.
+  /// @param options    Timeout after which an unresponsive rank is considered to have failed.
   /// @throws InvalidArgument  if the timeout is not above 0.
   explicit Ranks(std::unique_ptr<Transport> transport, const RanksOptions& options = {});
-  /// Waits until all ranks have reached this point, but no longer than the timeout. During stack unwinding, it notifies
-  /// the other ranks instead, whose calls then end with a RankError.
+  /// Waits until all ranks have reached this point, but no longer than the timeout. During stack unwinding, it instead
+  /// notifies the other ranks, whose calls then fail with a RankError.
   ~Ranks();
   /// Moves the ranks. A moved-from object can only be assigned to or destroyed.
   Ranks(Ranks&&) noexcept;
@@ -105,7 +105,7 @@ class REGARD_EXPORT Ranks {
   std::unique_ptr<internal::Messages> messages_;
 };
 
-/// Sums the terms of all ranks one after another: those of rank 0 in their order, then those of rank 1, …
+/// Sums the terms of all ranks one after another: first the terms of rank 0 in order, then those of rank 1, and so on.
 ///
 /// The sum has the same bits regardless of how the same terms are divided among ranks, which MPI_Allreduce does not
 /// guarantee. Source: docs/derivations/ranks.md.
@@ -116,7 +116,7 @@ class REGARD_EXPORT Ranks {
 /// @param ranks  The ranks.
 /// @param stop   Stop token; a stop request ends the call with Cancelled.
 ///
-/// Each rank receives at most `2m` elements: the sum so far, and the total.
+/// Each rank receives at most `2m` elements: the running sum and the total.
 ///
 /// @throws InvalidArgument  on all ranks, if sizes differ.
 /// @throws RankError        if a rank fails.
@@ -130,7 +130,8 @@ template <class T>
 REGARD_EXPORT void sum_in_order(const TensorView<const T, 2>& terms, std::span<T> sum, Ranks& ranks,
                                 const std::stop_token& stop = {});
 
-/// Exchanges one number per rank before a call whose arguments depend on all of them, such as the total number of keys.
+/// Exchanges one number per rank before a call whose arguments depend on all of these numbers, such as the total number
+/// of keys.
 ///
 /// @param function  Name of the call, the same on all ranks; may be empty.
 /// @param number    The number of this rank.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Attention over several ranks: what each rank holds and computes, and which rows and keys it needs from which rank.
+/// Plans of attention over several ranks: the rows and keys that each rank holds, computes and receives from other
+/// ranks.
 ///
 /// @verbatim
 ///     scheme   a rank computes               it receives
@@ -34,7 +35,7 @@ struct IndexRange {
   Index end = 0;    ///< One past the last index; at least `first`.
   /// Returns the number of indices.
   Index size() const { return end - first; }
-  /// Compares both ends.
+  /// Returns whether both ends are equal.
   bool operator==(const IndexRange&) const = default;
 };
 
@@ -47,8 +48,8 @@ struct RowVisibility {
   /// Position of row 0 of each sequence, or how rows are aligned with keys.
   std::variant<Index, QueryAlignment> query_offset = Index{0};
   Window window{};                    ///< Sliding window around the position of the query.
-  std::vector<Index> query_starts{};  ///< First row of each packed sequence, n + 1 entries; empty: one sequence.
-  std::vector<Index> key_starts{};    ///< First key of each packed sequence, n + 1 entries; empty: one sequence.
+  std::vector<Index> query_starts{};  ///< First row of each packed sequence, n + 1 entries. If empty, one sequence.
+  std::vector<Index> key_starts{};    ///< First key of each packed sequence, n + 1 entries. If empty, one sequence.
 };
 
 /// An attention call whose rows and keys are distributed over ranks.
@@ -65,10 +66,10 @@ struct DistributedProblem {
   Index value_head_size = 64;       ///< Dv, head size of value.
   Index element_bytes = 4;          ///< Size of an element of query, key, value and context, in bytes.
   Index partial_bytes = 4;          ///< Size of an element of a partial result, in bytes.
-  RowVisibility visibility{};       ///< Which keys are visible to a row.
+  RowVisibility visibility{};       ///< Options that determine the keys visible to a row.
 };
 
-/// How the work of an attention call is divided.
+/// Scheme by which the work of an attention call is divided among ranks.
 enum class DistributedScheme {
   heads,  ///< Each rank computes some heads (DeepSpeed-Ulysses, arXiv 2309.14509).
   rows,   ///< Each rank computes some rows with gathered keys (Llama 3, arXiv 2407.21783, section 3.3.2).
@@ -85,13 +86,13 @@ enum class TransferContent {
 
 /// A transfer from one rank to another.
 struct RankTransfer {
-  TransferContent content = TransferContent::query;  ///< Content.
+  TransferContent content = TransferContent::query;  ///< Content of the transfer.
   Index from = 0;                                    ///< Sending rank.
   Index to = 0;                                      ///< Receiving rank.
   std::vector<IndexRange> indices{};                 ///< Rows (with `keys`: keys), in ascending order and not adjacent.
   IndexRange heads{};                                ///< Query heads (with `keys`: key/value heads).
   Index chunks = 1;                                  ///< With `partials`, the number of chunks per row; otherwise 1.
-  Index bytes = 0;                                   ///< Size, in bytes.
+  Index bytes = 0;                                   ///< Size of the transfer, in bytes.
 };
 
 /// The work of one rank.
@@ -108,7 +109,7 @@ struct RankWork {
 
 /// A division of an attention call among ranks.
 struct DistributedPlan {
-  DistributedScheme scheme = DistributedScheme::rows;  ///< How the work is divided.
+  DistributedScheme scheme = DistributedScheme::rows;  ///< Scheme by which the work is divided.
   std::vector<RankWork> ranks{};                       ///< Work of each rank.
   /// The transfers, sorted by content, receiver and sender. Nothing is sent twice, or from a rank to itself.
   std::vector<RankTransfer> transfers{};
@@ -129,11 +130,11 @@ inline constexpr double kMaxImbalance = 1.05;
 
 /// Returns the keys that are visible to a row.
 ///
-/// @param visibility  Which keys are visible to a row.
+/// @param visibility  Options that determine the keys visible to a row.
 /// @param num_rows    L, number of rows.
 /// @param num_keys    S, number of keys.
 /// @param row         The row.
-/// @return The keys, one range; `{0, 0}` if none is visible.
+/// @return The keys, as one range; `{0, 0}` if no key is visible.
 /// @throws InvalidArgument  as plan_rows() does, and if row is out of range.
 REGARD_EXPORT IndexRange visible_keys(const RowVisibility& visibility, Index num_rows, Index num_keys, Index row);
 
@@ -152,9 +153,9 @@ REGARD_EXPORT IndexRange visible_keys(const RowVisibility& visibility, Index num
 REGARD_EXPORT std::vector<Index> split_evenly(Index length, Index ranks, Index grain = 1);
 
 /// Splits the rows into contiguous ranges whose work is as equal as whole rows allow: for a causal mask, range r starts
-/// at about `L · √(r / N)`. With these as row_starts, plan_rows() moves no rows.
+/// at about `L · √(r / N)`. With these starts as row_starts, plan_rows() moves no rows.
 ///
-/// @param visibility  Which keys are visible to a row.
+/// @param visibility  Options that determine the keys visible to a row.
 /// @param num_rows    L, number of rows.
 /// @param num_keys    S, number of keys.
 /// @param ranks       N, number of ranges.
@@ -165,9 +166,9 @@ REGARD_EXPORT std::vector<Index> split_by_work(const RowVisibility& visibility, 
                                                Index ranks);
 
 /// Gives each rank about the same amount of work by moving rows from the ends of the ranges with more work than the
-/// mean to ranks with less. With equal shares and a causal mask, at most about half of a rank's rows move.
+/// mean to ranks with less work. With equal shares and a causal mask, at most about half of a rank's rows move.
 ///
-/// @param visibility  Which keys are visible to a row.
+/// @param visibility  Options that determine the keys visible to a row.
 /// @param row_starts  First row that each rank holds, N + 1 entries from 0 to L.
 /// @param num_keys    S, number of keys.
 /// @return For each rank, the rows that it computes, for plan_rows(), in ascending order and not adjacent. The number
@@ -176,25 +177,24 @@ REGARD_EXPORT std::vector<Index> split_by_work(const RowVisibility& visibility, 
 REGARD_EXPORT std::vector<std::vector<IndexRange>> balance_rows(const RowVisibility& visibility,
                                                                 std::span<const Index> row_starts, Index num_keys);
 
-/// Plans the scheme `heads`: rank r has key/value heads `⌊r · Hkv / N⌋` to `⌊(r + 1) · Hkv / N⌋` and their query heads.
+/// Plans the `heads` scheme: rank r has key/value heads `⌊r · Hkv / N⌋` to `⌊(r + 1) · Hkv / N⌋` and their query heads.
 ///
 /// With equal shares of S keys and L rows, a rank receives `(N − 1) / N² · (L · H + S · Hkv) · (D + Dv)` elements.
 ///
-/// @param problem  The call.
+/// @param problem  The attention call.
 /// @return The plan. Ranks beyond the number of key/value heads compute nothing.
 /// @throws InvalidArgument  as plan_rows() does.
 REGARD_EXPORT DistributedPlan plan_heads(const DistributedProblem& problem);
 
-/// Plans the scheme `rows`.
+/// Plans the `rows` scheme.
 ///
 /// With equal shares of S keys that are all visible, a rank receives `(N − 1) / N · S · Hkv · (D + Dv)` elements of key
 /// and value.
 ///
-/// @param problem        The call.
+/// @param problem        The attention call.
 /// @param computed_rows  For each rank, the rows that it computes, for example from balance_rows(). Each row must occur
-///                       exactly once. Rows that a rank computes but does not hold are sent to it, and their context
-///                       is sent back.
-///                       Empty: each rank computes the rows that it holds.
+///                       exactly once. Rows that a rank computes but does not hold are sent to it, and their context is
+///                       sent back. If empty, each rank computes the rows that it holds.
 /// @return The plan.
 /// @throws InvalidArgument  in any of these cases:
 ///                          - starts are not ascending from 0, or are not consistent with each other
@@ -213,13 +213,13 @@ REGARD_EXPORT DistributedPlan plan_heads(const DistributedProblem& problem);
 REGARD_EXPORT DistributedPlan plan_rows(const DistributedProblem& problem,
                                         std::span<const std::vector<IndexRange>> computed_rows = {});
 
-/// Plans the scheme `keys`, for a small number of rows and many keys (decoding). Rank r merges the partial results of
+/// Plans the `keys` scheme, for a small number of rows and many keys (decoding). Rank r merges the partial results of
 /// query heads `⌊r · H / N⌋` to `⌊(r + 1) · H / N⌋` in key order, and sends context to the owners of the rows.
 ///
 /// A rank receives `C · L · H / N · (Dv + 2)` elements of partial results, excluding its own, where C is the number of
 /// chunks of kAttentionChunkKeys keys.
 ///
-/// @param problem  The call.
+/// @param problem  The attention call.
 /// @return The plan.
 /// @throws InvalidArgument  as plan_rows() does, and if a rank's first key is neither a multiple of kAttentionChunkKeys
 ///                          nor S, or if sequences are packed.
@@ -229,9 +229,9 @@ REGARD_EXPORT DistributedPlan plan_keys(const DistributedProblem& problem);
 ///
 /// Candidates are plan_heads() if N ≤ Hkv, plan_rows() with the rows that each rank holds and with the result of
 /// balance_rows(), and plan_keys() if its conditions hold. Candidates with an imbalance above kMaxImbalance are
-/// excluded; if none remains, the one with the lowest imbalance is chosen.
+/// excluded; if none remains, the candidate with the lowest imbalance is chosen.
 ///
-/// @param problem  The call.
+/// @param problem  The attention call.
 /// @return The plan.
 /// @throws InvalidArgument  as plan_rows() does.
 ///
@@ -248,11 +248,12 @@ REGARD_EXPORT DistributedPlan choose_plan(const DistributedProblem& problem);
 /// @return "heads", "rows" or "keys".
 REGARD_EXPORT std::string_view scheme_name(DistributedScheme scheme);
 
-/// Formats a plan: what each rank holds, computes, needs, receives and sends, and the imbalance.
+/// Formats a plan: for each rank, the rows and keys that it holds, its work, the keys that it needs and the amount of
+/// data that it receives and sends; then the imbalance.
 ///
-/// @param problem  The call.
-/// @param plan     Its plan.
-/// @return Lines of text.
+/// @param problem  The attention call.
+/// @param plan     Plan of the call.
+/// @return The plan, as lines of text.
 REGARD_EXPORT std::string plan_text(const DistributedProblem& problem, const DistributedPlan& plan);
 
 }  // namespace regard::inline v0

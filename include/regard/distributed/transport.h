@@ -33,7 +33,7 @@ class REGARD_EXPORT RankError : public std::runtime_error, public Error {
  public:
   /// Creates the exception.
   ///
-  /// @param rank  Rank that failed; −1: unknown.
+  /// @param rank  Rank that failed, or −1 if it is unknown.
   /// @param text  One sentence that names this rank.
   RankError(Index rank, const std::string& text) : std::runtime_error(text), rank_(rank) {}
   /// Destroys the exception.
@@ -52,8 +52,9 @@ class REGARD_EXPORT RankError : public std::runtime_error, public Error {
 /// Asynchronous messages between ranks: one call starts a message, and a later call reports its completion.
 ///
 /// - Messages with the same sender, receiver and tag arrive in the order in which they were sent.
-/// - Only one thread at a time calls these functions, but not always the same one.
-/// - Functions do not block. start_send() and start_receive() may be called with any number of messages in flight.
+/// - Only one thread at a time calls these functions, but not always the same thread.
+/// - These functions do not block. start_send() and start_receive() may be called with any number of messages in
+///   flight.
 class REGARD_EXPORT Transport {
  public:
   /// Destroys the transport. If messages are in flight, it must not wait for them.

@@ -25,7 +25,7 @@ namespace regard::inline v0 {
 /// @param text    The text, in UTF-8.
 /// @param source  Name of the text for error messages, usually the path of the file.
 /// @return The matrix, (rows, columns), without heads.
-/// @throws DataError  in any of these cases; the message gives `source`, line and column (both 1-based):
+/// @throws DataError  in any of these cases; the message states `source`, the line and the column (both 1-based):
 ///                    - an empty file or an empty cell
 ///                    - a row whose length differs from that of the first row
 ///                    - a cell that is not a number, or whose value is out of range for double

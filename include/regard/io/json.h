@@ -28,7 +28,7 @@ namespace regard::inline v0 {
 
 /// A JSON value.
 ///
-/// A JsonValue of any kind takes 48 bytes. An array of numbers takes another 8 bytes per number.
+/// A JsonValue of any kind takes 48 bytes. An array of numbers takes an additional 8 bytes per number.
 struct REGARD_EXPORT JsonValue {
   /// The kinds of JSON values.
   enum class Kind {
@@ -39,7 +39,7 @@ struct REGARD_EXPORT JsonValue {
     array,    ///< A list of values.
     object    ///< A list of named members.
   };
-  /// A member of an object: its name and its value.
+  /// A member of an object: a name and a value.
   using Member = std::pair<std::string, JsonValue>;
 
   /// Creates null, at offset 0.
@@ -69,7 +69,7 @@ struct REGARD_EXPORT JsonValue {
   const std::vector<JsonValue>& items() const;
   /// Returns the members of an object, in the order of the text; empty for a value of another kind.
   ///
-  /// No name occurs twice.
+  /// All names are distinct.
   const std::vector<Member>& members() const;
 
   /// Finds a member of an object by name.
@@ -77,8 +77,8 @@ struct REGARD_EXPORT JsonValue {
   /// This is a linear search over all members. To look up many names, build an index (SortedNames).
   ///
   /// @param name  The name.
-  /// @return The member's value; nullptr if there is no such member, or if this is not an object. The pointer is valid
-  ///         as long as this value is unchanged.
+  /// @return The value of the member, or nullptr if there is no such member or if this is not an object. The pointer is
+  ///         valid as long as this value is unchanged.
   const JsonValue* find(std::string_view name) const;
 
   /// Offset of the value's first byte in the text. For a number, it may be the offset of any of its bytes.
@@ -104,13 +104,13 @@ struct REGARD_EXPORT JsonValue {
 REGARD_EXPORT std::uint64_t json_memory_bytes(std::string_view text, Index max_depth = 64,
                                               const std::stop_token& stop = {});
 
-/// Checks that the memory a JSON text needs is available, before it is allocated.
+/// Checks that the memory needed for a JSON text is available, before this memory is allocated.
 ///
-/// The check always passes if 64 KiB or less is needed.
+/// The check always succeeds if at most 64 KiB is needed.
 ///
 /// @param source            Name of the text for error messages.
 /// @param needed            Memory needed, in bytes.
-/// @param max_memory_bytes  Memory available, in bytes; absent: available_memory_bytes().
+/// @param max_memory_bytes  Memory available, in bytes. If absent, available_memory_bytes().
 /// @throws DataError  "source: needs N bytes of memory; M are available" if N exceeds M.
 REGARD_EXPORT void check_json_memory(const std::string& source, std::uint64_t needed,
                                      std::optional<std::uint64_t> max_memory_bytes);
@@ -121,7 +121,7 @@ REGARD_EXPORT void check_json_memory(const std::string& source, std::uint64_t ne
 /// @param source            Name of the text for error messages, usually the path of the file.
 /// @param max_depth         Maximum nesting depth of brackets.
 /// @param stop              Stop token, polled while the text is read.
-/// @param max_memory_bytes  Memory that reading may use, in bytes (see json_memory_bytes()); absent:
+/// @param max_memory_bytes  Memory that reading may use, in bytes (see json_memory_bytes()). If absent,
 ///                          available_memory_bytes().
 /// @return The root of the tree.
 /// @throws DataError  "source: byte N: …" in any of these cases:
@@ -130,7 +130,7 @@ REGARD_EXPORT void check_json_memory(const std::string& source, std::uint64_t ne
 ///                    - a number is out of range for double
 ///                    - brackets are nested deeper than `max_depth`
 /// @throws DataError  "source: needs N bytes of memory; M are available", before any memory is allocated. This check is
-///                    skipped for 64 KiB or less.
+///                    skipped if at most 64 KiB is needed.
 /// @throws Cancelled  if a stop is requested.
 ///
 /// @par Example

@@ -70,8 +70,8 @@ class REGARD_EXPORT JsonFields {
   /// @param name  Name of the member.
   /// @return The number.
   double number(std::string_view name) const;
-  /// Reads an unsigned 64-bit integer, which is stored as a string because JSON numbers are read as double, which
-  /// represents integers exactly only up to 2⁵³.
+  /// Reads an unsigned 64-bit integer that is stored as a string. JSON numbers are read as double, which represents
+  /// integers exactly only up to 2⁵³.
   ///
   /// @param name  Name of the member.
   /// @return The integer.
@@ -90,7 +90,7 @@ class REGARD_EXPORT JsonFields {
   ///
   /// @param name   Name of the member.
   /// @param words  The allowed words.
-  /// @return The index of the string in words.
+  /// @return The index of the string in `words`.
   std::size_t word(std::string_view name, std::span<const std::string_view> words) const;
 
   /// Reads a string that names an enumerator.
@@ -105,10 +105,10 @@ class REGARD_EXPORT JsonFields {
     return static_cast<Enum>(word(name, names));
   }
 
-  /// Throws DataError, "source: byte N: what".
+  /// Throws DataError with the message "source: byte N: what".
   ///
   /// @param at    The value whose offset is reported.
-  /// @param what  What was found and what was expected.
+  /// @param what  Description of the error: the value found and the requirement.
   [[noreturn]] void fail(const JsonValue& at, const std::string& what) const;
   /// Formats a value for an error message: `"text"`, `12`, `true`, `null`, `a list` or `an object`.
   ///

@@ -29,7 +29,7 @@ REGARD_EXPORT std::string shortest_number(double x);
 /// Formats a float as the shortest decimal text that reads back as the same float.
 REGARD_EXPORT std::string shortest_number(float x);
 
-/// How JsonWriter formats a document.
+/// Formatting options of JsonWriter.
 struct JsonStyle {
   int indent = 2;  ///< Spaces per level.
   /// Whether the values given to number() are floats: each is then written as the shortest text that reads back as the
@@ -37,10 +37,11 @@ struct JsonStyle {
   bool float32 = false;
 };
 
-/// Where the items of an array and the members of an object are placed. An empty array is `[]`, an empty object `{}`.
+/// Placement of the items of an array and the members of an object. An empty array is written as `[]`, and an empty
+/// object as `{}`.
 enum class JsonLayout {
-  lines,     ///< Each on its own line, the closing bracket on the next line.
-  hanging,   ///< Each on its own line, the closing bracket directly after the last.
+  lines,     ///< Each on its own line, with the closing bracket on the next line.
+  hanging,   ///< Each on its own line, with the closing bracket directly after the last.
   one_line,  ///< All on one line, separated by `", "`.
   compact    ///< All on one line, separated by `","`: for long lists of numbers.
 };
@@ -83,7 +84,7 @@ class REGARD_EXPORT JsonWriter {
  public:
   /// Creates a writer with an empty text.
   ///
-  /// @param style  Format of the document.
+  /// @param style  Formatting options.
   /// @param stop   Stop token, polled before each value.
   explicit JsonWriter(JsonStyle style = {}, std::stop_token stop = {});
 
@@ -199,7 +200,7 @@ class REGARD_EXPORT JsonWriter {
   /// Writes a member whose value is given as JSON text, which is copied verbatim.
   ///
   /// @param member  Name of the member.
-  /// @param value   One JSON value, for example the text of another writer. It is not checked.
+  /// @param value   One JSON value, for example the text from another writer. The text is not checked.
   void json(std::string_view member, std::string_view value);
   /// Writes a member whose value is an array of strings, integers or floating-point numbers. It may be empty.
   ///
@@ -258,16 +259,18 @@ class REGARD_EXPORT JsonWriter {
   void source(std::string_view command);
   /// @}
 
-  /// Takes the text written since the last call to take_part() or take(), to write a long document in parts.
+  /// Removes and returns the text written since the last call to take_part() or take(), to write a long document in
+  /// parts.
   ///
-  /// @return The text so far.
+  /// @return The removed text.
   std::string take_part();
-  /// Takes the rest of the document: the text written since the last call to take_part() or take(), and a line break.
+  /// Removes and returns the rest of the document: the text written since the last call to take_part() or take(), and a
+  /// line break.
   ///
   /// @return The text.
   std::string take();
 
-  /// Polls the stop token, for work between values.
+  /// Polls the stop token. Call it in longer computations between values.
   ///
   /// @throws Cancelled  if a stop is requested.
   void poll() const;

@@ -17,19 +17,19 @@
 
 namespace regard::inline v0 {
 
-/// One matrix, or one per head, as it is displayed: in layout "columns" a column is a token.
+/// One matrix, or one per head, as it is displayed. In the "columns" layout, each column is a token.
 ///
 /// If a matrix is too large to keep, only the rows and columns listed in kept_rows and kept_columns are stored.
 struct Matrix {
   Index num_heads = 1;    ///< Number of heads; 1 for a single matrix.
-  Index num_rows = 0;     ///< Rows of the whole matrix, stored or not.
-  Index num_columns = 0;  ///< Columns of the whole matrix, stored or not.
+  Index num_rows = 0;     ///< Number of rows in the whole matrix, including rows that are not stored.
+  Index num_columns = 0;  ///< Number of columns in the whole matrix, including columns that are not stored.
   /// The elements, (num_heads, stored rows, stored columns), row-major.
   std::vector<double> numbers;
   /// Empty, or one flag for each element of `numbers`: 1 if the mask hides it.
   std::vector<std::uint8_t> hidden{};
-  std::vector<Index> kept_rows{};     ///< Stored row indices, in ascending order; empty: all rows are stored.
-  std::vector<Index> kept_columns{};  ///< Stored column indices, in ascending order; empty: all columns are stored.
+  std::vector<Index> kept_rows{};     ///< Stored row indices, in ascending order. If empty, all rows are stored.
+  std::vector<Index> kept_columns{};  ///< Stored column indices, in ascending order. If empty, all columns are stored.
   bool has_heads = false;             ///< Whether the head axis is displayed, even if its extent is 1.
 
   /// Returns the number of rows that are stored.

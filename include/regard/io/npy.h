@@ -33,7 +33,7 @@ namespace regard::inline v0 {
 
 /// Fills `bytes` from a file or stream and returns the number of bytes read.
 ///
-/// The number is less than bytes.size() only at the end of the file. Throws DataError if reading fails.
+/// The number is less than bytes.size() only at the end of the file. It throws DataError if reading fails.
 using ByteSource = std::function<std::size_t(std::span<std::byte> bytes)>;
 
 /// An array in memory, in native byte order. Booleans are stored as 0 or 1.
@@ -53,7 +53,7 @@ struct NpyArray {
   /// Returns the elements as an array of their type.
   ///
   /// @tparam T  The type that `type` names: float, double, std::int32_t, std::int64_t or bool.
-  /// @return The first element, valid as long as `data` is.
+  /// @return A pointer to the first element, valid as long as `data` is.
   template <class T>
   const T* elements() const {
     return reinterpret_cast<const T*>(data.get());
@@ -76,7 +76,7 @@ class REGARD_EXPORT NpyReader {
   ///
   /// @param source     Source of bytes, positioned at the first byte of the file.
   /// @param name       Name of the file for error messages.
-  /// @param num_bytes  Length of the whole file in bytes, if it is known.
+  /// @param num_bytes  Length of the whole file in bytes, if known.
   /// @throws DataError  "name: byte N: …" if the header is malformed or truncated, if the type is not supported, or if
   ///                    num_bytes does not match the header.
   NpyReader(ByteSource source, std::string name, std::optional<std::uint64_t> num_bytes = std::nullopt);
@@ -89,7 +89,7 @@ class REGARD_EXPORT NpyReader {
   const std::vector<Index>& shape() const { return shape_; }
   /// Returns the product of the extents.
   Index num_elements() const { return num_elements_; }
-  /// Reads the elements. It may be called only once.
+  /// Reads the elements. This function may be called only once.
   ///
   /// If the length of the file is unknown, the buffer grows as bytes arrive.
   ///
@@ -97,8 +97,8 @@ class REGARD_EXPORT NpyReader {
   /// @throws DataError       "name: byte N: …" if the file is truncated or too long.
   /// @throws std::bad_alloc  if memory cannot be allocated.
   NpyArray read();
-  /// Reads only some rows: `first ≤ i < first + count` along the second-to-last axis, in all matrices. It may be called
-  /// only once, instead of read().
+  /// Reads only some rows: `first ≤ i < first + count` along the second-to-last axis, in all matrices. This function
+  /// may be called only once, instead of read().
   ///
   /// @param first  First row.
   /// @param count  Number of rows; first + count is at most the extent of the axis.

@@ -23,25 +23,25 @@ namespace regard::inline v0 {
 
 /// A newly created file that is written sequentially.
 ///
-/// Every failure throws DataError, "NAME: cannot be written: REASON". The file is left in place: removing an incomplete
-/// file is up to the caller; see AtomicFile.
+/// Every failure throws DataError with the message "NAME: cannot be written: REASON". The file is left in place:
+/// removing an incomplete file is up to the caller; see AtomicFile.
 class REGARD_EXPORT NewFile {
  public:
   /// Creates an empty file.
   ///
   /// @param path  Path of the file.
-  /// @param name  Name of the file for error messages; empty: the path.
+  /// @param name  Name of the file for error messages. If empty, the path.
   /// @return The file, or std::nullopt if a file with that name already exists.
   /// @throws DataError  if the file cannot be created.
   static std::optional<NewFile> create(const std::string& path, std::string name = {});
   ~NewFile();                                    ///< Closes the file without flushing it to disk.
-  NewFile(NewFile&&) noexcept;                   ///< Moves; the moved-from object can only be destroyed.
-  NewFile& operator=(NewFile&& other) noexcept;  ///< Moves; the moved-from object can only be destroyed.
+  NewFile(NewFile&&) noexcept;                   ///< Moves the file. The moved-from object can only be destroyed.
+  NewFile& operator=(NewFile&& other) noexcept;  ///< Moves the file. The moved-from object can only be destroyed.
 
   /// Appends bytes.
   ///
   /// @param bytes  The bytes; may be empty.
-  /// @throws DataError  if they cannot be written, for example because the disk is full.
+  /// @throws DataError  if the bytes cannot be written, for example because the disk is full.
   void write(std::span<const std::byte> bytes);
   /// Appends text.
   ///
@@ -91,13 +91,13 @@ class REGARD_EXPORT AtomicFile {
   /// Appends bytes.
   ///
   /// @param bytes  The bytes; may be empty.
-  /// @throws DataError  if they cannot be written.
+  /// @throws DataError  if the bytes cannot be written.
   void write(std::span<const std::byte> bytes) { file_->write(bytes); }
   /// Appends text.
   ///
   /// @param text  The text.
   void write(std::string_view text) { file_->write(text); }
-  /// Flushes the file to disk, renames it, and flushes the folder to disk. It may be called only once.
+  /// Flushes the file to disk, renames it, and flushes the folder to disk. This function may be called only once.
   ///
   /// @throws DataError  if this fails.
   void commit();
@@ -111,9 +111,9 @@ class REGARD_EXPORT AtomicFile {
 
 /// Flushes the entries of a folder to disk, that is, the names of the files that it contains.
 ///
-/// It does nothing on file systems that do not support this.
+/// The function does nothing on file systems that do not support this.
 ///
-/// @param path  Path of the folder; empty: the current folder.
+/// @param path  Path of the folder. If empty, the current folder.
 /// @throws DataError  if the folder cannot be opened, or if writing fails.
 REGARD_EXPORT void sync_folder(const std::string& path);
 

@@ -40,8 +40,8 @@ REGARD_EXPORT std::string_view safetensors_type_name(ElementType type);
 
 /// A tensor as it is stored in a file: contiguous, row-major, little-endian.
 struct StoredTensor {
-  std::string name;                         ///< Its name in the header.
-  ElementType type = ElementType::float32;  ///< Type of its elements.
+  std::string name;                         ///< Name of the tensor in the header.
+  ElementType type = ElementType::float32;  ///< Type of the elements.
   std::vector<Index> shape;                 ///< Extents; empty for a scalar.
   std::span<const std::byte> bytes;         ///< The elements, in memory that the Checkpoint owns.
 };
@@ -51,7 +51,7 @@ struct StoredTensor {
 /// Elements of type I8 are converted to float(element) · (scale of the row) when they are read, rounded to nearest.
 struct StoredMatrix {
   std::shared_ptr<const float> values;  ///< The elements, row-major; for a matrix of type I8, one scale per row.
-  const std::int8_t* int8 = nullptr;    ///< The elements of a matrix of type I8; null for other types.
+  const std::int8_t* int8 = nullptr;    ///< The elements of a matrix of type I8; nullptr for other types.
   Index columns = 0;                    ///< Number of columns.
   /// Returns an element.
   float operator()(Index row, Index column) const {
@@ -62,18 +62,18 @@ struct StoredMatrix {
 
 /// Bytes in memory with shared ownership. Copies share the bytes.
 struct SharedBytes {
-  std::shared_ptr<const std::byte> first;  ///< The first byte; null if there are none.
+  std::shared_ptr<const std::byte> first;  ///< The first byte; nullptr if there are no bytes.
   std::size_t count = 0;                   ///< Number of bytes.
   /// Returns the bytes.
   std::span<const std::byte> span() const { return {first.get(), count}; }
 };
-/// Makes a byte buffer shareable.
+/// Transfers a byte buffer to shared ownership.
 ///
 /// @param bytes  The bytes.
 /// @return The same bytes, without a copy.
 REGARD_EXPORT SharedBytes share_bytes(std::vector<std::byte> bytes);
 
-/// How the files of a model are read, and their limits.
+/// Options and limits for reading the files of a model.
 struct ModelFileOptions {
   /// Whether to map the file instead of reading it, which takes less memory.
   ///
@@ -84,7 +84,7 @@ struct ModelFileOptions {
   bool allow_nonfinite = false;
   std::uint64_t max_header_bytes = 100'000'000;  ///< Maximum size of a header, in bytes.
   Index max_tensors = 1 << 20;                   ///< Maximum number of tensors in one file.
-  /// Memory that a model may use, in bytes. It is also the limit for reading each JSON text. Absent:
+  /// Memory that a model may use, in bytes. It is also the limit for reading each JSON text. If absent,
   /// available_memory_bytes().
   std::optional<std::uint64_t> max_memory_bytes{};
 };
@@ -101,15 +101,15 @@ class REGARD_EXPORT Checkpoint {
   /// Reads one safetensors file.
   ///
   /// @param path     Path of the file.
-  /// @param options  How to read it, and limits.
+  /// @param options  Options and limits for reading the file.
   /// @param stop     Stop token, polled while the file is read.
   /// @return The tensors.
   /// @throws DataError  "path: byte N: …" or "path: …" in any of these cases:
   ///                    - a file that cannot be opened, is not a regular file, or changes while it is read
   ///                    - a file that violates the format; if it is in fact a zip or gzip archive, a pickle, an HTML
-  ///                      page or a Git LFS pointer, the message says so
+  ///                      page or a Git LFS pointer, the message states this
   ///                    - NaN and ±∞, unless ModelFileOptions::allow_nonfinite is set
-  ///                    - tensors that need more memory than is available; the message gives both sizes
+  ///                    - tensors that need more memory than is available; the message states both sizes
   /// @throws Cancelled  if a stop is requested.
   static Checkpoint read_file(const std::string& path, const ModelFileOptions& options = {},
                               const std::stop_token& stop = {});
@@ -120,7 +120,7 @@ class REGARD_EXPORT Checkpoint {
   /// once. Symbolic links in the folder are followed.
   ///
   /// @param folder   Path of the folder.
-  /// @param options  How to read the files, and limits.
+  /// @param options  Options and limits for reading the files.
   /// @param stop     Stop token, polled while the files are read.
   /// @return The tensors of all shards.
   /// @throws DataError  as read_file() does, and if the index does not match the shards.
@@ -135,7 +135,7 @@ class REGARD_EXPORT Checkpoint {
   /// @param options  Limits, and whether NaN and ±∞ are accepted.
   /// @param stop     Stop token, polled while the bytes are checked.
   /// @return The tensors.
-  /// @throws DataError  as read_file() does for the contents of a file, and if there is too little memory for the list
+  /// @throws DataError  as read_file() does for the contents of a file, and if there is not enough memory for the list
   ///                    of tensors.
   /// @throws Cancelled  if a stop is requested.
   static Checkpoint read_memory(SharedBytes bytes, std::string name, const ModelFileOptions& options = {},
@@ -148,8 +148,8 @@ class REGARD_EXPORT Checkpoint {
   /// Finds a tensor by name.
   ///
   /// @param name  The name.
-  /// @return The tensor, or null if no tensor has that name. The pointer is valid as long as any copy of the checkpoint
-  ///         exists.
+  /// @return The tensor, or nullptr if no tensor has that name. The pointer is valid as long as any copy of the
+  ///         checkpoint exists.
   const StoredTensor* find(std::string_view name) const;
 
   /// Finds the scales of a matrix of type I8: one for each row, in a tensor with the name of the matrix plus ".scale".
@@ -157,8 +157,8 @@ class REGARD_EXPORT Checkpoint {
   /// regard/io/rounding.h creates such matrices.
   ///
   /// @param tensor  A tensor of this checkpoint.
-  /// @return The scales, of type F32 and shape (rows); null if the tensor is not a matrix of type I8 or has no scales
-  ///         of this type and shape.
+  /// @return The scales, of type F32 and shape (rows), or nullptr if the tensor is not a matrix of type I8 or has no
+  ///         scales of this type and shape.
   const StoredTensor* find_scales(const StoredTensor& tensor) const;
 
   /// Converts a tensor to float, row-major: F32 as stored, F16 and BF16 exactly, F64 rounded to nearest, I8 with
@@ -182,7 +182,7 @@ class REGARD_EXPORT Checkpoint {
   /// @throws Cancelled  if a stop is requested.
   std::shared_ptr<const float> share_float32(const StoredTensor& tensor, const std::stop_token& stop = {}) const;
 
-  /// Views a matrix without converting it as a whole, if it is stored as F32 or as I8 with scales.
+  /// Returns a view of a matrix, without converting the matrix as a whole if it is stored as F32 or as I8 with scales.
   ///
   /// Elements of other types are converted, as by share_float32().
   ///
@@ -220,16 +220,17 @@ struct ShardedTensor {
   std::string tensor;  ///< Name of the tensor.
   std::string file;    ///< Name of the shard, without a path.
 };
-/// Reads `weight_map` from the text of a model.safetensors.index.json: which shard holds which tensor.
+/// Reads `weight_map` from the text of a model.safetensors.index.json: the shard that holds each tensor.
 ///
 /// @param text              The JSON text.
 /// @param source            Name of the text for error messages.
 /// @param stop              Stop token, polled while the text is read.
-/// @param max_memory_bytes  Memory that reading may use, in bytes; absent: available_memory_bytes().
+/// @param max_memory_bytes  Memory that reading may use, in bytes. If absent, available_memory_bytes().
 /// @return One entry per tensor, in the order of the text.
 /// @throws DataError  "source: byte N: …" if the text is not valid JSON, has no weight_map, or names a shard by
-///                    anything other than the plain name of a .safetensors file. "source: needs N bytes of memory; M
-///                    are available" if there is too little memory, before any memory is allocated.
+///                    anything other than the plain name of a .safetensors file.
+///                    "source: needs N bytes of memory; M are available" if there is not enough memory, before any
+///                    memory is allocated.
 /// @throws Cancelled  if a stop is requested.
 REGARD_EXPORT std::vector<ShardedTensor> read_shard_index(std::string_view text, const std::string& source,
                                                           const std::stop_token& stop = {},
@@ -244,8 +245,8 @@ REGARD_EXPORT std::vector<ShardedTensor> read_shard_index(std::string_view text,
 /// @param max_bytes  Maximum allowed size of the file, in bytes.
 /// @param stop       Stop token, polled while the file is read.
 /// @return The text.
-/// @throws DataError  if the file cannot be read, is larger than `max_bytes` or is not valid UTF-8. The message names
-///                    the path. If the file is in fact a Git LFS pointer or an HTML page, the message says so.
+/// @throws DataError  if the file cannot be read, is larger than `max_bytes` or is not valid UTF-8. The message states
+///                    the path. If the file is in fact a Git LFS pointer or an HTML page, the message states this.
 /// @throws Cancelled  if a stop is requested.
 ///
 /// @par Example

@@ -55,7 +55,7 @@ REGARD_EXPORT std::vector<std::byte> format_safetensors(std::span<const StoredTe
 /// @param metadata  Entries of `__metadata__`; may be empty.
 /// @param stop      Stop token, polled while the data are written.
 /// @throws InvalidArgument  as safetensors_header() does, before anything is written.
-/// @throws DataError        if the file cannot be written. The message gives the path and the reason.
+/// @throws DataError        if the file cannot be written. The message states the path and the reason.
 /// @throws Cancelled        if a stop is requested.
 REGARD_EXPORT void write_safetensors(NewFile& file, std::span<const StoredTensor> tensors,
                                      std::span<const SafetensorsMetadata> metadata = {},
@@ -68,7 +68,7 @@ REGARD_EXPORT void write_safetensors(NewFile& file, std::span<const StoredTensor
 /// @param metadata  Entries of `__metadata__`; may be empty.
 /// @param stop      Stop token, polled while the data are written.
 /// @throws InvalidArgument  as safetensors_header() does, before the file is created.
-/// @throws DataError        if the file cannot be written. The message gives the path and the reason.
+/// @throws DataError        if the file cannot be written. The message states the path and the reason.
 /// @throws Cancelled        if a stop is requested. No file is left behind.
 ///
 /// @par Example

@@ -3,7 +3,7 @@
 /// SHA-256 (FIPS 180-4), the hash that identifies model files.
 ///
 /// @verbatim
-///     bytes ── blocks of 64 ── 64 rounds on eight words each ──▶ 32 bytes, written as 64 hex digits
+///     bytes ── 64-byte blocks ── 64 rounds on eight words each ──▶ 32 bytes, written as 64 hex digits
 /// @endverbatim
 ///
 /// Read next: src/io/sha256.cpp.
@@ -36,7 +36,7 @@ class REGARD_EXPORT Sha256 {
   void add(std::span<const std::byte> bytes);
   /// Finishes the hash. No bytes may be added afterwards.
   ///
-  /// @return 64 lower-case hex digits.
+  /// @return 64 lowercase hex digits.
   std::string finish();
 
  private:
@@ -51,7 +51,7 @@ class REGARD_EXPORT Sha256 {
 /// Computes the SHA-256 hash of a byte array.
 ///
 /// @param bytes  The bytes.
-/// @return 64 lower-case hex digits.
+/// @return 64 lowercase hex digits.
 REGARD_EXPORT std::string sha256(std::span<const std::byte> bytes);
 
 }  // namespace regard::inline v0

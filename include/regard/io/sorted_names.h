@@ -62,7 +62,7 @@ class SortedNames {
 
   /// Finds the first duplicate: the smallest position whose name also occurs at a smaller position.
   ///
-  /// @return The position; std::nullopt if all names are distinct.
+  /// @return The position, or std::nullopt if all names are distinct.
   std::optional<std::size_t> first_repeated() const {
     std::optional<std::size_t> first;
     for (std::size_t i = 1; i < names_.size(); ++i) {
@@ -74,13 +74,13 @@ class SortedNames {
   /// Returns the position of the i-th name in sorted order.
   ///
   /// @param i  Zero-based rank of the name.
-  /// @return Its position in the original order.
+  /// @return The position of the name in the original order.
   std::size_t position(std::size_t i) const { return names_[i].position; }
 
   /// Finds a name by binary search.
   ///
   /// @param text  The name.
-  /// @return The first position of the name; std::nullopt if it does not occur.
+  /// @return The first position of the name, or std::nullopt if the name does not occur.
   std::optional<std::size_t> find(std::string_view text) const {
     const auto at = std::lower_bound(names_.begin(), names_.end(), text,
                                      [](const Name& name, std::string_view other) { return name.text < other; });

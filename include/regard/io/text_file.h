@@ -3,7 +3,7 @@
 /// Reads an entire text file, such as the text that a model is trained on.
 ///
 /// @verbatim
-///     open ── a regular file? does it fit in memory? ── read ── is it UTF-8? ──▶ text
+///     open ── check type and size ── read ── check UTF-8 ──▶ text
 /// @endverbatim
 ///
 /// Read next: src/io/text_file.cpp.
@@ -23,12 +23,12 @@ namespace regard::inline v0 {
 /// The file must be a regular file in UTF-8. Opening it never blocks.
 ///
 /// @param path              Path of the file.
-/// @param max_memory_bytes  Memory that the text may use, in bytes; absent: available_memory_bytes().
+/// @param max_memory_bytes  Memory that the text may use, in bytes. If absent, available_memory_bytes().
 /// @param stop              Stop token, polled while the file is read.
 /// @return The text.
-/// @throws DataError  "path: …" if the file cannot be read or is not valid UTF-8. If it is an archive, the message says
-///                    so. "path: needs N bytes of memory; M are available" if the text does not fit, before any memory
-///                    is allocated.
+/// @throws DataError  "path: …" if the file cannot be read or is not valid UTF-8. If the file is an archive, the
+///                    message states this. "path: needs N bytes of memory; M are available" if the text does not fit,
+///                    before any memory is allocated.
 /// @throws Cancelled  if a stop is requested.
 ///
 /// @par Example
