@@ -72,7 +72,7 @@ typedef struct regard_input {
   int32_t dtype;           ///< The element type, a `regard_dtype`.
   int32_t rank;            ///< The number of axes.
   const int64_t* shape;    ///< [rank] The extent of each axis.
-  const int64_t* strides;  ///< [rank] In elements, not bytes; may be 0 or negative. If NULL, dense and row-major.
+  const int64_t* strides;  ///< [rank] In elements, not bytes; may be 0 or negative. NULL for a dense row-major array.
 } regard_input;
 
 /// A strided array to write. It must not overlap an input or another output. The fields are as in regard_input.
@@ -81,7 +81,7 @@ typedef struct regard_output {
   int32_t dtype;           ///< The element type, a `regard_dtype`.
   int32_t rank;            ///< The number of axes.
   const int64_t* shape;    ///< [rank] The extent of each axis.
-  const int64_t* strides;  ///< [rank] In elements, not bytes. If NULL, dense and row-major.
+  const int64_t* strides;  ///< [rank] In elements, not bytes. NULL for a dense row-major array.
 } regard_output;
 
 /// Form in which the offset of the query rows is given. Query row i has position p = i + offset.
@@ -258,7 +258,7 @@ typedef struct regard_weights_request {
   size_t struct_size;    ///< sizeof(regard_weights_request)
   regard_input row_max;  ///< T (B, H, L), as written by regard_attention_forward(). Not needed for scores.
   regard_input row_sum;  ///< T (B, H, L), as for `row_max`.
-  regard_input rows;     ///< i64 (n, 2): half-open ranges of query rows. If not given, all rows.
+  regard_input rows;     ///< i64 (n, 2): half-open ranges of query rows. If not given, all rows are computed.
   int64_t kind;          ///< A `regard_weights_kind`.
 } regard_weights_request;
 
@@ -331,7 +331,7 @@ typedef struct regard_stop regard_stop;
 /// zero. No field affects the bits of any result.
 typedef struct regard_runtime {
   size_t struct_size;   ///< sizeof(regard_runtime)
-  int64_t num_threads;  ///< The maximum number of threads. If 0, the default.
+  int64_t num_threads;  ///< The maximum number of threads. If 0, the default number is used.
   /// If not NULL, the call checks its arguments and writes this plan, but computes nothing and writes no array.
   regard_plan* plan;
   const regard_stop* stop;  ///< If not NULL, the call returns REGARD_CANCELLED within 20 ms of a stop request.
@@ -701,7 +701,7 @@ REGARD_EXPORT int32_t regard_kv_cache_append(regard_kv_cache* cache, int64_t seq
 /// @param key      (B, Hkv, L, D)
 /// @param value    (B, Hkv, L, Dv)
 /// @param counts   [B] The number of keys to append to each sequence, starting with the first of the L keys. If NULL,
-///                 all L keys.
+///                 all L keys are appended.
 /// @param runtime  NULL, or a runtime whose plan is NULL. Only its stop object is used.
 /// @return A `regard_status`.
 REGARD_EXPORT int32_t regard_kv_cache_append_all(regard_kv_cache* cache, const regard_input* key,

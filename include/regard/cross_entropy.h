@@ -40,7 +40,7 @@ struct CrossEntropyOptions {
   /// Factor applied to grad_logits, for example ∂L / ∂loss. It does not change the loss.
   double grad_scale = 1;
   /// The divisor of Reduction::mean, for a batch split into several calls: the number of targets in the whole batch
-  /// that are not ignored. If 0, the number of such targets in this call.
+  /// that are not ignored. If 0, the number of such targets in this call is used.
   Index count = 0;
   /// Number of rows per group; losses are summed separately over each group. If 0, all rows form one group.
   ///

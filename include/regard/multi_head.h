@@ -31,7 +31,7 @@ template <class T>
 struct MultiHeadParameters {
   /// Number of query heads, H.
   Index num_heads = 1;
-  /// Number of key/value heads, Hkv. If 0, it is num_heads.
+  /// Number of key/value heads, Hkv. If 0, num_heads is used.
   Index num_kv_heads = 0;
   /// Projection to query, (E, H·D).
   TensorView<const T, 2> w_query{};

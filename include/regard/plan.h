@@ -30,10 +30,11 @@ namespace regard::inline v0 {
 struct PlannedOperator {
   std::string name;      ///< The operator, such as "attention_forward".
   std::string strategy;  ///< The code path, and the reason for its choice.
-  /// Number of useful floating-point operations. For attention_forward(), 2·(D + Dv) for each pair of a query and a key that
-  /// `causal`, `window`, `prefix` and the lengths make visible; `mask`, `block_mask` and segments are not considered.
+  /// Number of useful floating-point operations. For attention_forward(), 2·(D + Dv) for each pair of a query and a key
+  /// that `causal`, `window`, `prefix` and the lengths make visible; `mask`, `block_mask` and segments are not
+  /// considered.
   double operations = 0;
-  double bytes = 0;     ///< Size of query, key, value, parameters and outputs in bytes, each counted once.
+  double bytes = 0;     ///< Total bytes of query, key, value, parameters and outputs, each counted once.
   int num_threads = 1;  ///< The maximum number of threads.
 };
 

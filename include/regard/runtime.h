@@ -71,7 +71,7 @@ using Executor = std::function<void(Index, const Task&)>;
 struct Runtime {
   /// Runs the tasks of the call. If empty, the thread pool of the library runs them.
   Executor executor{};
-  /// The maximum number of threads. If 0, it is default_num_threads(). Operators throw InvalidArgument for negative
+  /// The maximum number of threads. If 0, default_num_threads() is used. Operators throw InvalidArgument for negative
   /// numbers.
   int num_threads = 0;
   /// Source of all scratch memory. If nullptr, memory is allocated with operator new, and up to 64 MiB of it per eight

@@ -48,8 +48,8 @@ struct RowVisibility {
   /// Position of row 0 of each sequence, or how rows are aligned with keys.
   std::variant<Index, QueryAlignment> query_offset = Index{0};
   Window window{};                    ///< Sliding window around the position of the query.
-  std::vector<Index> query_starts{};  ///< First row of each packed sequence, n + 1 entries. If empty, one sequence.
-  std::vector<Index> key_starts{};    ///< First key of each packed sequence, n + 1 entries. If empty, one sequence.
+  std::vector<Index> query_starts{};  ///< First row of each packed sequence, n + 1 entries; empty for one sequence.
+  std::vector<Index> key_starts{};    ///< First key of each packed sequence, n + 1 entries; empty for one sequence.
 };
 
 /// An attention call whose rows and keys are distributed over ranks.

@@ -110,7 +110,7 @@ REGARD_EXPORT std::uint64_t json_memory_bytes(std::string_view text, Index max_d
 ///
 /// @param source            Name of the text for error messages.
 /// @param needed            Memory needed, in bytes.
-/// @param max_memory_bytes  Memory available, in bytes. If absent, available_memory_bytes().
+/// @param max_memory_bytes  Memory available, in bytes; defaults to available_memory_bytes().
 /// @throws DataError  "source: needs N bytes of memory; M are available" if N exceeds M.
 REGARD_EXPORT void check_json_memory(const std::string& source, std::uint64_t needed,
                                      std::optional<std::uint64_t> max_memory_bytes);
@@ -121,7 +121,7 @@ REGARD_EXPORT void check_json_memory(const std::string& source, std::uint64_t ne
 /// @param source            Name of the text for error messages, usually the path of the file.
 /// @param max_depth         Maximum nesting depth of brackets.
 /// @param stop              Stop token, polled while the text is read.
-/// @param max_memory_bytes  Memory that reading may use, in bytes (see json_memory_bytes()). If absent,
+/// @param max_memory_bytes  Memory that reading may use, in bytes (see json_memory_bytes()); defaults to
 ///                          available_memory_bytes().
 /// @return The root of the tree.
 /// @throws DataError  "source: byte N: …" in any of these cases:

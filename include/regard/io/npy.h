@@ -33,7 +33,7 @@ namespace regard::inline v0 {
 
 /// Fills `bytes` from a file or stream and returns the number of bytes read.
 ///
-/// The number is less than bytes.size() only at the end of the file. It throws DataError if reading fails.
+/// The number is less than bytes.size() only at the end of the file. The function throws DataError if reading fails.
 using ByteSource = std::function<std::size_t(std::span<std::byte> bytes)>;
 
 /// An array in memory, in native byte order. Booleans are stored as 0 or 1.

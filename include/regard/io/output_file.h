@@ -30,7 +30,7 @@ class REGARD_EXPORT NewFile {
   /// Creates an empty file.
   ///
   /// @param path  Path of the file.
-  /// @param name  Name of the file for error messages. If empty, the path.
+  /// @param name  Name of the file for error messages; if empty, the path is used.
   /// @return The file, or std::nullopt if a file with that name already exists.
   /// @throws DataError  if the file cannot be created.
   static std::optional<NewFile> create(const std::string& path, std::string name = {});
@@ -113,7 +113,7 @@ class REGARD_EXPORT AtomicFile {
 ///
 /// The function does nothing on file systems that do not support this.
 ///
-/// @param path  Path of the folder. If empty, the current folder.
+/// @param path  Path of the folder, or empty for the current folder.
 /// @throws DataError  if the folder cannot be opened, or if writing fails.
 REGARD_EXPORT void sync_folder(const std::string& path);
 

@@ -84,7 +84,7 @@ struct ModelFileOptions {
   bool allow_nonfinite = false;
   std::uint64_t max_header_bytes = 100'000'000;  ///< Maximum size of a header, in bytes.
   Index max_tensors = 1 << 20;                   ///< Maximum number of tensors in one file.
-  /// Memory that a model may use, in bytes. It is also the limit for reading each JSON text. If absent,
+  /// Memory that a model may use, in bytes. It is also the limit for reading each JSON text. Defaults to
   /// available_memory_bytes().
   std::optional<std::uint64_t> max_memory_bytes{};
 };
@@ -109,7 +109,8 @@ class REGARD_EXPORT Checkpoint {
   ///                    - a file that violates the format; if it is in fact a zip or gzip archive, a pickle, an HTML
   ///                      page or a Git LFS pointer, the message states this
   ///                    - NaN and ±∞, unless ModelFileOptions::allow_nonfinite is set
-  ///                    - tensors that need more memory than is available; the message states both sizes
+  ///                    - tensors that need more memory than is available; the message states the required and the
+  ///                      available size
   /// @throws Cancelled  if a stop is requested.
   static Checkpoint read_file(const std::string& path, const ModelFileOptions& options = {},
                               const std::stop_token& stop = {});
@@ -225,7 +226,7 @@ struct ShardedTensor {
 /// @param text              The JSON text.
 /// @param source            Name of the text for error messages.
 /// @param stop              Stop token, polled while the text is read.
-/// @param max_memory_bytes  Memory that reading may use, in bytes. If absent, available_memory_bytes().
+/// @param max_memory_bytes  Memory that reading may use, in bytes; defaults to available_memory_bytes().
 /// @return One entry per tensor, in the order of the text.
 /// @throws DataError  "source: byte N: …" if the text is not valid JSON, has no weight_map, or names a shard by
 ///                    anything other than the plain name of a .safetensors file.

@@ -23,7 +23,7 @@ namespace regard::inline v0 {
 /// The file must be a regular file in UTF-8. Opening it never blocks.
 ///
 /// @param path              Path of the file.
-/// @param max_memory_bytes  Memory that the text may use, in bytes. If absent, available_memory_bytes().
+/// @param max_memory_bytes  Memory that the text may use, in bytes; defaults to available_memory_bytes().
 /// @param stop              Stop token, polled while the file is read.
 /// @return The text.
 /// @throws DataError  "path: …" if the file cannot be read or is not valid UTF-8. If the file is an archive, the
