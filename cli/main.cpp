@@ -20,6 +20,7 @@
 #include "ranks/program_ranks.h"
 #include "regard/explain/steps.h"
 #include "regard/runtime.h"
+#include "suggestion.h"
 
 namespace regard::program {
 namespace {
@@ -71,18 +72,30 @@ GivenOption given_option(const CLI::App& command, const std::string& argument) {
   return given;
 }
 
+std::vector<std::string> option_names(const CLI::App& command) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  return names;
+}
+
 // Throws if an argument that is not an option of the command looks like one; -1 is a number.
 void check_word(const CLI::App& app, const CLI::App& command, const std::string& argument) {
   if (argument.size() > 1 && argument[0] == '-' && !(argument[1] >= '0' && argument[1] <= '9')) {
-    throw UsageError("unknown option " + argument.substr(0, argument.find('=')) + "; see regard " +
+    const std::string name = argument.substr(0, argument.find('='));
+    throw UsageError("unknown option " + name + suggestion(name, option_names(command)) + "; see regard " +
                      (&command == &app ? "" : command.get_name() + " ") + "--help");
   }
 }
 
 CLI::App* subcommand(CLI::App& app, const std::string& name) {
-  const auto commands = app.get_subcommands([&](const CLI::App* command) { return command->get_name() == name; });
-  if (commands.empty()) throw UsageError("unknown subcommand \"" + name + "\"; see regard --help");
-  return commands.front();
+  std::vector<std::string> names;
+  for (CLI::App* command : app.get_subcommands({})) {
+    if (command->get_name() == name) return command;
+    names.push_back(command->get_name());
+  }
+  throw UsageError("unknown subcommand \"" + name + "\"" + suggestion(name, names) + "; see regard --help");
 }
 
 // The value of an option that takes one. next: the argument after it, or nullptr.
@@ -135,6 +148,17 @@ std::vector<std::string> normalize(CLI::App& app, const std::vector<std::string>
   return result;
 }
 
+// How to pass a word that follows an option with an optional value to this option; otherwise "".
+std::string optional_value_hint(const CLI::App& command, const std::vector<std::string>& arguments,
+                                const std::string& word) {
+  for (std::size_t i = 0; i + 1 < arguments.size(); ++i) {
+    const GivenOption given = given_option(command, arguments[i]);
+    if (arguments[i + 1] == word && given.option != nullptr && given.takes_value() && given.value_is_optional())
+      return "; to pass it to " + given.name + ", write " + given.name + "=" + word;
+  }
+  return "";
+}
+
 // CLI11's help without the double blank lines between groups.
 std::string help_text(const CLI::App& app) {
   std::string text = app.help();
@@ -178,8 +202,9 @@ int run(int count, char** arguments) {
       "  regard explain \"he sat on the bank of the river\" --query bank\n"
       "  regard attend --query q.npy --key k.npy --value v.npy -o context.npy\n"
       "  regard attend --help             all options of a subcommand, with examples");
+  const std::vector<std::string> given(arguments + 1, arguments + count);
   try {
-    std::vector<std::string> normal = normalize(app, {arguments + 1, arguments + count});
+    std::vector<std::string> normal = normalize(app, given);
     if (normal.empty()) {
       write_stdout(help_text(app));
       return 0;
@@ -201,6 +226,7 @@ int run(int count, char** arguments) {
       const std::vector<std::string> words = app.remaining(true);
       what = words.size() > 1 ? "unexpected arguments:" : "unexpected argument:";
       for (const std::string& word : words) (what += ' ') += word;
+      if (!commands.empty()) what += optional_value_hint(*commands.front(), given, words.front());
       if (!commands.empty() && commands.front()->get_option_no_throw("text") != nullptr) {
         what += "; put a text of several words in quotes";
       }

@@ -170,9 +170,12 @@ void Array::expect_type(const char* operator_name, const char* name, NumberType 
 }
 
 void Array::expect_rank(const char* operator_name, const char* name, int rank) const {
-  if (rank_ == rank) return;
+  if (rank_ != rank) reject_rank(operator_name, name, std::to_string(rank));
+}
+
+void Array::reject_rank(const char* operator_name, const char* name, const std::string& expected) const {
   reject(operator_name, std::string(name) + " has " + std::to_string(rank_) + (rank_ == 1 ? " axis" : " axes") +
-                            " in shape " + shape_text(shape_, rank_) + "; expected " + std::to_string(rank));
+                            " in shape " + shape_text(shape_, rank_) + "; expected " + expected);
 }
 
 void Array::complete(int rank, int missing) {
@@ -184,11 +187,19 @@ void Array::complete(int rank, int missing) {
   rank_ = rank;
 }
 
-int complete_to_rank_4(std::initializer_list<Array*> arrays) {
-  const int rank = (*arrays.begin())->rank();
-  const auto same = [&](const Array* array) { return array->rank() == rank; };
-  if (rank < 2 || rank > 3 || !std::all_of(arrays.begin(), arrays.end(), same)) return 0;
-  for (Array* const array : arrays) array->complete(4, 4 - rank);
+int complete_to_rank_4(const char* operator_name, Array& query, Array& key, Array* value) {
+  const int rank = query.rank();
+  if (rank < 2 || rank > 4) query.reject_rank(operator_name, "query", "2 to 4");
+  if (value != nullptr && key.rank() == value->rank() && key.rank() != rank && key.rank() >= 2 && key.rank() <= 4)
+    query.reject_rank(operator_name, "query", std::to_string(key.rank()) + ", as in key and value");
+  const auto check = [&](const Array& array, const char* name) {
+    if (array.rank() != rank) array.reject_rank(operator_name, name, std::to_string(rank) + ", as in query");
+  };
+  check(key, "key");
+  if (value != nullptr) check(*value, "value");
+  for (Array* const array : {&query, &key, value}) {
+    if (array != nullptr) array->complete(4, 4 - rank);
+  }
   return 4 - rank;
 }
 
@@ -312,7 +323,10 @@ void Array::borrow_dlpack(const char* operator_name, const char* name, PyObject*
     capsule = producer.attr("__dlpack__")(**keywords);
   } catch (nb::python_error& error) {
     if (error.matches(PyExc_BufferError)) {
-      const std::string why = nb::cast<std::string>(nb::str(error.value()));
+      std::string why = nb::cast<std::string>(nb::str(error.value()));
+      if (nb::object learns = nb::getattr(producer, "requires_grad", nb::none());
+          nb::isinstance<nb::bool_>(learns) && nb::cast<bool>(learns))
+        why += "; the functions of regard.torch compute gradients";
       raise(PyExc_BufferError, operator_name, std::string(name) + ": " + why);
     }
     if (!error.matches(PyExc_TypeError)) throw;

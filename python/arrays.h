@@ -143,6 +143,7 @@ class Array {
   }
   void expect_type(const char* operator_name, const char* name, NumberType type) const;
   void expect_rank(const char* operator_name, const char* name, int rank) const;
+  [[noreturn]] void reject_rank(const char* operator_name, const char* name, const std::string& expected) const;
 
  private:
   template <class View>
@@ -175,9 +176,9 @@ class Array {
   };
 };
 
-// Extends arrays that all have rank 2 or 3 to rank 4, and returns the number of axes that they lacked. Arrays of other
-// ranks are left as they are; the operators reject them by name.
-int complete_to_rank_4(std::initializer_list<Array*> arrays);
+// Extends arrays that all have rank 2, 3 or 4 to rank 4, and returns the number of axes that they lacked. Throws if query
+// has another rank, or if key or value (nullptr: none) differs from it.
+int complete_to_rank_4(const char* operator_name, Array& query, Array& key, Array* value);
 
 // A new array of this type and shape for results, of the library that `like` belongs to: NumPy, PyTorch or JAX;
 // otherwise an object with the buffer protocol and DLPack. It can be written through `array` until it is returned.

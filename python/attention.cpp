@@ -83,7 +83,7 @@ nb::object attention_forward_of(nb::handle query_object, nb::handle key_object, 
   Array query(kName, "query", query_object);
   Array key(kName, "key", key_object);
   Array value(kName, "value", value_object);
-  const int missing_axes = complete_to_rank_4({&query, &key, &value});
+  const int missing_axes = complete_to_rank_4(kName, query, key, &value);
   Keywords keywords(kName, std::move(kwargs));
   ForwardOutputs outputs(keywords, query_object, query, true, missing_axes);
   if (keywords.take_bool("return_fingerprint")) outputs.add_fingerprint();
@@ -114,7 +114,7 @@ nb::object attention_weights_of(nb::handle query_object, nb::handle key_object, 
   constexpr const char* kName = "attention_weights";
   Array query(kName, "query", query_object);
   Array key(kName, "key", key_object);
-  const int missing_axes = complete_to_rank_4({&query, &key});
+  const int missing_axes = complete_to_rank_4(kName, query, key, nullptr);
   Keywords keywords(kName, std::move(kwargs));
   return with_compute_type(query, [&]<class T>(T) {
     Outputs outputs(kName, query_object, missing_axes);
@@ -160,7 +160,7 @@ nb::object attention_with_statistics_of(nb::handle query_object, nb::handle key_
   Array query(kName, "query", query_object);
   Array key(kName, "key", key_object);
   Array value(kName, "value", value_object);
-  const int missing_axes = complete_to_rank_4({&query, &key, &value});
+  const int missing_axes = complete_to_rank_4(kName, query, key, &value);
   Keywords keywords(kName, std::move(kwargs));
   ForwardOutputs forward(keywords, query_object, query, false, missing_axes);
   forward.add_fingerprint();
@@ -237,7 +237,7 @@ nb::object attention_columns_of(nb::handle query_object, nb::handle key_object, 
   Array key(kName, "key", key_object);
   Array row_max(kName, "row_max", row_max_object);
   Array row_sum(kName, "row_sum", row_sum_object);
-  const int missing_axes = complete_to_rank_4({&query, &key});
+  const int missing_axes = complete_to_rank_4(kName, query, key, nullptr);
   row_max.complete(3, missing_axes);
   row_sum.complete(3, missing_axes);
   Keywords keywords(kName, std::move(kwargs));

@@ -111,7 +111,7 @@ nb::object attention_backward_of(nb::handle query_object, nb::handle key_object,
   Array row_max(kName, "row_max", row_max_object);
   Array row_sum(kName, "row_sum", row_sum_object);
   Array grad_context(kName, "grad_context", grad_context_object);
-  const int missing_axes = complete_to_rank_4({&query, &key, &value});
+  const int missing_axes = complete_to_rank_4(kName, query, key, &value);
   context.complete(4, missing_axes);
   row_max.complete(3, missing_axes);
   row_sum.complete(3, missing_axes);

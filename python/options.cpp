@@ -35,8 +35,9 @@ void Options<T>::take_positions(Keywords& keywords) {
       }
       options.causal = true;
       options.query_offset = alignment(operator_name, "causal", causal);
-    } else if (PyBool_Check(causal.ptr())) {
-      options.causal = causal.ptr() == Py_True;
+    } else if (PyBool_Check(causal.ptr()) ||
+               std::string_view(Py_TYPE(causal.ptr())->tp_name).starts_with("numpy.bool")) {
+      options.causal = PyObject_IsTrue(causal.ptr()) == 1;
     } else {
       reject_type(operator_name, "causal", causal, "bool, 'top_left' or 'bottom_right'");
     }

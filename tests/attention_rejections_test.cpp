@@ -163,7 +163,7 @@ TEST(Rejections, ValuesPerBatchEntry) {
   EXPECT_EQ(message_of([](Call& c) { c.lengths[0] = -1, c.options.key_lengths = c.lengths; }),
             "key_lengths[0] is -1; expected 0 to 5");
   EXPECT_EQ(message_of([](Call& c) { c.lengths.pop_back(), c.options.key_lengths = c.lengths; }),
-            "key_lengths has 1 entries; expected 2, one per batch entry or packed sequence");
+            "key_lengths has 1 entry; expected 2, one per batch entry or packed sequence");
   EXPECT_EQ(message_of([](Call& c) {
               c.prefix[0] = -1, c.options.prefix = c.prefix;
             }).find("prefix[0] is -1; expected 0 to "),
@@ -174,14 +174,14 @@ TEST(Rejections, ValuesPerBatchEntry) {
               c.offsets.pop_back();
               c.options.query_offset = std::span<const Index>(c.offsets);
             }),
-            "query_offset has 1 entries; expected 2, one per batch entry or packed sequence");
+            "query_offset has 1 entry; expected 2, one per batch entry or packed sequence");
   EXPECT_EQ(message_of([](Call& c) {
               c.options.query_offset = std::numeric_limits<Index>::min();
             }).find("query_offset is -9223372036854775808; expected "),
             0u);
-  EXPECT_EQ(message_of([](Call& c) { c.options.window.left = -1; }), "window.left is -1; expected 0 or more, or open");
+  EXPECT_EQ(message_of([](Call& c) { c.options.window.left = -1; }), "window.left is -1; expected 0 or more, or none for no limit");
   EXPECT_EQ(message_of([](Call& c) { c.options.window.right = -3; }),
-            "window.right is -3; expected 0 or more, or open");
+            "window.right is -3; expected 0 or more, or none for no limit");
 }
 
 TEST(Rejections, PackedSequences) {
@@ -243,7 +243,7 @@ TEST(Rejections, ValuesPerHeadAndPerCall) {
   EXPECT_EQ(message_of([](Call& c) { c.options.alibi_slopes.shape[0] = 3; }),
             "alibi_slopes has 3 entries; expected 4, one per query head");
   EXPECT_EQ(message_of([](Call& c) { c.options.sinks.shape[0] = 1; }),
-            "sinks has 1 entries; expected 4, one per query head");
+            "sinks has 1 entry; expected 4, one per query head");
   EXPECT_EQ(message_of([](Call& c) { c.slopes[2] = HUGE_VALF; }), "alibi_slopes[2] is inf; expected a finite number");
   EXPECT_EQ(message_of([](Call& c) { c.slopes[1] = NAN; }), "alibi_slopes[1] is nan; expected a finite number");
   EXPECT_EQ(message_of([](Call& c) { c.sinks[3] = NAN; }),

@@ -51,7 +51,9 @@ constexpr std::array<Pair, 1> kFiles = {{{"~/.cache/regard/models/minilm",
 constexpr std::array<Pair, 4> kExitCodes = {{
     {"0", "Success."},
     {"1",
-     "A file, an array or the system caused an error; one line on standard error states the error and the remedy."},
+     "A file, an array or the system caused an error; one line on standard error states the error and the remedy. If "
+     "the "
+     "reader of standard output closes the pipe, nothing is printed."},
     {"2", "An error in the command line; one line on standard error states what to write instead."},
     {"128+N", "The program was terminated by signal N: 130 for Ctrl-C."},
 }};

@@ -197,10 +197,12 @@ struct AttentionOptions {
   /// Term added to the scores: broadcastable to (B, H, L, S); float, or the type of query.
   InputView<4> bias{};
 
-  /// ALiBi: one slope per query head, (H), of the compute type. Adds `−slope · |j − p|` to the scores.
+  /// ALiBi: one slope per query head, (H); float or a 16-bit type, or double if the inputs are
+  /// double. Adds `−slope · |j − p|` to the scores.
   InputView<1> alibi_slopes{};
 
-  /// Attention sinks: one score per query head, (H), of the compute type; −∞ = no sink.
+  /// Attention sinks: one score per query head, (H); float or a 16-bit type, or double if the inputs are
+  /// double; −∞ = no sink.
   ///
   /// A sink is included in row_max and row_sum, but contributes no value.
   InputView<1> sinks{};

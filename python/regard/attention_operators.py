@@ -205,7 +205,7 @@ def attention(
     and value then all have that rank, and every result lacks the same leading axes.
 
     All arithmetic is in float32, or in float64 for float64 inputs. 16-bit inputs are converted exactly, and the context
-    is rounded once. The result is bit-identical for any number of threads and any strides.
+    is rounded once; ``weights_in_float32`` describes the exception. The result is bit-identical for any number of threads and any strides.
 
     Examples
     --------

@@ -133,7 +133,7 @@ void resolve_sequences(const AttentionCall& call, const AttentionOptions& option
   const Integers query_starts(call.name, "query_starts", options.query_starts);
   const Integers key_starts(call.name, "key_starts", options.key_starts);
   if (query_starts.size() != key_starts.size()) {
-    reject(call.name, "key_starts has " + std::to_string(key_starts.size()) + " entries; expected " +
+    reject(call.name, "key_starts has " + entries_text(static_cast<Index>(key_starts.size())) + "; expected " +
                           std::to_string(query_starts.size()) + " as in query_starts");
   }
   check_starts(call.name, "query_starts", query_starts, r.num_queries);
@@ -149,8 +149,9 @@ template <class High>
 void check_per_sequence(const char* operator_name, const char* name, const Integers& numbers,
                         const ScratchVector<Sequence>& sequences, Index low, High high) {
   if (numbers.size() != sequences.size()) {
-    reject(operator_name, std::string(name) + " has " + std::to_string(numbers.size()) + " entries; expected " +
-                              std::to_string(sequences.size()) + ", one per batch entry or packed sequence");
+    reject(operator_name, std::string(name) + " has " + entries_text(static_cast<Index>(numbers.size())) +
+                              "; expected " + std::to_string(sequences.size()) +
+                              ", one per batch entry or packed sequence");
   }
   for (std::size_t i = 0; i < numbers.size(); ++i) {
     const Index top = high(sequences[i]);
@@ -175,8 +176,8 @@ void resolve_positions(const AttentionCall& call, const AttentionOptions& option
   r.causal = options.causal;
   const auto side = [&](const char* name, const std::optional<Index>& bound) -> std::optional<Index> {
     if (bound && *bound < 0) {
-      reject(call.name,
-             std::string("window.") + name + " is " + std::to_string(*bound) + "; expected 0 or more, or open");
+      reject(call.name, std::string("window.") + name + " is " + std::to_string(*bound) +
+                            "; expected 0 or more, or none for no limit");
     }
     return bound ? std::optional(std::min(*bound, kMaxPosition)) : bound;
   };
@@ -304,7 +305,7 @@ ScratchVector<T> numbers_per_head(const char* operator_name, const char* name, c
   if (view.empty()) return numbers;
   number_footprint<T>(operator_name, name, view);
   if (view.shape[0] != num_heads) {
-    reject(operator_name, std::string(name) + " has " + std::to_string(view.shape[0]) + " entries; expected " +
+    reject(operator_name, std::string(name) + " has " + entries_text(view.shape[0]) + "; expected " +
                               std::to_string(num_heads) + ", one per query head");
   }
   numbers.resize(static_cast<std::size_t>(num_heads));

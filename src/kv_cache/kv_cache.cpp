@@ -246,8 +246,8 @@ InputView<3> rows_of(const InputView<4>& view, Index sequence, Index count) {
 
 void check_pages(const char* name, Index needed, Index free) {
   if (needed > free)
-    throw OutOfPages(std::string(name) + ": " + std::to_string(needed) + " pages are needed, but only " +
-                     std::to_string(free) + " are free; truncate a sequence or create the cache with more pages");
+    throw OutOfPages(std::string(name) + ": " + "pages needed: " + std::to_string(needed) +
+                     ", free: " + std::to_string(free) + "; truncate a sequence or create the cache with more pages");
 }
 
 void check_capacity(const KvCacheShape& shape, Index sequence, Index length, Index count) {
@@ -297,8 +297,8 @@ void KvCache<T>::append(const InputView<4>& key, const InputView<4>& value, std:
   check_view<ComputeType<T>>(
       "value", value, {state_->shape.num_sequences, state_->shape.num_kv_heads, limit, state_->shape.value_head_size});
   if (!counts.empty() && static_cast<Index>(counts.size()) != state_->shape.num_sequences)
-    internal::reject("KvCache::append", "counts has " + std::to_string(counts.size()) + " entries; expected " +
-                                            std::to_string(state_->shape.num_sequences));
+    internal::reject("KvCache::append", "counts has " + internal::entries_text(static_cast<Index>(counts.size())) +
+                                            "; expected " + std::to_string(state_->shape.num_sequences));
   const auto count_of = [&](Index s) { return counts.empty() ? limit : counts[static_cast<std::size_t>(s)]; };
   const Block block = this->block();
   Index pages = 0;

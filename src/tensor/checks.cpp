@@ -16,6 +16,8 @@ void reject(const std::string& operator_name, const std::string& what) {
   throw InvalidArgument(operator_name + ": " + what);
 }
 
+std::string entries_text(Index count) { return std::to_string(count) + (count == 1 ? " entry" : " entries"); }
+
 std::string shape_text(std::span<const Index> shape) {
   std::string text = "(";
   for (std::size_t i = 0; i < shape.size(); ++i) text += (i ? ", " : "") + std::to_string(shape[i]);

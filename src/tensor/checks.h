@@ -19,6 +19,8 @@ namespace regard::inline v0::internal {
 
 // "(2, 3, 4)"
 std::string shape_text(std::span<const Index> shape);
+// "1 entry", "2 entries".
+std::string entries_text(Index count);
 
 [[noreturn]] void reject(const std::string& operator_name, const std::string& what);
 

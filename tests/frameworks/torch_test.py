@@ -163,6 +163,12 @@ def test_a_mask_with_is_causal_and_dropout_is_rejected_as_by_pytorch(call):
         call(query, query, query, attn_mask=mask, is_causal=True, dropout_p=0.3)
 
 
+def test_tensors_that_require_gradients_are_referred_to_regard_torch():
+    query = normal(1, 2, 5, 8).requires_grad_()
+    with pytest.raises(BufferError, match="attention_forward: query: .*; the functions of regard.torch compute gradients"):
+        regard.attention(query, query, query)
+
+
 def test_fully_masked_rows_and_their_gradients_are_zero():
     query, key, value = (normal(1, 2, 6, 8, seed=seed).requires_grad_() for seed in range(3))
     mask = torch.ones(6, 6, dtype=torch.bool)

@@ -515,6 +515,25 @@ def test_a_plan_does_not_change_a_cache():
     assert [entry["name"] for entry in plan["operators"]] == ["attention_decode"]
 
 
+def test_numpy_booleans_are_accepted():
+    arguments = arrays((1, 2, 3, 8), (1, 2, 3, 8), (1, 2, 3, 8))
+    for causal in (False, True):
+        found = regard.attention(*arguments, causal=np.bool_(causal))
+        assert np.array_equal(found, regard.attention(*arguments, causal=causal))
+
+
+def test_ranks_that_do_not_match_are_named():
+    query, key, value = arrays((3, 8), (3, 8), (3, 8))
+    for inputs, words in [((query[0], key[0], value[0]), "query has 1 axis in shape (8); expected 2 to 4"),
+                          ((query[None, None, None], key, value), "query has 5 axes in shape (1, 1, 1, 3, 8); expected 2 to 4"),
+                          ((query, key[None], value[None]), "query has 2 axes in shape (3, 8); expected 3, as in key and value"),
+                          ((query, key[None], value), "key has 3 axes in shape (1, 3, 8); expected 2, as in query"),
+                          ((query, key, value[None]), "value has 3 axes in shape (1, 3, 8); expected 2, as in query")]:
+        with pytest.raises(ValueError) as rejection:
+            regard.attention(*inputs)
+        assert str(rejection.value) == f"attention_forward: {words}"
+
+
 REJECTED = [
     (dict(window=(-1, 0)), ValueError, "attention_forward: window"),
     (dict(window=3), TypeError, "window is not a pair"),
