@@ -29,7 +29,7 @@ constexpr const char* kExamples =
     "  regard attend … -o context.npy --weights weights.npy --rows 0:2,7:8\n"
     "  regard attend … -o context.npy --mask mask.npy --scale none --lse lse.npy\n"
     "  regard attend … --causal --html page.html\n"
-    "  regard attend … --causal --inspect --save maps     for any length\n"
+    "  regard attend … --causal --inspect --save maps     at any length\n"
     "  regard attend … -o - | python3 -c 'import numpy, sys; …'";
 
 // Options whose value is the name of an array file, in the order in which the files are opened.
@@ -59,7 +59,7 @@ constexpr ArrayOption kArrayOptions[] = {
      "(B, S) integers: the segment of each key"},
     {"--query-starts", &AttendText::query_starts, InputKind::indices, kSeen,
      "packed sequences: n + 1 integers, the start row of\neach sequence in (H, total, D), then total"},
-    {"--key-starts", &AttendText::key_starts, InputKind::indices, kSeen, "the same for keys"},
+    {"--key-starts", &AttendText::key_starts, InputKind::indices, kSeen, "the same for --key and --value"},
     {"--block-mask", &AttendText::block_mask, InputKind::boolean, kSeen,
      "bool (B|1, H|1, blocks of L, blocks of S);\ntrue = visible"},
     {"--bias", &AttendText::bias, InputKind::bias, kScores,
@@ -67,7 +67,7 @@ constexpr ArrayOption kArrayOptions[] = {
     {"--alibi-slopes", &AttendText::alibi_slopes, InputKind::per_head, kScores,
      "(H): adds -slope * distance to the scores"},
     {"--sinks", &AttendText::sinks, InputKind::per_head, kScores,
-     "(H): an extra logit, without a value, in the softmax\nof each row; -inf = none"},
+     "(H): an extra logit, without a value, in the softmax\nof each row; -inf: no sink"},
 };
 
 constexpr const char* kQueryOffsetValues =
@@ -374,14 +374,14 @@ CLI::App* add_attend_options(CLI::App& app, AttendText& text) {
       "write a picture of each head, key_mass.npy (B, H, S)\nwith the total weight on each key, pooled_map.npy\n"
       "(B, H, rows, columns) with mean weights, and more;\nsee docs/guide/inspection.md");
   add("--map-size", &AttendText::map_size, "N|ROWS,COLUMNS", inspection,
-      "cells in a pooled map (default: up to 512 x 512)");
+      "size of a pooled map, in cells (default: at most\n512 x 512)");
   add("--map-scale", &AttendText::map_scale, "log|linear", inspection,
       "color scale of the pictures; log (default): four\ndecades; linear: proportional");
   add("--top", &AttendText::top, "N", inspection,
       "number of heavy hitters (the keys with the most\nweight) to list per head, and per query in the\n"
-      "files (default: 5; in text output, those that fit\non one line)");
+      "files (default: 5; in text output, as many as fit on\none line)");
   add("--track-keys", &AttendText::track_keys, "KEY,KEY", inspection,
-      "keys whose share of the weight is always listed,\nnumbered from 0 (default: 0)");
+      "keys whose shares of the weight are always listed,\nnumbered from 0 (default: 0)");
   add("--threads", &AttendText::threads, "N", "RUNNING", "number of threads; 0 (default): one per core");
   add("--max-memory", &AttendText::max_memory, "BYTES", "RUNNING",
       "memory limit, such as 8G (default: the available\nmemory)");
@@ -390,7 +390,7 @@ CLI::App* add_attend_options(CLI::App& app, AttendText& text) {
                  "distribute rows and keys over the processes started\nby mpirun; see docs/guide/several-machines.md")
       ->group("RUNNING");
   add("--timeout", &AttendText::timeout, "SECONDS", "RUNNING",
-      "with --ranks: how long to wait for an unresponsive\nprocess (default: 60)");
+      "with --ranks: time to wait for an unresponsive\nprocess (default: 60)");
   command->add_flag("--json", text.json, "print shapes, plan and timing as JSON")->group("RUNNING");
   add_dependencies(*command);
   return command;

@@ -190,8 +190,8 @@ void add_embed(CLI::App& app) {
   add("--format", arguments->format, "npy|json|csv",
       "output format (default: the extension of the output\nfile; csv on standard output)");
   add("--shard", arguments->shard, "I/N",
-      "compute only shard I of N, 0 to N-1, of the input\nlines, and write it next to the output file; regard\n"
-      "join then combines the shards. Complete shards are\nnot recomputed");
+      "compute only shard I of the N shards of the input\nlines, numbered from 0, and write it next to the\n"
+      "output file; regard join then combines the shards.\nComplete shards are not recomputed");
   add_model_options(*command, arguments->model);
   command->footer(
       "EXAMPLES\n"

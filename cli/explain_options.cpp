@@ -133,13 +133,13 @@ void add_explain_options(CLI::App& command, ExplainText& text, const char* setti
       ->expected(0, 1);
   add(settings, "--scale", text.scale, "sqrt|none|floor_half|NUMBER",
       "factor applied to the scores; sqrt: 1/√D; none: 1;\nfloor_half: use floor(score / 2)");
-  add(settings, "--layout", text.layout, "rows|columns", "whether tokens are rows or columns");
+  add(settings, "--layout", text.layout, "rows|columns", "layout of the matrices: each token is a row or a\ncolumn");
   add(settings, "--softmax", text.softmax, "shifted|unshifted|ratio",
       "shifted: subtract the largest score first, as the\nlibrary does; ratio: score / sum of scores");
   add(settings, "--softmax-base", text.softmax_base, "e|NUMBER", "base of the exponentials, such as 3 (default: e)");
   add(settings, "--heads", text.heads, "N", "split the projections, or Q, K and V, into N heads");
   add(settings, "--dtype", text.dtype, "f64|f32", "data type of all computations");
-  add(settings, "--tokens", text.tokens, "WORDS", "the words, separated by commas: I,love,coding");
+  add(settings, "--tokens", text.tokens, "WORDS", "the token names, separated by commas: I,love,coding");
   add(settings, "--query", text.query, "WORD|@INDEX", "the query to show; WORD#1 is the second occurrence\nof WORD");
   const char* view = "OUTPUT (all indices start at 0)";
   add(view, "--step", text.step, "N|NAME", "show only this step");

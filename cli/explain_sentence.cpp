@@ -106,7 +106,7 @@ void add_sentence_options(CLI::App& command, SentenceTextArguments& arguments) {
       ->type_name("\"TEXT\"")
       ->allow_extra_args(false)
       ->group(group);
-  add("--save", arguments.save, "FOLDER", "write the arrays as NPY files, and tokens.json");
+  add("--save", arguments.save, "FOLDER", "write the arrays as NPY files, and the tokens as\ntokens.json");
   add("--arrays", arguments.arrays, "NAMES",
       "names of the arrays to save, separated by commas:\nweights, scores, query, key, value, context,\n"
       "hidden_states (default: all)");

@@ -186,7 +186,7 @@ void add_generate(CLI::App& app) {
       "(default: 1, all tokens)");
   add("--seed", arguments->seed, "N", "random seed (default: 0)");
   command->add_flag("--json", arguments->json,
-                    "print the text, the tokens and the settings as JSON\nwhen generation has ended");
+                    "print the text, the tokens and the settings as JSON\nafter generation ends");
   command->add_flag("--mmap", arguments->map, "memory-map the checkpoint instead of reading it");
   command->footer(
       "EXAMPLES\n"

@@ -98,7 +98,7 @@ std::vector<ShardRecord> read_records(const std::string& output) {
     const Index begin = i == 0 ? 0 : records[static_cast<std::size_t>(i) - 1].text.end_byte;
     if (text.shard.index != i || text.shard.count != count || text.first_byte != begin || text.end_byte < begin ||
         (i + 1 == count && text.end_byte != text.file_bytes)) {
-      throw std::runtime_error(path + ": is not the record of this shard; were files renamed?");
+      throw std::runtime_error(path + ": is not the record of this shard; a file may have been renamed");
     }
   }
   return records;
@@ -129,8 +129,8 @@ void copy_shard(const std::string& path, const ShardRecord& record, OutputFiles&
 }
 
 void join(const std::string& output) {
-  if (output.empty()) throw UsageError("missing output file; give the one that regard embed --shard was given");
-  if (output == "-") throw UsageError("the output is -; give the file that regard embed --shard was given");
+  if (output.empty()) throw UsageError("missing output file; give the --output file of regard embed --shard");
+  if (output == "-") throw UsageError("the output is -; give the --output file of regard embed --shard");
   const std::vector<ShardRecord> records = read_records(output);
   OutputFiles files;
   const std::size_t file = files.add(output);

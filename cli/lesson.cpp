@@ -125,12 +125,12 @@ void add_lesson(CLI::App& app) {
       "  regard lesson --list                           list the lessons\n"
       "  regard lesson three-words                      run one\n"
       "  regard lesson three-words --scale sqrt         the same with scaled scores\n"
-      "  regard lesson roles --step weights --cell 1,0  how one weight is computed\n"
+      "  regard lesson roles --step weights --cell 1,0  show how a weight is computed\n"
       "  regard lesson by-hand --pause                  one step per keypress\n"
       "  regard lesson from-seed --export | regard explain --input -\n"
       "\n"
-      "The exported JSON can be edited. regard explain then reports how many values\n"
-      "still match the document.");
+      "The exported JSON can be edited. regard explain then reports the number of\n"
+      "values that still match the document.");
   command->callback([options, command] {
     if (options->list && !options->name.empty()) throw UsageError("--list lists every lesson; omit the lesson name");
     // A lesson itself is valid, so every error is in the command line.

@@ -76,9 +76,10 @@ Picture picture_of_map(const InputView<2>& cells, const MapPicture& about) {
            "Mean attention weights: {} queries from top to bottom, {} keys from left to right, in {} x {} cells "
            "of {} x {} pixels.",
            about.num_queries, about.num_keys, rows, columns, down, across)},
-      {"Scale", linear ? fmt::format("linear: paper 0, full blue {:.6g}; hatched 0; black nan", largest)
-                       : fmt::format("logarithmic: paper {:.6g} and less, full blue {:.6g}; hatched 0; black nan",
-                                     largest * std::pow(10, -kDecades), largest)},
+      {"Scale", linear
+                    ? fmt::format("linear: background 0, full blue {:.6g}; hatched: zero; black: NaN", largest)
+                    : fmt::format("logarithmic: background {:.6g} or less, full blue {:.6g}; hatched: zero; black: NaN",
+                                  largest * std::pow(10, -kDecades), largest)},
       {"Software", "regard " + std::string(version())}};
   return picture;
 }

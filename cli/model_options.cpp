@@ -38,7 +38,7 @@ void add_model_options(CLI::App& command, ModelArguments& arguments) {
   add_flag("--truncate", arguments.truncate, "truncate texts that are too long for the model");
   add_flag("--mmap", arguments.map,
            "memory-map the checkpoint instead of reading it:\nsaves memory, but if another program modifies the\n"
-           "file meanwhile, results may change or SIGBUS may\nkill regard");
+           "file meanwhile, results may change, or SIGBUS\nmay terminate regard");
   add_flag("--allow-nonfinite", arguments.allow_nonfinite, "accept a checkpoint that contains NaN or infinities");
 }
 

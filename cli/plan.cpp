@@ -286,7 +286,7 @@ std::string as_json(const PlanSettings& settings, const Prediction& found) {
 
 void add_plan(CLI::App& app) {
   auto text = std::make_shared<PlanText>();
-  CLI::App* command = app.add_subcommand("plan", "Predict how long attention takes on several machines");
+  CLI::App* command = app.add_subcommand("plan", "Predict the run time of attention on several machines");
   const auto add = [&](const char* name, std::string& value, const char* type, const char* group, const char* help) {
     command->add_option(name, value, help)->type_name(type)->group(group);
   };
@@ -300,7 +300,7 @@ void add_plan(CLI::App& app) {
   add("--read-rate", text->read_rate, "RATE", machines,
       "memory bandwidth of each machine, such as 50GB/s\n(default: measured here)");
   add("--shares", text->shares, "even|work", machines,
-      "how rows are divided among machines: equal counts\n(even, default) or equal work (work)");
+      "division of the rows among the machines: equal\ncounts (even, default) or equal work (work)");
   const char* call = "CALL (attention of one layer)";
   add("--length", text->length, "S", call, "number of keys (required)");
   add("--queries", text->queries, "L", call,
@@ -313,7 +313,8 @@ void add_plan(CLI::App& app) {
   add("--dtype", text->dtype, "f32|f64|bf16|f16", call, "element type (default: f32)");
   command->add_flag("--causal", text->causal, "causal mask: no query attends to later keys")->group(call);
   add("--window", text->window, "LEFT,RIGHT", call,
-      "a query attends only to keys from LEFT positions\nbefore its own to RIGHT positions after it; -: no\nlimit");
+      "a query attends only to keys from LEFT positions\nbefore its own to RIGHT positions after it;\n"
+      "a value of - means no limit");
   command->add_flag("--json", text->json, "print the same data as JSON");
   command->footer(
       "EXAMPLES\n"

@@ -201,7 +201,8 @@ void add_train(CLI::App& app) {
     command->add_option(name, value, help)->type_name(type);
   };
   const auto flag = [&](const char* name, bool& value, const char* help) { command->add_flag(name, value, help); };
-  flag("--list", arguments->list, "list the built-in tasks, with model size, expected\ntime and attention pattern");
+  flag("--list", arguments->list,
+       "list the built-in tasks, with their model sizes,\nexpected times and attention patterns");
   add("--task", arguments->task, "NAME", "train on a built-in task, with tested settings");
   add("--text", arguments->text, "FILE", "train on a UTF-8 text file, or - for standard input");
   add("--vocabulary", arguments->vocabulary, "characters|N",
@@ -224,7 +225,7 @@ void add_train(CLI::App& app) {
   flag("--ranks", arguments->ranks,
        "distribute the sequences of each step over the\nprocesses started by mpirun; results are\nbit-identical");
   add("--timeout", arguments->timeout, "SECONDS",
-      "with --ranks: how long to wait for an unresponsive\nprocess (default: 60)");
+      "with --ranks: time to wait for an unresponsive\nprocess (default: 60)");
   for (const std::string name : {"--resume", "--checkpoint-every"})
     needs(command->get_option(name), command->get_option("--run"), name + " needs --run FOLDER");
   needs(command->get_option("--timeout"), command->get_option("--ranks"), "--timeout needs --ranks");

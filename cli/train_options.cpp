@@ -68,15 +68,15 @@ const std::array kSettings = std::to_array<Setting>({
     {"--width", "N", "width of the residual stream", extent<&DecoderConfig::width>},
     {"--head-size", "N", "size of each head", extent<&DecoderConfig::head_size>},
     {"--feed-forward-width", "N", "width of the feed-forward layers", extent<&DecoderConfig::feed_forward>},
-    {"--feed-forward", "none|relu|gelu|gelu_tanh|swiglu", "kind of feed-forward layer",
+    {"--feed-forward", "none|relu|gelu|gelu_tanh|swiglu", "type of feed-forward layer",
      [](TrainingSettings& settings, std::string_view option, std::string_view text) {
        settings.model.feed_forward_kind = chosen<FeedForwardKind>(option, text, kFeedForwards);
      }},
-    {"--norm", "layer|rms", "normalization",
+    {"--norm", "layer|rms", "type of normalization",
      [](TrainingSettings& settings, std::string_view option, std::string_view text) {
        settings.model.norm = chosen<NormKind>(option, text, kNorms);
      }},
-    {"--positions", "learned|rotary|none", "how positions are encoded",
+    {"--positions", "learned|rotary|none", "type of position encoding",
      [](TrainingSettings& settings, std::string_view option, std::string_view text) {
        settings.model.positions = chosen<PositionKind>(option, text, kPositions);
      }},
@@ -86,14 +86,14 @@ const std::array kSettings = std::to_array<Setting>({
      }},
     {"--learning-rate", "X", "peak learning rate of AdamW", number<&TrainingSettings::learning_rate>},
     {"--muon-learning-rate", "X", "peak learning rate of Muon", number<&TrainingSettings::muon_learning_rate>},
-    {"--min-learning-rate", "X", "final learning rate of AdamW (Muon: proportional)",
+    {"--min-learning-rate", "X", "final learning rate of AdamW (that of Muon is\nproportional)",
      number<&TrainingSettings::min_learning_rate>},
     {"--warmup", "N", "number of warm-up steps", whole<&TrainingSettings::warmup>},
     {"--schedule", "constant|cosine|linear|warmup_stable_decay", "learning-rate schedule after the warm-up",
      [](TrainingSettings& settings, std::string_view option, std::string_view text) {
        settings.schedule = chosen<ScheduleKind>(option, text, kScheduleNames);
      }},
-    {"--weight-decay", "X", "decoupled weight decay of matrices and embedding\ntables",
+    {"--weight-decay", "X", "decoupled weight decay for matrices and embedding\ntables",
      number<&TrainingSettings::weight_decay>},
     {"--beta1", "X", "decay rate of the first moment", number<&TrainingSettings::beta1>},
     {"--beta2", "X", "decay rate of the second moment", number<&TrainingSettings::beta2>},

@@ -327,10 +327,10 @@ TEST(Checkpoint, AnotherInstructionSetGivesAWarning) {
   text.replace(at, fused ? 4 : 5, fused ? "false" : "true");
   const std::size_t set = text.find(active_instruction_set());
   write(checkpoint + "/training.json", text.replace(set, active_instruction_set().size(), "other"));
-  EXPECT_EQ(run.load(checkpoint), checkpoint + ": was saved with the instruction set other; this run uses " +
-                                      active_instruction_set() +
-                                      ", which rounds differently: from here on, its results are not bit-identical to "
-                                      "those of an uninterrupted run");
+  EXPECT_EQ(run.load(checkpoint),
+            checkpoint + ": was saved with the instruction set other; this run uses " + active_instruction_set() +
+                ", which rounds differently: from this step on, the results are not bit-identical "
+                "to the results of an uninterrupted run");
 }
 
 TEST(Checkpoint, InvalidFieldsOfTrainingJsonAreNamed) {

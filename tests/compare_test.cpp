@@ -322,20 +322,20 @@ TEST(CompareTextOptions, ClaimsNoMoreThanTheControlAllows) {
       text.starts_with("Between A and B, “bank” (cosine 0.600) differs more than the control “the” (0.800). Cosine of "
                        "“bank” after layer 2: A and B 0.600, A and C 0.900; "))
       << text;
-  EXPECT_TRUE(has(text, "A and C are more similar than A and B by 0.300, for “the” by 0.010")) << text;
+  EXPECT_TRUE(has(text, "A and C are more similar than A and B by 0.300, and by 0.010 for “the”")) << text;
 
   text = flat(render_compare_text(made_up(.6, .9, .5, .9)));
   EXPECT_TRUE(
       text.starts_with("Between A and B, “bank” (cosine 0.600) does not differ more than the control “the” (0.500): on "
                        "its own, this shows nothing about “bank”."))
       << text;
-  EXPECT_TRUE(has(text, "and for “the” by 0.400: the order may come from the sentences")) << text;
+  EXPECT_TRUE(has(text, "and by 0.400 for “the”: the order may come from the sentences")) << text;
   EXPECT_FALSE(has(text, "differs more than the control")) << text;
 
   // An equal difference is not a larger one.
   text = flat(render_compare_text(made_up(.6, .9, .6, .5)));
   EXPECT_TRUE(has(text, "does not differ more than the control “the” (0.600)")) << text;
-  EXPECT_TRUE(has(text, "for “the” they are not (−0.100)")) << text;
+  EXPECT_TRUE(has(text, "for “the”, they are not (−0.100)")) << text;
 
   Comparison none = made_up(.6, .9, .5, .9);
   for (ComparedPair& pair : none.plain.pairs) pair.controls.clear();
@@ -352,15 +352,15 @@ TEST(CompareTextOptions, ComparesTheTestWithOtherWords) {
   std::string text = flat(render_compare_text(c));
   EXPECT_TRUE(
       has(text,
-          "With “river” hidden, A and B go from 0.600 to 0.750 (+0.150): the largest change of 3 tests (each of 2 "
-          "other words hidden alone: 0.580 to 0.650; largest change: +0.050, without “sat”)."))
+          "With “river” hidden, the cosine of A and B changes from 0.600 to 0.750 (+0.150): the largest change of 3 "
+          "tests (each of 2 other words hidden alone: 0.580 to 0.650; largest change: +0.050, without “sat”)."))
       << text;
   EXPECT_TRUE(has(render_compare_text(c, {.brief = true}),
                   "Test: hiding “river” takes A,B from 0.600 to 0.750 (others: 0.580 to 0.650).\n"));
   // A change is the difference of the figures as they are printed.
   c.plain.pairs[0].cosine.back() = .6004;
   c.hidden->pairs[0].cosine.back() = .7506;
-  EXPECT_TRUE(has(flat(render_compare_text(c)), "go from 0.600 to 0.751 (+0.151)"));
+  EXPECT_TRUE(has(flat(render_compare_text(c)), "changes from 0.600 to 0.751 (+0.151)"));
   c.others[1].cosine[0] = .4;
   text = flat(render_compare_text(c));
   EXPECT_TRUE(has(text, "hiding another word changes it at least as much")) << text;

@@ -199,7 +199,8 @@ TEST(NpyRead, LargerThanTheFirstChunkOfAPipe) {
 TEST(NpyReject, OtherKindsOfFiles) {
   EXPECT_EQ(error_of(""), "x.npy: byte 0: the file is empty; expected an NPY file (numpy.save)");
   for (const char* bytes : {"\x93", "\x93NUMP", "PK\3\4....", "{\"a\": 1}"}) {
-    EXPECT_EQ(error_of(bytes), "x.npy: byte 0: the first six bytes are not those of an NPY file (numpy.save)");
+    EXPECT_EQ(error_of(bytes),
+              "x.npy: byte 0: the file does not begin with the NPY magic string; expected an NPY file (numpy.save)");
   }
   EXPECT_EQ(error_of("\x93NUMPY"), "x.npy: byte 6: the file ends inside the version of an NPY file");
   EXPECT_EQ(error_of("\x93NUMPY\1\0\7"s), "x.npy: byte 9: the file ends inside the header's length of an NPY file");

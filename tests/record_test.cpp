@@ -390,11 +390,11 @@ TEST(TrainingText, TellsMemorizedExamplesFromTheRule) {
   };
   measure(100, 0.9, 0.1);
   measure(200, 1, 0.14);
-  EXPECT_TRUE(says("At step 200, 100 % of the training examples were right, and 14 % of the held-out ones"));
+  EXPECT_TRUE(says("At step 200, 100 % of the training examples were correct, and 14 % of the held-out examples"));
   measure(500, 1, 0.99);
-  EXPECT_TRUE(says(
-      "At step 200, 100 % of the training examples were right, and 14 % of the held-out ones; at step 500, 99 % of "
-      "these were"));
+  EXPECT_TRUE(
+      says("At step 200, 100 % of the training examples were correct, and 14 % of the held-out examples; at step 500, "
+           "99 % of the held-out examples were correct"));
   EXPECT_LE(lines_of(training_text(record, {.width = 60})).size(), 30u);
   // Both were found together.
   measure(200, 1, 0.6);

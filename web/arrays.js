@@ -187,11 +187,11 @@ export function read_arrays(data, page) {
     if (stage === stage_index.softmax && nothing) return `${label.query(i)} has no visible key, so it has no weights.`;
     if (stage === stage_index.softmax && Number.isNaN(sum_of(head, i))) return "A score is nan, so every weight of the row is nan.";
     if (stage === stage_index.softmax && sink(head, i) !== null) {
-      return `e^(x − m) for each score x, where m = ${styled_number(max_of(head, i), score_style)} is the largest, the sink’s score included; each is then divided by their sum. The sink takes its share of the weight and has no value.`;
+      return `e^(x − m) for each score x, where m = ${styled_number(max_of(head, i), score_style)} is the largest, the sink’s score included; each is then divided by their sum. The sink receives a share of the weight and has no value.`;
     }
     if (stage === stage_index.mix && (nothing || (sink(head, i)?.weight ?? 0) === 1)) return `No key receives weight: the context of ${label.query(i)} is 0.`;
     const broken = stage === stage_index.mix ? context_of(head, i).filter((x) => !Number.isFinite(x)).length : 0;
-    if (broken > 0) return `The sum of the values times their weights. Of the ${width} elements of the context ${broken} ${broken === 1 ? "is" : "are"} not finite.`;
+    if (broken > 0) return `The context is the sum of the values, each multiplied by its weight. Of its ${width} elements, ${broken} ${broken === 1 ? "is" : "are"} not finite.`;
     return "";
   };
 

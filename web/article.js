@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The parts of the page from the top: the finding, the row as a sum, what it becomes, the head, the steps, the foot.
+// The parts of the page from the top: the finding, the row as a sum, the resulting vector, the head, the steps, the foot.
 // Read next: page.js, which puts them on the page.
 import { el, quoted, shown, word } from "./elements.js";
 import { finding_of, first_stage, stage_index, stages, weights_of } from "./attention.js";
@@ -145,8 +145,8 @@ export function* article() {
     // While results are covered, everything computed from them is left out.
     const mixed = !state.covered || state.step === stage_index.mix ? mix_figure(a, state, set) : null;
     if (mixed) {
-      yield el("section", { class: "figure" }, el("h2", {}, "What it becomes"), el("div", { class: "body" }, mixed, sentence && !state.covered ? path_figure(sentence, state) : null),
-        el("aside", { class: "note" }, el("p", {}, "Pale: the value of each key. In full color: the value times its weight. Below the line: their sum."),
+      yield el("section", { class: "figure" }, el("h2", {}, "The resulting vector"), el("div", { class: "body" }, mixed, sentence && !state.covered ? path_figure(sentence, state) : null),
+        el("aside", { class: "note" }, el("p", {}, "Pale: the value of each key. In full color: the value times its weight. Below the line: the sum over all keys."),
           el("p", {}, "Bars above the line are positive, and hollow bars below it are negative. All share one scale.")));
     }
     if (comparison && !state.covered) yield comparison_figure(comparison, state, set, false);

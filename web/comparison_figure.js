@@ -51,7 +51,7 @@ function aligned_sentences(data) {
       el("td", { class: "middle" }, word(own.find((/** @type {any} */ w) => w.i === sentence.word).text, "query")),
       el("td", { class: "after" }, text(own.filter((/** @type {any} */ w) => w.i > sentence.word)))));
   }
-  return el("table", { class: "aligned", "aria-label": "the sentences, the word aligned" }, body);
+  return el("table", { class: "aligned", "aria-label": "the sentences, aligned at the word" }, body);
 }
 
 /** The meaning of the marks after words, and warnings for sentences with many words outside the vocabulary. @param {any} data */
@@ -86,7 +86,7 @@ function chart(data, state, numbers) {
   const line = (cosines) => cosines.map(cosine_of).map((c, i, them) => (!Number.isFinite(c) ? "" :
     `${i > 0 && Number.isFinite(them[i - 1]) ? "L" : "M"} ${x(i).toFixed(1)} ${y(c).toFixed(1)}`)).join(" ");
   const picture = svg("svg", { class: `chart ${narrow ? "narrow" : ""}`.trim(), viewBox: `0 0 ${width} ${height}`, role: "img",
-    "aria-label": `cosines of ${shown(data.word)} at ${count} stages; the table below has the numbers` });
+    "aria-label": `cosines of ${shown(data.word)} at ${count} stages; the table below contains the values` });
   for (const c of low < -0.25 ? [-0.5, 0, 0.5, 1] : [0, 0.5, 1]) {
     if (c < low) continue;
     picture.append(svg("line", { class: "level", x1: left, x2: width - right, y1: y(c), y2: y(c) }),
@@ -228,6 +228,6 @@ export function parting_figure(data, state) {
   const pair = numbers.pairs[state.pair];
   return el("section", { class: "figure" }, el("h2", {}, `Which heads make ${pair.sentences.join(" and ")} differ?`),
     el("div", { class: "body" }, el("div", { class: "scroll" }, heads_table(pair))),
-    el("aside", { class: "note" }, el("p", {}, `Norm: that of the attention output of the word in ${pair.sentences[0]} minus that in ${pair.sentences[1]}.`),
+    el("aside", { class: "note" }, el("p", {}, `Norm: the norm of the attention output of the word in ${pair.sentences[0]} minus its attention output in ${pair.sentences[1]}.`),
       el("p", {}, "Share: the projection of a head’s own difference onto this difference; the shares of a layer sum to 100 %. Hollow bars reduce the difference.")));
 }

@@ -104,7 +104,7 @@ export function heads_note(s, state) {
   const others = one_query(salience) && salience ? `“${shown(s.labels[salience[0].word])}” gives another ${s.noun}` : `one ${s.noun} gives another`;
   const order = sort === "salience"
     ? `Largest salience first: the weight that ${others}, minus the head’s baseline at that distance${s.hidden.some(Boolean) ? ", with nothing hidden" : ""}. It is shown below each map, with the ${s.noun}s.`
-    : sort === "attended" ? `Largest weight first: the most that “${name}” gives to another ${s.noun}${s.causal ? "" : ", except special tokens"}. It is shown below each map, with that ${s.noun}.`
+    : sort === "attended" ? `Largest weight first: the largest weight that “${name}” gives to another ${s.noun}${s.causal ? "" : ", except special tokens"}. It is shown below each map, with that ${s.noun}.`
       : state.filter === "all" ? "Rows are layers, and columns are heads. The number below each map is its largest weight."
         : "In order of layer and head. The number below each map is its largest weight.";
   return el("p", {}, order, " The color scale of each map ends at its own largest weight. Choosing a map shows its head above.");

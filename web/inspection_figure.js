@@ -163,7 +163,7 @@ export function inspection_figure(s, state, set) {
       set({});
     } }, chosen.linear ? "logarithmic colors" : "linear colors"));
   return el("div", { class: "inspection" }, el("p", { class: "axes" }, `${head_name(one, s.batches)} · query ↓ key → · each cell is the mean of its weights`), canvas, strip,
-    el("p", { class: "caption" }, `The share of attention that keys receive from all queries; the largest, ${small_number(most_received)}, is that of ${span_of("key", "keys", ...strip_edges(s, received, most_received))}.`),
+    el("p", { class: "caption" }, `The share of attention that keys receive from all queries; the largest share, ${small_number(most_received)}, belongs to ${span_of("key", "keys", ...strip_edges(s, received, most_received))}.`),
     readout, legend, el("div", { class: "scroll", tabindex: 0 }, inspected_table(s, state, set)));
 }
 

@@ -232,7 +232,7 @@ function painted_map(a, state, set, rows, end) {
   const canvas = el("canvas", { class: "painted", width, height, tabindex: 0, role: "img", "data-focus": "painted",
     "aria-label": `weights of ${rows.length} queries and ${a.num_keys} keys; arrow keys choose the query, whose row is the table above` });
   const readout = el("p", { class: "readout", "aria-live": "polite" }, a.by_columns ? "key ↓ query →" : "query ↓ key →",
-    horizontal.block * vertical.block === 1 ? null : ` · each point is the largest weight of ${vertical.block} × ${horizontal.block}`);
+    horizontal.block * vertical.block === 1 ? null : ` · each point is the largest of ${vertical.block} × ${horizontal.block} weights`);
   const paint = () => {
     const context = canvas.getContext("2d");
     if (!context) return;
@@ -325,6 +325,6 @@ export function map_note(a, state) {
   if (weights.some(Number.isNaN)) return el("aside", { class: "note" }, el("p", {}, "The weights of ", ...name, " are nan."));
   if (shares < 2) return el("aside", { class: "note" }, el("p", {}, ...name, " has one visible key, so the entropy is 0."));
   return el("aside", { class: "note" },
-    el("p", {}, "The framed ", a.by_columns ? "column" : "row", " is ", ...name, "’s, shown above."),
+    el("p", {}, "The framed ", a.by_columns ? "column" : "row", " belongs to ", ...name, " and is shown above."),
     el("p", { class: "entropy" }, "Entropy ", el("b", {}, styled_number(entropy, style)), `; uniform weights over ${seen} keys${sink > 0 ? " and the sink" : ""} would give ln ${shares} = ${styled_number(Math.log(shares), style)}.`));
 }

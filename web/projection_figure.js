@@ -87,7 +87,7 @@ export function projection_figure(s, state, set) {
     const piece = s.words[one.word].tokens.length > 1 ? ` (piece “${shown(s.data.tokens[one.token])}”)` : "";
     if (one.kind !== "value") {
       body.append(el("tr", { class: "input" }, el("th", { scope: "row" }, el("i", {}, "x"), " of ", word(name, accent), piece),
-        el("td", { colspan: s.head_size }, one.x === null ? el("span", { class: "absent" }, `x is saved only for the ${s.noun}s and layer of its command`)
+        el("td", { colspan: s.head_size }, one.x === null ? el("span", { class: "absent" }, `x is saved only for the ${s.noun}s and the layer given in the command`)
           : strip(one.x, { width: 560, height: 34, kind: accent === "query" ? "context" : "value", label: `x of ${shown(name)}, ${s.width} elements` }))));
     }
     const { low, high } = range_of([one.numbers]);

@@ -106,14 +106,14 @@ export function step_note(a, state) {
   const score = a.columns.filter((c) => c.stage < stage_index.softmax).at(-1);
   const texts = [
     [projection_text(a)],
-    ["The elements of query and key are multiplied and summed. The sum measures how well they match."],
+    ["The corresponding elements of the query and the key are multiplied, and the products are summed. The sum measures how well the query matches the key."],
     [a.columns.some((c) => c.stage === stage_index.scale) ? "The more elements the vectors have, the larger their dot products. Scaling keeps the scores in the range where softmax does not saturate."
-      : "Here the scores are not scaled."],
-    [max === undefined ? "Each is divided by the sum of its row, so that the row sums to 1."
+      : "Here, the scores are not scaled."],
+    [max === undefined ? "Each element is divided by the sum of its row, so that the row sums to 1."
       : Number.isNaN(max) ? "e^x for each score x, divided by the sum over the row. The thin line is the uniform weight."
       : `e^(x − m) for each score x, where m = ${styled_number(max, score?.style ?? { digits: 4, scientific: false })} is the row’s largest; each is then divided by their sum. The thin line is the uniform weight.`],
-    a.mix === null ? ["The weights are not used further here."]
-      : ["The sum of the values times their weights is the ", a.context_name ?? "new vector of", " ", word(name, "query"), "."],
+    a.mix === null ? ["This computation does not use the weights any further."]
+      : ["The sum of the values, each multiplied by its weight, is the ", a.context_name ?? "new vector of", " ", word(name, "query"), "."],
   ];
   const note_text = state.covered ? "" : a.note?.(state.step, state.head, state.query) ?? "";
   note.append(el("p", {}, ...(note_text === "" ? texts[state.step] : [note_text])));
@@ -124,7 +124,7 @@ export function step_note(a, state) {
 function projection_text(a) {
   const made = a.projections.map((s) => s.symbol);
   const list = made.length > 1 ? `${made.slice(0, -1).join(", ")} and ${made.at(-1)}` : made.join("");
-  if (made.length === 0) return "The vector x of a word times the matrices of this head: its query q, its key k and its value v.";
+  if (made.length === 0) return "The vector x of a word is multiplied by the matrices of this head. The products are the query q, the key k and the value v of the word.";
   const line = a.by_columns ? "A column" : "A row";
   return `${line} of ${a.projections[0].operands[0].name} is the vector of a word. Multiplied by a matrix, it becomes ${a.by_columns ? "a column" : "a row"} of ${list}.`;
 }

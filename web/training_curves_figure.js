@@ -149,7 +149,7 @@ export function training_curves(t, set) {
     for (const name of ["x1", "x2"]) slider_line.setAttribute(name, x(step).toFixed(1));
     slider_name.setAttribute("x", Math.min(Math.max(x(step), left + 20), width - 60).toFixed(1));
     slider_name.textContent = `step ${step}`;
-    picture.setAttribute("aria-label", `loss, scores of all heads, their entropy and the gradient norm over ${t.last_step} steps; the slider is at step ${step}; the table below has the numbers`);
+    picture.setAttribute("aria-label", `loss, scores of all heads, their entropy and the gradient norm over ${t.last_step} steps; the slider is at step ${step}; the table below contains the values`);
   } };
 }
 

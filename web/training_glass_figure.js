@@ -120,7 +120,7 @@ export function glass_figure(t) {
     const step = t.steps[t.kept[state.snapshot]];
     if (largest.head !== state.head) largest = { head: state.head, ...largest_movement(t, state.head) };
     finding.textContent = movement_text(t, gains, step, largest);
-    picture.setAttribute("aria-label", `${finding.textContent} Bars of weights, dP and −dS for ${visible} keys; the table below has the numbers`);
+    picture.setAttribute("aria-label", `${finding.textContent} Bars of weights, dP and −dS for ${visible} keys; the table below contains the values`);
     for (const [n, values] of [weights, grad_weights, gains].entries()) {
       const { middle, scale, bars, half } = rows[n];
       const end = n === 0 ? 1 : largest_change(values);
@@ -138,7 +138,7 @@ export function glass_figure(t) {
 
 /** Explains the figure. @param {Training} t @param {number} head */
 export function glass_note(t, head) {
-  return [el("p", {}, "P: the weights. dP: how the loss changes with each weight. ", el("span", { class: "equation" }, "dS = P (dP − Σ P dP)"),
-    ": how it changes with each score. A gradient step changes the scores by −dS, so a key gains weight if its dP is below the mean of the row."),
+  return [el("p", {}, "P: the weights. dP: the gradient of the loss with respect to the weights. ", el("span", { class: "equation" }, "dS = P (dP − Σ P dP)"),
+    ": the gradient with respect to the scores. A gradient step changes the scores by −dS, so a key gains weight if its dP is below the mean of the row."),
   el("p", {}, `Values of ${head_label(t, head)}. dP and −dS are each scaled to their largest value, which is printed.`, t.wanted[t.query].length > 0 ? " The band marks the expected key." : "")];
 }

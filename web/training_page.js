@@ -123,7 +123,7 @@ function head_scores_table(t, set) {
 /** What is left out of the file, if anything is. @param {Training} t */
 function omissions(t) {
   const size = `${styled_number(t.max_bytes / 1e6, { digits: 0, scientific: false })}\u00a0MB`;
-  if (!t.has_weights) return el("p", { class: "warning" }, `Note: the weights of ${t.num_heads} heads on ${t.tokens.length} tokens would take more than ${size} for two snapshots. This page has scores only.`);
+  if (!t.has_weights) return el("p", { class: "warning" }, `Note: the weights of ${t.num_heads} heads on ${t.tokens.length} tokens would take more than ${size} for two snapshots. This page contains only scores.`);
   const missing = t.steps.length - t.kept.length;
   return missing === 0 ? null : el("p", { class: "warning" }, `Note: ${missing} of ${t.steps.length} snapshots are left out of the maps, so that the page stays below ${size}. The curves include all of them.`);
 }
@@ -152,12 +152,12 @@ export function training_article(t, current, set) {
       el("h1", { class: "finding" }, prose(`${finding}.`)), el("p", { class: "selection" }, prose(rest.map((text) => `${text}.`).join(" "))), omissions(t)),
     slider.element,
     el("section", { class: "figure training-maps" }, el("h2", { class: "spoken" }, "All heads at this snapshot"), el("div", { class: `maps-and-head ${is_stacked(t) ? "stacked" : ""}`.trim() }, el("div", { class: "all-maps" }, maps.element, scale_note), enlarged?.element ?? null)),
-    el("section", { class: "figure curves" }, el("h2", {}, "When it happened"), el("div", { class: "body" }, curves.element,
+    el("section", { class: "figure curves" }, el("h2", {}, "Training curves"), el("div", { class: "body" }, curves.element,
       t.curve.thinned ? el("p", { class: "caption" }, "The training loss and the gradient norm are means over a few steps each.") : null),
     el("aside", { class: "note" }, event_list(t, set))),
-    el("section", { class: "figure" }, el("h2", {}, "What each head does, and what the loss is without it"), el("div", { class: "body" }, table.element),
+    el("section", { class: "figure" }, el("h2", {}, "Scores of each head, and the loss without it"), el("div", { class: "body" }, table.element),
       el("aside", { class: "note" }, el("p", {}, "Score, previous token and first token: the mean weight on these keys. Entropy: 0 if all weight is on one key, 1 if it is uniform over the visible keys."),
-        el("p", {}, "Without it: how much the loss of the probe rises if the head’s output is replaced by zeros; all bars share one scale over the whole run. Hollow: the loss falls."))),
+        el("p", {}, "Without it: the increase in the loss of the probe when the head’s output is replaced by zeros; all bars share one scale over the whole run. Hollow bars: the loss decreases."))),
     glass ? el("section", { class: "figure glass-section" }, el("h2", {}, "One row in detail"), el("div", { class: "body" }, glass.element), glass_aside) : null];
   let noted = -1;
   return { parts, update: (state) => {

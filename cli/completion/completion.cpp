@@ -33,11 +33,11 @@ void add_completion(CLI::App& app) {
   command->add_option("shell", *shell, "the shell for which to print the script")->type_name("bash|zsh|fish");
   command->footer(
       "INSTALLATION (then start a new shell)\n"
-      "  bash   ~/.local/share/bash-completion/completions/regard, which the package\n"
-      "         bash-completion reads; or this line in ~/.bashrc:\n"
+      "  bash   ~/.local/share/bash-completion/completions/regard, which the\n"
+      "         bash-completion package reads; or add this line to ~/.bashrc:\n"
       "           source <(regard completion bash)\n"
-      "  zsh    a file _regard in a folder of $fpath, such as ~/.zfunc with these\n"
-      "         lines in ~/.zshrc:\n"
+      "  zsh    the file _regard in a folder listed in $fpath, such as ~/.zfunc with\n"
+      "         these lines in ~/.zshrc:\n"
       "           fpath=(~/.zfunc $fpath)\n"
       "           autoload -U compinit && compinit\n"
       "  fish   ~/.config/fish/completions/regard.fish\n"

@@ -22,9 +22,10 @@ using Pair = std::pair<const char*, const char*>;
 
 constexpr const char* kDescription =
     "computes exact attention, softmax(scale · Q · Kᵀ + mask) · V, and can show every score, weight and sum in it: for "
-    "matrices, for lessons, and for a sentence in a pretrained model. Results are written to standard output, messages "
-    "to standard error. In place of a file name, - means standard input or standard output. A value follows its option "
-    "as the next argument or after an equals sign; -- ends the options. Layers, heads and words are numbered from 0.";
+    "matrices, for lessons, and for a sentence processed by a pretrained model. Results are written to standard "
+    "output, and messages to standard error. In place of a file name, - means standard input or standard output. The "
+    "value of an option is the next argument, or follows an equals sign; -- ends the options. Layers, heads and words "
+    "are numbered from 0.";
 
 constexpr std::array<Pair, 13> kEnvironment = {{
     {"REGARD_THREADS", "The number of threads, 1 to 4096. Default: one per core that the process may use."},

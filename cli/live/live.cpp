@@ -188,9 +188,9 @@ void add_live(CLI::App& app) {
     if (arguments->output.empty() && arguments->site.empty())
       throw UsageError("nothing to write; give -o FILE for one file or --site FOLDER for a web server");
     if (weights.model == nullptr && !arguments->text.empty())
-      throw UsageError("a sentence needs a model, and --weights none includes none; give only one of them");
+      throw UsageError("a sentence needs a model, which --weights none omits; give only one of them");
     if (!arguments->query.empty() && arguments->text.empty())
-      throw UsageError("--query names a word of the sentence; give one in quotes");
+      throw UsageError("--query selects a word in a sentence; give the sentence in quotes");
     live(*arguments);
   });
 }

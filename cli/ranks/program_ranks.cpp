@@ -34,8 +34,7 @@ std::string plugin_path() {
   }
   throw std::runtime_error(
       "--ranks needs the MPI plugin of this program, regard-mpi.so, which was not built; configure with "
-      "-DREGARD_MPI=ON, or "
-      "name the plugin of your MPI in REGARD_MPI_PLUGIN");
+      "-DREGARD_MPI=ON, or set REGARD_MPI_PLUGIN to the plugin for your MPI implementation");
 }
 
 struct Plugin {

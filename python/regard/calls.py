@@ -42,20 +42,20 @@ _ORIGIN = (0, 0, 0)
 
 # Keywords of other libraries, and the corresponding options of Regard.
 _HINTS = {
-    "attn_mask": "a boolean mask is passed as mask= (True = visible), and values that are added to the scores as bias=",
-    "attention_mask": "a boolean mask is passed as mask= (True = visible), and values that are added to the scores as bias=",
-    "key_padding_mask": "padding is key_lengths= (valid keys per batch entry) or mask= (True = visible)",
-    "is_causal": "causal masking is causal=True, or causal='top_left' or 'bottom_right' if L and S differ",
-    "dropout_p": "the dropout probability is dropout=",
+    "attn_mask": "use mask= for a boolean mask (True = visible), and bias= for values that are added to the scores",
+    "attention_mask": "use mask= for a boolean mask (True = visible), and bias= for values that are added to the scores",
+    "key_padding_mask": "for padding, use key_lengths= (the number of valid keys per batch entry) or mask= (True = visible)",
+    "is_causal": "for causal masking, use causal=True, or causal='top_left' or 'bottom_right' if L and S differ",
+    "dropout_p": "use dropout= for the dropout probability",
     "enable_gqa": "grouped heads need no option: key and value may have fewer heads than query",
-    "softmax_scale": "the factor applied to the scores is scale=",
-    "scaling": "the factor applied to the scores is scale=",
-    "window_size": "a sliding window is window=(left, right), where None leaves a side open",
-    "softcap": "the soft cap on the scores is soft_cap=",
-    "logits_soft_cap": "the soft cap on the scores is soft_cap=",
-    "s_aux": "attention sinks are sinks=",
-    "need_weights": "the weights are returned with return_weights=True",
-    "return_attn_probs": "the weights are returned with return_weights=True",
+    "softmax_scale": "use scale= for the factor applied to the scores",
+    "scaling": "use scale= for the factor applied to the scores",
+    "window_size": "for a sliding window, use window=(left, right), where None means no limit",
+    "softcap": "use soft_cap= for the soft cap on the scores",
+    "logits_soft_cap": "use soft_cap= for the soft cap on the scores",
+    "s_aux": "use sinks= for attention sinks",
+    "need_weights": "use return_weights=True to return the weights",
+    "return_attn_probs": "use return_weights=True to return the weights",
 }
 
 

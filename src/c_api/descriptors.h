@@ -64,7 +64,7 @@ Struct read_struct(const char* operator_name, const char* name, const Struct* gi
   const std::size_t known = std::min(size, sizeof(Struct));
   if (std::any_of(bytes + known, bytes + size, [](char byte) { return byte != 0; })) {
     reject(operator_name, std::string(name) + " sets a field that version " + std::string(version()) +
-                              " does not know; expected zeros after its first " + std::to_string(sizeof(Struct)) +
+                              " does not have; expected zeros after its first " + std::to_string(sizeof(Struct)) +
                               " bytes");
   }
   Struct result{};

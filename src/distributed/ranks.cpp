@@ -108,7 +108,7 @@ void reject_call(std::string_view function, std::string_view mistake, Ranks& ran
   internal::Agreement agreement(name.c_str());
   agreement.reject(mistake.empty() ? "the call cannot be made" : std::string(mistake));
   agreement.exchange(ranks, stop);
-  throw RankError(-1, "the ranks do not agree on a mistake");  // exchange() has thrown
+  throw RankError(-1, "the ranks do not agree that the call is invalid");  // exchange() has thrown
 }
 
 }  // namespace regard::inline v0

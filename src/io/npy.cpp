@@ -275,7 +275,7 @@ void NpyReader::read_header() {
   const std::size_t came = source_(std::as_writable_bytes(std::span(front).first(kMagic.size())));
   if (came == 0) fail(0, "the file is empty; expected an NPY file (numpy.save)");
   if (std::string_view(front.data(), came) != kMagic) {
-    fail(0, "the first six bytes are not those of an NPY file (numpy.save)");
+    fail(0, "the file does not begin with the NPY magic string; expected an NPY file (numpy.save)");
   }
   offset_ = came;
   take(front.data(), 2, "the version");

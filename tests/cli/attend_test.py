@@ -509,7 +509,7 @@ def test_files_that_are_not_arrays_are_rejected(folder):
     (folder / "empty.npy").write_bytes(b"")
     with_query("empty.npy", "empty.npy: byte 0: the file is empty")
     (folder / "text.npy").write_text("1 2 3\n")
-    with_query("text.npy", "not those of an NPY file")
+    with_query("text.npy", "does not begin with the NPY magic string")
     save(folder, "object.npy", np.array([[1, "a"]], object))
     with_query("object.npy", "'|O' contains Python objects")
     save(folder, "structured.npy", np.zeros((2, 2), [("a", "f4")]))

@@ -165,8 +165,8 @@ def test_pictures_show_the_maps_in_color(cells, scale, tmp_path):
             rows, columns = cells.split(",")
             assert texts["Description"].startswith(f"Mean attention weights: 700 queries from top to bottom, 700 keys from left to right, in {rows} x {columns} cells")
             full = f"{maps[b, h].max():.6g}"
-            assert texts["Scale"] == (f"linear: paper 0, full blue {full}; hatched 0; black nan" if scale == "linear" else
-                                      f"logarithmic: paper {maps[b, h].max() / 1e4:.6g} and less, full blue {full}; hatched 0; black nan")
+            assert texts["Scale"] == (f"linear: background 0, full blue {full}; hatched: zero; black: NaN" if scale == "linear" else
+                                      f"logarithmic: background {maps[b, h].max() / 1e4:.6g} or less, full blue {full}; hatched: zero; black: NaN")
 
 
 def test_pictures_mark_nan_and_zero_cells(tmp_path):

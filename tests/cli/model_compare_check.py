@@ -78,8 +78,8 @@ def test_the_text_claims_no_more_than_the_controls_allow():
     text = " ".join(succeed("compare", "bank", A, B, C, "--hide", "river", "--model", MODEL, env=UNICODE)
                     .decode().split())
     assert text.startswith("Between A and B, “bank” (cosine 0.849) does not differ more than the control “the” (0.432): on "
-                           "its own, this shows nothing about “bank”. At L0 and L1, it does differ more. With “river” hidden, A and B go "
-                           "from 0.849 to 0.923 (+0.074): the largest change of 16 tests")
+                           "its own, this shows nothing about “bank”. At L0 and L1, it does differ more. With “river” hidden, the "
+                           "cosine of A and B changes from 0.849 to 0.923 (+0.074): the largest change of 16 tests")
     assert "the order may come from the sentences rather than from the word" in text
 
 

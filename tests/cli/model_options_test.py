@@ -127,4 +127,4 @@ def test_a_model_is_named_by_its_name_and_a_folder_by_its_path(tmp_path, command
 def test_the_help_states_the_risk_of_mapping():
     for command in COMMANDS:
         text = " ".join(succeed(command[0], "--help").decode().split())
-        assert "if another program modifies the file meanwhile, results may change or SIGBUS may kill regard" in text
+        assert "if another program modifies the file meanwhile, results may change, or SIGBUS may terminate regard" in text

@@ -395,7 +395,7 @@ def test_more_keys_than_pixels_are_painted_in_blocks(attend):
     page, made = attend(drawn(33, (2, 4), (1500, 4), (1500, 3)), "--causal=bottom_right")
     canvas = page.locator("canvas.painted")
     assert canvas.evaluate("c => [c.width, c.height]") == [500, 32]
-    assert page.locator(".readout").inner_text() == "query ↓ key → · each point is the largest weight of 1 × 3"
+    assert page.locator(".readout").inner_text() == "query ↓ key → · each point is the largest of 1 × 3 weights"
     # Darkest where the largest weight is.
     page.locator('[data-focus="scale"]').click()
     page.wait_for_timeout(100)

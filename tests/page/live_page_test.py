@@ -390,7 +390,7 @@ def test_after_an_error_a_new_core_answers(live):
 def test_the_page_names_its_model(live):
     page = live()
     page.locator('[data-focus="digits"]').click()
-    assert "tiny: weights as published" in page.locator(".digits").inner_text()
+    assert "tiny: parameters as published" in page.locator(".digits").inner_text()
     assert f'regard explain --model tiny "{TEXT}"' in page.locator(".digits").inner_text()
     assert page.locator(".rounding td").all_inner_texts() == ["0.0"]
 

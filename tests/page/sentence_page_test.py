@@ -236,7 +236,7 @@ def test_all_heads_are_sorted_filtered_and_chosen(sentence):
     largest = numbers_below()
     assert largest == sorted(largest, reverse=True)
     assert largest == [printed_number(re.search(r"weight <?(\S+)$", one.get_attribute("title"))[1]) for one in heads.all()]
-    assert "Largest weight first: the most that “bank” gives to another word" in note.inner_text() and "Rows" not in note.inner_text()
+    assert "Largest weight first: the largest weight that “bank” gives to another word" in note.inner_text() and "Rows" not in note.inner_text()
     page.locator('[data-focus="filter clear"]').click()
     assert heads.count() == sum(weight >= 0.3 for weight in largest)
     page.locator('[data-focus="sort layer"]').click()

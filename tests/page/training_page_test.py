@@ -356,7 +356,7 @@ def test_large_runs_state_what_is_left_out(training):
 
 def test_runs_too_large_for_maps_show_scores(training):
     page, record = training("layers=2", "heads=8", "half=250", "steps=8")
-    assert "This page has scores only." in page.locator("header .warning").inner_text()
+    assert "This page contains only scores." in page.locator("header .warning").inner_text()
     assert page.locator(".enlarged, .glass-section").count() == 0
     page.keyboard.press("ArrowLeft")
     assert step(page) == steps_of(record.outline)[-2]

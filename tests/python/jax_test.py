@@ -239,5 +239,5 @@ def test_invalid_arguments_are_rejected_at_trace_time():
         jax.jit(regard.jax.attention)(query, key[..., :4], value)
     with pytest.raises(TypeError, match="unexpected keyword argument 'return_lse'"):
         regard.jax.attention(query, key, value, return_lse=True)
-    with pytest.raises(TypeError, match="'is_causal'; causal masking is causal=True"):
+    with pytest.raises(TypeError, match="'is_causal'; for causal masking, use causal=True"):
         regard.jax.attention(query, key, value, is_causal=True)

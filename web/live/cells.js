@@ -57,7 +57,7 @@ export function make_editable(part, given) {
     const own = given.own(place);
     if (own !== null && !Object.is(own, x)) {
       cell.classList.add("edited");
-      if (!cell.querySelector(".document")) cell.append(el("small", { class: "document", title: "the document’s number" }, `doc ${typed_text(own).replace("-", "−")}`));
+      if (!cell.querySelector(".document")) cell.append(el("small", { class: "document", title: "the document’s value" }, `doc ${typed_text(own).replace("-", "−")}`));
     }
   }
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whose digits a live page shows: the model, how its weights are rounded, and what the rounding changes.
+// The source of the numbers on a live page: the model, the rounding of its parameters, and the effect of the rounding.
 // Read next: live.js.
 import { el, shown } from "../elements.js";
 
-const means = { int8: "weights rounded to 8 bits, with one scale per row", f16: "weights rounded to 16 bits", f32: "weights as published" };
+const means = { int8: "parameters rounded to 8 bits, with one scale per row", f16: "parameters rounded to 16 bits", f32: "parameters as published" };
 
 /**
  * @param {{model: string, weights: string, errors?: Record<string, string | number>}} about
@@ -15,7 +15,7 @@ export function digits_note(about, text) {
   const errors = Object.entries(about.errors ?? {});
   const quoted = text.length > 60 ? `${text.slice(0, 57)}…` : text;
   return el("details", { class: "digits" }, el("summary", { "data-focus": "digits" }, "Where do these numbers come from?"),
-    el("p", {}, `${shown(about.model)}: ${rounding}. All numbers on this page are those printed by `, el("code", {}, el("bdi", {}, `regard explain --model ${shown(about.model)} "${shown(quoted)}"`)), "."),
-    errors.length === 0 ? null : el("table", { class: "rounding", "aria-label": "what rounding the weights changes" },
+    el("p", {}, `${shown(about.model)}: ${rounding}. All numbers on this page are identical to those printed by `, el("code", {}, el("bdi", {}, `regard explain --model ${shown(about.model)} "${shown(quoted)}"`)), "."),
+    errors.length === 0 ? null : el("table", { class: "rounding", "aria-label": "effect of rounding the parameters" },
       el("tbody", {}, ...errors.map(([name, value]) => el("tr", {}, el("th", { scope: "row" }, shown(name)), el("td", {}, shown(String(value))))))));
 }

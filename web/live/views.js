@@ -28,7 +28,7 @@ export function view_of(hash, home) {
 /** @param {{name: string, title: string}[]} lessons */
 export function lesson_list(lessons) {
   return [el("header", {}, el("h1", {}, "Change a number, and every later step is recomputed"),
-    el("p", { class: "citation" }, "Each lesson is the computation of a document, with its matrices. Every given number in it can be changed.")),
+    el("p", { class: "citation" }, "Each lesson reproduces the computation in a document, with its matrices. Every given number can be changed.")),
   el("ul", { class: "lesson-list" }, ...lessons.map(({ name, title }) => el("li", {}, el("a", { href: `#lesson=${encodeURIComponent(name)}`, "data-focus": `lesson ${name}` }, name), el("span", {}, ` ${title}`))),
     el("li", {}, el("a", { href: addresses.matrices, "data-focus": "lesson own" }, "your matrices"), el("span", {}, " Paste a table, or open CSV, NPY or JSON files")))];
 }

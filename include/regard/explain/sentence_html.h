@@ -27,7 +27,7 @@ namespace regard::inline v0 {
 /// Options for render_sentence_html().
 struct SentenceHtmlOptions {
   std::string command{};  ///< The command line as typed.
-  /// A comparison of the same word in other sentences, shown below "What it becomes"; nullptr: none.
+  /// A comparison of the same word in other sentences, shown below "The resulting vector"; nullptr: none.
   const Comparison* comparison = nullptr;
 };
 /// Renders the page of a sentence.

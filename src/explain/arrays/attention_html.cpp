@@ -208,7 +208,8 @@ class AttendPage {
     if (computed_.context.shape != std::array<Index, 4>{batch, heads, length, value_.shape[3]} ||
         computed_.row_max.shape != rows || computed_.row_sum.shape != rows ||
         (!options_.sinks.empty() && computed_.sink_weights.shape != rows))
-      reject("computed lacks context, row_max, row_sum or the sinks' weights; expected what attention_forward wrote");
+      reject(
+          "computed lacks context, row_max, row_sum or the sinks' weights; expected the outputs of attention_forward");
     for (const RowRange& range : html_.rows)
       if (range.begin < 0 || range.end > query_.shape[2])
         reject(fmt::format("rows {}:{} go beyond the {} rows of query", range.begin, range.end, query_.shape[2]));

@@ -106,9 +106,8 @@ ExplainInput lesson_by_hand() {
        .name = "cosines",
        .document_name = "cosine similarity",
        .digits = 3,
-       .notes =
-           {"A dot product is the cosine times both norms: a key with a large norm can score highest in spite of a "
-            "larger angle."}},
+       .notes = {"A dot product is the cosine times both norms: a key with a large norm can have the highest score "
+                 "despite a larger angle."}},
       {.operation = Operation::ranks,
        .operands = {"KᵀQ"},
        .result = "ranks by dot product",
@@ -119,7 +118,7 @@ ExplainInput lesson_by_hand() {
        .result = "ranks by cosine",
        .name = "ranks-of-cosines",
        .digits = 0,
-       .notes = {"Where the two tables differ, dot product and cosine choose different keys."}},
+       .notes = {"Where the two tables differ, the dot product and the cosine rank the keys differently."}},
 
       // By hand: fractions throughout.
       {.operation = Operation::floor_half,
@@ -128,7 +127,7 @@ ExplainInput lesson_by_hand() {
        .name = "floored",
        .document_name = "scaled",
        .expected = whole({{1, 1, 1, 0}, {2, 1, 0, 2}, {-1, -1, -1, 0}, {1, 1, 1, 0}}),
-       .errata = {"floor rounds down below 0 as well: −1 / 2 becomes −1, while 1 / 2 becomes 0."}},
+       .errata = {"floor also rounds negative numbers down: −1 / 2 becomes −1, while 1 / 2 becomes 0."}},
       {.operation = Operation::power,
        .operands = {"F"},
        .result = "P",
@@ -187,7 +186,7 @@ ExplainInput lesson_by_hand() {
        .operands = {"Z", "Z_exact"},
        .result = "Δ",
        .name = "hand-and-exact",
-       .notes = {"This is the error caused by using floor and 3^x instead of √3 and e."}},
+       .notes = {"This is the error caused by using floor(x / 2) and 3^x instead of x / √3 and e^x."}},
 
       // Two heads, then joined.
       {.operation = Operation::linear,
@@ -210,7 +209,7 @@ ExplainInput lesson_by_hand() {
        .operands = {"Q₂", "K₂"},
        .result = "A₂",
        .name = "weights-of-two-heads",
-       .notes = {"Each head has its own weights: two views of the same sequence."}},
+       .notes = {"Each head has its own weights, so the two heads attend to the same sequence differently."}},
       {.operation = Operation::context, .operands = {"Q₂", "K₂", "V₂"}, .result = "Z₂", .name = "context-of-two-heads"},
       {.operation = Operation::join,
        .operands = {"Z₂"},
@@ -224,7 +223,7 @@ ExplainInput lesson_by_hand() {
        .operands = {"J", "W_output"},
        .result = "O",
        .name = "output",
-       .notes = {"Up to here, positions are mixed: each column of O depends on all columns of X."}},
+       .notes = {"Up to this step, the operations mix positions: each column of O depends on all columns of X."}},
       {.operation = Operation::add,
        .operands = {"X", "O"},
        .result = "R",
@@ -238,7 +237,7 @@ ExplainInput lesson_by_hand() {
        .result = "F₂",
        .name = "feed-forward-2",
        .document_name = "FFN",
-       .notes = {"From N on, dimensions are mixed: each column depends only on the same column of N."}},
+       .notes = {"From N on, the operations mix only dimensions: each column depends only on the same column of N."}},
       {.operation = Operation::add, .operands = {"N", "F₂"}, .result = "R₂", .name = "second-residual"},
       {.operation = Operation::normalize,
        .operands = {"R₂"},

@@ -73,17 +73,16 @@ ExplainInput lesson_from_seed() {
        .column_labels = {"exact", "Regard", "document"},
        .digits = 17,
        .notes =
-           {"Regard adds in order, with fused multiply-add: a product and its addition to the sum are rounded only "
-            "once, together."}},
+           {"Regard adds the products in order, with fused multiply-add operations, each of which rounds only once."}},
       {.operation = Operation::ulp_table,
        .operands = {"T", "S", "document"},
        .result = "ulps",
        .name = "last-place",
        .column_labels = {"Regard", "document", "difference"},
        .digits = 2,
-       .notes = {"The columns show how far each sum is from the exact sum, and how far Regard’s sum is from the "
-                 "document’s. Both are correct: a float32 has about seven significant digits, and each order of "
-                 "summation rounds differently."}},
+       .notes = {"The columns show the difference between each sum and the exact sum, and the difference between "
+                 "Regard’s sum and the document’s. Both sums are correct: a float32 has about seven significant "
+                 "digits, and each order of summation rounds differently."}},
       {.operation = Operation::difference,
        .operands = {"S", "S"},
        .result = "Δ",
@@ -139,7 +138,7 @@ ExplainInput lesson_from_seed() {
        .result = "Δ₁",
        .name = "symmetry",
        .transpose = "right",
-       .notes = {"Q · Kᵀ is not symmetric: query and key are now two different roles."}},
+       .notes = {"Q · Kᵀ is not symmetric: queries and keys are now different projections of the tokens."}},
       {.operation = Operation::scaled,
        .operands = {"Q", "K"},
        .result = "S₂",
@@ -180,10 +179,10 @@ ExplainInput lesson_from_seed() {
            {{-0.9285, 0.3301, 1.8359, -1.3448}, {-0.8652, 0.3082, 1.7268, -1.2445}, {0.1138, 0.0517, 0.0270, 0.1831}})},
   };
   lesson.errata = {
-      "One cell multiplies W by T, but W is not defined there; S is meant.",
+      "One cell multiplies W by T, but W is not defined there; it should be S.",
       "S is overwritten four times; here, its five versions are called S, S₁, S₂, S₃ and A.",
-      "The document attributes the scale to numerical stability; its purpose is to keep softmax from saturating "
-      "(lesson why-scale).",
+      "The document attributes the scaling to numerical stability; its purpose is to keep the softmax from saturating "
+      "(see the lesson why-scale).",
   };
   return lesson;
 }

@@ -41,9 +41,9 @@ std::vector<StepRequest> forward_steps() {
        .operands = {"Y"},
        .result = "Y",
        .name = "next-words",
-       .finding = "The task: say which word comes next. Row by row, 1 marks that word",
-       .notes = {"“love” follows “I”, and “coding” follows “love”. Nothing follows “coding”, so its row is 0 and it "
-                 "takes no part in the loss. Language models are trained on the same task."}},
+       .finding = "The task is to predict the next word. In each row, 1 marks that word",
+       .notes = {"“love” follows “I”, and “coding” follows “love”. Nothing follows “coding”, so its row is zero and "
+                 "does not contribute to the loss. Language models are trained on the same task."}},
       {.operation = Operation::linear,
        .operands = {"X", "W_query"},
        .result = "Q",
@@ -70,9 +70,8 @@ std::vector<StepRequest> forward_steps() {
        .name = "weights",
        .document_name = "attention_probs",
        .expected = Expected{.numbers = matrix_of({{0.4223188, 0.1553624, 0.4223188}}), .digits = 8, .rows = {1}},
-       .notes =
-           {"The document’s attention has no mask, so each word also attends to the word that it has to predict. A "
-            "language model hides later words: --causal shows the same lesson with that mask."}},
+       .notes = {"The document’s attention has no mask, so each word also attends to the word that it has to predict. "
+                 "A language model masks later words; --causal runs the same lesson with such a mask."}},
       {.operation = Operation::context,
        .operands = {"Q", "K", "V"},
        .result = "Z",
@@ -91,14 +90,15 @@ std::vector<StepRequest> forward_steps() {
        .operands = {"G"},
        .result = "P",
        .name = "probabilities",
-       .notes = {"This is the same softmax as for the weights, now over the words that may come next."}},
+       .notes = {"This is the same softmax as for the weights, now over the possible next words."}},
       {.operation = Operation::cross_entropy,
        .operands = {"P", "Y"},
        .result = "loss",
        .name = "loss",
        .finding = "The loss is 0 if each next word has probability 1, and grows as the probabilities fall",
-       .notes = {"It is the cross-entropy, summed over the words that have a next word. Language models divide the sum "
-                 "by the number of these words, which changes the size of the gradients but not their direction."}},
+       .notes =
+           {"This is the cross-entropy, summed over the words that have a next word. Language models divide the sum by "
+            "the number of these words, which changes the magnitude of the gradients but not their direction."}},
   };
 }
 
@@ -109,39 +109,40 @@ std::vector<StepRequest> backward_steps() {
        .operands = {"P", "Y"},
        .result = "dG",
        .name = "logits-gradient",
-       .notes = {"dG is the derivative of the loss with respect to G: how much the loss grows per unit of each logit. "
-                 "For a softmax followed by −ln p, it is the probability minus the target."}},
+       .notes = {"dG is the derivative of the loss with respect to G: the rate at which the loss changes with each "
+                 "logit. For a softmax followed by −ln p, the derivative is the probability minus the target."}},
       {.operation = Operation::product,
        .operands = {"dG", "X"},
        .result = "dZ",
        .name = "context-gradient",
-       .notes = {"G = Z · Xᵀ. The gradient of a product’s left factor is the gradient of the product times the right "
-                 "factor, transposed; that of the right factor is the left factor, transposed, times the gradient."}},
+       .notes = {"G = Z · Xᵀ. The gradient of a product’s left factor is the gradient of the product times the "
+                 "transposed right factor; the gradient of the right factor is the transposed left factor times the "
+                 "gradient of the product."}},
       {.operation = Operation::product,
        .operands = {"A", "dZ"},
        .result = "dV",
        .name = "values-gradient",
        .transpose = "left",
-       .notes = {"Z = A · V, so dV = Aᵀ · dZ: a value receives a gradient from each query, in proportion to the "
-                 "query’s weight on it."}},
+       .notes = {"Z = A · V, so dV = Aᵀ · dZ: each value receives a gradient from every query, in proportion to the "
+                 "query’s weight on the corresponding key."}},
       {.operation = Operation::product,
        .operands = {"dZ", "V"},
        .result = "dA",
        .name = "weights-gradient",
        .transpose = "right",
-       .notes = {"A negative number means that a larger weight on this key would lower the loss."}},
+       .notes = {"A negative element means that a larger weight on this key would reduce the loss."}},
       {.operation = Operation::softmax_gradient,
        .operands = {"A", "dA", "Q"},
        .result = "dS",
        .name = "scores-gradient",
-       .notes = {"The weights of a query sum to 1, so one can grow only if others shrink. What counts is therefore dA "
-                 "minus its mean under the weights, and each row of dS sums to 0.",
+       .notes = {"The weights of a query sum to 1, so one weight can grow only if others shrink. Therefore, only the "
+                 "difference between dA and its weighted mean matters, and each row of dS sums to 0.",
                  "A key whose weight is near 0 receives almost no gradient, however wrong the weight is."}},
       {.operation = Operation::product,
        .operands = {"dS", "K"},
        .result = "dQ",
        .name = "queries-gradient",
-       .notes = {"S = Q · Kᵀ."}},
+       .notes = {"S = Q · Kᵀ, so dQ = dS · K and dK = dSᵀ · Q."}},
       {.operation = Operation::product,
        .operands = {"dS", "Q"},
        .result = "dK",
@@ -152,7 +153,7 @@ std::vector<StepRequest> backward_steps() {
        .result = "dW_query",
        .name = "w-query-gradient",
        .transpose = "left",
-       .notes = {"Q = X · W_query. One matrix serves all words, so the gradients of all words are summed.",
+       .notes = {"Q = X · W_query. The same matrix is applied to all words, so their gradients are summed.",
                  "Rows 0 and 2 are equal because elements 0 and 2 of every embedding are equal."}},
       {.operation = Operation::product,
        .operands = {"X", "dK"},
@@ -175,10 +176,10 @@ std::vector<StepRequest> optimizer_steps() {
        .name = "w-query-step",
        .numbers = rates_and({}),
        .notes =
-           {"AdamW keeps two moments for each element: a running mean of the gradient, and one of its square. "
-            "Both start at 0, and dividing by 1 − 0.9 and 1 − 0.999 removes that bias.",
-            "In the first step, g / √g² is 1 or −1, so every element moves by the learning rate 0.05, whatever the "
-            "size of its gradient. Weight decay also shrinks it by 0.05 · 0.01 of its value."}},
+           {"AdamW keeps two moments for each element: a running mean of the gradient, and a running mean of its "
+            "square. Both start at 0, and dividing them by 1 − 0.9 and 1 − 0.999 removes the resulting bias.",
+            "In the first step, g / √g² is 1 or −1, so every element changes by the learning rate, 0.05, regardless of "
+            "the magnitude of its gradient. Weight decay also shrinks it by 0.05 · 0.01 of its value."}},
       {.operation = Operation::adamw,
        .operands = {"W_key", "dW_key"},
        .result = "W_key₁",
@@ -194,8 +195,8 @@ std::vector<StepRequest> optimizer_steps() {
        .result = "training",
        .name = "training",
        .numbers = rates_and({0, 1, 2, 5, 10, 20, 50, 100, kNumSteps}),
-       .notes = {"Each step repeats the whole lesson up to here: forward, loss, gradients, AdamW. Only the three "
-                 "matrices change."}},
+       .notes = {"Each step repeats the whole lesson up to here: forward pass, loss, gradients and AdamW update. Only "
+                 "the three matrices change."}},
   };
 }
 
@@ -213,8 +214,8 @@ std::vector<StepRequest> trained_steps() {
        .operands = {"A′", "A"},
        .result = "Δ",
        .name = "learned",
-       .notes = {"This is how training changed the attention. No rule says which word to attend to: the weights follow "
-                 "from the loss alone."}},
+       .notes = {"This is how training changed the attention. No rule specifies which word to attend to: the weights "
+                 "result from minimizing the loss."}},
       {.operation = Operation::context, .operands = {"Q′", "K′", "V′"}, .result = "Z′", .name = "context-after"},
       {.operation = Operation::product,
        .operands = {"Z′", "X"},
@@ -225,7 +226,7 @@ std::vector<StepRequest> trained_steps() {
        .operands = {"G′"},
        .result = "P′",
        .name = "probabilities-after",
-       .notes = {"The row of “coding” has no target, so nothing constrains it."}},
+       .notes = {"The row of “coding” has no target, so the loss does not constrain it."}},
       {.operation = Operation::cross_entropy, .operands = {"P′", "Y"}, .result = "loss′", .name = "loss-after"},
   };
 }
@@ -234,7 +235,7 @@ std::vector<StepRequest> trained_steps() {
 
 ExplainInput lesson_learning() {
   ExplainInput lesson = lesson_three_words();
-  lesson.citation += "; the training is this lesson’s own";
+  lesson.citation += "; the training steps are added by this lesson";
   lesson.matrices.push_back({"Y", matrix_of({{0, 1, 0}, {0, 0, 1}, {0, 0, 0}})});
   lesson.steps = forward_steps();
   for (const auto& more : {backward_steps(), optimizer_steps(), trained_steps()})
@@ -242,8 +243,8 @@ ExplainInput lesson_learning() {
   lesson.variants.clear();
   lesson.errata = {
       "The document says that the query and key matrices are learned. W_value is learned as well, from the same loss.",
-      "The document says that training optimizes the attention mechanism. The loss compares predictions; attention "
-      "changes because that lowers the loss.",
+      "The document says that training optimizes the attention mechanism. The loss depends only on the predictions; "
+      "attention changes because this reduces the loss.",
   };
   return lesson;
 }

@@ -120,8 +120,8 @@ ExplainInput lesson_one_function() {
        .name = "weights-without-mask",
        .document_name = "attention, mask=None",
        .causal = no_mask,
-       .notes = {"The document’s function corresponds to one call, attention_with_weights, which returns (values, "
-                 "attention), with a mask or, as in this step and the next, without."}},
+       .notes = {"The document’s function corresponds to one call of attention_with_weights, which returns (values, "
+                 "attention). The mask is optional; this step and the next do not use it."}},
       {.operation = Operation::context,
        .operands = {"Q", "K", "V"},
        .result = "Z_full",
@@ -159,7 +159,7 @@ ExplainInput lesson_one_function() {
        .result = "A₁₀₀₀",
        .name = "shifted-at-1000",
        .expected = attention,
-       .notes = {"With the shift, they do not change."}},
+       .notes = {"With the shift, the weights do not change."}},
       {.operation = Operation::power,
        .operands = {"S‴"},
        .result = "E₁₀₀₀",
@@ -176,13 +176,14 @@ ExplainInput lesson_one_function() {
   for (StepRequest& step : lesson.steps) {
     if (step.expected && step.name != "variances")
       step.notes.push_back(
-          "The last digits differ because these numbers are computed from the 8 printed digits of Q, K and V; the "
+          "The last digits differ because these values are computed from the 8 printed digits of Q, K and V; the "
           "document used 16.");
   }
   lesson.errata = {
       "The denominator of the softmax formula is misprinted; it should be Σⱼ e^(xⱼ), with j in the exponent.",
-      "The document’s softmax does not subtract the maximum: correct here, but NaN for scores near 1000.",
-      "np.infty was removed in NumPy 2; the name is np.inf.",
+      "The document’s softmax does not subtract the maximum. The results are correct here, but would be NaN for scores "
+      "near 1000.",
+      "np.infty was removed in NumPy 2; use np.inf instead.",
   };
   return lesson;
 }

@@ -169,7 +169,7 @@ void ranks(Evaluation& e) {
   set_result(e, scores.num_rows, scores.num_columns, std::move(numbers), e.operands[0].row_axis,
              e.operands[0].column_axis);
   e.step.outside_library = true;
-  e.step.equation = e.step.symbol + " = rank of each key among those of its query, 1 = largest";
+  e.step.equation = e.step.symbol + " = rank of each key for each query, 1 = largest";
 }
 
 // The variance expected for independent values with mean 0, and the measured one: Q K S.
@@ -404,9 +404,9 @@ std::string variance_finding(const std::vector<ScalePicture>& pictures, const st
     return styled_number(numbers[row * kColumns + column], {.digits = 2, .unicode = true});
   };
   const std::string head_size = std::to_string(pictures[row].head_size);
-  return "var(q·k) grows like D. Dividing the scores by √D divides their variance by D: for D = " + head_size +
-         ", var(q·k) = " + number(0) + " and var(q·k/√D) = var(q·k)/D = " + number(0) + " / " + head_size + " = " +
-         number(1);
+  return "var(q·k) grows in proportion to D. Dividing the scores by √D divides their variance by D: for D = " +
+         head_size + ", var(q·k) = " + number(0) + " and var(q·k/√D) = var(q·k)/D = " + number(0) + " / " + head_size +
+         " = " + number(1);
 }
 
 // numbers: seed, queries, then each head size D. One row per D: standard normal queries and ten keys for each of

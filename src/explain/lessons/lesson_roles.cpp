@@ -73,7 +73,8 @@ ExplainInput lesson_roles() {
        .name = "w-query",
        .document_name = "W_q",
        .numbers = {123, 3, 2},
-       .notes = {"These three matrices would be learned in training; here they are random, drawn with a fixed seed."}},
+       .notes = {"In practice, these three matrices are learned in training; here, they are drawn at random with a "
+                 "fixed seed."}},
       {.operation = Operation::torch_uniform,
        .operands = {"W_query"},
        .result = "W_key",
@@ -167,7 +168,7 @@ ExplainInput lesson_roles() {
        .document_name = "what “learnable” changes"},
   };
   lesson.errata = {
-      "The document contains no numbers; this lesson uses the numbers of the chapter that it links to.",
+      "The document contains no numbers; this lesson uses the numbers in the chapter to which the document links.",
       "The document says that values summarize the scores. V does not depend on the scores; its rows are averaged "
       "afterwards, weighted by the attention weights.",
   };

@@ -9,7 +9,7 @@ namespace regard::inline v0 {
 
 ExplainInput lesson_why_scale() {
   ExplainInput lesson;
-  lesson.citation = "Vaswani et al., Attention Is All You Need, arXiv 1706.03762, section 3.2.1, note 4";
+  lesson.citation = "Vaswani et al., Attention Is All You Need, arXiv 1706.03762, section 3.2.1, footnote 4";
   lesson.steps = {
       {.operation = Operation::scale_statistics,
        .result = "measured",

@@ -355,7 +355,7 @@ void training(Evaluation& e) {
       quoted_token(tokens, key), shown(ends[0].weights(query, key)), shown(ends[1].weights(query, key)));
   e.step.outside_library = true;
   e.step.equation = "AdamW on the three projections; p: probability of the next word";
-  if (focus) e.step.equation += fmt::format("; on: attention of {}", quoted_token(tokens, *focus));
+  if (focus) e.step.equation += fmt::format("; on: attention weights of {}", quoted_token(tokens, *focus));
 }
 
 // numbers: the five rates, the number of steps, and which matrix is the result: 0 W_query, 1 W_key, 2 W_value.

@@ -29,10 +29,10 @@ std::string about_json(const LivePage& page) {
     const RoundingErrors& errors = *page.errors;
     json.name("errors");
     json.begin_object();
-    json.string("cosine with the vectors of the full model, mean", fmt::format("{:.5f}", errors.mean_cosine));
-    json.string("… least", fmt::format("{:.5f}", errors.min_cosine));
-    json.string("difference of a weight, mean", fmt::format("{:.2g}", errors.mean_weight_difference));
-    json.string("… largest", fmt::format("{:.2g}", errors.max_weight_difference));
+    json.string("mean cosine with the vectors of the full model", fmt::format("{:.5f}", errors.mean_cosine));
+    json.string("… minimum", fmt::format("{:.5f}", errors.min_cosine));
+    json.string("mean difference of a weight", fmt::format("{:.2g}", errors.mean_weight_difference));
+    json.string("… maximum", fmt::format("{:.2g}", errors.max_weight_difference));
     json.string("bank → river in layer 0, head 4",
                 fmt::format("{:.3f} → {:.3f}", kFloat32BankToRiver, errors.bank_to_river));
     json.string("sentences with the same finding", fmt::format("{} of {}", errors.same_findings, kRoundingSentences));

@@ -291,13 +291,14 @@ class CompareRenderer {
     const double printed = printed_change(a->cosine.back(), b->cosine.back());
     const std::string control = quoted(a->text);
     if (control_gap >= gap) {
-      return nearer + ", and for " + control + " by " + number(printed) +
+      return nearer + ", and by " + number(printed) + " for " + control +
              ": the order may come from the sentences rather than from the word.";
     }
     if (control_gap > 0) {
-      return nearer + ", for " + control + " by " + number(printed) + ": that much may come from the sentences.";
+      return nearer + ", and by " + number(printed) + " for " + control +
+             ": this much of the difference may come from the sentences.";
     }
-    return nearer + "; for " + control + " they are not (" + signed_number(printed) + ").";
+    return nearer + "; for " + control + ", they are not (" + signed_number(printed) + ").";
   }
 
   // ---- the table
@@ -433,8 +434,9 @@ class CompareRenderer {
   std::string test_verdict() const {
     const Test t = test();
     const ComparedPair& pair = c_.plain.pairs[t.pair];
-    std::string text = "With " + hidden_words() + " hidden, " + both(pair) + " go from " + number(t.before) + " to " +
-                       number(t.after) + " (" + signed_number(printed_change(t.before, t.after)) + ")";
+    std::string text = "With " + hidden_words() + " hidden, the cosine of " + both(pair) + " changes from " +
+                       number(t.before) + " to " + number(t.after) + " (" +
+                       signed_number(printed_change(t.before, t.after)) + ")";
     if (t.most != nullptr) {
       const double most = t.most->cosine[t.pair] - t.before;
       const std::string printed = signed_number(printed_change(t.before, t.most->cosine[t.pair]));
@@ -451,8 +453,8 @@ class CompareRenderer {
     const ControlWord* control = chosen_control(pair);
     const ControlWord* moved = control == nullptr ? nullptr : control_named(c_.hidden->pairs[t.pair], control->text);
     if (moved != nullptr) {
-      text += " The control " + quoted(control->text) + " goes from " + number(control->cosine.back()) + " to " +
-              number(moved->cosine.back()) + ".";
+      text += " The cosine of the control " + quoted(control->text) + " changes from " +
+              number(control->cosine.back()) + " to " + number(moved->cosine.back()) + ".";
     }
     return text;
   }

@@ -139,7 +139,7 @@ class Findings {
                                      [&](const HiddenWord& one) { return one.word == chosen().target; });
     if (count == 1)
       return fmt::format(
-          "Test: without {}, the only other {}, the vector of {} after {} has cosine {} with the original.",
+          "Test: without {}, the only other {}, the vector of {} after {} has a cosine of {} with the original.",
           t_.quoted(s_.alone.front().word), visible_noun(1), t_.quoted(chosen().word), last_layer(),
           cosine_text(s_.alone.front().cosine));
     std::string words =
@@ -147,7 +147,7 @@ class Findings {
                     not_tried(), t_.quoted(chosen().word), t_.quoted(s_.alone.front().word));
     if (target != s_.alone.end() && target != s_.alone.begin())
       words += fmt::format("; {} ranks number {}", t_.quoted(chosen().target), target - s_.alone.begin() + 1);
-    words += fmt::format(". Cosine of its vector after {} with the original, without ", last_layer());
+    words += fmt::format(". Cosine of its vector after {} with the original: without ", last_layer());
     for (std::size_t n = 0; n < count; ++n)
       words += fmt::format("{}{} {}", n == 0 ? "" : ", ", t_.quoted(s_.alone[n].word), cosine_text(s_.alone[n].cosine));
     return words + ".";
@@ -156,7 +156,7 @@ class Findings {
   std::string hidden_evidence() const {
     if (s_.kept.empty()) return "";
     std::string words =
-        fmt::format("Without {}, the vector of {} after {} has cosine {} with the original", hidden_words(),
+        fmt::format("Without {}, the vector of {} after {} has a cosine of {} with the original", hidden_words(),
                     t_.quoted(chosen().word), last_layer(), cosine_text(s_.kept.back()));
     std::vector<HiddenWord> others;
     for (const HiddenWord& one : s_.alone) {
@@ -164,7 +164,7 @@ class Findings {
     }
     if (others.empty()) return words + fmt::format("; there is no other {} to compare with.", visible_noun(1));
     if (others.size() == 1)
-      return words + fmt::format("; control: without {} {}.", t_.quoted(others.front().word),
+      return words + fmt::format("; control: {1} without {0}.", t_.quoted(others.front().word),
                                  cosine_text(others.front().cosine));
     return words + fmt::format("; control, {} other {} hidden one at a time{}: {} (without {}) to {} (without {}).",
                                others.size(), visible_noun(2), not_tried(), cosine_text(others.front().cosine),

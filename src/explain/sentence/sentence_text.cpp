@@ -227,8 +227,7 @@ class Screen {
     lines(bar_table_lines(made, t_.width, t_.paint, dropped));
     for (const std::string& words_of_sum : sum_notes_) note(words_of_sum);
     if (dropped > 0) {
-      note(
-          fmt::format("{} column{} left out: a width of {} is too narrow", dropped, dropped == 1 ? "" : "s", t_.width));
+      note(fmt::format("{} column{} omitted: a width of {} is too narrow", dropped, dropped == 1 ? "" : "s", t_.width));
     }
   }
 

@@ -107,8 +107,8 @@ class Account {
     say(fmt::format("Token {} of {}, id {}: {}.", w_.query, s_.sentence.tokens.ids.size(),
                     s_.sentence.tokens.ids[static_cast<std::size_t>(w_.query)],
                     has_position ? fmt::format("the sum of two table rows, for its id and position {}", w_.query)
-                    : w_.rotated ? "the row of the table for its id; its position enters by rotating q and k"
-                                 : "the row of the table for its id; only the mask tells the order of the tokens"));
+                    : w_.rotated ? "the table row for its id; its position enters by rotating q and k"
+                                 : "the table row for its id; only the mask encodes the order of the tokens"));
     std::vector<VectorColumn> columns{vector_column("token", w_.word)};
     if (has_position) {
       columns.push_back(vector_column("position", w_.position));
@@ -150,11 +150,11 @@ class Account {
         "{} by these elements alone.",
         head_size, s_.extents.num_heads * head_size, s_.row.head, s_.row.head * head_size,
         (s_.row.head + 1) * head_size - 1, t_.noun(2)));
-    say(fmt::format(
-        "Why √{0}: a sum of {0} products of independent values of variance 1 has variance {0}, so its typical size "
-        "is √{0} = {1}. Divided by √{0}, scores have a typical size of 1 for any head size, and the softmax neither "
-        "saturates on one word nor becomes uniform.",
-        head_size, number(std::sqrt(static_cast<double>(head_size)))));
+    say(
+        fmt::format("Why √{0}: a sum of {0} products of independent values with variance 1 has variance {0}, so its "
+                    "typical size is √{0} = {1}. Divided by √{0}, scores have a typical size of 1 for any head size, "
+                    "and the softmax neither saturates on one word nor becomes uniform.",
+                    head_size, number(std::sqrt(static_cast<double>(head_size)))));
   }
 
   void projection(const char* name, const std::string& of, const std::vector<ProjectedElement>& numbers) {
@@ -223,11 +223,11 @@ class Account {
   void softmax() {
     heading(fmt::format("the softmax of the row of {}", query()));
     if (causal()) {
-      say("A token attends to itself and to the tokens before it; the scores of later ones are −∞.");
+      say("A token attends to itself and to the tokens before it; the scores of later tokens are −∞.");
     } else {
       say(s_.sentence.trace.hidden_keys.empty() ? "Every word attends to every word: an encoder has no mask."
-                                                : "Every word attends to every word except hidden ones, whose score is "
-                                                  "−∞; the model itself has no mask.");
+                                                : "Every word attends to every word except hidden words, whose scores "
+                                                  "are −∞; the model itself has no mask.");
     }
     const Index piece =
         static_cast<Index>(std::find(s_.row.queries.begin(), s_.row.queries.end(), w_.query) - s_.row.queries.begin());
@@ -264,8 +264,8 @@ class Account {
   void decoder_output() {
     heading("projection back to the model’s width, added to the residual");
     say(
-        fmt::format("context · its {} rows of W_output is this head’s share; the shares of the other {} heads{} are "
-                    "added, and the sum to the residual.",
+        fmt::format("The product of the context and the head’s {} rows of W_output is this head’s share. The shares of "
+                    "the other {} heads{} are added, and the sum is added to the residual.",
                     s_.extents.head_size, s_.extents.num_heads - 1, w_.b_output.empty() ? "" : " and b_output"));
     std::vector<VectorColumn> columns{vector_column("this head", w_.head_share),
                                       vector_column("others", w_.other_heads)};
@@ -280,8 +280,8 @@ class Account {
     if (causal()) return decoder_output();
     heading("projection back to the model’s width, added to the residual");
     say(fmt::format(
-        "context · its {} rows of W_output is this head’s share; the shares of the other {} heads and b_output are "
-        "added. Residual + attention is normalized: mean {}, deviation {}.",
+        "The product of the context and the head’s {} rows of W_output is this head’s share. The shares of the other "
+        "{} heads and b_output are added. Residual + attention is normalized: mean {}, deviation {}.",
         s_.extents.head_size, s_.extents.num_heads - 1, number(w_.attention_norm.mean),
         number(w_.attention_norm.deviation)));
     vectors("dim", {vector_column("this head", w_.head_share), vector_column("others", w_.other_heads),

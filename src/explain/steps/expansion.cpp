@@ -54,7 +54,7 @@ double kept_number(const Matrix& m, Index head, Index row, Index column) {
   const Index c = stored_index(m.kept_columns, column);
   if (r < 0 || c < 0)
     throw InvalidArgument(
-        fmt::format("cell {},{} was not computed: the matrix is too large to be stored whole", row, column));
+        fmt::format("cell {},{} was not computed: the matrix is too large to be stored in full", row, column));
   return m.numbers[m.index(head, r, c)];
 }
 

@@ -226,8 +226,8 @@ std::vector<std::string> cell_lines(const TextContext& context, const Step& step
   if (work.difference != 0 && std::isfinite(work.difference))
     lines.push_back(fmt::format(
         "{} by {}",
-        paint.shown(step.outside_library ? "the sum in float64 differs from that in float32"
-                                         : "the sum in plain order differs from the kernel’s fused sum"),
+        paint.shown(step.outside_library ? "the sum in float64 differs from the sum in float32"
+                                         : "the sum of the terms in order differs from the kernel’s fused sum"),
         styled_number(std::fabs(work.difference), {.digits = 1, .scientific = true, .unicode = paint.unicode})));
   int name_width = 0;
   for (const NamedText& line : work.lines) name_width = std::max(name_width, display_width(line.name));

@@ -85,11 +85,12 @@ std::optional<std::string> late_generalization(const TrainingRecord& record) {
   const auto seen = reaches(record.curve.begin(), end, &CurvePoint::accuracy);
   if (seen == end || seen->held_out_accuracy.value_or(1) >= kWrong) return std::nullopt;
   const std::string before =
-      fmt::format("At step {}, {} of the training examples were right, and {} of the held-out ones", seen->step,
+      fmt::format("At step {}, {} of the training examples were correct, and {} of the held-out examples", seen->step,
                   percent(*seen->accuracy), percent(*seen->held_out_accuracy));
   const auto unseen = reaches(seen, end, &CurvePoint::held_out_accuracy);
   if (unseen == end) return before;
-  return fmt::format("{}; at step {}, {} of these were", before, unseen->step, percent(*unseen->held_out_accuracy));
+  return fmt::format("{}; at step {}, {} of the held-out examples were correct", before, unseen->step,
+                     percent(*unseen->held_out_accuracy));
 }
 
 }  // namespace

@@ -218,8 +218,8 @@ std::string warning_of(const std::string& folder, const SavedTraining& saved) {
   const bool same = native_bf16 ? saved.instruction_set == here : saved.fused_multiply_add == has_fused_multiply_add();
   if (same) return "";
   return fmt::format(
-      "{}: was saved with the instruction set {}; this run uses {}, which rounds differently: from here on, its "
-      "results are not bit-identical to those of an uninterrupted run",
+      "{}: was saved with the instruction set {}; this run uses {}, which rounds differently: from this step on, "
+      "the results are not bit-identical to the results of an uninterrupted run",
       escape_for_terminal(folder), text_in_message(saved.instruction_set), here);
 }
 
